@@ -1,0 +1,3 @@
+//! The `countersign` command.
+
+fn main() {}

@@ -1,0 +1,67 @@
+//! What a tool does to the world, and how much harm a wrong call can do.
+
+use serde::{Deserialize, Serialize};
+
+/// The kind of change a tool makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Effect {
+    /// Changes nothing.
+    Read,
+    /// Creates or changes something that can be changed back.
+    Write,
+    /// Removes or overwrites something.
+    Destructive,
+    /// Leaves this system: mail, money, a request to somebody else.
+    External,
+}
+
+/// The degree of harm when a call was wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Risk {
+    /// A nuisance.
+    Low,
+    /// Work to repair.
+    Medium,
+    /// Loss.
+    High,
+    /// Loss that cannot be repaired.
+    Critical,
+}
+
+impl Effect {
+    /// The word used in policies, JSON and on cards.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Effect::Read => "read",
+            Effect::Write => "write",
+            Effect::Destructive => "destructive",
+            Effect::External => "external",
+        }
+    }
+}
+
+impl Risk {
+    /// The word used in policies, JSON and on cards.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Risk::Low => "low",
+            Risk::Medium => "medium",
+            Risk::High => "high",
+            Risk::Critical => "critical",
+        }
+    }
+}
+
+impl std::fmt::Display for Effect {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl std::fmt::Display for Risk {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}

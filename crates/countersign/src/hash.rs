@@ -1,0 +1,95 @@
+//! A SHA-256 value, and the one way this crate feeds fields into it.
+//!
+//! Every field goes in behind its length, so no two different lists of fields give the same input.
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use sha2::{Digest as _, Sha256};
+
+/// A SHA-256 value; written as lower-case hex.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Hash(pub [u8; 32]);
+
+impl Hash {
+    /// Hashes plain bytes.
+    pub fn of(bytes: &[u8]) -> Hash {
+        Hash(Sha256::digest(bytes).into())
+    }
+
+    /// Reads 64 hex digits.
+    pub fn from_hex(text: &str) -> Option<Hash> {
+        if text.len() != 64 || !text.is_ascii() {
+            return None;
+        }
+        let mut out = [0u8; 32];
+        for (byte, pair) in out.iter_mut().zip(text.as_bytes().chunks_exact(2)) {
+            let pair = std::str::from_utf8(pair).ok()?;
+            *byte = u8::from_str_radix(pair, 16).ok()?;
+        }
+        Some(Hash(out))
+    }
+
+    /// The first twelve hex digits, for people.
+    pub fn short(&self) -> String {
+        self.to_string().chars().take(12).collect()
+    }
+}
+
+impl std::fmt::Display for Hash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl std::fmt::Debug for Hash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Hash {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Hash {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let text = std::borrow::Cow::<str>::deserialize(deserializer)?;
+        Hash::from_hex(&text).ok_or_else(|| serde::de::Error::custom("expected 64 hex digits"))
+    }
+}
+
+/// Collects length-prefixed fields.
+pub(crate) struct Fields(Sha256);
+
+impl Fields {
+    /// Starts with the domain tag, which says what is being hashed.
+    pub(crate) fn new(domain: &str) -> Fields {
+        Fields(Sha256::new()).field(domain.as_bytes())
+    }
+
+    /// Adds one field behind its length.
+    pub(crate) fn field(mut self, bytes: &[u8]) -> Fields {
+        self.0.update((bytes.len() as u64).to_be_bytes());
+        self.0.update(bytes);
+        self
+    }
+
+    /// Adds a field that may be missing; missing differs from empty.
+    pub(crate) fn optional(self, bytes: Option<&[u8]>) -> Fields {
+        match bytes {
+            Some(bytes) => self.field(&[1]).field(bytes),
+            None => self.field(&[0]),
+        }
+    }
+
+    /// Adds a number.
+    pub(crate) fn number(self, number: u64) -> Fields {
+        self.field(&number.to_be_bytes())
+    }
+
+    /// The hash of all fields.
+    pub(crate) fn finish(self) -> Hash {
+        Hash(self.0.finalize().into())
+    }
+}
