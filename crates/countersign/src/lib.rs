@@ -1,4 +1,21 @@
 //! Countersign: a person's signature between an agent's wish and the world.
+//!
+//! A call enters, is ruled on, summarised, held, shown, decided, run and recorded. The modules are laid out in that
+//! order; [`gate`] alone knows it. Nothing here knows SQL, HTTP or the environment.
 
+pub mod approval;
+pub mod call;
+pub mod command;
+pub mod decision;
 pub mod effect;
+pub mod event;
+pub mod executor;
 pub mod hash;
+pub mod id;
+pub mod json;
+pub mod policy;
+pub mod seal;
+pub mod state;
+pub mod store;
+pub mod time;
+pub mod wake;

@@ -1,0 +1,227 @@
+//! An approval: the question put to a person, with the calls it holds.
+//!
+//! Enters: events, through [`Approval::record`], the only way its states change.
+//! Deliberately absent: who may decide, and when; see `command`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::call::{Because, Call};
+use crate::event::{Event, What};
+use crate::hash::{Fields, Hash};
+use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant};
+use crate::state::{CallState, Illegal, State};
+use crate::time::Time;
+
+/// The most calls one approval holds.
+pub const MOST_CALLS: usize = 100;
+
+/// One request for a human decision.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Approval {
+    /// Its name.
+    pub id: ApprovalId,
+    /// Whose it is.
+    pub tenant: Tenant,
+    /// The conversation it belongs to, if any.
+    pub channel: Option<Channel>,
+    /// The agent that asks.
+    pub agent: Agent,
+    /// The agent's run.
+    pub run: Option<Run>,
+    /// The agent's session.
+    pub session: Option<Session>,
+    /// The credential that proposed it.
+    pub requester: Person,
+    /// The person the agent acts for, when known.
+    pub on_behalf_of: Option<Person>,
+    /// The agent's own words: its claim, never checked.
+    pub claim: Option<String>,
+    /// Makes button payloads unguessable.
+    pub nonce: [u8; 16],
+    /// Keeps digests from revealing short arguments.
+    pub salt: [u8; 16],
+    /// When it was proposed.
+    pub created_at: Time,
+    /// From then on nobody can decide it.
+    pub expires_at: Time,
+    /// How long after the decision its calls may be started.
+    pub start_within: Duration,
+    /// The policy it was held under.
+    pub policy: Hash,
+    /// Over its calls' digests, as proposed.
+    pub digest: Hash,
+    /// Where it is in its life.
+    pub state: State,
+    /// When it ended.
+    pub ended_at: Option<Time>,
+    /// The number of its last event.
+    pub version: u32,
+    /// The link of its last event.
+    pub link: Hash,
+    /// How it was decided, if it was.
+    pub decision: Option<Decided>,
+    /// What took its place.
+    pub superseded_by: Option<ApprovalId>,
+    /// What it replaced.
+    pub replaces: Option<ApprovalId>,
+    /// The call it would undo.
+    pub undoes: Option<CallId>,
+    /// The proposer's idempotency key, and the hash of what came with it.
+    pub key: Option<(Key, Hash)>,
+    /// How many decisions were refused, so far as they were counted.
+    pub refusals: u8,
+    /// What would run, in order.
+    pub calls: Vec<Call>,
+}
+
+/// A decision that was accepted.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Decided {
+    /// Approved at least one call, or denied all.
+    pub approved: bool,
+    /// The person, from their credential.
+    pub by: Person,
+    /// When, by the store's clock.
+    pub at: Time,
+    /// Where they decided.
+    pub surface: String,
+    /// What they added.
+    pub comment: Option<String>,
+    /// Who a request's body said decided: a claim.
+    pub claimed_by: Option<String>,
+    /// The decider's idempotency key, and the hash of what came with it.
+    pub key: Option<(Key, Hash)>,
+}
+
+impl Approval {
+    /// The call at `position`, from 1.
+    pub fn call(&self, position: u8) -> Option<&Call> {
+        self.calls.get(usize::from(position).checked_sub(1)?)
+    }
+
+    pub(crate) fn call_mut(&mut self, position: u8) -> Option<&mut Call> {
+        self.calls.get_mut(usize::from(position).checked_sub(1)?)
+    }
+
+    /// Its calls with their positions, from 1.
+    pub fn numbered(&self) -> impl Iterator<Item = (u8, &Call)> {
+        (1u8..).zip(&self.calls)
+    }
+
+    /// The digest over its calls' digests, in order.
+    pub fn digest_of_calls(&self) -> Hash {
+        self.calls
+            .iter()
+            .fold(Fields::new("countersign/approval/1"), |fields, call| {
+                fields.field(&call.digest.0)
+            })
+            .finish()
+    }
+
+    /// When the sweep has something to do for it: expiry, a stale release or a lost run.
+    pub fn due_at(&self) -> Option<Time> {
+        if self.state == State::Pending {
+            return Some(self.expires_at);
+        }
+        let running = self.calls.iter().filter(|call| call.state == CallState::Running);
+        let deadline = running
+            .filter_map(|call| call.execution.as_ref())
+            .map(|run| run.deadline)
+            .min();
+        deadline.or_else(|| self.next_released().and_then(|_| self.start_by()))
+    }
+
+    /// The last moment its released calls may be started. A batch gets as long again after each call that ended.
+    pub fn start_by(&self) -> Option<Time> {
+        let ends = self
+            .calls
+            .iter()
+            .filter_map(|call| call.execution.as_ref()?.ended_at);
+        let latest = ends
+            .chain(self.decision.as_ref().map(|decided| decided.at))
+            .max()?;
+        Some(latest.plus(self.start_within))
+    }
+
+    /// The latest moment anything is known to have happened to it.
+    pub(crate) fn latest(&self) -> Time {
+        let runs = self.calls.iter().filter_map(|call| call.execution.as_ref());
+        let moments = runs
+            .map(|run| run.ended_at.unwrap_or(run.started_at))
+            .chain(self.ended_at);
+        moments.fold(self.created_at, Time::max)
+    }
+
+    /// The position of the call that may be started next.
+    pub fn next_released(&self) -> Option<u8> {
+        let earlier_runs = self.calls.iter().any(|call| call.state == CallState::Running);
+        let mut released = self
+            .numbered()
+            .filter(|(_, call)| call.state == CallState::Released);
+        released
+            .next()
+            .map(|(position, _)| position)
+            .filter(|_| !earlier_runs)
+    }
+
+    /// True when it is decided, or otherwise over, and none of its calls will do anything any more.
+    pub fn is_finished(&self) -> bool {
+        self.state != State::Pending && self.calls.iter().all(|call| call.state.is_over())
+    }
+
+    /// Records an event: gives it its number and link, and changes the states it changes.
+    ///
+    /// INVARIANT: states change nowhere else, so they are always the fold of the events.
+    pub(crate) fn record(&mut self, at: Time, policy: Hash, by: Actor, what: What) -> Result<Event, Illegal> {
+        let changes = what.changes(u8::try_from(self.calls.len()).unwrap_or(u8::MAX));
+        // Check all before changing any: an illegal event leaves no trace.
+        let state = changes
+            .approval
+            .map_or(Ok(self.state), |change| self.state.apply(change))?;
+        let mut next = Vec::with_capacity(changes.calls.len());
+        for (position, change) in changes.calls {
+            let missing = Illegal {
+                state: "absent",
+                event: "an event of a call",
+            };
+            let call = self.call(position).ok_or(missing)?;
+            next.push((position, call.state.apply(change)?));
+        }
+        for (position, call_state) in next {
+            if let Some(call) = self.call_mut(position) {
+                call.state = call_state;
+                if call_state.is_over() {
+                    // INVARIANT: a credential is kept no longer than the call that needs it.
+                    call.sealed = None;
+                }
+                if call_state == CallState::Refused {
+                    call.because = Some(because(&what));
+                }
+            }
+        }
+        if self.state == State::Pending && state != State::Pending {
+            self.ended_at = Some(at);
+        }
+        self.state = state;
+        self.version = self.version.saturating_add(1);
+        let event = Event::new(self.link, self.version, at, policy, by, what);
+        self.link = event.link;
+        Ok(event)
+    }
+}
+
+fn because(what: &What) -> Because {
+    match what {
+        What::Expired => Because::Expired,
+        What::Superseded { .. } => Because::Superseded,
+        What::Withdrawn { .. } => Because::Withdrawn,
+        What::Refused { because, .. } => because.clone(),
+        _ => Because::Denied,
+    }
+}
+
+/// A shared approval, as answers and waiters pass it around.
+pub type SharedApproval = Arc<Approval>;

@@ -1,0 +1,141 @@
+//! A call: one tool with its exact argument bytes, and the digest that binds a decision to them.
+//!
+//! Enters: bytes from outside. Leaves: the same bytes, checked, never rebuilt.
+//! Deliberately absent: any parsed form. Whoever needs one parses for itself and throws it away.
+
+use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
+
+use crate::approval::Approval;
+use crate::hash::{Fields, Hash};
+use crate::id::{CallId, ToolName};
+use crate::json::{self, Limits, Malformed};
+use crate::policy::Terms;
+use crate::state::CallState;
+use crate::time::Time;
+
+/// The arguments of a call: one JSON object, byte for byte as it came in.
+#[derive(Clone, PartialEq, Eq, Hash)]
+pub struct Arguments(Arc<[u8]>);
+
+impl Arguments {
+    /// Checks the bytes strictly and keeps them unchanged.
+    pub fn parse(bytes: impl Into<Arc<[u8]>>) -> Result<Arguments, Malformed> {
+        let bytes = bytes.into();
+        json::check(&bytes, Limits::default())?;
+        Ok(Arguments(bytes))
+    }
+
+    /// Takes bytes that a store kept for us: they were checked when they came in.
+    pub fn stored(bytes: impl Into<Arc<[u8]>>) -> Arguments {
+        Arguments(bytes.into())
+    }
+
+    /// The exact bytes.
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+/// Arguments may hold secrets, so they do not print themselves.
+impl std::fmt::Debug for Arguments {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Arguments({} bytes)", self.0.len())
+    }
+}
+
+/// Why a call will never run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Because {
+    /// A person denied it, alone or with its whole approval.
+    Denied,
+    /// Nobody decided in time.
+    Expired,
+    /// A newer approval took its place.
+    Superseded,
+    /// It was taken back.
+    Withdrawn,
+    /// It was approved, but not started in time.
+    Stale,
+    /// An earlier call of its batch did not succeed.
+    EarlierFailed,
+}
+
+impl Because {
+    /// The reason in a few words.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            Because::Denied => "denied",
+            Because::Expired => "expired",
+            Because::Superseded => "superseded",
+            Because::Withdrawn => "withdrawn",
+            Because::Stale => "not started in time",
+            Because::EarlierFailed => "an earlier call did not succeed",
+        }
+    }
+}
+
+/// What is known of the one time a call was started.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Execution {
+    /// When it was started.
+    pub started_at: Time,
+    /// When it is given up as unknown.
+    pub deadline: Time,
+    /// Hash of the permit's token: only who holds the permit can finish the call.
+    pub permit: Hash,
+    /// When it ended, if it did.
+    pub ended_at: Option<Time>,
+}
+
+/// One call as it is stored.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Call {
+    /// The tool's name.
+    pub tool: ToolName,
+    /// The hash of the tool's definition, when the caller gave one.
+    pub definition: Option<Hash>,
+    /// The bytes that will run.
+    pub arguments: Arguments,
+    /// The bytes as proposed, when a person changed them.
+    pub original: Option<Arguments>,
+    /// 1 as proposed, 2 as changed by the person who approved it.
+    pub revision: u32,
+    /// What the policy says of it.
+    pub terms: Arc<Terms>,
+    /// Binds a decision to all of the above.
+    pub digest: Hash,
+    /// Where it is in its life.
+    pub state: CallState,
+    /// Why it was refused, if it was.
+    pub because: Option<Because>,
+    /// Its one start, if there was one.
+    pub execution: Option<Execution>,
+    /// What it answered, or why it failed; at most [`crate::executor::LARGEST_RESULT`] bytes.
+    pub result: Option<Arc<[u8]>>,
+    /// A credential it needs, sealed; gone once the call is over.
+    pub sealed: Option<Arc<[u8]>>,
+    /// The call that undid this one.
+    pub undone_by: Option<CallId>,
+}
+
+impl Call {
+    /// The digest of this call within `approval`, at `position` from 1.
+    pub fn digest_in(&self, approval: &Approval, position: u8) -> Hash {
+        Fields::new("countersign/call/1")
+            .field(approval.tenant.as_str().as_bytes())
+            .field(approval.id.as_bytes())
+            .number(position.into())
+            .number(self.revision.into())
+            .field(self.tool.as_str().as_bytes())
+            .optional(self.definition.as_ref().map(|hash| hash.0.as_slice()))
+            .field(self.arguments.as_bytes())
+            .field(self.terms.effect.as_str().as_bytes())
+            .field(approval.requester.as_str().as_bytes())
+            .number(approval.expires_at.as_micros() as u64)
+            .field(&approval.salt)
+            .finish()
+    }
+}

@@ -1,0 +1,325 @@
+//! Decide and withdraw: the ways in which a pending approval ends by somebody's will.
+
+use std::sync::Arc;
+
+use super::{Change, Rows};
+use crate::approval::{Approval, Decided, SharedApproval};
+use crate::call::Arguments;
+use crate::decision::{Choice, Decision, Refusal, Verdict};
+use crate::event::{Edited, What};
+use crate::hash::Hash;
+use crate::id::{Actor, ApprovalId, Tenant};
+use crate::policy::Terms;
+use crate::state::State;
+use crate::store::StoreError;
+use crate::time::Time;
+
+/// So many refused decisions are kept as evidence per approval; more would let anybody fill the store.
+const MOST_REFUSALS: u8 = 16;
+
+/// A decision, made ready by the gate.
+#[derive(Clone, Debug)]
+pub struct Decide {
+    /// What the person said.
+    pub decision: Decision,
+    /// For each [`Choice::Edit`], in order: the new arguments as the policy rules on them.
+    pub revisions: Vec<Revision>,
+    /// The policy in force.
+    pub policy: Hash,
+    /// Hash of the request, compared when its idempotency key comes again.
+    pub body: Hash,
+    /// When given, the first released call is started in the same transaction; the hash of its permit's token.
+    pub start: Option<Hash>,
+}
+
+/// New arguments for a call.
+#[derive(Clone, Debug)]
+pub struct Revision {
+    /// The bytes that are to run.
+    pub arguments: Arguments,
+    /// What the policy says of them.
+    pub terms: Arc<Terms>,
+}
+
+/// What became of a decision.
+#[derive(Clone, Debug)]
+pub struct DecideAnswer {
+    /// The approval as it is now; nothing when there is none.
+    pub approval: Option<SharedApproval>,
+    /// Why the decision was not accepted; nothing when it was.
+    pub refusal: Option<Refusal>,
+    /// The position of the call that was started along with it.
+    pub started: Option<u8>,
+}
+
+impl DecideAnswer {
+    fn accepted(approval: SharedApproval, started: Option<u8>) -> DecideAnswer {
+        DecideAnswer {
+            approval: Some(approval),
+            refusal: None,
+            started,
+        }
+    }
+
+    fn refused(approval: SharedApproval, refusal: Refusal) -> DecideAnswer {
+        DecideAnswer {
+            approval: Some(approval),
+            refusal: Some(refusal),
+            started: None,
+        }
+    }
+
+    fn not_found(id: ApprovalId) -> DecideAnswer {
+        DecideAnswer {
+            approval: None,
+            refusal: Some(Refusal::NotFound(id)),
+            started: None,
+        }
+    }
+}
+
+impl Decide {
+    pub(super) fn apply<R: Rows>(&self, rows: &mut R, now: Time) -> Result<DecideAnswer, StoreError> {
+        let decision = &self.decision;
+        let Some(approval) = rows.approval(&decision.tenant, decision.approval)? else {
+            return Ok(DecideAnswer::not_found(decision.approval));
+        };
+        if let Some(repeated) = self.answer_again(&approval) {
+            return Ok(repeated);
+        }
+        let mut change = Change::new(approval, now, self.policy);
+        if let Some(refusal) = why_over(&mut change, now)?.or_else(|| self.why_refused(&change.approval)) {
+            self.keep_evidence(&mut change, &refusal)?;
+            let approval = change.save(rows)?;
+            return Ok(DecideAnswer::refused(approval, refusal));
+        }
+        check_untouched(&change.approval)?;
+        let started = self.accept(rows, &mut change)?;
+        Ok(DecideAnswer::accepted(change.save(rows)?, started))
+    }
+
+    /// The same decision sent again gets the same answer, and nothing happens twice.
+    fn answer_again(&self, approval: &Approval) -> Option<DecideAnswer> {
+        let (earlier_key, earlier_body) = approval.decision.as_ref()?.key.as_ref()?;
+        let key = self.decision.key.as_ref().filter(|key| *key == earlier_key)?;
+        let approval = Arc::new(approval.clone());
+        Some(match *earlier_body == self.body {
+            true => DecideAnswer::accepted(approval, None),
+            false => DecideAnswer::refused(approval, Refusal::KeyReused(key.clone())),
+        })
+    }
+
+    fn why_refused(&self, approval: &Approval) -> Option<Refusal> {
+        let decision = &self.decision;
+        let id = approval.id;
+        if decision.digest.is_some_and(|digest| digest != approval.digest) {
+            return Some(Refusal::Stale {
+                id,
+                digest: approval.digest,
+            });
+        }
+        if let Verdict::Each(choices) = &decision.verdict
+            && choices.len() != approval.calls.len()
+        {
+            return Some(Refusal::BadChoices {
+                id,
+                calls: approval.calls.len(),
+                choices: choices.len(),
+            });
+        }
+        if !self.is_allowed(approval) {
+            return Some(Refusal::NotAllowed {
+                id,
+                person: decision.decider.person.clone(),
+            });
+        }
+        None
+    }
+
+    /// To approve, one must be an approver of each call one approves, also as edited; to deny, of any.
+    fn is_allowed(&self, approval: &Approval) -> bool {
+        let decider = &self.decision.decider;
+        let among = |terms: &Terms| decider.is_among(&terms.approvers);
+        let choices = choices(&self.decision.verdict, approval.calls.len());
+        let approves = choices.iter().any(|choice| **choice != Choice::Deny);
+        if !approves {
+            return approval.calls.iter().any(|call| among(&call.terms));
+        }
+        let granted = approval
+            .calls
+            .iter()
+            .zip(&choices)
+            .filter(|(_, choice)| ***choice != Choice::Deny);
+        granted.into_iter().all(|(call, _)| among(&call.terms))
+            && self.revisions.iter().all(|revision| among(&revision.terms))
+    }
+
+    fn accept<R: Rows>(&self, rows: &mut R, change: &mut Change) -> Result<Option<u8>, StoreError> {
+        let decision = &self.decision;
+        let count = change.approval.calls.len();
+        let choices = choices(&decision.verdict, count);
+        let granted: Vec<u8> = (1u8..)
+            .zip(&choices)
+            .filter(|(_, choice)| ***choice != Choice::Deny)
+            .map(|(n, _)| n)
+            .collect();
+        change.approval.decision = Some(Decided {
+            approved: !granted.is_empty(),
+            by: decision.decider.person.clone(),
+            at: change.at,
+            surface: decision.decider.surface.as_str().to_owned(),
+            comment: decision.comment.clone(),
+            claimed_by: decision.claimed_by.clone(),
+            key: decision.key.clone().map(|key| (key, self.body)),
+        });
+        let digest = change.approval.digest;
+        let surface = decision.decider.surface.as_str().to_owned();
+        let what = if granted.is_empty() {
+            What::Denied { digest, surface }
+        } else {
+            let edited = self.revise(&mut change.approval, &choices)?;
+            What::Approved {
+                digest,
+                surface,
+                calls: (granted.len() < count).then_some(granted),
+                edited,
+            }
+        };
+        change.record(Actor::Person(decision.decider.person.clone()), what)?;
+        match self.start {
+            Some(permit) => super::execute::start_next(rows, change, permit),
+            None => Ok(None),
+        }
+    }
+
+    /// Puts the edited arguments in place, as a new revision with a digest of its own.
+    fn revise(&self, approval: &mut Approval, choices: &[&Choice]) -> Result<Vec<Edited>, StoreError> {
+        let mut revisions = self.revisions.iter();
+        let mut edited = Vec::new();
+        for (position, choice) in (1u8..).zip(choices) {
+            let Choice::Edit(arguments) = choice else { continue };
+            let revision = revisions
+                .next()
+                .filter(|revision| revision.arguments == *arguments);
+            let revision =
+                revision.ok_or_else(|| StoreError::Impossible("an edit nobody ruled on".to_owned()))?;
+            if let Some(call) = approval.call_mut(position) {
+                call.original = Some(std::mem::replace(&mut call.arguments, revision.arguments.clone()));
+                call.terms = revision.terms.clone();
+                call.revision = call.revision.saturating_add(1);
+            }
+            let digest = approval
+                .call(position)
+                .map(|call| call.digest_in(approval, position));
+            if let (Some(call), Some(digest)) = (approval.call_mut(position), digest) {
+                call.digest = digest;
+                edited.push(Edited {
+                    call: position,
+                    digest,
+                });
+            }
+        }
+        Ok(edited)
+    }
+
+    fn keep_evidence(&self, change: &mut Change, refusal: &Refusal) -> Result<(), StoreError> {
+        if change.approval.refusals >= MOST_REFUSALS {
+            return Ok(());
+        }
+        change.approval.refusals += 1;
+        let decider = &self.decision.decider;
+        let what = What::DecisionRefused {
+            reason: refusal.code().to_owned(),
+            approve: self.decision.verdict != Verdict::Deny,
+            surface: decider.surface.as_str().to_owned(),
+        };
+        Ok(change.record(Actor::Person(decider.person.clone()), what)?)
+    }
+}
+
+/// Takes an approval back without a decision.
+#[derive(Clone, Debug)]
+pub struct Withdraw {
+    /// Whose approval.
+    pub tenant: Tenant,
+    /// Which approval.
+    pub approval: ApprovalId,
+    /// The agent that proposed it, or the person who went on to something else.
+    pub by: Actor,
+    /// Why.
+    pub reason: Option<String>,
+    /// The policy in force.
+    pub policy: Hash,
+}
+
+impl Withdraw {
+    pub(super) fn apply<R: Rows>(&self, rows: &mut R, now: Time) -> Result<DecideAnswer, StoreError> {
+        let Some(approval) = rows.approval(&self.tenant, self.approval)? else {
+            return Ok(DecideAnswer::not_found(self.approval));
+        };
+        // An agent sees and takes back only what it proposed itself.
+        if matches!(&self.by, Actor::Agent(agent) if *agent != approval.agent) {
+            return Ok(DecideAnswer::not_found(self.approval));
+        }
+        let mut change = Change::new(approval, now, self.policy);
+        if let Some(refusal) = why_over(&mut change, now)? {
+            return Ok(DecideAnswer::refused(change.save(rows)?, refusal));
+        }
+        change.record(
+            self.by.clone(),
+            What::Withdrawn {
+                reason: self.reason.clone(),
+            },
+        )?;
+        Ok(DecideAnswer::accepted(change.save(rows)?, None))
+    }
+}
+
+/// Why nothing can end this approval any more. One that is past its time is ended here and now.
+fn why_over(change: &mut Change, now: Time) -> Result<Option<Refusal>, StoreError> {
+    // INVARIANT: `now` was read after the row was locked, so nobody can approve at or after expiry.
+    if change.approval.state == State::Pending && now >= change.approval.expires_at {
+        change.record(Actor::Gate, What::Expired)?;
+    }
+    let approval = &change.approval;
+    let id = approval.id;
+    let at = approval.ended_at.unwrap_or(approval.created_at);
+    Ok(
+        match (approval.state, &approval.decision, approval.superseded_by) {
+            (State::Pending, _, _) => None,
+            (State::Approved | State::Denied, Some(decided), _) => {
+                let (state, by, at) = (approval.state, decided.by.clone(), decided.at);
+                Some(Refusal::AlreadyDecided { id, state, by, at })
+            }
+            (State::Expired, _, _) => Some(Refusal::Expired {
+                id,
+                at: approval.expires_at,
+            }),
+            (State::Superseded, _, Some(by)) => Some(Refusal::Superseded { id, by }),
+            (State::Withdrawn, _, _) => Some(Refusal::Withdrawn { id, at }),
+            (state, _, _) => return Err(StoreError::Impossible(format!("{state} without saying by whom"))),
+        },
+    )
+}
+
+/// What is stored must be what was shown: every digest is computed again from the stored bytes.
+fn check_untouched(approval: &Approval) -> Result<(), StoreError> {
+    let same = approval
+        .numbered()
+        .all(|(position, call)| call.digest == call.digest_in(approval, position));
+    match same && approval.digest == approval.digest_of_calls() {
+        true => Ok(()),
+        false => Err(StoreError::Impossible(format!(
+            "approval {} does not fit its digest",
+            approval.id
+        ))),
+    }
+}
+
+fn choices(verdict: &Verdict, calls: usize) -> Vec<&Choice> {
+    match verdict {
+        Verdict::Approve => vec![&Choice::Approve; calls],
+        Verdict::Deny => vec![&Choice::Deny; calls],
+        Verdict::Each(choices) => choices.iter().collect(),
+    }
+}

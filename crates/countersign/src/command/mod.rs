@@ -1,0 +1,180 @@
+//! Commands: everything that can be written to a store, each one transaction.
+//!
+//! Enters: a command, the rows it may see (read under their lock) and the store's clock (read after the lock).
+//! Leaves: the rows to save, with their events, and an answer.
+//! Deliberately absent: how rows are kept. Every store runs this same code, so every store behaves the same.
+
+mod decide;
+mod execute;
+mod propose;
+mod sweep;
+
+use std::sync::Arc;
+
+use crate::approval::{Approval, SharedApproval};
+use crate::event::{Event, What};
+use crate::hash::Hash;
+use crate::id::{Actor, Agent, ApprovalId, Channel, Key, Tenant};
+use crate::state::Illegal;
+use crate::store::StoreError;
+use crate::time::Time;
+
+pub use decide::{Decide, DecideAnswer, Revision, Withdraw};
+pub use execute::{ExecuteRefusal, Finish, Finished, Reconcile, Start, Started};
+pub use propose::{NewCall, Propose, ProposeRefusal, Proposed};
+pub use sweep::{Sweep, Swept};
+
+/// One transaction.
+#[derive(Clone, Debug)]
+pub enum Command {
+    /// Holds calls: a new pending approval. Crash before: nothing there. After: it is pending.
+    Propose(Box<Propose>),
+    /// A person's decision. Crash before: still pending. After: decided, for ever.
+    Decide(Box<Decide>),
+    /// Takes an approval back. Crash before: still pending. After: withdrawn.
+    Withdraw(Withdraw),
+    /// Records that a call starts now. Crash before: not run. After: it may have run, and ends as unknown.
+    Start(Start),
+    /// Records how a call ended. Crash before: it ends as unknown. After: known.
+    Finish(Finish),
+    /// Records what somebody found out about an unknown call.
+    Reconcile(Reconcile),
+    /// Ends what is due: expired approvals, stale releases, lost runs.
+    Sweep(Sweep),
+}
+
+/// What a command answered. Refusals are answers.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "each is the answer to the command of that name")]
+pub enum Answer {
+    Propose(Result<Proposed, ProposeRefusal>),
+    Decide(DecideAnswer),
+    Withdraw(DecideAnswer),
+    Start(Result<Started, ExecuteRefusal>),
+    Finish(Result<Finished, ExecuteRefusal>),
+    Reconcile(Result<SharedApproval, ExecuteRefusal>),
+    Sweep(Swept),
+}
+
+/// What a command may see and change, inside its transaction.
+pub trait Rows {
+    /// The approval of this id, locked.
+    fn approval(&mut self, tenant: &Tenant, id: ApprovalId) -> Result<Option<Approval>, StoreError>;
+    /// The approval pending in this channel, locked; also when it has expired and nobody wrote that down yet.
+    fn pending_in(&mut self, tenant: &Tenant, channel: &Channel) -> Result<Option<Approval>, StoreError>;
+    /// The approval this agent proposed under this key, locked.
+    fn by_key(&mut self, tenant: &Tenant, agent: &Agent, key: &Key) -> Result<Option<Approval>, StoreError>;
+    /// Some approvals whose [`Approval::due_at`] is not after `now`, longest due first, locked.
+    fn due(&mut self, now: Time, limit: usize) -> Result<Vec<Approval>, StoreError>;
+    /// Keeps a changed or new approval and its new events.
+    fn save(&mut self, saved: Saved) -> Result<(), StoreError>;
+}
+
+/// An approval as a command left it.
+#[derive(Clone, Debug)]
+pub struct Saved {
+    /// The approval.
+    pub approval: SharedApproval,
+    /// What happened to it, oldest first.
+    pub events: Vec<Event>,
+    /// The version it had before; 0 when it is new.
+    pub version_before: u32,
+}
+
+/// The rows a command will ask for, for stores that lock and read ahead.
+#[derive(Clone, Debug, Default)]
+pub struct Needs<'a> {
+    /// Its tenant; none for the sweep.
+    pub tenant: Option<&'a Tenant>,
+    /// Approvals by id. What they undo is needed too.
+    pub approvals: Vec<ApprovalId>,
+    /// The pending approval of a channel.
+    pub channel: Option<&'a Channel>,
+    /// An approval by its proposer's key.
+    pub key: Option<(&'a Agent, &'a Key)>,
+    /// Up to so many due approvals.
+    pub due: Option<usize>,
+}
+
+impl Command {
+    /// The rows this will ask for.
+    pub fn needs(&self) -> Needs<'_> {
+        let one = |tenant, id| Needs {
+            tenant: Some(tenant),
+            approvals: vec![id],
+            ..Needs::default()
+        };
+        match self {
+            Command::Propose(propose) => propose.needs(),
+            Command::Decide(decide) => one(&decide.decision.tenant, decide.decision.approval),
+            Command::Withdraw(withdraw) => one(&withdraw.tenant, withdraw.approval),
+            Command::Start(start) => one(&start.tenant, start.call.approval),
+            Command::Finish(finish) => one(&finish.tenant, finish.call.approval),
+            Command::Reconcile(reconcile) => one(&reconcile.tenant, reconcile.call.approval),
+            Command::Sweep(sweep) => Needs {
+                due: Some(sweep.limit),
+                ..Needs::default()
+            },
+        }
+    }
+
+    /// Applies this to `rows`. `now` is the store's clock, read after the rows were locked.
+    pub fn apply<R: Rows>(&self, rows: &mut R, now: Time) -> Result<Answer, StoreError> {
+        match self {
+            Command::Propose(propose) => propose.apply(rows, now).map(Answer::Propose),
+            Command::Decide(decide) => decide.apply(rows, now).map(Answer::Decide),
+            Command::Withdraw(withdraw) => withdraw.apply(rows, now).map(Answer::Withdraw),
+            Command::Start(start) => start.apply(rows, now).map(Answer::Start),
+            Command::Finish(finish) => finish.apply(rows, now).map(Answer::Finish),
+            Command::Reconcile(reconcile) => reconcile.apply(rows, now).map(Answer::Reconcile),
+            Command::Sweep(sweep) => sweep.apply(rows, now).map(Answer::Sweep),
+        }
+    }
+}
+
+/// An approval being changed: collects its events until it is saved.
+struct Change {
+    approval: Approval,
+    events: Vec<Event>,
+    version_before: u32,
+    at: Time,
+    policy: Hash,
+}
+
+impl Change {
+    /// Time never goes back within one approval, whatever clock a node or a new primary has.
+    fn new(approval: Approval, now: Time, policy: Hash) -> Change {
+        let version_before = approval.version;
+        let at = now.max(approval.latest());
+        Change {
+            approval,
+            events: Vec::new(),
+            version_before,
+            at,
+            policy,
+        }
+    }
+
+    fn record(&mut self, by: Actor, what: What) -> Result<(), Illegal> {
+        let event = self.approval.record(self.at, self.policy, by, what)?;
+        self.events.push(event);
+        Ok(())
+    }
+
+    fn save<R: Rows>(self, rows: &mut R) -> Result<SharedApproval, StoreError> {
+        let approval = Arc::new(self.approval);
+        let saved = Saved {
+            approval: approval.clone(),
+            events: self.events,
+            version_before: self.version_before,
+        };
+        rows.save(saved)?;
+        Ok(approval)
+    }
+}
+
+impl From<Illegal> for StoreError {
+    fn from(illegal: Illegal) -> Self {
+        StoreError::Impossible(format!("the store holds something impossible: {illegal}"))
+    }
+}

@@ -1,0 +1,236 @@
+//! Propose: the one way into the store.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::{Change, Needs, Rows};
+use crate::approval::{Approval, SharedApproval};
+use crate::call::{Arguments, Call};
+use crate::event::{What, first_link};
+use crate::hash::Hash;
+use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
+use crate::policy::Terms;
+use crate::state::{CallState, State};
+use crate::store::StoreError;
+use crate::time::Time;
+
+/// Asks for a new pending approval.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the fields are those of `Approval`")]
+pub struct Propose {
+    pub tenant: Tenant,
+    pub id: ApprovalId,
+    pub channel: Option<Channel>,
+    pub agent: Agent,
+    pub run: Option<Run>,
+    pub session: Option<Session>,
+    pub requester: Person,
+    pub on_behalf_of: Option<Person>,
+    pub claim: Option<String>,
+    pub nonce: [u8; 16],
+    pub salt: [u8; 16],
+    pub ttl: Duration,
+    pub start_within: Duration,
+    pub policy: Hash,
+    pub undoes: Option<CallId>,
+    pub key: Option<(Key, Hash)>,
+    pub calls: Vec<NewCall>,
+}
+
+/// A call that is to be held.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the fields are those of `Call`")]
+pub struct NewCall {
+    pub tool: ToolName,
+    pub definition: Option<Hash>,
+    pub arguments: Arguments,
+    pub terms: Arc<Terms>,
+    pub sealed: Option<Arc<[u8]>>,
+}
+
+/// What was proposed.
+#[derive(Clone, Debug)]
+pub struct Proposed {
+    /// The approval, as it is now.
+    pub approval: SharedApproval,
+    /// True when the same request had been made before: nothing new was written.
+    pub repeated: bool,
+}
+
+/// Why nothing was proposed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ProposeRefusal {
+    /// The key belongs to another request.
+    #[error("idempotency key `{0}` was used for something else")]
+    KeyReused(Key),
+    /// There is nothing to undo.
+    #[error("call `{call}` cannot be undone: it is {state}")]
+    NotUndoable {
+        /// The call that was to be undone.
+        call: CallId,
+        /// Its state, or `not there`.
+        state: &'static str,
+    },
+}
+
+impl Propose {
+    pub(super) fn needs(&self) -> Needs<'_> {
+        Needs {
+            tenant: Some(&self.tenant),
+            approvals: self.undoes.map(|call| call.approval).into_iter().collect(),
+            channel: self.channel.as_ref(),
+            key: self.key.as_ref().map(|(key, _)| (&self.agent, key)),
+            due: None,
+        }
+    }
+
+    pub(super) fn apply<R: Rows>(
+        &self,
+        rows: &mut R,
+        now: Time,
+    ) -> Result<Result<Proposed, ProposeRefusal>, StoreError> {
+        if let Some((key, body)) = &self.key
+            && let Some(earlier) = rows.by_key(&self.tenant, &self.agent, key)?
+        {
+            let same = earlier
+                .key
+                .as_ref()
+                .is_some_and(|(_, earlier_body)| earlier_body == body);
+            return Ok(match same {
+                true => Ok(Proposed {
+                    approval: Arc::new(earlier),
+                    repeated: true,
+                }),
+                false => Err(ProposeRefusal::KeyReused(key.clone())),
+            });
+        }
+        if let Some(call) = self.undoes
+            && let Some(state) = why_not_undoable(rows, &self.tenant, call)?
+        {
+            return Ok(Err(ProposeRefusal::NotUndoable { call, state }));
+        }
+        let replaces = self.replace_pending(rows, now)?;
+        let approval = self.create(rows, now, replaces)?;
+        Ok(Ok(Proposed {
+            approval,
+            repeated: false,
+        }))
+    }
+
+    /// One pending approval per channel: the new one ends the old one, in the same transaction.
+    fn replace_pending<R: Rows>(&self, rows: &mut R, now: Time) -> Result<Option<ApprovalId>, StoreError> {
+        let Some(channel) = &self.channel else {
+            return Ok(None);
+        };
+        let Some(old) = rows.pending_in(&self.tenant, channel)? else {
+            return Ok(None);
+        };
+        let old_id = old.id;
+        let expired = now >= old.expires_at;
+        let mut change = Change::new(old, now, self.policy);
+        if expired {
+            change.record(Actor::Gate, What::Expired)?;
+        } else {
+            change.approval.superseded_by = Some(self.id);
+            change.record(
+                Actor::Agent(self.agent.clone()),
+                What::Superseded { successor: self.id },
+            )?;
+        }
+        change.save(rows)?;
+        Ok((!expired).then_some(old_id))
+    }
+
+    fn create<R: Rows>(
+        &self,
+        rows: &mut R,
+        now: Time,
+        replaces: Option<ApprovalId>,
+    ) -> Result<SharedApproval, StoreError> {
+        let mut approval = Approval {
+            id: self.id,
+            tenant: self.tenant.clone(),
+            channel: self.channel.clone(),
+            agent: self.agent.clone(),
+            run: self.run.clone(),
+            session: self.session.clone(),
+            requester: self.requester.clone(),
+            on_behalf_of: self.on_behalf_of.clone(),
+            claim: self.claim.clone(),
+            nonce: self.nonce,
+            salt: self.salt,
+            created_at: now,
+            expires_at: now.plus(self.ttl),
+            start_within: self.start_within,
+            policy: self.policy,
+            digest: Hash([0; 32]),
+            state: State::Pending,
+            ended_at: None,
+            version: 0,
+            link: first_link(&self.tenant, self.id),
+            decision: None,
+            superseded_by: None,
+            replaces,
+            undoes: self.undoes,
+            key: self.key.clone(),
+            refusals: 0,
+            calls: self.calls.iter().map(NewCall::hold).collect(),
+        };
+        let digests: Vec<Hash> = approval
+            .numbered()
+            .map(|(position, call)| call.digest_in(&approval, position))
+            .collect();
+        for (call, digest) in approval.calls.iter_mut().zip(digests) {
+            call.digest = digest;
+        }
+        approval.digest = approval.digest_of_calls();
+        let proposed = What::Proposed {
+            calls: u8::try_from(approval.calls.len()).unwrap_or(u8::MAX),
+            expires_at: approval.expires_at,
+            digest: approval.digest,
+            replaces,
+            undoes: self.undoes,
+        };
+        let mut change = Change::new(approval, now, self.policy);
+        change.record(Actor::Agent(self.agent.clone()), proposed)?;
+        change.save(rows)
+    }
+}
+
+impl NewCall {
+    fn hold(&self) -> Call {
+        Call {
+            tool: self.tool.clone(),
+            definition: self.definition,
+            arguments: self.arguments.clone(),
+            original: None,
+            revision: 1,
+            terms: self.terms.clone(),
+            digest: Hash([0; 32]),
+            state: CallState::Held,
+            because: None,
+            execution: None,
+            result: None,
+            sealed: self.sealed.clone(),
+            undone_by: None,
+        }
+    }
+}
+
+/// Why a call cannot be undone now; nothing when it can.
+pub(super) fn why_not_undoable<R: Rows>(
+    rows: &mut R,
+    tenant: &Tenant,
+    call: CallId,
+) -> Result<Option<&'static str>, StoreError> {
+    let approval = rows.approval(tenant, call.approval)?;
+    let state = approval
+        .as_ref()
+        .and_then(|approval| approval.call(call.position))
+        .map(|call| call.state);
+    Ok(match state {
+        None => Some("not there"),
+        Some(CallState::Succeeded) => None,
+        Some(state) => Some(state.as_str()),
+    })
+}

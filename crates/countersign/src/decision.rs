@@ -1,0 +1,221 @@
+//! Decisions, and the true reasons for which one is refused.
+//!
+//! A refusal is an answer, not an error: it says what is so, and what to do now.
+
+use serde::{Deserialize, Serialize};
+
+use crate::call::Arguments;
+use crate::hash::Hash;
+use crate::id::{ApprovalId, Key, Person, Tenant};
+use crate::state::State;
+use crate::time::Time;
+
+/// Where a decision was made. Later surfaces are more assured than earlier ones.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Surface {
+    /// A text reply in a conversation.
+    Text,
+    /// A button in a conversation.
+    Button,
+    /// A program with a credential of its own.
+    Api,
+    /// The command line, on the machine that holds the store.
+    CommandLine,
+    /// A signed-in page.
+    Page,
+    /// A passkey's signature over the digest.
+    Passkey,
+}
+
+impl Surface {
+    /// The word used in JSON and events.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Surface::Text => "text",
+            Surface::Button => "button",
+            Surface::Api => "api",
+            Surface::CommandLine => "command_line",
+            Surface::Page => "page",
+            Surface::Passkey => "passkey",
+        }
+    }
+}
+
+/// Who decides: from the credential, never from the request's body.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Decider {
+    /// The person.
+    pub person: Person,
+    /// The groups they are in.
+    pub groups: Vec<String>,
+    /// Where they decide.
+    pub surface: Surface,
+}
+
+impl Decider {
+    /// True when the person, or a group of theirs, is listed. Nobody is in an empty list.
+    pub fn is_among(&self, approvers: &[String]) -> bool {
+        approvers
+            .iter()
+            .any(|name| name == self.person.as_str() || self.groups.contains(name))
+    }
+}
+
+/// What a person says to an approval.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Decision {
+    /// Whose approval.
+    pub tenant: Tenant,
+    /// Which approval.
+    pub approval: ApprovalId,
+    /// Who decides.
+    pub decider: Decider,
+    /// What they decide.
+    pub verdict: Verdict,
+    /// The digest of the card they saw; a decision that names one must match.
+    pub digest: Option<Hash>,
+    /// What they add.
+    pub comment: Option<String>,
+    /// Who the request's body says decided; kept as a claim.
+    pub claimed_by: Option<String>,
+    /// Says that this is the same decision sent again.
+    pub key: Option<Key>,
+}
+
+/// Yes, no, or each call on its own.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Verdict {
+    /// Every call may run.
+    Approve,
+    /// None may run.
+    Deny,
+    /// One choice per call, in order; the approval is approved when at least one call is.
+    Each(Vec<Choice>),
+}
+
+/// What a person says to one call of an approval.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Choice {
+    /// It may run as shown.
+    Approve,
+    /// It may not run.
+    Deny,
+    /// It may run with these arguments instead.
+    Edit(Arguments),
+}
+
+/// Why a decision was not accepted.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    /// No such approval, or not this tenant's.
+    #[error("there is no approval `{0}`")]
+    NotFound(ApprovalId),
+    /// Somebody was first.
+    #[error("approval `{}` was already {state} by `{by}` at {at}", id.short())]
+    AlreadyDecided {
+        /// Which approval.
+        id: ApprovalId,
+        /// Approved or denied.
+        state: State,
+        /// By whom.
+        by: Person,
+        /// When.
+        at: Time,
+    },
+    /// Too late.
+    #[error("approval `{}` expired at {at}", id.short())]
+    Expired {
+        /// Which approval.
+        id: ApprovalId,
+        /// When.
+        at: Time,
+    },
+    /// Another one took its place.
+    #[error("approval `{}` was superseded by `{}`", id.short(), by.short())]
+    Superseded {
+        /// Which approval.
+        id: ApprovalId,
+        /// What took its place.
+        by: ApprovalId,
+    },
+    /// It was taken back.
+    #[error("approval `{}` was withdrawn at {at}", id.short())]
+    Withdrawn {
+        /// Which approval.
+        id: ApprovalId,
+        /// When.
+        at: Time,
+    },
+    /// The decision was made on something else than what is pending.
+    #[error("the decision is about another card than approval `{}` shows now", id.short())]
+    Stale {
+        /// Which approval.
+        id: ApprovalId,
+        /// The digest of what is pending.
+        digest: Hash,
+    },
+    /// The person may not decide this.
+    #[error("`{person}` may not decide approval `{}`", id.short())]
+    NotAllowed {
+        /// Which approval.
+        id: ApprovalId,
+        /// The person.
+        person: Person,
+    },
+    /// The choices do not fit the calls.
+    #[error("approval `{}` has {calls} calls, the decision speaks of {choices}", id.short())]
+    BadChoices {
+        /// Which approval.
+        id: ApprovalId,
+        /// How many calls it has.
+        calls: usize,
+        /// How many choices came.
+        choices: usize,
+    },
+    /// The changed arguments are not acceptable.
+    #[error("call {call}: {reason}")]
+    BadEdit {
+        /// Which call, from 1.
+        call: u8,
+        /// Why not.
+        reason: String,
+    },
+    /// The idempotency key belongs to another decision.
+    #[error("idempotency key `{0}` was used for something else")]
+    KeyReused(Key),
+}
+
+impl Refusal {
+    /// A word for programs.
+    pub fn code(&self) -> &'static str {
+        match self {
+            Refusal::NotFound(_) => "not_found",
+            Refusal::AlreadyDecided { .. } => "already_decided",
+            Refusal::Expired { .. } => "expired",
+            Refusal::Superseded { .. } => "superseded",
+            Refusal::Withdrawn { .. } => "withdrawn",
+            Refusal::Stale { .. } => "stale",
+            Refusal::NotAllowed { .. } => "not_allowed",
+            Refusal::BadChoices { .. } => "bad_choices",
+            Refusal::BadEdit { .. } => "bad_edit",
+            Refusal::KeyReused(_) => "key_reused",
+        }
+    }
+
+    /// What to do now.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            Refusal::NotFound(_) => "list the pending approvals",
+            Refusal::AlreadyDecided { .. } | Refusal::Expired { .. } | Refusal::Withdrawn { .. } => {
+                "ask the agent to propose it again"
+            }
+            Refusal::Superseded { .. } => "decide the newer approval instead",
+            Refusal::Stale { .. } => "look at the current card and decide again",
+            Refusal::NotAllowed { .. } => "ask one of its approvers",
+            Refusal::BadChoices { .. } => "give one choice per call",
+            Refusal::BadEdit { .. } => "correct the arguments, or deny the call",
+            Refusal::KeyReused(_) => "use a new key for a new decision",
+        }
+    }
+}

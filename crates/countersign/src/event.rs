@@ -1,0 +1,361 @@
+//! Events: what happened to an approval and its calls, in order, each one linked to the one before.
+//!
+//! Enters: facts. Leaves: the history from which every state follows.
+//! Deliberately absent: arguments, results, comments and secrets. Events hold digests; what may have to be
+//! erased one day is kept apart.
+
+use serde::{Deserialize, Serialize};
+
+use crate::call::Because;
+use crate::hash::{Fields, Hash};
+use crate::id::{Actor, ApprovalId, CallId, Tenant};
+use crate::state::{CallChange, CallState, Change, Illegal, State};
+use crate::time::Time;
+
+/// One line of the history of an approval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Event {
+    /// Its place in that history, from 1, without gaps.
+    pub number: u32,
+    /// When, by the store's clock.
+    pub at: Time,
+    /// The hash of the policy in force.
+    pub policy: Hash,
+    /// Who.
+    pub by: Actor,
+    /// What.
+    pub what: What,
+    /// Hash over this event and the link before it: a changed, missing or moved event breaks the chain.
+    pub link: Hash,
+    // What was stored and linked, to the letter: a newer version may write `what` differently.
+    text: String,
+}
+
+impl Event {
+    /// A new event behind the one with the link `before`.
+    pub(crate) fn new(before: Hash, number: u32, at: Time, policy: Hash, by: Actor, what: What) -> Event {
+        // An event is strings and numbers: it always has a text.
+        let text = serde_json::to_string(&what).unwrap_or_default();
+        let link = link(before, number, at, policy, &by, &text);
+        Event {
+            number,
+            at,
+            policy,
+            by,
+            what,
+            link,
+            text,
+        }
+    }
+
+    /// Reads a stored event.
+    pub fn stored(
+        number: u32,
+        at: Time,
+        policy: Hash,
+        by: Actor,
+        text: String,
+        link: Hash,
+    ) -> Result<Event, serde_json::Error> {
+        let what = serde_json::from_str(&text)?;
+        Ok(Event {
+            number,
+            at,
+            policy,
+            by,
+            what,
+            link,
+            text,
+        })
+    }
+
+    /// `what` as JSON: the text that is stored and linked.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+}
+
+/// What happened.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(
+    tag = "what",
+    rename_all = "snake_case",
+    rename_all_fields = "camelCase",
+    deny_unknown_fields
+)]
+#[expect(
+    missing_docs,
+    reason = "the fields say what they are; see docs/state-machine.md"
+)]
+pub enum What {
+    Proposed {
+        calls: u8,
+        expires_at: Time,
+        digest: Hash,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        replaces: Option<ApprovalId>,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        undoes: Option<CallId>,
+    },
+    Approved {
+        digest: Hash,
+        surface: String,
+        /// Positions that may run; the others are refused. Absent: all of them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        calls: Option<Vec<u8>>,
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        edited: Vec<Edited>,
+    },
+    Denied {
+        digest: Hash,
+        surface: String,
+    },
+    Expired,
+    Superseded {
+        successor: ApprovalId,
+    },
+    Withdrawn {
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        reason: Option<String>,
+    },
+    DecisionRefused {
+        reason: String,
+        approve: bool,
+        surface: String,
+    },
+    Started {
+        call: u8,
+        deadline: Time,
+    },
+    Succeeded {
+        call: u8,
+        bytes: u64,
+        hash: Hash,
+    },
+    Failed {
+        call: u8,
+        bytes: u64,
+        hash: Hash,
+    },
+    Lost {
+        call: u8,
+        reason: String,
+    },
+    Refused {
+        call: u8,
+        because: Because,
+    },
+    Reconciled {
+        call: u8,
+        succeeded: bool,
+    },
+    Undone {
+        call: u8,
+        undo: CallId,
+    },
+}
+
+/// A call whose arguments the approving person changed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Edited {
+    /// Its position.
+    pub call: u8,
+    /// The digest of its new revision.
+    pub digest: Hash,
+}
+
+/// Which changes one event makes to the two lives.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct Changes {
+    pub(crate) approval: Option<Change>,
+    pub(crate) calls: Vec<(u8, CallChange)>,
+}
+
+impl What {
+    /// The changes this makes to an approval of `calls` calls.
+    pub(crate) fn changes(&self, calls: u8) -> Changes {
+        let whole = |change, call_change| Changes {
+            approval: Some(change),
+            calls: (1..=calls).map(|position| (position, call_change)).collect(),
+        };
+        let one = |call: &u8, change| Changes {
+            approval: None,
+            calls: vec![(*call, change)],
+        };
+        match self {
+            // The beginning: nothing changes, everything is there.
+            What::Proposed { .. } => Changes {
+                approval: None,
+                calls: Vec::new(),
+            },
+            What::Approved { calls: None, .. } => whole(Change::Approved, CallChange::Released),
+            What::Approved {
+                calls: Some(granted), ..
+            } => {
+                let change = |position| match granted.contains(&position) {
+                    true => CallChange::Released,
+                    false => CallChange::Refused,
+                };
+                Changes {
+                    approval: Some(Change::Approved),
+                    calls: (1..=calls).map(|position| (position, change(position))).collect(),
+                }
+            }
+            What::Denied { .. } => whole(Change::Denied, CallChange::Refused),
+            What::Expired => whole(Change::Expired, CallChange::Refused),
+            What::Superseded { .. } => whole(Change::Superseded, CallChange::Refused),
+            What::Withdrawn { .. } => whole(Change::Withdrawn, CallChange::Refused),
+            What::DecisionRefused { .. } => Changes {
+                approval: Some(Change::DecisionRefused),
+                calls: Vec::new(),
+            },
+            What::Started { call, .. } => one(call, CallChange::Started),
+            What::Succeeded { call, .. } => one(call, CallChange::Succeeded),
+            What::Failed { call, .. } => one(call, CallChange::Failed),
+            What::Lost { call, .. } => one(call, CallChange::Lost),
+            What::Refused { call, .. } => one(call, CallChange::Refused),
+            What::Reconciled {
+                call,
+                succeeded: true,
+            } => one(call, CallChange::ReconciledSucceeded),
+            What::Reconciled {
+                call,
+                succeeded: false,
+            } => one(call, CallChange::ReconciledFailed),
+            What::Undone { call, .. } => one(call, CallChange::Undone),
+        }
+    }
+
+    /// The word for it, as in the JSON.
+    pub fn as_str(&self) -> &'static str {
+        match self {
+            What::Proposed { .. } => "proposed",
+            What::Approved { .. } => "approved",
+            What::Denied { .. } => "denied",
+            What::Expired => "expired",
+            What::Superseded { .. } => "superseded",
+            What::Withdrawn { .. } => "withdrawn",
+            What::DecisionRefused { .. } => "decision_refused",
+            What::Started { .. } => "started",
+            What::Succeeded { .. } => "succeeded",
+            What::Failed { .. } => "failed",
+            What::Lost { .. } => "lost",
+            What::Refused { .. } => "refused",
+            What::Reconciled { .. } => "reconciled",
+            What::Undone { .. } => "undone",
+        }
+    }
+}
+
+/// Where the chain of an approval begins.
+pub fn first_link(tenant: &Tenant, id: ApprovalId) -> Hash {
+    Fields::new("countersign/chain/1")
+        .field(tenant.as_str().as_bytes())
+        .field(id.as_bytes())
+        .finish()
+}
+
+/// The link of an event, from the one before and the event as stored.
+fn link(before: Hash, number: u32, at: Time, policy: Hash, by: &Actor, text: &str) -> Hash {
+    Fields::new("countersign/event/1")
+        .field(&before.0)
+        .number(number.into())
+        .number(at.as_micros() as u64)
+        .field(&policy.0)
+        .field(by.to_string().as_bytes())
+        .field(text.as_bytes())
+        .finish()
+}
+
+/// A history that cannot be true.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BrokenHistory {
+    /// There is no first event, or it is not `proposed`.
+    #[error("the history does not begin with a proposal")]
+    NoBeginning,
+    /// Numbers have a gap, a repeat or another order.
+    #[error("event {found} stands where event {expected} belongs")]
+    OutOfOrder {
+        /// The number that belongs there.
+        expected: u32,
+        /// The number found there.
+        found: u32,
+    },
+    /// An event was changed, or one before it.
+    #[error("event {0} does not fit the events before it")]
+    BrokenLink(u32),
+    /// An event is not legal where it stands.
+    #[error("event {0}: {1}")]
+    Illegal(u32, Illegal),
+    /// An event names a call that the approval does not have.
+    #[error("event {0} names call {1}, which is not there")]
+    NoSuchCall(u32, u8),
+}
+
+/// The states that follow from a history: the oracle that stores are compared with.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Life {
+    /// The approval's state.
+    pub state: State,
+    /// Its calls' states, in order.
+    pub calls: Vec<CallState>,
+}
+
+impl Life {
+    /// Folds a whole history and checks numbers, links and legality on the way.
+    pub fn fold(tenant: &Tenant, id: ApprovalId, events: &[Event]) -> Result<Life, BrokenHistory> {
+        let Some(Event {
+            what: What::Proposed { calls, .. },
+            ..
+        }) = events.first()
+        else {
+            return Err(BrokenHistory::NoBeginning);
+        };
+        let mut life = Life {
+            state: State::Pending,
+            calls: vec![CallState::Held; usize::from(*calls)],
+        };
+        let mut before = first_link(tenant, id);
+        for (expected, event) in (1u32..).zip(events) {
+            if event.number != expected {
+                return Err(BrokenHistory::OutOfOrder {
+                    expected,
+                    found: event.number,
+                });
+            }
+            if event.link
+                != link(
+                    before,
+                    event.number,
+                    event.at,
+                    event.policy,
+                    &event.by,
+                    &event.text,
+                )
+            {
+                return Err(BrokenHistory::BrokenLink(event.number));
+            }
+            before = event.link;
+            life.apply(event)?;
+        }
+        Ok(life)
+    }
+
+    fn apply(&mut self, event: &Event) -> Result<(), BrokenHistory> {
+        let illegal = |illegal| BrokenHistory::Illegal(event.number, illegal);
+        let changes = event
+            .what
+            .changes(u8::try_from(self.calls.len()).unwrap_or(u8::MAX));
+        if let Some(change) = changes.approval {
+            self.state = self.state.apply(change).map_err(illegal)?;
+        }
+        for (position, change) in changes.calls {
+            let call = usize::from(position)
+                .checked_sub(1)
+                .and_then(|index| self.calls.get_mut(index));
+            let call = call.ok_or(BrokenHistory::NoSuchCall(event.number, position))?;
+            *call = call.apply(change).map_err(illegal)?;
+        }
+        Ok(())
+    }
+}

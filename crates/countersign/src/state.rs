@@ -1,0 +1,366 @@
+//! The two lives: which event is legal in which state.
+//!
+//! Enters: a state and an event. Leaves: the next state, or that there is none.
+//! Deliberately absent: storage, time, authority and wording. Stores and pages never repeat these tables.
+
+use serde::{Deserialize, Serialize};
+
+/// The state of an approval, the question put to a person. It ends once, for ever.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum State {
+    /// Waits for a person.
+    Pending,
+    /// A person approved at least one of its calls.
+    Approved,
+    /// A person said no.
+    Denied,
+    /// Nobody decided in time.
+    Expired,
+    /// A newer approval took its place in the channel.
+    Superseded,
+    /// Taken back without a decision: by the agent, or by a person who went on to something else.
+    Withdrawn,
+}
+
+/// What can happen to an approval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the words are those of the states they lead to")]
+pub enum Change {
+    Approved,
+    Denied,
+    Expired,
+    Superseded,
+    Withdrawn,
+    /// Somebody tried to decide and was refused; kept as evidence, changes nothing.
+    DecisionRefused,
+}
+
+/// The state of a call, what would run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum CallState {
+    /// Its approval is pending.
+    Held,
+    /// It will never run: denied, expired, replaced, stale, or behind a failure in its batch.
+    Refused,
+    /// Approved; may be started, once.
+    Released,
+    /// Started; nobody knows yet how it ends.
+    Running,
+    /// It ran and said so.
+    Succeeded,
+    /// It ran, or tried to, and said that it failed.
+    Failed,
+    /// It was started and never said how it ended. The gate never runs it again.
+    Unknown,
+    /// It succeeded, and its undo succeeded too.
+    Undone,
+}
+
+/// What can happen to a call.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[expect(missing_docs, reason = "the words are those of the states they lead to")]
+pub enum CallChange {
+    Released,
+    Refused,
+    Started,
+    Succeeded,
+    Failed,
+    /// The time to finish ran out, or the executor was lost.
+    Lost,
+    /// Somebody, or the late executor, told how an unknown call had ended.
+    ReconciledSucceeded,
+    /// As above, for a call that had failed.
+    ReconciledFailed,
+    Undone,
+}
+
+/// An event that is not legal in a state.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{event} is not legal when {state}")]
+pub struct Illegal {
+    /// The state, in words.
+    pub state: &'static str,
+    /// The event, in words.
+    pub event: &'static str,
+}
+
+impl State {
+    /// All of them, for grids.
+    pub const ALL: [State; 6] = [
+        State::Pending,
+        State::Approved,
+        State::Denied,
+        State::Expired,
+        State::Superseded,
+        State::Withdrawn,
+    ];
+
+    /// The state after `change`, or that there is none.
+    pub fn apply(self, change: Change) -> Result<State, Illegal> {
+        match (self, change) {
+            (State::Pending, Change::Approved) => Ok(State::Approved),
+            (State::Pending, Change::Denied) => Ok(State::Denied),
+            // Expiry is written by the sweep or by whoever comes late, but it is true before.
+            (State::Pending, Change::Expired) => Ok(State::Expired),
+            (State::Pending, Change::Superseded) => Ok(State::Superseded),
+            (State::Pending, Change::Withdrawn) => Ok(State::Withdrawn),
+            (state, Change::DecisionRefused) => Ok(state),
+            (state, change) => Err(Illegal {
+                state: state.as_str(),
+                event: change.as_str(),
+            }),
+        }
+    }
+
+    /// The word used in JSON, stores and on cards.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            State::Pending => "pending",
+            State::Approved => "approved",
+            State::Denied => "denied",
+            State::Expired => "expired",
+            State::Superseded => "superseded",
+            State::Withdrawn => "withdrawn",
+        }
+    }
+
+    /// The number stores keep. Never reused.
+    pub fn code(self) -> i16 {
+        match self {
+            State::Pending => 0,
+            State::Approved => 1,
+            State::Denied => 2,
+            State::Expired => 3,
+            State::Superseded => 4,
+            State::Withdrawn => 5,
+        }
+    }
+
+    /// Reads the number stores keep.
+    pub fn from_code(code: i16) -> Option<State> {
+        State::ALL.into_iter().find(|state| state.code() == code)
+    }
+}
+
+impl Change {
+    /// All of them, for grids.
+    pub const ALL: [Change; 6] = [
+        Change::Approved,
+        Change::Denied,
+        Change::Expired,
+        Change::Superseded,
+        Change::Withdrawn,
+        Change::DecisionRefused,
+    ];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            Change::Approved => "approved",
+            Change::Denied => "denied",
+            Change::Expired => "expired",
+            Change::Superseded => "superseded",
+            Change::Withdrawn => "withdrawn",
+            Change::DecisionRefused => "decision refused",
+        }
+    }
+}
+
+impl CallState {
+    /// All of them, for grids.
+    pub const ALL: [CallState; 8] = [
+        CallState::Held,
+        CallState::Refused,
+        CallState::Released,
+        CallState::Running,
+        CallState::Succeeded,
+        CallState::Failed,
+        CallState::Unknown,
+        CallState::Undone,
+    ];
+
+    /// The state after `change`, or that there is none.
+    pub fn apply(self, change: CallChange) -> Result<CallState, Illegal> {
+        match (self, change) {
+            (CallState::Held, CallChange::Released) => Ok(CallState::Released),
+            (CallState::Held | CallState::Released, CallChange::Refused) => Ok(CallState::Refused),
+            // INVARIANT: the only way into `Running`, and `Released` has only one way in: at most one start.
+            (CallState::Released, CallChange::Started) => Ok(CallState::Running),
+            (CallState::Running, CallChange::Succeeded) => Ok(CallState::Succeeded),
+            (CallState::Running, CallChange::Failed) => Ok(CallState::Failed),
+            (CallState::Running, CallChange::Lost) => Ok(CallState::Unknown),
+            (CallState::Unknown, CallChange::ReconciledSucceeded) => Ok(CallState::Succeeded),
+            (CallState::Unknown, CallChange::ReconciledFailed) => Ok(CallState::Failed),
+            (CallState::Succeeded, CallChange::Undone) => Ok(CallState::Undone),
+            (state, change) => Err(Illegal {
+                state: state.as_str(),
+                event: change.as_str(),
+            }),
+        }
+    }
+
+    /// True when nothing but a person's reconciling or undoing can change it any more.
+    pub fn is_over(self) -> bool {
+        !matches!(self, CallState::Held | CallState::Released | CallState::Running)
+    }
+
+    /// The word used in JSON and on cards.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            CallState::Held => "held",
+            CallState::Refused => "refused",
+            CallState::Released => "released",
+            CallState::Running => "running",
+            CallState::Succeeded => "succeeded",
+            CallState::Failed => "failed",
+            CallState::Unknown => "unknown",
+            CallState::Undone => "undone",
+        }
+    }
+
+    /// The number stores keep. Never reused.
+    pub fn code(self) -> i16 {
+        match self {
+            CallState::Held => 0,
+            CallState::Refused => 1,
+            CallState::Released => 2,
+            CallState::Running => 3,
+            CallState::Succeeded => 4,
+            CallState::Failed => 5,
+            CallState::Unknown => 6,
+            CallState::Undone => 7,
+        }
+    }
+
+    /// Reads the number stores keep.
+    pub fn from_code(code: i16) -> Option<CallState> {
+        CallState::ALL.into_iter().find(|state| state.code() == code)
+    }
+}
+
+impl CallChange {
+    /// All of them, for grids.
+    pub const ALL: [CallChange; 9] = [
+        CallChange::Released,
+        CallChange::Refused,
+        CallChange::Started,
+        CallChange::Succeeded,
+        CallChange::Failed,
+        CallChange::Lost,
+        CallChange::ReconciledSucceeded,
+        CallChange::ReconciledFailed,
+        CallChange::Undone,
+    ];
+
+    fn as_str(self) -> &'static str {
+        match self {
+            CallChange::Released => "released",
+            CallChange::Refused => "refused",
+            CallChange::Started => "started",
+            CallChange::Succeeded => "succeeded",
+            CallChange::Failed => "failed",
+            CallChange::Lost => "lost",
+            CallChange::ReconciledSucceeded => "reconciled as succeeded",
+            CallChange::ReconciledFailed => "reconciled as failed",
+            CallChange::Undone => "undone",
+        }
+    }
+}
+
+impl std::fmt::Display for State {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl std::fmt::Display for CallState {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The whole table, as a picture: a change of the rules is a change of this test.
+    fn grid<S: Copy, T: Copy, N: std::fmt::Display>(
+        states: &[S],
+        changes: &[T],
+        name: impl Fn(S) -> String,
+        change_name: impl Fn(T) -> &'static str,
+        apply: impl Fn(S, T) -> Option<N>,
+    ) -> String {
+        let mut lines = Vec::new();
+        for &state in states {
+            for &change in changes {
+                if let Some(next) = apply(state, change) {
+                    lines.push(format!("{} + {} = {next}", name(state), change_name(change)));
+                }
+            }
+        }
+        let total = states.len() * changes.len();
+        lines.push(format!("{} of {total} are legal", lines.len()));
+        lines.join("\n")
+    }
+
+    #[test]
+    fn i6_every_state_and_event_of_an_approval() {
+        let picture = grid(
+            &State::ALL,
+            &Change::ALL,
+            |state| state.to_string(),
+            Change::as_str,
+            |state, change| state.apply(change).ok(),
+        );
+        insta::assert_snapshot!(picture, @r"
+        pending + approved = approved
+        pending + denied = denied
+        pending + expired = expired
+        pending + superseded = superseded
+        pending + withdrawn = withdrawn
+        pending + decision refused = pending
+        approved + decision refused = approved
+        denied + decision refused = denied
+        expired + decision refused = expired
+        superseded + decision refused = superseded
+        withdrawn + decision refused = withdrawn
+        11 of 36 are legal
+        ");
+    }
+
+    #[test]
+    fn i2_every_state_and_event_of_a_call() {
+        let picture = grid(
+            &CallState::ALL,
+            &CallChange::ALL,
+            |state| state.to_string(),
+            CallChange::as_str,
+            |state, change| state.apply(change).ok(),
+        );
+        insta::assert_snapshot!(picture, @r"
+        held + released = released
+        held + refused = refused
+        released + refused = refused
+        released + started = running
+        running + succeeded = succeeded
+        running + failed = failed
+        running + lost = unknown
+        unknown + reconciled as succeeded = succeeded
+        unknown + reconciled as failed = failed
+        succeeded + undone = undone
+        10 of 72 are legal
+        ");
+    }
+
+    #[test]
+    fn codes_read_back() {
+        for state in State::ALL {
+            assert_eq!(State::from_code(state.code()), Some(state));
+        }
+        for state in CallState::ALL {
+            assert_eq!(CallState::from_code(state.code()), Some(state));
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! The store: where approvals are kept, and the one trait all stores implement.
+//!
+//! A store locks, reads its own clock, lets [`Command::apply`] say what changes, saves that in one transaction and
+//! wakes who waits. It knows no rule of its own. [`suite`] proves that one behaves.
+
+pub mod memory;
+pub mod record;
+#[cfg(any(test, feature = "suite"))]
+pub mod suite;
+
+use futures_util::future::BoxFuture;
+
+use crate::approval::SharedApproval;
+use crate::command::{Answer, Command};
+use crate::event::Event;
+use crate::id::{Agent, ApprovalId, Channel, Run, Tenant};
+use crate::state::State;
+use crate::time::Time;
+use crate::wake::Hub;
+
+/// The most rows one listing gives.
+pub const LONGEST_PAGE: usize = 500;
+
+/// What a store's methods give.
+pub type Stored<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
+
+/// Keeps approvals, their calls and their events.
+pub trait Store: Send + Sync + 'static {
+    /// Runs one command in one transaction. When this answers, the answer is durable, so far as the store is.
+    ///
+    /// A crash before the commit leaves nothing of the command, a crash after it all of it; what that means is
+    /// said at each [`Command`].
+    fn write(&self, command: Command) -> Stored<'_, Answer>;
+
+    /// One approval, if it is there and this tenant's.
+    fn approval<'a>(&'a self, tenant: &'a Tenant, id: ApprovalId) -> Stored<'a, Option<SharedApproval>>;
+
+    /// The approval pending in a channel; nothing once it has expired by the store's clock.
+    fn pending_in<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        channel: &'a Channel,
+    ) -> Stored<'a, Option<SharedApproval>>;
+
+    /// A page of approvals.
+    fn list<'a>(&'a self, tenant: &'a Tenant, filter: &'a Filter) -> Stored<'a, Vec<SharedApproval>>;
+
+    /// The whole history of an approval, oldest first; empty when it is not there.
+    fn events<'a>(&'a self, tenant: &'a Tenant, id: ApprovalId) -> Stored<'a, Vec<Event>>;
+
+    /// The events of all approvals behind a cursor, in an order that never skips one: an event that is committed
+    /// late stands behind all that were given out before.
+    fn feed<'a>(&'a self, tenant: &'a Tenant, after: Cursor, limit: usize) -> Stored<'a, Vec<FeedEvent>>;
+
+    /// The store's clock.
+    fn now(&self) -> Stored<'_, Time>;
+
+    /// Those who wait in this process.
+    fn hub(&self) -> &Hub;
+}
+
+/// Which approvals to list.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    /// Only those in this state. Pending ones come oldest first and only while they can be decided; all else comes
+    /// newest first.
+    pub state: Option<State>,
+    /// Only this agent's.
+    pub agent: Option<Agent>,
+    /// Only those of this channel.
+    pub channel: Option<Channel>,
+    /// Only those of this run.
+    pub run: Option<Run>,
+    /// Only those behind this one in the listing's order.
+    pub after: Option<ApprovalId>,
+    /// At most so many, and never more than [`LONGEST_PAGE`].
+    pub limit: Option<usize>,
+}
+
+impl Filter {
+    /// All that wait for a decision.
+    pub fn pending() -> Filter {
+        Filter {
+            state: Some(State::Pending),
+            ..Filter::default()
+        }
+    }
+
+    /// The limit in force.
+    pub fn page(&self) -> usize {
+        self.limit.unwrap_or(50).min(LONGEST_PAGE)
+    }
+
+    /// True when the listing goes from old to new.
+    pub fn oldest_first(&self) -> bool {
+        self.state == Some(State::Pending)
+    }
+}
+
+/// A place in the feed of events. Opaque: only a store's own cursors mean anything to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Cursor {
+    /// The transaction, where the store numbers them.
+    pub transaction: u64,
+    /// The event's number within the store.
+    pub sequence: u64,
+}
+
+/// An event with its place in the feed.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct FeedEvent {
+    /// Where the feed goes on behind it.
+    pub cursor: Cursor,
+    /// The approval it belongs to.
+    pub approval: ApprovalId,
+    /// What happened.
+    pub event: Event,
+}
+
+/// What can go wrong with a store. In every case: do not run anything because of it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum StoreError {
+    /// Nothing was written; trying again is safe.
+    #[error("the store cannot be reached: {0}")]
+    Unavailable(String),
+    /// Somebody else held the lock for too long; nothing was written.
+    #[error("the store is busy: {0}")]
+    Busy(String),
+    /// No room; nothing was written.
+    #[error("the store is full: {0}")]
+    Full(String),
+    /// Whether it was written is not known. Look before trying again.
+    #[error("the store may or may not have written this: {0}")]
+    InDoubt(String),
+    /// The store broke while writing and takes no more; a restart will show what is there.
+    #[error("the store stopped: {0}")]
+    Stopped(String),
+    /// What is stored cannot be true.
+    #[error("{0}")]
+    Impossible(String),
+}
+
+impl StoreError {
+    /// What to do now.
+    pub fn hint(&self) -> &'static str {
+        match self {
+            StoreError::Unavailable(_) => "check that the database is running and reachable, then try again",
+            StoreError::Busy(_) => "try again in a moment",
+            StoreError::Full(_) => "free some disk space, then try again",
+            StoreError::InDoubt(_) => "look whether it is there before trying again",
+            StoreError::Stopped(_) => "see the log, then restart",
+            StoreError::Impossible(_) => {
+                "the store was changed by other means, or this is a bug: keep a copy of it"
+            }
+        }
+    }
+}

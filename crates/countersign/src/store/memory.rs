@@ -1,0 +1,267 @@
+//! The store in memory: for tests, and for agents that need no memory beyond their process. Nothing survives it.
+
+use std::collections::{BTreeSet, HashMap};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use futures_util::FutureExt;
+use futures_util::future::ready;
+
+use super::{Cursor, FeedEvent, Filter, Store, StoreError, Stored};
+use crate::approval::{Approval, SharedApproval};
+use crate::command::{Answer, Command, Rows, Saved};
+use crate::event::Event;
+use crate::id::{Agent, ApprovalId, Channel, Key, Tenant};
+use crate::state::State;
+use crate::time::{Clock, SystemClock, Time};
+use crate::wake::Hub;
+
+/// Keeps approvals in memory.
+pub struct MemoryStore {
+    inner: Mutex<Inner>,
+    clock: Arc<dyn Clock>,
+    hub: Hub,
+}
+
+type Id = (Tenant, ApprovalId);
+
+#[derive(Default)]
+struct Inner {
+    approvals: HashMap<Id, (SharedApproval, Vec<Event>)>,
+    // Ordered by id, which is by time.
+    all: BTreeSet<Id>,
+    pending: BTreeSet<Id>,
+    due: BTreeSet<(Time, Tenant, ApprovalId)>,
+    channels: HashMap<(Tenant, Channel), ApprovalId>,
+    keys: HashMap<(Tenant, Agent, Key), ApprovalId>,
+    feed: Vec<(Tenant, ApprovalId, u32)>,
+}
+
+impl Default for MemoryStore {
+    fn default() -> Self {
+        MemoryStore::with_clock(Arc::new(SystemClock::default()))
+    }
+}
+
+impl MemoryStore {
+    /// A store that lives by this clock.
+    pub fn with_clock(clock: Arc<dyn Clock>) -> MemoryStore {
+        MemoryStore {
+            inner: Mutex::default(),
+            clock,
+            hub: Hub::default(),
+        }
+    }
+
+    fn lock(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn run(&self, command: &Command) -> Result<Answer, StoreError> {
+        let mut inner = self.lock();
+        // Lock first, clock second: see `command`.
+        let now = self.clock.now();
+        let mut staged = Staged {
+            inner: &inner,
+            saved: Vec::new(),
+        };
+        let answer = command.apply(&mut staged, now);
+        let saved = staged.saved;
+        let answer = answer?;
+        for saved in &saved {
+            inner.keep(saved);
+        }
+        drop(inner);
+        for saved in saved {
+            self.hub.publish(&saved.approval);
+        }
+        Ok(answer)
+    }
+}
+
+impl Inner {
+    fn keep(&mut self, saved: &Saved) {
+        let approval = &saved.approval;
+        let id = (approval.tenant.clone(), approval.id);
+        let entry = self.approvals.entry(id.clone());
+        let entry = entry.or_insert_with(|| (approval.clone(), Vec::new()));
+        if let Some(due) = entry.0.due_at() {
+            self.due.remove(&(due, id.0.clone(), id.1));
+        }
+        entry.0 = approval.clone();
+        entry.1.extend(saved.events.iter().cloned());
+        self.all.insert(id.clone());
+        if let Some(due) = approval.due_at() {
+            self.due.insert((due, id.0.clone(), id.1));
+        }
+        for event in &saved.events {
+            self.feed.push((id.0.clone(), id.1, event.number));
+        }
+        if let Some((key, _)) = &approval.key {
+            self.keys
+                .insert((id.0.clone(), approval.agent.clone(), key.clone()), id.1);
+        }
+        let slot = approval.channel.clone().map(|channel| (id.0.clone(), channel));
+        match (approval.state, slot) {
+            (State::Pending, Some(slot)) => _ = self.channels.insert(slot, id.1),
+            (_, Some(slot)) if self.channels.get(&slot) == Some(&id.1) => _ = self.channels.remove(&slot),
+            _ => {}
+        }
+        match approval.state {
+            State::Pending => _ = self.pending.insert(id),
+            _ => _ = self.pending.remove(&id),
+        }
+    }
+
+    fn get(&self, tenant: &Tenant, id: ApprovalId) -> Option<&SharedApproval> {
+        self.approvals
+            .get(&(tenant.clone(), id))
+            .map(|(approval, _)| approval)
+    }
+
+    fn list(&self, tenant: &Tenant, filter: &Filter, now: Time) -> Vec<SharedApproval> {
+        let (first, last) = (ApprovalId::from_bytes([0; 16]), ApprovalId::from_bytes([255; 16]));
+        let range = |set: &BTreeSet<Id>, low: ApprovalId, high: ApprovalId| -> Vec<ApprovalId> {
+            let range = set.range((tenant.clone(), low)..=(tenant.clone(), high));
+            range
+                .map(|(_, id)| *id)
+                .filter(|id| filter.after != Some(*id))
+                .collect()
+        };
+        let ids = match filter.oldest_first() {
+            true => range(&self.pending, filter.after.unwrap_or(first), last),
+            false => {
+                let mut ids = range(&self.all, first, filter.after.unwrap_or(last));
+                ids.reverse();
+                ids
+            }
+        };
+        let approvals = ids.into_iter().filter_map(|id| self.get(tenant, id));
+        approvals
+            .filter(|approval| fits(approval, filter, now))
+            .take(filter.page())
+            .cloned()
+            .collect()
+    }
+}
+
+fn fits(approval: &Approval, filter: &Filter, now: Time) -> bool {
+    filter.state.is_none_or(|state| approval.state == state)
+        && (filter.state != Some(State::Pending) || approval.expires_at > now)
+        && filter.agent.as_ref().is_none_or(|agent| approval.agent == *agent)
+        && (filter.channel.is_none() || approval.channel == filter.channel)
+        && (filter.run.is_none() || approval.run == filter.run)
+}
+
+/// A transaction: sees its own changes, and keeps them back until the command is through.
+struct Staged<'a> {
+    inner: &'a Inner,
+    saved: Vec<Saved>,
+}
+
+impl Staged<'_> {
+    fn find(&self, tenant: &Tenant, id: ApprovalId) -> Option<Approval> {
+        let staged = self.saved.iter().rev().map(|saved| &saved.approval);
+        let mut staged = staged.filter(|approval| approval.tenant == *tenant && approval.id == id);
+        staged
+            .next()
+            .or_else(|| self.inner.get(tenant, id))
+            .map(|approval| Approval::clone(approval))
+    }
+}
+
+impl Rows for Staged<'_> {
+    fn approval(&mut self, tenant: &Tenant, id: ApprovalId) -> Result<Option<Approval>, StoreError> {
+        Ok(self.find(tenant, id))
+    }
+
+    fn pending_in(&mut self, tenant: &Tenant, channel: &Channel) -> Result<Option<Approval>, StoreError> {
+        let id = self.inner.channels.get(&(tenant.clone(), channel.clone()));
+        Ok(id.and_then(|id| self.find(tenant, *id)))
+    }
+
+    fn by_key(&mut self, tenant: &Tenant, agent: &Agent, key: &Key) -> Result<Option<Approval>, StoreError> {
+        let id = self.inner.keys.get(&(tenant.clone(), agent.clone(), key.clone()));
+        Ok(id.and_then(|id| self.find(tenant, *id)))
+    }
+
+    fn due(&mut self, now: Time, limit: usize) -> Result<Vec<Approval>, StoreError> {
+        let due = self
+            .inner
+            .due
+            .iter()
+            .take_while(|(at, _, _)| *at <= now)
+            .take(limit);
+        Ok(due.filter_map(|(_, tenant, id)| self.find(tenant, *id)).collect())
+    }
+
+    fn save(&mut self, saved: Saved) -> Result<(), StoreError> {
+        self.saved.push(saved);
+        Ok(())
+    }
+}
+
+impl Store for MemoryStore {
+    fn write(&self, command: Command) -> Stored<'_, Answer> {
+        ready(self.run(&command)).boxed()
+    }
+
+    fn approval<'a>(&'a self, tenant: &'a Tenant, id: ApprovalId) -> Stored<'a, Option<SharedApproval>> {
+        ready(Ok(self.lock().get(tenant, id).cloned())).boxed()
+    }
+
+    fn pending_in<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        channel: &'a Channel,
+    ) -> Stored<'a, Option<SharedApproval>> {
+        let inner = self.lock();
+        let id = inner.channels.get(&(tenant.clone(), channel.clone()));
+        let approval = id.and_then(|id| inner.get(tenant, *id)).cloned();
+        let now = self.clock.now();
+        ready(Ok(approval.filter(|approval| approval.expires_at > now))).boxed()
+    }
+
+    fn list<'a>(&'a self, tenant: &'a Tenant, filter: &'a Filter) -> Stored<'a, Vec<SharedApproval>> {
+        ready(Ok(self.lock().list(tenant, filter, self.clock.now()))).boxed()
+    }
+
+    fn events<'a>(&'a self, tenant: &'a Tenant, id: ApprovalId) -> Stored<'a, Vec<Event>> {
+        let inner = self.lock();
+        let events = inner
+            .approvals
+            .get(&(tenant.clone(), id))
+            .map(|(_, events)| events.clone());
+        ready(Ok(events.unwrap_or_default())).boxed()
+    }
+
+    fn feed<'a>(&'a self, tenant: &'a Tenant, after: Cursor, limit: usize) -> Stored<'a, Vec<FeedEvent>> {
+        let inner = self.lock();
+        let places = (1u64..)
+            .zip(&inner.feed)
+            .skip(usize::try_from(after.sequence).unwrap_or(usize::MAX));
+        let own = places.filter(|(_, (owner, _, _))| owner == tenant);
+        let events = own.filter_map(|(sequence, (_, approval, number))| {
+            let (_, events) = inner.approvals.get(&(tenant.clone(), *approval))?;
+            let event = events
+                .get(usize::try_from(*number).ok()?.checked_sub(1)?)?
+                .clone();
+            Some(FeedEvent {
+                cursor: Cursor {
+                    transaction: 0,
+                    sequence,
+                },
+                approval: *approval,
+                event,
+            })
+        });
+        ready(Ok(events.take(limit).collect())).boxed()
+    }
+
+    fn now(&self) -> Stored<'_, Time> {
+        ready(Ok(self.clock.now())).boxed()
+    }
+
+    fn hub(&self) -> &Hub {
+        &self.hub
+    }
+}

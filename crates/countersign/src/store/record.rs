@@ -1,0 +1,210 @@
+//! How approvals and calls are written into rows: what is searched for in columns, the rest in one compact body.
+//!
+//! SQL stores share this, so that a change of the format is one change. Each body begins with its version.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::approval::{Approval, Decided};
+use crate::call::{Arguments, Because, Call, Execution};
+use crate::hash::Hash;
+use crate::id::{Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
+use crate::policy::Terms;
+use crate::state::{CallState, State};
+use crate::time::Time;
+
+const APPROVAL_VERSION: u8 = 1;
+const CALL_VERSION: u8 = 1;
+
+/// A row that cannot be read.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum BadRecord {
+    /// Written by a newer version.
+    #[error("a record has version {0}, which this version does not know")]
+    Version(u8),
+    /// Damaged.
+    #[error("a record cannot be read: {0}")]
+    Damaged(String),
+}
+
+/// The columns of an approval's row.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the fields are those of `Approval`")]
+pub struct ApprovalColumns {
+    pub tenant: Tenant,
+    pub id: ApprovalId,
+    pub channel: Option<Channel>,
+    pub agent: Agent,
+    pub run: Option<Run>,
+    pub state: i16,
+    pub version: u32,
+}
+
+/// What the columns leave over.
+#[derive(Serialize, Deserialize)]
+struct ApprovalBody {
+    session: Option<Session>,
+    requester: Person,
+    on_behalf_of: Option<Person>,
+    claim: Option<String>,
+    nonce: [u8; 16],
+    salt: [u8; 16],
+    created_at: Time,
+    expires_at: Time,
+    start_within: Duration,
+    policy: Hash,
+    digest: Hash,
+    ended_at: Option<Time>,
+    link: Hash,
+    decision: Option<Decided>,
+    superseded_by: Option<ApprovalId>,
+    replaces: Option<ApprovalId>,
+    undoes: Option<(ApprovalId, u8)>,
+    key: Option<(Key, Hash)>,
+    refusals: u8,
+}
+
+/// The body of an approval's row.
+pub fn encode_approval(approval: &Approval) -> Vec<u8> {
+    let body = ApprovalBody {
+        session: approval.session.clone(),
+        requester: approval.requester.clone(),
+        on_behalf_of: approval.on_behalf_of.clone(),
+        claim: approval.claim.clone(),
+        nonce: approval.nonce,
+        salt: approval.salt,
+        created_at: approval.created_at,
+        expires_at: approval.expires_at,
+        start_within: approval.start_within,
+        policy: approval.policy,
+        digest: approval.digest,
+        ended_at: approval.ended_at,
+        link: approval.link,
+        decision: approval.decision.clone(),
+        superseded_by: approval.superseded_by,
+        replaces: approval.replaces,
+        undoes: approval.undoes.map(|call| (call.approval, call.position)),
+        key: approval.key.clone(),
+        refusals: approval.refusals,
+    };
+    encode(APPROVAL_VERSION, &body)
+}
+
+/// Reads an approval's row, with its calls.
+pub fn decode_approval(
+    columns: ApprovalColumns,
+    body: &[u8],
+    calls: Vec<Call>,
+) -> Result<Approval, BadRecord> {
+    let body: ApprovalBody = decode(APPROVAL_VERSION, body)?;
+    let state = State::from_code(columns.state).ok_or_else(|| damaged("an unknown state"))?;
+    Ok(Approval {
+        id: columns.id,
+        tenant: columns.tenant,
+        channel: columns.channel,
+        agent: columns.agent,
+        run: columns.run,
+        session: body.session,
+        requester: body.requester,
+        on_behalf_of: body.on_behalf_of,
+        claim: body.claim,
+        nonce: body.nonce,
+        salt: body.salt,
+        created_at: body.created_at,
+        expires_at: body.expires_at,
+        start_within: body.start_within,
+        policy: body.policy,
+        digest: body.digest,
+        state,
+        ended_at: body.ended_at,
+        version: columns.version,
+        link: body.link,
+        decision: body.decision,
+        superseded_by: body.superseded_by,
+        replaces: body.replaces,
+        undoes: body
+            .undoes
+            .map(|(approval, position)| CallId { approval, position }),
+        key: body.key,
+        refusals: body.refusals,
+        calls,
+    })
+}
+
+/// The columns of a call's row.
+#[derive(Clone, Debug)]
+#[expect(missing_docs, reason = "the fields are those of `Call`")]
+pub struct CallColumns {
+    pub state: i16,
+    pub tool: String,
+    pub arguments: Vec<u8>,
+    pub original: Option<Vec<u8>>,
+    pub result: Option<Vec<u8>>,
+    pub sealed: Option<Vec<u8>>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct CallBody {
+    definition: Option<Hash>,
+    revision: u32,
+    terms: Arc<Terms>,
+    digest: Hash,
+    because: Option<Because>,
+    execution: Option<Execution>,
+    undone_by: Option<(ApprovalId, u8)>,
+}
+
+/// The body of a call's row.
+pub fn encode_call(call: &Call) -> Vec<u8> {
+    let body = CallBody {
+        definition: call.definition,
+        revision: call.revision,
+        terms: call.terms.clone(),
+        digest: call.digest,
+        because: call.because.clone(),
+        execution: call.execution.clone(),
+        undone_by: call.undone_by.map(|call| (call.approval, call.position)),
+    };
+    encode(CALL_VERSION, &body)
+}
+
+/// Reads a call's row.
+pub fn decode_call(columns: CallColumns, body: &[u8]) -> Result<Call, BadRecord> {
+    let body: CallBody = decode(CALL_VERSION, body)?;
+    Ok(Call {
+        tool: ToolName::new(columns.tool).map_err(|error| damaged(&error.to_string()))?,
+        definition: body.definition,
+        arguments: Arguments::stored(columns.arguments),
+        original: columns.original.map(Arguments::stored),
+        revision: body.revision,
+        terms: body.terms,
+        digest: body.digest,
+        state: CallState::from_code(columns.state).ok_or_else(|| damaged("an unknown state"))?,
+        because: body.because,
+        execution: body.execution,
+        result: columns.result.map(Arc::from),
+        sealed: columns.sealed.map(Arc::from),
+        undone_by: body
+            .undone_by
+            .map(|(approval, position)| CallId { approval, position }),
+    })
+}
+
+fn encode<T: Serialize>(version: u8, body: &T) -> Vec<u8> {
+    // Writing into memory does not fail; an empty body would be refused by `decode`.
+    postcard::to_extend(body, vec![version]).unwrap_or_default()
+}
+
+fn decode<T: for<'de> Deserialize<'de>>(version: u8, bytes: &[u8]) -> Result<T, BadRecord> {
+    match bytes.split_first() {
+        None => Err(damaged("it is empty")),
+        Some((found, _)) if *found != version => Err(BadRecord::Version(*found)),
+        Some((_, body)) => postcard::from_bytes(body).map_err(|error| damaged(&error.to_string())),
+    }
+}
+
+fn damaged(what: &str) -> BadRecord {
+    BadRecord::Damaged(what.to_owned())
+}

@@ -1,0 +1,136 @@
+//! Moments, and the clocks that tell them.
+//!
+//! Only a store's clock decides about expiry. It never goes back, and it never stands still while the process
+//! lives: a wall clock that was set back is carried on by the monotonic one.
+
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+
+use serde::{Deserialize, Serialize};
+
+/// A moment on a store's clock: microseconds since 1970.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Time(i64);
+
+impl Time {
+    /// A moment so many microseconds after 1970 began.
+    pub const fn from_micros(micros: i64) -> Time {
+        Time(micros)
+    }
+
+    /// Microseconds since 1970 began.
+    pub const fn as_micros(self) -> i64 {
+        self.0
+    }
+
+    /// The moment `duration` later; the far end of time when that is beyond it.
+    pub fn plus(self, duration: Duration) -> Time {
+        let micros = i64::try_from(duration.as_micros()).unwrap_or(i64::MAX);
+        Time(self.0.saturating_add(micros))
+    }
+
+    /// How long ago `earlier` was; nothing when it is not in the past.
+    pub fn since(self, earlier: Time) -> Duration {
+        Duration::from_micros(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
+    }
+}
+
+/// RFC 3339 with milliseconds, as in every JSON answer.
+impl std::fmt::Display for Time {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match jiff::Timestamp::from_microsecond(self.0) {
+            Ok(timestamp) => write!(f, "{timestamp:.3}"),
+            Err(_) => write!(f, "{}µs", self.0),
+        }
+    }
+}
+
+/// Tells the time to a store.
+pub trait Clock: Send + Sync + 'static {
+    /// The present moment; never earlier than any moment told before.
+    fn now(&self) -> Time;
+}
+
+/// The machine's clock, kept from going back.
+#[derive(Debug)]
+pub struct SystemClock(Mutex<(Instant, Time)>);
+
+impl SystemClock {
+    /// Starts at the present, or at `floor` when the wall clock is behind it.
+    pub fn starting_at(floor: Time) -> SystemClock {
+        SystemClock(Mutex::new((Instant::now(), floor.max(wall()))))
+    }
+}
+
+impl Default for SystemClock {
+    fn default() -> Self {
+        SystemClock::starting_at(Time(0))
+    }
+}
+
+impl Clock for SystemClock {
+    fn now(&self) -> Time {
+        let mut last = self.0.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let instant = Instant::now();
+        let carried_on = last.1.plus(instant.duration_since(last.0));
+        let now = carried_on.max(wall());
+        *last = (instant, now);
+        now
+    }
+}
+
+fn wall() -> Time {
+    match SystemTime::now().duration_since(UNIX_EPOCH) {
+        Ok(since) => Time(0).plus(since),
+        Err(_) => Time(0),
+    }
+}
+
+/// A clock moved by hand, for tests.
+#[derive(Debug)]
+pub struct ManualClock(AtomicI64);
+
+impl ManualClock {
+    /// A clock that stands at `time`.
+    pub fn at(time: Time) -> ManualClock {
+        ManualClock(AtomicI64::new(time.0))
+    }
+
+    /// Moves on.
+    pub fn advance(&self, by: Duration) {
+        let micros = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);
+        self.0.fetch_add(micros, Ordering::SeqCst);
+    }
+}
+
+impl Clock for ManualClock {
+    fn now(&self) -> Time {
+        Time(self.0.load(Ordering::SeqCst))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x47_the_clock_never_goes_back_and_never_stands_still() {
+        let future = wall().plus(Duration::from_secs(3600));
+        let clock = SystemClock::starting_at(future);
+        let first = clock.now();
+        std::thread::sleep(Duration::from_millis(2));
+        let second = clock.now();
+        assert!(first >= future);
+        assert!(second > first, "a floor in the future does not freeze time");
+    }
+
+    #[test]
+    fn shows_rfc_3339() {
+        assert_eq!(
+            Time::from_micros(1_794_776_400_123_456).to_string(),
+            "2026-11-15T21:00:00.123Z"
+        );
+    }
+}
