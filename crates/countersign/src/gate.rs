@@ -1,0 +1,433 @@
+//! The gate: between an agent's wish and the world.
+//!
+//! Enters: the calls of one agent turn. Leaves: permits for those that pass, an approval for those that are held.
+//! Later a decision, a run and a record. This file and its folder know the order of the steps and nothing else.
+//!
+//! It fails closed: before a start is on record, any error, time-out or unknown answer means that nothing runs.
+
+mod decide;
+mod hear;
+mod run;
+mod wait;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::approval::{MOST_CALLS, SharedApproval};
+use crate::call::Arguments;
+use crate::command::{Answer, Command, NewCall, Propose, ProposeRefusal, Proposed, Swept};
+use crate::executor::{Executor, HostRuns, Permit, PermitToken};
+use crate::hash::{Fields, Hash};
+use crate::id::{Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
+use crate::policy::{Asked, Policy, Ruling, Terms};
+use crate::seal::{SealError, Sealer, Secret};
+use crate::store::{Store, StoreError};
+
+pub use decide::Resolved;
+pub use hear::{Heard, Reading, Reply};
+pub use run::Ran;
+pub use wait::{Until, Waited};
+
+/// How many due approvals one sweeping transaction ends: few enough that a decision never waits long behind it.
+const SWEEP: usize = 200;
+
+/// The gate. Clones share everything.
+#[derive(Clone)]
+pub struct Gate {
+    store: Arc<dyn Store>,
+    policy: Arc<Policy>,
+    executor: Arc<dyn Executor>,
+    sealer: Option<Sealer>,
+}
+
+/// The calls of one agent turn. Who asks comes from the credential, never from the agent's words.
+#[derive(Clone, Debug)]
+pub struct Submission {
+    /// Whose world.
+    pub tenant: Tenant,
+    /// The agent that asks.
+    pub agent: Agent,
+    /// The credential it asks with.
+    pub requester: Person,
+    /// The person it acts for, when known.
+    pub on_behalf_of: Option<Person>,
+    /// The conversation, if there is one: at most one approval is pending in it.
+    pub channel: Option<Channel>,
+    /// The agent's run.
+    pub run: Option<Run>,
+    /// The agent's session.
+    pub session: Option<Session>,
+    /// The agent's own words, shown apart as its claim.
+    pub claim: Option<String>,
+    /// Says that this is the same submission sent again.
+    pub key: Option<Key>,
+    /// The calls, in the order in which they are to run.
+    pub calls: Vec<SubmittedCall>,
+}
+
+/// One call of a submission.
+#[derive(Clone, Debug)]
+pub struct SubmittedCall {
+    /// The tool's name.
+    pub tool: String,
+    /// Its arguments, byte for byte as they came.
+    pub arguments: Arc<[u8]>,
+    /// The hash of the tool's whole definition, where the caller knows it.
+    pub definition: Option<Hash>,
+    /// A credential the call will need.
+    pub secret: Option<Secret>,
+}
+
+/// What the gate says to a submission.
+#[derive(Debug)]
+pub struct Submitted {
+    /// One ruling per call, in order.
+    pub calls: Vec<Ruled>,
+    /// The approval that all held calls share.
+    pub approval: Option<SharedApproval>,
+}
+
+/// What the gate says to one call.
+#[derive(Debug)]
+pub enum Ruled {
+    /// It may run at once.
+    Pass(Permit),
+    /// It waits for a person.
+    Held(CallId),
+    /// It will not run, and nobody is asked.
+    Forbidden {
+        /// Why, so that the agent can mend it.
+        reason: String,
+    },
+}
+
+/// Why a submission failed as a whole. Nothing of it runs.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum SubmitError {
+    /// None or too many.
+    #[error("a submission has 1 to {MOST_CALLS} calls, this one has {0}")]
+    CallCount(usize),
+    /// The agent's words are too long to be read.
+    #[error("the agent's own words have {0} bytes, more than {LONGEST_CLAIM}")]
+    ClaimTooLong(usize),
+    /// It came with a secret that cannot be kept.
+    #[error("the call's secret cannot be kept: {0}")]
+    Seal(#[from] SealError),
+    /// The gate refused to hold it.
+    #[error(transparent)]
+    Refused(#[from] ProposeRefusal),
+    /// The undo is not known.
+    #[error("call `{0}` cannot be undone: {1}")]
+    NoUndo(CallId, String),
+    /// The store failed.
+    #[error(transparent)]
+    Store(#[from] StoreError),
+}
+
+/// The longest text an agent may add to its calls.
+pub const LONGEST_CLAIM: usize = 8 * 1024;
+
+impl Gate {
+    /// A gate over a store, under a policy. Without an executor, hosts start and finish calls themselves.
+    pub fn new(store: Arc<dyn Store>, policy: Arc<Policy>) -> Gate {
+        Gate {
+            store,
+            policy,
+            executor: Arc::new(HostRuns),
+            sealer: None,
+        }
+    }
+
+    /// Lets the gate run tools.
+    pub fn with_executor(self, executor: Arc<dyn Executor>) -> Gate {
+        Gate { executor, ..self }
+    }
+
+    /// Lets calls come with secrets.
+    pub fn with_sealer(self, sealer: Sealer) -> Gate {
+        Gate {
+            sealer: Some(sealer),
+            ..self
+        }
+    }
+
+    /// The store behind it.
+    pub fn store(&self) -> &dyn Store {
+        &*self.store
+    }
+
+    /// The policy in force.
+    pub fn policy(&self) -> &Policy {
+        &self.policy
+    }
+
+    /// Rules on the calls of one turn: those that pass get permits, all that are held become one approval.
+    ///
+    /// When the approval cannot be saved, the whole submission fails and nothing of it may run.
+    pub async fn submit(&self, submission: Submission) -> Result<Submitted, SubmitError> {
+        let count = submission.calls.len();
+        if count == 0 || count > MOST_CALLS {
+            return Err(SubmitError::CallCount(count));
+        }
+        if let Some(claim) = submission
+            .claim
+            .as_ref()
+            .filter(|claim| claim.len() > LONGEST_CLAIM)
+        {
+            return Err(SubmitError::ClaimTooLong(claim.len()));
+        }
+        let seeds = Seeds::new()?;
+        let mut ruled = Vec::with_capacity(count);
+        let mut held = Vec::new();
+        for call in &submission.calls {
+            ruled.push(self.rule(&submission.tenant, call, &seeds, &mut held)?);
+        }
+        if held.is_empty() {
+            return Ok(Submitted {
+                calls: ruled,
+                approval: None,
+            });
+        }
+        let propose = self.propose_command(submission, seeds, held, None);
+        let approval = self.propose(propose).await?.approval;
+        for ruling in &mut ruled {
+            if let Ruled::Held(call) = ruling {
+                // The same submission sent again is about the approval that is already there.
+                call.approval = approval.id;
+            }
+        }
+        Ok(Submitted {
+            calls: ruled,
+            approval: Some(approval),
+        })
+    }
+
+    /// Proposes the undo of a call that succeeded, as an approval of its own: shown, decided and run like any other.
+    pub async fn undo(
+        &self,
+        mut submission: Submission,
+        call: CallId,
+    ) -> Result<SharedApproval, SubmitError> {
+        let no_undo = |reason: &str| SubmitError::NoUndo(call, reason.to_owned());
+        let target = self.store.approval(&submission.tenant, call.approval).await?;
+        let done = target.as_ref().and_then(|approval| approval.call(call.position));
+        let done = done.ok_or_else(|| no_undo("there is no such call"))?;
+        let result = done.result.as_deref().unwrap_or_default();
+        let undo = self
+            .policy
+            .undo(done.tool.as_str(), done.arguments.as_bytes(), result);
+        let (tool, arguments) = undo.map_err(|problem| no_undo(&problem.to_string()))?;
+        let seeds = Seeds::new()?;
+        let arguments = Arguments::parse(arguments).map_err(|problem| no_undo(&problem.to_string()))?;
+        let asked = Asked {
+            tool: &tool,
+            arguments: arguments.as_bytes(),
+            definition: None,
+            salt: &seeds.salt,
+        };
+        // An undo is shown even where the tool itself would pass.
+        let terms = self.policy.terms(&asked).map_err(|reason| no_undo(&reason))?;
+        let tool = ToolName::new(tool).map_err(|problem| no_undo(&problem.to_string()))?;
+        let new = NewCall {
+            tool,
+            definition: None,
+            arguments,
+            terms: Arc::new(terms),
+            sealed: None,
+        };
+        submission.calls.clear();
+        let propose = self.propose_command(submission, seeds, vec![new], Some(call));
+        Ok(self.propose(propose).await?.approval)
+    }
+
+    /// Ends everything that is due, and counts it.
+    pub async fn expire_due(&self) -> Result<Swept, StoreError> {
+        let mut total = Swept::default();
+        loop {
+            let sweep = crate::command::Sweep {
+                limit: SWEEP,
+                policy: self.policy.hash(),
+            };
+            let Answer::Sweep(swept) = self.store.write(Command::Sweep(sweep)).await? else {
+                return Err(mismatch());
+            };
+            total.expired += swept.expired;
+            total.stale += swept.stale;
+            total.unknown += swept.unknown;
+            if !swept.more {
+                return Ok(total);
+            }
+        }
+    }
+
+    fn rule(
+        &self,
+        tenant: &Tenant,
+        call: &SubmittedCall,
+        seeds: &Seeds,
+        held: &mut Vec<NewCall>,
+    ) -> Result<Ruled, SubmitError> {
+        let forbidden = |reason: String| Ok(Ruled::Forbidden { reason });
+        let tool = match ToolName::new(call.tool.as_str()) {
+            Ok(tool) => tool,
+            Err(problem) => return forbidden(problem.to_string()),
+        };
+        let arguments = match Arguments::parse(call.arguments.clone()) {
+            Ok(arguments) => arguments,
+            Err(problem) => return forbidden(format!("the arguments are not acceptable: {problem}")),
+        };
+        let asked = Asked {
+            tool: tool.as_str(),
+            arguments: arguments.as_bytes(),
+            definition: call.definition,
+            salt: &seeds.salt,
+        };
+        let terms = match self.policy.rule(&asked) {
+            Ruling::Hold(terms) => terms,
+            Ruling::Forbid { reason } => return forbidden(reason),
+            Ruling::Pass(pass) => {
+                return Ok(Ruled::Pass(Permit {
+                    tenant: tenant.clone(),
+                    tool,
+                    arguments,
+                    secret: call.secret.clone(),
+                    timeout: pass.timeout,
+                    call: None,
+                    token: None,
+                }));
+            }
+        };
+        let position = u8::try_from(held.len() + 1).unwrap_or(u8::MAX);
+        let id = CallId {
+            approval: seeds.id,
+            position,
+        };
+        let sealed = call
+            .secret
+            .as_ref()
+            .map(|secret| self.seal(secret, tenant, id))
+            .transpose()?;
+        let definition = call.definition;
+        held.push(NewCall {
+            tool,
+            definition,
+            arguments,
+            terms: Arc::new(terms),
+            sealed,
+        });
+        Ok(Ruled::Held(id))
+    }
+
+    fn seal(&self, secret: &Secret, tenant: &Tenant, call: CallId) -> Result<Arc<[u8]>, SealError> {
+        self.sealer
+            .as_ref()
+            .ok_or(SealError::NoKey)?
+            .seal(secret, tenant, call)
+    }
+
+    fn propose_command(
+        &self,
+        submission: Submission,
+        seeds: Seeds,
+        calls: Vec<NewCall>,
+        undoes: Option<CallId>,
+    ) -> Propose {
+        let body = submission_hash(&submission, &calls, undoes);
+        // The strictest call decides for all: they are one question.
+        let shortest = |of: fn(&Terms) -> Duration| calls.iter().map(|call| of(&call.terms)).min();
+        let ttl = shortest(|terms| terms.ttl).unwrap_or(Duration::ZERO);
+        let start_within = shortest(|terms| terms.start_within.unwrap_or(terms.ttl)).unwrap_or(ttl);
+        Propose {
+            tenant: submission.tenant,
+            id: seeds.id,
+            channel: submission.channel,
+            agent: submission.agent,
+            run: submission.run,
+            session: submission.session,
+            requester: submission.requester,
+            on_behalf_of: submission.on_behalf_of,
+            claim: submission.claim,
+            nonce: seeds.nonce,
+            salt: seeds.salt,
+            ttl,
+            start_within,
+            policy: self.policy.hash(),
+            undoes,
+            key: submission.key.map(|key| (key, body)),
+            calls,
+        }
+    }
+
+    async fn propose(&self, propose: Propose) -> Result<Proposed, SubmitError> {
+        match self.store.write(Command::Propose(Box::new(propose))).await? {
+            Answer::Propose(proposed) => Ok(proposed?),
+            _ => Err(mismatch().into()),
+        }
+    }
+}
+
+/// What makes an approval unguessable.
+#[derive(Clone, Copy)]
+struct Seeds {
+    id: ApprovalId,
+    nonce: [u8; 16],
+    salt: [u8; 16],
+}
+
+impl Seeds {
+    fn new() -> Result<Seeds, StoreError> {
+        // One request for randomness: this is on the way of every read.
+        let mut random = [0; 42];
+        fill(&mut random)?;
+        let (id, rest) = random.split_at(10);
+        let (nonce, salt) = rest.split_at(16);
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+        // Only the order of ids depends on this clock, nothing else.
+        let millis = since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(0));
+        Ok(Seeds {
+            id: ApprovalId::from_parts(millis, &random),
+            nonce,
+            salt,
+        })
+    }
+}
+
+/// The first bytes of a slice that has them.
+fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
+    let mut array = [0; N];
+    array.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
+    array
+}
+
+fn fill(bytes: &mut [u8]) -> Result<(), StoreError> {
+    getrandom::fill(bytes)
+        .map_err(|error| StoreError::Unavailable(format!("no random bytes to be had: {error}")))
+}
+
+fn new_token() -> Result<PermitToken, StoreError> {
+    let mut token = [0; 32];
+    fill(&mut token)?;
+    Ok(PermitToken(token))
+}
+
+/// What an idempotency key stands for: everything a retry of the same submission has in common with it.
+fn submission_hash(submission: &Submission, calls: &[NewCall], undoes: Option<CallId>) -> Hash {
+    let text = |name: Option<&str>| name.map(|name| name.as_bytes().to_vec());
+    let mut fields = Fields::new("countersign/submission/1")
+        .optional(text(submission.channel.as_ref().map(Channel::as_str)).as_deref())
+        .optional(text(submission.run.as_ref().map(Run::as_str)).as_deref())
+        .optional(text(undoes.map(|call| call.to_string()).as_deref()).as_deref())
+        .number(calls.len() as u64);
+    for call in calls {
+        fields = fields
+            .field(call.tool.as_str().as_bytes())
+            .optional(call.definition.as_ref().map(|hash| hash.0.as_slice()))
+            .field(call.arguments.as_bytes());
+    }
+    fields.finish()
+}
+
+/// A store that answers something else than it was asked.
+fn mismatch() -> StoreError {
+    StoreError::Impossible("the store answered another question".to_owned())
+}

@@ -1,0 +1,203 @@
+//! Deciding: from a person's decision to the end of what it released.
+
+use std::sync::Arc;
+
+use super::{Gate, Ran, mismatch, new_token};
+use crate::approval::{Approval, SharedApproval};
+use crate::command::{Answer, Command, Decide, DecideAnswer, Revision, Withdraw};
+use crate::decision::{Choice, Decision, Refusal, Verdict};
+use crate::executor::PermitToken;
+use crate::hash::{Fields, Hash};
+use crate::id::{Actor, ApprovalId, Tenant};
+use crate::policy::Asked;
+use crate::store::StoreError;
+
+/// What became of a decision and of the calls it released.
+#[derive(Debug)]
+pub struct Resolved {
+    /// The approval as it is now; nothing when there is none.
+    pub approval: Option<SharedApproval>,
+    /// Why the decision was not accepted; nothing when it was.
+    pub refusal: Option<Refusal>,
+    /// The calls this gate ran, in order.
+    pub ran: Vec<Ran>,
+}
+
+impl Gate {
+    /// Records a decision. Released calls wait for their host to start them.
+    pub async fn decide(&self, decision: Decision) -> Result<DecideAnswer, StoreError> {
+        self.record_decision(decision, None).await
+    }
+
+    /// Records a decision and runs what it releases, so far as this gate's executor runs those tools.
+    ///
+    /// The start of the first call is recorded together with the decision. The runs go on when the caller goes away.
+    pub async fn decide_and_run(&self, decision: Decision) -> Result<Resolved, StoreError> {
+        let tenant = decision.tenant.clone();
+        let token = match self.runs_first_of(&decision).await? {
+            true => Some(new_token()?),
+            false => None,
+        };
+        let permit = token.as_ref().map(PermitToken::hash);
+        let answer = self.record_decision(decision, permit).await?;
+        let (Some(approval), Some(position), Some(token)) = (answer.approval.clone(), answer.started, token)
+        else {
+            return Ok(Resolved {
+                approval: answer.approval,
+                refusal: answer.refusal,
+                ran: Vec::new(),
+            });
+        };
+        let gate = self.clone();
+        let runs = tokio::spawn(async move { gate.run_from(tenant, approval, position, token).await });
+        let (approval, ran) = runs
+            .await
+            .map_err(|error| StoreError::InDoubt(error.to_string()))??;
+        Ok(Resolved {
+            approval: Some(approval),
+            refusal: None,
+            ran,
+        })
+    }
+
+    /// Takes an approval back.
+    pub async fn withdraw(
+        &self,
+        tenant: &Tenant,
+        approval: ApprovalId,
+        by: Actor,
+        reason: Option<String>,
+    ) -> Result<DecideAnswer, StoreError> {
+        let withdraw = Withdraw {
+            tenant: tenant.clone(),
+            approval,
+            by,
+            reason,
+            policy: self.policy.hash(),
+        };
+        match self.store.write(Command::Withdraw(withdraw)).await? {
+            Answer::Withdraw(answer) => Ok(answer),
+            _ => Err(mismatch()),
+        }
+    }
+
+    async fn record_decision(
+        &self,
+        decision: Decision,
+        start: Option<Hash>,
+    ) -> Result<DecideAnswer, StoreError> {
+        let revisions = match self.revisions(&decision).await? {
+            Ok(revisions) => revisions,
+            Err((approval, refusal)) => {
+                return Ok(DecideAnswer {
+                    approval,
+                    refusal: Some(refusal),
+                    started: None,
+                });
+            }
+        };
+        let body = decision_hash(&decision);
+        let decide = Decide {
+            decision,
+            revisions,
+            policy: self.policy.hash(),
+            body,
+            start,
+        };
+        match self.store.write(Command::Decide(Box::new(decide))).await? {
+            Answer::Decide(answer) => Ok(answer),
+            _ => Err(mismatch()),
+        }
+    }
+
+    /// True when the executor runs the first call that this decision would release.
+    async fn runs_first_of(&self, decision: &Decision) -> Result<bool, StoreError> {
+        if decision.verdict == Verdict::Deny {
+            return Ok(false);
+        }
+        let approval = self.store.approval(&decision.tenant, decision.approval).await?;
+        let first = approval.as_ref().and_then(|approval| match &decision.verdict {
+            Verdict::Each(choices) => {
+                let granted = approval
+                    .calls
+                    .iter()
+                    .zip(choices)
+                    .find(|(_, choice)| **choice != Choice::Deny);
+                granted.map(|(call, _)| call)
+            }
+            _ => approval.calls.first(),
+        });
+        Ok(first.is_some_and(|call| self.executor.runs(&call.tool)))
+    }
+
+    /// The policy rules on edited arguments again, before anything is decided.
+    async fn revisions(
+        &self,
+        decision: &Decision,
+    ) -> Result<Result<Vec<Revision>, (Option<SharedApproval>, Refusal)>, StoreError> {
+        let Verdict::Each(choices) = &decision.verdict else {
+            return Ok(Ok(Vec::new()));
+        };
+        if !choices.iter().any(|choice| matches!(choice, Choice::Edit(_))) {
+            return Ok(Ok(Vec::new()));
+        }
+        let Some(approval) = self.store.approval(&decision.tenant, decision.approval).await? else {
+            return Ok(Err((None, Refusal::NotFound(decision.approval))));
+        };
+        let mut revisions = Vec::new();
+        for (position, choice) in (1u8..).zip(choices) {
+            let Choice::Edit(arguments) = choice else { continue };
+            match self.revise(&approval, position, arguments) {
+                Ok(revision) => revisions.push(revision),
+                Err(refusal) => return Ok(Err((Some(approval), refusal))),
+            }
+        }
+        Ok(Ok(revisions))
+    }
+
+    fn revise(
+        &self,
+        approval: &Approval,
+        position: u8,
+        arguments: &crate::call::Arguments,
+    ) -> Result<Revision, Refusal> {
+        let bad = |reason: String| Refusal::BadEdit {
+            call: position,
+            reason,
+        };
+        let call = approval
+            .call(position)
+            .ok_or_else(|| bad("there is no such call".to_owned()))?;
+        let asked = Asked {
+            tool: call.tool.as_str(),
+            arguments: arguments.as_bytes(),
+            definition: call.definition,
+            salt: &approval.salt,
+        };
+        let terms = self.policy.terms(&asked).map_err(bad)?;
+        Ok(Revision {
+            arguments: arguments.clone(),
+            terms: Arc::new(terms),
+        })
+    }
+}
+
+/// What an idempotency key stands for: what was decided, not when or through which door.
+fn decision_hash(decision: &Decision) -> Hash {
+    let fields = Fields::new("countersign/decision/1")
+        .field(decision.decider.person.as_str().as_bytes())
+        .optional(decision.digest.as_ref().map(|digest| digest.0.as_slice()))
+        .optional(decision.comment.as_deref().map(str::as_bytes));
+    match &decision.verdict {
+        Verdict::Approve => fields.field(b"approve").finish(),
+        Verdict::Deny => fields.field(b"deny").finish(),
+        Verdict::Each(choices) => choices
+            .iter()
+            .fold(fields.field(b"each"), |fields, choice| match choice {
+                Choice::Approve => fields.field(b"approve"),
+                Choice::Deny => fields.field(b"deny"),
+                Choice::Edit(arguments) => fields.field(b"edit").field(arguments.as_bytes()),
+            })
+            .finish(),
+    }
+}

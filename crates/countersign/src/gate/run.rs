@@ -1,0 +1,282 @@
+//! Running: start, permit, executor, finish. Once.
+
+use std::time::Duration;
+
+use super::{Gate, mismatch, new_token};
+use crate::approval::SharedApproval;
+use crate::command::{Answer, Command, ExecuteRefusal, Finish, Finished, Reconcile, Start};
+use crate::executor::{Outcome, Permit, PermitToken};
+use crate::id::{CallId, Person, Tenant};
+use crate::store::StoreError;
+
+/// How often recording an outcome is tried: losing it would make a known outcome unknown.
+const FINISH_TRIES: u32 = 4;
+/// How long after its time-out a late answer is still written down.
+const LATE: Duration = Duration::from_secs(600);
+
+/// A call that this gate ran.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ran {
+    /// Which call.
+    pub call: CallId,
+    /// How it ended.
+    pub outcome: Outcome,
+}
+
+impl Gate {
+    /// Records that a call starts now and gives the permit to run it: once, to one caller.
+    pub async fn start(
+        &self,
+        tenant: &Tenant,
+        call: CallId,
+    ) -> Result<Result<Permit, ExecuteRefusal>, StoreError> {
+        let token = new_token()?;
+        let start = Start {
+            tenant: tenant.clone(),
+            call,
+            permit: token.hash(),
+            policy: self.policy.hash(),
+        };
+        match self.store.write(Command::Start(start)).await? {
+            Answer::Start(Ok(started)) => self
+                .permit(tenant, &started.approval, call.position, token)
+                .map(Ok),
+            Answer::Start(Err(refusal)) => Ok(Err(refusal)),
+            _ => Err(mismatch()),
+        }
+    }
+
+    /// Records how a call ended that its host ran.
+    pub async fn finish(
+        &self,
+        tenant: &Tenant,
+        call: CallId,
+        token: &PermitToken,
+        outcome: Outcome,
+    ) -> Result<Result<SharedApproval, ExecuteRefusal>, StoreError> {
+        let finished = self
+            .record_outcome(tenant, call, token, outcome.bounded(), None)
+            .await?;
+        Ok(finished.map(|finished| finished.approval))
+    }
+
+    /// Runs a call that passed, with the gate's executor. Nothing is recorded: nobody was asked.
+    pub async fn run_passed(&self, permit: Permit) -> Outcome {
+        match permit.call {
+            None => self.execute(permit).await.0,
+            Some(_) => Outcome::failed("a held call is run by the gate itself, or finished by its host"),
+        }
+    }
+
+    /// Records what somebody found out about a call whose outcome was unknown.
+    pub async fn reconcile(
+        &self,
+        tenant: &Tenant,
+        call: CallId,
+        by: Person,
+        succeeded: bool,
+        note: Option<String>,
+    ) -> Result<Result<SharedApproval, ExecuteRefusal>, StoreError> {
+        let note = note.map(|note| note.into_bytes().into());
+        let policy = self.policy.hash();
+        let reconcile = Reconcile {
+            tenant: tenant.clone(),
+            call,
+            by,
+            succeeded,
+            note,
+            policy,
+        };
+        match self.store.write(Command::Reconcile(reconcile)).await? {
+            Answer::Reconcile(answer) => Ok(answer),
+            _ => Err(mismatch()),
+        }
+    }
+
+    /// Starts and runs whatever is released in an approval and that this gate's executor can run.
+    pub async fn run_released(
+        &self,
+        tenant: &Tenant,
+        approval: SharedApproval,
+    ) -> Result<(SharedApproval, Vec<Ran>), StoreError> {
+        let next = approval.next_released();
+        let runnable = next.filter(|position| self.runs(&approval, *position));
+        let Some(position) = runnable else {
+            return Ok((approval, Vec::new()));
+        };
+        let token = new_token()?;
+        let call = CallId {
+            approval: approval.id,
+            position,
+        };
+        let start = Start {
+            tenant: tenant.clone(),
+            call,
+            permit: token.hash(),
+            policy: self.policy.hash(),
+        };
+        match self.store.write(Command::Start(start)).await? {
+            Answer::Start(Ok(started)) => {
+                self.run_from(tenant.clone(), started.approval, position, token)
+                    .await
+            }
+            // Somebody else was first, or it is too late: not ours to run.
+            Answer::Start(Err(_)) => Ok((approval, Vec::new())),
+            _ => Err(mismatch()),
+        }
+    }
+
+    /// Runs a call whose start is on record, and then the ones behind it, each start recorded with the end before.
+    pub(super) async fn run_from(
+        &self,
+        tenant: Tenant,
+        mut approval: SharedApproval,
+        mut position: u8,
+        mut token: PermitToken,
+    ) -> Result<(SharedApproval, Vec<Ran>), StoreError> {
+        let mut ran = Vec::new();
+        loop {
+            let call = CallId {
+                approval: approval.id,
+                position,
+            };
+            let (outcome, late) = match self.permit(&tenant, &approval, position, token.clone()) {
+                Ok(permit) => self.execute(permit).await,
+                // Its secret does not open: it was started on paper only.
+                Err(error) => (Outcome::failed(error.to_string()), None),
+            };
+            let outcome = outcome.bounded();
+            ran.push(Ran {
+                call,
+                outcome: outcome.clone(),
+            });
+            let next = self.next_after(&approval, position);
+            let next_token = next.map(|_| new_token()).transpose()?;
+            let recorded = self
+                .record_outcome(&tenant, call, &token, outcome, next_token.as_ref())
+                .await?;
+            if let Some(late) = late {
+                self.clone()
+                    .record_late(tenant.clone(), call, token.clone(), late);
+            }
+            let finished = match recorded {
+                Ok(finished) => finished,
+                // The sweep gave it up and something else settled it meanwhile: nothing more is ours.
+                Err(_) => return Ok((approval, ran)),
+            };
+            approval = finished.approval;
+            match (finished.started, next_token) {
+                (Some(started), Some(next_token)) => (position, token) = (started, next_token),
+                _ => return Ok((approval, ran)),
+            }
+        }
+    }
+
+    fn runs(&self, approval: &SharedApproval, position: u8) -> bool {
+        approval
+            .call(position)
+            .is_some_and(|call| self.executor.runs(&call.tool))
+    }
+
+    /// The released call behind `position`, if this gate's executor runs it.
+    fn next_after(&self, approval: &SharedApproval, position: u8) -> Option<u8> {
+        let released = |call: &crate::call::Call| call.state == crate::state::CallState::Released;
+        let mut later = approval
+            .numbered()
+            .filter(|(number, call)| *number > position && released(call));
+        later
+            .next()
+            .map(|(number, _)| number)
+            .filter(|number| self.runs(approval, *number))
+    }
+
+    fn permit(
+        &self,
+        tenant: &Tenant,
+        approval: &SharedApproval,
+        position: u8,
+        token: PermitToken,
+    ) -> Result<Permit, StoreError> {
+        let id = CallId {
+            approval: approval.id,
+            position,
+        };
+        let call = approval.call(position).ok_or_else(mismatch)?;
+        let secret = match (&call.sealed, &self.sealer) {
+            (None, _) => None,
+            (Some(sealed), Some(sealer)) => {
+                let opened = sealer.open(sealed, tenant, id);
+                Some(opened.map_err(|error| StoreError::Impossible(error.to_string()))?)
+            }
+            (Some(_), None) => return Err(StoreError::Impossible("there is no sealing key".to_owned())),
+        };
+        Ok(Permit {
+            tenant: tenant.clone(),
+            tool: call.tool.clone(),
+            arguments: call.arguments.clone(),
+            secret,
+            timeout: call.terms.timeout,
+            call: Some(id),
+            token: Some(token),
+        })
+    }
+
+    /// Runs with a time limit; a panic or a time-out means that nobody knows. The task of a call that timed out is
+    /// given back: it may answer yet.
+    async fn execute(&self, permit: Permit) -> (Outcome, Option<tokio::task::JoinHandle<Outcome>>) {
+        let timeout = permit.timeout;
+        let mut task = tokio::spawn(self.executor.run(permit));
+        match tokio::time::timeout(timeout, &mut task).await {
+            Ok(Ok(outcome)) => (outcome, None),
+            Ok(Err(_)) => (Outcome::Unknown("the executor panicked".to_owned()), None),
+            Err(_) => (Outcome::Unknown("no answer in time".to_owned()), Some(task)),
+        }
+    }
+
+    fn record_late(
+        self,
+        tenant: Tenant,
+        call: CallId,
+        token: PermitToken,
+        task: tokio::task::JoinHandle<Outcome>,
+    ) {
+        tokio::spawn(async move {
+            if let Ok(Ok(outcome)) = tokio::time::timeout(LATE, task).await {
+                // It stays unknown when this cannot be written; a person reconciles it then.
+                let _ = self
+                    .record_outcome(&tenant, call, &token, outcome.bounded(), None)
+                    .await;
+            }
+        });
+    }
+
+    async fn record_outcome(
+        &self,
+        tenant: &Tenant,
+        call: CallId,
+        token: &PermitToken,
+        outcome: Outcome,
+        next: Option<&PermitToken>,
+    ) -> Result<Result<Finished, ExecuteRefusal>, StoreError> {
+        let finish = Finish {
+            tenant: tenant.clone(),
+            call,
+            permit: token.hash(),
+            outcome,
+            policy: self.policy.hash(),
+            start_next: next.map(PermitToken::hash),
+        };
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.store.write(Command::Finish(finish.clone())).await {
+                Ok(Answer::Finish(answer)) => return Ok(answer),
+                Ok(_) => return Err(mismatch()),
+                Err(StoreError::Stopped(reason)) => return Err(StoreError::Stopped(reason)),
+                Err(error) if tries >= FINISH_TRIES => return Err(error),
+                // Recording the same end twice is one end, so trying again is safe.
+                Err(_) => tokio::time::sleep(Duration::from_millis(50 << tries)).await,
+            }
+        }
+    }
+}
