@@ -385,9 +385,9 @@ impl Seeds {
         // Only the order of ids depends on this clock, nothing else.
         let millis = since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(0));
         Ok(Seeds {
-            id: ApprovalId::from_parts(millis, &random),
-            nonce,
-            salt,
+            id: ApprovalId::from_parts(millis, &array(id)),
+            nonce: array(nonce),
+            salt: array(salt),
         })
     }
 }
