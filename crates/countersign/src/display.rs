@@ -1,0 +1,222 @@
+//! The one escaper: no untrusted character may act on the screen it is shown on.
+//!
+//! Enters: any text. Leaves: text in which every character can be seen, from which the original can be told.
+//! Deliberately absent: HTML, Markdown and terminal styling; each surface quotes for itself, after this.
+//!
+//! The written form:
+//! - a character that is invisible, moves others, or means nothing by itself: `\u{202e}`;
+//! - more than three of the same such character, or of spaces, in a row: `\u{20×4000}`;
+//! - a real backslash before `u{`: `\u{5c}`, so that nobody can write an escape that was not one.
+
+use std::borrow::Cow;
+use std::fmt::{self, Write as _};
+
+use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory, GeneralCategoryGroup};
+use icu_properties::{CodePointMapData, CodePointSetData};
+
+mod clip;
+mod warning;
+
+pub use clip::{Clipped, clip};
+pub use warning::{Warning, warnings};
+
+/// Runs of blanks up to this long are left alone.
+const PLAIN_BLANKS: usize = 3;
+/// Combining marks on one base up to this many are left alone.
+const PLAIN_MARKS: usize = 4;
+
+/// Makes every character of `text` visible. Plain ASCII is returned as it is.
+pub fn escape(text: &str) -> Cow<'_, str> {
+    if is_plain(text) {
+        return Cow::Borrowed(text);
+    }
+    Cow::Owned(
+        Units::new(text).fold(String::with_capacity(text.len() + 16), |mut shown, unit| {
+            unit.push_to(&mut shown);
+            shown
+        }),
+    )
+}
+
+/// Displays text escaped, as [`escape`] does.
+#[derive(Clone, Copy, Debug)]
+pub struct Escaped<'a>(pub &'a str);
+
+impl fmt::Display for Escaped<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&escape(self.0))
+    }
+}
+
+/// Whether `text` is ASCII that is shown as it is.
+fn is_plain(text: &str) -> bool {
+    let bytes = text.as_bytes();
+    bytes.iter().all(|byte| (0x20..0x7f).contains(byte))
+        && !(bytes.contains(&b'\\') && text.contains("\\u{"))
+        && !text.contains("    ")
+}
+
+/// Whether a character must not reach any surface as itself.
+pub(crate) fn is_forbidden(character: char) -> bool {
+    if character.is_ascii() {
+        return character.is_ascii_control();
+    }
+    let category = CodePointMapData::<GeneralCategory>::new().get(character);
+    match category {
+        GeneralCategory::Control
+        | GeneralCategory::Format
+        | GeneralCategory::LineSeparator
+        | GeneralCategory::ParagraphSeparator
+        | GeneralCategory::PrivateUse
+        | GeneralCategory::Surrogate
+        | GeneralCategory::Unassigned => true,
+        // U+3000 is how Chinese and Japanese write a space.
+        GeneralCategory::SpaceSeparator => character != '\u{3000}',
+        // The empty braille cell is a symbol by category and a blank to the eye.
+        _ => {
+            character == '\u{2800}'
+                || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(character)
+        }
+    }
+}
+
+fn is_mark(character: char) -> bool {
+    let category = CodePointMapData::<GeneralCategory>::new().get(character);
+    !character.is_ascii() && GeneralCategoryGroup::Mark.contains(category)
+}
+
+fn is_blank(character: char) -> bool {
+    matches!(character, ' ' | '\u{3000}')
+}
+
+/// The smallest piece of shown text that can be kept or hidden as a whole.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Unit {
+    character: char,
+    /// How many of it in a row.
+    count: usize,
+    is_escaped: bool,
+}
+
+impl Unit {
+    fn push_to(self, shown: &mut String) {
+        if !self.is_escaped {
+            shown.push(self.character);
+            return;
+        }
+        let code = u32::from(self.character);
+        // Writing to a string cannot fail.
+        let _ = match self.count {
+            1 => write!(shown, "\\u{{{code:x}}}"),
+            count => write!(shown, "\\u{{{code:x}×{count}}}"),
+        };
+    }
+
+    /// Bytes of the original text.
+    pub(crate) fn bytes(self) -> usize {
+        self.character.len_utf8() * self.count
+    }
+
+    /// Characters of the shown text.
+    pub(crate) fn width(self) -> usize {
+        if !self.is_escaped {
+            return 1;
+        }
+        let digits = |number: usize, base: usize| number.checked_ilog(base).unwrap_or(0) as usize + 1;
+        let code = digits(u32::from(self.character) as usize, 16);
+        match self.count {
+            1 => 4 + code,
+            count => 5 + code + digits(count, 10),
+        }
+    }
+
+    /// Whether it draws onto whatever stands before it.
+    pub(crate) fn is_mark(self) -> bool {
+        !self.is_escaped && is_mark(self.character)
+    }
+}
+
+/// Cuts text into units.
+pub(crate) struct Units<'a> {
+    rest: &'a str,
+    /// Marks since the last base; `None` if there is no base they could stand on.
+    marks: Option<usize>,
+    /// Inside a run of mixed blanks that is escaped, until this many bytes are left.
+    blanks_until: usize,
+}
+
+impl<'a> Units<'a> {
+    pub(crate) fn new(text: &'a str) -> Units<'a> {
+        Units {
+            rest: text,
+            marks: None,
+            blanks_until: usize::MAX,
+        }
+    }
+
+    /// Takes the whole run of `character` at the front.
+    fn run(&mut self, character: char) -> Unit {
+        let after = self.rest.trim_start_matches(character);
+        let count = (self.rest.len() - after.len()) / character.len_utf8();
+        self.take(character, if count > PLAIN_BLANKS { count } else { 1 }, true)
+    }
+
+    fn take(&mut self, character: char, count: usize, is_escaped: bool) -> Unit {
+        let unit = Unit {
+            character,
+            count,
+            is_escaped,
+        };
+        self.rest = self.rest.get(unit.bytes()..).unwrap_or_default();
+        unit
+    }
+
+    /// Whether the blank at the front belongs to a run that must be made visible.
+    fn is_in_long_blank(&mut self) -> bool {
+        if self.blanks_until < self.rest.len() {
+            return true;
+        }
+        let after = self.rest.trim_start_matches(is_blank);
+        let is_long = self
+            .rest
+            .chars()
+            .take_while(|c| is_blank(*c))
+            .nth(PLAIN_BLANKS)
+            .is_some();
+        if is_long {
+            self.blanks_until = after.len();
+        }
+        is_long
+    }
+}
+
+impl Iterator for Units<'_> {
+    type Item = Unit;
+
+    fn next(&mut self) -> Option<Unit> {
+        let character = self.rest.chars().next()?;
+        if is_forbidden(character) {
+            self.marks = None;
+            return Some(self.run(character));
+        }
+        if is_blank(character) && self.is_in_long_blank() {
+            self.marks = None;
+            return Some(self.run(character));
+        }
+        if is_mark(character) {
+            // A mark without a base would draw on our own text; a tower of them, on the lines above.
+            let is_escaped = self.marks.is_none_or(|marks| marks >= PLAIN_MARKS);
+            if is_escaped {
+                return Some(self.run(character));
+            }
+            self.marks = self.marks.map(|marks| marks + 1);
+            return Some(self.take(character, 1, false));
+        }
+        let is_escaped = self.rest.starts_with("\\u{");
+        self.marks = (!is_escaped).then_some(0);
+        Some(self.take(character, 1, is_escaped))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,103 @@
+//! Long values: how big, how it begins, how it ends, how much is not shown.
+
+use std::fmt;
+
+use super::Units;
+
+/// A value cut for showing; every piece is escaped already.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Clipped {
+    /// How it begins; all of it if nothing is hidden.
+    pub head: String,
+    /// How it ends; empty if nothing is hidden.
+    pub tail: String,
+    /// Characters that are not shown.
+    pub hidden_chars: usize,
+    /// Bytes that are not shown.
+    pub hidden_bytes: usize,
+    /// Bytes of the whole value.
+    pub total_bytes: usize,
+}
+
+impl Clipped {
+    /// Whether anything is hidden.
+    pub fn is_clipped(&self) -> bool {
+        self.hidden_bytes > 0
+    }
+}
+
+impl fmt::Display for Clipped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.is_clipped() {
+            return f.write_str(&self.head);
+        }
+        let (hidden, total) = (Grouped(self.hidden_bytes), Grouped(self.total_bytes));
+        write!(
+            f,
+            "{}… [{hidden} of {total} bytes not shown] …{}",
+            self.head, self.tail
+        )
+    }
+}
+
+/// Escapes `text` and keeps about `max_chars` shown characters of it: two thirds from the front, one from the back,
+/// since the dangerous part of a long value likes to stand at its end. Escapes are never cut through.
+pub fn clip(text: &str, max_chars: usize) -> Clipped {
+    let units: Vec<_> = Units::new(text).collect();
+    let width: usize = units.iter().map(|unit| unit.width()).sum();
+    let tail_width = max_chars / 3;
+    let head_length = match width <= max_chars {
+        true => units.len(),
+        false => fitting(units.iter(), max_chars - tail_width),
+    };
+    let (head, rest) = units.split_at_checked(head_length).unwrap_or_default();
+    let mut hidden = rest.len() - fitting(rest.iter().rev(), tail_width);
+    // A mark at the front of the tail would draw on our ellipsis.
+    while rest.get(hidden).is_some_and(|unit| unit.is_mark()) {
+        hidden += 1;
+    }
+    let mut clipped = Clipped {
+        head: String::new(),
+        tail: String::new(),
+        hidden_chars: 0,
+        hidden_bytes: 0,
+        total_bytes: text.len(),
+    };
+    head.iter().for_each(|unit| unit.push_to(&mut clipped.head));
+    for (at, unit) in rest.iter().enumerate() {
+        if at < hidden {
+            clipped.hidden_chars += unit.count;
+            clipped.hidden_bytes += unit.bytes();
+        } else {
+            unit.push_to(&mut clipped.tail);
+        }
+    }
+    clipped
+}
+
+/// How many units fit into `width` characters.
+fn fitting<'a>(units: impl Iterator<Item = &'a super::Unit>, width: usize) -> usize {
+    let mut used = 0;
+    units
+        .take_while(|unit| {
+            used += unit.width();
+            used <= width
+        })
+        .count()
+}
+
+/// A number with commas: `16,384`.
+struct Grouped(usize);
+
+impl fmt::Display for Grouped {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let digits = self.0.to_string();
+        for (at, digit) in digits.chars().enumerate() {
+            if at > 0 && (digits.len() - at).is_multiple_of(3) {
+                f.write_str(",")?;
+            }
+            write!(f, "{digit}")?;
+        }
+        Ok(())
+    }
+}

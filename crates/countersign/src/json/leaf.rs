@@ -1,0 +1,151 @@
+//! The values without parts inside accepted bytes, each with its place.
+
+use std::borrow::Cow;
+use std::ops::Range;
+
+use super::{Limits, Step, scan};
+
+/// What a leaf is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// A string.
+    String,
+    /// A number of any size.
+    Number,
+    /// `true` or `false`.
+    Bool,
+    /// `null`.
+    Null,
+    /// `{}`
+    EmptyObject,
+    /// `[]`
+    EmptyArray,
+}
+
+/// One value without parts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Leaf<'a> {
+    /// Where it is: a JSON pointer (RFC 6901).
+    pub pointer: String,
+    /// What it is.
+    pub kind: Kind,
+    /// The bytes it came from, quotes included.
+    pub range: Range<usize>,
+    /// Those bytes.
+    pub raw: &'a str,
+}
+
+impl<'a> Leaf<'a> {
+    /// A string's text without quotes and escapes; any other leaf as it is written.
+    pub fn text(&self) -> Cow<'a, str> {
+        match self.kind {
+            Kind::String => {
+                let inner = self.raw.get(1..self.raw.len().saturating_sub(1));
+                unescape(inner.unwrap_or_default())
+            }
+            _ => Cow::Borrowed(self.raw),
+        }
+    }
+}
+
+/// Lists every leaf of bytes that [`check`](super::check) accepted, in their order.
+///
+/// An empty outer object is one leaf with the pointer ``. Of other bytes it lists what stands before the fault.
+pub fn leaves(bytes: &[u8]) -> Vec<Leaf<'_>> {
+    // The door has limited the bytes already, and nothing here grows with depth but the heap.
+    let limits = Limits {
+        bytes: usize::MAX,
+        depth: usize::MAX,
+        paths: usize::MAX,
+    };
+    let mut found = Vec::new();
+    let mut pointer = String::new();
+    let mut bases = Vec::new();
+    let _fault = scan(bytes, limits, |step| match step {
+        Step::Open => bases.push(pointer.len()),
+        Step::Key(raw) => {
+            pointer.truncate(bases.last().copied().unwrap_or(0));
+            push_segment(&mut pointer, &unescape(raw));
+        }
+        Step::Index(index) => {
+            pointer.truncate(bases.last().copied().unwrap_or(0));
+            push_segment(&mut pointer, &index.to_string());
+        }
+        Step::Leaf(kind, range) => {
+            let raw = bytes.get(range.clone()).unwrap_or_default();
+            found.push(Leaf {
+                pointer: pointer.clone(),
+                kind,
+                range,
+                raw: std::str::from_utf8(raw).unwrap_or_default(),
+            });
+        }
+        Step::Close => pointer.truncate(bases.pop().unwrap_or(0)),
+    });
+    found
+}
+
+/// Appends `/segment`, with `~` and `/` written as RFC 6901 wants.
+pub(crate) fn push_segment(pointer: &mut String, segment: &str) {
+    pointer.push('/');
+    for character in segment.chars() {
+        match character {
+            '~' => pointer.push_str("~0"),
+            '/' => pointer.push_str("~1"),
+            other => pointer.push(other),
+        }
+    }
+}
+
+/// Resolves the escapes between a JSON string's quotes. Text that is not a JSON string's inside loses the faulty
+/// escapes.
+pub fn unescape(raw: &str) -> Cow<'_, str> {
+    if !raw.contains('\\') {
+        return Cow::Borrowed(raw);
+    }
+    let mut text = String::with_capacity(raw.len());
+    let mut rest = raw;
+    while let Some((plain, escape)) = rest.split_once('\\') {
+        text.push_str(plain);
+        let mut characters = escape.chars();
+        match characters.next() {
+            Some('b') => text.push('\u{8}'),
+            Some('f') => text.push('\u{c}'),
+            Some('n') => text.push('\n'),
+            Some('r') => text.push('\r'),
+            Some('t') => text.push('\t'),
+            Some('u') => {
+                let (character, length) = unicode_escape(escape);
+                text.extend(character);
+                rest = escape.get(length..).unwrap_or_default();
+                continue;
+            }
+            Some(itself) => text.push(itself),
+            None => {}
+        }
+        rest = characters.as_str();
+    }
+    text.push_str(rest);
+    Cow::Owned(text)
+}
+
+/// Reads `uXXXX` or `uXXXX\uXXXX`: the character and how many bytes it took.
+fn unicode_escape(escape: &str) -> (Option<char>, usize) {
+    let unit = |from: usize| {
+        let digits = escape.get(from..from + 4)?;
+        u16::from_str_radix(digits, 16).ok()
+    };
+    let Some(high) = unit(1) else {
+        return (None, 1);
+    };
+    if !(0xd800..0xdc00).contains(&high) {
+        return (char::from_u32(u32::from(high)), 5);
+    }
+    match unit(7) {
+        Some(low) if escape.get(5..7) == Some("\\u") => {
+            let pair = char::decode_utf16([high, low]).next();
+            (pair.and_then(Result::ok), 11)
+        }
+        _ => (None, 5),
+    }
+}
