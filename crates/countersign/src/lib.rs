@@ -4,3 +4,5 @@ pub mod display;
 pub mod effect;
 pub mod hash;
 pub mod json;
+pub mod policy;
+pub mod summary;
