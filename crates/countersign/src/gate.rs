@@ -226,7 +226,7 @@ impl Gate {
             salt: &seeds.salt,
         };
         // An undo is shown even where the tool itself would pass.
-        let terms = self.policy.terms(&asked).map_err(|reason| no_undo(&reason))?;
+        let terms = self.policy.hold(asked).map_err(|reason| no_undo(&reason))?;
         let tool = ToolName::new(tool).map_err(|problem| no_undo(&problem.to_string()))?;
         let new = NewCall {
             tool,
@@ -282,7 +282,7 @@ impl Gate {
             definition: call.definition,
             salt: &seeds.salt,
         };
-        let terms = match self.policy.rule(&asked) {
+        let terms = match self.policy.rule(asked) {
             Ruling::Hold(terms) => terms,
             Ruling::Forbid { reason } => return forbidden(reason),
             Ruling::Pass(pass) => {
