@@ -347,9 +347,9 @@ mod tests {
         running + succeeded = succeeded
         running + failed = failed
         running + lost = unknown
+        succeeded + undone = undone
         unknown + reconciled as succeeded = succeeded
         unknown + reconciled as failed = failed
-        succeeded + undone = undone
         10 of 72 are legal
         ");
     }
