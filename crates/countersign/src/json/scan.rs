@@ -7,7 +7,7 @@ use std::ops::Range;
 use super::{Kind, Limits, Malformed, Reason, Top, unescape};
 
 /// Objects with more keys than this are checked for duplicates with a hash set instead of one by one.
-const LINEAR_KEYS: usize = 16;
+const LINEAR_KEYS: usize = 32;
 
 /// What the scanner tells its listener on the way.
 pub(super) enum Step<'a> {
@@ -50,7 +50,7 @@ pub(super) fn scan<'a>(
         bytes,
         at: 0,
         frames: Vec::with_capacity(8),
-        keys: Vec::with_capacity(LINEAR_KEYS),
+        keys: Vec::with_capacity(16),
         limits,
         paths: 0,
         listen,

@@ -16,7 +16,7 @@ use crate::json::{Node, Number, Tree};
 mod survey;
 
 const MAX_BYTES: usize = 4 * 1024;
-/// The evaluator has no cost limit, so this bounds turns of the innermost loop: about 70 ms.
+/// The evaluator has no cost limit, so this bounds turns of the innermost loop: about 30 ms, 160 ms with patterns.
 const MAX_TURNS: usize = 100_000;
 
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
