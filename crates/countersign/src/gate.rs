@@ -177,11 +177,21 @@ impl Gate {
             return Err(SubmitError::ClaimTooLong(claim.len()));
         }
         let seeds = Seeds::new()?;
-        let mut ruled = Vec::with_capacity(count);
-        let mut held = Vec::new();
-        for call in &submission.calls {
-            ruled.push(self.rule(&submission.tenant, call, &seeds, &mut held)?);
-        }
+        let (mut ruled, held) = match submission
+            .calls
+            .iter()
+            .any(|call| self.policy.is_slow(&call.tool, call.arguments.len()))
+        {
+            false => self.rule_all(&submission, &seeds)?,
+            // Conditions over large arguments may take long: not on the threads that everybody shares.
+            true => {
+                let (gate, submission) = (self.clone(), submission.clone());
+                let ruling = tokio::task::spawn_blocking(move || gate.rule_all(&submission, &seeds));
+                ruling
+                    .await
+                    .map_err(|error| StoreError::Unavailable(error.to_string()))??
+            }
+        };
         if held.is_empty() {
             return Ok(Submitted {
                 calls: ruled,
@@ -258,6 +268,17 @@ impl Gate {
                 return Ok(total);
             }
         }
+    }
+
+    fn rule_all(
+        &self,
+        submission: &Submission,
+        seeds: &Seeds,
+    ) -> Result<(Vec<Ruled>, Vec<NewCall>), SubmitError> {
+        let mut held = Vec::new();
+        let rule = |call| self.rule(&submission.tenant, call, seeds, &mut held);
+        let ruled = submission.calls.iter().map(rule).collect::<Result<_, _>>()?;
+        Ok((ruled, held))
     }
 
     fn rule(

@@ -235,6 +235,13 @@ impl Policy {
         self.tools.get(tool)?.title.as_deref()
     }
 
+    /// Whether ruling on a call may take longer than a thread that others wait for should be held.
+    pub fn is_slow(&self, tool: &str, argument_bytes: usize) -> bool {
+        const SLOW_FROM: usize = 2048;
+        let conditional = |tool: &Tool| tool.hold.is_some() || tool.deny.is_some() || tool.schema.is_some();
+        argument_bytes >= SLOW_FROM && self.tools.get(tool).is_some_and(conditional)
+    }
+
     /// Rules on a call.
     pub fn rule(&self, asked: Asked<'_>) -> Ruling {
         let Some(tool) = self.tools.get(asked.tool) else {

@@ -14,7 +14,7 @@ async fn a1_reads_pass_and_writes_are_held_and_not_run() {
             call("create_contact", MARIA),
         ])
         .await;
-    let [Ruled::Pass(permit), Ruled::Held(held)] = submitted.calls.try_into().unwrap() else {
+    let [Ruled::Pass(permit), Ruled::Held(held)] = <[Ruled; 2]>::try_from(submitted.calls).unwrap() else {
         panic!()
     };
     let approval = submitted.approval.unwrap();
