@@ -57,6 +57,8 @@ pub struct Approval {
     pub state: State,
     /// When it ended.
     pub ended_at: Option<Time>,
+    /// When its last event happened.
+    pub changed_at: Time,
     /// The number of its last event.
     pub version: u32,
     /// The link of its last event.
@@ -146,15 +148,6 @@ impl Approval {
         Some(latest.plus(self.start_within))
     }
 
-    /// The latest moment anything is known to have happened to it.
-    pub(crate) fn latest(&self) -> Time {
-        let runs = self.calls.iter().filter_map(|call| call.execution.as_ref());
-        let moments = runs
-            .map(|run| run.ended_at.unwrap_or(run.started_at))
-            .chain(self.ended_at);
-        moments.fold(self.created_at, Time::max)
-    }
-
     /// The position of the call that may be started next.
     pub fn next_released(&self) -> Option<u8> {
         let earlier_runs = self.calls.iter().any(|call| call.state == CallState::Running);
@@ -206,6 +199,7 @@ impl Approval {
             self.ended_at = Some(at);
         }
         self.state = state;
+        self.changed_at = at;
         self.version = self.version.saturating_add(1);
         let event = Event::new(self.link, self.version, at, policy, by, what);
         self.link = event.link;

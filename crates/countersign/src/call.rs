@@ -117,7 +117,7 @@ pub struct Call {
     pub result: Option<Arc<[u8]>>,
     /// A credential it needs, sealed; gone once the call is over.
     pub sealed: Option<Arc<[u8]>>,
-    /// The call that undid this one.
+    /// The call that undid this one, or has started to.
     pub undone_by: Option<CallId>,
 }
 

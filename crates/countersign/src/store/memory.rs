@@ -160,12 +160,17 @@ struct Staged<'a> {
 
 impl Staged<'_> {
     fn find(&self, tenant: &Tenant, id: ApprovalId) -> Option<Approval> {
+        self.current(tenant, id).map(|approval| Approval::clone(approval))
+    }
+
+    fn version(&self, tenant: &Tenant, id: ApprovalId) -> u32 {
+        self.current(tenant, id).map_or(0, |approval| approval.version)
+    }
+
+    fn current(&self, tenant: &Tenant, id: ApprovalId) -> Option<&SharedApproval> {
         let staged = self.saved.iter().rev().map(|saved| &saved.approval);
         let mut staged = staged.filter(|approval| approval.tenant == *tenant && approval.id == id);
-        staged
-            .next()
-            .or_else(|| self.inner.get(tenant, id))
-            .map(|approval| Approval::clone(approval))
+        staged.next().or_else(|| self.inner.get(tenant, id))
     }
 }
 
@@ -195,6 +200,12 @@ impl Rows for Staged<'_> {
     }
 
     fn save(&mut self, saved: Saved) -> Result<(), StoreError> {
+        let approval = &saved.approval;
+        // A new approval under the id of an old one would otherwise take its place.
+        if self.version(&approval.tenant, approval.id) != saved.version_before {
+            let id = approval.id;
+            return Err(StoreError::Impossible(format!("approval {id} changed meanwhile")));
+        }
         self.saved.push(saved);
         Ok(())
     }
