@@ -37,3 +37,10 @@ fn every_case_is_listed_once() {
     }
     assert!(count >= 60, "{count}");
 }
+
+#[test]
+fn i1_to_i15_hold_for_random_programs() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let fixture = runtime.block_on(fixture());
+    super::program::explore(&runtime, &[&fixture], 2_000);
+}
