@@ -6,6 +6,7 @@
 
 mod interpreter;
 mod invariants;
+mod transcript;
 
 use proptest::collection::vec;
 use proptest::option::weighted;
@@ -152,9 +153,15 @@ pub enum Pause {
     Ttl,
 }
 
-/// Programs of up to 30 steps.
+/// Programs of about twenty steps. Some steps come as a story, so that programs get as far as undoing.
 pub fn programs() -> impl Strategy<Value = Program> {
-    vec(step(), 1..=30).prop_map(Program)
+    let part = prop_oneof![
+        10 => step().prop_map(|step| vec![step]),
+        1 => success(),
+        1 => undo(),
+        1 => Just(rivals()),
+    ];
+    vec(part, 1..=28).prop_map(|parts| Program(parts.concat()))
 }
 
 /// Runs `count` programs on all fixtures; the first one is what the others are compared with.
@@ -175,6 +182,60 @@ pub fn explore(runtime: &tokio::runtime::Runtime, fixtures: &[&Fixture], count: 
         Ok(()) => {}
         Err(TestError::Fail(reason, Program(steps))) => panic!("{reason}\nwith these steps: {steps:#?}"),
         Err(error) => panic!("{error}"),
+    }
+}
+
+/// A call that is approved, started and succeeds.
+fn success() -> impl Strategy<Value = Vec<Step>> {
+    (propose(), any::<bool>()).prop_map(|(propose, start_next)| {
+        let finish = Step::Finish {
+            on: NEWEST,
+            call: 1,
+            own_permit: true,
+            ending: Ending::Succeeds,
+            start_next,
+        };
+        vec![propose, approve(NEWEST, true), finish]
+    })
+}
+
+/// An undo that is approved and started.
+fn undo() -> impl Strategy<Value = Vec<Step>> {
+    let back = prop_oneof![Just(0u8), Just(1), Just(2)];
+    back.prop_map(|back| {
+        let of = Target { back, ..NEWEST };
+        vec![Step::Undo { of, call: 1 }, approve(NEWEST, true)]
+    })
+}
+
+/// Two undos of the newest call, both approved, both started.
+fn rivals() -> Vec<Step> {
+    let older = Target { back: 1, ..NEWEST };
+    let undo = |of| Step::Undo { of, call: 1 };
+    let start = |on| Step::Start { on, call: 1 };
+    vec![
+        undo(NEWEST),
+        undo(older),
+        approve(NEWEST, false),
+        approve(older, false),
+        start(older),
+        start(NEWEST),
+    ]
+}
+
+const NEWEST: Target = Target {
+    back: 0,
+    foreign: false,
+};
+
+fn approve(on: Target, start: bool) -> Step {
+    Step::Decide {
+        on,
+        person: Who::Alice,
+        verdict: Saying::Approve,
+        digest: Digest::Right,
+        key: None,
+        start,
     }
 }
 

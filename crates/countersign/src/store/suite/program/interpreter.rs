@@ -7,13 +7,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::invariants::Watch;
+use super::transcript::{describe, normal};
 use super::{Approvers, Digest, Ending, Pause, Program, SampleKey, Saying, Step, Taker, Target, Who};
 use crate::approval::{Approval, SharedApproval};
 use crate::command::{Answer, Command, Decide, Finish, NewCall, Propose, Swept};
 use crate::decision::{Choice, Verdict};
 use crate::executor::Outcome;
 use crate::hash::Hash;
-use crate::id::{Actor, ApprovalId, CallId, Tenant};
+use crate::id::{Actor, ApprovalId, Tenant};
 use crate::policy::{OnFailure, Terms};
 use crate::store::suite::{Fixture, sample};
 use crate::store::{Cursor, Filter};
@@ -373,47 +374,4 @@ fn finish(step: &Step, approval: &Approval, permit: u64) -> Option<Finish> {
     }
     finish.start_next = start_next.then(|| sample::permit(permit));
     Some(finish)
-}
-
-/// An answer as text in which equal answers are equal.
-fn normal(answer: &Answer) -> String {
-    let of = |approval: &SharedApproval| describe(approval);
-    match answer {
-        Answer::Propose(Ok(proposed)) => {
-            format!("repeated {}, {}", proposed.repeated, of(&proposed.approval))
-        }
-        Answer::Propose(Err(refusal)) => format!("{refusal:?}"),
-        Answer::Decide(answer) | Answer::Withdraw(answer) => format!(
-            "{:?}, started {:?}, {:?}",
-            answer.refusal,
-            answer.started,
-            answer.approval.as_ref().map(of)
-        ),
-        Answer::Start(Ok(started)) => format!("started {}, {}", started.position, of(&started.approval)),
-        Answer::Finish(Ok(finished)) => format!("started {:?}, {}", finished.started, of(&finished.approval)),
-        Answer::Reconcile(Ok(approval)) => of(approval),
-        Answer::Start(Err(refusal)) | Answer::Finish(Err(refusal)) | Answer::Reconcile(Err(refusal)) => {
-            format!("{refusal:?}")
-        }
-        Answer::Sweep(swept) => format!("{swept:?}"),
-    }
-}
-
-/// What one sees at once, and a hash over the rest.
-fn describe(approval: &Approval) -> String {
-    let calls: Vec<&str> = approval.calls.iter().map(|call| call.state.as_str()).collect();
-    let bytes: Vec<&[u8]> = approval
-        .calls
-        .iter()
-        .map(|call| call.arguments.as_bytes())
-        .collect();
-    let undone: Vec<Option<CallId>> = approval.calls.iter().map(|call| call.undone_by).collect();
-    let rest = Hash::of(format!("{approval:?} {bytes:?}").as_bytes());
-    format!(
-        "approval {} {} {calls:?} version {} undone by {undone:?} rest {}",
-        approval.id.short(),
-        approval.state,
-        approval.version,
-        rest.short()
-    )
 }
