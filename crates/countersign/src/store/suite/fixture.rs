@@ -2,6 +2,7 @@
 
 use std::any::Any;
 use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -31,6 +32,7 @@ pub struct Fixture {
     // What has to outlive the store, such as its directory.
     _kept: Option<Box<dyn Any + Send + Sync>>,
     known: Mutex<BTreeSet<(Tenant, ApprovalId)>>,
+    programs: AtomicU64,
 }
 
 impl Fixture {
@@ -42,6 +44,7 @@ impl Fixture {
             reopen: None,
             _kept: None,
             known: Mutex::default(),
+            programs: AtomicU64::new(0),
         }
     }
 
@@ -71,6 +74,16 @@ impl Fixture {
         self.clock.advance(by);
     }
 
+    /// The number of the next program to run here.
+    pub(super) fn next_program(&self) -> u64 {
+        self.programs.load(Ordering::SeqCst) + 1
+    }
+
+    /// From here on, that number is taken.
+    pub(super) fn begin_program(&self, serial: u64) {
+        self.programs.store(serial, Ordering::SeqCst);
+    }
+
     /// Closes the store and opens its data again; nothing when it does not outlive its process.
     pub async fn restarted(self) -> Option<Fixture> {
         let Fixture {
@@ -79,6 +92,7 @@ impl Fixture {
             reopen,
             _kept,
             known,
+            programs,
         } = self;
         drop(store);
         let reopen = reopen?;
@@ -89,6 +103,7 @@ impl Fixture {
             reopen: Some(reopen),
             _kept,
             known,
+            programs,
         })
     }
 
