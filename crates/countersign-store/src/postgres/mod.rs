@@ -1,7 +1,7 @@
 //! The store in PostgreSQL: for several nodes that share their approvals.
 //!
-//! A write goes through a lane (`batch`), which runs it with others in one transaction (`transaction`, `rows`,
-//! `save`). Reads go over connections of their own (`read`), waiters are woken by `notify`. Nodes hold no state:
+//! A write goes through a lane (`batch`), which runs it with others in one transaction (`transaction`: `lock`,
+//! `rows`, `save`). Reads go over connections of their own (`read`), waiters are woken by `notify`. Nodes hold no state:
 //! any of them may stop at any time.
 
 mod batch;
@@ -9,6 +9,7 @@ mod config;
 mod connect;
 mod decode;
 mod error;
+mod lock;
 mod migrate;
 mod notify;
 mod read;
