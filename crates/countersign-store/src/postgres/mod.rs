@@ -39,7 +39,8 @@ pub use error::ConnectError;
 /// How to use a database.
 #[derive(Clone)]
 pub struct PostgresOptions {
-    /// How many transactions this node has under way at once. Few are best: what waits for a lane shares its commit.
+    /// How many transactions this node has under way at once. One is mostly best: what waits for a lane shares its
+    /// commit, and more lanes make smaller groups. More help where a commit takes long, as with a distant standby.
     pub lanes: usize,
     /// Replaces the server's clock, in tests.
     pub clock: Option<Arc<dyn Clock>>,
@@ -57,7 +58,7 @@ pub struct PostgresOptions {
 impl Default for PostgresOptions {
     fn default() -> Self {
         PostgresOptions {
-            lanes: 2,
+            lanes: 1,
             clock: None,
             application_name: "countersign".to_owned(),
             migrate: true,
