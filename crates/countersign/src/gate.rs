@@ -282,7 +282,7 @@ impl Gate {
             definition: call.definition,
             salt: &seeds.salt,
         };
-        let terms = match self.policy.rule(&asked) {
+        let terms = match self.policy.rule(asked) {
             Ruling::Hold(terms) => terms,
             Ruling::Forbid { reason } => return forbidden(reason),
             Ruling::Pass(pass) => {

@@ -10,8 +10,14 @@ use std::collections::HashSet;
 use std::ops::Range;
 
 mod leaf;
+mod number;
+mod tree;
 
+pub(crate) use leaf::push_segment;
 pub use leaf::{Kind, Leaf, leaves, unescape};
+
+pub(crate) use number::Number;
+pub(crate) use tree::{Node, Tree};
 
 /// Objects with more keys than this are checked for duplicates with a hash set instead of one by one.
 const LINEAR_KEYS: usize = 16;
@@ -102,25 +108,39 @@ pub enum Reason {
 
 /// Checks that `bytes` are exactly one acceptable JSON object.
 pub fn check(bytes: &[u8], limits: Limits) -> Result<(), Malformed> {
-    scan(bytes, limits, |_| {})
+    scan(bytes, limits, Top::Object, |_| {})
+}
+
+/// What may stand at the top.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Top {
+    /// Only an object, as for arguments.
+    Object,
+    /// Any value, as for a tool's result.
+    Any,
 }
 
 /// What the scanner tells its listener on the way.
 enum Step<'a> {
-    /// An object or array that is not empty begins.
-    Open,
+    /// An object or array that is not empty begins at this byte.
+    Open { is_object: bool, at: usize },
     /// The next value stands under this key; raw text between the quotes.
     Key(&'a str),
     /// The next value is this element of an array.
     Index(usize),
     /// A value without parts: its kind, and its range with quotes.
     Leaf(Kind, Range<usize>),
-    /// The innermost object or array ends.
-    Close,
+    /// The innermost object or array ended before this byte.
+    Close { at: usize },
 }
 
 /// Runs over `bytes` once, telling `listen` every step; stops at the first fault.
-fn scan<'a>(bytes: &'a [u8], limits: Limits, listen: impl FnMut(Step<'a>)) -> Result<(), Malformed> {
+fn scan<'a>(
+    bytes: &'a [u8],
+    limits: Limits,
+    top: Top,
+    listen: impl FnMut(Step<'a>),
+) -> Result<(), Malformed> {
     if bytes.len() > limits.bytes {
         let reason = Reason::TooLarge(limits.bytes);
         return Err(Malformed {
@@ -149,6 +169,7 @@ fn scan<'a>(bytes: &'a [u8], limits: Limits, listen: impl FnMut(Step<'a>)) -> Re
     scanner.whitespace();
     match scanner.peek() {
         Some(b'{') => scanner.value()?,
+        Some(_) if top == Top::Any => scanner.value()?,
         Some(_) => return scanner.fault(Reason::NotAnObject),
         None => return scanner.fault(Reason::Ended),
     }
@@ -236,7 +257,7 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
                 self.at += 1;
                 self.keys.truncate(frame.first_key);
                 self.frames.pop();
-                (self.listen)(Step::Close);
+                (self.listen)(Step::Close { at: self.at });
                 Ok(())
             }
             _ => self.unexpected(),
@@ -280,6 +301,7 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
         if self.frames.len() >= self.limits.depth {
             return self.fault(Reason::TooDeep(self.limits.depth));
         }
+        let start = self.at;
         self.at += 1;
         self.whitespace();
         if self.peek() == Some(if is_object { b'}' } else { b']' }) {
@@ -295,7 +317,7 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
             base,
             path: base + 2,
         });
-        (self.listen)(Step::Open);
+        (self.listen)(Step::Open { is_object, at: start });
         if is_object {
             self.key()?;
         } else {

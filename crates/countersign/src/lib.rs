@@ -19,5 +19,6 @@ pub mod policy;
 pub mod seal;
 pub mod state;
 pub mod store;
+pub mod summary;
 pub mod time;
 pub mod wake;

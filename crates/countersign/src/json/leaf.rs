@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::{Limits, Step, scan};
+use super::{Limits, Step, Top, scan};
 
 /// What a leaf is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -61,8 +61,8 @@ pub fn leaves(bytes: &[u8]) -> Vec<Leaf<'_>> {
     let mut found = Vec::new();
     let mut pointer = String::new();
     let mut bases = Vec::new();
-    let _fault = scan(bytes, limits, |step| match step {
-        Step::Open => bases.push(pointer.len()),
+    let _fault = scan(bytes, limits, Top::Object, |step| match step {
+        Step::Open { .. } => bases.push(pointer.len()),
         Step::Key(raw) => {
             pointer.truncate(bases.last().copied().unwrap_or(0));
             push_segment(&mut pointer, &unescape(raw));
@@ -80,7 +80,7 @@ pub fn leaves(bytes: &[u8]) -> Vec<Leaf<'_>> {
                 raw: std::str::from_utf8(raw).unwrap_or_default(),
             });
         }
-        Step::Close => pointer.truncate(bases.pop().unwrap_or(0)),
+        Step::Close { .. } => pointer.truncate(bases.pop().unwrap_or(0)),
     });
     found
 }

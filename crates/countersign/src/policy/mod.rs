@@ -1,0 +1,434 @@
+//! What is held: the operator's catalogue of tools.
+//!
+//! Enters: a tool's name and the exact bytes of its arguments. Leaves: a ruling (pass, hold, forbid).
+//! Deliberately absent: files and reloading (the text comes in as a value, and its hash goes into every event), and
+//! hints from the tools themselves, which may not loosen anything.
+//!
+//! Whatever is unknown, unreadable or fails is held. There is no setting whose absence lets a call pass.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use crate::display::clip;
+use crate::effect::{Effect, Risk};
+use crate::hash::Hash;
+use crate::json::{Top, Tree};
+use crate::summary::{Row, SecretPath, Summaries, generic, generic_tree, hide, table};
+
+mod catalogue;
+mod condition;
+mod parse;
+mod problem;
+mod read;
+mod schema;
+mod undo;
+
+pub use catalogue::Listed;
+use condition::Condition;
+pub use problem::{Problem, Problems};
+use schema::Schema;
+use undo::Undo;
+pub use undo::UndoProblem;
+
+/// The catalogue: which tool is passed, held or forbidden, and on which terms.
+#[derive(Debug)]
+pub struct Policy {
+    hash: Hash,
+    channel: Channel,
+    tools: HashMap<String, Tool>,
+    summaries: Summaries,
+    notices: Vec<Problem>,
+}
+
+/// Settings for conversations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Channel {
+    /// How long an approval waits, unless its tool says otherwise.
+    pub ttl: Duration,
+    /// What a reply that is neither yes nor no does to the pending approval.
+    pub on_other: OnOther,
+}
+
+impl Default for Channel {
+    fn default() -> Channel {
+        Channel {
+            ttl: Duration::from_secs(5 * 60),
+            on_other: OnOther::Cancel,
+        }
+    }
+}
+
+/// What a reply that is neither yes nor no does to the pending approval.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnOther {
+    /// Ends it.
+    Cancel,
+    /// Leaves it pending.
+    Keep,
+}
+
+/// What happens to the rest of a batch when a call fails.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFailure {
+    /// The rest is not run.
+    #[default]
+    Stop,
+    /// The rest is run.
+    Continue,
+}
+
+/// Whether the policy declares how a call is taken back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Undoable {
+    /// There is an undo, see [`Policy::undo`].
+    Yes,
+    /// There is none.
+    No,
+}
+
+/// A call to be ruled on.
+#[derive(Clone, Copy, Debug)]
+pub struct Asked<'a> {
+    /// The tool's name.
+    pub tool: &'a str,
+    /// The arguments, accepted by [`json::check`](crate::json::check).
+    pub arguments: &'a [u8],
+    /// The hash of the tool's definition as it is now, if it is known.
+    pub definition: Option<Hash>,
+    /// Keeps the hashes of hidden values from confirming guesses.
+    pub salt: &'a [u8],
+}
+
+/// What the policy says about a call.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Ruling {
+    /// It runs at once.
+    Pass(Pass),
+    /// A person is asked, on these terms.
+    Hold(Terms),
+    /// It does not run and nobody is asked; the agent is told why.
+    Forbid {
+        /// Why, for the agent.
+        reason: String,
+    },
+}
+
+/// How a passed call runs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pass {
+    /// The kind of change.
+    pub effect: Effect,
+    /// How long the executor may take.
+    pub timeout: Duration,
+}
+
+/// How a held call is put to a person, and what follows an approval.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Terms {
+    /// The kind of change.
+    pub effect: Effect,
+    /// The degree of harm.
+    pub risk: Risk,
+    /// The sentence a person verifies; safe to show.
+    pub summary: String,
+    /// What the approving button says.
+    pub yes: Option<String>,
+    /// What the denying button says.
+    pub no: Option<String>,
+    /// How long the approval waits.
+    pub ttl: Duration,
+    /// How long a release stays fresh; absent: as long as the approval waits.
+    pub start_within: Option<Duration>,
+    /// How long the executor may take.
+    pub timeout: Duration,
+    /// Groups and people who may approve; empty: nobody.
+    pub approvers: Vec<String>,
+    /// What happens to the rest of a batch when this call fails.
+    pub on_failure: OnFailure,
+    /// Whether an undo is declared.
+    pub undo: Undoable,
+    /// Why it is held, where that is not plain; safe to show.
+    pub notes: Vec<String>,
+}
+
+/// A tool as the operator sees it.
+#[derive(Debug)]
+struct Tool {
+    effect: Effect,
+    risk: Risk,
+    title: Option<String>,
+    has_summary: bool,
+    yes: Option<String>,
+    no: Option<String>,
+    hold: Option<Condition>,
+    deny: Option<Condition>,
+    ttl: Option<Duration>,
+    start_within: Option<Duration>,
+    timeout: Duration,
+    approvers: Vec<String>,
+    secrets: Vec<SecretPath>,
+    undo: Option<Undo>,
+    on_failure: OnFailure,
+    schema: Option<Schema>,
+    definition: Option<Hash>,
+}
+
+impl Tool {
+    /// Whether it passes without a look at the arguments.
+    fn is_plain_read(&self) -> bool {
+        let is_unconditional = self.hold.is_none() && self.deny.is_none() && self.schema.is_none();
+        self.effect == Effect::Read && is_unconditional && self.definition.is_none()
+    }
+
+    fn pass(&self) -> Ruling {
+        Ruling::Pass(Pass {
+            effect: self.effect,
+            timeout: self.timeout,
+        })
+    }
+}
+
+impl Policy {
+    /// Reads a policy, or lists every mistake in it.
+    pub fn parse(text: &str) -> Result<Policy, Problems> {
+        parse::parse(text)
+    }
+
+    /// The policy without tools: every call is held.
+    pub fn empty() -> Policy {
+        Policy {
+            hash: Hash::of(b""),
+            channel: Channel::default(),
+            tools: HashMap::new(),
+            summaries: Summaries::new(),
+            notices: Vec::new(),
+        }
+    }
+
+    /// The hash of the text, for events.
+    pub fn hash(&self) -> Hash {
+        self.hash
+    }
+
+    /// Settings for conversations.
+    pub fn channel(&self) -> Channel {
+        self.channel
+    }
+
+    /// Remarks that are not mistakes.
+    pub fn notices(&self) -> &[Problem] {
+        &self.notices
+    }
+
+    /// The names of all listed tools, sorted.
+    pub fn tools(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.tools.keys().map(String::as_str).collect();
+        names.sort_unstable();
+        names
+    }
+
+    /// What the operator calls a tool.
+    pub fn title(&self, tool: &str) -> Option<&str> {
+        self.tools.get(tool)?.title.as_deref()
+    }
+
+    /// Rules on a call.
+    pub fn rule(&self, asked: Asked<'_>) -> Ruling {
+        let Some(tool) = self.tools.get(asked.tool) else {
+            return Ruling::Hold(self.unknown(asked));
+        };
+        if tool.is_plain_read() {
+            return tool.pass();
+        }
+        let Ok(arguments) = Tree::read(asked.arguments, Top::Object) else {
+            let note = "the arguments cannot be read";
+            return Ruling::Hold(self.terms_of(tool, asked, None, vec![note.to_owned()]));
+        };
+        let mut notes = Vec::new();
+        if let Some(reason) = self.forbidden(tool, asked.tool, &arguments, &mut notes) {
+            return Ruling::Forbid { reason };
+        }
+        if tool.definition.is_some() && tool.definition != asked.definition {
+            notes
+                .push("definition changed: the tool is no longer what the policy was written for".to_owned());
+            return Ruling::Hold(self.changed(tool, asked, arguments, notes));
+        }
+        let is_held = match &tool.hold {
+            None => tool.effect != Effect::Read,
+            Some(condition) => condition.holds_for(&arguments).unwrap_or_else(|reason| {
+                notes.push(format!("the `hold` condition failed: {reason}"));
+                true
+            }),
+        };
+        match is_held || !notes.is_empty() {
+            true => Ruling::Hold(self.terms_of(tool, asked, Some(arguments), notes)),
+            false => tool.pass(),
+        }
+    }
+
+    /// The terms on which a person is asked even where [`rule`](Self::rule) would pass the call, or why it is
+    /// forbidden; for a person's edits and for undoing.
+    pub fn terms(&self, asked: &Asked<'_>) -> Result<Terms, String> {
+        let listed = self.tools.get(asked.tool);
+        match self.rule(*asked) {
+            Ruling::Hold(terms) => Ok(terms),
+            Ruling::Forbid { reason } => Err(reason),
+            Ruling::Pass(_) => Ok(match listed {
+                Some(tool) => {
+                    let arguments = Tree::read(asked.arguments, Top::Object);
+                    // Before a plain read passes nobody looks at its arguments.
+                    let arguments = arguments.map_err(|fault| fault.to_string())?;
+                    self.terms_of(tool, *asked, Some(arguments), Vec::new())
+                }
+                None => self.unknown(*asked),
+            }),
+        }
+    }
+
+    /// Checks arguments against the tool's schema, as [`rule`](Self::rule) does; for a person's edits.
+    pub fn validate(&self, tool: &str, arguments: &[u8]) -> Result<(), String> {
+        let Some(schema) = self.tools.get(tool).and_then(|tool| tool.schema.as_ref()) else {
+            return Ok(());
+        };
+        match Tree::read(arguments, Top::Object) {
+            Ok(tree) => schema.check(&tree),
+            Err(fault) => Err(fault.to_string()),
+        }
+    }
+
+    /// The arguments as rows for a card, secrets hidden.
+    pub fn table(&self, tool: &str, arguments: &[u8], salt: &[u8]) -> Vec<Row> {
+        let secrets = self.tools.get(tool).map(|tool| tool.secrets.as_slice());
+        table(arguments, secrets.unwrap_or_default(), salt)
+    }
+
+    /// Makes the call that takes another one back: tool and argument bytes.
+    pub fn undo(
+        &self,
+        tool: &str,
+        arguments: &[u8],
+        result: &[u8],
+    ) -> Result<(String, Vec<u8>), UndoProblem> {
+        let undo = self.tools.get(tool).and_then(|tool| tool.undo.as_ref());
+        let undo = undo.ok_or_else(|| UndoProblem::NotDeclared(clip(tool, 128).to_string()))?;
+        Ok((undo.tool.clone(), undo.make(arguments, result)?))
+    }
+
+    /// Why a call may not even be asked for. A `deny` that fails forbids nothing, but leaves a note, and a call with
+    /// a note is held.
+    fn forbidden(
+        &self,
+        tool: &Tool,
+        name: &str,
+        arguments: &Tree<'_>,
+        notes: &mut Vec<String>,
+    ) -> Option<String> {
+        if let Some(Err(reason)) = tool.schema.as_ref().map(|schema| schema.check(arguments)) {
+            return Some(format!(
+                "the arguments of `{name}` do not fit its schema: {reason}\nhint: mend them and propose again"
+            ));
+        }
+        let deny = tool.deny.as_ref()?;
+        match deny.holds_for(arguments) {
+            Ok(true) => Some(format!(
+                "the policy forbids this call of `{name}`: `{}`\nhint: no one can approve it; propose something else",
+                deny.source()
+            )),
+            Ok(false) => None,
+            Err(reason) => {
+                notes.push(format!("the `deny` condition failed: {reason}"));
+                None
+            }
+        }
+    }
+
+    /// The terms for a listed tool.
+    fn terms_of(
+        &self,
+        tool: &Tool,
+        asked: Asked<'_>,
+        arguments: Option<Tree<'_>>,
+        mut notes: Vec<String>,
+    ) -> Terms {
+        let summary = match arguments {
+            None => generic(asked.tool, asked.arguments, &tool.secrets, asked.salt),
+            Some(arguments) => {
+                let shown = hide(arguments, &tool.secrets, asked.salt);
+                let rendered = tool
+                    .has_summary
+                    .then(|| self.summaries.render(asked.tool, &shown));
+                match rendered {
+                    Some(Ok(summary)) => summary,
+                    Some(Err(reason)) => {
+                        notes.push(format!("the summary template failed: {reason}"));
+                        generic_tree(asked.tool, &shown)
+                    }
+                    None => generic_tree(asked.tool, &shown),
+                }
+            }
+        };
+        Terms {
+            effect: tool.effect,
+            risk: tool.risk,
+            summary,
+            yes: tool.yes.clone(),
+            no: tool.no.clone(),
+            ttl: tool.ttl.unwrap_or(self.channel.ttl),
+            start_within: tool.start_within,
+            timeout: tool.timeout,
+            approvers: tool.approvers.clone(),
+            on_failure: tool.on_failure,
+            undo: if tool.undo.is_some() {
+                Undoable::Yes
+            } else {
+                Undoable::No
+            },
+            notes,
+        }
+    }
+
+    /// The terms for a listed tool that has become another one: its effect, its template and its labels were chosen
+    /// for what it was.
+    fn changed(&self, tool: &Tool, asked: Asked<'_>, arguments: Tree<'_>, notes: Vec<String>) -> Terms {
+        let shown = hide(arguments, &tool.secrets, asked.salt);
+        let effect = match tool.effect {
+            Effect::External => Effect::External,
+            Effect::Read | Effect::Write | Effect::Destructive => Effect::Destructive,
+        };
+        Terms {
+            effect,
+            risk: tool.risk.max(Risk::High),
+            summary: generic_tree(asked.tool, &shown),
+            yes: None,
+            no: None,
+            undo: Undoable::No,
+            ..self.terms_of(tool, asked, None, notes)
+        }
+    }
+
+    /// The terms for a tool that is not listed: the worst is assumed.
+    fn unknown(&self, asked: Asked<'_>) -> Terms {
+        Terms {
+            effect: Effect::Destructive,
+            risk: Risk::High,
+            summary: generic(asked.tool, asked.arguments, &[], asked.salt),
+            yes: None,
+            no: None,
+            ttl: self.channel.ttl,
+            start_within: None,
+            timeout: parse::DEFAULT_TIMEOUT,
+            approvers: vec![parse::DEFAULT_APPROVERS.to_owned()],
+            on_failure: OnFailure::Stop,
+            undo: Undoable::No,
+            notes: vec!["not in the policy: treated as destructive".to_owned()],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

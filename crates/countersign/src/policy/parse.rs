@@ -1,0 +1,373 @@
+//! From TOML text to a catalogue, with every mistake found in one go.
+
+use std::collections::HashMap;
+use std::time::Duration;
+
+use toml::de::DeTable;
+
+use super::condition::Condition;
+use super::problem::{Problem, Problems, nearest};
+use super::read::Reader;
+use super::schema::{Schema, table_to_json};
+use super::undo::Undo;
+use super::{Channel, OnFailure, OnOther, Policy, Tool};
+use crate::effect::{Effect, Risk};
+use crate::hash::Hash;
+use crate::summary::{SecretPath, Summaries};
+
+const MAX_BYTES: usize = 1024 * 1024;
+const SECOND: Duration = Duration::from_secs(1);
+const HOUR: Duration = Duration::from_secs(60 * 60);
+const MONTH: Duration = Duration::from_secs(30 * 24 * 60 * 60);
+pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
+/// Who may approve when a tool does not say.
+pub(super) const DEFAULT_APPROVERS: &str = "approvers";
+
+const EFFECTS: [(&str, Effect); 4] = [
+    ("read", Effect::Read),
+    ("write", Effect::Write),
+    ("destructive", Effect::Destructive),
+    ("external", Effect::External),
+];
+const RISKS: [(&str, Risk); 4] = [
+    ("low", Risk::Low),
+    ("medium", Risk::Medium),
+    ("high", Risk::High),
+    ("critical", Risk::Critical),
+];
+const TOOL_KEYS: [&str; 17] = [
+    "effect",
+    "risk",
+    "title",
+    "summary",
+    "yes",
+    "no",
+    "hold",
+    "deny",
+    "ttl",
+    "start_within",
+    "timeout",
+    "approvers",
+    "secret",
+    "undo",
+    "on_failure",
+    "schema",
+    "definition",
+];
+
+pub(super) fn parse(text: &str) -> Result<Policy, Problems> {
+    let mut reader = Reader::new(text);
+    if text.len() > MAX_BYTES {
+        reader.problem(
+            0,
+            format!("policy is larger than {MAX_BYTES} bytes"),
+            "list fewer tools",
+        );
+        return Err(Problems(reader.problems));
+    }
+    let (document, errors) = DeTable::parse_recoverable(text);
+    for error in &errors {
+        reader.problem(error.span().map_or(0, |span| span.start), error.message(), "");
+    }
+    if !errors.is_empty() {
+        return Err(sorted(reader.problems));
+    }
+    let root = document.get_ref();
+    reader.only(root, "the policy", &["channel", "tools"]);
+    let mut policy = Policy {
+        hash: Hash::of(text.as_bytes()),
+        channel: channel(&mut reader, root),
+        tools: HashMap::new(),
+        summaries: Summaries::new(),
+        notices: Vec::new(),
+    };
+    let tools = reader.table(root, "tools");
+    for (name, value) in tools
+        .and_then(|tools| tools.get_ref().as_table())
+        .into_iter()
+        .flat_map(|tools| tools.iter())
+    {
+        let at = name.span().start;
+        let name = name.get_ref().as_ref();
+        check_name(&mut reader, name, at);
+        match value.get_ref().as_table() {
+            Some(table) => {
+                let entry = Entry { name, at, table };
+                let tool = entry.read(&mut reader, &mut policy);
+                policy.tools.extend(tool.map(|tool| (name.to_owned(), tool)));
+            }
+            None => reader.wrong_kind(name, value, "a table"),
+        }
+    }
+    check_undos(
+        &mut reader,
+        &policy,
+        tools.and_then(|tools| tools.get_ref().as_table()),
+    );
+    if policy.tools.is_empty() {
+        let message = "no tools are listed: every call is held";
+        policy
+            .notices
+            .push(reader.notice(0, message, "add `[tools.NAME]` with an `effect`"));
+    }
+    match reader.problems.is_empty() {
+        true => Ok(policy),
+        false => Err(sorted(reader.problems)),
+    }
+}
+
+fn sorted(mut problems: Vec<Problem>) -> Problems {
+    problems.sort_by_key(|problem| (problem.line, problem.column));
+    Problems(problems)
+}
+
+fn channel(reader: &mut Reader<'_>, root: &DeTable<'_>) -> Channel {
+    let mut channel = Channel::default();
+    if let Some(table) = reader
+        .table(root, "channel")
+        .and_then(|value| value.get_ref().as_table())
+    {
+        reader.only(table, "`[channel]`", &["ttl", "on_other"]);
+        channel.ttl = reader
+            .duration(table, "ttl", SECOND..=MONTH)
+            .unwrap_or(channel.ttl);
+        let choices = [("cancel", OnOther::Cancel), ("keep", OnOther::Keep)];
+        channel.on_other = reader
+            .choice(table, "on_other", &choices)
+            .unwrap_or(channel.on_other);
+    }
+    channel
+}
+
+/// Names are ASCII, so that no two tools can look alike on a card.
+fn check_name(reader: &mut Reader<'_>, name: &str, at: usize) {
+    let is_good = |c: char| c.is_ascii_alphanumeric() || "_./:-".contains(c);
+    if name.is_empty() || name.len() > 128 || !name.chars().all(is_good) {
+        let message = format!("`{}` cannot be a tool's name", crate::display::clip(name, 128));
+        reader.problem(at, message, "use 1 to 128 of A-Z a-z 0-9 _ . / : -");
+    }
+}
+
+/// An undo that names an unlisted tool would be held as destructive: surely not what was meant.
+fn check_undos(reader: &mut Reader<'_>, policy: &Policy, listed: Option<&DeTable<'_>>) {
+    let is_listed = |tool: &str| listed.is_some_and(|listed| listed.contains_key(tool));
+    let undos = policy.tools.values().filter_map(|tool| tool.undo.as_ref());
+    for undo in undos.filter(|undo| !is_listed(&undo.tool)) {
+        let hint = match nearest(&undo.tool, policy.tools.keys().map(String::as_str)) {
+            Some(meant) => format!("did you mean `{meant}`?"),
+            None => format!("add `[tools.{}]`", undo.tool),
+        };
+        reader.problem(
+            undo.at,
+            format!("undo names `{}`, which is not listed", undo.tool),
+            hint,
+        );
+    }
+}
+
+/// One `[tools.NAME]`.
+struct Entry<'e, 'd> {
+    name: &'e str,
+    at: usize,
+    table: &'e DeTable<'d>,
+}
+
+impl Entry<'_, '_> {
+    fn read(&self, reader: &mut Reader<'_>, policy: &mut Policy) -> Option<Tool> {
+        let (name, table) = (self.name, self.table);
+        self.check_keys(reader);
+        let effect = reader.choice(table, "effect", &EFFECTS);
+        if !table.contains_key("effect") {
+            let message = format!("tool `{name}` has no `effect`");
+            reader.problem(self.at, message, "one of read, write, destructive, external");
+        }
+        let risk = reader.choice(table, "risk", &RISKS);
+        let tool = Tool {
+            effect: effect.unwrap_or(Effect::Destructive),
+            risk: risk.unwrap_or(match effect {
+                Some(Effect::Read) => Risk::Low,
+                Some(Effect::Write) => Risk::Medium,
+                Some(Effect::Destructive | Effect::External) | None => Risk::High,
+            }),
+            title: self.label(reader, "title", 120),
+            has_summary: self.summary(reader, &mut policy.summaries),
+            yes: self.label(reader, "yes", 40),
+            no: self.label(reader, "no", 40),
+            hold: self.condition(reader, "hold"),
+            deny: self.condition(reader, "deny"),
+            ttl: reader.duration(table, "ttl", SECOND..=MONTH),
+            start_within: reader.duration(table, "start_within", SECOND..=MONTH),
+            timeout: reader
+                .duration(table, "timeout", SECOND..=HOUR)
+                .unwrap_or(DEFAULT_TIMEOUT),
+            approvers: self.approvers(reader),
+            secrets: self.secrets(reader),
+            undo: self.undo(reader),
+            on_failure: self.on_failure(reader),
+            schema: self.schema(reader),
+            definition: self.definition(reader),
+        };
+        self.notice(reader, policy, &tool);
+        effect.map(|_| tool)
+    }
+
+    fn check_keys(&self, reader: &mut Reader<'_>) {
+        let known = TOOL_KEYS;
+        for (key, value) in self.table.iter() {
+            let key_name = key.get_ref().as_ref();
+            if !known.contains(&key_name) && value.get_ref().is_table() {
+                let message = format!("unknown table `{key_name}` in tool `{}`", self.name);
+                let hint = format!(
+                    "a name with dots needs quotes: `[tools.\"{}.{key_name}\"]`",
+                    self.name
+                );
+                reader.problem(key.span().start, message, hint);
+            }
+        }
+        let plain = self.table.iter().filter(|(_, value)| !value.get_ref().is_table());
+        let plain: DeTable<'_> = plain.map(|(key, value)| (key.clone(), value.clone())).collect();
+        reader.only(&plain, &format!("tool `{}`", self.name), &known);
+    }
+
+    fn label(&self, reader: &mut Reader<'_>, key: &str, max_chars: usize) -> Option<String> {
+        let text = reader.string(self.table, key)?;
+        let length = text.value.trim().chars().count();
+        if length == 0 || length > max_chars {
+            reader.problem(
+                text.start,
+                format!("`{key}` should have 1 to {max_chars} characters"),
+                "",
+            );
+        }
+        Some(text.value)
+    }
+
+    fn summary(&self, reader: &mut Reader<'_>, summaries: &mut Summaries) -> bool {
+        let Some(text) = reader.string(self.table, "summary") else {
+            return false;
+        };
+        if let Err(error) = summaries.add(self.name, &text.value) {
+            let detail = error
+                .detail()
+                .map(str::to_owned)
+                .unwrap_or_else(|| error.kind().to_string());
+            let at = text.at(error.range().map_or(0, |range| range.start));
+            reader.problem(
+                at,
+                format!("bad template: {detail}"),
+                "templates look like `Create {{ name }}`",
+            );
+        }
+        true
+    }
+
+    fn condition(&self, reader: &mut Reader<'_>, key: &str) -> Option<Condition> {
+        let text = reader.string(self.table, key)?;
+        match Condition::compile(&text.value) {
+            Ok(condition) => Some(condition),
+            Err(fault) => {
+                reader.problem(text.at(fault.offset), fault.message, fault.hint);
+                None
+            }
+        }
+    }
+
+    fn approvers(&self, reader: &mut Reader<'_>) -> Vec<String> {
+        let Some(names) = reader.strings(self.table, "approvers") else {
+            return vec![DEFAULT_APPROVERS.to_owned()];
+        };
+        for name in names.iter().filter(|name| name.value.trim().is_empty()) {
+            reader.problem(
+                name.start,
+                "an approver without a name",
+                "name a group or a person",
+            );
+        }
+        names.into_iter().map(|name| name.value).collect()
+    }
+
+    fn secrets(&self, reader: &mut Reader<'_>) -> Vec<SecretPath> {
+        let mut paths = Vec::new();
+        for text in reader.strings(self.table, "secret").unwrap_or_default() {
+            match SecretPath::parse(&text.value) {
+                Ok(path) => paths.push(path),
+                Err(_) => {
+                    let message = format!("`{}` is not the path of an argument", text.value);
+                    reader.problem(
+                        text.start,
+                        message,
+                        "write `api_key`, `auth.token` or `/auth/token`",
+                    );
+                }
+            }
+        }
+        paths
+    }
+
+    fn undo(&self, reader: &mut Reader<'_>) -> Option<Undo> {
+        let value = reader.table(self.table, "undo")?;
+        Undo::read(reader, value.get_ref().as_table()?, value.span().start)
+    }
+
+    fn on_failure(&self, reader: &mut Reader<'_>) -> OnFailure {
+        let choices = [("stop", OnFailure::Stop), ("continue", OnFailure::Continue)];
+        reader
+            .choice(self.table, "on_failure", &choices)
+            .unwrap_or_default()
+    }
+
+    fn schema(&self, reader: &mut Reader<'_>) -> Option<Schema> {
+        let value = reader.table(self.table, "schema")?;
+        let json = table_to_json(value.get_ref().as_table()?);
+        let compiled = json.ok_or("it holds a number that JSON cannot".to_owned());
+        match compiled.and_then(|json| Schema::compile(&json)) {
+            Ok(schema) => Some(schema),
+            Err(reason) => {
+                let hint = "write it as JSON Schema 2020-12, without references to other documents";
+                reader.problem(value.span().start, format!("bad schema: {reason}"), hint);
+                None
+            }
+        }
+    }
+
+    fn definition(&self, reader: &mut Reader<'_>) -> Option<Hash> {
+        let text = reader.string(self.table, "definition")?;
+        let hash = Hash::from_hex(&text.value);
+        if hash.is_none() {
+            reader.problem(
+                text.start,
+                "`definition` should be 64 hex digits",
+                "run `countersign policy init`",
+            );
+        }
+        hash
+    }
+
+    /// Few remarks, each about something that surprises people.
+    fn notice(&self, reader: &Reader<'_>, policy: &mut Policy, tool: &Tool) {
+        let place = |key: &str| {
+            let found = self.table.get_key_value(key);
+            found.map_or(self.at, |(key, _)| key.span().start)
+        };
+        let name = self.name;
+        if tool.approvers.is_empty() {
+            let message = format!("nobody can approve `{name}`: its list of approvers is empty");
+            let hint = "name a group or a person, or leave `approvers` out";
+            policy
+                .notices
+                .push(reader.notice(place("approvers"), message, hint));
+        }
+        let is_always_passed =
+            tool.effect == Effect::Read && tool.hold.is_none() && tool.definition.is_none();
+        if is_always_passed && tool.has_summary {
+            let message = format!("`{name}` reads and is never held, so its summary is never shown");
+            policy
+                .notices
+                .push(reader.notice(place("summary"), message, "add `hold`, or drop `summary`"));
+        }
+        if tool.effect == Effect::External && !self.table.contains_key("risk") {
+            let message = format!("`{name}` reaches outside and does not state its risk: taken as high");
+            policy.notices.push(reader.notice(self.at, message, "add `risk`"));
+        }
+    }
+}

@@ -1,0 +1,230 @@
+//! Reads TOML values by name and notes every mistake, instead of stopping at the first.
+
+use std::ops::RangeInclusive;
+use std::time::Duration;
+
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
+
+use super::problem::{Problem, nearest};
+
+/// The policy's text, and what was found wrong with it so far.
+pub(super) struct Reader<'t> {
+    text: &'t str,
+    pub(super) problems: Vec<Problem>,
+}
+
+/// A string with its place.
+#[derive(Clone, Debug)]
+pub(super) struct Text {
+    pub(super) value: String,
+    /// Where the value begins in the policy: its quote.
+    pub(super) start: usize,
+    /// Where its first character stands, if it is written without escapes.
+    inside: Option<usize>,
+}
+
+impl Text {
+    /// The place of one of its bytes, as near as it can be told.
+    pub(super) fn at(&self, offset: usize) -> usize {
+        self.inside
+            .map_or(self.start, |inside| inside + offset.min(self.value.len()))
+    }
+}
+
+impl<'t> Reader<'t> {
+    pub(super) fn new(text: &'t str) -> Reader<'t> {
+        Reader {
+            text,
+            problems: Vec::new(),
+        }
+    }
+
+    pub(super) fn problem(&mut self, at: usize, message: impl Into<String>, hint: impl Into<String>) {
+        let hint = Some(hint.into()).filter(|hint| !hint.is_empty());
+        self.problems
+            .push(Problem::at(self.text, at, message.into(), hint));
+    }
+
+    /// A remark that is not a mistake.
+    pub(super) fn notice(&self, at: usize, message: impl Into<String>, hint: impl Into<String>) -> Problem {
+        Problem::at(self.text, at, message.into(), Some(hint.into()))
+    }
+
+    /// Notes every key of `table` that is not known.
+    pub(super) fn only(&mut self, table: &DeTable<'_>, place: &str, known: &[&str]) {
+        for key in table.keys() {
+            let name = key.get_ref().as_ref();
+            if known.contains(&name) {
+                continue;
+            }
+            let hint = match nearest(name, known.iter().copied()) {
+                Some(meant) => format!("did you mean `{meant}`?"),
+                None => format!("known here: {}", known.join(", ")),
+            };
+            self.problem(key.span().start, format!("unknown key `{name}` in {place}"), hint);
+        }
+    }
+
+    pub(super) fn table<'v, 'd>(
+        &mut self,
+        table: &'v DeTable<'d>,
+        key: &str,
+    ) -> Option<&'v Spanned<DeValue<'d>>> {
+        let value = table.get(key)?;
+        if !value.get_ref().is_table() {
+            self.wrong_kind(key, value, "a table");
+            return None;
+        }
+        Some(value)
+    }
+
+    pub(super) fn string(&mut self, table: &DeTable<'_>, key: &str) -> Option<Text> {
+        let value = table.get(key)?;
+        match value.get_ref().as_str() {
+            Some(text) => Some(self.text_at(value, text)),
+            None => {
+                self.wrong_kind(key, value, "a string");
+                None
+            }
+        }
+    }
+
+    pub(super) fn strings(&mut self, table: &DeTable<'_>, key: &str) -> Option<Vec<Text>> {
+        let value = table.get(key)?;
+        let Some(items) = value.get_ref().as_array() else {
+            self.wrong_kind(key, value, "a list of strings");
+            return None;
+        };
+        let mut texts = Vec::new();
+        for item in items.iter() {
+            match item.get_ref().as_str() {
+                Some(text) => texts.push(self.text_at(item, text)),
+                None => self.wrong_kind(key, item, "a string"),
+            }
+        }
+        Some(texts)
+    }
+
+    /// One of a closed list of words.
+    pub(super) fn choice<T: Copy>(
+        &mut self,
+        table: &DeTable<'_>,
+        key: &str,
+        choices: &[(&str, T)],
+    ) -> Option<T> {
+        let word = self.string(table, key)?;
+        let chosen = choices.iter().find(|(name, _)| *name == word.value);
+        if chosen.is_none() {
+            let names: Vec<&str> = choices.iter().map(|(name, _)| *name).collect();
+            let hint = format!("one of {}", names.join(", "));
+            self.problem(word.start, format!("unknown {key} `{}`", word.value), hint);
+        }
+        chosen.map(|(_, value)| *value)
+    }
+
+    pub(super) fn duration(
+        &mut self,
+        table: &DeTable<'_>,
+        key: &str,
+        allowed: RangeInclusive<Duration>,
+    ) -> Option<Duration> {
+        let word = self.string(table, key)?;
+        let Some(duration) = parse_duration(&word.value) else {
+            let message = format!("`{}` is not a duration", word.value);
+            self.problem(word.start, message, "write it as `90s`, `5m` or `1h30m`");
+            return None;
+        };
+        if !allowed.contains(&duration) {
+            let seconds = (allowed.start().as_secs(), allowed.end().as_secs());
+            let message = format!("{key} `{}` is out of range", word.value);
+            self.problem(
+                word.start,
+                message,
+                format!("between {} and {} seconds", seconds.0, seconds.1),
+            );
+            return None;
+        }
+        Some(duration)
+    }
+
+    pub(super) fn text_at(&self, value: &Spanned<DeValue<'_>>, text: &str) -> Text {
+        let span = value.span();
+        let written = self.text.get(span.clone()).unwrap_or_default();
+        Text {
+            value: text.to_owned(),
+            start: span.start,
+            inside: written.find(text).map(|offset| span.start + offset),
+        }
+    }
+
+    pub(super) fn wrong_kind(&mut self, key: &str, value: &Spanned<DeValue<'_>>, wanted: &str) {
+        let found = value.get_ref().type_str();
+        self.problem(
+            value.span().start,
+            format!("`{key}` should be {wanted}, not {found}"),
+            "",
+        );
+    }
+}
+
+/// Reads `90s`, `5m`, `1h30m`, `2d`: whole numbers with units, the larger unit first, each unit once.
+pub(super) fn parse_duration(text: &str) -> Option<Duration> {
+    let mut seconds: u64 = 0;
+    let mut rest = text;
+    let mut smallest = u64::MAX;
+    while !rest.is_empty() {
+        let digits = rest.len() - rest.trim_start_matches(|c: char| c.is_ascii_digit()).len();
+        let (number, after) = rest.split_at_checked(digits)?;
+        let mut characters = after.chars();
+        let unit = match characters.next()? {
+            's' => 1,
+            'm' => 60,
+            'h' => 60 * 60,
+            'd' => 24 * 60 * 60,
+            _ => return None,
+        };
+        if unit >= smallest {
+            return None;
+        }
+        smallest = unit;
+        seconds = seconds.checked_add(number.parse::<u64>().ok()?.checked_mul(unit)?)?;
+        rest = characters.as_str();
+    }
+    (!text.is_empty()).then_some(Duration::from_secs(seconds))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, seconds: Option<u64>) {
+        assert_eq!(parse_duration(text), seconds.map(Duration::from_secs), "{text}");
+    }
+
+    #[test]
+    fn reads_durations() {
+        check("90s", Some(90));
+        check("5m", Some(300));
+        check("1h30m", Some(5400));
+        check("2d1h", Some(176_400));
+        check("0s", Some(0));
+        for wrong in [
+            "",
+            "5",
+            "m",
+            "5 m",
+            "-5m",
+            "1.5h",
+            "30m1h",
+            "5m5m",
+            "5M",
+            "5ms",
+            "99999999999999999999s",
+        ] {
+            check(wrong, None);
+        }
+        check("999999999999999999d", None);
+    }
+}

@@ -1,0 +1,138 @@
+//! A JSON Schema for a tool's arguments: what an agent can mend by itself is not put to a person.
+
+use jsonschema::{PatternOptions, Validator};
+use serde_json::{Map, Number as JsonNumber, Value};
+use toml::de::{DeTable, DeValue};
+
+use crate::display::clip;
+use crate::json::{Node, Number, Tree};
+
+/// A compiled schema.
+#[derive(Debug)]
+pub(super) struct Schema(Validator);
+
+impl Schema {
+    /// Compiles a schema. References to other documents are not followed, and patterns take linear time.
+    pub(super) fn compile(schema: &Value) -> Result<Schema, String> {
+        let patterns = PatternOptions::regex()
+            .size_limit(1 << 20)
+            .dfa_size_limit(1 << 20);
+        let options = jsonschema::options().offline().with_pattern_options(patterns);
+        let validator = options.should_validate_formats(true).build(schema);
+        validator.map(Schema).map_err(|error| error.to_string())
+    }
+
+    /// Says what is wrong with the arguments, without repeating their values.
+    pub(super) fn check(&self, arguments: &Tree<'_>) -> Result<(), String> {
+        let value = to_json(arguments).ok_or("a number is too large to be checked")?;
+        self.0.validate(&value).map_err(|error| {
+            let place = error.instance_path().to_string();
+            let message = error.masked_with("the value").to_string();
+            let place = if place.is_empty() {
+                String::new()
+            } else {
+                format!(" at `{}`", clip(&place, 100))
+            };
+            format!("{}{place}", clip(&message, 200))
+        })
+    }
+}
+
+fn to_json(tree: &Tree<'_>) -> Option<Value> {
+    Some(match &tree.node {
+        Node::Null => Value::Null,
+        Node::Bool(value) => Value::Bool(*value),
+        Node::Number => Value::Number(match Number::read(&tree.raw) {
+            Number::Int(number) => JsonNumber::from(number),
+            Number::UInt(number) => JsonNumber::from(number),
+            Number::Float { value, .. } => JsonNumber::from_f64(value)?,
+        }),
+        Node::String(text) => Value::String(text.to_string()),
+        Node::Array(items) => Value::Array(items.iter().map(to_json).collect::<Option<_>>()?),
+        Node::Object(fields) => {
+            let pairs = fields
+                .iter()
+                .map(|(key, value)| Some((key.to_string(), to_json(value)?)));
+            Value::Object(pairs.collect::<Option<_>>()?)
+        }
+    })
+}
+
+/// A TOML table as JSON, for schemas written inline.
+pub(super) fn table_to_json(table: &DeTable<'_>) -> Option<Value> {
+    let mut fields = Map::new();
+    for (key, value) in table.iter() {
+        fields.insert(key.get_ref().to_string(), value_to_json(value.get_ref())?);
+    }
+    Some(Value::Object(fields))
+}
+
+/// A TOML value as JSON; `None` for numbers JSON cannot hold.
+pub(super) fn value_to_json(value: &DeValue<'_>) -> Option<Value> {
+    Some(match value {
+        DeValue::String(text) => Value::String(text.to_string()),
+        DeValue::Integer(number) => Value::from(i64::from_str_radix(number.as_str(), number.radix()).ok()?),
+        DeValue::Float(number) => Value::Number(JsonNumber::from_f64(number.as_str().parse().ok()?)?),
+        DeValue::Boolean(value) => Value::Bool(*value),
+        DeValue::Datetime(time) => Value::String(time.to_string()),
+        DeValue::Array(items) => {
+            let items = items.iter().map(|item| value_to_json(item.get_ref()));
+            Value::Array(items.collect::<Option<_>>()?)
+        }
+        DeValue::Table(table) => table_to_json(table)?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::json::Top;
+
+    #[track_caller]
+    fn check(schema: Value, arguments: &str, expected: Result<(), &str>) {
+        let tree = Tree::read(arguments.as_bytes(), Top::Object).unwrap();
+        let answer = Schema::compile(&schema).unwrap().check(&tree);
+        assert_eq!(answer, expected.map_err(str::to_owned), "{arguments}");
+    }
+
+    #[test]
+    fn checks_arguments() {
+        let schema = || {
+            serde_json::json!({
+                "type": "object",
+                "required": ["to"],
+                "properties": { "to": { "type": "string", "pattern": "^[a-z]+$" }, "n": { "type": "integer" } },
+                "additionalProperties": false,
+            })
+        };
+        check(schema(), r#"{"to":"ann","n":9007199254740993}"#, Ok(()));
+        check(schema(), "{}", Err("\"to\" is a required property"));
+        check(
+            schema(),
+            r#"{"to":"ann","n":1e400}"#,
+            Err("a number is too large to be checked"),
+        );
+        check(
+            schema(),
+            r#"{"to":"ann","n":1.5}"#,
+            Err("the value is not of type \"integer\" at `/n`"),
+        );
+    }
+
+    #[test]
+    fn x31_faults_do_not_repeat_values() {
+        let schema = serde_json::json!({ "properties": { "key": { "maxLength": 3 } } });
+        check(
+            schema,
+            r#"{"key":"hunter2"}"#,
+            Err("the value is longer than 3 characters at `/key`"),
+        );
+    }
+
+    #[test]
+    fn bad_schemas_are_found_at_load() {
+        assert!(Schema::compile(&serde_json::json!({ "type": "strnig" })).is_err());
+        assert!(Schema::compile(&serde_json::json!({ "pattern": "(" })).is_err());
+        assert!(Schema::compile(&serde_json::json!({ "$ref": "https://example.com/s.json" })).is_err());
+    }
+}

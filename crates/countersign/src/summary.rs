@@ -1,0 +1,229 @@
+//! The sentence a person can verify, made by the gate from the stored bytes.
+//!
+//! Enters: the operator's template and a call's arguments. Leaves: one sentence, or a table with a row per value,
+//! both safe to show: every character from the arguments has been through [`escape`](crate::display::escape), secrets
+//! are replaced before any template sees them, and nothing is cut without saying so.
+//! Deliberately absent: the model's own words, and quoting for HTML or chat markup.
+
+use minijinja::value::ValueKind;
+use minijinja::{Environment, Error, ErrorKind, Output, UndefinedBehavior, Value};
+
+use crate::display::{clip, escape};
+use crate::json::{Node, Number, Top, Tree};
+
+mod secret;
+mod table;
+
+pub use secret::{BadSecretPath, SecretPath};
+pub use table::{Row, table};
+
+pub(crate) use secret::hide;
+
+/// Longest summary, in characters.
+const MAX_CHARS: usize = 2_000;
+/// Longest value within a summary: one of them must not push the others out of sight.
+const MAX_VALUE_CHARS: usize = 300;
+/// Most items of one list, and most values of a generic summary.
+const MAX_ITEMS: usize = 20;
+/// Steps a template may take.
+const FUEL: u64 = 50_000;
+
+/// All summary templates of a policy, by tool.
+#[derive(Debug)]
+pub(crate) struct Summaries(Environment<'static>);
+
+impl Summaries {
+    pub(crate) fn new() -> Summaries {
+        let mut environment = Environment::new();
+        // A missing name is false in a condition, and a mistake when it should be shown.
+        environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+        environment.set_fuel(Some(FUEL));
+        environment.set_debug(false);
+        // INVARIANT: this formatter is the only way from an argument into a summary.
+        environment.set_formatter(|out, _, value| show(out, value));
+        Summaries(environment)
+    }
+
+    /// Adds a tool's template, or says what is wrong with it.
+    pub(crate) fn add(&mut self, tool: &str, template: &str) -> Result<(), Error> {
+        self.0.add_template_owned(tool.to_owned(), template.to_owned())
+    }
+
+    /// Renders a tool's template over arguments whose secrets are hidden already; or says why it cannot.
+    pub(crate) fn render(&self, tool: &str, arguments: &Tree<'_>) -> Result<String, String> {
+        let values =
+            to_value(arguments, &|_| None).ok_or("a number has more digits than a template can keep")?;
+        let fields = match &arguments.node {
+            Node::Object(fields) => fields.as_slice(),
+            _ => &[],
+        };
+        let named = fields
+            .iter()
+            .map(|(key, _)| (key.to_string(), values.get_attr(key).unwrap_or_default()));
+        let everything = [("args".to_owned(), values.clone())];
+        let context = Value::from_pairs(named.chain(everything));
+        let template = self.0.get_template(tool).map_err(|_| "there is none")?;
+        let text = template.render(context).map_err(|error| reason(&error))?;
+        match text.trim() {
+            "" => Err("it comes out empty".to_owned()),
+            text => Ok(cut(text, MAX_CHARS)),
+        }
+    }
+}
+
+/// Why rendering failed, without quoting values.
+pub(crate) fn reason(error: &Error) -> String {
+    match error.kind() {
+        ErrorKind::UndefinedError => "a value it names is missing".to_owned(),
+        ErrorKind::OutOfFuel => "it takes too long".to_owned(),
+        kind => kind.to_string(),
+    }
+}
+
+/// The sentence for a call without a template, or with one that failed: every value under its name.
+pub fn generic(tool: &str, arguments: &[u8], secrets: &[SecretPath], salt: &[u8]) -> String {
+    match Tree::read(arguments, Top::Object) {
+        Ok(tree) => generic_tree(tool, &hide(tree, secrets, salt)),
+        // INVARIANT: what cannot be read is said to be unreadable, never shown as harmless.
+        Err(_) => format!("{}: arguments that cannot be read", clip(tool, 128)),
+    }
+}
+
+/// As [`generic`], for arguments whose secrets are hidden already.
+pub(crate) fn generic_tree(tool: &str, arguments: &Tree<'_>) -> String {
+    let tool = clip(tool, 128);
+    if arguments.node == Node::Object(Vec::new()) {
+        return format!("{tool} without arguments");
+    }
+    let mut values = Vec::new();
+    list_values(arguments, String::new(), &mut values);
+    let mut parts: Vec<String> = Vec::new();
+    for (name, value) in values.iter().take(MAX_ITEMS) {
+        parts.push(format!("{} {}", clip(name, 60), value));
+    }
+    if values.len() > MAX_ITEMS {
+        parts.push(format!("… and {} more values", values.len() - MAX_ITEMS));
+    }
+    cut(&format!("{tool}: {}", parts.join(", ")), MAX_CHARS)
+}
+
+/// Collects dotted names and shown values, a few more than are used, so that the rest can be counted.
+fn list_values(tree: &Tree<'_>, name: String, values: &mut Vec<(String, String)>) {
+    let join = |part: &str| match (name.as_str(), part) {
+        ("", "") => "(no name)".to_owned(),
+        ("", part) => part.to_owned(),
+        (name, part) => format!("{name}.{part}"),
+    };
+    let shown = match &tree.node {
+        Node::Object(fields) if !fields.is_empty() => {
+            fields
+                .iter()
+                .for_each(|(key, value)| list_values(value, join(key), values));
+            return;
+        }
+        Node::Array(items) if !items.is_empty() => {
+            let numbered = items.iter().enumerate();
+            numbered.for_each(|(at, item)| list_values(item, join(&at.to_string()), values));
+            return;
+        }
+        Node::Object(_) | Node::Array(_) => "(empty)".to_owned(),
+        Node::String(text) if text.is_empty() => "(empty)".to_owned(),
+        _ if values.len() > MAX_ITEMS => String::new(),
+        _ => clip(tree.text(), 100).to_string(),
+    };
+    // Past the last one shown only the count matters.
+    let name = if values.len() > MAX_ITEMS {
+        "…".to_owned()
+    } else {
+        name
+    };
+    values.push((name, shown));
+}
+
+/// Arguments as template values. `None` for a number that no longer prints as it was written, unless `instead` has
+/// something to offer.
+pub(crate) fn to_value(tree: &Tree<'_>, instead: &dyn Fn(&str) -> Option<Value>) -> Option<Value> {
+    Some(match &tree.node {
+        Node::Null => Value::from(()),
+        Node::Bool(value) => Value::from(*value),
+        Node::Number => match Number::read(&tree.raw) {
+            Number::Int(number) => Value::from(number),
+            Number::UInt(number) => Value::from(number),
+            Number::Float {
+                value,
+                is_faithful: true,
+            } => Value::from(value),
+            Number::Float { .. } => match tree.raw.parse::<i128>() {
+                Ok(number) => Value::from(number),
+                Err(_) => instead(&tree.raw)?,
+            },
+        },
+        Node::String(text) => Value::from(text.as_ref()),
+        Node::Array(items) => {
+            let items: Option<Vec<Value>> = items.iter().map(|item| to_value(item, instead)).collect();
+            Value::from(items?)
+        }
+        Node::Object(fields) => {
+            let pairs = fields
+                .iter()
+                .map(|(key, value)| Some((key.to_string(), to_value(value, instead)?)));
+            Value::from_pairs(pairs.collect::<Option<Vec<_>>>()?)
+        }
+    })
+}
+
+/// Writes a value for a person: escaped, clipped, without brackets.
+fn show(out: &mut Output<'_>, value: &Value) -> Result<(), Error> {
+    match value.kind() {
+        ValueKind::Undefined => {}
+        // As JSON writes them, not as Python does.
+        ValueKind::None => out.write_str("null")?,
+        ValueKind::Bool => write!(out, "{}", value.is_true())?,
+        ValueKind::String => {
+            let text = value.as_str().unwrap_or_default();
+            write!(out, "{}", clip(text, MAX_VALUE_CHARS))?;
+        }
+        ValueKind::Seq | ValueKind::Iterable => {
+            let total = value.len().unwrap_or(0);
+            for (at, item) in value.try_iter()?.take(MAX_ITEMS).enumerate() {
+                out.write_str(if at > 0 { ", " } else { "" })?;
+                show(out, &item)?;
+            }
+            if total > MAX_ITEMS {
+                write!(out, ", … and {} more", total - MAX_ITEMS)?;
+            }
+        }
+        ValueKind::Map => {
+            let total = value.len().unwrap_or(0);
+            for (at, key) in value.try_iter()?.take(MAX_ITEMS).enumerate() {
+                out.write_str(if at > 0 { ", " } else { "" })?;
+                show(out, &key)?;
+                out.write_str(" ")?;
+                show(out, &value.get_item(&key)?)?;
+            }
+            if total > MAX_ITEMS {
+                write!(out, ", … and {} more", total - MAX_ITEMS)?;
+            }
+        }
+        _ => out.write_str(&escape(&value.to_string()))?,
+    }
+    Ok(())
+}
+
+/// Shortens text that is escaped already, and says by how much.
+fn cut(text: &str, max_chars: usize) -> String {
+    let total = text.chars().count();
+    if total <= max_chars {
+        return text.to_owned();
+    }
+    let tail_chars = max_chars / 3;
+    let head: String = text.chars().take(max_chars - tail_chars).collect();
+    // Escaping the tail alone would double its escapes; only a mark without a base has to go.
+    let tail: String = text.chars().skip(total - tail_chars).collect();
+    let tail = tail.trim_start_matches(|c: char| !c.is_ascii() && !c.is_alphanumeric());
+    let hidden = text.len() - head.len() - tail.len();
+    format!("{head}… [{hidden} of {} bytes not shown] …{tail}", text.len())
+}
+
+#[cfg(test)]
+mod tests;
