@@ -81,8 +81,8 @@ pub(crate) fn is_forbidden(character: char) -> bool {
 }
 
 fn is_mark(character: char) -> bool {
-    let category = CodePointMapData::<GeneralCategory>::new().get(character);
-    !character.is_ascii() && GeneralCategoryGroup::Mark.contains(category)
+    let category = |character| CodePointMapData::<GeneralCategory>::new().get(character);
+    !character.is_ascii() && GeneralCategoryGroup::Mark.contains(category(character))
 }
 
 fn is_blank(character: char) -> bool {

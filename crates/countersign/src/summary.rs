@@ -1,7 +1,7 @@
 //! The sentence a person can verify, made by the gate from the stored bytes.
 //!
 //! Enters: the operator's template and a call's arguments. Leaves: one sentence, or a table with a row per value,
-//! both safe to show: every character from the arguments has been through [`escape`](crate::display::escape), secrets
+//! both safe to show: every character from the arguments has been through [`escape`], secrets
 //! are replaced before any template sees them, and nothing is cut without saying so.
 //! Deliberately absent: the model's own words, and quoting for HTML or chat markup.
 

@@ -3,7 +3,8 @@
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::{Limits, Step, Top, scan};
+use super::scan::{Step, scan};
+use super::{Limits, Top};
 
 /// What a leaf is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

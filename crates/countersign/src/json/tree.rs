@@ -2,7 +2,8 @@
 
 use std::borrow::Cow;
 
-use super::{Kind, Limits, Malformed, Step, Top, scan, unescape};
+use super::scan::{Step, scan};
+use super::{Kind, Limits, Malformed, Top, unescape};
 
 /// A value and the text it came from.
 #[derive(Clone, Debug, PartialEq)]

@@ -1,9 +1,17 @@
+use std::sync::LazyLock;
+
+use proptest::prelude::*;
+
 use super::*;
 
 const EXAMPLE: &str = include_str!("../../../../examples/policy.toml");
 
-fn example() -> Policy {
-    Policy::parse(EXAMPLE).unwrap_or_else(|problems| panic!("{problems}"))
+/// Parsed once; being a static also shows that threads can share a policy.
+static EXAMPLE_POLICY: LazyLock<Policy> =
+    LazyLock::new(|| Policy::parse(EXAMPLE).unwrap_or_else(|problems| panic!("{problems}")));
+
+fn example() -> &'static Policy {
+    &EXAMPLE_POLICY
 }
 
 fn asked<'a>(tool: &'a str, arguments: &'a str) -> Asked<'a> {
@@ -413,4 +421,25 @@ fn edits_are_validated_again() {
             .is_err()
     );
     assert_eq!(example().validate("unknown", b"{}"), Ok(()));
+}
+
+proptest! {
+    #[test]
+    fn x21_no_text_is_too_strange(
+        policy in "([a-z\\[\\]{}'\"=. \n]|effect|tools|read|hold|args){0,40}",
+        key in any::<String>(),
+        value in any::<String>(),
+    ) {
+        let _ = Policy::parse(&policy);
+        let arguments = serde_json::json!({ key.as_str(): value, "amount": value, "name": [value] }).to_string();
+        let example = example();
+        for tool in ["refund", "create_task", "create_deal", "export_report", key.as_str()] {
+            let ruling = example.rule(asked(tool, &arguments));
+            prop_assert!(!matches!(ruling, Ruling::Pass(_)), "{ruling:?}");
+            if let Ruling::Hold(terms) = ruling {
+                let texts = terms.notes.iter().chain([&terms.summary]);
+                prop_assert!(!texts.flat_map(|text| text.chars()).any(crate::display::is_forbidden));
+            }
+        }
+    }
 }

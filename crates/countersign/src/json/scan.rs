@@ -1,0 +1,379 @@
+//! One pass over the bytes, and the only place that knows the grammar.
+
+use std::borrow::Cow;
+use std::collections::HashSet;
+use std::ops::Range;
+
+use super::{Kind, Limits, Malformed, Reason, Top, unescape};
+
+/// Objects with more keys than this are checked for duplicates with a hash set instead of one by one.
+const LINEAR_KEYS: usize = 32;
+
+/// What the scanner tells its listener on the way.
+pub(super) enum Step<'a> {
+    /// An object or array that is not empty begins at this byte.
+    Open { is_object: bool, at: usize },
+    /// The next value stands under this key; raw text between the quotes.
+    Key(&'a str),
+    /// The next value is this element of an array.
+    Index(usize),
+    /// A value without parts: its kind, and its range with quotes.
+    Leaf(Kind, Range<usize>),
+    /// The innermost object or array ended before this byte.
+    Close { at: usize },
+}
+
+/// Runs over `bytes` once, telling `listen` every step; stops at the first fault.
+pub(super) fn scan<'a>(
+    bytes: &'a [u8],
+    limits: Limits,
+    top: Top,
+    listen: impl FnMut(Step<'a>),
+) -> Result<(), Malformed> {
+    if bytes.len() > limits.bytes {
+        let reason = Reason::TooLarge(limits.bytes);
+        return Err(Malformed {
+            at: limits.bytes,
+            reason,
+        });
+    }
+    if bytes.starts_with(b"\xef\xbb\xbf") {
+        let reason = Reason::ByteOrderMark;
+        return Err(Malformed { at: 0, reason });
+    }
+    let text = std::str::from_utf8(bytes).map_err(|error| Malformed {
+        at: error.valid_up_to(),
+        reason: Reason::NotUtf8,
+    })?;
+    let mut scanner = Scanner {
+        text,
+        bytes,
+        at: 0,
+        frames: Vec::with_capacity(8),
+        keys: Vec::with_capacity(16),
+        limits,
+        paths: 0,
+        listen,
+    };
+    scanner.whitespace();
+    match scanner.peek() {
+        Some(b'{') => scanner.value()?,
+        Some(_) if top == Top::Any => scanner.value()?,
+        Some(_) => return scanner.fault(Reason::NotAnObject),
+        None => return scanner.fault(Reason::Ended),
+    }
+    while !scanner.frames.is_empty() {
+        scanner.advance()?;
+    }
+    scanner.whitespace();
+    match scanner.peek() {
+        None => Ok(()),
+        Some(_) => scanner.fault(Reason::Trailing),
+    }
+}
+
+/// An object or array being read.
+struct Frame<'a> {
+    is_object: bool,
+    /// Elements before the current one.
+    index: usize,
+    /// Where this object's keys begin in `Scanner::keys`.
+    first_key: usize,
+    /// All keys of this object, once there are more than `LINEAR_KEYS`.
+    key_set: Option<HashSet<Cow<'a, str>>>,
+    /// Length of the path to this frame, and to its current value.
+    base: usize,
+    path: usize,
+}
+
+/// The nesting lives in `frames`, on the heap and limited, so that no input can exhaust the stack.
+struct Scanner<'a, L> {
+    text: &'a str,
+    bytes: &'a [u8],
+    at: usize,
+    frames: Vec<Frame<'a>>,
+    keys: Vec<Cow<'a, str>>,
+    limits: Limits,
+    paths: usize,
+    listen: L,
+}
+
+impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
+    fn peek(&self) -> Option<u8> {
+        self.bytes.get(self.at).copied()
+    }
+
+    fn fault<T>(&self, reason: Reason) -> Result<T, Malformed> {
+        Err(Malformed { at: self.at, reason })
+    }
+
+    /// The fault for a byte that is none of those wanted here.
+    fn unexpected<T>(&self) -> Result<T, Malformed> {
+        self.fault(match self.peek() {
+            Some(_) => Reason::Unexpected,
+            None => Reason::Ended,
+        })
+    }
+
+    fn whitespace(&mut self) {
+        while let Some(b' ' | b'\t' | b'\n' | b'\r') = self.peek() {
+            self.at += 1;
+        }
+    }
+
+    /// Reads what follows a finished value: the next one in the same frame, or the frame's end.
+    fn advance(&mut self) -> Result<(), Malformed> {
+        self.whitespace();
+        let Some(frame) = self.frames.last_mut() else {
+            return Ok(());
+        };
+        match (self.bytes.get(self.at), frame.is_object) {
+            (Some(b','), true) => {
+                self.at += 1;
+                self.whitespace();
+                self.key()?;
+                self.value()
+            }
+            (Some(b','), false) => {
+                self.at += 1;
+                frame.index += 1;
+                frame.path = frame.base + 1 + decimal_digits(frame.index);
+                (self.listen)(Step::Index(frame.index));
+                self.whitespace();
+                self.value()
+            }
+            (Some(b'}'), true) | (Some(b']'), false) => {
+                self.at += 1;
+                self.keys.truncate(frame.first_key);
+                self.frames.pop();
+                (self.listen)(Step::Close { at: self.at });
+                Ok(())
+            }
+            _ => self.unexpected(),
+        }
+    }
+
+    /// Reads a whole leaf, or opens a frame and goes on to its first value.
+    fn value(&mut self) -> Result<(), Malformed> {
+        loop {
+            let start = self.at;
+            let kind = match self.peek() {
+                Some(b'"') => {
+                    self.string()?;
+                    Kind::String
+                }
+                Some(b'{') if self.open(true)? => Kind::EmptyObject,
+                Some(b'[') if self.open(false)? => Kind::EmptyArray,
+                Some(b'{' | b'[') => continue,
+                Some(b't') => self.word("true", Kind::Bool)?,
+                Some(b'f') => self.word("false", Kind::Bool)?,
+                Some(b'n') => self.word("null", Kind::Null)?,
+                Some(b'-' | b'0'..=b'9') => {
+                    self.number()?;
+                    Kind::Number
+                }
+                _ => return self.unexpected(),
+            };
+            self.paths += self.frames.last().map_or(0, |frame| frame.path);
+            if self.paths > self.limits.paths {
+                self.at = start;
+                return self.fault(Reason::TooSprawling(self.limits.paths));
+            }
+            (self.listen)(Step::Leaf(kind, start..self.at));
+            return Ok(());
+        }
+    }
+
+    /// Steps into an object or array. Says whether it was empty, and has then read past its end; otherwise the
+    /// scanner stands before the first value.
+    fn open(&mut self, is_object: bool) -> Result<bool, Malformed> {
+        if self.frames.len() >= self.limits.depth {
+            return self.fault(Reason::TooDeep(self.limits.depth));
+        }
+        let start = self.at;
+        self.at += 1;
+        self.whitespace();
+        if self.peek() == Some(if is_object { b'}' } else { b']' }) {
+            self.at += 1;
+            return Ok(true);
+        }
+        let base = self.frames.last().map_or(0, |frame| frame.path);
+        self.frames.push(Frame {
+            is_object,
+            index: 0,
+            first_key: self.keys.len(),
+            key_set: None,
+            base,
+            path: base + 2,
+        });
+        (self.listen)(Step::Open { is_object, at: start });
+        if is_object {
+            self.key()?;
+        } else {
+            (self.listen)(Step::Index(0));
+        }
+        Ok(false)
+    }
+
+    /// Reads a key, its colon, and the whitespace up to the value.
+    fn key(&mut self) -> Result<(), Malformed> {
+        let start = self.at;
+        if self.peek() != Some(b'"') {
+            return self.unexpected();
+        }
+        let has_escapes = self.string()?;
+        let raw = self.text.get(start + 1..self.at - 1).unwrap_or_default();
+        let key = if has_escapes {
+            unescape(raw)
+        } else {
+            Cow::Borrowed(raw)
+        };
+        if !self.remember(key, raw.len()) {
+            self.at = start;
+            return self.fault(Reason::DuplicateKey);
+        }
+        (self.listen)(Step::Key(raw));
+        self.whitespace();
+        if self.peek() != Some(b':') {
+            return self.unexpected();
+        }
+        self.at += 1;
+        self.whitespace();
+        Ok(())
+    }
+
+    /// Notes a key of the innermost object; false if it is there already.
+    fn remember(&mut self, key: Cow<'a, str>, raw_length: usize) -> bool {
+        let Some(frame) = self.frames.last_mut() else {
+            return true;
+        };
+        frame.path = frame.base + 1 + raw_length;
+        if let Some(set) = &mut frame.key_set {
+            return set.insert(key);
+        }
+        let siblings = self.keys.get(frame.first_key..).unwrap_or_default();
+        if siblings.contains(&key) {
+            return false;
+        }
+        if siblings.len() < LINEAR_KEYS {
+            self.keys.push(key);
+        } else {
+            let mut set: HashSet<_> = self.keys.drain(frame.first_key..).collect();
+            set.insert(key);
+            frame.key_set = Some(set);
+        }
+        true
+    }
+
+    /// Reads a string from quote to quote; says whether it holds escapes.
+    fn string(&mut self) -> Result<bool, Malformed> {
+        self.at += 1;
+        let mut has_escapes = false;
+        loop {
+            let rest = self.bytes.get(self.at..).unwrap_or_default();
+            let plain = rest
+                .iter()
+                .take_while(|byte| !matches!(byte, b'"' | b'\\' | 0..=0x1f));
+            self.at += plain.count();
+            match self.peek() {
+                Some(b'"') => {
+                    self.at += 1;
+                    return Ok(has_escapes);
+                }
+                Some(b'\\') => {
+                    has_escapes = true;
+                    self.escape()?;
+                }
+                Some(_) => return self.fault(Reason::ControlCharacter),
+                None => return self.fault(Reason::Ended),
+            }
+        }
+    }
+
+    fn escape(&mut self) -> Result<(), Malformed> {
+        match self.bytes.get(self.at + 1) {
+            Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 2,
+            Some(b'u') => {
+                let unit = self.code_unit(self.at)?;
+                let is_low = |unit| (0xdc00..0xe000).contains(&unit);
+                if is_low(unit) {
+                    return self.fault(Reason::LoneSurrogate);
+                }
+                if (0xd800..0xdc00).contains(&unit) {
+                    let next = self.bytes.get(self.at + 6..self.at + 8);
+                    if next != Some(b"\\u") || !is_low(self.code_unit(self.at + 6)?) {
+                        return self.fault(Reason::LoneSurrogate);
+                    }
+                    self.at += 6;
+                }
+                self.at += 6;
+            }
+            Some(_) => return self.fault(Reason::BadEscape),
+            None => return self.fault(Reason::Ended),
+        }
+        Ok(())
+    }
+
+    /// The number behind the `\u` at `at`.
+    fn code_unit(&self, at: usize) -> Result<u32, Malformed> {
+        let digits = self.bytes.get(at + 2..at + 6).unwrap_or_default();
+        let unit = digits.iter().try_fold(0u32, |unit, byte| {
+            let digit = char::from(*byte).to_digit(16)?;
+            Some(unit * 16 + digit)
+        });
+        match unit {
+            Some(unit) if digits.len() == 4 => Ok(unit),
+            _ => self.fault(Reason::BadEscape),
+        }
+    }
+
+    fn word(&mut self, word: &str, kind: Kind) -> Result<Kind, Malformed> {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        if !rest.starts_with(word.as_bytes()) {
+            return self.fault(Reason::Unexpected);
+        }
+        self.at += word.len();
+        Ok(kind)
+    }
+
+    /// RFC 8259, section 6. Size and precision are nobody's business here.
+    fn number(&mut self) -> Result<(), Malformed> {
+        let start = self.at;
+        if self.peek() == Some(b'-') {
+            self.at += 1;
+        }
+        let first = self.peek();
+        let mut is_good = match self.digits() {
+            0 => false,
+            1 => true,
+            _ => first != Some(b'0'),
+        };
+        if self.peek() == Some(b'.') {
+            self.at += 1;
+            is_good &= self.digits() > 0;
+        }
+        if let Some(b'e' | b'E') = self.peek() {
+            self.at += 1;
+            if let Some(b'+' | b'-') = self.peek() {
+                self.at += 1;
+            }
+            is_good &= self.digits() > 0;
+        }
+        if !is_good {
+            self.at = start;
+            return self.fault(Reason::BadNumber);
+        }
+        Ok(())
+    }
+
+    fn digits(&mut self) -> usize {
+        let rest = self.bytes.get(self.at..).unwrap_or_default();
+        let count = rest.iter().take_while(|byte| byte.is_ascii_digit()).count();
+        self.at += count;
+        count
+    }
+}
+
+fn decimal_digits(number: usize) -> usize {
+    number.checked_ilog10().unwrap_or(0) as usize + 1
+}
