@@ -1,1 +1,3 @@
 //! SQLite and PostgreSQL stores for Countersign.
+
+pub mod sqlite;

@@ -1,0 +1,98 @@
+//! What SQLite's errors mean to us.
+//!
+//! Enters: an error of the database. Leaves: what the caller is told, and whether the writer may go on.
+//! Deliberately absent: any retry. Who may try again is told so and does it himself.
+
+use countersign::store::StoreError;
+use countersign::store::record::BadRecord;
+use rusqlite::{Error, ErrorCode, ffi};
+
+/// A failure inside a transaction, sorted by what it means for the others in it and for the store.
+#[derive(Clone, Debug)]
+pub(super) enum Fault {
+    /// This transaction cannot be written now; the store goes on.
+    Transaction(StoreError),
+    /// The file, or the disk under it, is broken: nothing may be written any more.
+    Broken(String),
+    /// One command is at fault; the others in its transaction are not.
+    Command(StoreError),
+}
+
+impl Fault {
+    /// Sorts an error of a statement that writes, or begins or ends a transaction.
+    pub(super) fn of(error: &Error) -> Fault {
+        let text = error.to_string();
+        match (error.sqlite_error_code(), extended_code(error)) {
+            (Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked), _) => {
+                Fault::Transaction(StoreError::Busy(text))
+            }
+            // The index beside the log could not grow: nothing was written, and nothing synced.
+            (_, ffi::SQLITE_IOERR_SHMSIZE | ffi::SQLITE_IOERR_SHMMAP | ffi::SQLITE_IOERR_SHMOPEN) => {
+                Fault::Transaction(StoreError::Full(text))
+            }
+            (Some(ErrorCode::DiskFull), _) => Fault::Transaction(StoreError::Full(text)),
+            (Some(ErrorCode::OutOfMemory | ErrorCode::ReadOnly | ErrorCode::CannotOpen), _) => {
+                Fault::Transaction(StoreError::Unavailable(text))
+            }
+            // After a failed sync the system may have thrown the pages away and will call the next sync a success.
+            (Some(ErrorCode::SystemIoFailure | ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase), _) => {
+                Fault::Broken(text)
+            }
+            _ => Fault::Command(StoreError::Impossible(text)),
+        }
+    }
+}
+
+/// What a failed read means. It changes nothing, so that is said to the caller alone.
+pub(super) fn read_error(error: &Error) -> StoreError {
+    match Fault::of(error) {
+        Fault::Transaction(error) => error,
+        Fault::Broken(text) => StoreError::Unavailable(text),
+        Fault::Command(error) => error,
+    }
+}
+
+/// A row that says something no version of ours wrote.
+pub(super) fn damaged(what: impl std::fmt::Display) -> StoreError {
+    StoreError::Impossible(format!("the store holds something impossible: {what}"))
+}
+
+pub(super) fn bad_record(error: &BadRecord) -> StoreError {
+    damaged(error)
+}
+
+fn extended_code(error: &Error) -> i32 {
+    error.sqlite_error().map_or(0, |error| error.extended_code)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(code: i32, expected: &str) {
+        let fault = Fault::of(&Error::SqliteFailure(ffi::Error::new(code), None));
+        let found = match fault {
+            Fault::Transaction(StoreError::Busy(_)) => "busy",
+            Fault::Transaction(StoreError::Full(_)) => "full",
+            Fault::Transaction(_) => "unavailable",
+            Fault::Broken(_) => "broken",
+            Fault::Command(_) => "command",
+        };
+        assert_eq!(found, expected, "code {code}");
+    }
+
+    #[test]
+    fn f06_f07_f08_errors_are_sorted() {
+        check(ffi::SQLITE_BUSY, "busy");
+        check(ffi::SQLITE_BUSY_SNAPSHOT, "busy");
+        check(ffi::SQLITE_FULL, "full");
+        check(ffi::SQLITE_IOERR_SHMSIZE, "full");
+        check(ffi::SQLITE_READONLY, "unavailable");
+        check(ffi::SQLITE_IOERR_FSYNC, "broken");
+        check(ffi::SQLITE_IOERR_WRITE, "broken");
+        check(ffi::SQLITE_IOERR_READ, "broken");
+        check(ffi::SQLITE_CORRUPT, "broken");
+        check(ffi::SQLITE_CONSTRAINT_UNIQUE, "command");
+    }
+}

@@ -1,0 +1,194 @@
+//! From rows to approvals and events.
+//!
+//! Enters: a connection inside a transaction, and which rows. Leaves: what they say.
+//! Deliberately absent: writing, and any rule. Whoever reads several rows holds a transaction, so they fit together.
+
+use countersign::approval::Approval;
+use countersign::call::Call;
+use countersign::event::Event;
+use countersign::hash::Hash;
+use countersign::id::{Agent, ApprovalId, Channel, Run, Tenant};
+use countersign::store::StoreError;
+use countersign::store::record::{ApprovalColumns, CallColumns, decode_approval, decode_call};
+use countersign::time::Time;
+use rusqlite::{Connection, Params, Row};
+
+use super::fault::{bad_record, damaged, read_error};
+
+/// An approval's place among the calls' ids: room for positions 1 to 127.
+pub(super) const CALLS_PER_APPROVAL: i64 = 128;
+
+/// Why something was not read.
+#[derive(Debug)]
+pub(super) enum LoadError {
+    /// The database failed.
+    Sql(rusqlite::Error),
+    /// The row makes no sense.
+    Damaged(StoreError),
+}
+
+impl From<rusqlite::Error> for LoadError {
+    fn from(error: rusqlite::Error) -> Self {
+        LoadError::Sql(error)
+    }
+}
+
+impl From<StoreError> for LoadError {
+    fn from(error: StoreError) -> Self {
+        LoadError::Damaged(error)
+    }
+}
+
+impl From<LoadError> for StoreError {
+    fn from(error: LoadError) -> Self {
+        match error {
+            LoadError::Sql(error) => read_error(&error),
+            LoadError::Damaged(error) => error,
+        }
+    }
+}
+
+/// An approval and its number in this file.
+#[derive(Clone, Debug)]
+pub(super) struct Loaded {
+    pub(super) seq: i64,
+    pub(super) approval: Approval,
+}
+
+macro_rules! approvals {
+    ($rest:literal) => {
+        concat!(
+            "SELECT seq, tenant, id, channel, agent, run, state, version, body FROM approval ",
+            $rest
+        )
+    };
+}
+
+pub(super) const BY_ID: &str = approvals!("WHERE tenant = ?1 AND id = ?2");
+pub(super) const BY_CHANNEL: &str = approvals!("WHERE tenant = ?1 AND channel = ?2 AND state = 0");
+pub(super) const BY_KEY: &str = approvals!("WHERE tenant = ?1 AND agent = ?2 AND key = ?3");
+pub(super) const DUE: &str = approvals!("WHERE due_at <= ?1 ORDER BY due_at, tenant, id LIMIT ?2");
+
+// The indexes are named where another choice of SQLite's would make the cost grow with history.
+pub(super) const LIST_PENDING: &str = approvals!(
+    "INDEXED BY approval_pending WHERE state = 0 AND tenant = ?1 AND id > ?2 AND due_at > ?3
+     AND (?4 IS NULL OR agent = ?4) AND (?5 IS NULL OR channel = ?5) AND (?6 IS NULL OR run = ?6)
+     ORDER BY id LIMIT ?7"
+);
+pub(super) const LIST_RUN: &str = approvals!(
+    "INDEXED BY approval_run WHERE tenant = ?1 AND id < ?2 AND (?3 IS NULL OR state = ?3)
+     AND (?4 IS NULL OR agent = ?4) AND (?5 IS NULL OR channel = ?5) AND run = ?6
+     ORDER BY id DESC LIMIT ?7"
+);
+pub(super) const LIST_ALL: &str = approvals!(
+    "INDEXED BY approval_id WHERE tenant = ?1 AND id < ?2 AND (?3 IS NULL OR state = ?3)
+     AND (?4 IS NULL OR agent = ?4) AND (?5 IS NULL OR channel = ?5) AND (?6 IS NULL OR run = ?6)
+     ORDER BY id DESC LIMIT ?7"
+);
+
+const CALLS: &str = "SELECT state, tool, arguments, original, result, sealed, body FROM call
+    WHERE id > ?1 AND id < ?2 ORDER BY id";
+
+/// The first approval that `sql` finds.
+pub(super) fn one(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+) -> Result<Option<Loaded>, LoadError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    rows.next()?.map(|row| approval(connection, row)).transpose()
+}
+
+/// All approvals that `sql` finds.
+pub(super) fn many(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+) -> Result<Vec<Loaded>, LoadError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    let mut approvals = Vec::new();
+    while let Some(row) = rows.next()? {
+        approvals.push(approval(connection, row)?);
+    }
+    Ok(approvals)
+}
+
+fn approval(connection: &Connection, row: &Row<'_>) -> Result<Loaded, LoadError> {
+    let seq: i64 = row.get(0)?;
+    let columns = ApprovalColumns {
+        tenant: Tenant::new(text(row, 1)?).map_err(damaged)?,
+        id: approval_id(row, 2)?,
+        channel: optional_text(row, 3)?
+            .map(Channel::new)
+            .transpose()
+            .map_err(damaged)?,
+        agent: Agent::new(text(row, 4)?).map_err(damaged)?,
+        run: optional_text(row, 5)?
+            .map(Run::new)
+            .transpose()
+            .map_err(damaged)?,
+        state: row.get(6)?,
+        version: row.get(7)?,
+    };
+    let calls = calls(connection, seq)?;
+    let approval = decode_approval(columns, blob(row, 8)?, calls).map_err(|error| bad_record(&error))?;
+    Ok(Loaded { seq, approval })
+}
+
+fn calls(connection: &Connection, seq: i64) -> Result<Vec<Call>, LoadError> {
+    let first = call_id(seq, 0)?;
+    let mut statement = connection.prepare_cached(CALLS)?;
+    let mut rows = statement.query((first, first.saturating_add(CALLS_PER_APPROVAL)))?;
+    let mut calls = Vec::new();
+    while let Some(row) = rows.next()? {
+        let columns = CallColumns {
+            state: row.get(0)?,
+            tool: row.get(1)?,
+            arguments: row.get(2)?,
+            original: row.get(3)?,
+            result: row.get(4)?,
+            sealed: row.get(5)?,
+        };
+        calls.push(decode_call(columns, blob(row, 6)?).map_err(|error| bad_record(&error))?);
+    }
+    Ok(calls)
+}
+
+/// The id of a call's row.
+pub(super) fn call_id(seq: i64, position: u8) -> Result<i64, StoreError> {
+    seq.checked_mul(CALLS_PER_APPROVAL)
+        .and_then(|first| first.checked_add(position.into()))
+        .filter(|_| i64::from(position) < CALLS_PER_APPROVAL)
+        .ok_or_else(|| damaged("a call that has no place"))
+}
+
+/// Reads an event out of the six columns number, at, policy hash, by, what, link, from `first` on.
+pub(super) fn event(row: &Row<'_>, first: usize) -> Result<Event, LoadError> {
+    let event = Event::stored(
+        row.get(first)?,
+        Time::from_micros(row.get(first + 1)?),
+        Hash(row.get(first + 2)?),
+        text(row, first + 3)?.parse().map_err(damaged)?,
+        row.get(first + 4)?,
+        Hash(row.get(first + 5)?),
+    );
+    Ok(event.map_err(damaged)?)
+}
+
+pub(super) fn approval_id(row: &Row<'_>, column: usize) -> Result<ApprovalId, LoadError> {
+    Ok(ApprovalId::from_bytes(row.get(column)?))
+}
+
+fn text<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a str, LoadError> {
+    Ok(row.get_ref(column)?.as_str().map_err(damaged)?)
+}
+
+fn optional_text<'a>(row: &'a Row<'_>, column: usize) -> Result<Option<&'a str>, LoadError> {
+    Ok(row.get_ref(column)?.as_str_or_null().map_err(damaged)?)
+}
+
+fn blob<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a [u8], LoadError> {
+    Ok(row.get_ref(column)?.as_blob().map_err(damaged)?)
+}

@@ -1,0 +1,203 @@
+//! Reads: a few connections that cannot write, each used by one caller at a time.
+//!
+//! Enters: what to look up. Leaves: approvals and events, each answer from one moment.
+//! Deliberately absent: locks. Readers and the writer never wait for each other.
+
+use std::path::PathBuf;
+use std::sync::{Arc, Mutex, PoisonError};
+
+use countersign::approval::SharedApproval;
+use countersign::event::Event;
+use countersign::id::{ApprovalId, Channel, Tenant};
+use countersign::state::State;
+use countersign::store::{Cursor, FeedEvent, Filter, StoreError};
+use countersign::time::Time;
+use rusqlite::{Connection, params};
+use tokio::sync::Semaphore;
+
+use super::load::{self, LoadError, Loaded};
+use super::open;
+
+/// More than this would only wait for each other's processor.
+const MOST_READERS: usize = 4;
+
+const EVENTS: &str = "SELECT e.number, e.at, p.hash, e.by, e.what, e.link
+    FROM event AS e CROSS JOIN policy AS p ON p.id = e.policy
+    WHERE e.approval = (SELECT seq FROM approval WHERE tenant = ?1 AND id = ?2) ORDER BY e.number";
+const FEED: &str = "SELECT e.seq, a.id, e.number, e.at, p.hash, e.by, e.what, e.link
+    FROM event AS e CROSS JOIN approval AS a ON a.seq = e.approval CROSS JOIN policy AS p ON p.id = e.policy
+    WHERE e.seq > ?2 AND a.tenant = ?1 ORDER BY e.seq LIMIT ?3";
+
+/// The connections that read.
+pub(super) struct Readers {
+    path: PathBuf,
+    // None once the store is closed.
+    idle: Mutex<Option<Vec<Connection>>>,
+    permits: Semaphore,
+}
+
+impl Readers {
+    pub(super) fn new(path: PathBuf) -> Arc<Readers> {
+        Arc::new(Readers {
+            path,
+            idle: Mutex::new(Some(Vec::new())),
+            permits: Semaphore::new(MOST_READERS),
+        })
+    }
+
+    /// Runs `look` on a thread that may block, in a transaction that sees one moment.
+    pub(super) async fn read<T: Send + 'static>(
+        self: &Arc<Self>,
+        look: impl FnOnce(&Connection) -> Result<T, LoadError> + Send + 'static,
+    ) -> Result<T, StoreError> {
+        let readers = self.clone();
+        let closed = || StoreError::Stopped("it was closed".to_owned());
+        let _permit = self.permits.acquire().await.map_err(|_| closed())?;
+        let task = tokio::task::spawn_blocking(move || {
+            let connection = readers.take()?;
+            let result = in_transaction(&connection, look);
+            // One that failed half-way is not used again.
+            if connection.is_autocommit() {
+                readers.give_back(connection);
+            }
+            Ok(result?)
+        });
+        task.await
+            .unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
+    }
+
+    /// Lets go of the file.
+    pub(super) fn close(&self) {
+        self.permits.close();
+        *self.idle.lock().unwrap_or_else(PoisonError::into_inner) = None;
+    }
+
+    fn take(&self) -> Result<Connection, StoreError> {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        let idle = idle
+            .as_mut()
+            .ok_or_else(|| StoreError::Stopped("it was closed".to_owned()))?;
+        match idle.pop() {
+            Some(connection) => Ok(connection),
+            None => open::reader(&self.path).map_err(|error| StoreError::Unavailable(error.to_string())),
+        }
+    }
+
+    fn give_back(&self, connection: Connection) {
+        let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(idle) = idle.as_mut() {
+            idle.push(connection);
+        }
+    }
+}
+
+/// Runs `look` so that all it reads is from one moment.
+pub(super) fn in_transaction<T>(
+    connection: &Connection,
+    look: impl FnOnce(&Connection) -> Result<T, LoadError>,
+) -> Result<T, LoadError> {
+    connection.prepare_cached("BEGIN")?.execute([])?;
+    let result = look(connection);
+    connection.prepare_cached("COMMIT")?.execute([])?;
+    result
+}
+
+pub(super) fn approval(
+    connection: &Connection,
+    tenant: &Tenant,
+    id: ApprovalId,
+) -> Result<Option<SharedApproval>, LoadError> {
+    let found = load::one(connection, load::BY_ID, params![tenant.as_str(), id.as_bytes()])?;
+    Ok(found.map(share))
+}
+
+pub(super) fn pending_in(
+    connection: &Connection,
+    tenant: &Tenant,
+    channel: &Channel,
+    now: Time,
+) -> Result<Option<SharedApproval>, LoadError> {
+    let found = load::one(connection, load::BY_CHANNEL, [tenant.as_str(), channel.as_str()])?;
+    Ok(found.map(share).filter(|approval| approval.expires_at > now))
+}
+
+pub(super) fn list(
+    connection: &Connection,
+    tenant: &Tenant,
+    filter: &Filter,
+    now: Time,
+) -> Result<Vec<SharedApproval>, LoadError> {
+    // Longer than any id, so it comes behind them all; the empty one comes before.
+    let end: &[u8] = match filter.oldest_first() {
+        true => &[],
+        false => &[255; 17],
+    };
+    let after = filter.after.as_ref().map_or(end, |id| id.as_bytes());
+    // A pending approval is due when it expires.
+    let (sql, third) = match (filter.oldest_first(), &filter.run) {
+        (true, _) => (load::LIST_PENDING, Some(now.as_micros())),
+        (false, Some(_)) => (load::LIST_RUN, filter.state.map(code)),
+        (false, None) => (load::LIST_ALL, filter.state.map(code)),
+    };
+    let params = params![
+        tenant.as_str(),
+        after,
+        third,
+        filter.agent.as_ref().map(|agent| agent.as_str()),
+        filter.channel.as_ref().map(|channel| channel.as_str()),
+        filter.run.as_ref().map(|run| run.as_str()),
+        limit(filter.page()),
+    ];
+    let found = load::many(connection, sql, params)?;
+    Ok(found.into_iter().map(share).collect())
+}
+
+pub(super) fn events(
+    connection: &Connection,
+    tenant: &Tenant,
+    id: ApprovalId,
+) -> Result<Vec<Event>, LoadError> {
+    let mut statement = connection.prepare_cached(EVENTS)?;
+    let mut rows = statement.query(params![tenant.as_str(), id.as_bytes()])?;
+    let mut events = Vec::new();
+    while let Some(row) = rows.next()? {
+        events.push(load::event(row, 0)?);
+    }
+    Ok(events)
+}
+
+pub(super) fn feed(
+    connection: &Connection,
+    tenant: &Tenant,
+    after: Cursor,
+    most: usize,
+) -> Result<Vec<FeedEvent>, LoadError> {
+    let after = i64::try_from(after.sequence).unwrap_or(i64::MAX);
+    let mut statement = connection.prepare_cached(FEED)?;
+    let mut rows = statement.query(params![tenant.as_str(), after, limit(most)])?;
+    let mut events = Vec::new();
+    while let Some(row) = rows.next()? {
+        let sequence: i64 = row.get(0)?;
+        events.push(FeedEvent {
+            cursor: Cursor {
+                transaction: 0,
+                sequence: u64::try_from(sequence).unwrap_or_default(),
+            },
+            approval: load::approval_id(row, 1)?,
+            event: load::event(row, 2)?,
+        });
+    }
+    Ok(events)
+}
+
+fn share(loaded: Loaded) -> SharedApproval {
+    Arc::new(loaded.approval)
+}
+
+fn code(state: State) -> i64 {
+    state.code().into()
+}
+
+fn limit(most: usize) -> i64 {
+    i64::try_from(most).unwrap_or(i64::MAX)
+}

@@ -1,0 +1,187 @@
+//! Other processes: wakes who waits here for what another process commits to the same file.
+//!
+//! Enters: a sign that somebody wrote to the log. Leaves: the approvals whose events nobody here has published yet.
+//! Deliberately absent: any work while nothing is written; see `sign` for the systems where that cannot be had.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::thread::JoinHandle;
+use std::time::Duration;
+
+use countersign::id::{ApprovalId, Tenant};
+use countersign::store::StoreError;
+use countersign::wake::Hub;
+use rusqlite::Connection;
+
+use super::load::LoadError;
+use super::sign::{Ringer, Sign};
+use super::{open, read};
+
+/// The log is written some time before its commit can be seen, and nothing tells of the latter. So we look again.
+const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// Also while nobody waits: who comes in between must not miss it.
+const LOOK_AGAIN_UNWATCHED: Duration = Duration::from_millis(20);
+/// A commit that takes longer than this has failed, or its disk has.
+const LONGEST_COMMIT: Duration = Duration::from_secs(5);
+/// Events looked through at a time.
+const PAGE: usize = 1_000;
+
+const NEW: &str =
+    "SELECT e.seq, a.tenant, a.id FROM event AS e CROSS JOIN approval AS a ON a.seq = e.approval
+    WHERE e.seq > ?1 ORDER BY e.seq LIMIT ?2";
+
+/// How far the events are published, whoever wrote them, and how often this process began to write.
+#[derive(Debug)]
+pub(super) struct Seen {
+    published: AtomicI64,
+    began: AtomicU64,
+}
+
+impl Seen {
+    pub(super) fn up_to(seq: i64) -> Arc<Seen> {
+        Arc::new(Seen {
+            published: AtomicI64::new(seq),
+            began: AtomicU64::new(0),
+        })
+    }
+
+    /// This process got the write lock: what others wrote before can be seen now.
+    pub(super) fn begin(&self) {
+        self.began.fetch_add(1, Ordering::SeqCst);
+    }
+
+    /// The writer published its own events. When others stand before them, the watcher goes through all of them.
+    pub(super) fn published(&self, events: Option<(i64, i64)>) {
+        if let Some((first, last)) = events {
+            let before = first.saturating_sub(1);
+            let _ = self
+                .published
+                .compare_exchange(before, last, Ordering::SeqCst, Ordering::SeqCst);
+        }
+    }
+}
+
+/// The watching thread. Dropping this ends it.
+pub(super) struct Watcher {
+    ringer: Ringer,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Watcher {
+    pub(super) fn start(path: PathBuf, hub: Arc<Hub>, seen: Arc<Seen>) -> Result<Watcher, open::OpenError> {
+        let connection = open::reader(&path)?;
+        let (sign, ringer) = Sign::of_writing(&path);
+        let watch = Watch {
+            connection,
+            sign,
+            hub,
+            seen,
+        };
+        let builder = std::thread::Builder::new().name("countersign-watch".to_owned());
+        let thread = builder.spawn(move || watch.run());
+        Ok(Watcher {
+            ringer,
+            thread: Some(thread.map_err(|error| open::OpenError::Failed(error.to_string()))?),
+        })
+    }
+}
+
+impl Drop for Watcher {
+    fn drop(&mut self) {
+        self.ringer.stop(self.thread.as_ref());
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Watch {
+    connection: Connection,
+    sign: Sign,
+    hub: Arc<Hub>,
+    seen: Arc<Seen>,
+}
+
+impl Watch {
+    fn run(mut self) {
+        while self.sign.wait() {
+            match self.sign.is_poll() {
+                true if self.hub.is_idle() => {}
+                true => self.look(),
+                false => self.follow(),
+            }
+        }
+    }
+
+    /// Looks until what was being written can be seen, or never will be.
+    fn follow(&mut self) {
+        let mut began = self.seen.began.load(Ordering::SeqCst);
+        let mut quiet = Duration::ZERO;
+        while quiet < LONGEST_COMMIT && !self.sign.is_over() {
+            // Once we had the lock ourselves, all that others wrote before is there to be seen.
+            let is_last = self.seen.began.load(Ordering::SeqCst) != began;
+            self.look();
+            let least = match self.hub.is_idle() {
+                true => LOOK_AGAIN_UNWATCHED,
+                false => LOOK_AGAIN,
+            };
+            let pause = least.max(quiet / 4);
+            std::thread::park_timeout(pause);
+            match self.sign.again() {
+                // INVARIANT: counted behind the sign, so only a lock we got after that write ends the looking.
+                true => (began, quiet) = (self.seen.began.load(Ordering::SeqCst), Duration::ZERO),
+                false if is_last => return,
+                false => quiet += pause,
+            }
+        }
+    }
+
+    fn look(&mut self) {
+        // A failed look is made good by the next one; there is nobody to tell.
+        let _ = self.publish_new();
+    }
+
+    /// Goes through the events that nobody here has published yet.
+    fn publish_new(&mut self) -> Result<(), StoreError> {
+        loop {
+            let after = self.seen.published.load(Ordering::SeqCst);
+            let new = read::in_transaction(&self.connection, |connection| new(connection, after))?;
+            let Some((last, _, _)) = new.last() else {
+                return Ok(());
+            };
+            for (_, tenant, id) in &new {
+                self.publish(tenant, *id)?;
+            }
+            self.seen.published.fetch_max(*last, Ordering::SeqCst);
+        }
+    }
+
+    fn publish(&self, tenant: &Tenant, id: ApprovalId) -> Result<(), StoreError> {
+        if self.hub.awaited(Some(&[id])).is_empty() {
+            return Ok(());
+        }
+        let approval = read::in_transaction(&self.connection, |connection| {
+            read::approval(connection, tenant, id)
+        })?;
+        if let Some(approval) = approval {
+            self.hub.publish(&approval);
+        }
+        Ok(())
+    }
+}
+
+type New = (i64, Tenant, ApprovalId);
+
+fn new(connection: &Connection, after: i64) -> Result<Vec<New>, LoadError> {
+    let mut statement = connection.prepare_cached(NEW)?;
+    let mut rows = statement.query((after, i64::try_from(PAGE).unwrap_or(i64::MAX)))?;
+    let mut new = Vec::new();
+    while let Some(row) = rows.next()? {
+        let tenant: String = row.get(1)?;
+        let tenant = Tenant::new(tenant).map_err(super::fault::damaged)?;
+        new.push((row.get(0)?, tenant, super::load::approval_id(row, 2)?));
+    }
+    Ok(new)
+}

@@ -1,0 +1,285 @@
+//! The writer: one thread, one connection, and as many commands in one transaction as are waiting.
+//!
+//! Enters: commands, each with somebody who waits for its answer. Leaves: answers, all of them after the commit.
+//! Deliberately absent: rules, and second tries. A sync that failed is never tried again: the store stops.
+
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use countersign::approval::SharedApproval;
+use countersign::command::{Answer, Command};
+use countersign::store::StoreError;
+use countersign::time::Clock;
+use countersign::wake::Hub;
+use rusqlite::Connection;
+use tokio::sync::oneshot;
+
+use super::fault::Fault;
+use super::log::Log;
+use super::rows::SqlRows;
+use super::watch::Seen;
+
+/// The most commands in one transaction.
+const LARGEST_GROUP: usize = 1024;
+
+/// Callers that were answered together come back together: so long we wait for them, against a sync of milliseconds.
+const LONGEST_GATHER: Duration = Duration::from_micros(100);
+
+type Outcome = Result<Answer, StoreError>;
+
+/// A command and who waits for its answer.
+struct Job {
+    command: Command,
+    answer: oneshot::Sender<Outcome>,
+}
+
+enum Message {
+    Write(Box<Job>),
+    Close(oneshot::Sender<()>),
+}
+
+/// The way to the writing thread. Dropping it lets the thread finish what is queued, and waits for that.
+pub(super) struct Writer {
+    queue: Option<Sender<Message>>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Writer {
+    pub(super) fn start(
+        connection: Connection,
+        clock: Arc<dyn Clock>,
+        hub: Arc<Hub>,
+        seen: Arc<Seen>,
+    ) -> std::io::Result<Writer> {
+        let (sender, queue) = channel();
+        let work = Work {
+            connection,
+            clock,
+            hub,
+            seen,
+            queue,
+            log: Log::default(),
+            last_group: 0,
+            broken: None,
+            closing: None,
+        };
+        let builder = std::thread::Builder::new().name("countersign-write".to_owned());
+        Ok(Writer {
+            queue: Some(sender),
+            thread: Some(builder.spawn(move || work.run())?),
+        })
+    }
+
+    /// Queues a command and waits for its answer. Once it is queued it will be run, also when nobody waits any more.
+    pub(super) async fn write(&self, command: Command) -> Outcome {
+        let (answer, receiver) = oneshot::channel();
+        self.send(Message::Write(Box::new(Job { command, answer })))?;
+        receiver
+            .await
+            .unwrap_or_else(|_| Err(StoreError::InDoubt("the writer ended".to_owned())))
+    }
+
+    /// Finishes what is queued, then closes the file. Later writes are refused.
+    pub(super) async fn close(&self) {
+        let (done, receiver) = oneshot::channel();
+        if self.send(Message::Close(done)).is_ok() {
+            // An error only says that it has ended, too.
+            let _ = receiver.await;
+        }
+    }
+
+    fn send(&self, message: Message) -> Result<(), StoreError> {
+        let sent = self.queue.as_ref().map(|queue| queue.send(message));
+        match sent {
+            Some(Ok(())) => Ok(()),
+            _ => Err(StoreError::Stopped("it was closed".to_owned())),
+        }
+    }
+}
+
+impl Drop for Writer {
+    fn drop(&mut self) {
+        self.queue = None;
+        if let Some(thread) = self.thread.take() {
+            // A panic was reported where it happened.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What the thread owns.
+struct Work {
+    connection: Connection,
+    clock: Arc<dyn Clock>,
+    hub: Arc<Hub>,
+    seen: Arc<Seen>,
+    queue: Receiver<Message>,
+    log: Log,
+    last_group: usize,
+    broken: Option<String>,
+    closing: Option<oneshot::Sender<()>>,
+}
+
+/// What a transaction did.
+struct Committed {
+    answers: Vec<Answer>,
+    saved: Vec<SharedApproval>,
+    events: Option<(i64, i64)>,
+}
+
+impl Work {
+    fn run(mut self) {
+        while self.closing.is_none() {
+            let Some(group) = self.gather() else { break };
+            self.last_group = group.len();
+            self.serve(group);
+        }
+        let closing = self.closing.take();
+        if self.broken.is_none() {
+            // What fails here is found in the log when the file is opened again.
+            let _ = self.log.empty(&self.connection);
+        }
+        drop(self);
+        if let Some(done) = closing {
+            let _ = done.send(());
+        }
+    }
+
+    /// The first command, and all that are there or about to be; nothing when the store is gone.
+    fn gather(&mut self) -> Option<Vec<Job>> {
+        let mut group = Vec::with_capacity(self.last_group);
+        let first = self.queue.recv().ok()?;
+        self.take(first, &mut group);
+        let deadline = Instant::now() + LONGEST_GATHER;
+        while group.len() < LARGEST_GROUP && self.closing.is_none() {
+            match self.queue.try_recv() {
+                Ok(message) => self.take(message, &mut group),
+                // With one caller this never waits.
+                Err(_) if group.len() >= self.last_group || Instant::now() >= deadline => break,
+                Err(_) => std::thread::yield_now(),
+            }
+        }
+        Some(group)
+    }
+
+    fn take(&mut self, message: Message, group: &mut Vec<Job>) {
+        match message {
+            Message::Write(job) => group.push(*job),
+            Message::Close(done) => self.closing = Some(done),
+        }
+    }
+
+    /// Runs a group in one transaction; when one of it is at fault, each in a transaction of its own.
+    fn serve(&mut self, group: Vec<Job>) {
+        let (commands, waiting): (Vec<Command>, Vec<_>) =
+            group.into_iter().map(|job| (job.command, job.answer)).unzip();
+        let outcomes = match self.transact(&commands) {
+            Ok(answers) => answers.into_iter().map(Ok).collect(),
+            Err(Fault::Command(_)) if commands.len() > 1 => self.one_by_one(&commands),
+            Err(fault) => self.refuse(fault, commands.len()),
+        };
+        for (answer, outcome) in waiting.into_iter().zip(outcomes) {
+            // Who no longer waits does not want to know.
+            let _ = answer.send(outcome);
+        }
+        self.keep_log_short(commands.len());
+    }
+
+    fn one_by_one(&mut self, commands: &[Command]) -> Vec<Outcome> {
+        let mut outcomes = Vec::with_capacity(commands.len());
+        for command in commands {
+            match self.transact(std::slice::from_ref(command)) {
+                Ok(answers) => outcomes.extend(answers.into_iter().map(Ok)),
+                Err(fault) => outcomes.extend(self.refuse(fault, 1)),
+            }
+        }
+        outcomes
+    }
+
+    /// Says why to all of them, and to those who queued up behind a lock that was not given: they have waited, too.
+    fn refuse(&mut self, fault: Fault, count: usize) -> Vec<Outcome> {
+        let error = match fault {
+            Fault::Transaction(error) | Fault::Command(error) => error,
+            Fault::Broken(reason) => StoreError::Stopped(self.break_down(reason)),
+        };
+        if matches!(error, StoreError::Busy(_)) {
+            let mut behind = Vec::new();
+            while let Ok(message) = self.queue.try_recv() {
+                self.take(message, &mut behind);
+            }
+            for job in behind {
+                let _ = job.answer.send(Err(error.clone()));
+            }
+        }
+        vec![Err(error); count]
+    }
+
+    /// INVARIANT: after this nothing is written: not a command, and not what the log still holds.
+    fn break_down(&mut self, reason: String) -> String {
+        use rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+        // When even this fails, closing syncs once more, but nobody is told that it helped.
+        let _ = self
+            .connection
+            .set_db_config(SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
+        self.broken.get_or_insert(reason).clone()
+    }
+
+    fn transact(&mut self, commands: &[Command]) -> Result<Vec<Answer>, Fault> {
+        if let Some(reason) = &self.broken {
+            return Err(Fault::Broken(reason.clone()));
+        }
+        if commands.is_empty() {
+            return Ok(Vec::new());
+        }
+        let committed = self.apply(commands).inspect_err(|_| self.roll_back())?;
+        for approval in &committed.saved {
+            self.hub.publish(approval);
+        }
+        self.seen.published(committed.events);
+        Ok(committed.answers)
+    }
+
+    fn apply(&self, commands: &[Command]) -> Result<Committed, Fault> {
+        self.run_sql("BEGIN IMMEDIATE")?;
+        self.seen.begin();
+        let mut rows = SqlRows::new(&self.connection);
+        let mut answers = Vec::with_capacity(commands.len());
+        for command in commands {
+            // INVARIANT: lock first, clock second: see `command`.
+            let now = self.clock.now();
+            let answer = command.apply(&mut rows, now);
+            answers.push(answer.map_err(|error| rows.fault(error))?);
+        }
+        self.run_sql("COMMIT")?;
+        let (saved, events) = rows.into_saved();
+        Ok(Committed {
+            answers,
+            saved,
+            events,
+        })
+    }
+
+    fn roll_back(&self) {
+        if !self.connection.is_autocommit() {
+            // Fails only when SQLite has rolled back already.
+            let _ = self.run_sql("ROLLBACK");
+        }
+    }
+
+    fn run_sql(&self, sql: &str) -> Result<(), Fault> {
+        let run = || self.connection.prepare_cached(sql)?.execute([]);
+        run().map(|_| ()).map_err(|error| Fault::of(&error))
+    }
+
+    /// Everybody has an answer by now, so nobody waits for this but the next.
+    fn keep_log_short(&mut self, commands: usize) {
+        if self.broken.is_some() {
+            return;
+        }
+        if let Err(Fault::Broken(reason)) = self.log.wrote(&self.connection, commands) {
+            self.break_down(reason);
+        }
+    }
+}

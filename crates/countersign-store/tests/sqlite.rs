@@ -1,0 +1,323 @@
+//! What only the SQLite store has: files, group commits, other processes. All else is in the common suite.
+
+mod fixture;
+
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign::command::{Answer, Command};
+use countersign::decision::Verdict;
+use countersign::id::{Channel, Run, Tenant};
+use countersign::state::{CallState, State};
+use countersign::store::{Cursor, Filter, Store, StoreError};
+use countersign::time::{ManualClock, Time};
+use countersign_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
+use fixture::{decide, finish, id, new_id, propose, proposed, whole};
+use rusqlite::Connection;
+use tempfile::TempDir;
+
+fn open(path: &Path) -> Result<SqliteStore, OpenError> {
+    SqliteStore::open(path, SqliteOptions::default())
+}
+
+fn folder() -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    (folder, path)
+}
+
+/// Expects that opening is refused, and that the file is as it was.
+#[track_caller]
+fn refused(path: &Path) -> OpenError {
+    let before = std::fs::read(path).unwrap();
+    let error = open(path).err().expect("a refusal");
+    assert_eq!(std::fs::read(path).unwrap(), before, "the file was changed");
+    assert!(!error.hint().is_empty());
+    error
+}
+
+#[test]
+fn f08_another_programs_file_is_left_alone() {
+    for mode in ["DELETE", "WAL"] {
+        let (_folder, path) = folder();
+        let other = Connection::open(&path).unwrap();
+        other.pragma_update(None, "journal_mode", mode).unwrap();
+        other.execute_batch("CREATE TABLE note (text)").unwrap();
+        other.close().unwrap();
+        assert!(matches!(refused(&path), OpenError::Foreign { found: 0 }));
+
+        let other = Connection::open(&path).unwrap();
+        other.pragma_update(None, "application_id", 4711).unwrap();
+        other.close().unwrap();
+        assert!(matches!(refused(&path), OpenError::Foreign { found: 4711 }));
+    }
+}
+
+#[test]
+fn f08_what_is_no_database_is_left_alone() {
+    for text in ["hello", &"not a database\n".repeat(1000)] {
+        let (_folder, path) = folder();
+        std::fs::write(&path, text).unwrap();
+        assert!(matches!(refused(&path), OpenError::NotADatabase(_)));
+    }
+}
+
+#[test]
+fn f08_a_newer_schema_is_left_alone() {
+    let (_folder, path) = folder();
+    drop(open(&path).unwrap());
+    let newer = Connection::open(&path).unwrap();
+    newer.pragma_update(None, "user_version", 99).unwrap();
+    newer.close().unwrap();
+    assert!(matches!(refused(&path), OpenError::Newer { found: 99, .. }));
+}
+
+#[test]
+fn a_missing_folder_is_named() {
+    let (folder, _) = folder();
+    let error = open(&folder.path().join("no/store.db")).err().unwrap();
+    assert!(matches!(error, OpenError::NoFolder(_)), "{error}");
+    assert!(open(folder.path()).is_err(), "a folder is no file");
+}
+
+#[cfg(unix)]
+#[test]
+fn a_new_file_is_its_owners_alone() {
+    use std::os::unix::fs::PermissionsExt;
+    let (_folder, path) = folder();
+    let _store = open(&path).unwrap();
+    for name in ["store.db", "store.db-wal"] {
+        let mode = std::fs::metadata(path.with_file_name(name))
+            .unwrap()
+            .permissions()
+            .mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}
+
+#[tokio::test]
+async fn a_restart_keeps_everything() {
+    let (_folder, path) = folder();
+    let tenant = Tenant::single();
+    let (done, open_id) = (new_id(), new_id());
+    let store = open(&path).unwrap();
+    proposed(&store, propose(done)).await.unwrap();
+    store.write(decide(done, Verdict::Approve)).await.unwrap();
+    store.write(finish(done)).await.unwrap();
+    proposed(&store, propose(open_id)).await.unwrap();
+    let before = (
+        store.approval(&tenant, done).await.unwrap(),
+        store.events(&tenant, done).await.unwrap(),
+        store.feed(&tenant, Cursor::default(), 100).await.unwrap(),
+    );
+    store.close().await;
+    assert!(
+        !path.with_file_name("store.db-wal").exists(),
+        "closing leaves one file"
+    );
+    assert!(matches!(
+        store.write(finish(done)).await,
+        Err(StoreError::Stopped(_))
+    ));
+
+    let store = open(&path).unwrap();
+    let after = (
+        store.approval(&tenant, done).await.unwrap(),
+        store.events(&tenant, done).await.unwrap(),
+        store.feed(&tenant, Cursor::default(), 100).await.unwrap(),
+    );
+    assert_eq!(before, after);
+    assert_eq!(after.0.unwrap().calls[0].state, CallState::Succeeded);
+    assert_eq!(after.1.len(), 4);
+    assert_eq!(after.2.len(), 5);
+    let pending = store.list(&tenant, &Filter::pending()).await.unwrap();
+    assert_eq!(
+        pending.iter().map(|approval| approval.id).collect::<Vec<_>>(),
+        [open_id]
+    );
+}
+
+#[tokio::test]
+async fn x47_time_does_not_go_back_over_a_restart() {
+    let (_folder, path) = folder();
+    let future = Time::from_micros(7_000_000_000_000_000);
+    let clock = SqliteOptions {
+        clock: Some(Arc::new(ManualClock::at(future))),
+        ..SqliteOptions::default()
+    };
+    let store = SqliteStore::open(&path, clock).unwrap();
+    proposed(&store, propose(new_id())).await.unwrap();
+    drop(store);
+    assert!(open(&path).unwrap().now().await.unwrap() >= future);
+}
+
+#[tokio::test]
+async fn a_group_keeps_each_commands_own_outcome() {
+    let (_folder, path) = folder();
+    let store = Arc::new(open(&path).unwrap());
+    let twice = new_id();
+    proposed(&*store, propose(twice)).await.unwrap();
+    // All are queued before the writer can have served more than the first.
+    let writes = (0..50).map(|number| {
+        let id = if number % 10 == 3 { twice } else { new_id() };
+        store.write(Command::Propose(Box::new(propose(id))))
+    });
+    let outcomes = futures_util::future::join_all(writes).await;
+    for (number, outcome) in outcomes.iter().enumerate() {
+        match number % 10 {
+            3 => assert!(matches!(outcome, Err(StoreError::Impossible(_))), "{outcome:?}"),
+            _ => assert!(matches!(outcome, Ok(Answer::Propose(Ok(_)))), "{outcome:?}"),
+        }
+    }
+    let filter = Filter {
+        limit: Some(500),
+        ..Filter::pending()
+    };
+    let pending = store.list(&Tenant::single(), &filter).await.unwrap();
+    assert_eq!(pending.len(), 46);
+}
+
+#[tokio::test]
+async fn one_channel_holds_one_pending_approval_also_within_a_group() {
+    let (_folder, path) = folder();
+    let store = open(&path).unwrap();
+    let channel = Channel::new("whatsapp:1").unwrap();
+    let writes = (0..20).map(|_| {
+        let mut propose = propose(new_id());
+        propose.channel = Some(channel.clone());
+        store.write(Command::Propose(Box::new(propose)))
+    });
+    for outcome in futures_util::future::join_all(writes).await {
+        assert!(matches!(outcome, Ok(Answer::Propose(Ok(_)))), "{outcome:?}");
+    }
+    let tenant = Tenant::single();
+    assert_eq!(store.list(&tenant, &Filter::pending()).await.unwrap().len(), 1);
+    assert!(store.pending_in(&tenant, &channel).await.unwrap().is_some());
+}
+
+#[tokio::test]
+async fn lists_are_pages_in_order() {
+    let (_folder, path) = folder();
+    let store = open(&path).unwrap();
+    let tenant = Tenant::single();
+    let run = Run::new("run-1").unwrap();
+    let ids: Vec<_> = (0..6).map(|_| new_id()).collect();
+    for (number, id) in ids.iter().enumerate() {
+        let mut propose = propose(*id);
+        propose.run = (number % 2 == 0).then(|| run.clone());
+        proposed(&store, propose).await.unwrap();
+    }
+    store.write(decide(ids[0], Verdict::Deny)).await.unwrap();
+    let page = async |filter: Filter| -> Vec<_> {
+        let found = store.list(&tenant, &filter).await.unwrap();
+        found.iter().map(|approval| approval.id).collect()
+    };
+    let first = Filter {
+        limit: Some(2),
+        ..Filter::pending()
+    };
+    assert_eq!(page(first.clone()).await, ids[1..3]);
+    let next = Filter {
+        after: Some(ids[2]),
+        ..first
+    };
+    assert_eq!(page(next).await, ids[3..5]);
+    let of_run = Filter {
+        run: Some(run),
+        ..Filter::default()
+    };
+    assert_eq!(page(of_run.clone()).await, [ids[4], ids[2], ids[0]]);
+    let after = Filter {
+        after: Some(ids[4]),
+        state: Some(State::Denied),
+        ..of_run
+    };
+    assert_eq!(page(after).await, [ids[0]]);
+    let other = Tenant::new("other").unwrap();
+    assert!(store.list(&other, &Filter::default()).await.unwrap().is_empty());
+    assert!(store.approval(&other, ids[0]).await.unwrap().is_none());
+    assert!(store.events(&other, ids[0]).await.unwrap().is_empty());
+    assert!(
+        store
+            .feed(&other, Cursor::default(), 10)
+            .await
+            .unwrap()
+            .is_empty()
+    );
+}
+
+#[tokio::test]
+async fn a_decision_through_one_store_wakes_who_waits_at_another() {
+    let (_folder, path) = folder();
+    let (here, there) = (open(&path).unwrap(), open(&path).unwrap());
+    for _ in 0..20 {
+        let id = new_id();
+        proposed(&here, propose(id)).await.unwrap();
+        let waiter = here.hub().wait_for(id);
+        there.write(decide(id, Verdict::Approve)).await.unwrap();
+        let woken = tokio::time::timeout(Duration::from_secs(3), waiter.changed());
+        let approval = woken.await.expect("woken in time").unwrap();
+        assert_eq!(approval.state, State::Approved);
+        // Both write, so that each finds the other's events between its own.
+        here.write(finish(id)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn a_decision_of_another_process_wakes_who_waits_here() {
+    let (_folder, path) = folder();
+    let store = open(&path).unwrap();
+    let id = id(0);
+    proposed(&store, propose(id)).await.unwrap();
+    let waiter = store.hub().wait_for(id);
+    // This test again, in another process, as the one who decides.
+    let mut other = tokio::process::Command::new(std::env::current_exe().unwrap());
+    other.args(["--exact", "decides_for_another_process", "--ignored"]);
+    other.env("COUNTERSIGN_TEST_FILE", &path);
+    assert!(other.output().await.unwrap().status.success());
+    let woken = tokio::time::timeout(Duration::from_secs(3), waiter.changed());
+    assert_eq!(woken.await.expect("woken in time").unwrap().state, State::Denied);
+}
+
+#[tokio::test]
+#[ignore = "the other half of the test above"]
+async fn decides_for_another_process() {
+    if let Some(path) = std::env::var_os("COUNTERSIGN_TEST_FILE") {
+        let store = open(Path::new(&path)).unwrap();
+        store.write(decide(id(0), Verdict::Deny)).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn f08_a_lock_held_too_long_is_said_within_five_seconds() {
+    let (_folder, path) = folder();
+    let store = open(&path).unwrap();
+    let other = Connection::open(&path).unwrap();
+    other.execute_batch("BEGIN IMMEDIATE").unwrap();
+    let write = proposed(&store, propose(new_id()));
+    let answer = tokio::time::timeout(Duration::from_secs(5), write);
+    assert!(matches!(
+        answer.await.expect("an answer"),
+        Err(StoreError::Busy(_))
+    ));
+    other.execute_batch("ROLLBACK").unwrap();
+    proposed(&store, propose(new_id())).await.unwrap();
+}
+
+#[tokio::test]
+async fn an_erased_credential_is_overwritten() {
+    let (_folder, path) = folder();
+    let store = open(&path).unwrap();
+    let id = new_id();
+    let mut propose = propose(id);
+    let secret = b"sealed-credential-that-must-go".repeat(3);
+    propose.calls[0].sealed = Some(Arc::from(secret.as_slice()));
+    proposed(&store, propose).await.unwrap();
+    store.write(decide(id, Verdict::Approve)).await.unwrap();
+    store.write(finish(id)).await.unwrap();
+    whole(&store).await.unwrap();
+    store.close().await;
+    let file = std::fs::read(&path).unwrap();
+    assert!(!file.windows(secret.len()).any(|bytes| bytes == secret));
+}
