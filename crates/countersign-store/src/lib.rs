@@ -1,3 +1,4 @@
 //! SQLite and PostgreSQL stores for Countersign.
 
+pub mod postgres;
 pub mod sqlite;

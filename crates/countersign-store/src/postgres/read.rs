@@ -1,0 +1,276 @@
+//! Reads: a few shared connections, each with many questions under way at once.
+//!
+//! An approval and its calls come from one statement, so they are of one moment. Every question but two names the
+//! tenant: those two serve waiters of this process, who got their ids from questions that did.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use countersign::approval::SharedApproval;
+use countersign::event::Event;
+use countersign::id::{ApprovalId, Channel, Tenant};
+use countersign::state::State;
+use countersign::store::{Cursor, FeedEvent, Filter, StoreError};
+use countersign::time::{Clock, Time};
+use tokio::sync::Mutex;
+use tokio_postgres::types::{ToSql, Type};
+use tokio_postgres::{Client, Error, Row, Statement};
+
+use super::connect::{Connector, Session};
+use super::decode::{self, COLUMNS, EVENT_COLUMNS, WITH_CALLS};
+use super::error::{is_lost, store_error};
+
+/// The most events one look at the feed gives.
+const LONGEST_FEED: usize = 10_000;
+
+/// The server's clock in microseconds; a constant within its statement, so that indexes can be used with it.
+const NOW: &str = "(SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)";
+
+type Parameters<'a> = [&'a (dyn ToSql + Sync)];
+
+struct Statements {
+    approval: Statement,
+    pending_in: Statement,
+    by_ids: Statement,
+    versions: Statement,
+    events: Statement,
+    feed: Statement,
+}
+
+impl Statements {
+    async fn prepare(client: &Client) -> Result<Statements, Error> {
+        let approvals = |condition: &str| {
+            format!(
+                "SELECT {COLUMNS} FROM approval a {WITH_CALLS} WHERE {condition} ORDER BY a.tenant, a.id, c.position"
+            )
+        };
+        let pending = format!(
+            "a.tenant = $1 AND a.channel = $2 AND a.state = 0 AND a.expires_at > COALESCE($3::bigint, {NOW})"
+        );
+        let events =
+            format!("SELECT {EVENT_COLUMNS} FROM event WHERE tenant = $1 AND approval = $2 ORDER BY number");
+        // A transaction that is still under way may commit behind this one with a smaller number. So the feed ends
+        // before the oldest that is under way: whatever commits later stands behind it.
+        let feed = format!(
+            "SELECT xact::text::bigint, seq, approval, {EVENT_COLUMNS} FROM event
+             WHERE tenant = $1 AND (xact, seq) > ($2::text::xid8, $3::integer)
+               AND xact < (SELECT pg_snapshot_xmin(pg_current_snapshot()))
+             ORDER BY xact, seq LIMIT $4"
+        );
+        Ok(Statements {
+            approval: client.prepare(&approvals("a.tenant = $1 AND a.id = $2")).await?,
+            pending_in: client.prepare(&approvals(&pending)).await?,
+            by_ids: client.prepare(&approvals("a.id = ANY($1::bytea[])")).await?,
+            versions: client
+                .prepare("SELECT id, version FROM approval WHERE id = ANY($1::bytea[])")
+                .await?,
+            events: client.prepare(&events).await?,
+            feed: client.prepare(&feed).await?,
+        })
+    }
+}
+
+struct Reader {
+    session: Session,
+    statements: Statements,
+}
+
+/// Something to ask, on whichever connection.
+enum Question<'a> {
+    Prepared(fn(&Statements) -> &Statement, &'a Parameters<'a>),
+    Text(&'a str, &'a [(&'a (dyn ToSql + Sync), Type)]),
+}
+
+impl Question<'_> {
+    async fn put(&self, reader: &Reader) -> Result<Vec<Row>, Error> {
+        let client = &reader.session.client;
+        match self {
+            Question::Prepared(statement, parameters) => {
+                client.query(statement(&reader.statements), parameters).await
+            }
+            Question::Text(sql, parameters) => client.query_typed(sql, parameters).await,
+        }
+    }
+}
+
+/// The connections that read.
+pub(super) struct Readers {
+    connector: Arc<Connector>,
+    clock: Option<Arc<dyn Clock>>,
+    slots: [Mutex<Option<Arc<Reader>>>; 2],
+    next: AtomicUsize,
+}
+
+impl Readers {
+    pub(super) fn new(connector: Arc<Connector>, clock: Option<Arc<dyn Clock>>) -> Readers {
+        Readers {
+            connector,
+            clock,
+            slots: Default::default(),
+            next: AtomicUsize::new(0),
+        }
+    }
+
+    pub(super) async fn approval(
+        &self,
+        tenant: &Tenant,
+        id: ApprovalId,
+    ) -> Result<Option<SharedApproval>, StoreError> {
+        let id = id.as_bytes().as_slice();
+        let parameters: &Parameters<'_> = &[&tenant.as_str(), &id];
+        let rows = self.query(|statements| &statements.approval, parameters).await?;
+        Ok(decode::approvals(&rows)?.pop())
+    }
+
+    pub(super) async fn pending_in(
+        &self,
+        tenant: &Tenant,
+        channel: &Channel,
+    ) -> Result<Option<SharedApproval>, StoreError> {
+        let parameters: &Parameters<'_> = &[&tenant.as_str(), &channel.as_str(), &self.moved_clock()];
+        let rows = self
+            .query(|statements| &statements.pending_in, parameters)
+            .await?;
+        Ok(decode::approvals(&rows)?.pop())
+    }
+
+    pub(super) async fn by_ids(&self, ids: &[ApprovalId]) -> Result<Vec<SharedApproval>, StoreError> {
+        let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes().as_slice()).collect();
+        let rows = self.query(|statements| &statements.by_ids, &[&ids]).await?;
+        decode::approvals(&rows)
+    }
+
+    pub(super) async fn versions(&self, ids: &[ApprovalId]) -> Result<Vec<(ApprovalId, u32)>, StoreError> {
+        let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes().as_slice()).collect();
+        let rows = self.query(|statements| &statements.versions, &[&ids]).await?;
+        let version = |row: &Row| Ok((decode::id(row, 0)?, decode::count(decode::get(row, 1)?)?));
+        rows.iter().map(version).collect()
+    }
+
+    pub(super) async fn events(&self, tenant: &Tenant, id: ApprovalId) -> Result<Vec<Event>, StoreError> {
+        let id = id.as_bytes().as_slice();
+        let parameters: &Parameters<'_> = &[&tenant.as_str(), &id];
+        let rows = self.query(|statements| &statements.events, parameters).await?;
+        rows.iter().map(|row| decode::event(row, 0)).collect()
+    }
+
+    pub(super) async fn feed(
+        &self,
+        tenant: &Tenant,
+        after: Cursor,
+        limit: usize,
+    ) -> Result<Vec<FeedEvent>, StoreError> {
+        let transaction = after.transaction.to_string();
+        let sequence = i32::try_from(after.sequence).unwrap_or(i32::MAX);
+        let limit = i64::try_from(limit.min(LONGEST_FEED)).unwrap_or(i64::MAX);
+        let parameters: &Parameters<'_> = &[&tenant.as_str(), &transaction, &sequence, &limit];
+        let rows = self.query(|statements| &statements.feed, parameters).await?;
+        rows.iter().map(decode::feed_event).collect()
+    }
+
+    pub(super) async fn now(&self) -> Result<Time, StoreError> {
+        if let Some(clock) = &self.clock {
+            return Ok(clock.now());
+        }
+        let sql = format!("SELECT {NOW}");
+        let rows = self.ask(Question::Text(&sql, &[])).await?;
+        let row = rows.first().ok_or_else(|| decode::impossible("no clock"))?;
+        Ok(Time::from_micros(decode::get(row, 0)?))
+    }
+
+    pub(super) async fn list(
+        &self,
+        tenant: &Tenant,
+        filter: &Filter,
+    ) -> Result<Vec<SharedApproval>, StoreError> {
+        let tenant = tenant.as_str();
+        let state = filter.state.map(State::code);
+        let agent = filter.agent.as_ref().map(|agent| agent.as_str());
+        let channel = filter.channel.as_ref().map(|channel| channel.as_str());
+        let run = filter.run.as_ref().map(|run| run.as_str());
+        let after = filter.after.as_ref().map(|id| id.as_bytes().as_slice());
+        let now = self.moved_clock();
+        let limit = i64::try_from(filter.page()).unwrap_or(i64::MAX);
+        let order = if filter.oldest_first() { "ASC" } else { "DESC" };
+        let side = if filter.oldest_first() { '>' } else { '<' };
+
+        // Only what is asked for is in the text, so that the planner can see which index fits.
+        let mut conditions = vec!["tenant = $1".to_owned()];
+        let mut parameters: Vec<(&(dyn ToSql + Sync), Type)> = vec![(&tenant, Type::TEXT)];
+        let mut add = |condition: &str, value, kind| {
+            parameters.push((value, kind));
+            conditions.push(condition.replace('?', &format!("${}", parameters.len())));
+        };
+        if filter.state == Some(State::Pending) {
+            add(
+                &format!("state = 0 AND expires_at > COALESCE(?, {NOW})"),
+                &now,
+                Type::INT8,
+            );
+        } else if state.is_some() {
+            add("state = ?", &state, Type::INT2);
+        }
+        if agent.is_some() {
+            add("agent = ?", &agent, Type::TEXT);
+        }
+        if channel.is_some() {
+            add("channel = ?", &channel, Type::TEXT);
+        }
+        if run.is_some() {
+            add("run = ?", &run, Type::TEXT);
+        }
+        if after.is_some() {
+            add(&format!("id {side} ?"), &after, Type::BYTEA);
+        }
+        parameters.push((&limit, Type::INT8));
+        let limit_at = parameters.len();
+        let sql = format!(
+            "SELECT {COLUMNS} FROM (SELECT * FROM approval WHERE {} ORDER BY id {order} LIMIT ${limit_at}) a {WITH_CALLS}
+             ORDER BY a.id {order}, c.position",
+            conditions.join(" AND ")
+        );
+        let rows = self.ask(Question::Text(&sql, &parameters)).await?;
+        decode::approvals(&rows)
+    }
+
+    /// The clock that tests move, in microseconds; nothing when the server's counts.
+    fn moved_clock(&self) -> Option<i64> {
+        self.clock.as_ref().map(|clock| clock.now().as_micros())
+    }
+
+    async fn query(
+        &self,
+        statement: fn(&Statements) -> &Statement,
+        parameters: &Parameters<'_>,
+    ) -> Result<Vec<Row>, StoreError> {
+        self.ask(Question::Prepared(statement, parameters)).await
+    }
+
+    /// Asks on one of the connections; when that turns out to be gone, once more on another.
+    async fn ask(&self, question: Question<'_>) -> Result<Vec<Row>, StoreError> {
+        match question.put(&*self.reader().await?).await {
+            Err(error) if is_lost(&error) => {}
+            answer => return answer.map_err(|error| store_error(&error)),
+        }
+        let second = self.reader().await?;
+        question.put(&second).await.map_err(|error| store_error(&error))
+    }
+
+    async fn reader(&self) -> Result<Arc<Reader>, StoreError> {
+        let [first, second] = &self.slots;
+        let slot = match self.next.fetch_add(1, Ordering::Relaxed) % 2 {
+            0 => first,
+            _ => second,
+        };
+        let mut slot = slot.lock().await;
+        if let Some(reader) = slot.as_ref().filter(|reader| !reader.session.client.is_closed()) {
+            return Ok(reader.clone());
+        }
+        let session = self.connector.open().await?;
+        let statements = Statements::prepare(&session.client).await;
+        let statements = statements.map_err(|error| store_error(&error))?;
+        let reader = Arc::new(Reader { session, statements });
+        *slot = Some(reader.clone());
+        Ok(reader)
+    }
+}

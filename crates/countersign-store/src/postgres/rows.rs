@@ -1,0 +1,255 @@
+//! The working set: the rows a group of commands locked, as they were and as the commands leave them.
+//!
+//! Enters: what the commands need, and the rows found for it. Leaves: what is to be saved.
+//! Commands are applied in order, and each sees what those before it did. One that fails leaves no trace.
+
+use std::collections::{BTreeSet, HashMap};
+
+use countersign::approval::{Approval, SharedApproval};
+use countersign::command::{Answer, Command, Rows, Saved};
+use countersign::event::Event;
+use countersign::id::{Agent, ApprovalId, Channel, Key, Tenant};
+use countersign::state::State;
+use countersign::store::StoreError;
+use countersign::time::Time;
+
+pub(super) type Id = (Tenant, ApprovalId);
+
+/// Which rows to lock, in an order without repeats.
+#[derive(Default)]
+pub(super) struct Wanted {
+    pub(super) approvals: BTreeSet<Id>,
+    pub(super) channels: BTreeSet<(Tenant, Channel)>,
+    pub(super) keys: BTreeSet<(Tenant, Agent, Key)>,
+    /// Up to so many due ones, for the sweep.
+    pub(super) due: Option<usize>,
+}
+
+impl Wanted {
+    pub(super) fn of(commands: &[&Command]) -> Wanted {
+        let mut wanted = Wanted::default();
+        for command in commands {
+            let needs = command.needs();
+            wanted.due = wanted.due.max(needs.due);
+            let Some(tenant) = needs.tenant else { continue };
+            let approvals = needs.approvals.into_iter().map(|id| (tenant.clone(), id));
+            wanted.approvals.extend(approvals);
+            wanted
+                .channels
+                .extend(needs.channel.map(|channel| (tenant.clone(), channel.clone())));
+            let key = needs
+                .key
+                .map(|(agent, key)| (tenant.clone(), agent.clone(), key.clone()));
+            wanted.keys.extend(key);
+        }
+        wanted
+    }
+
+    /// True when no row has to be looked at.
+    pub(super) fn is_empty(&self) -> bool {
+        self.approvals.is_empty() && self.has_no_slots()
+    }
+
+    /// True when neither a channel nor a key is needed.
+    pub(super) fn has_no_slots(&self) -> bool {
+        self.channels.is_empty() && self.keys.is_empty()
+    }
+}
+
+/// One approval of the working set.
+pub(super) struct Entry {
+    /// As it is stored; nothing when it is new.
+    pub(super) before: Option<SharedApproval>,
+    /// As the commands left it.
+    pub(super) after: SharedApproval,
+    /// What happened in between.
+    pub(super) events: Vec<Event>,
+}
+
+impl Entry {
+    /// True when there is something to write.
+    pub(super) fn is_changed(&self) -> bool {
+        match &self.before {
+            None => true,
+            Some(before) => !self.events.is_empty() || before != &self.after,
+        }
+    }
+}
+
+/// The rows a group may see.
+#[derive(Default)]
+pub(super) struct WorkingSet {
+    // Nothing stands for a row that was looked for and is not there. A row nobody looked for has no entry at all.
+    entries: HashMap<Id, Option<Entry>>,
+    channels: HashMap<(Tenant, Channel), Option<ApprovalId>>,
+    keys: HashMap<(Tenant, Agent, Key), Option<ApprovalId>>,
+    due: Vec<Id>,
+    // In the order in which they were first saved, which is the order of the feed.
+    saved: Vec<Id>,
+}
+
+impl WorkingSet {
+    pub(super) fn new(wanted: &Wanted, found: Vec<SharedApproval>) -> WorkingSet {
+        let mut set = WorkingSet::default();
+        set.channels
+            .extend(wanted.channels.iter().cloned().map(|slot| (slot, None)));
+        set.keys
+            .extend(wanted.keys.iter().cloned().map(|slot| (slot, None)));
+        set.entries
+            .extend(wanted.approvals.iter().cloned().map(|id| (id, None)));
+        for approval in found {
+            let id = (approval.tenant.clone(), approval.id);
+            if let Some(undoes) = approval.undoes
+                && wanted.approvals.contains(&id)
+            {
+                // It was looked for together with the one that would undo it.
+                let target = (id.0.clone(), undoes.approval);
+                set.entries.entry(target).or_insert(None);
+            }
+            set.take_slots(&approval);
+            let entry = Entry {
+                before: Some(approval.clone()),
+                after: approval,
+                events: Vec::new(),
+            };
+            set.due.push(id.clone());
+            set.entries.insert(id, Some(entry));
+        }
+        set
+    }
+
+    /// Applies one command.
+    pub(super) fn apply(&mut self, command: &Command, now: Time) -> Result<Answer, StoreError> {
+        let mut staged = Staged {
+            set: self,
+            saved: Vec::new(),
+        };
+        let answer = command.apply(&mut staged, now);
+        let saved = staged.saved;
+        // Only a command that is through as a whole is kept.
+        let answer = answer?;
+        saved.into_iter().for_each(|saved| self.keep(saved));
+        Ok(answer)
+    }
+
+    /// What is to be written, in the order it was saved.
+    pub(super) fn into_changed(mut self) -> Vec<Entry> {
+        let saved = std::mem::take(&mut self.saved);
+        let entries = saved.iter().filter_map(|id| self.entries.remove(id).flatten());
+        entries.filter(Entry::is_changed).collect()
+    }
+
+    fn keep(&mut self, saved: Saved) {
+        let id = (saved.approval.tenant.clone(), saved.approval.id);
+        self.take_slots(&saved.approval);
+        let slot = self.entries.entry(id.clone()).or_insert(None);
+        let mut entry = slot.take().unwrap_or_else(|| Entry {
+            before: None,
+            after: saved.approval.clone(),
+            events: Vec::new(),
+        });
+        entry.after = saved.approval;
+        entry.events.extend(saved.events);
+        *slot = Some(entry);
+        if !self.saved.contains(&id) {
+            self.saved.push(id);
+        }
+    }
+
+    /// Notes the channel and key an approval holds now, among those that were looked for.
+    fn take_slots(&mut self, approval: &Approval) {
+        let tenant = &approval.tenant;
+        if let Some(channel) = &approval.channel
+            && let Some(slot) = self.channels.get_mut(&(tenant.clone(), channel.clone()))
+        {
+            match approval.state == State::Pending {
+                true => *slot = Some(approval.id),
+                false if *slot == Some(approval.id) => *slot = None,
+                false => {}
+            }
+        }
+        if let Some((key, _)) = &approval.key {
+            let slot = (tenant.clone(), approval.agent.clone(), key.clone());
+            if let Some(slot) = self.keys.get_mut(&slot) {
+                *slot = Some(approval.id);
+            }
+        }
+    }
+}
+
+/// One command's view: sees its own changes, and keeps them back until it is through.
+struct Staged<'a> {
+    set: &'a mut WorkingSet,
+    saved: Vec<Saved>,
+}
+
+impl Staged<'_> {
+    fn find(&self, tenant: &Tenant, id: ApprovalId) -> Result<Option<Approval>, StoreError> {
+        let mut staged = self.saved.iter().rev().map(|saved| &saved.approval);
+        if let Some(approval) = staged.find(|approval| approval.tenant == *tenant && approval.id == id) {
+            return Ok(Some(Approval::clone(approval)));
+        }
+        let entry = self.set.entries.get(&(tenant.clone(), id)).ok_or_else(unlocked)?;
+        Ok(entry.as_ref().map(|entry| Approval::clone(&entry.after)))
+    }
+
+    fn find_held(&self, tenant: &Tenant, id: Option<ApprovalId>) -> Result<Option<Approval>, StoreError> {
+        id.map_or(Ok(None), |id| self.find(tenant, id))
+    }
+}
+
+impl Rows for Staged<'_> {
+    fn approval(&mut self, tenant: &Tenant, id: ApprovalId) -> Result<Option<Approval>, StoreError> {
+        self.find(tenant, id)
+    }
+
+    fn pending_in(&mut self, tenant: &Tenant, channel: &Channel) -> Result<Option<Approval>, StoreError> {
+        let slot = (tenant.clone(), channel.clone());
+        let id = self.set.channels.get(&slot).ok_or_else(unlocked)?;
+        self.find_held(tenant, *id)
+    }
+
+    fn by_key(&mut self, tenant: &Tenant, agent: &Agent, key: &Key) -> Result<Option<Approval>, StoreError> {
+        let slot = (tenant.clone(), agent.clone(), key.clone());
+        let id = self.set.keys.get(&slot).ok_or_else(unlocked)?;
+        self.find_held(tenant, *id)
+    }
+
+    fn due(&mut self, now: Time, limit: usize) -> Result<Vec<Approval>, StoreError> {
+        let found = self.set.due.iter().map(|(tenant, id)| self.find(tenant, *id));
+        let found: Result<Vec<Option<Approval>>, StoreError> = found.collect();
+        let is_due = |approval: &Approval| approval.due_at().is_some_and(|due_at| due_at <= now);
+        let due = found?.into_iter().flatten().filter(is_due);
+        Ok(due.take(limit).collect())
+    }
+
+    fn save(&mut self, saved: Saved) -> Result<(), StoreError> {
+        let approval = &saved.approval;
+        // A new approval was not looked for; a row of its id shows when it is inserted.
+        let version = match saved.version_before {
+            0 if !self
+                .set
+                .entries
+                .contains_key(&(approval.tenant.clone(), approval.id)) =>
+            {
+                0
+            }
+            _ => self
+                .find(&approval.tenant, approval.id)?
+                .map_or(0, |current| current.version),
+        };
+        if version != saved.version_before {
+            return Err(StoreError::Impossible(format!(
+                "approval {} has version {version} where {} was expected",
+                approval.id, saved.version_before
+            )));
+        }
+        self.saved.push(saved);
+        Ok(())
+    }
+}
+
+/// A row that was not locked must not be looked at, still less taken for absent.
+fn unlocked() -> StoreError {
+    StoreError::Impossible("a command asked for a row it had not named".to_owned())
+}

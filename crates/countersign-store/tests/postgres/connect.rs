@@ -1,0 +1,166 @@
+//! Who gets in, by which roads, and into which schema.
+
+use std::path::PathBuf;
+
+use countersign::id::Tenant;
+use countersign::store::{Filter, Store};
+use countersign_store::postgres::{ConnectError, PostgresOptions, PostgresStore};
+
+use crate::support::{
+    approve, authority, database, feed, id, in_channel, new_approval, open, propose, raw, server, stored,
+    with_database, with_role,
+};
+
+async fn failure(url: &str) -> ConnectError {
+    let options = PostgresOptions::default();
+    let error = PostgresStore::connect(url, options).await.expect_err(url);
+    assert!(!format!("{error} {error:?}").contains("canary"), "{error:?}");
+    assert!(!error.hint().is_empty());
+    error
+}
+
+#[tokio::test]
+async fn says_why_it_cannot_connect() {
+    let error = failure("postgresql://postgres:canary@127.0.0.1:1/postgres").await;
+    assert!(matches!(error, ConnectError::Unreachable { .. }), "{error:?}");
+    let error = failure(&with_database(&server(), "nowhere")).await;
+    assert_eq!(error, ConnectError::NoDatabase("nowhere".to_owned()));
+    let error = failure(&with_role(&server(), "nobody:canary")).await;
+    assert!(matches!(error, ConnectError::NotLetIn { .. }), "{error:?}");
+    let error = failure("postgresql://postgres:canary@db.example/postgres").await;
+    assert!(matches!(error, ConnectError::Insecure { .. }), "{error:?}");
+}
+
+#[tokio::test]
+async fn h17_tls_is_verified_or_refused() {
+    let url = database().await;
+    let verified = format!("{url}?sslmode=verify-full");
+    let by_parameter = format!("{verified}&sslrootcert={}", authority());
+    let store = open(&by_parameter).await;
+    propose(&store, new_approval(1)).await;
+    let client = raw(&url).await;
+    let encrypted = "SELECT bool_and(ssl) FROM pg_stat_ssl JOIN pg_stat_activity USING (pid)
+                     WHERE datname = current_database() AND application_name = 'countersign'";
+    let row = client.query_one(encrypted, &[]).await.unwrap();
+    assert!(
+        row.get::<_, bool>(0),
+        "every connection of the store is encrypted"
+    );
+
+    let by_option = PostgresOptions {
+        ca_file: Some(PathBuf::from(authority())),
+        ..PostgresOptions::default()
+    };
+    PostgresStore::connect(&url, by_option).await.unwrap();
+
+    // The machine's own authorities did not sign it, whatever the mode is called.
+    for mode in ["verify-full", "verify-ca", "require"] {
+        let error = failure(&format!("{url}?sslmode={mode}")).await;
+        assert!(matches!(error, ConnectError::Tls(_)), "{mode}: {error:?}");
+    }
+    // A certificate for somebody else.
+    let elsewhere = by_parameter.replace("@127.0.0.1:", "@127.0.0.2:");
+    let error = failure(&elsewhere).await;
+    assert!(
+        matches!(error, ConnectError::Tls(_) | ConnectError::Unreachable { .. }),
+        "{error:?}"
+    );
+}
+
+#[tokio::test]
+async fn h16_the_schema_goes_forward_only() {
+    let url = database().await;
+    let verify_only = PostgresOptions {
+        migrate: false,
+        ..PostgresOptions::default()
+    };
+    let error = PostgresStore::connect(&url, verify_only.clone())
+        .await
+        .unwrap_err();
+    assert!(
+        matches!(error, ConnectError::OlderSchema { found: 0, .. }),
+        "{error:?}"
+    );
+
+    // Many nodes start at once; one of them makes the schema.
+    let nodes = (0..8).map(|_| PostgresStore::connect(&url, PostgresOptions::default()));
+    for node in futures_util::future::join_all(nodes).await {
+        node.unwrap();
+    }
+    PostgresStore::connect(&url, verify_only.clone()).await.unwrap();
+
+    let client = raw(&url).await;
+    client
+        .batch_execute("INSERT INTO migration VALUES (99, '0099_future', '')")
+        .await
+        .unwrap();
+    for options in [verify_only, PostgresOptions::default()] {
+        let error = PostgresStore::connect(&url, options).await.unwrap_err();
+        assert!(
+            matches!(error, ConnectError::NewerSchema { found: 99, .. }),
+            "{error:?}"
+        );
+    }
+    client
+        .batch_execute(
+            "DELETE FROM migration WHERE step = 99; UPDATE migration SET sha256 = '' WHERE step = 1",
+        )
+        .await
+        .unwrap();
+    assert!(matches!(failure(&url).await, ConnectError::ChangedStep(_)));
+}
+
+/// The rights in docs/postgres.md are enough, and not more than enough.
+#[tokio::test]
+async fn h17_the_app_role_can_do_its_work_and_nothing_else() {
+    let url = database().await;
+    open(&url).await;
+    let owner = raw(&url).await;
+    let role = format!("app_{}", std::process::id());
+    let document = include_str!("../../../../docs/postgres.md");
+    let (_, grants) = document.split_once("```sql app role\n").unwrap();
+    let (grants, _) = grants.split_once("```").unwrap();
+    owner
+        .batch_execute(&format!("DROP ROLE IF EXISTS {role}"))
+        .await
+        .unwrap();
+    owner
+        .batch_execute(&grants.replace("countersign_app", &role))
+        .await
+        .unwrap();
+
+    let as_app = with_role(&url, &role);
+    let options = PostgresOptions {
+        migrate: false,
+        ..PostgresOptions::default()
+    };
+    let store = PostgresStore::connect(&as_app, options).await.unwrap();
+    propose(&store, in_channel(1, "telegram:1")).await;
+    propose(&store, in_channel(2, "telegram:1")).await;
+    assert_eq!(approve(&store, 2).await.unwrap().started, Some(1));
+    let tenant = Tenant::single();
+    assert_eq!(store.list(&tenant, &Filter::default()).await.unwrap().len(), 2);
+    assert_eq!(store.events(&tenant, id(2)).await.unwrap().len(), 3);
+    assert_eq!(feed(&store, 5).await.len(), 5);
+    assert_eq!(stored(&store, 1).await.unwrap().superseded_by, Some(id(2)));
+
+    let app = raw(&as_app).await;
+    for forbidden in [
+        "UPDATE event SET what = '{}'",
+        "DELETE FROM event",
+        "TRUNCATE event",
+        "DELETE FROM approval",
+        "DROP TABLE event",
+        "ALTER TABLE event DISABLE TRIGGER ALL",
+        "CREATE TABLE countersign.mine (x integer)",
+        "UPDATE migration SET sha256 = ''",
+    ] {
+        let error = app.batch_execute(forbidden).await.expect_err(forbidden);
+        let code = error.code().map(|code| code.code().to_owned());
+        assert_eq!(code.as_deref(), Some("42501"), "`{forbidden}`: {error}");
+    }
+    // It may not migrate either, and is told so. On a current schema there is nothing to do.
+    let denied = with_role(&database().await, &role);
+    let error = failure(&denied).await;
+    assert!(matches!(error, ConnectError::NoRights { .. }), "{error:?}");
+}

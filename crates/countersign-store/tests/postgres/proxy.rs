@@ -1,0 +1,97 @@
+//! A road to the server that can be cut at any byte.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::time::Duration;
+
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use tokio::net::tcp::{OwnedReadHalf, OwnedWriteHalf};
+use tokio::net::{TcpListener, TcpStream};
+
+const OPEN: i64 = i64::MAX;
+
+/// Forwards connections until it is told to cut them.
+pub struct Proxy {
+    pub url: String,
+    cut: Arc<Cut>,
+}
+
+/// How many bytes may still pass, each way. What passes the limit is held back and the connection dropped.
+struct Cut {
+    to_server: AtomicI64,
+    to_client: AtomicI64,
+}
+
+impl Proxy {
+    /// A proxy before the server of this URL.
+    pub async fn before(url: &str) -> Proxy {
+        let (start, rest) = url.split_once('@').unwrap();
+        let (address, database) = rest.split_once('/').unwrap();
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let cut = Arc::new(Cut {
+            to_server: AtomicI64::new(OPEN),
+            to_client: AtomicI64::new(OPEN),
+        });
+        tokio::spawn(accept(listener, address.to_owned(), cut.clone()));
+        Proxy {
+            url: format!("{start}@127.0.0.1:{port}/{database}"),
+            cut,
+        }
+    }
+
+    /// Cuts the road after so many more bytes to the server.
+    pub fn cut_to_server(&self, bytes: i64) {
+        self.cut.to_server.store(bytes, Ordering::SeqCst);
+    }
+
+    /// Cuts the road after so many more bytes to the client: the server has done its part.
+    pub fn cut_to_client(&self, bytes: i64) {
+        self.cut.to_client.store(bytes, Ordering::SeqCst);
+    }
+
+    /// True when it was cut since it was told to. The road is whole afterwards.
+    pub fn mend(&self) -> bool {
+        let to_server = self.cut.to_server.swap(OPEN, Ordering::SeqCst);
+        let to_client = self.cut.to_client.swap(OPEN, Ordering::SeqCst);
+        to_server == OPEN && to_client == OPEN
+    }
+}
+
+async fn accept(listener: TcpListener, address: String, cut: Arc<Cut>) {
+    while let Ok((client, _)) = listener.accept().await {
+        let (address, cut) = (address.clone(), cut.clone());
+        tokio::spawn(async move {
+            let Ok(server) = TcpStream::connect(address).await else {
+                return;
+            };
+            let (from_client, to_client) = client.into_split();
+            let (from_server, to_server) = server.into_split();
+            tokio::select! {
+                () = forward(from_client, to_server, &cut.to_server) => {}
+                () = forward(from_server, to_client, &cut.to_client) => {}
+            }
+        });
+    }
+}
+
+async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, limit: &AtomicI64) {
+    let mut buffer = [0; 4096];
+    while let Ok(count @ 1..) = from.read(&mut buffer).await {
+        let left = limit.load(Ordering::SeqCst);
+        let passes = usize::try_from(left).unwrap_or(0).min(count);
+        if to.write_all(&buffer[..passes]).await.is_err() {
+            return;
+        }
+        if left == OPEN {
+            continue;
+        }
+        if passes < count {
+            // What passed is on its way; then the line is dead, once, and new connections are let through.
+            limit.store(OPEN, Ordering::SeqCst);
+            tokio::time::sleep(Duration::from_millis(20)).await;
+            return;
+        }
+        limit.fetch_sub(count as i64, Ordering::SeqCst);
+    }
+}

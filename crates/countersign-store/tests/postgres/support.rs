@@ -1,0 +1,198 @@
+//! A database of its own for each test, and commands to fill it with.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use countersign::approval::SharedApproval;
+use countersign::call::Arguments;
+use countersign::command::{Answer, Command, Decide, DecideAnswer, NewCall, Propose, Proposed};
+use countersign::decision::{Decider, Decision, Surface, Verdict};
+use countersign::effect::{Effect, Risk};
+use countersign::hash::Hash;
+use countersign::id::{Agent, ApprovalId, Channel, Person, Tenant, ToolName};
+use countersign::policy::{OnFailure, Terms, Undoable};
+use countersign::store::{Cursor, FeedEvent, Store, StoreError};
+use countersign_store::postgres::{PostgresOptions, PostgresStore};
+use tokio_postgres::{Client, NoTls};
+
+pub const PERMIT: Hash = Hash([7; 32]);
+
+/// The server the tests run against. There is no skipping: without it half of our promises are untested.
+pub fn server() -> String {
+    std::env::var("COUNTERSIGN_TEST_POSTGRES").expect(
+        "COUNTERSIGN_TEST_POSTGRES is not set\nhint: run `scripts/test`, which starts a server for the tests",
+    )
+}
+
+pub fn authority() -> String {
+    std::env::var("COUNTERSIGN_TEST_POSTGRES_CA").expect(
+        "COUNTERSIGN_TEST_POSTGRES_CA is not set\nhint: run `scripts/test`, which starts a server with TLS",
+    )
+}
+
+/// The same server, another database.
+pub fn with_database(url: &str, name: &str) -> String {
+    let (base, _) = url.rsplit_once('/').expect("a URL with a database");
+    format!("{base}/{name}")
+}
+
+/// The same server, another role.
+pub fn with_role(url: &str, role: &str) -> String {
+    let (_, place) = url.split_once('@').expect("a URL with a role");
+    format!("postgresql://{role}@{place}")
+}
+
+pub async fn raw(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+        .batch_execute("SET search_path = countersign, public")
+        .await
+        .unwrap();
+    client
+}
+
+/// The URL of a new, empty database.
+pub async fn database() -> String {
+    static COUNT: AtomicU64 = AtomicU64::new(0);
+    let server = server();
+    let name = format!(
+        "test_{}_{}",
+        std::process::id(),
+        COUNT.fetch_add(1, Ordering::Relaxed)
+    );
+    let admin = raw(&server).await;
+    // Process ids come again; what an earlier run left behind is of no use.
+    admin
+        .batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
+        .await
+        .unwrap();
+    admin
+        .batch_execute(&format!("CREATE DATABASE {name}"))
+        .await
+        .unwrap();
+    with_database(&server, &name)
+}
+
+pub async fn open(url: &str) -> PostgresStore {
+    PostgresStore::connect(url, PostgresOptions::default())
+        .await
+        .unwrap()
+}
+
+pub fn id(number: u64) -> ApprovalId {
+    let mut random = [0; 10];
+    random[2..].copy_from_slice(&number.to_be_bytes());
+    ApprovalId::from_parts(1_700_000_000_000 + number, &random)
+}
+
+pub fn new_approval(number: u64) -> Propose {
+    let terms = Terms {
+        effect: Effect::Destructive,
+        risk: Risk::High,
+        summary: "Delete 13 paddocks".to_owned(),
+        yes: None,
+        no: None,
+        ttl: Duration::from_secs(300),
+        start_within: None,
+        timeout: Duration::from_secs(60),
+        approvers: vec!["alice".to_owned()],
+        on_failure: OnFailure::Stop,
+        undo: Undoable::Yes,
+        notes: Vec::new(),
+    };
+    Propose {
+        tenant: Tenant::single(),
+        id: id(number),
+        channel: None,
+        agent: Agent::new("crm").unwrap(),
+        run: None,
+        session: None,
+        requester: Person::new("svc").unwrap(),
+        on_behalf_of: None,
+        claim: None,
+        nonce: [1; 16],
+        salt: [2; 16],
+        ttl: Duration::from_secs(300),
+        start_within: Duration::from_secs(60),
+        policy: Hash([1; 32]),
+        undoes: None,
+        key: None,
+        calls: vec![NewCall {
+            tool: ToolName::new("delete_paddocks").unwrap(),
+            definition: None,
+            // What a database that understands JSON would change: order, a number's form, a space.
+            arguments: Arguments::parse(br#"{"b": 1e2,"a":-0}"#.to_vec()).unwrap(),
+            terms: Arc::new(terms),
+            sealed: None,
+        }],
+    }
+}
+
+pub fn in_channel(number: u64, channel: &str) -> Propose {
+    Propose {
+        channel: Some(Channel::new(channel).unwrap()),
+        ..new_approval(number)
+    }
+}
+
+pub async fn propose(store: &PostgresStore, propose: Propose) -> SharedApproval {
+    try_propose(store, propose).await.unwrap().approval
+}
+
+pub async fn try_propose(store: &PostgresStore, propose: Propose) -> Result<Proposed, StoreError> {
+    match store.write(Command::Propose(Box::new(propose))).await? {
+        Answer::Propose(answer) => Ok(answer.unwrap()),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub fn approval_of(number: u64, by: &str, start: Option<Hash>) -> Command {
+    Command::Decide(Box::new(Decide {
+        decision: Decision {
+            tenant: Tenant::single(),
+            approval: id(number),
+            decider: Decider {
+                person: Person::new(by).unwrap(),
+                groups: Vec::new(),
+                surface: Surface::Page,
+            },
+            verdict: Verdict::Approve,
+            digest: None,
+            comment: None,
+            claimed_by: None,
+            key: None,
+        },
+        revisions: Vec::new(),
+        policy: Hash([1; 32]),
+        body: Hash([3; 32]),
+        start,
+    }))
+}
+
+pub async fn approve(store: &PostgresStore, number: u64) -> Result<DecideAnswer, StoreError> {
+    match store.write(approval_of(number, "alice", Some(PERMIT))).await? {
+        Answer::Decide(answer) => Ok(answer),
+        other => panic!("{other:?}"),
+    }
+}
+
+pub async fn stored(store: &PostgresStore, number: u64) -> Option<SharedApproval> {
+    store.approval(&Tenant::single(), id(number)).await.unwrap()
+}
+
+/// The whole feed, once it has so many events: transactions of other tests hold it back while they are under way.
+pub async fn feed(store: &PostgresStore, count: usize) -> Vec<FeedEvent> {
+    for _ in 0..200 {
+        let feed = store
+            .feed(&Tenant::single(), Cursor::default(), 1000)
+            .await
+            .unwrap();
+        if feed.len() >= count {
+            return feed;
+        }
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    panic!("the feed does not reach {count} events");
+}
