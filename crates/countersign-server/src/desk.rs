@@ -11,7 +11,7 @@ use countersign::store::Store;
 
 use crate::cli::Global;
 use crate::failure::Failure;
-use crate::store::Missing;
+use crate::store::{Missing, Watch};
 use crate::{identity, keys, policy, store};
 
 /// Everything most commands need.
@@ -29,13 +29,14 @@ pub struct Desk {
 impl Desk {
     /// Opens everything. Nothing is made unless the command makes something new.
     pub async fn open(global: &Global, missing: Missing) -> Result<Desk, Failure> {
-        Desk::open_with(global, missing, None).await
+        Desk::open_with(global, missing, Watch::Nobody, None).await
     }
 
-    /// As [`Desk::open`], with an executor for calls that are run from here.
+    /// As [`Desk::open`], for commands that wait, and with an executor for calls that are run from here.
     pub async fn open_with(
         global: &Global,
         missing: Missing,
+        watch: Watch,
         executor: Option<Arc<dyn Executor>>,
     ) -> Result<Desk, Failure> {
         let tenant = Tenant::new(global.tenant.as_str())
@@ -43,7 +44,7 @@ impl Desk {
         // First what can be wrong without touching the store.
         let loaded = policy::load(global.policy.as_deref())?;
         let sealer = keys::sealer(global.seal_key_file.as_deref())?;
-        let store = store::open(&global.store, missing).await?;
+        let store = store::open(&global.store, missing, watch).await?;
         let mut gate = Gate::new(store, Arc::new(loaded.policy));
         if let Some(executor) = executor {
             gate = gate.with_executor(executor);

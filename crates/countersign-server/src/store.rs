@@ -4,6 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use countersign::store::Store;
+use countersign_store::postgres::{PostgresOptions, PostgresStore};
 use countersign_store::sqlite::{SqliteOptions, SqliteStore};
 
 use crate::failure::Failure;
@@ -20,11 +21,20 @@ pub enum Missing {
     Refuse,
 }
 
+/// Whether other processes' writes wake us.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Watch {
+    /// The command waits for somebody else's decision.
+    Others,
+    /// It is over before anything can happen.
+    Nobody,
+}
+
 /// Opens a store.
-pub async fn open(place: &str, missing: Missing) -> Result<Arc<dyn Store>, Failure> {
+pub async fn open(place: &str, missing: Missing, watch: Watch) -> Result<Arc<dyn Store>, Failure> {
     match is_postgres(place) {
-        true => open_postgres(place).await,
-        false => open_file(Path::new(place), missing),
+        true => open_postgres(place, watch).await,
+        false => open_file(Path::new(place), missing, watch),
     }
 }
 
@@ -32,19 +42,33 @@ fn is_postgres(place: &str) -> bool {
     place.starts_with("postgres://") || place.starts_with("postgresql://")
 }
 
-fn open_file(path: &Path, missing: Missing) -> Result<Arc<dyn Store>, Failure> {
+fn open_file(path: &Path, missing: Missing, watch: Watch) -> Result<Arc<dyn Store>, Failure> {
     if missing == Missing::Refuse && matches!(path.try_exists(), Ok(false)) {
         let message = format!("there is no store at `{}`", path.display());
         return Err(Failure::error("no_store", message)
             .hint("propose a call first, or name another store with `--store`"));
     }
-    let store = SqliteStore::open(path, SqliteOptions::default()).map_err(|error| {
+    let options = SqliteOptions {
+        other_processes: watch == Watch::Others,
+        ..SqliteOptions::default()
+    };
+    let store = SqliteStore::open(path, options).map_err(|error| {
         let message = format!("cannot open the store `{}`: {error}", path.display());
         Failure::error("store_unusable", message).hint(error.hint())
     })?;
     Ok(Arc::new(store))
 }
 
-async fn open_postgres(_url: &str) -> Result<Arc<dyn Store>, Failure> {
-    Err(Failure::error("no_postgres", "PostgreSQL is not built in yet"))
+async fn open_postgres(url: &str, watch: Watch) -> Result<Arc<dyn Store>, Failure> {
+    let options = PostgresOptions {
+        lanes: 1,
+        application_name: "countersign command line".to_owned(),
+        notify: watch == Watch::Others,
+        ..PostgresOptions::default()
+    };
+    let store = PostgresStore::connect(url, options).await.map_err(|error| {
+        // The message holds no password, and the URL is not repeated.
+        Failure::error("store_unusable", format!("cannot open the store: {error}")).hint(error.hint())
+    })?;
+    Ok(Arc::new(store))
 }

@@ -18,7 +18,7 @@ use crate::exec::CommandExecutor;
 use crate::failure::{Exit, Failure};
 use crate::output::ruling::{Line, Ruling};
 use crate::output::{Output, ruling};
-use crate::store::Missing;
+use crate::store::{Missing, Watch};
 use crate::view::{self, ApprovalView};
 
 pub async fn run(global: &Global, options: Propose, output: &mut Output) -> Result<Exit, Failure> {
@@ -29,7 +29,9 @@ pub async fn run(global: &Global, options: Propose, output: &mut Output) -> Resu
         None => None,
     };
     let runs_here = executor.is_some();
-    let desk = Desk::open_with(global, Missing::Create, executor).await?;
+    let waits = options.wait.is_some() || runs_here;
+    let watch = if waits { Watch::Others } else { Watch::Nobody };
+    let desk = Desk::open_with(global, Missing::Create, watch, executor).await?;
     if desk.policy_file.is_none() {
         let message = "there is no policy: every call is held as destructive; write `countersign.toml`";
         output.notice("no_policy", message);
@@ -39,7 +41,6 @@ pub async fn run(global: &Global, options: Propose, output: &mut Output) -> Resu
     let approval = submitted.approval.clone();
     let lines = ruled(&desk, &tools, submitted, runs_here).await;
     let exit = ruling::exit(&lines);
-    let waits = options.wait.is_some() || runs_here;
     let Some(approval) = approval.clone().filter(|_| waits) else {
         print(&desk, &lines, approval.as_ref(), output).await?;
         return Ok(exit);

@@ -11,7 +11,7 @@ use crate::desk::Desk;
 use crate::exec::CommandExecutor;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
-use crate::store::Missing;
+use crate::store::{Missing, Watch};
 use crate::{duration, find};
 
 pub async fn run(global: &Global, options: Wait, output: &mut Output) -> Result<Exit, Failure> {
@@ -20,7 +20,7 @@ pub async fn run(global: &Global, options: Wait, output: &mut Output) -> Result<
         None => None,
     };
     let runs_here = executor.is_some();
-    let desk = Desk::open_with(global, Missing::Refuse, executor).await?;
+    let desk = Desk::open_with(global, Missing::Refuse, Watch::Others, executor).await?;
     let approval = find::approval(&desk, &options.id).await?;
     let wanted = Waiting {
         id: approval.id,

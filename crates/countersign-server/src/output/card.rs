@@ -338,6 +338,7 @@ pub fn history(events: &[Event]) -> String {
 
 fn detail(what: &What) -> String {
     match what {
+        What::Proposed { calls: 1, .. } => ", 1 call".to_owned(),
         What::Proposed { calls, .. } => format!(", {calls} calls"),
         What::Approved {
             calls: Some(granted), ..
