@@ -170,7 +170,7 @@ pub struct Propose {
 /// Running calls from here.
 #[derive(Clone, Debug, Args)]
 pub struct Exec {
-    /// Run each approved call with this command: arguments on its standard input, result on its standard output
+    /// Run each approved call with this command; all that follows belongs to it, so this comes last
     #[arg(long, value_name = "CMD [ARGS]", num_args = 1.., allow_hyphen_values = true)]
     pub exec: Option<Vec<String>>,
 }

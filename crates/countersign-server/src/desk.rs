@@ -39,8 +39,7 @@ impl Desk {
         watch: Watch,
         executor: Option<Arc<dyn Executor>>,
     ) -> Result<Desk, Failure> {
-        let tenant = Tenant::new(global.tenant.as_str())
-            .map_err(|problem| Failure::error("bad_name", problem.to_string()))?;
+        let tenant = tenant(global)?;
         // First what can be wrong without touching the store.
         let loaded = policy::load(global.policy.as_deref())?;
         let sealer = keys::sealer(global.seal_key_file.as_deref())?;
@@ -75,4 +74,9 @@ impl Desk {
     pub fn decider(&self) -> Result<Decider, Failure> {
         Ok(identity::decider(self.person()?, &self.groups))
     }
+}
+
+/// Whose world, from the command line.
+pub fn tenant(global: &Global) -> Result<Tenant, Failure> {
+    Tenant::new(global.tenant.as_str()).map_err(|problem| Failure::error("bad_name", problem.to_string()))
 }

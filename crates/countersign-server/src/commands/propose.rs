@@ -12,14 +12,14 @@ use serde::Serialize;
 
 use super::{input, name, waiting};
 use crate::cli::{Global, Propose};
-use crate::desk::Desk;
-use crate::duration;
+use crate::desk::{self, Desk};
 use crate::exec::CommandExecutor;
 use crate::failure::{Exit, Failure};
 use crate::output::ruling::{Line, Ruling};
 use crate::output::{Output, ruling};
 use crate::store::{Missing, Watch};
 use crate::view::{self, ApprovalView};
+use crate::{duration, identity};
 
 pub async fn run(global: &Global, options: Propose, output: &mut Output) -> Result<Exit, Failure> {
     let calls = read_calls(&options)?;
@@ -29,6 +29,8 @@ pub async fn run(global: &Global, options: Propose, output: &mut Output) -> Resu
         None => None,
     };
     let runs_here = executor.is_some();
+    // What is wrong with the command line is found before the store is touched.
+    let submission = submission(global, &options, calls)?;
     let waits = options.wait.is_some() || runs_here;
     let watch = if waits { Watch::Others } else { Watch::Nobody };
     let desk = Desk::open_with(global, Missing::Create, watch, executor).await?;
@@ -36,7 +38,6 @@ pub async fn run(global: &Global, options: Propose, output: &mut Output) -> Resu
         let message = "there is no policy: every call is held as destructive; write `countersign.toml`";
         output.notice("no_policy", message);
     }
-    let submission = submission(&desk, &options, calls)?;
     let submitted = desk.gate.submit(submission).await?;
     let approval = submitted.approval.clone();
     let lines = ruled(&desk, &tools, submitted, runs_here).await;
@@ -87,12 +88,18 @@ fn read_calls(options: &Propose) -> Result<Vec<input::Proposed>, Failure> {
     }
 }
 
-fn submission(desk: &Desk, options: &Propose, calls: Vec<input::Proposed>) -> Result<Submission, Failure> {
+fn submission(
+    global: &Global,
+    options: &Propose,
+    calls: Vec<input::Proposed>,
+) -> Result<Submission, Failure> {
     let agent = Agent::new(options.agent.as_str());
-    let definition = options
-        .definition
-        .as_deref()
-        .map(|text| Hash::from_hex(text).ok_or_else(|| Failure::usage("`--definition` is 64 hex digits")));
+    let definition = options.definition.as_deref().map(|text| {
+        Hash::from_hex(text).ok_or_else(|| {
+            Failure::usage("`--definition` is 64 hex digits")
+                .hint("give the SHA-256 of the tool's definition")
+        })
+    });
     let definition = definition.transpose()?;
     let secret = options.secret_env.as_deref().map(secret).transpose()?;
     let call = |call: input::Proposed| SubmittedCall {
@@ -102,9 +109,9 @@ fn submission(desk: &Desk, options: &Propose, calls: Vec<input::Proposed>) -> Re
         secret: secret.clone(),
     };
     Ok(Submission {
-        tenant: desk.tenant.clone(),
+        tenant: desk::tenant(global)?,
         agent: agent.map_err(|problem| Failure::error("bad_name", problem.to_string()))?,
-        requester: desk.person()?,
+        requester: identity::person(global.name.as_deref())?,
         on_behalf_of: None,
         channel: name(options.channel.as_deref())?,
         run: name(options.run.as_deref())?,
