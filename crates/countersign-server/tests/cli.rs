@@ -1,5 +1,12 @@
 //! The command line as a person uses it: the real binary, in an empty folder, over a real file.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "this is a test; the exceptions in clippy.toml end at its helpers"
+)]
+
 use std::io::Write as _;
 use std::path::Path;
 use std::process::{Command, Stdio};
@@ -833,4 +840,286 @@ fn an_unknown_person_is_asked_for_a_name() {
     let left = Left::of(command.env_remove("USER").env_remove("LOGNAME").output().unwrap());
     assert_eq!(left.code, 1);
     assert!(left.stderr.contains("--as NAME"), "{left:?}");
+}
+
+/// Replaces what differs from run to run.
+fn redacted(text: &str) -> String {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-:.".contains(c);
+    let mut redacted = String::new();
+    for piece in text.split_inclusive(|c| !is_part(c)) {
+        let word = piece.trim_end_matches(|c| !is_part(c));
+        let (bare, position) = word.split_once('.').unwrap_or((word, ""));
+        let is_id = bare.len() == 36 && bare.matches('-').count() == 4;
+        let is_hash = word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_time = word.len() == 24 && word.contains('T') && word.ends_with('Z');
+        if word.len() == 16 && word.bytes().all(|byte| byte.is_ascii_digit()) {
+            redacted.push_str(&piece.replace(word, "[micros]"));
+            continue;
+        }
+        let shown = match (is_id, is_hash, is_time) {
+            (true, ..) if position.is_empty() => "[id]".to_owned(),
+            (true, ..) => format!("[id].{position}"),
+            (_, true, _) => "[hash]".to_owned(),
+            (_, _, true) => "[time]".to_owned(),
+            _ => word.to_owned(),
+        };
+        redacted.push_str(&shown);
+        redacted.push_str(piece.strip_prefix(word).unwrap_or_default());
+    }
+    redacted
+}
+
+#[test]
+fn d3_the_json_of_a_proposal_and_of_an_approval_is_a_contract() {
+    let place = Place::new();
+    let who = [
+        "--agent",
+        "crm",
+        "--channel",
+        "c1",
+        "--run",
+        "r1",
+        "--session",
+        "s1",
+    ];
+    let what = [
+        "--json",
+        "propose",
+        "create_contact",
+        MARIA,
+        "--claim",
+        "as you said",
+    ];
+    let arguments: Vec<&str> = what.into_iter().chain(who).collect();
+    let proposed = place.good(&arguments);
+    insta::assert_snapshot!(redacted(&proposed), @r##"
+    {
+      "calls": [
+        {
+          "tool": "create_contact",
+          "ruling": "held",
+          "id": "[id].1"
+        }
+      ],
+      "approval": {
+        "id": "[id]",
+        "runId": "r1",
+        "agentName": "crm",
+        "toolName": "create_contact",
+        "toolArguments": {"name":"Maria Garcia","email":"maria@acme.com"},
+        "riskLevel": "medium",
+        "description": "Create contact Maria Garcia, maria@acme.com",
+        "status": "pending",
+        "comment": null,
+        "createdAt": "[time]",
+        "expiresAt": "[time]",
+        "decidedAt": null,
+        "requestedBy": "ana",
+        "decidedBy": null,
+        "onBehalfOf": null,
+        "channel": "c1",
+        "session": "s1",
+        "claim": "as you said",
+        "digest": "[hash]",
+        "version": 1,
+        "endedAt": null,
+        "decidedOn": null,
+        "replaces": null,
+        "supersededBy": null,
+        "undoes": null,
+        "calls": [
+          {
+            "id": "[id].1",
+            "tool": "create_contact",
+            "arguments": {"name":"Maria Garcia","email":"maria@acme.com"},
+            "effect": "write",
+            "risk": "medium",
+            "summary": "Create contact Maria Garcia, maria@acme.com",
+            "state": "held",
+            "because": null,
+            "notes": [],
+            "warnings": [],
+            "approvers": [
+              "approvers"
+            ],
+            "undoable": true,
+            "edited": false,
+            "digest": "[hash]",
+            "startedAt": null,
+            "endedAt": null,
+            "result": null,
+            "undoneBy": null
+          }
+        ]
+      }
+    }
+    "##);
+    let answer: Value = serde_json::from_str(&proposed).unwrap();
+    let id = answer["approval"]["id"].as_str().unwrap();
+    place.good(&["approve", id, "--comment", "ok"]);
+    insta::assert_snapshot!(redacted(&place.good(&["show", id, "--json", "--events"])), @r##"
+    {
+      "id": "[id]",
+      "runId": "r1",
+      "agentName": "crm",
+      "toolName": "create_contact",
+      "toolArguments": {"name":"Maria Garcia","email":"maria@acme.com"},
+      "riskLevel": "medium",
+      "description": "Create contact Maria Garcia, maria@acme.com",
+      "status": "approved",
+      "comment": "ok",
+      "createdAt": "[time]",
+      "expiresAt": "[time]",
+      "decidedAt": "[time]",
+      "requestedBy": "ana",
+      "decidedBy": "ana",
+      "onBehalfOf": null,
+      "channel": "c1",
+      "session": "s1",
+      "claim": "as you said",
+      "digest": "[hash]",
+      "version": 2,
+      "endedAt": "[time]",
+      "decidedOn": "command_line",
+      "replaces": null,
+      "supersededBy": null,
+      "undoes": null,
+      "calls": [
+        {
+          "id": "[id].1",
+          "tool": "create_contact",
+          "arguments": {"name":"Maria Garcia","email":"maria@acme.com"},
+          "effect": "write",
+          "risk": "medium",
+          "summary": "Create contact Maria Garcia, maria@acme.com",
+          "state": "released",
+          "because": null,
+          "notes": [],
+          "warnings": [],
+          "approvers": [
+            "approvers"
+          ],
+          "undoable": true,
+          "edited": false,
+          "digest": "[hash]",
+          "startedAt": null,
+          "endedAt": null,
+          "result": null,
+          "undoneBy": null
+        }
+      ],
+      "events": [
+        {
+          "number": 1,
+          "at": "[time]",
+          "by": "agent:crm",
+          "event": {"what":"proposed","calls":1,"expiresAt":[micros],"digest":"[hash]"},
+          "link": "[hash]"
+        },
+        {
+          "number": 2,
+          "at": "[time]",
+          "by": "person:ana",
+          "event": {"what":"approved","digest":"[hash]","surface":"command_line"},
+          "link": "[hash]"
+        }
+      ]
+    }
+    "##);
+}
+
+#[test]
+fn the_help_is_a_contract() {
+    let place = Place::without_policy();
+    insta::assert_snapshot!(place.good(&["--help"]), @r##"
+    An AI agent proposes tool calls; only your recorded decision on those exact bytes lets them run, at
+    most once
+
+    Usage: countersign [OPTIONS] <COMMAND>
+
+    Commands:
+      propose    Propose tool calls, as an agent does
+      list       List what waits for a decision
+      show       Show an approval: what would run, who asks, what became of it
+      approve    Let calls run, with exactly the arguments shown
+      deny       Say no
+      wait       Wait until an approval is decided, and run what it releases
+      undo       Propose to undo a call that succeeded
+      withdraw   Take a pending approval back
+      reconcile  Say how a call ended whose outcome is unknown
+      expire     End everything whose time is up, now
+      policy     Check a policy, or try a call against it
+      key        Keys for secrets that calls come with
+      help       Print this message or the help of the given subcommand(s)
+
+    Options:
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Global options:
+          --store <PATH|URL>
+              The store: a file, or a `postgres://` URL
+              
+              [env: COUNTERSIGN_STORE]
+              [default: countersign.db]
+
+          --policy <FILE>
+              The policy; `countersign.toml` if it is there, else everything is held
+              
+              [env: COUNTERSIGN_POLICY]
+
+          --tenant <NAME>
+              Whose world
+              
+              [default: main]
+
+          --as <NAME>
+              Who you are; the account's name if you do not say
+
+          --group <NAME>
+              A group you are in, besides `approvers`; may be given several times
+
+          --seal-key-file <FILE>
+              The key for secrets that calls come with; or `COUNTERSIGN_SEAL_KEY`
+              
+              [env: COUNTERSIGN_SEAL_KEY_FILE]
+
+          --json
+              Answer in JSON
+
+          --color <WHEN>
+              When to use colours
+
+              Possible values:
+              - auto:   On a terminal, unless NO_COLOR is set
+              - always: Always
+              - never:  Never
+              
+              [default: auto]
+
+    Examples:
+      countersign propose send_mail '{"to":"maria@acme.com"}'   an agent asks
+      countersign list                                          you look
+      countersign show 4f1c                                     you look closer
+      countersign approve 4f1c                                  you sign
+      countersign wait 4f1c --exec ./send-mail                  it runs, once
+
+    Exit codes:
+      0 done   1 error   2 wrong usage   3 forbidden by the policy   4 refused by the gate
+      5 not approved   6 timed out   7 a call failed, or nobody knows   130 interrupted
+
+    Whoever can open the store can decide: run agents under another account.
+    "##);
+    for command in [
+        "propose", "list", "show", "approve", "deny", "wait", "undo", "policy",
+    ] {
+        assert!(
+            place.good(&[command, "--help"]).contains("Usage: countersign"),
+            "{command}"
+        );
+    }
+    assert!(place.good(&["--version"]).starts_with("countersign 0."));
 }
