@@ -852,8 +852,9 @@ fn redacted(text: &str) -> String {
         let is_id = bare.len() == 36 && bare.matches('-').count() == 4;
         let is_hash = word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
         let is_time = word.len() == 24 && word.contains('T') && word.ends_with('Z');
-        if word.len() == 16 && word.bytes().all(|byte| byte.is_ascii_digit()) {
-            redacted.push_str(&piece.replace(word, "[micros]"));
+        let number = word.trim_start_matches(':');
+        if number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_digit()) {
+            redacted.push_str(&piece.replace(number, "[micros]"));
             continue;
         }
         let shown = match (is_id, is_hash, is_time) {
