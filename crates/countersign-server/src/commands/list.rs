@@ -46,7 +46,7 @@ pub async fn run(global: &Global, options: List, output: &mut Output) -> Result<
         output.line(&nothing(&options, &filter));
         return Ok(Exit::Done);
     }
-    output.text(&list::table(&approvals, now, output.width()));
+    output.text(&list::table(&approvals, desk.gate.policy(), now, output.width()));
     if let Some(next) = next {
         output.notice("more", &format!("there may be more: `--after {}`", next.short()));
     }

@@ -1,5 +1,7 @@
 //! The card: everything a person needs to decide, and what became of it.
 
+use std::collections::HashMap;
+
 use countersign::approval::Approval;
 use countersign::call::Call;
 use countersign::display::{clip, escape};
@@ -19,6 +21,8 @@ use crate::{duration, view};
 const RESULT_CHARS: usize = 600;
 /// Pointers longer than this push their values out of line, not those of the others.
 const WIDEST_POINTER: usize = 32;
+/// Texts of more lines than this are shown on one, unless they are shown whole.
+const MOST_LINES: usize = 40;
 /// Longest claim on a card, unless it is shown whole.
 const CLAIM_CHARS: usize = 1_000;
 
@@ -139,10 +143,18 @@ fn call_state(call: &Call) -> String {
 fn arguments(approval: &Approval, call: &Call, indent: &str, drawing: Drawing<'_>) -> String {
     let bytes = call.arguments.as_bytes();
     let table = drawing.policy.table(call.tool.as_str(), bytes, &approval.salt);
-    let is_whole = |row: &Row| row.clipped && drawing.full;
+    let leaves = json::leaves(bytes);
+    let leaves: HashMap<_, _> = leaves.iter().map(|leaf| (escape(&leaf.pointer), leaf)).collect();
     let mut text = rows(&table, indent, |row| {
-        let value = is_whole(row).then(|| whole(bytes, &row.pointer)).flatten();
-        value.unwrap_or_else(|| row.value.clone())
+        let leaf = leaves.get(row.pointer.as_str());
+        let text = leaf
+            .filter(|_| !row.clipped || drawing.full)
+            .map(|leaf| leaf.text());
+        match text {
+            Some(text) if is_lines(&text, drawing.full) => lines(&text, indent),
+            Some(text) => escape(&text).into_owned(),
+            None => row.value.clone(),
+        }
     });
     if !drawing.full && table.iter().any(|row| row.clipped) {
         let label = paint(style::WARNING, "not all is shown:");
@@ -181,11 +193,17 @@ pub fn rows(rows: &[Row], indent: &str, value: impl Fn(&Row) -> String) -> Strin
     text
 }
 
-/// A long value in full, escaped.
-fn whole(arguments: &[u8], pointer: &str) -> Option<String> {
-    let leaves = json::leaves(arguments);
-    let leaf = leaves.iter().find(|leaf| escape(&leaf.pointer) == pointer)?;
-    Some(escape(&leaf.text()).into_owned())
+/// Whether a text is better read line by line.
+fn is_lines(text: &str, full: bool) -> bool {
+    let count = text.lines().count();
+    count > 1 && (full || count <= MOST_LINES)
+}
+
+/// Each line on its own, behind a bar, so that none can pass for one of ours.
+fn lines(text: &str, indent: &str) -> String {
+    let bar = paint(style::FAINT, "│");
+    let line = |line: &str| format!("\n{indent}    {bar} {}", escape(line));
+    text.split('\n').map(line).collect()
 }
 
 fn result(call: &Call, indent: &str, full: bool) -> String {
