@@ -33,7 +33,7 @@ pub enum Watch {
 /// Opens a store.
 pub async fn open(place: &str, missing: Missing, watch: Watch) -> Result<Arc<dyn Store>, Failure> {
     match is_postgres(place) {
-        true => open_postgres(place, watch).await,
+        true => open_postgres(place, missing, watch).await,
         false => open_file(Path::new(place), missing, watch),
     }
 }
@@ -59,11 +59,12 @@ fn open_file(path: &Path, missing: Missing, watch: Watch) -> Result<Arc<dyn Stor
     Ok(Arc::new(store))
 }
 
-async fn open_postgres(url: &str, watch: Watch) -> Result<Arc<dyn Store>, Failure> {
+async fn open_postgres(url: &str, missing: Missing, watch: Watch) -> Result<Arc<dyn Store>, Failure> {
     let options = PostgresOptions {
         lanes: 1,
         application_name: "countersign command line".to_owned(),
         notify: watch == Watch::Others,
+        migrate: missing == Missing::Create,
         ..PostgresOptions::default()
     };
     let store = PostgresStore::connect(url, options).await.map_err(|error| {

@@ -49,3 +49,56 @@ impl Tool {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::Asked;
+
+    const POLICY: &str = r#"
+[tools.b]
+effect = "write"
+hold = "args.n > 5"
+deny = "args.n > 9"
+undo = { tool = "a", arguments = {} }
+
+[tools.a]
+effect = "read"
+"#;
+
+    #[test]
+    fn the_catalogue_reads_back_in_order() {
+        let policy = Policy::parse(POLICY).unwrap();
+        let listed = policy.catalogue();
+        let names: Vec<_> = listed.iter().map(|listed| listed.tool).collect();
+        assert_eq!(names, ["a", "b"]);
+        let b = &listed[1];
+        assert_eq!(
+            (b.hold, b.deny, b.undo),
+            (Some("args.n > 5"), Some("args.n > 9"), Some("a"))
+        );
+    }
+
+    #[test]
+    fn a17_there_are_terms_even_for_what_would_pass_and_none_for_what_is_forbidden() {
+        let policy = Policy::parse(POLICY).unwrap();
+        let terms = |tool, arguments: &str| {
+            policy.terms(&Asked {
+                tool,
+                arguments: arguments.as_bytes(),
+                definition: None,
+                salt: b"",
+            })
+        };
+        assert_eq!(
+            terms("b", r#"{"n":1}"#).map(|terms| terms.effect),
+            Ok(Effect::Write)
+        );
+        assert_eq!(terms("a", "{}").map(|terms| terms.effect), Ok(Effect::Read));
+        assert_eq!(
+            terms("unlisted", "{}").map(|terms| terms.effect),
+            Ok(Effect::Destructive)
+        );
+        assert!(terms("b", r#"{"n":10}"#).is_err());
+    }
+}
