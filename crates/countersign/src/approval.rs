@@ -57,6 +57,8 @@ pub struct Approval {
     pub state: State,
     /// When it ended.
     pub ended_at: Option<Time>,
+    /// When its last event happened.
+    pub changed_at: Time,
     /// The number of its last event.
     pub version: u32,
     /// The link of its last event.
@@ -113,12 +115,7 @@ impl Approval {
 
     /// The digest over its calls' digests, in order.
     pub fn digest_of_calls(&self) -> Hash {
-        self.calls
-            .iter()
-            .fold(Fields::new("countersign/approval/1"), |fields, call| {
-                fields.field(&call.digest.0)
-            })
-            .finish()
+        digest_of(self.calls.iter().map(|call| call.digest))
     }
 
     /// When the sweep has something to do for it: expiry, a stale release or a lost run.
@@ -144,15 +141,6 @@ impl Approval {
             .chain(self.decision.as_ref().map(|decided| decided.at))
             .max()?;
         Some(latest.plus(self.start_within))
-    }
-
-    /// The latest moment anything is known to have happened to it.
-    pub(crate) fn latest(&self) -> Time {
-        let runs = self.calls.iter().filter_map(|call| call.execution.as_ref());
-        let moments = runs
-            .map(|run| run.ended_at.unwrap_or(run.started_at))
-            .chain(self.ended_at);
-        moments.fold(self.created_at, Time::max)
     }
 
     /// The position of the call that may be started next.
@@ -206,11 +194,20 @@ impl Approval {
             self.ended_at = Some(at);
         }
         self.state = state;
+        self.changed_at = at;
         self.version = self.version.saturating_add(1);
         let event = Event::new(self.link, self.version, at, policy, by, what);
         self.link = event.link;
         Ok(event)
     }
+}
+
+/// The digest of an approval whose calls have these digests, in order.
+pub(crate) fn digest_of(calls: impl Iterator<Item = Hash>) -> Hash {
+    let fields = Fields::new("countersign/approval/1");
+    calls
+        .fold(fields, |fields, digest| fields.field(&digest.0))
+        .finish()
 }
 
 fn because(what: &What) -> Because {

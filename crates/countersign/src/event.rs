@@ -4,12 +4,18 @@
 //! Deliberately absent: arguments, results, comments and secrets. Events hold digests; what may have to be
 //! erased one day is kept apart.
 
+mod life;
+#[cfg(test)]
+mod tests;
+
+pub use life::{BrokenHistory, Life, verify};
+
 use serde::{Deserialize, Serialize};
 
 use crate::call::Because;
 use crate::hash::{Fields, Hash};
 use crate::id::{Actor, ApprovalId, CallId, Tenant};
-use crate::state::{CallChange, CallState, Change, Illegal, State};
+use crate::state::{CallChange, Change};
 use crate::time::Time;
 
 /// One line of the history of an approval.
@@ -149,6 +155,15 @@ pub enum What {
         call: u8,
         succeeded: bool,
     },
+    /// An undo of the call has started; no other can, until this one is known to have failed.
+    UndoStarted {
+        call: u8,
+        undo: CallId,
+    },
+    UndoFailed {
+        call: u8,
+        undo: CallId,
+    },
     Undone {
         call: u8,
         undo: CallId,
@@ -160,6 +175,8 @@ pub enum What {
 pub struct Edited {
     /// Its position.
     pub call: u8,
+    /// Its digest as proposed, which the approval's digest is over.
+    pub was: Hash,
     /// The digest of its new revision.
     pub digest: Hash,
 }
@@ -222,6 +239,8 @@ impl What {
                 call,
                 succeeded: false,
             } => one(call, CallChange::ReconciledFailed),
+            What::UndoStarted { call, .. } => one(call, CallChange::UndoStarted),
+            What::UndoFailed { call, .. } => one(call, CallChange::UndoFailed),
             What::Undone { call, .. } => one(call, CallChange::Undone),
         }
     }
@@ -242,6 +261,8 @@ impl What {
             What::Lost { .. } => "lost",
             What::Refused { .. } => "refused",
             What::Reconciled { .. } => "reconciled",
+            What::UndoStarted { .. } => "undo_started",
+            What::UndoFailed { .. } => "undo_failed",
             What::Undone { .. } => "undone",
         }
     }
@@ -265,97 +286,4 @@ fn link(before: Hash, number: u32, at: Time, policy: Hash, by: &Actor, text: &st
         .field(by.to_string().as_bytes())
         .field(text.as_bytes())
         .finish()
-}
-
-/// A history that cannot be true.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum BrokenHistory {
-    /// There is no first event, or it is not `proposed`.
-    #[error("the history does not begin with a proposal")]
-    NoBeginning,
-    /// Numbers have a gap, a repeat or another order.
-    #[error("event {found} stands where event {expected} belongs")]
-    OutOfOrder {
-        /// The number that belongs there.
-        expected: u32,
-        /// The number found there.
-        found: u32,
-    },
-    /// An event was changed, or one before it.
-    #[error("event {0} does not fit the events before it")]
-    BrokenLink(u32),
-    /// An event is not legal where it stands.
-    #[error("event {0}: {1}")]
-    Illegal(u32, Illegal),
-    /// An event names a call that the approval does not have.
-    #[error("event {0} names call {1}, which is not there")]
-    NoSuchCall(u32, u8),
-}
-
-/// The states that follow from a history: the oracle that stores are compared with.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Life {
-    /// The approval's state.
-    pub state: State,
-    /// Its calls' states, in order.
-    pub calls: Vec<CallState>,
-}
-
-impl Life {
-    /// Folds a whole history and checks numbers, links and legality on the way.
-    pub fn fold(tenant: &Tenant, id: ApprovalId, events: &[Event]) -> Result<Life, BrokenHistory> {
-        let Some(Event {
-            what: What::Proposed { calls, .. },
-            ..
-        }) = events.first()
-        else {
-            return Err(BrokenHistory::NoBeginning);
-        };
-        let mut life = Life {
-            state: State::Pending,
-            calls: vec![CallState::Held; usize::from(*calls)],
-        };
-        let mut before = first_link(tenant, id);
-        for (expected, event) in (1u32..).zip(events) {
-            if event.number != expected {
-                return Err(BrokenHistory::OutOfOrder {
-                    expected,
-                    found: event.number,
-                });
-            }
-            if event.link
-                != link(
-                    before,
-                    event.number,
-                    event.at,
-                    event.policy,
-                    &event.by,
-                    &event.text,
-                )
-            {
-                return Err(BrokenHistory::BrokenLink(event.number));
-            }
-            before = event.link;
-            life.apply(event)?;
-        }
-        Ok(life)
-    }
-
-    fn apply(&mut self, event: &Event) -> Result<(), BrokenHistory> {
-        let illegal = |illegal| BrokenHistory::Illegal(event.number, illegal);
-        let changes = event
-            .what
-            .changes(u8::try_from(self.calls.len()).unwrap_or(u8::MAX));
-        if let Some(change) = changes.approval {
-            self.state = self.state.apply(change).map_err(illegal)?;
-        }
-        for (position, change) in changes.calls {
-            let call = usize::from(position)
-                .checked_sub(1)
-                .and_then(|index| self.calls.get_mut(index));
-            let call = call.ok_or(BrokenHistory::NoSuchCall(event.number, position))?;
-            *call = call.apply(change).map_err(illegal)?;
-        }
-        Ok(())
-    }
 }

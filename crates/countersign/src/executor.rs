@@ -141,7 +141,10 @@ impl Outcome {
         match self {
             Outcome::Succeeded(result) => Outcome::Succeeded(bound(result)),
             Outcome::Failed(result) => Outcome::Failed(bound(result)),
-            unknown => unknown,
+            Outcome::Unknown(said) if said.len() > LARGEST_RESULT => {
+                Outcome::Unknown("its words were too long to keep".to_owned())
+            }
+            Outcome::Unknown(said) => Outcome::Unknown(said),
         }
     }
 }

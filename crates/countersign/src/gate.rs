@@ -177,11 +177,21 @@ impl Gate {
             return Err(SubmitError::ClaimTooLong(claim.len()));
         }
         let seeds = Seeds::new()?;
-        let mut ruled = Vec::with_capacity(count);
-        let mut held = Vec::new();
-        for call in &submission.calls {
-            ruled.push(self.rule(&submission.tenant, call, &seeds, &mut held)?);
-        }
+        let (mut ruled, held) = match submission
+            .calls
+            .iter()
+            .any(|call| self.policy.is_slow(&call.tool, call.arguments.len()))
+        {
+            false => self.rule_all(&submission, &seeds)?,
+            // Conditions over large arguments may take long: not on the threads that everybody shares.
+            true => {
+                let (gate, submission) = (self.clone(), submission.clone());
+                let ruling = tokio::task::spawn_blocking(move || gate.rule_all(&submission, &seeds));
+                ruling
+                    .await
+                    .map_err(|error| StoreError::Unavailable(error.to_string()))??
+            }
+        };
         if held.is_empty() {
             return Ok(Submitted {
                 calls: ruled,
@@ -226,7 +236,7 @@ impl Gate {
             salt: &seeds.salt,
         };
         // An undo is shown even where the tool itself would pass.
-        let terms = self.policy.terms(&asked).map_err(|reason| no_undo(&reason))?;
+        let terms = self.policy.hold(asked).map_err(|reason| no_undo(&reason))?;
         let tool = ToolName::new(tool).map_err(|problem| no_undo(&problem.to_string()))?;
         let new = NewCall {
             tool,
@@ -258,6 +268,17 @@ impl Gate {
                 return Ok(total);
             }
         }
+    }
+
+    fn rule_all(
+        &self,
+        submission: &Submission,
+        seeds: &Seeds,
+    ) -> Result<(Vec<Ruled>, Vec<NewCall>), SubmitError> {
+        let mut held = Vec::new();
+        let rule = |call| self.rule(&submission.tenant, call, seeds, &mut held);
+        let ruled = submission.calls.iter().map(rule).collect::<Result<_, _>>()?;
+        Ok((ruled, held))
     }
 
     fn rule(

@@ -73,6 +73,10 @@ pub enum CallChange {
     ReconciledSucceeded,
     /// As above, for a call that had failed.
     ReconciledFailed,
+    /// Its undo was started; changes nothing yet.
+    UndoStarted,
+    /// Its undo failed; it stands as it was.
+    UndoFailed,
     Undone,
 }
 
@@ -192,6 +196,9 @@ impl CallState {
             (CallState::Running, CallChange::Lost) => Ok(CallState::Unknown),
             (CallState::Unknown, CallChange::ReconciledSucceeded) => Ok(CallState::Succeeded),
             (CallState::Unknown, CallChange::ReconciledFailed) => Ok(CallState::Failed),
+            (CallState::Succeeded, CallChange::UndoStarted | CallChange::UndoFailed) => {
+                Ok(CallState::Succeeded)
+            }
             (CallState::Succeeded, CallChange::Undone) => Ok(CallState::Undone),
             (state, change) => Err(Illegal {
                 state: state.as_str(),
@@ -241,7 +248,7 @@ impl CallState {
 
 impl CallChange {
     /// All of them, for grids.
-    pub const ALL: [CallChange; 9] = [
+    pub const ALL: [CallChange; 11] = [
         CallChange::Released,
         CallChange::Refused,
         CallChange::Started,
@@ -250,6 +257,8 @@ impl CallChange {
         CallChange::Lost,
         CallChange::ReconciledSucceeded,
         CallChange::ReconciledFailed,
+        CallChange::UndoStarted,
+        CallChange::UndoFailed,
         CallChange::Undone,
     ];
 
@@ -263,6 +272,8 @@ impl CallChange {
             CallChange::Lost => "lost",
             CallChange::ReconciledSucceeded => "reconciled as succeeded",
             CallChange::ReconciledFailed => "reconciled as failed",
+            CallChange::UndoStarted => "undo started",
+            CallChange::UndoFailed => "undo failed",
             CallChange::Undone => "undone",
         }
     }
@@ -347,10 +358,12 @@ mod tests {
         running + succeeded = succeeded
         running + failed = failed
         running + lost = unknown
+        succeeded + undo started = succeeded
+        succeeded + undo failed = succeeded
+        succeeded + undone = undone
         unknown + reconciled as succeeded = succeeded
         unknown + reconciled as failed = failed
-        succeeded + undone = undone
-        10 of 72 are legal
+        12 of 88 are legal
         ");
     }
 

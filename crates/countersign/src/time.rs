@@ -98,6 +98,11 @@ impl ManualClock {
         ManualClock(AtomicI64::new(time.0))
     }
 
+    /// Jumps, also back: what another machine's clock may do.
+    pub fn set(&self, time: Time) {
+        self.0.store(time.0, Ordering::SeqCst);
+    }
+
     /// Moves on.
     pub fn advance(&self, by: Duration) {
         let micros = i64::try_from(by.as_micros()).unwrap_or(i64::MAX);

@@ -88,7 +88,7 @@ impl Decide {
             return Ok(repeated);
         }
         let mut change = Change::new(approval, now, self.policy);
-        if let Some(refusal) = why_over(&mut change, now)?.or_else(|| self.why_refused(&change.approval)) {
+        if let Some(refusal) = why_over(&mut change)?.or_else(|| self.why_refused(&change.approval)) {
             self.keep_evidence(&mut change, &refusal)?;
             let approval = change.save(rows)?;
             return Ok(DecideAnswer::refused(approval, refusal));
@@ -98,9 +98,14 @@ impl Decide {
         Ok(DecideAnswer::accepted(change.save(rows)?, started))
     }
 
-    /// The same decision sent again gets the same answer, and nothing happens twice.
+    /// The same decision sent again gets the same answer, and nothing happens twice. A key belongs to who used it:
+    /// with somebody else's, one is merely late.
     fn answer_again(&self, approval: &Approval) -> Option<DecideAnswer> {
-        let (earlier_key, earlier_body) = approval.decision.as_ref()?.key.as_ref()?;
+        let decided = approval.decision.as_ref()?;
+        if decided.by != self.decision.decider.person {
+            return None;
+        }
+        let (earlier_key, earlier_body) = decided.key.as_ref()?;
         let key = self.decision.key.as_ref().filter(|key| *key == earlier_key)?;
         let approval = Arc::new(approval.clone());
         Some(match *earlier_body == self.body {
@@ -112,6 +117,13 @@ impl Decide {
     fn why_refused(&self, approval: &Approval) -> Option<Refusal> {
         let decision = &self.decision;
         let id = approval.id;
+        // Authority first: who may not decide is told so, whatever else is wrong.
+        if !self.is_allowed(approval) {
+            return Some(Refusal::NotAllowed {
+                id,
+                person: decision.decider.person.clone(),
+            });
+        }
         if decision.digest.is_some_and(|digest| digest != approval.digest) {
             return Some(Refusal::Stale {
                 id,
@@ -127,12 +139,6 @@ impl Decide {
                 choices: choices.len(),
             });
         }
-        if !self.is_allowed(approval) {
-            return Some(Refusal::NotAllowed {
-                id,
-                person: decision.decider.person.clone(),
-            });
-        }
         None
     }
 
@@ -141,8 +147,7 @@ impl Decide {
         let decider = &self.decision.decider;
         let among = |terms: &Terms| decider.is_among(&terms.approvers);
         let choices = choices(&self.decision.verdict, approval.calls.len());
-        let approves = choices.iter().any(|choice| **choice != Choice::Deny);
-        if !approves {
+        if !approves(&choices) {
             return approval.calls.iter().any(|call| among(&call.terms));
         }
         let granted = approval
@@ -212,9 +217,10 @@ impl Decide {
                 .call(position)
                 .map(|call| call.digest_in(approval, position));
             if let (Some(call), Some(digest)) = (approval.call_mut(position), digest) {
-                call.digest = digest;
+                let was = std::mem::replace(&mut call.digest, digest);
                 edited.push(Edited {
                     call: position,
+                    was,
                     digest,
                 });
             }
@@ -230,7 +236,7 @@ impl Decide {
         let decider = &self.decision.decider;
         let what = What::DecisionRefused {
             reason: refusal.code().to_owned(),
-            approve: self.decision.verdict != Verdict::Deny,
+            approve: approves(&choices(&self.decision.verdict, change.approval.calls.len())),
             surface: decider.surface.as_str().to_owned(),
         };
         Ok(change.record(Actor::Person(decider.person.clone()), what)?)
@@ -262,7 +268,7 @@ impl Withdraw {
             return Ok(DecideAnswer::not_found(self.approval));
         }
         let mut change = Change::new(approval, now, self.policy);
-        if let Some(refusal) = why_over(&mut change, now)? {
+        if let Some(refusal) = why_over(&mut change)? {
             return Ok(DecideAnswer::refused(change.save(rows)?, refusal));
         }
         change.record(
@@ -276,9 +282,9 @@ impl Withdraw {
 }
 
 /// Why nothing can end this approval any more. One that is past its time is ended here and now.
-fn why_over(change: &mut Change, now: Time) -> Result<Option<Refusal>, StoreError> {
-    // INVARIANT: `now` was read after the row was locked, so nobody can approve at or after expiry.
-    if change.approval.state == State::Pending && now >= change.approval.expires_at {
+fn why_over(change: &mut Change) -> Result<Option<Refusal>, StoreError> {
+    // INVARIANT: the clock was read after the row was locked, so nobody can approve at or after expiry.
+    if change.approval.state == State::Pending && change.at >= change.approval.expires_at {
         change.record(Actor::Gate, What::Expired)?;
     }
     let approval = &change.approval;
@@ -314,6 +320,11 @@ fn check_untouched(approval: &Approval) -> Result<(), StoreError> {
             approval.id
         ))),
     }
+}
+
+/// True when at least one call is to run.
+fn approves(choices: &[&Choice]) -> bool {
+    choices.iter().any(|choice| **choice != Choice::Deny)
 }
 
 fn choices(verdict: &Verdict, calls: usize) -> Vec<&Choice> {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::propose::why_not_undoable;
 use super::{Change, Rows};
-use crate::approval::SharedApproval;
+use crate::approval::{Approval, SharedApproval};
 use crate::call::{Because, Execution};
 use crate::event::What;
 use crate::executor::Outcome;
@@ -97,16 +97,14 @@ impl Start {
             return Ok(Err(ExecuteRefusal::NotFound(self.call)));
         };
         let mut change = Change::new(approval, now, self.policy);
-        let stale = refuse_stale(&mut change, now)?;
+        let stale = refuse_stale(&mut change)?;
         let refusal = why_not_startable(&change, self.call);
         if stale || refusal.is_some() {
-            let approval = change.save_if_changed(rows)?;
+            let approval = change.save(rows)?;
             let state_changed = || wrong_state(&approval, self.call);
             return Ok(Err(refusal.unwrap_or_else(state_changed)));
         }
-        if let Some(undoes) = change.approval.undoes
-            && let Some(state) = why_not_undoable(rows, &self.tenant, undoes)?
-        {
+        if let Some((undoes, state)) = claim_undo(rows, &change, self.call.position)? {
             return Ok(Err(ExecuteRefusal::NothingToUndo { undoes, state }));
         }
         start(&mut change, self.call.position, self.permit)?;
@@ -137,7 +135,7 @@ fn why_not_startable(change: &Change, call: CallId) -> Option<ExecuteRefusal> {
         .map(|first| ExecuteRefusal::EarlierFirst { call, first })
 }
 
-fn wrong_state(approval: &crate::approval::Approval, call: CallId) -> ExecuteRefusal {
+fn wrong_state(approval: &Approval, call: CallId) -> ExecuteRefusal {
     match approval.call(call.position) {
         None => ExecuteRefusal::NotFound(call),
         Some(found) => ExecuteRefusal::WrongState {
@@ -157,9 +155,7 @@ pub(super) fn start_next<R: Rows>(
     let Some(position) = change.approval.next_released() else {
         return Ok(None);
     };
-    if let Some(undoes) = change.approval.undoes
-        && why_not_undoable(rows, &change.approval.tenant.clone(), undoes)?.is_some()
-    {
+    if claim_undo(rows, change, position)?.is_some() {
         return Ok(None);
     }
     start(change, position, permit)?;
@@ -199,8 +195,11 @@ fn start(change: &mut Change, position: u8, permit: Hash) -> Result<(), StoreErr
 }
 
 /// Refuses released calls that were not started in time. True when there were any.
-pub(super) fn refuse_stale(change: &mut Change, now: Time) -> Result<bool, StoreError> {
-    let late = change.approval.start_by().is_some_and(|start_by| now >= start_by);
+pub(super) fn refuse_stale(change: &mut Change) -> Result<bool, StoreError> {
+    let late = change
+        .approval
+        .start_by()
+        .is_some_and(|start_by| change.at >= start_by);
     match late && change.approval.next_released().is_some() {
         true => refuse_released(change, Because::Stale).map(|()| true),
         false => Ok(false),
@@ -226,8 +225,13 @@ pub(super) fn refuse_released(change: &mut Change, because: Because) -> Result<(
     Ok(())
 }
 
-/// Gives a running call up: it may have run, and nobody knows.
-pub(super) fn lose(change: &mut Change, position: u8, reason: &str) -> Result<(), StoreError> {
+/// Gives a running call up: it may have run, and nobody knows. `said` is what its executor made of that.
+pub(super) fn lose(
+    change: &mut Change,
+    position: u8,
+    reason: &'static str,
+    said: Option<Arc<[u8]>>,
+) -> Result<(), StoreError> {
     change.record(
         Actor::Gate,
         What::Lost {
@@ -235,7 +239,7 @@ pub(super) fn lose(change: &mut Change, position: u8, reason: &str) -> Result<()
             reason: reason.to_owned(),
         },
     )?;
-    end(change, position, None);
+    end(change, position, said);
     stop_after(change, position)
 }
 
@@ -317,16 +321,21 @@ impl Finish {
         let mut change = Change::new(approval, now, self.policy);
         match (state, &self.outcome) {
             (CallState::Running, outcome) => self.record(&mut change, outcome)?,
-            // It was given up, and now it answers after all. Nothing starts because of that.
             (CallState::Unknown, Outcome::Succeeded(result)) => self.late(&mut change, true, result)?,
             (CallState::Unknown, Outcome::Failed(result)) => self.late(&mut change, false, result)?,
             _ => return Ok(Err(wrong_state(&change.approval, self.call))),
         }
-        if matches!(self.outcome, Outcome::Succeeded(_)) {
-            mark_undone(rows, &change, self.call)?;
+        match self.outcome {
+            Outcome::Succeeded(_) => settle_undo(rows, &change, self.call, true)?,
+            Outcome::Failed(_) => settle_undo(rows, &change, self.call, false)?,
+            // What it was to undo stays claimed until somebody knows.
+            Outcome::Unknown(_) => {}
         }
-        let started = match self.start_next {
-            Some(permit) if !refuse_stale(&mut change, now)? => start_next(rows, &mut change, permit)?,
+        // A call that was given up and answers after all starts nothing.
+        let started = match (state, self.start_next) {
+            (CallState::Running, Some(permit)) if !refuse_stale(&mut change)? => {
+                start_next(rows, &mut change, permit)?
+            }
             _ => None,
         };
         Ok(Ok(Finished {
@@ -348,7 +357,15 @@ impl Finish {
     fn record(&self, change: &mut Change, outcome: &Outcome) -> Result<(), StoreError> {
         let call = self.call.position;
         let (what, result) = match outcome {
-            Outcome::Unknown(reason) => return lose(change, call, reason),
+            // Its own words may hold anything, so they are kept where they can be erased, not in the event.
+            Outcome::Unknown(said) => {
+                return lose(
+                    change,
+                    call,
+                    "its executor cannot tell",
+                    Some(said.as_bytes().into()),
+                );
+            }
             Outcome::Succeeded(result) => (
                 What::Succeeded {
                     call,
@@ -378,35 +395,71 @@ impl Finish {
     fn late(&self, change: &mut Change, succeeded: bool, result: &Arc<[u8]>) -> Result<(), StoreError> {
         let call = self.call.position;
         change.record(Actor::Gate, What::Reconciled { call, succeeded })?;
-        end(change, call, Some(result.clone()));
+        // Its end stays the moment it was given up: the rest of the batch gets no longer because of this.
+        if let Some(call) = change.approval.call_mut(call) {
+            call.result = Some(result.clone());
+        }
         Ok(())
     }
 }
 
-/// When the call that succeeded was an undo, says so at the call it undid.
-fn mark_undone<R: Rows>(rows: &mut R, change: &Change, undo: CallId) -> Result<(), StoreError> {
+/// Before an undo starts, it claims the call it undoes, so that no other undo of it can start. Gives that call and
+/// its state when it cannot be undone.
+fn claim_undo<R: Rows>(
+    rows: &mut R,
+    change: &Change,
+    position: u8,
+) -> Result<Option<(CallId, &'static str)>, StoreError> {
+    let Some(undoes) = change.approval.undoes else {
+        return Ok(None);
+    };
+    let target = rows.approval(&change.approval.tenant, undoes.approval)?;
+    if let Some(state) = why_not_undoable(target.as_ref(), undoes.position) {
+        return Ok(Some((undoes, state)));
+    }
+    let undo = CallId {
+        approval: change.approval.id,
+        position,
+    };
+    let call = undoes.position;
+    mark_target(rows, change, target, What::UndoStarted { call, undo }, Some(undo))?;
+    Ok(None)
+}
+
+/// When the call that ended was an undo, says so at the call it undid, or gives that call free again.
+fn settle_undo<R: Rows>(
+    rows: &mut R,
+    change: &Change,
+    undo: CallId,
+    succeeded: bool,
+) -> Result<(), StoreError> {
     let Some(undoes) = change.approval.undoes else {
         return Ok(());
     };
-    let Some(target) = rows.approval(&change.approval.tenant, undoes.approval)? else {
-        return Ok(());
-    };
-    if target
-        .call(undoes.position)
-        .is_none_or(|call| call.state != CallState::Succeeded)
-    {
-        return Ok(());
+    let target = rows.approval(&change.approval.tenant, undoes.approval)?;
+    let call = undoes.position;
+    match succeeded {
+        true => mark_target(rows, change, target, What::Undone { call, undo }, Some(undo)),
+        false => mark_target(rows, change, target, What::UndoFailed { call, undo }, None),
     }
+}
+
+fn mark_target<R: Rows>(
+    rows: &mut R,
+    change: &Change,
+    target: Option<Approval>,
+    what: What,
+    undone_by: Option<CallId>,
+) -> Result<(), StoreError> {
+    let (Some(target), Some(undoes)) = (target, change.approval.undoes) else {
+        return Err(StoreError::Impossible(
+            "the call that was to be undone is gone".to_owned(),
+        ));
+    };
     let mut target = Change::new(target, change.at, change.policy);
-    target.record(
-        Actor::Gate,
-        What::Undone {
-            call: undoes.position,
-            undo,
-        },
-    )?;
+    target.record(Actor::Gate, what)?;
     if let Some(call) = target.approval.call_mut(undoes.position) {
-        call.undone_by = Some(undo);
+        call.undone_by = undone_by;
     }
     target.save(rows)?;
     Ok(())
@@ -454,15 +507,7 @@ impl Reconcile {
         if let Some(call) = change.approval.call_mut(position) {
             call.result = self.note.clone();
         }
+        settle_undo(rows, &change, self.call, self.succeeded)?;
         Ok(Ok(change.save(rows)?))
-    }
-}
-
-impl Change {
-    fn save_if_changed<R: Rows>(self, rows: &mut R) -> Result<SharedApproval, StoreError> {
-        match self.events.is_empty() {
-            true => Ok(Arc::new(self.approval)),
-            false => self.save(rows),
-        }
     }
 }

@@ -8,6 +8,8 @@ mod decide;
 mod execute;
 mod propose;
 mod sweep;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 
@@ -145,7 +147,7 @@ impl Change {
     /// Time never goes back within one approval, whatever clock a node or a new primary has.
     fn new(approval: Approval, now: Time, policy: Hash) -> Change {
         let version_before = approval.version;
-        let at = now.max(approval.latest());
+        let at = now.max(approval.changed_at);
         Change {
             approval,
             events: Vec::new(),
@@ -161,8 +163,12 @@ impl Change {
         Ok(())
     }
 
+    /// Where nothing happened there is nothing to write, and nobody to wake.
     fn save<R: Rows>(self, rows: &mut R) -> Result<SharedApproval, StoreError> {
         let approval = Arc::new(self.approval);
+        if self.events.is_empty() {
+            return Ok(approval);
+        }
         let saved = Saved {
             approval: approval.clone(),
             events: self.events,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Change, Needs, Rows};
-use crate::approval::{Approval, SharedApproval};
+use crate::approval::{Approval, MOST_CALLS, SharedApproval};
 use crate::call::{Arguments, Call};
 use crate::event::{What, first_link};
 use crate::hash::Hash;
@@ -89,6 +89,13 @@ impl Propose {
         rows: &mut R,
         now: Time,
     ) -> Result<Result<Proposed, ProposeRefusal>, StoreError> {
+        // The gate answers this to whoever asks; here it keeps positions within their byte.
+        if !(1..=MOST_CALLS).contains(&self.calls.len()) {
+            let calls = self.calls.len();
+            return Err(StoreError::Impossible(format!(
+                "an approval of {calls} calls: it has 1 to {MOST_CALLS}"
+            )));
+        }
         if let Some((key, body)) = &self.key
             && let Some(earlier) = rows.by_key(&self.tenant, &self.agent, key)?
         {
@@ -104,10 +111,11 @@ impl Propose {
                 false => Err(ProposeRefusal::KeyReused(key.clone())),
             });
         }
-        if let Some(call) = self.undoes
-            && let Some(state) = why_not_undoable(rows, &self.tenant, call)?
-        {
-            return Ok(Err(ProposeRefusal::NotUndoable { call, state }));
+        if let Some(call) = self.undoes {
+            let target = rows.approval(&self.tenant, call.approval)?;
+            if let Some(state) = why_not_undoable(target.as_ref(), call.position) {
+                return Ok(Err(ProposeRefusal::NotUndoable { call, state }));
+            }
         }
         let replaces = self.replace_pending(rows, now)?;
         let approval = self.create(rows, now, replaces)?;
@@ -166,6 +174,7 @@ impl Propose {
             digest: Hash([0; 32]),
             state: State::Pending,
             ended_at: None,
+            changed_at: now,
             version: 0,
             link: first_link(&self.tenant, self.id),
             decision: None,
@@ -218,19 +227,13 @@ impl NewCall {
 }
 
 /// Why a call cannot be undone now; nothing when it can.
-pub(super) fn why_not_undoable<R: Rows>(
-    rows: &mut R,
-    tenant: &Tenant,
-    call: CallId,
-) -> Result<Option<&'static str>, StoreError> {
-    let approval = rows.approval(tenant, call.approval)?;
-    let state = approval
-        .as_ref()
-        .and_then(|approval| approval.call(call.position))
-        .map(|call| call.state);
-    Ok(match state {
-        None => Some("not there"),
-        Some(CallState::Succeeded) => None,
-        Some(state) => Some(state.as_str()),
-    })
+pub(super) fn why_not_undoable(target: Option<&Approval>, position: u8) -> Option<&'static str> {
+    let Some(call) = target.and_then(|target| target.call(position)) else {
+        return Some("not there");
+    };
+    match (call.state, call.undone_by) {
+        (CallState::Succeeded, None) => None,
+        (CallState::Succeeded, Some(_)) => Some("being undone"),
+        (state, _) => Some(state.as_str()),
+    }
 }

@@ -40,15 +40,15 @@ impl Sweep {
         };
         for approval in due {
             let mut change = Change::new(approval, now, self.policy);
-            if change.approval.state == State::Pending && now >= change.approval.expires_at {
+            if change.approval.state == State::Pending && change.at >= change.approval.expires_at {
                 change.record(Actor::Gate, What::Expired)?;
                 swept.expired += 1;
             }
-            for position in overdue(&change, now) {
-                lose(&mut change, position, "no answer in time")?;
+            for position in overdue(&change) {
+                lose(&mut change, position, "no answer in time", None)?;
                 swept.unknown += 1;
             }
-            if refuse_stale(&mut change, now)? {
+            if refuse_stale(&mut change)? {
                 swept.stale += 1;
             }
             change.save(rows)?;
@@ -57,11 +57,15 @@ impl Sweep {
     }
 }
 
-fn overdue(change: &Change, now: Time) -> Vec<u8> {
+fn overdue(change: &Change) -> Vec<u8> {
     let running = change
         .approval
         .numbered()
         .filter(|(_, call)| call.state == CallState::Running);
-    let late = running.filter(|(_, call)| call.execution.as_ref().is_none_or(|run| now >= run.deadline));
+    let late = running.filter(|(_, call)| {
+        call.execution
+            .as_ref()
+            .is_none_or(|run| change.at >= run.deadline)
+    });
     late.map(|(position, _)| position).collect()
 }

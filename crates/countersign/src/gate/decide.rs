@@ -174,7 +174,7 @@ impl Gate {
             definition: call.definition,
             salt: &approval.salt,
         };
-        let terms = self.policy.terms(&asked).map_err(bad)?;
+        let terms = self.policy.hold(asked).map_err(bad)?;
         Ok(Revision {
             arguments: arguments.clone(),
             terms: Arc::new(terms),

@@ -83,7 +83,7 @@ effect = "read"
     fn a17_there_are_terms_even_for_what_would_pass_and_none_for_what_is_forbidden() {
         let policy = Policy::parse(POLICY).unwrap();
         let terms = |tool, arguments: &str| {
-            policy.terms(&Asked {
+            policy.hold(Asked {
                 tool,
                 arguments: arguments.as_bytes(),
                 definition: None,

@@ -237,6 +237,13 @@ impl Policy {
         self.tools.get(tool)?.title.as_deref()
     }
 
+    /// Whether ruling on a call may take longer than a thread that others wait for should be held.
+    pub fn is_slow(&self, tool: &str, argument_bytes: usize) -> bool {
+        const SLOW_FROM: usize = 2048;
+        let conditional = |tool: &Tool| tool.hold.is_some() || tool.deny.is_some() || tool.schema.is_some();
+        argument_bytes >= SLOW_FROM && self.tools.get(tool).is_some_and(conditional)
+    }
+
     /// Rules on a call.
     pub fn rule(&self, asked: Asked<'_>) -> Ruling {
         let Some(tool) = self.tools.get(asked.tool) else {
@@ -247,7 +254,7 @@ impl Policy {
         }
         let Ok(arguments) = Tree::read(asked.arguments, Top::Object) else {
             let note = "the arguments cannot be read";
-            return Ruling::Hold(self.terms_of(tool, asked, None, vec![note.to_owned()]));
+            return Ruling::Hold(self.terms(tool, asked, None, vec![note.to_owned()]));
         };
         let mut notes = Vec::new();
         if let Some(reason) = self.forbidden(tool, asked.tool, &arguments, &mut notes) {
@@ -266,27 +273,22 @@ impl Policy {
             }),
         };
         match is_held || !notes.is_empty() {
-            true => Ruling::Hold(self.terms_of(tool, asked, Some(arguments), notes)),
+            true => Ruling::Hold(self.terms(tool, asked, Some(arguments), notes)),
             false => tool.pass(),
         }
     }
 
-    /// The terms on which a person is asked even where [`rule`](Self::rule) would pass the call, or why it is
-    /// forbidden; for a person's edits and for undoing.
-    pub fn terms(&self, asked: &Asked<'_>) -> Result<Terms, String> {
-        let listed = self.tools.get(asked.tool);
-        match self.rule(*asked) {
-            Ruling::Hold(terms) => Ok(terms),
-            Ruling::Forbid { reason } => Err(reason),
-            Ruling::Pass(_) => Ok(match listed {
-                Some(tool) => {
-                    let arguments = Tree::read(asked.arguments, Top::Object);
-                    // Before a plain read passes nobody looks at its arguments.
-                    let arguments = arguments.map_err(|fault| fault.to_string())?;
-                    self.terms_of(tool, *asked, Some(arguments), Vec::new())
-                }
-                None => self.unknown(*asked),
-            }),
+    /// The terms on which a call is put to a person even where it would pass: for edited arguments and for undos.
+    /// Fails, with the reason, for a call that is forbidden.
+    pub fn hold(&self, asked: Asked<'_>) -> Result<Terms, String> {
+        match (self.rule(asked), self.tools.get(asked.tool)) {
+            (Ruling::Hold(terms), _) => Ok(terms),
+            (Ruling::Forbid { reason }, _) => Err(reason),
+            (Ruling::Pass(_), Some(tool)) => {
+                let arguments = Tree::read(asked.arguments, Top::Object).ok();
+                Ok(self.terms(tool, asked, arguments, Vec::new()))
+            }
+            (Ruling::Pass(_), None) => Ok(self.unknown(asked)),
         }
     }
 
@@ -348,7 +350,7 @@ impl Policy {
     }
 
     /// The terms for a listed tool.
-    fn terms_of(
+    fn terms(
         &self,
         tool: &Tool,
         asked: Asked<'_>,
@@ -407,7 +409,7 @@ impl Policy {
             yes: None,
             no: None,
             undo: Undoable::No,
-            ..self.terms_of(tool, asked, None, notes)
+            ..self.terms(tool, asked, None, notes)
         }
     }
 

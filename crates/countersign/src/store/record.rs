@@ -57,6 +57,7 @@ struct ApprovalBody {
     policy: Hash,
     digest: Hash,
     ended_at: Option<Time>,
+    changed_at: Time,
     link: Hash,
     decision: Option<Decided>,
     superseded_by: Option<ApprovalId>,
@@ -81,6 +82,7 @@ pub fn encode_approval(approval: &Approval) -> Vec<u8> {
         policy: approval.policy,
         digest: approval.digest,
         ended_at: approval.ended_at,
+        changed_at: approval.changed_at,
         link: approval.link,
         decision: approval.decision.clone(),
         superseded_by: approval.superseded_by,
@@ -119,6 +121,7 @@ pub fn decode_approval(
         digest: body.digest,
         state,
         ended_at: body.ended_at,
+        changed_at: body.changed_at,
         version: columns.version,
         link: body.link,
         decision: body.decision,
@@ -201,10 +204,17 @@ fn decode<T: for<'de> Deserialize<'de>>(version: u8, bytes: &[u8]) -> Result<T, 
     match bytes.split_first() {
         None => Err(damaged("it is empty")),
         Some((found, _)) if *found != version => Err(BadRecord::Version(*found)),
-        Some((_, body)) => postcard::from_bytes(body).map_err(|error| damaged(&error.to_string())),
+        Some((_, body)) => match postcard::take_from_bytes(body) {
+            Ok((body, [])) => Ok(body),
+            Ok(_) => Err(damaged("something follows it")),
+            Err(error) => Err(damaged(&error.to_string())),
+        },
     }
 }
 
 fn damaged(what: &str) -> BadRecord {
     BadRecord::Damaged(what.to_owned())
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,1 +1,134 @@
-//! suite
+//! The suite every store passes: a behaviour that only one store tests is not a behaviour of ours.
+//!
+//! A store's author writes `async fn fixture() -> Fixture` and `countersign::conformance!(fixture);`, which gives
+//! one test per case. [`program`] runs the same random programs on several stores, [`race`] sets tasks against each
+//! other, and [`failing`] makes a store break on demand.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::panic,
+    clippy::indexing_slicing,
+    reason = "these are tests, compiled as a library so that other crates can run them"
+)]
+
+pub mod cases;
+pub mod failing;
+mod fixture;
+pub mod program;
+pub mod race;
+pub mod sample;
+
+pub use fixture::{Fixture, Reopen};
+
+/// Hands the names of all cases to a macro: the one list of them.
+#[macro_export]
+#[doc(hidden)]
+macro_rules! for_each_store_case {
+    ($callback:path, $fixture:path) => {
+        $callback! { $fixture;
+            // Propose.
+            b1_an_approval_comes_back_as_it_was_proposed,
+            a4_new_proposal_replaces_the_pending_one_atomically,
+            a4_an_expired_one_is_not_replaced_but_expires,
+            x20_tenants_with_the_same_channel_and_key_do_not_meet,
+            x40_propose_retry_gives_one_card,
+            x40_same_key_for_another_proposal_is_refused,
+            x40_keys_belong_to_one_agent,
+            a_repeated_id_never_overwrites,
+            a16_an_approval_holds_one_to_a_hundred_calls,
+            i7_bytes_come_back_identical,
+            i7_the_largest_arguments_and_results_come_back,
+            names_may_be_in_any_language,
+            // Decide and withdraw.
+            a5_expired_is_invisible_and_cannot_be_approved,
+            x10_the_last_microsecond_is_in_time_and_the_next_is_late,
+            x03_decision_on_another_digest_is_stale,
+            x03_the_old_card_does_not_decide_its_replacement,
+            x13_same_key_same_answer_other_body_refused,
+            x13_somebody_elses_key_is_no_answer,
+            x04_nobody_outside_the_list_decides,
+            x04_who_may_not_decide_learns_nothing_else,
+            x04_approving_needs_every_call_and_denying_one,
+            b7_each_refusal_is_distinct,
+            a16_partial_batch,
+            a16_choices_must_fit_the_calls,
+            a16_each_denied_is_denied,
+            x44_an_edit_is_a_second_revision,
+            x44_an_edit_nobody_ruled_on_writes_nothing,
+            x38_refused_decisions_are_kept_up_to_sixteen,
+            an_agent_withdraws_only_its_own,
+            a_person_withdraws_by_going_on,
+            b8_the_history_tells_everything_in_order,
+            x47_time_never_goes_back_within_an_approval,
+            // Start, finish, reconcile.
+            a8_decision_is_consumed_before_the_run,
+            a8_a_call_starts_once,
+            a8_a_repeated_decision_starts_nothing,
+            what_was_not_approved_never_starts,
+            a16_calls_run_in_proposed_order,
+            a16_a_failure_stops_the_batch,
+            a16_a_batch_may_go_on_after_a_failure,
+            a16_finishing_starts_the_next,
+            x37_only_the_permit_finishes_a_call,
+            f13_finishing_again_gives_the_same_answer,
+            x12_lost_run_is_unknown_and_never_starts_again,
+            x12_an_executor_that_cannot_tell_leaves_its_words_out_of_events,
+            x37_late_finish_is_reconciled_and_starts_nothing,
+            x12_a_person_reconciles,
+            a_stale_release_is_refused,
+            a_batch_has_as_long_again_after_each_call,
+            a15_sealed_is_erased_at_every_end,
+            // Undo.
+            a17_undo_marks_undone_and_cannot_run_twice,
+            a17_two_undos_of_one_call_do_not_both_run,
+            a17_a_failed_undo_can_be_tried_again,
+            a17_a_lost_undo_holds_its_claim_until_reconciled,
+            a17_only_what_succeeded_can_be_undone,
+            // The sweep.
+            d7_sweep_counts_what_it_did,
+            d7_sweep_keeps_its_limit,
+            // Reads.
+            d1_pending_is_listed_oldest_first_and_never_expired,
+            d1_everything_else_is_listed_newest_first,
+            d1_filters_meet,
+            d1_pages_have_no_gaps_and_no_repeats,
+            d1_a_page_has_its_limits,
+            b8_the_feed_is_complete_and_in_order,
+            b8_the_feed_goes_on_behind_a_cursor,
+            x20_other_tenants_see_nothing,
+            x20_other_tenants_can_do_nothing,
+            the_store_lives_by_its_clock,
+            // Waiting.
+            d2_waiters_are_woken_by_every_change,
+            d2_a_change_of_nothing_wakes_nobody,
+            // Restart.
+            a6_everything_survives_a_restart,
+            x32_what_waits_goes_on_after_a_restart,
+        }
+    };
+}
+
+#[macro_export]
+#[doc(hidden)]
+macro_rules! store_case_tests {
+    ($fixture:path; $($case:ident,)*) => {
+        $(
+            #[tokio::test]
+            async fn $case() {
+                $crate::store::suite::cases::$case($fixture().await).await;
+            }
+        )*
+    };
+}
+
+/// One test per case, each with a fresh fixture: `conformance!(fixture);` with `async fn fixture() -> Fixture`.
+#[macro_export]
+macro_rules! conformance {
+    ($fixture:path) => {
+        $crate::for_each_store_case! { $crate::store_case_tests, $fixture }
+    };
+}
+
+#[cfg(test)]
+mod tests;

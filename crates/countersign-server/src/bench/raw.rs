@@ -1,0 +1,56 @@
+//! The limits of the machine itself.
+
+use std::io::Write;
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+use tokio::sync::oneshot;
+
+use super::report;
+
+/// Appends 4 KiB and syncs, again and again.
+pub(super) fn fsync(directory: &Path, span: Duration) -> anyhow::Result<Value> {
+    std::fs::create_dir_all(directory)?;
+    let path = directory.join("bench-fsync.dat");
+    let mut file = std::fs::File::create(&path)?;
+    let started = Instant::now();
+    let mut latencies = Vec::new();
+    while started.elapsed() < span {
+        let before = Instant::now();
+        file.write_all(&[7; 4096])?;
+        file.sync_data()?;
+        latencies.push(before.elapsed());
+    }
+    std::fs::remove_file(path)?;
+    Ok(report("fsync", latencies, started.elapsed(), json!({})))
+}
+
+/// What `count` parked tasks weigh, in bytes each.
+pub(super) async fn parked_task_bytes(count: usize) -> anyhow::Result<f64> {
+    let before = resident_bytes()?;
+    let mut parked = Vec::with_capacity(count);
+    for _ in 0..count {
+        let (sender, receiver) = oneshot::channel::<u64>();
+        parked.push((sender, tokio::spawn(async move { receiver.await.ok() })));
+    }
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    Ok((resident_bytes()? - before) / count.max(1) as f64)
+}
+
+/// The memory this process really uses.
+pub(super) fn resident_bytes() -> anyhow::Result<f64> {
+    let status = std::fs::read_to_string("/proc/self/status")?;
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let kib: f64 = line.and_then(|line| line.split_whitespace().next()).unwrap_or("0").parse()?;
+    Ok(kib * 1024.0)
+}
+
+/// The processor time this process has used.
+pub(super) fn cpu_time() -> anyhow::Result<Duration> {
+    let stat = std::fs::read_to_string("/proc/self/stat")?;
+    // Behind the name, which may contain anything, the 12th and 13th fields are user and system time in ticks.
+    let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
+    let ticks: u64 = fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    Ok(Duration::from_millis(ticks * 10))
+}

@@ -1,0 +1,137 @@
+//! What history, size and a crash cost.
+
+use std::process::Command;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context, bail};
+use countersign::decision::Verdict;
+use countersign::gate::Gate;
+use countersign::id::Tenant;
+use countersign::store::Filter;
+use futures_util::stream::{StreamExt, TryStreamExt, iter};
+use serde_json::{Value, json};
+
+use super::load::{arguments, decision, gate, hold, submission, whole};
+use super::{BenchArgs, Place, report};
+
+const AT_ONCE: usize = 256;
+
+/// Listing and proposing with decided rows behind them.
+pub(super) async fn list(place: &Place, rows: usize, span: Duration) -> anyhow::Result<Value> {
+    let gate = gate(place.open("list").await?)?;
+    let asked = submission("delete_paddocks", arguments())?;
+    let decide_one = |_| async {
+        let approval = hold(&gate, asked.clone()).await?;
+        gate.decide(decision(&approval, Verdict::Deny)?).await?;
+        anyhow::Ok(())
+    };
+    iter(0..rows).map(decide_one).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    fill_pending(&gate, 1000).await?;
+    let filter = Filter { limit: Some(50), ..Filter::pending() };
+    let listed = listing(&gate, &filter, span / 2).await?;
+    let started = Instant::now();
+    let mut proposals = Vec::new();
+    while started.elapsed() < span / 2 {
+        let before = Instant::now();
+        hold(&gate, asked.clone()).await?;
+        proposals.push(before.elapsed());
+    }
+    let proposals = report("", proposals, started.elapsed(), json!({}));
+    let extra = json!({"history_rows": rows, "propose_p50_us": proposals.get("p50_us")});
+    Ok(report("list", listed.0, listed.1, extra))
+}
+
+async fn listing(gate: &Gate, filter: &Filter, span: Duration) -> anyhow::Result<(Vec<Duration>, Duration)> {
+    let started = Instant::now();
+    let mut latencies = Vec::new();
+    while started.elapsed() < span {
+        let before = Instant::now();
+        let page = gate.store().list(&Tenant::single(), filter).await?;
+        latencies.push(before.elapsed());
+        if page.len() != 50 {
+            bail!("a page of 50 has {}", page.len());
+        }
+    }
+    Ok((latencies, started.elapsed()))
+}
+
+async fn fill_pending(gate: &Gate, count: usize) -> anyhow::Result<()> {
+    let asked = submission("delete_paddocks", arguments())?;
+    let hold_one = |_| async { hold(gate, asked.clone()).await.map(|_| ()) };
+    iter(0..count).map(hold_one).buffer_unordered(AT_ONCE).try_collect::<()>().await
+}
+
+/// Stored bytes per finished approval, events and all.
+pub(super) async fn bytes(place: &Place, count: usize) -> anyhow::Result<Value> {
+    let Place::Sqlite { .. } = place else { return Ok(json!({"bench": "bytes", "skipped": "SQLite only"})) };
+    let store = place.open("bytes").await?;
+    let gate = gate(store)?;
+    let asked = submission("delete_paddocks", arguments())?;
+    let finish_one = |_| async { whole(&gate, asked.clone()).await };
+    iter(0..count).map(finish_one).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    drop(gate);
+    // Closing the last connection brings everything into the main file.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let size = |ending: &str| {
+        let mut path = place.file("bytes").into_os_string();
+        path.push(ending);
+        std::fs::metadata(path).map_or(0, |metadata| metadata.len())
+    };
+    let total = size("") + size("-wal");
+    Ok(json!({"bench": "bytes", "approvals": count, "bytes_per_approval": total / count.max(1) as u64}))
+}
+
+/// The first listing of a store whose process was killed with many pending, next to one with none.
+pub(super) async fn recover(place: &Place, args: &BenchArgs) -> anyhow::Result<Value> {
+    let Place::Sqlite { directory, .. } = place else { bail!("recover is for SQLite: give a directory with --on") };
+    if args.die {
+        let gate = gate(place.open("recover").await?)?;
+        fill_pending(&gate, args.rows).await?;
+        // As a kill would: no destructor runs, nothing is flushed.
+        std::process::abort();
+    }
+    let (full, empty) = (first_listings(place, directory, args.rows)?, first_listings(place, directory, 50)?);
+    let (full, empty) = (full.await?, empty.await?);
+    Ok(json!({
+        "bench": "recover",
+        "pending": args.rows,
+        "first_listing_ms": millis(full),
+        "first_listing_ms_with_50": millis(empty),
+        "ratio": (full.as_secs_f64() / empty.as_secs_f64() * 100.0).round() / 100.0,
+    }))
+}
+
+fn millis(duration: Duration) -> f64 {
+    (duration.as_secs_f64() * 1e5).round() / 100.0
+}
+
+/// Fills and kills in a child, then opens and lists; the fastest of five, since the disk is shared.
+fn first_listings<'a>(
+    place: &'a Place,
+    directory: &'a std::path::Path,
+    rows: usize,
+) -> anyhow::Result<impl Future<Output = anyhow::Result<Duration>> + 'a> {
+    let program = std::env::current_exe()?;
+    Ok(async move {
+        let mut best = Duration::MAX;
+        for _ in 0..5 {
+            let rows = rows.to_string();
+            let mut child = Command::new(&program);
+            child.args(["bench", "recover", "--die", "--rows", &rows, "--on"]).arg(directory);
+            child.stderr(std::process::Stdio::null());
+            let status = child.status().context("cannot start a child")?;
+            if status.success() {
+                bail!("the child did not die");
+            }
+            let started = Instant::now();
+            let store = place.reopen("recover").await?;
+            let filter = Filter { limit: Some(50), ..Filter::pending() };
+            let page = store.list(&Tenant::single(), &filter).await?;
+            best = best.min(started.elapsed());
+            if page.len() != 50 {
+                bail!("a page of 50 has {}", page.len());
+            }
+        }
+        Ok(best)
+    })
+}

@@ -1,0 +1,23 @@
+//! The cases. Each takes a fresh store, and is listed once, in `for_each_store_case`.
+
+#![expect(missing_docs, reason = "the name of a case says what must be so")]
+
+mod decisions;
+mod edits;
+mod proposals;
+mod reads;
+mod runs;
+mod tenants;
+mod time;
+mod undos;
+mod waiting;
+
+pub use decisions::*;
+pub use edits::*;
+pub use proposals::*;
+pub use reads::*;
+pub use runs::*;
+pub use tenants::*;
+pub use time::*;
+pub use undos::*;
+pub use waiting::*;

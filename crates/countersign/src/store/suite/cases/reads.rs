@@ -1,0 +1,288 @@
+//! Listings, histories and the feed.
+
+use crate::approval::SharedApproval;
+use crate::command::Propose;
+use crate::decision::Verdict;
+use crate::event::What;
+use crate::executor::Outcome;
+use crate::id::{Actor, ApprovalId};
+use crate::state::State;
+use crate::store::suite::{Fixture, sample};
+use crate::store::{Cursor, FeedEvent, Filter, LONGEST_PAGE};
+
+async fn ids(fixture: &Fixture, filter: &Filter) -> Vec<ApprovalId> {
+    let listed: Vec<SharedApproval> = fixture.store.list(&sample::tenant(), filter).await.unwrap();
+    for approval in &listed {
+        assert_eq!(
+            fixture.get(approval).await,
+            *approval,
+            "a listing shows the whole"
+        );
+    }
+    listed.iter().map(|approval| approval.id).collect()
+}
+
+fn numbers(numbers: impl IntoIterator<Item = u64>) -> Vec<ApprovalId> {
+    numbers.into_iter().map(sample::id).collect()
+}
+
+fn of_state(state: State) -> Filter {
+    Filter {
+        state: Some(state),
+        ..Filter::default()
+    }
+}
+
+pub async fn d1_pending_is_listed_oldest_first_and_never_expired(fixture: Fixture) {
+    fixture.propose(sample::propose(1)).await;
+    fixture.advance(sample::TTL / 2);
+    for n in 2..=4 {
+        fixture.propose(sample::propose(n)).await;
+    }
+    let third = fixture.find(&sample::tenant(), sample::id(3)).await.unwrap();
+    fixture.accept(sample::deny(&third)).await;
+    assert_eq!(ids(&fixture, &Filter::pending()).await, numbers([1, 2, 4]));
+    fixture.advance(sample::TTL / 2);
+    assert_eq!(ids(&fixture, &Filter::pending()).await, numbers([2, 4]));
+    fixture.sweep(sample::sweep(10)).await;
+    assert_eq!(ids(&fixture, &Filter::pending()).await, numbers([2, 4]));
+    assert_eq!(ids(&fixture, &of_state(State::Expired)).await, numbers([1]));
+}
+
+pub async fn d1_everything_else_is_listed_newest_first(fixture: Fixture) {
+    for n in 1..=6 {
+        let approval = fixture.propose(sample::propose(n)).await;
+        match n % 3 {
+            0 => _ = fixture.accept(sample::approve(&approval)).await,
+            1 => _ = fixture.accept(sample::deny(&approval)).await,
+            _ => {}
+        }
+    }
+    assert_eq!(
+        ids(&fixture, &Filter::default()).await,
+        numbers([6, 5, 4, 3, 2, 1])
+    );
+    assert_eq!(ids(&fixture, &of_state(State::Approved)).await, numbers([6, 3]));
+    assert_eq!(ids(&fixture, &of_state(State::Denied)).await, numbers([4, 1]));
+    assert_eq!(ids(&fixture, &of_state(State::Withdrawn)).await, []);
+    assert_eq!(ids(&fixture, &of_state(State::Superseded)).await, []);
+}
+
+pub async fn d1_filters_meet(fixture: Fixture) {
+    let table = [
+        (1, "crm", Some("c"), Some("r1")),
+        (2, "crm", Some("d"), Some("r1")),
+        (3, "billing", Some("e"), Some("r1")),
+        (4, "billing", Some("c"), Some("r2")),
+        (5, "crm", None, None),
+    ];
+    for (n, agent, channel, run) in table {
+        let propose = Propose {
+            agent: sample::agent(agent),
+            channel: channel.map(sample::channel),
+            run: run.map(sample::run),
+            ..sample::propose(n)
+        };
+        fixture.propose(propose).await;
+    }
+    let filter = |state, agent: &str, channel: &str, run: &str| Filter {
+        state,
+        agent: (!agent.is_empty()).then(|| sample::agent(agent)),
+        channel: (!channel.is_empty()).then(|| sample::channel(channel)),
+        run: (!run.is_empty()).then(|| sample::run(run)),
+        ..Filter::default()
+    };
+    let pending = Some(State::Pending);
+    let table: [(Filter, &[u64]); 11] = [
+        (filter(None, "crm", "", ""), &[5, 2, 1]),
+        (filter(None, "billing", "", ""), &[4, 3]),
+        (filter(None, "", "c", ""), &[4, 1]),
+        (filter(None, "", "", "r1"), &[3, 2, 1]),
+        (filter(None, "crm", "", "r1"), &[2, 1]),
+        (filter(None, "crm", "c", "r1"), &[1]),
+        (filter(None, "nobody", "", ""), &[]),
+        (filter(pending, "crm", "", ""), &[2, 5]),
+        (filter(pending, "", "c", ""), &[4]),
+        (filter(pending, "", "", "r1"), &[2, 3]),
+        (filter(Some(State::Superseded), "", "c", ""), &[1]),
+    ];
+    for (filter, expected) in table {
+        let expected = numbers(expected.iter().copied());
+        assert_eq!(ids(&fixture, &filter).await, expected, "{filter:?}");
+    }
+}
+
+pub async fn d1_pages_have_no_gaps_and_no_repeats(fixture: Fixture) {
+    for n in 1..=23 {
+        let approval = fixture.propose(sample::propose(n)).await;
+        if n % 4 == 0 {
+            fixture.accept(sample::deny(&approval)).await;
+        }
+    }
+    for (state, whole) in [
+        (None, numbers((1..=23).rev())),
+        (Some(State::Pending), numbers((1..=23).filter(|n| n % 4 != 0))),
+        (
+            Some(State::Denied),
+            numbers((1..=23).rev().filter(|n| n % 4 == 0)),
+        ),
+    ] {
+        for size in [1, 5, 23, 24] {
+            let mut filter = Filter {
+                state,
+                limit: Some(size),
+                ..Filter::default()
+            };
+            let mut seen = Vec::new();
+            loop {
+                let page = ids(&fixture, &filter).await;
+                assert!(page.len() <= size);
+                let Some(last) = page.last() else { break };
+                filter.after = Some(*last);
+                seen.extend(page);
+            }
+            assert_eq!(seen, whole, "{state:?} by {size}");
+        }
+    }
+    // What is decided between two pages moves nothing.
+    let mut filter = Filter {
+        limit: Some(3),
+        ..Filter::pending()
+    };
+    let page = ids(&fixture, &filter).await;
+    let last = fixture.find(&sample::tenant(), page[2]).await.unwrap();
+    fixture.accept(sample::deny(&last)).await;
+    filter.after = Some(page[2]);
+    assert_eq!(ids(&fixture, &filter).await, numbers([5, 6, 7]));
+}
+
+pub async fn d1_a_page_has_its_limits(fixture: Fixture) {
+    for n in 1..=60 {
+        fixture.propose(sample::propose(n)).await;
+    }
+    assert_eq!(ids(&fixture, &Filter::default()).await.len(), 50);
+    let limit = |limit| Filter {
+        limit: Some(limit),
+        ..Filter::default()
+    };
+    assert_eq!(ids(&fixture, &limit(0)).await.len(), 0);
+    assert_eq!(ids(&fixture, &limit(60)).await.len(), 60);
+    assert_eq!(ids(&fixture, &limit(usize::MAX)).await.len(), 60);
+    assert_eq!(limit(usize::MAX).page(), LONGEST_PAGE);
+}
+
+pub async fn b8_the_history_tells_everything_in_order(fixture: Fixture) {
+    let approval = fixture.propose(sample::propose(1)).await;
+    fixture
+        .decide(sample::decide_as("mallory", &approval, Verdict::Approve))
+        .await;
+    fixture.accept(sample::approve(&approval)).await;
+    fixture.start(sample::start(&approval, 1, 1)).await.unwrap();
+    let done = sample::finish(&approval, 1, 1, Outcome::succeeded("{}"));
+    fixture.finish(done).await.unwrap();
+    let events = fixture.events(&approval).await;
+    let by: Vec<String> = events
+        .iter()
+        .map(|event| format!("{} {} by {}", event.number, event.what.as_str(), event.by))
+        .collect();
+    assert_eq!(
+        by,
+        [
+            "1 proposed by agent:crm",
+            "2 decision_refused by person:mallory",
+            "3 approved by person:alice",
+            "4 started by gate",
+            "5 succeeded by gate",
+        ]
+    );
+    assert!(events.iter().all(|event| event.policy == sample::policy()));
+    assert_eq!(events[2].by, Actor::Person(sample::person("alice")));
+    let What::Approved { digest, .. } = events[2].what else {
+        panic!("{:?}", events[2]);
+    };
+    assert_eq!(digest, approval.digest);
+    let missing = fixture.store.events(&approval.tenant, sample::id(9)).await;
+    assert_eq!(missing, Ok(Vec::new()));
+}
+
+/// Three approvals whose events are interleaved; gives what the feed must show.
+async fn busy(fixture: &Fixture) -> Vec<(ApprovalId, u32)> {
+    let one = fixture.propose(sample::propose_in(1, "c")).await;
+    let two = fixture.propose(sample::batch(2, 2)).await;
+    let foreign = Propose {
+        tenant: sample::tenant_named("other"),
+        ..sample::propose(4)
+    };
+    fixture.propose(foreign).await;
+    fixture.accept(sample::approve(&two)).await;
+    fixture.propose(sample::propose_in(3, "c")).await;
+    fixture.start(sample::start(&two, 1, 1)).await.unwrap();
+    fixture.advance(sample::TTL);
+    fixture.sweep(sample::sweep(10)).await;
+    let mut expected = Vec::new();
+    for (approval, count) in [(one.id, 2), (two.id, 5), (sample::id(3), 2)] {
+        expected.extend((1..=count).map(|number| (approval, number)));
+    }
+    expected
+}
+
+fn places(feed: &[FeedEvent]) -> Vec<(ApprovalId, u32)> {
+    feed.iter()
+        .map(|place| (place.approval, place.event.number))
+        .collect()
+}
+
+pub async fn b8_the_feed_is_complete_and_in_order(fixture: Fixture) {
+    let expected = busy(&fixture).await;
+    let feed = fixture
+        .store
+        .feed(&sample::tenant(), Cursor::default(), 1000)
+        .await
+        .unwrap();
+    let mut found = places(&feed);
+    let cursors: Vec<Cursor> = feed.iter().map(|place| place.cursor).collect();
+    assert!(cursors.is_sorted_by(|a, b| a < b), "{cursors:?}");
+    for place in &feed {
+        let events = fixture.store.events(&sample::tenant(), place.approval).await;
+        let number = usize::try_from(place.event.number).unwrap();
+        assert_eq!(place.event, events.unwrap()[number - 1]);
+    }
+    let own = |id: ApprovalId| -> Vec<u32> {
+        let own = feed.iter().filter(|place| place.approval == id);
+        own.map(|place| place.event.number).collect()
+    };
+    for n in 1..=3 {
+        let numbers = own(sample::id(n));
+        assert!(numbers.is_sorted_by(|a, b| a < b), "{n}: {numbers:?}");
+    }
+    found.sort_unstable();
+    assert_eq!(found, expected);
+}
+
+pub async fn b8_the_feed_goes_on_behind_a_cursor(fixture: Fixture) {
+    busy(&fixture).await;
+    let tenant = sample::tenant();
+    let whole = fixture
+        .store
+        .feed(&tenant, Cursor::default(), 1000)
+        .await
+        .unwrap();
+    for size in [1, 2, 4, 100] {
+        let mut cursor = Cursor::default();
+        let mut seen = Vec::new();
+        loop {
+            let page = fixture.store.feed(&tenant, cursor, size).await.unwrap();
+            assert!(page.len() <= size);
+            let Some(last) = page.last() else { break };
+            cursor = last.cursor;
+            seen.extend(page);
+        }
+        assert_eq!(seen, whole, "by {size}");
+    }
+    // What comes later comes behind.
+    let last = whole.last().unwrap().cursor;
+    fixture.propose(sample::propose(9)).await;
+    let news = fixture.store.feed(&tenant, last, 10).await.unwrap();
+    assert_eq!(places(&news), [(sample::id(9), 1)]);
+    assert_eq!(fixture.store.feed(&tenant, last, 0).await, Ok(Vec::new()));
+}

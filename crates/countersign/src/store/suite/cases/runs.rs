@@ -1,0 +1,372 @@
+//! Start, finish, reconcile: the one run of a call.
+
+use std::time::Duration;
+
+use crate::call::Because;
+use crate::command::{Decide, ExecuteRefusal, Finish, Finished};
+use crate::decision::Verdict;
+use crate::event::What;
+use crate::executor::Outcome;
+use crate::policy::{OnFailure, Terms};
+use crate::state::CallState::{self, Failed, Refused, Released, Running, Succeeded, Unknown};
+use crate::store::suite::{Fixture, sample};
+
+fn done() -> Outcome {
+    Outcome::succeeded(r#"{"id":1}"#)
+}
+
+fn states(approval: &crate::approval::Approval) -> Vec<CallState> {
+    approval.calls.iter().map(|call| call.state).collect()
+}
+
+fn going_on() -> Terms {
+    Terms {
+        on_failure: OnFailure::Continue,
+        ..sample::terms()
+    }
+}
+
+pub async fn a8_decision_is_consumed_before_the_run(fixture: Fixture) {
+    let pending = fixture.propose(sample::batch(1, 2)).await;
+    let decide = Decide {
+        start: Some(sample::permit(1)),
+        ..sample::approve(&pending)
+    };
+    let answer = fixture.decide(decide.clone()).await;
+    assert_eq!((answer.refusal, answer.started), (None, Some(1)));
+    let approval = answer.approval.unwrap();
+    assert_eq!(states(&approval), [Running, Released]);
+    let execution = approval.calls[0].execution.as_ref().unwrap();
+    assert_eq!(execution.permit, sample::permit(1));
+    assert_eq!(execution.deadline, sample::BEGINNING.plus(sample::TIMEOUT));
+    assert_eq!(
+        fixture.words(&approval).await,
+        ["proposed", "approved", "started"]
+    );
+    // The double click.
+    let again = fixture.decide(decide).await;
+    assert_eq!(again.refusal.unwrap().code(), "already_decided");
+    assert_eq!(again.started, None);
+    // A denial with the wish to start starts nothing.
+    let denied = fixture.propose(sample::propose(2)).await;
+    let deny = Decide {
+        start: Some(sample::permit(2)),
+        ..sample::deny(&denied)
+    };
+    assert_eq!(fixture.decide(deny).await.started, None);
+}
+
+pub async fn a8_a_repeated_decision_starts_nothing(fixture: Fixture) {
+    let pending = fixture.propose(sample::batch(1, 2)).await;
+    let decide = sample::keyed(sample::approve(&pending), "k", "body");
+    fixture.accept(decide.clone()).await;
+    let again = Decide {
+        start: Some(sample::permit(1)),
+        ..decide
+    };
+    let answer = fixture.decide(again).await;
+    assert_eq!((answer.refusal, answer.started), (None, None));
+    assert_eq!(states(&answer.approval.unwrap()), [Released, Released]);
+}
+
+pub async fn a8_a_call_starts_once(fixture: Fixture) {
+    let approval = fixture.running(sample::propose(1)).await;
+    // Also with the very same permit: whoever lost the answer does not know whether somebody runs it.
+    for permit in [1, 2] {
+        let refused = fixture
+            .start(sample::start(&approval, 1, permit))
+            .await
+            .unwrap_err();
+        let call = sample::call_id(&approval, 1);
+        let (state, because) = (Running, None);
+        assert_eq!(refused, ExecuteRefusal::WrongState { call, state, because });
+    }
+    fixture
+        .finish(sample::finish(&approval, 1, 1, done()))
+        .await
+        .unwrap();
+    let refused = fixture.start(sample::start(&approval, 1, 3)).await.unwrap_err();
+    assert_eq!(refused.code(), "wrong_state");
+    assert_eq!(
+        fixture.words(&approval).await,
+        ["proposed", "approved", "started", "succeeded"]
+    );
+}
+
+pub async fn what_was_not_approved_never_starts(fixture: Fixture) {
+    let superseded = fixture.propose(sample::propose_in(1, "c")).await;
+    let withdrawn = fixture.propose(sample::propose_in(2, "c")).await;
+    fixture.withdraw(sample::withdraw(&withdrawn)).await;
+    let denied = fixture.propose(sample::propose(3)).await;
+    fixture.accept(sample::deny(&denied)).await;
+    let pending = fixture.propose(sample::propose(4)).await;
+    let table = [
+        (&superseded, Refused, Some(Because::Superseded)),
+        (&withdrawn, Refused, Some(Because::Withdrawn)),
+        (&denied, Refused, Some(Because::Denied)),
+        (&pending, CallState::Held, None),
+    ];
+    for (approval, state, because) in table {
+        let call = sample::call_id(approval, 1);
+        let refused = fixture.start(sample::start(approval, 1, 1)).await.unwrap_err();
+        assert_eq!(refused, ExecuteRefusal::WrongState { call, state, because });
+        let finish = sample::finish(approval, 1, 1, done());
+        let refused = fixture.finish(finish).await.unwrap_err();
+        assert_eq!(refused, ExecuteRefusal::NotYourPermit(call));
+        let reconcile = sample::reconcile(approval, 1, true);
+        assert_eq!(
+            fixture.reconcile(reconcile).await.unwrap_err().code(),
+            "wrong_state"
+        );
+    }
+    for position in [0, 2, 255] {
+        let refused = fixture
+            .start(sample::start(&pending, position, 1))
+            .await
+            .unwrap_err();
+        assert_eq!(refused.code(), "not_found", "position {position}");
+    }
+}
+
+pub async fn a16_calls_run_in_proposed_order(fixture: Fixture) {
+    let approval = fixture.approved(sample::batch(1, 3)).await;
+    let call = sample::call_id(&approval, 2);
+    for first_is in ["released", "running"] {
+        let refused = fixture.start(sample::start(&approval, 2, 2)).await.unwrap_err();
+        assert_eq!(
+            refused,
+            ExecuteRefusal::EarlierFirst { call, first: 1 },
+            "{first_is}"
+        );
+        if first_is == "released" {
+            fixture.start(sample::start(&approval, 1, 1)).await.unwrap();
+        }
+    }
+    fixture
+        .finish(sample::finish(&approval, 1, 1, done()))
+        .await
+        .unwrap();
+    let started = fixture.start(sample::start(&approval, 2, 2)).await.unwrap();
+    assert_eq!(states(&started.approval), [Succeeded, Running, Released]);
+}
+
+pub async fn a16_a_failure_stops_the_batch(fixture: Fixture) {
+    for (n, outcome, state) in [
+        (1, Outcome::failed("no"), Failed),
+        (2, Outcome::Unknown("?".to_owned()), Unknown),
+    ] {
+        let approval = fixture.running(sample::batch(n, 3)).await;
+        let finish = Finish {
+            start_next: Some(sample::permit(9)),
+            ..sample::finish(&approval, 1, 1, outcome)
+        };
+        let Finished { approval, started } = fixture.finish(finish).await.unwrap();
+        assert_eq!(started, None);
+        assert_eq!(states(&approval), [state, Refused, Refused]);
+        assert_eq!(approval.calls[1].because, Some(Because::EarlierFailed));
+        assert!(approval.is_finished());
+    }
+}
+
+pub async fn a16_a_batch_may_go_on_after_a_failure(fixture: Fixture) {
+    for (n, outcome, state) in [
+        (1, Outcome::failed("no"), Failed),
+        (2, Outcome::Unknown("?".to_owned()), Unknown),
+    ] {
+        let approval = fixture.running(sample::batch_under(n, 3, &going_on())).await;
+        let finish = Finish {
+            start_next: Some(sample::permit(9)),
+            ..sample::finish(&approval, 1, 1, outcome)
+        };
+        let Finished { approval, started } = fixture.finish(finish).await.unwrap();
+        assert_eq!(started, Some(2));
+        assert_eq!(states(&approval), [state, Running, Released]);
+    }
+}
+
+pub async fn a16_finishing_starts_the_next(fixture: Fixture) {
+    let approval = fixture.running(sample::batch(1, 2)).await;
+    let finish = Finish {
+        start_next: Some(sample::permit(2)),
+        ..sample::finish(&approval, 1, 1, done())
+    };
+    let finished = fixture.finish(finish.clone()).await.unwrap();
+    assert_eq!(finished.started, Some(2));
+    assert_eq!(states(&finished.approval), [Succeeded, Running]);
+    // Said again, it starts nothing.
+    assert_eq!(fixture.finish(finish).await.unwrap().started, None);
+    let last = Finish {
+        start_next: Some(sample::permit(3)),
+        ..sample::finish(&approval, 2, 2, done())
+    };
+    let finished = fixture.finish(last).await.unwrap();
+    assert_eq!(finished.started, None);
+    assert!(finished.approval.is_finished());
+}
+
+pub async fn x37_only_the_permit_finishes_a_call(fixture: Fixture) {
+    let approval = fixture.running(sample::batch(1, 2)).await;
+    let call = sample::call_id(&approval, 1);
+    let refused = fixture
+        .finish(sample::finish(&approval, 1, 2, done()))
+        .await
+        .unwrap_err();
+    assert_eq!(refused, ExecuteRefusal::NotYourPermit(call));
+    let refused = fixture
+        .finish(sample::finish(&approval, 2, 1, done()))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code(), "not_your_permit");
+    let missing = fixture
+        .finish(sample::finish(&approval, 3, 1, done()))
+        .await
+        .unwrap_err();
+    assert_eq!(missing.code(), "not_found");
+    assert_eq!(states(&*fixture.get(&approval).await), [Running, Released]);
+}
+
+pub async fn f13_finishing_again_gives_the_same_answer(fixture: Fixture) {
+    let table = [
+        (1, done(), Succeeded),
+        (2, Outcome::failed("no"), Failed),
+        (3, Outcome::Unknown("?".to_owned()), Unknown),
+    ];
+    for (n, outcome, state) in table {
+        let approval = fixture.running(sample::propose(n)).await;
+        let finish = sample::finish(&approval, 1, 1, outcome);
+        let first = fixture.finish(finish.clone()).await.unwrap();
+        let again = fixture.finish(finish).await.unwrap();
+        assert_eq!(again.approval, first.approval);
+        assert_eq!(states(&again.approval), [state]);
+    }
+    let approval = fixture.running(sample::propose(4)).await;
+    fixture
+        .finish(sample::finish(&approval, 1, 1, done()))
+        .await
+        .unwrap();
+    for other in [Outcome::succeeded("other"), Outcome::failed("{\"id\":1}")] {
+        let refused = fixture.finish(sample::finish(&approval, 1, 1, other)).await;
+        assert_eq!(refused.unwrap_err().code(), "wrong_state");
+    }
+}
+
+pub async fn x12_lost_run_is_unknown_and_never_starts_again(fixture: Fixture) {
+    let approval = fixture.running(sample::batch(1, 2)).await;
+    fixture.advance(sample::TIMEOUT - Duration::from_micros(1));
+    assert_eq!(fixture.sweep(sample::sweep(10)).await.unknown, 0);
+    fixture.advance(Duration::from_micros(1));
+    assert_eq!(fixture.sweep(sample::sweep(10)).await.unknown, 1);
+    let lost = fixture.get(&approval).await;
+    assert_eq!(states(&lost), [Unknown, Refused]);
+    for position in [1, 2] {
+        let refused = fixture
+            .start(sample::start(&approval, position, 7))
+            .await
+            .unwrap_err();
+        assert_eq!(refused.code(), "wrong_state");
+    }
+    // Nothing is left to sweep, however late it gets.
+    fixture.advance(Duration::from_secs(1_000_000));
+    assert_eq!(fixture.sweep(sample::sweep(10)).await, Default::default());
+    assert_eq!(
+        fixture.words(&approval).await,
+        ["proposed", "approved", "started", "lost", "refused"]
+    );
+}
+
+pub async fn x12_an_executor_that_cannot_tell_leaves_its_words_out_of_events(fixture: Fixture) {
+    let approval = fixture.running(sample::propose(1)).await;
+    let words = "connection to https://u:secret-canary@host cut";
+    let unknown = Outcome::Unknown(words.to_owned());
+    fixture
+        .finish(sample::finish(&approval, 1, 1, unknown))
+        .await
+        .unwrap();
+    let events = fixture.events(&approval).await;
+    assert!(events.iter().all(|event| !event.text().contains("canary")));
+    let call = &fixture.get(&approval).await.calls[0];
+    assert_eq!(call.result.as_deref(), Some(words.as_bytes()));
+}
+
+pub async fn x37_late_finish_is_reconciled_and_starts_nothing(fixture: Fixture) {
+    let approval = fixture.running(sample::batch_under(1, 2, &going_on())).await;
+    fixture.advance(sample::TIMEOUT);
+    fixture.sweep(sample::sweep(10)).await;
+    let start_by = fixture.get(&approval).await.start_by();
+    fixture.advance(Duration::from_secs(5));
+    let late = Finish {
+        start_next: Some(sample::permit(2)),
+        ..sample::finish(&approval, 1, 1, done())
+    };
+    let finished = fixture.finish(late.clone()).await.unwrap();
+    assert_eq!(finished.started, None);
+    assert_eq!(states(&finished.approval), [Succeeded, Released]);
+    assert_eq!(
+        finished.approval.calls[0].result.as_deref(),
+        Some(&br#"{"id":1}"#[..])
+    );
+    assert_eq!(
+        finished.approval.start_by(),
+        start_by,
+        "the rest gets no longer by it"
+    );
+    let events = fixture.events(&approval).await;
+    let succeeded = true;
+    assert_eq!(
+        events.last().unwrap().what,
+        What::Reconciled { call: 1, succeeded }
+    );
+    assert_eq!(fixture.finish(late).await.unwrap().started, None);
+    // Given up, and then it says again that it does not know: nothing new.
+    let other = fixture.running(sample::propose(2)).await;
+    fixture.advance(sample::TIMEOUT);
+    fixture.sweep(sample::sweep(10)).await;
+    let unknown = Outcome::Unknown("?".to_owned());
+    fixture
+        .finish(sample::finish(&other, 1, 1, unknown))
+        .await
+        .unwrap();
+    assert_eq!(
+        fixture.words(&other).await,
+        ["proposed", "approved", "started", "lost"]
+    );
+}
+
+pub async fn x12_a_person_reconciles(fixture: Fixture) {
+    for (n, succeeded, state) in [(1, true, Succeeded), (2, false, Failed)] {
+        let approval = fixture.running(sample::propose(n)).await;
+        let early = fixture
+            .reconcile(sample::reconcile(&approval, 1, succeeded))
+            .await;
+        assert_eq!(early.unwrap_err().code(), "wrong_state");
+        let unknown = Outcome::Unknown("?".to_owned());
+        fixture
+            .finish(sample::finish(&approval, 1, 1, unknown))
+            .await
+            .unwrap();
+        let reconciled = fixture
+            .reconcile(sample::reconcile(&approval, 1, succeeded))
+            .await
+            .unwrap();
+        assert_eq!(states(&reconciled), [state]);
+        assert_eq!(reconciled.calls[0].result.as_deref(), Some(&b"looked it up"[..]));
+        // Once; and the executor that comes after that changes nothing.
+        let twice = fixture
+            .reconcile(sample::reconcile(&approval, 1, !succeeded))
+            .await;
+        assert_eq!(twice.unwrap_err().code(), "wrong_state");
+        let late = fixture
+            .finish(sample::finish(&approval, 1, 1, Outcome::succeeded("other")))
+            .await;
+        assert_eq!(late.unwrap_err().code(), "wrong_state");
+        let missing = fixture
+            .reconcile(sample::reconcile(&approval, 2, succeeded))
+            .await;
+        assert_eq!(missing.unwrap_err().code(), "not_found");
+        let decided = sample::decide(&approval, Verdict::Approve);
+        assert_eq!(
+            fixture.decide(decided).await.refusal.unwrap().code(),
+            "already_decided"
+        );
+    }
+}

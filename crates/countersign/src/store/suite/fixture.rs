@@ -1,0 +1,275 @@
+//! A store to be tested, with a clock moved by hand. Whatever is written through it is checked at once.
+
+use std::any::Any;
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use futures_util::future::BoxFuture;
+
+use super::sample;
+use crate::approval::{Approval, SharedApproval};
+use crate::command::{
+    Answer, Command, Decide, DecideAnswer, ExecuteRefusal, Finish, Finished, Propose, ProposeRefusal,
+    Proposed, Reconcile, Start, Started, Sweep, Swept, Withdraw,
+};
+use crate::event::{Event, verify};
+use crate::id::{ApprovalId, Channel, Tenant};
+use crate::store::{Store, StoreError};
+use crate::time::ManualClock;
+
+/// Opens the same data again.
+pub type Reopen = Box<dyn Fn() -> BoxFuture<'static, Arc<dyn Store>> + Send + Sync>;
+
+/// One fresh store.
+pub struct Fixture {
+    /// The store.
+    pub store: Arc<dyn Store>,
+    /// The clock it lives by.
+    pub clock: Arc<ManualClock>,
+    reopen: Option<Reopen>,
+    // What has to outlive the store, such as its directory.
+    _kept: Option<Box<dyn Any + Send + Sync>>,
+    known: Mutex<BTreeSet<(Tenant, ApprovalId)>>,
+    programs: AtomicU64,
+}
+
+impl Fixture {
+    /// A store that lives by this clock, and keeps nothing beyond its process.
+    pub fn new(store: Arc<dyn Store>, clock: Arc<ManualClock>) -> Fixture {
+        Fixture {
+            store,
+            clock,
+            reopen: None,
+            _kept: None,
+            known: Mutex::default(),
+            programs: AtomicU64::new(0),
+        }
+    }
+
+    /// A clock at [`sample::BEGINNING`].
+    pub fn clock() -> Arc<ManualClock> {
+        Arc::new(ManualClock::at(sample::BEGINNING))
+    }
+
+    /// Says how to open the same data again, with the same clock. Durable stores must.
+    pub fn with_reopen(self, reopen: Reopen) -> Fixture {
+        Fixture {
+            reopen: Some(reopen),
+            ..self
+        }
+    }
+
+    /// Keeps something for as long as the fixture.
+    pub fn keeping(self, kept: impl Any + Send + Sync) -> Fixture {
+        Fixture {
+            _kept: Some(Box::new(kept)),
+            ..self
+        }
+    }
+
+    /// Moves the clock on.
+    pub fn advance(&self, by: Duration) {
+        self.clock.advance(by);
+    }
+
+    /// The number of the next program to run here.
+    pub(super) fn next_program(&self) -> u64 {
+        self.programs.load(Ordering::SeqCst) + 1
+    }
+
+    /// From here on, that number is taken.
+    pub(super) fn begin_program(&self, serial: u64) {
+        self.programs.store(serial, Ordering::SeqCst);
+    }
+
+    /// Closes the store and opens its data again; nothing when it does not outlive its process.
+    pub async fn restarted(self) -> Option<Fixture> {
+        let Fixture {
+            store,
+            clock,
+            reopen,
+            _kept,
+            known,
+            programs,
+        } = self;
+        drop(store);
+        let reopen = reopen?;
+        let store = reopen().await;
+        Some(Fixture {
+            store,
+            clock,
+            reopen: Some(reopen),
+            _kept,
+            known,
+            programs,
+        })
+    }
+
+    /// Runs a command, and checks that what is stored is what was answered and what the events say.
+    pub async fn try_write(&self, command: Command) -> Result<Answer, StoreError> {
+        let swept = matches!(command, Command::Sweep(_));
+        let answer = self.store.write(command).await?;
+        if swept {
+            self.check_all().await;
+        }
+        if let Some(approval) = answered(&answer) {
+            let stored = self.get(approval).await;
+            assert_eq!(stored, *approval, "what is stored is what was answered");
+            let others = [approval.replaces, approval.undoes.map(|call| call.approval)];
+            for id in others.into_iter().flatten().chain([approval.id]) {
+                self.known.lock().unwrap().insert((approval.tenant.clone(), id));
+                self.check(&approval.tenant, id).await;
+            }
+        }
+        Ok(answer)
+    }
+
+    /// Runs a command that must be answered.
+    pub async fn write(&self, command: Command) -> Answer {
+        self.try_write(command).await.expect("the store answers")
+    }
+
+    /// Checks one approval against its events.
+    pub async fn check(&self, tenant: &Tenant, id: ApprovalId) {
+        let approval = self.find(tenant, id).await.expect("a known approval is there");
+        let events = self.store.events(tenant, id).await.unwrap();
+        assert_eq!(verify(&approval, &events), Ok(()), "approval {id}");
+    }
+
+    /// Checks all approvals this fixture has seen.
+    pub async fn check_all(&self) {
+        let known = self.known.lock().unwrap().clone();
+        for (tenant, id) in &known {
+            self.check(tenant, *id).await;
+        }
+    }
+
+    /// Proposes what must be accepted.
+    pub async fn propose(&self, propose: Propose) -> SharedApproval {
+        let proposed = self.try_propose(propose).await.expect("the proposal is accepted");
+        assert!(!proposed.repeated, "the proposal is new");
+        proposed.approval
+    }
+
+    /// Proposes.
+    pub async fn try_propose(&self, propose: Propose) -> Result<Proposed, ProposeRefusal> {
+        match self.write(Command::Propose(Box::new(propose))).await {
+            Answer::Propose(answer) => answer,
+            other => panic!("not the answer to a proposal: {other:?}"),
+        }
+    }
+
+    /// Decides.
+    pub async fn decide(&self, decide: Decide) -> DecideAnswer {
+        match self.write(Command::Decide(Box::new(decide))).await {
+            Answer::Decide(answer) => answer,
+            other => panic!("not the answer to a decision: {other:?}"),
+        }
+    }
+
+    /// Decides so that it must be accepted.
+    pub async fn accept(&self, decide: Decide) -> SharedApproval {
+        let answer = self.decide(decide).await;
+        assert_eq!(answer.refusal, None);
+        answer.approval.unwrap()
+    }
+
+    /// Proposes and approves.
+    pub async fn approved(&self, propose: Propose) -> SharedApproval {
+        let pending = self.propose(propose).await;
+        self.accept(sample::approve(&pending)).await
+    }
+
+    /// Proposes, approves and starts the first call, with the permit number 1.
+    pub async fn running(&self, propose: Propose) -> SharedApproval {
+        let approved = self.approved(propose).await;
+        self.start(sample::start(&approved, 1, 1)).await.unwrap().approval
+    }
+
+    /// Withdraws.
+    pub async fn withdraw(&self, withdraw: Withdraw) -> DecideAnswer {
+        match self.write(Command::Withdraw(withdraw)).await {
+            Answer::Withdraw(answer) => answer,
+            other => panic!("not the answer to a withdrawal: {other:?}"),
+        }
+    }
+
+    /// Starts.
+    pub async fn start(&self, start: Start) -> Result<Started, ExecuteRefusal> {
+        match self.write(Command::Start(start)).await {
+            Answer::Start(answer) => answer,
+            other => panic!("not the answer to a start: {other:?}"),
+        }
+    }
+
+    /// Finishes.
+    pub async fn finish(&self, finish: Finish) -> Result<Finished, ExecuteRefusal> {
+        match self.write(Command::Finish(finish)).await {
+            Answer::Finish(answer) => answer,
+            other => panic!("not the answer to a finish: {other:?}"),
+        }
+    }
+
+    /// Reconciles.
+    pub async fn reconcile(&self, reconcile: Reconcile) -> Result<SharedApproval, ExecuteRefusal> {
+        match self.write(Command::Reconcile(reconcile)).await {
+            Answer::Reconcile(answer) => answer,
+            other => panic!("not the answer to a reconciliation: {other:?}"),
+        }
+    }
+
+    /// Sweeps.
+    pub async fn sweep(&self, sweep: Sweep) -> Swept {
+        match self.write(Command::Sweep(sweep)).await {
+            Answer::Sweep(swept) => swept,
+            other => panic!("not the answer to a sweep: {other:?}"),
+        }
+    }
+
+    /// One approval, if it is there.
+    pub async fn find(&self, tenant: &Tenant, id: ApprovalId) -> Option<SharedApproval> {
+        self.store.approval(tenant, id).await.unwrap()
+    }
+
+    /// The approval as it is now.
+    pub async fn get(&self, approval: &Approval) -> SharedApproval {
+        self.find(&approval.tenant, approval.id)
+            .await
+            .expect("it is there")
+    }
+
+    /// Its history.
+    pub async fn events(&self, approval: &Approval) -> Vec<Event> {
+        self.store.events(&approval.tenant, approval.id).await.unwrap()
+    }
+
+    /// Its history, one word per event.
+    pub async fn words(&self, approval: &Approval) -> Vec<&'static str> {
+        let events = self.events(approval).await;
+        events.iter().map(|event| event.what.as_str()).collect()
+    }
+
+    /// What is pending in a channel of the sample tenant.
+    pub async fn pending_in(&self, channel: &Channel) -> Option<ApprovalId> {
+        let pending = self.store.pending_in(&sample::tenant(), channel).await.unwrap();
+        pending.map(|approval| approval.id)
+    }
+}
+
+/// The approval in an answer.
+pub(super) fn answered(answer: &Answer) -> Option<&SharedApproval> {
+    match answer {
+        Answer::Propose(Ok(proposed)) => Some(&proposed.approval),
+        Answer::Decide(answer) | Answer::Withdraw(answer) => answer.approval.as_ref(),
+        Answer::Start(Ok(started)) => Some(&started.approval),
+        Answer::Finish(Ok(finished)) => Some(&finished.approval),
+        Answer::Reconcile(Ok(approval)) => Some(approval),
+        Answer::Propose(Err(_))
+        | Answer::Start(Err(_))
+        | Answer::Finish(Err(_))
+        | Answer::Reconcile(Err(_))
+        | Answer::Sweep(_) => None,
+    }
+}

@@ -1,0 +1,377 @@
+//! Runs a program on a store.
+//!
+//! Programs share a store: each has tenants and ids of its own, begins far behind the one before, and first sweeps
+//! away what that one left, because the sweep is everybody's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::invariants::Watch;
+use super::transcript::{describe, normal};
+use super::{Approvers, Digest, Ending, Pause, Program, SampleKey, Saying, Step, Taker, Target, Who};
+use crate::approval::{Approval, SharedApproval};
+use crate::command::{Answer, Command, Decide, Finish, NewCall, Propose, Swept};
+use crate::decision::{Choice, Verdict};
+use crate::executor::Outcome;
+use crate::hash::Hash;
+use crate::id::{Actor, ApprovalId, Tenant};
+use crate::policy::{OnFailure, Terms};
+use crate::store::suite::{Fixture, sample};
+use crate::store::{Cursor, Filter};
+
+/// Longer than anything in a program waits for.
+const HOUR: Duration = Duration::from_secs(3600);
+
+/// Runs a program and gives its transcript, one line per step. What it says does not depend on the store.
+///
+/// # Panics
+/// When an invariant breaks.
+pub async fn run(program: &Program, fixture: &Fixture) -> Vec<String> {
+    run_as(fixture.next_program(), program, fixture).await
+}
+
+/// Runs a program on all fixtures and compares their transcripts with the first one's.
+///
+/// # Panics
+/// When stores disagree or an invariant breaks.
+pub async fn run_on_all(fixtures: &[&Fixture], program: &Program) {
+    let serial = fixtures.iter().map(|fixture| fixture.next_program()).max();
+    let mut transcripts = Vec::new();
+    for fixture in fixtures {
+        let transcript = run_as(serial.unwrap_or(0), program, fixture).await;
+        transcripts.push(transcript);
+    }
+    let Some((first, others)) = transcripts.split_first() else {
+        return;
+    };
+    for (number, other) in (2..).zip(others) {
+        for (step, (expected, found)) in (1..).zip(first.iter().zip(other)) {
+            assert_eq!(
+                found, expected,
+                "store {number} differs from store 1 at step {step}"
+            );
+        }
+        assert_eq!(other.len(), first.len(), "store {number}");
+    }
+}
+
+async fn run_as(serial: u64, program: &Program, fixture: &Fixture) -> Vec<String> {
+    fixture.begin_program(serial);
+    let start = sample::BEGINNING.plus(HOUR * 30 * u32::try_from(serial).unwrap());
+    sweep_leftovers(fixture, start).await;
+    let mut world = World {
+        fixture,
+        serial,
+        step: 0,
+        approvals: Vec::new(),
+        watch: Watch::default(),
+    };
+    let mut transcript = Vec::with_capacity(program.0.len() + 1);
+    for (number, step) in (1..).zip(&program.0) {
+        world.step = number;
+        transcript.push(world.take(step).await);
+    }
+    transcript.push(world.look_at_all().await);
+    transcript
+}
+
+async fn sweep_leftovers(fixture: &Fixture, start: crate::time::Time) {
+    for round in 0..20 {
+        // Ends behind `start` minus some hours, so that nothing swept here is due again later.
+        fixture.clock.set(start.plus(HOUR * round));
+        let answer = fixture
+            .store
+            .write(Command::Sweep(sample::sweep(sample::SWEEP_ALL)))
+            .await;
+        if matches!(answer.unwrap(), Answer::Sweep(swept) if swept == Swept::default()) {
+            fixture.clock.set(start.plus(HOUR * 21));
+            return;
+        }
+    }
+    panic!("there is always something to sweep");
+}
+
+struct World<'a> {
+    fixture: &'a Fixture,
+    serial: u64,
+    step: u64,
+    approvals: Vec<(Tenant, ApprovalId)>,
+    watch: Watch,
+}
+
+impl World<'_> {
+    async fn take(&mut self, step: &Step) -> String {
+        // Every step has a moment of its own, so that stores need not agree on the order within one.
+        self.fixture.advance(Duration::from_micros(1));
+        let Some(command) = self.command(step).await else {
+            return format!("{step:?}");
+        };
+        self.watch.before(&command);
+        // An error is an answer too, but only its kind: the words are the store's own.
+        let answer = match self.fixture.store.write(command.clone()).await {
+            Ok(answer) => answer,
+            Err(error) => return format!("{step:?}: {}", error.hint()),
+        };
+        if let Answer::Propose(Ok(proposed)) = &answer
+            && !proposed.repeated
+        {
+            let approval = &proposed.approval;
+            self.approvals.push((approval.tenant.clone(), approval.id));
+        }
+        self.watch.answered(step, &command, &answer);
+        self.check_touched(&answer).await;
+        format!("{step:?}: {}", normal(&answer))
+    }
+
+    /// What changed is compared with its history; after a sweep, that is everything.
+    async fn check_touched(&mut self, answer: &Answer) {
+        let touched: Vec<(Tenant, ApprovalId)> = match crate::store::suite::fixture::answered(answer) {
+            Some(approval) => {
+                let stored = self.fixture.get(approval).await;
+                assert_eq!(stored, *approval, "what is stored is what was answered");
+                let others = [approval.replaces, approval.undoes.map(|call| call.approval)];
+                let ids = others.into_iter().flatten().chain([approval.id]);
+                ids.map(|id| (approval.tenant.clone(), id)).collect()
+            }
+            None if matches!(answer, Answer::Sweep(_)) => self.approvals.clone(),
+            None => Vec::new(),
+        };
+        for (tenant, id) in touched {
+            self.look(&tenant, id).await;
+        }
+    }
+
+    async fn look(&mut self, tenant: &Tenant, id: ApprovalId) -> SharedApproval {
+        let approval = self.fixture.find(tenant, id).await.expect("it is there");
+        let events = self.fixture.store.events(tenant, id).await.unwrap();
+        self.watch.saw(&approval, &events);
+        if let Some(channel) = &approval.channel {
+            let filter = Filter {
+                channel: Some(channel.clone()),
+                limit: Some(usize::MAX),
+                ..Filter::default()
+            };
+            let listed = self.fixture.store.list(tenant, &filter).await.unwrap();
+            let pending = self.fixture.store.pending_in(tenant, channel).await.unwrap();
+            let now = self.fixture.store.now().await.unwrap();
+            Watch::saw_channel(&listed, pending.as_deref(), now);
+        }
+        approval
+    }
+
+    async fn look_at_all(&mut self) -> String {
+        let mut lines = Vec::new();
+        for (tenant, id) in self.approvals.clone() {
+            lines.push(describe(&*self.look(&tenant, id).await));
+        }
+        for n in 0..2 {
+            let tenant = self.tenant(n);
+            let filter = Filter {
+                limit: Some(usize::MAX),
+                ..Filter::pending()
+            };
+            let pending = self.fixture.store.list(&tenant, &filter).await.unwrap();
+            let pending: Vec<ApprovalId> = pending.iter().map(|approval| approval.id).collect();
+            let feed = self.fixture.store.feed(&tenant, Cursor::default(), 10_000).await;
+            let mut feed: Vec<_> = feed
+                .unwrap()
+                .iter()
+                .map(|place| (place.approval, place.event.number, place.event.link))
+                .collect();
+            // Within one transaction each store has its own order.
+            feed.sort_unstable();
+            lines.push(format!("pending {pending:?}, feed {feed:?}"));
+        }
+        lines.join("\n")
+    }
+
+    fn tenant(&self, n: u8) -> Tenant {
+        sample::tenant_named(&format!("program {} tenant {n}", self.serial))
+    }
+
+    fn fresh_id(&self) -> ApprovalId {
+        sample::id(self.serial * 1000 + self.step)
+    }
+
+    /// The approval a step speaks of, as it is now, and the tenant who asks for it.
+    async fn target(&self, target: Target) -> Option<SharedApproval> {
+        let count = self.approvals.len();
+        let back = usize::from(target.back) % count.max(1);
+        let (tenant, id) = self.approvals.get(count.checked_sub(1 + back)?)?;
+        let approval = self.fixture.find(tenant, *id).await?;
+        if !target.foreign {
+            return Some(approval);
+        }
+        let mut foreign = Approval::clone(&approval);
+        foreign.tenant = match *tenant == self.tenant(0) {
+            true => self.tenant(1),
+            false => self.tenant(0),
+        };
+        Some(Arc::new(foreign))
+    }
+
+    async fn command(&self, step: &Step) -> Option<Command> {
+        let permit = self.serial * 1000 + self.step;
+        Some(match step {
+            Step::Propose { .. } => Command::Propose(Box::new(self.propose(step)?)),
+            Step::Undo { of, call } => {
+                let target = self.target(*of).await?;
+                Command::Propose(Box::new(Propose {
+                    tenant: target.tenant.clone(),
+                    undoes: Some(sample::call_id(&target, *call)),
+                    id: self.fresh_id(),
+                    ..sample::propose(self.step)
+                }))
+            }
+            Step::Decide { on, .. } => {
+                let approval = self.target(*on).await?;
+                Command::Decide(Box::new(decide(step, &approval, permit)?))
+            }
+            Step::Withdraw { on, by } => {
+                let approval = self.target(*on).await?;
+                let mut withdraw = sample::withdraw(&approval);
+                match by {
+                    Taker::ItsAgent => {}
+                    Taker::OtherAgent => withdraw.by = Actor::Agent(sample::agent("nobody's")),
+                    Taker::Person => withdraw.by = Actor::Person(sample::person("maria")),
+                }
+                Command::Withdraw(withdraw)
+            }
+            Step::Start { on, call } => {
+                Command::Start(sample::start(&*self.target(*on).await?, *call, permit))
+            }
+            Step::Finish { on, .. } => Command::Finish(finish(step, &*self.target(*on).await?, permit)?),
+            Step::Reconcile { on, call, succeeded } => {
+                let approval = self.target(*on).await?;
+                Command::Reconcile(sample::reconcile(&approval, *call, *succeeded))
+            }
+            Step::Sweep => Command::Sweep(sample::sweep(sample::SWEEP_ALL)),
+            Step::Advance(pause) => {
+                self.fixture.advance(match pause {
+                    Pause::Microsecond => Duration::from_micros(1),
+                    Pause::Moment => Duration::from_secs(1),
+                    Pause::Timeout => sample::TIMEOUT,
+                    Pause::StartWithin => sample::START_WITHIN,
+                    Pause::Ttl => sample::TTL,
+                });
+                return None;
+            }
+        })
+    }
+
+    fn propose(&self, step: &Step) -> Option<Propose> {
+        let Step::Propose {
+            tenant,
+            agent,
+            channel,
+            key,
+            calls,
+            going_on,
+            approvers,
+        } = step
+        else {
+            return None;
+        };
+        let new_call = |position: u8| -> NewCall {
+            let approvers: &[&str] = match approvers {
+                Approvers::Alice => &["alice"],
+                Approvers::AliceAndBob => &["bob", "alice"],
+                Approvers::Divided if position == 1 => &["alice"],
+                Approvers::Divided => &["bob"],
+                Approvers::Nobody => &[],
+            };
+            let terms = Terms {
+                on_failure: match going_on {
+                    true => OnFailure::Continue,
+                    false => OnFailure::Stop,
+                },
+                ..sample::terms_for(approvers)
+            };
+            sample::call_under(&format!("{{ \"call\":{position}.0 }}"), terms)
+        };
+        Some(Propose {
+            tenant: self.tenant(*tenant),
+            id: self.fresh_id(),
+            agent: sample::agent(&format!("agent {agent}")),
+            channel: channel.map(|n| sample::channel(&format!("channel {n}"))),
+            key: key.map(sample_key),
+            calls: (1..=*calls).map(new_call).collect(),
+            ..sample::propose(self.step)
+        })
+    }
+}
+
+fn sample_key(key: SampleKey) -> (crate::id::Key, Hash) {
+    sample::key(&format!("key {}", key.name), &format!("body {}", key.body))
+}
+
+fn decide(step: &Step, approval: &Approval, permit: u64) -> Option<Decide> {
+    let Step::Decide {
+        person,
+        verdict,
+        digest,
+        key,
+        start,
+        ..
+    } = step
+    else {
+        return None;
+    };
+    let name = match person {
+        Who::Alice => "alice",
+        Who::Bob => "bob",
+        Who::Mallory => "mallory",
+    };
+    let choice = |bit: usize, granted: u8, edited: u8| match (granted >> bit & 1, edited >> bit & 1) {
+        (0, _) => Choice::Deny,
+        (_, 0) => Choice::Approve,
+        _ => Choice::Edit(sample::arguments("{\"edited\" :1e2}")),
+    };
+    let verdict = match *verdict {
+        Saying::Approve => Verdict::Approve,
+        Saying::Deny => Verdict::Deny,
+        Saying::Each { granted, edited } => {
+            let bits = 0..approval.calls.len();
+            Verdict::Each(bits.map(|bit| choice(bit, granted, edited)).collect())
+        }
+        Saying::TooFew => Verdict::Each(vec![Choice::Approve; approval.calls.len() - 1]),
+    };
+    let mut decide = sample::decide_as(name, approval, verdict);
+    match digest {
+        Digest::Right => {}
+        Digest::Wrong => decide.decision.digest = Some(Hash::of(b"another card")),
+        Digest::Absent => decide.decision.digest = None,
+    }
+    if let Some(key) = key {
+        let (key, body) = sample_key(*key);
+        decide.decision.key = Some(key);
+        decide.body = body;
+    }
+    decide.start = start.then(|| sample::permit(permit));
+    Some(decide)
+}
+
+fn finish(step: &Step, approval: &Approval, permit: u64) -> Option<Finish> {
+    let Step::Finish {
+        call,
+        own_permit,
+        ending,
+        start_next,
+        ..
+    } = step
+    else {
+        return None;
+    };
+    let outcome = match ending {
+        Ending::Succeeds => Outcome::succeeded([0, 159, 146, 150]),
+        Ending::Fails => Outcome::failed("it did not"),
+        Ending::CannotTell => Outcome::Unknown("who knows".to_owned()),
+    };
+    let mut finish = sample::finish(approval, *call, permit, outcome);
+    let execution = approval.call(*call).and_then(|call| call.execution.as_ref());
+    if let Some(execution) = execution.filter(|_| *own_permit) {
+        finish.permit = execution.permit;
+    }
+    finish.start_next = start_next.then(|| sample::permit(permit));
+    Some(finish)
+}

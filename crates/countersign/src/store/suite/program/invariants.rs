@@ -1,0 +1,237 @@
+//! What must be so after every step, whatever the program.
+
+use std::collections::HashMap;
+
+use super::{Digest, Step};
+use crate::approval::{Approval, SharedApproval};
+use crate::command::{Answer, Command, Decide, DecideAnswer, Propose, ProposeRefusal, Proposed};
+use crate::decision::Refusal;
+use crate::event::{Event, What, verify};
+use crate::hash::Hash;
+use crate::id::{Actor, Agent, ApprovalId, CallId, Key, Person, Tenant};
+use crate::state::{CallState, State};
+use crate::time::Time;
+
+/// What was seen so far.
+#[derive(Default)]
+pub(super) struct Watch {
+    ends: HashMap<ApprovalId, State>,
+    call_ends: HashMap<CallId, CallState>,
+    permits: HashMap<CallId, usize>,
+    proposals: HashMap<(Tenant, Agent, Key), (Hash, ApprovalId)>,
+    decisions: HashMap<(Tenant, ApprovalId, Person, Key), Hash>,
+    key_before: Option<Hash>,
+}
+
+impl Watch {
+    pub(super) fn before(&mut self, command: &Command) {
+        self.key_before = match command {
+            Command::Decide(decide) => decision_key(decide)
+                .and_then(|key| self.decisions.get(&key))
+                .copied(),
+            _ => None,
+        };
+    }
+
+    pub(super) fn answered(&mut self, step: &Step, command: &Command, answer: &Answer) {
+        match (command, answer) {
+            (Command::Propose(propose), Answer::Propose(answer)) => self.proposed(propose, answer),
+            (Command::Decide(decide), Answer::Decide(answer)) => self.decided(step, decide, answer),
+            (Command::Start(start), Answer::Start(Ok(started))) => {
+                assert_eq!(started.position, start.call.position);
+                self.permitted(&started.approval, Some(started.position));
+            }
+            (Command::Finish(_), Answer::Finish(Ok(finished))) => {
+                self.permitted(&finished.approval, finished.started);
+            }
+            _ => {}
+        }
+    }
+
+    /// I15, X40: a key names one proposal.
+    fn proposed(&mut self, propose: &Propose, answer: &Result<Proposed, ProposeRefusal>) {
+        let Some((key, body)) = &propose.key else {
+            assert!(!matches!(answer, Ok(proposed) if proposed.repeated));
+            return;
+        };
+        let name = (propose.tenant.clone(), propose.agent.clone(), key.clone());
+        match (self.proposals.get(&name), answer) {
+            (Some((earlier, id)), Ok(proposed)) => {
+                assert!(proposed.repeated, "I15: the same key gave two approvals");
+                assert_eq!((earlier, *id), (body, proposed.approval.id), "I15");
+            }
+            (Some((earlier, _)), Err(ProposeRefusal::KeyReused(_))) => assert_ne!(earlier, body, "I15"),
+            (None, Ok(proposed)) => {
+                assert!(!proposed.repeated, "I15: a new key");
+                self.proposals.insert(name, (*body, proposed.approval.id));
+            }
+            (_, Err(ProposeRefusal::NotUndoable { .. })) => {}
+            (None, Err(refusal)) => panic!("I15: {refusal}"),
+        }
+    }
+
+    fn decided(&mut self, step: &Step, decide: &Decide, answer: &DecideAnswer) {
+        let decision = &decide.decision;
+        if matches!(step, Step::Decide { on, .. } if on.foreign) {
+            let missing = Some(Refusal::NotFound(decision.approval));
+            assert_eq!((&answer.approval, &answer.refusal), (&None, &missing), "I9");
+        }
+        if let Some(earlier) = self.key_before {
+            match earlier == decide.body {
+                true => assert_eq!(answer.refusal, None, "I15: the same decision again"),
+                false => assert!(matches!(answer.refusal, Some(Refusal::KeyReused(_))), "I15"),
+            }
+            assert_eq!(answer.started, None, "I2: a repeated decision started something");
+            return;
+        }
+        let Some(approval) = answer.approval.as_ref().filter(|_| answer.refusal.is_none()) else {
+            assert_eq!(answer.started, None, "I11: a refused decision started something");
+            return;
+        };
+        let wrong = matches!(
+            step,
+            Step::Decide {
+                digest: Digest::Wrong,
+                ..
+            }
+        );
+        assert!(!wrong, "I8: a decision on another card was accepted");
+        assert_eq!(
+            approval.decision.as_ref().map(|decided| &decided.by),
+            Some(&decision.decider.person)
+        );
+        if let Some(key) = decision_key(decide) {
+            self.decisions.insert(key, decide.body);
+        }
+        self.permitted(approval, answer.started);
+    }
+
+    /// I2: at most one permit for each call, ever.
+    fn permitted(&mut self, approval: &Approval, position: Option<u8>) {
+        let Some(position) = position else { return };
+        let call = CallId {
+            approval: approval.id,
+            position,
+        };
+        let permits = self.permits.entry(call).or_default();
+        *permits += 1;
+        assert_eq!(*permits, 1, "I2: call {call} was started again");
+        assert_eq!(
+            approval.call(position).map(|call| call.state),
+            Some(CallState::Running)
+        );
+    }
+
+    pub(super) fn saw(&mut self, approval: &Approval, events: &[Event]) {
+        assert_eq!(verify(approval, events), Ok(()), "I4: approval {}", approval.id);
+        self.check_ends(approval);
+        for (position, call) in approval.numbered() {
+            let id = CallId {
+                approval: approval.id,
+                position,
+            };
+            let starts = events
+                .iter()
+                .filter(|event| matches!(event.what, What::Started { call, .. } if call == position));
+            let permits = self.permits.get(&id).copied().unwrap_or(0);
+            assert_eq!(
+                starts.count(),
+                permits,
+                "I2: call {id} was started behind our back"
+            );
+            assert_eq!(call.execution.is_some(), permits == 1, "I2");
+            let over = call.state.is_over();
+            assert!(
+                !over || call.sealed.is_none(),
+                "A15: call {id} is over and keeps its credential"
+            );
+        }
+        check_starts(approval, events);
+    }
+
+    /// I6: an end is an end.
+    fn check_ends(&mut self, approval: &Approval) {
+        if approval.state != State::Pending {
+            let end = *self.ends.entry(approval.id).or_insert(approval.state);
+            assert_eq!(end, approval.state, "I6: approval {} ended twice", approval.id);
+        } else {
+            assert!(
+                !self.ends.contains_key(&approval.id),
+                "I6: approval {} came back",
+                approval.id
+            );
+        }
+        for (position, call) in approval.numbered().filter(|(_, call)| call.state.is_over()) {
+            let id = CallId {
+                approval: approval.id,
+                position,
+            };
+            let before = self.call_ends.insert(id, call.state).unwrap_or(call.state);
+            let legal = before == call.state
+                || matches!(
+                    (before, call.state),
+                    (
+                        CallState::Unknown,
+                        CallState::Succeeded | CallState::Failed | CallState::Undone
+                    ) | (CallState::Succeeded, CallState::Undone)
+                );
+            assert!(legal, "I6: call {id} went from {before} to {}", call.state);
+        }
+    }
+
+    /// A4: one pending approval per channel, and the one the store gives.
+    pub(super) fn saw_channel(listed: &[SharedApproval], found: Option<&Approval>, now: Time) {
+        let mut pending = listed.iter().filter(|approval| approval.state == State::Pending);
+        let first = pending.next();
+        assert!(
+            pending.next().is_none(),
+            "A4: two pending approvals in one channel"
+        );
+        let visible = first.filter(|approval| approval.expires_at > now);
+        assert_eq!(
+            visible.map(|approval| approval.id),
+            found.map(|approval| approval.id),
+            "A5"
+        );
+    }
+}
+
+fn decision_key(decide: &Decide) -> Option<(Tenant, ApprovalId, Person, Key)> {
+    let decision = &decide.decision;
+    let key = decision.key.clone()?;
+    let person = decision.decider.person.clone();
+    Some((decision.tenant.clone(), decision.approval, person, key))
+}
+
+/// I1, I3: every start has an approval of that very call before it, in time, by somebody who may.
+fn check_starts(approval: &Approval, events: &[Event]) {
+    let mut approved: Option<&Event> = None;
+    for event in events {
+        match &event.what {
+            What::Approved { digest, .. } => {
+                assert!(event.at < approval.expires_at, "I3: approved at or after expiry");
+                assert_eq!(*digest, approval.digest, "I8");
+                approved = Some(event);
+            }
+            What::Denied { .. } => assert!(event.at < approval.expires_at, "I3: denied at or after expiry"),
+            What::Started { call, .. } => {
+                let Some(Event {
+                    by: Actor::Person(person),
+                    what: What::Approved { calls, .. },
+                    ..
+                }) = approved
+                else {
+                    panic!("I1: call {call} was started and nobody had approved it");
+                };
+                let granted = calls.as_ref().is_none_or(|calls| calls.contains(call));
+                assert!(granted, "I1: call {call} was started and had been denied");
+                let approvers = approval.call(*call).map(|call| call.terms.approvers.clone());
+                let may = approvers
+                    .unwrap_or_default()
+                    .contains(&person.as_str().to_owned());
+                assert!(may, "I1: {person} may not approve call {call}");
+            }
+            _ => {}
+        }
+    }
+}

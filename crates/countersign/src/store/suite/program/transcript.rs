@@ -1,0 +1,49 @@
+//! Answers as text that can be compared between stores.
+
+use crate::approval::{Approval, SharedApproval};
+use crate::command::Answer;
+use crate::hash::Hash;
+use crate::id::CallId;
+
+/// An answer as text in which equal answers are equal.
+pub(super) fn normal(answer: &Answer) -> String {
+    let of = |approval: &SharedApproval| describe(approval);
+    match answer {
+        Answer::Propose(Ok(proposed)) => {
+            format!("repeated {}, {}", proposed.repeated, of(&proposed.approval))
+        }
+        Answer::Propose(Err(refusal)) => format!("{refusal:?}"),
+        Answer::Decide(answer) | Answer::Withdraw(answer) => format!(
+            "{:?}, started {:?}, {:?}",
+            answer.refusal,
+            answer.started,
+            answer.approval.as_ref().map(of)
+        ),
+        Answer::Start(Ok(started)) => format!("started {}, {}", started.position, of(&started.approval)),
+        Answer::Finish(Ok(finished)) => format!("started {:?}, {}", finished.started, of(&finished.approval)),
+        Answer::Reconcile(Ok(approval)) => of(approval),
+        Answer::Start(Err(refusal)) | Answer::Finish(Err(refusal)) | Answer::Reconcile(Err(refusal)) => {
+            format!("{refusal:?}")
+        }
+        Answer::Sweep(swept) => format!("{swept:?}"),
+    }
+}
+
+/// What one sees at once, and a hash over the rest.
+pub(super) fn describe(approval: &Approval) -> String {
+    let calls: Vec<&str> = approval.calls.iter().map(|call| call.state.as_str()).collect();
+    let bytes: Vec<&[u8]> = approval
+        .calls
+        .iter()
+        .map(|call| call.arguments.as_bytes())
+        .collect();
+    let undone: Vec<Option<CallId>> = approval.calls.iter().map(|call| call.undone_by).collect();
+    let rest = Hash::of(format!("{approval:?} {bytes:?}").as_bytes());
+    format!(
+        "approval {} {} {calls:?} version {} undone by {undone:?} rest {}",
+        approval.id.short(),
+        approval.state,
+        approval.version,
+        rest.short()
+    )
+}

@@ -1,0 +1,299 @@
+//! Proposals, decisions and runs to test with. Everything follows from small numbers, so that runs can be repeated.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::approval::Approval;
+use crate::call::Arguments;
+use crate::command::{Decide, Finish, NewCall, Propose, Reconcile, Revision, Start, Sweep, Withdraw};
+use crate::decision::{Choice, Decider, Decision, Surface, Verdict};
+use crate::effect::{Effect, Risk};
+use crate::executor::Outcome;
+use crate::hash::Hash;
+use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
+use crate::policy::{OnFailure, Terms, Undoable};
+use crate::time::Time;
+
+/// When test clocks begin: 1 January 2026.
+pub const BEGINNING: Time = Time::from_micros(1_767_225_600_000_000);
+
+/// How long a sample approval can be decided.
+pub const TTL: Duration = Duration::from_secs(300);
+
+/// How long after its decision, or the end of the call before it, a sample call may be started.
+pub const START_WITHIN: Duration = Duration::from_secs(120);
+
+/// How long a sample call may run.
+pub const TIMEOUT: Duration = Duration::from_secs(30);
+
+/// Far more than any test needs.
+pub const SWEEP_ALL: usize = 100_000;
+
+/// The tenant of all samples.
+pub fn tenant() -> Tenant {
+    tenant_named("acme")
+}
+
+/// Another tenant.
+pub fn tenant_named(name: &str) -> Tenant {
+    Tenant::new(name).unwrap()
+}
+
+/// A channel.
+pub fn channel(name: &str) -> Channel {
+    Channel::new(name).unwrap()
+}
+
+/// An agent; samples are proposed by `crm`.
+pub fn agent(name: &str) -> Agent {
+    Agent::new(name).unwrap()
+}
+
+/// A person; samples can be decided by `alice`, and by the group `ops`.
+pub fn person(name: &str) -> Person {
+    Person::new(name).unwrap()
+}
+
+/// A run.
+pub fn run(name: &str) -> Run {
+    Run::new(name).unwrap()
+}
+
+/// A session.
+pub fn session(name: &str) -> Session {
+    Session::new(name).unwrap()
+}
+
+/// An idempotency key, with the hash of the request it came with.
+pub fn key(name: &str, body: &str) -> (Key, Hash) {
+    (Key::new(name).unwrap(), Hash::of(body.as_bytes()))
+}
+
+/// The policy of all samples.
+pub fn policy() -> Hash {
+    Hash::of(b"the sample policy")
+}
+
+/// The hash of the permit token number `n`.
+pub fn permit(n: u64) -> Hash {
+    Hash::of(format!("permit {n}").as_bytes())
+}
+
+/// The id number `n`. Later numbers are newer.
+pub fn id(n: u64) -> ApprovalId {
+    let mut random = [0; 10];
+    random[2..].copy_from_slice(&n.to_be_bytes());
+    let millis = u64::try_from(BEGINNING.as_micros() / 1000).unwrap();
+    ApprovalId::from_parts(millis + n, &random)
+}
+
+/// Terms under which `alice` and the group `ops` may decide, and a failure stops the batch.
+pub fn terms() -> Terms {
+    Terms {
+        effect: Effect::Write,
+        risk: Risk::Medium,
+        summary: "Create contact Maria Garcia".to_owned(),
+        yes: Some("Sí, crear".to_owned()),
+        no: None,
+        ttl: TTL,
+        start_within: Some(START_WITHIN),
+        timeout: TIMEOUT,
+        approvers: vec!["alice".to_owned(), "ops".to_owned()],
+        on_failure: OnFailure::Stop,
+        undo: Undoable::Yes,
+        notes: Vec::new(),
+    }
+}
+
+/// Terms under which nobody else than these may decide.
+pub fn terms_for(approvers: &[&str]) -> Terms {
+    Terms {
+        approvers: approvers.iter().map(|&name| name.to_owned()).collect(),
+        ..terms()
+    }
+}
+
+/// Arguments, from text that must be acceptable.
+pub fn arguments(text: &str) -> Arguments {
+    Arguments::parse(text.as_bytes()).unwrap()
+}
+
+/// A call with these arguments under these terms, with a sealed credential.
+pub fn call_under(text: &str, terms: Terms) -> NewCall {
+    NewCall {
+        tool: ToolName::new("create_contact").unwrap(),
+        definition: Some(Hash::of(b"definition")),
+        arguments: arguments(text),
+        terms: Arc::new(terms),
+        sealed: Some(Arc::from(&b"sealed bytes"[..])),
+    }
+}
+
+/// A call with these arguments.
+pub fn call(text: &str) -> NewCall {
+    call_under(text, terms())
+}
+
+/// The proposal number `n`: one call, no channel, no key.
+pub fn propose(n: u64) -> Propose {
+    Propose {
+        tenant: tenant(),
+        id: id(n),
+        channel: None,
+        agent: agent("crm"),
+        run: None,
+        session: None,
+        requester: person("token-7"),
+        on_behalf_of: None,
+        claim: None,
+        nonce: [3; 16],
+        salt: [7; 16],
+        ttl: TTL,
+        start_within: START_WITHIN,
+        policy: policy(),
+        undoes: None,
+        key: None,
+        calls: vec![call(&format!("{{\"n\":{n}}}"))],
+    }
+}
+
+/// As [`propose`], in a channel.
+pub fn propose_in(n: u64, name: &str) -> Propose {
+    Propose {
+        channel: Some(channel(name)),
+        ..propose(n)
+    }
+}
+
+/// As [`propose`], with so many calls under these terms.
+pub fn batch_under(n: u64, calls: usize, terms: &Terms) -> Propose {
+    let call = |position| call_under(&format!("{{\"n\":{n},\"position\":{position}}}"), terms.clone());
+    Propose {
+        calls: (1..=calls).map(call).collect(),
+        ..propose(n)
+    }
+}
+
+/// As [`propose`], with so many calls.
+pub fn batch(n: u64, calls: usize) -> Propose {
+    batch_under(n, calls, &terms())
+}
+
+/// What `person`, who is in no group, decides on a page about what is shown there.
+pub fn decide_as(name: &str, approval: &Approval, verdict: Verdict) -> Decide {
+    let edits = match &verdict {
+        Verdict::Each(choices) => choices.as_slice(),
+        _ => &[],
+    };
+    let revision = |(choice, call): (&Choice, &crate::call::Call)| match choice {
+        Choice::Edit(arguments) => Some(Revision {
+            arguments: arguments.clone(),
+            terms: call.terms.clone(),
+        }),
+        _ => None,
+    };
+    Decide {
+        revisions: edits.iter().zip(&approval.calls).filter_map(revision).collect(),
+        decision: Decision {
+            tenant: approval.tenant.clone(),
+            approval: approval.id,
+            decider: Decider {
+                person: person(name),
+                groups: Vec::new(),
+                surface: Surface::Page,
+            },
+            verdict,
+            digest: Some(approval.digest),
+            comment: None,
+            claimed_by: None,
+            key: None,
+        },
+        policy: policy(),
+        body: Hash::of(b"the body of a decision"),
+        start: None,
+    }
+}
+
+/// What `alice` decides.
+pub fn decide(approval: &Approval, verdict: Verdict) -> Decide {
+    decide_as("alice", approval, verdict)
+}
+
+/// `alice` approves everything.
+pub fn approve(approval: &Approval) -> Decide {
+    decide(approval, Verdict::Approve)
+}
+
+/// `alice` denies everything.
+pub fn deny(approval: &Approval) -> Decide {
+    decide(approval, Verdict::Deny)
+}
+
+/// The same decision, sent under a key.
+pub fn keyed(mut decide: Decide, name: &str, body: &str) -> Decide {
+    let (key, body) = key(name, body);
+    decide.decision.key = Some(key);
+    decide.body = body;
+    decide
+}
+
+/// The agent takes back what it proposed.
+pub fn withdraw(approval: &Approval) -> Withdraw {
+    Withdraw {
+        tenant: approval.tenant.clone(),
+        approval: approval.id,
+        by: Actor::Agent(approval.agent.clone()),
+        reason: None,
+        policy: policy(),
+    }
+}
+
+/// The name of a call.
+pub fn call_id(approval: &Approval, position: u8) -> CallId {
+    CallId {
+        approval: approval.id,
+        position,
+    }
+}
+
+/// Starts a call with the permit number `n`.
+pub fn start(approval: &Approval, position: u8, n: u64) -> Start {
+    Start {
+        tenant: approval.tenant.clone(),
+        call: call_id(approval, position),
+        permit: permit(n),
+        policy: policy(),
+    }
+}
+
+/// Finishes a call with the permit number `n`.
+pub fn finish(approval: &Approval, position: u8, n: u64, outcome: Outcome) -> Finish {
+    Finish {
+        tenant: approval.tenant.clone(),
+        call: call_id(approval, position),
+        permit: permit(n),
+        outcome,
+        policy: policy(),
+        start_next: None,
+    }
+}
+
+/// `alice` found out how a call had ended.
+pub fn reconcile(approval: &Approval, position: u8, succeeded: bool) -> Reconcile {
+    Reconcile {
+        tenant: approval.tenant.clone(),
+        call: call_id(approval, position),
+        by: person("alice"),
+        succeeded,
+        note: Some(Arc::from(&b"looked it up"[..])),
+        policy: policy(),
+    }
+}
+
+/// Sweeps up to `limit` approvals.
+pub fn sweep(limit: usize) -> Sweep {
+    Sweep {
+        limit,
+        policy: policy(),
+    }
+}
