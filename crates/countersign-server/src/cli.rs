@@ -6,6 +6,7 @@ use std::time::Duration;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use countersign::state::State;
 
+use crate::bench::BenchArgs;
 use crate::duration;
 use crate::store;
 
@@ -85,7 +86,6 @@ pub enum Color {
     Never,
 }
 
-// `bench` has its place here, and in `commands/bench.rs`.
 #[derive(Debug, Subcommand)]
 pub enum Command {
     /// Propose tool calls, as an agent does
@@ -114,6 +114,15 @@ pub enum Command {
     /// Keys for secrets that calls come with
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Measure how fast the gate is on this machine
+    #[command(after_help = "\
+Figures of one run compare; figures of two runs on a busy machine do not.
+
+Examples:
+  countersign bench                                  in a directory of its own, here
+  countersign bench cycle --callers 16 --seconds 5
+  countersign bench cycle --on postgres://postgres@127.0.0.1/bench")]
+    Bench(BenchArgs),
 }
 
 #[derive(Debug, Args)]

@@ -2,6 +2,7 @@
 //!
 //! Enters: a command line. Leaves: an exit code; what is printed goes through [`output`] alone.
 
+mod bench;
 mod cli;
 mod commands;
 mod desk;
@@ -41,8 +42,12 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
-    // One thread is enough for one person; stores bring their own.
-    let runtime = tokio::runtime::Builder::new_current_thread()
+    // One thread is enough for one person; stores bring their own. Many callers at once need more.
+    let mut builder = match cli.command {
+        cli::Command::Bench(_) => tokio::runtime::Builder::new_multi_thread(),
+        _ => tokio::runtime::Builder::new_current_thread(),
+    };
+    let runtime = builder
         .enable_all()
         .build()
         .map_err(|error| Failure::error("no_runtime", format!("cannot start: {error}")))?;

@@ -28,7 +28,9 @@ summary = "Delete {{ ids | length }} paddocks"
 
 /// 512 bytes of arguments, the size that every benchmark of such gates uses.
 pub(crate) fn arguments() -> Arc<[u8]> {
-    let ids: Vec<String> = (0..13u32).map(|n| format!("pad-{n:04}-{:08x}", n.wrapping_mul(0x9e37_79b1))).collect();
+    let ids: Vec<String> = (0..13u32)
+        .map(|n| format!("pad-{n:04}-{:08x}", n.wrapping_mul(0x9e37_79b1)))
+        .collect();
     let mut text = json!({"ids": ids, "reason": ""}).to_string();
     let padding = "x".repeat(512usize.saturating_sub(text.len()));
     text.truncate(text.len().saturating_sub(2));
@@ -40,13 +42,19 @@ pub(crate) fn arguments() -> Arc<[u8]> {
 /// A gate whose one tool does nothing.
 pub(crate) fn gate(store: Arc<dyn Store>) -> anyhow::Result<Gate> {
     let policy = Policy::parse(POLICY).map_err(|problems| anyhow::anyhow!("{problems:?}"))?;
-    let tools = Tools::default()
-        .with(ToolName::new("delete_paddocks")?, |_| async { Outcome::succeeded("{\"deleted\":13}") });
+    let tools = Tools::default().with(ToolName::new("delete_paddocks")?, |_| async {
+        Outcome::succeeded("{\"deleted\":13}")
+    });
     Ok(Gate::new(store, Arc::new(policy)).with_executor(Arc::new(tools)))
 }
 
 pub(crate) fn submission(tool: &str, arguments: Arc<[u8]>) -> anyhow::Result<Submission> {
-    let call = SubmittedCall { tool: tool.to_owned(), arguments, definition: None, secret: None };
+    let call = SubmittedCall {
+        tool: tool.to_owned(),
+        arguments,
+        definition: None,
+        secret: None,
+    };
     Ok(Submission {
         tenant: Tenant::single(),
         agent: Agent::new("bench")?,
@@ -66,7 +74,11 @@ pub(crate) fn decision(approval: &SharedApproval, verdict: Verdict) -> anyhow::R
     Ok(Decision {
         tenant: approval.tenant.clone(),
         approval: approval.id,
-        decider: Decider { person: Person::new("bench")?, groups, surface: Surface::Api },
+        decider: Decider {
+            person: Person::new("bench")?,
+            groups,
+            surface: Surface::Api,
+        },
         verdict,
         digest: Some(approval.digest),
         comment: None,
@@ -132,7 +144,9 @@ pub(super) async fn read(span: Duration) -> anyhow::Result<Value> {
 }
 
 async fn read_with(tools: usize, span: Duration) -> anyhow::Result<Value> {
-    let catalogue: String = (0..tools).map(|n| format!("[tools.tool_{n}]\neffect = \"read\"\n")).collect();
+    let catalogue: String = (0..tools)
+        .map(|n| format!("[tools.tool_{n}]\neffect = \"read\"\n"))
+        .collect();
     let policy = Policy::parse(&catalogue).map_err(|problems| anyhow::anyhow!("{problems:?}"))?;
     let gate = Gate::new(Arc::new(MemoryStore::default()), Arc::new(policy));
     let submission = submission("tool_7", arguments())?;

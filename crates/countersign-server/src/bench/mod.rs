@@ -78,7 +78,15 @@ pub async fn run(args: BenchArgs, mut print: impl FnMut(&Value) -> anyhow::Resul
     let place = Place::new(args.on.as_deref())?;
     let cases = match args.case {
         Some(case) => vec![case],
-        None => vec![Case::Fsync, Case::Read, Case::Propose, Case::Cycle, Case::Wake, Case::Waiting, Case::Bytes],
+        None => vec![
+            Case::Fsync,
+            Case::Read,
+            Case::Propose,
+            Case::Cycle,
+            Case::Wake,
+            Case::Waiting,
+            Case::Bytes,
+        ],
     };
     for case in cases {
         print(&one(case, &args, &place).await?)?;
@@ -118,12 +126,18 @@ impl Place {
         match on {
             Some("memory") => Ok(Place::Memory),
             Some(url) if url.starts_with("postgres") => Ok(Place::Postgres(url.to_owned())),
-            Some(directory) => Ok(Place::Sqlite { directory: PathBuf::from(directory), ours: false }),
+            Some(directory) => Ok(Place::Sqlite {
+                directory: PathBuf::from(directory),
+                ours: false,
+            }),
             None => {
                 // Beside the person's own files, so that it is their disk that is measured.
                 let directory = PathBuf::from(format!(".countersign-bench-{}", std::process::id()));
                 std::fs::create_dir(&directory).context("cannot create a directory for the benchmark")?;
-                Ok(Place::Sqlite { directory, ours: true })
+                Ok(Place::Sqlite {
+                    directory,
+                    ours: true,
+                })
             }
         }
     }
@@ -165,14 +179,16 @@ impl Place {
         Ok(match self {
             Place::Memory => Arc::new(MemoryStore::default()),
             Place::Sqlite { .. } => Arc::new(SqliteStore::open(self.file(name), SqliteOptions::default())?),
-            Place::Postgres(url) => {
-                Arc::new(PostgresStore::connect(url, PostgresOptions::default()).await?)
-            }
+            Place::Postgres(url) => Arc::new(PostgresStore::connect(url, PostgresOptions::default()).await?),
         })
     }
 
     fn clean(&self) {
-        if let Place::Sqlite { directory, ours: true } = self {
+        if let Place::Sqlite {
+            directory,
+            ours: true,
+        } = self
+        {
             std::fs::remove_dir_all(directory).ok();
         }
     }

@@ -42,7 +42,10 @@ pub(super) async fn parked_task_bytes(count: usize) -> anyhow::Result<f64> {
 pub(super) fn resident_bytes() -> anyhow::Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
-    let kib: f64 = line.and_then(|line| line.split_whitespace().next()).unwrap_or("0").parse()?;
+    let kib: f64 = line
+        .and_then(|line| line.split_whitespace().next())
+        .unwrap_or("0")
+        .parse()?;
     Ok(kib * 1024.0)
 }
 
@@ -51,6 +54,11 @@ pub(super) fn cpu_time() -> anyhow::Result<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
     // Behind the name, which may contain anything, the 12th and 13th fields are user and system time in ticks.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
-    let ticks: u64 = fields.split_whitespace().skip(11).take(2).filter_map(|field| field.parse::<u64>().ok()).sum();
+    let ticks: u64 = fields
+        .split_whitespace()
+        .skip(11)
+        .take(2)
+        .filter_map(|field| field.parse::<u64>().ok())
+        .sum();
     Ok(Duration::from_millis(ticks * 10))
 }

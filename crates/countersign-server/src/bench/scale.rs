@@ -25,9 +25,16 @@ pub(super) async fn list(place: &Place, rows: usize, span: Duration) -> anyhow::
         gate.decide(decision(&approval, Verdict::Deny)?).await?;
         anyhow::Ok(())
     };
-    iter(0..rows).map(decide_one).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    iter(0..rows)
+        .map(decide_one)
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<()>()
+        .await?;
     fill_pending(&gate, 1000).await?;
-    let filter = Filter { limit: Some(50), ..Filter::pending() };
+    let filter = Filter {
+        limit: Some(50),
+        ..Filter::pending()
+    };
     let listed = listing(&gate, &filter, span / 2).await?;
     let started = Instant::now();
     let mut proposals = Vec::new();
@@ -58,17 +65,27 @@ async fn listing(gate: &Gate, filter: &Filter, span: Duration) -> anyhow::Result
 async fn fill_pending(gate: &Gate, count: usize) -> anyhow::Result<()> {
     let asked = submission("delete_paddocks", arguments())?;
     let hold_one = |_| async { hold(gate, asked.clone()).await.map(|_| ()) };
-    iter(0..count).map(hold_one).buffer_unordered(AT_ONCE).try_collect::<()>().await
+    iter(0..count)
+        .map(hold_one)
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<()>()
+        .await
 }
 
 /// Stored bytes per finished approval, events and all.
 pub(super) async fn bytes(place: &Place, count: usize) -> anyhow::Result<Value> {
-    let Place::Sqlite { .. } = place else { return Ok(json!({"bench": "bytes", "skipped": "SQLite only"})) };
+    let Place::Sqlite { .. } = place else {
+        return Ok(json!({"bench": "bytes", "skipped": "SQLite only"}));
+    };
     let store = place.open("bytes").await?;
     let gate = gate(store)?;
     let asked = submission("delete_paddocks", arguments())?;
     let finish_one = |_| async { whole(&gate, asked.clone()).await };
-    iter(0..count).map(finish_one).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
+    iter(0..count)
+        .map(finish_one)
+        .buffer_unordered(AT_ONCE)
+        .try_collect::<()>()
+        .await?;
     drop(gate);
     // Closing the last connection brings everything into the main file.
     tokio::time::sleep(Duration::from_millis(500)).await;
@@ -83,14 +100,19 @@ pub(super) async fn bytes(place: &Place, count: usize) -> anyhow::Result<Value> 
 
 /// The first listing of a store whose process was killed with many pending, next to one with none.
 pub(super) async fn recover(place: &Place, args: &BenchArgs) -> anyhow::Result<Value> {
-    let Place::Sqlite { directory, .. } = place else { bail!("recover is for SQLite: give a directory with --on") };
+    let Place::Sqlite { directory, .. } = place else {
+        bail!("recover is for SQLite: give a directory with --on")
+    };
     if args.die {
         let gate = gate(place.open("recover").await?)?;
         fill_pending(&gate, args.rows).await?;
         // As a kill would: no destructor runs, nothing is flushed.
         std::process::abort();
     }
-    let (full, empty) = (first_listings(place, directory, args.rows)?, first_listings(place, directory, 50)?);
+    let (full, empty) = (
+        first_listings(place, directory, args.rows)?,
+        first_listings(place, directory, 50)?,
+    );
     let (full, empty) = (full.await?, empty.await?);
     Ok(json!({
         "bench": "recover",
@@ -117,7 +139,9 @@ fn first_listings<'a>(
         for _ in 0..5 {
             let rows = rows.to_string();
             let mut child = Command::new(&program);
-            child.args(["bench", "recover", "--die", "--rows", &rows, "--on"]).arg(directory);
+            child
+                .args(["bench", "recover", "--die", "--rows", &rows, "--on"])
+                .arg(directory);
             child.stderr(std::process::Stdio::null());
             let status = child.status().context("cannot start a child")?;
             if status.success() {
@@ -125,7 +149,10 @@ fn first_listings<'a>(
             }
             let started = Instant::now();
             let store = place.reopen("recover").await?;
-            let filter = Filter { limit: Some(50), ..Filter::pending() };
+            let filter = Filter {
+                limit: Some(50),
+                ..Filter::pending()
+            };
             let page = store.list(&Tenant::single(), &filter).await?;
             best = best.min(started.elapsed());
             if page.len() != 50 {

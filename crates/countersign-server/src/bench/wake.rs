@@ -21,7 +21,8 @@ pub(super) async fn wake(store: Arc<dyn Store>, span: Duration) -> anyhow::Resul
     let gate = gate(store)?;
     let (after_answer, whole, elapsed) = rounds(&gate, &gate, span).await?;
     let whole = report("", whole, elapsed, json!({}));
-    let extra = json!({"decide_to_woken_p50_us": whole.get("p50_us"), "decide_to_woken_p99_us": whole.get("p99_us")});
+    let extra =
+        json!({"decide_to_woken_p50_us": whole.get("p50_us"), "decide_to_woken_p99_us": whole.get("p99_us")});
     Ok(report("wake", after_answer, elapsed, extra))
 }
 
@@ -30,7 +31,10 @@ pub(super) async fn nodes(place: &Place, span: Duration) -> anyhow::Result<Value
     if !matches!(place, Place::Postgres(_)) {
         bail!("nodes share a PostgreSQL: give its URL with --on");
     }
-    let (here, there) = (gate(place.reopen("nodes").await?)?, gate(place.reopen("nodes").await?)?);
+    let (here, there) = (
+        gate(place.reopen("nodes").await?)?,
+        gate(place.reopen("nodes").await?)?,
+    );
     let (_, whole, elapsed) = rounds(&here, &there, span).await?;
     Ok(report("nodes", whole, elapsed, json!({})))
 }

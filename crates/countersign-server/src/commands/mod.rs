@@ -1,7 +1,6 @@
 //! One file per command. Each takes the parsed options and an [`Output`], and gives an exit code.
-//!
-//! `bench` will stand here as `bench.rs`, next to the others, once it is written.
 
+mod bench;
 mod decide;
 mod expire;
 mod input;
@@ -36,6 +35,7 @@ pub async fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
         Command::Expire => expire::run(global, output).await,
         Command::Policy(command) => policy::run(global, command, output),
         Command::Key(command) => key::run(&command, output),
+        Command::Bench(options) => bench::run(options, cli.global.json, output).await,
     }
 }
 
