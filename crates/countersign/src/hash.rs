@@ -36,7 +36,20 @@ impl Hash {
 
 impl std::fmt::Display for Hash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+        // By hand: this is in every event, and formatting each byte takes longer than hashing them all.
+        let digit = |nibble: u8| {
+            char::from(if nibble < 10 {
+                b'0' + nibble
+            } else {
+                b'a' - 10 + nibble
+            })
+        };
+        let mut text = String::with_capacity(64);
+        for byte in self.0 {
+            text.push(digit(byte >> 4));
+            text.push(digit(byte & 15));
+        }
+        f.write_str(&text)
     }
 }
 

@@ -9,7 +9,9 @@ use crate::output::Output;
 /// Runs the cases.
 pub async fn run(options: BenchArgs, is_json: bool, output: &mut Output) -> Result<Exit, Failure> {
     let print = |result: &Value| match is_json {
-        true => output.json(result).map_err(|failure| anyhow::anyhow!(failure.message)),
+        true => output
+            .json(result)
+            .map_err(|failure| anyhow::anyhow!(failure.message)),
         false => {
             output.line(&sentence(result));
             Ok(())

@@ -3,7 +3,9 @@
 //! Enters: a connection inside a transaction, and which rows. Leaves: what they say.
 //! Deliberately absent: writing, and any rule. Whoever reads several rows holds a transaction, so they fit together.
 
-use countersign::approval::Approval;
+use std::sync::Arc;
+
+use countersign::approval::SharedApproval;
 use countersign::call::Call;
 use countersign::event::Event;
 use countersign::hash::Hash;
@@ -52,7 +54,7 @@ impl From<LoadError> for StoreError {
 #[derive(Clone, Debug)]
 pub(super) struct Loaded {
     pub(super) seq: i64,
-    pub(super) approval: Approval,
+    pub(super) approval: SharedApproval,
 }
 
 macro_rules! approvals {
@@ -134,7 +136,10 @@ fn approval(connection: &Connection, row: &Row<'_>) -> Result<Loaded, LoadError>
     };
     let calls = calls(connection, seq)?;
     let approval = decode_approval(columns, blob(row, 8)?, calls).map_err(|error| bad_record(&error))?;
-    Ok(Loaded { seq, approval })
+    Ok(Loaded {
+        seq,
+        approval: Arc::new(approval),
+    })
 }
 
 fn calls(connection: &Connection, seq: i64) -> Result<Vec<Call>, LoadError> {

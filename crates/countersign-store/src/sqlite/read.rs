@@ -191,7 +191,7 @@ pub(super) fn feed(
 }
 
 fn share(loaded: Loaded) -> SharedApproval {
-    Arc::new(loaded.approval)
+    loaded.approval
 }
 
 fn code(state: State) -> i64 {

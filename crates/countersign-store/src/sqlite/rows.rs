@@ -12,9 +12,9 @@ use countersign::event::Event;
 use countersign::hash::Hash;
 use countersign::id::{Agent, ApprovalId, Channel, Key, Tenant};
 use countersign::store::StoreError;
-use countersign::store::record::{encode_approval, encode_call};
+use countersign::store::record::{Bodies, encode_approval, encode_call};
 use countersign::time::Time;
-use rusqlite::{Connection, OptionalExtension, Params, params};
+use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
 
 use super::fault::{Fault, damaged};
 use super::load::{self, LoadError, Loaded, call_id};
@@ -45,6 +45,23 @@ pub(super) struct SqlRows<'a> {
     saved: Vec<SharedApproval>,
     events: Option<(i64, i64)>,
     fault: Option<Fault>,
+    // Looked up once for a whole group.
+    insert_approval: Slot<'a>,
+    insert_call: Slot<'a>,
+    insert_event: Slot<'a>,
+}
+
+type Slot<'a> = Option<CachedStatement<'a>>;
+
+fn statement<'s, 'a>(
+    slot: &'s mut Slot<'a>,
+    connection: &'a Connection,
+    sql: &str,
+) -> Result<&'s mut CachedStatement<'a>, rusqlite::Error> {
+    match slot {
+        Some(statement) => Ok(statement),
+        None => Ok(slot.insert(connection.prepare_cached(sql)?)),
+    }
 }
 
 impl<'a> SqlRows<'a> {
@@ -56,6 +73,9 @@ impl<'a> SqlRows<'a> {
             saved: Vec::new(),
             events: None,
             fault: None,
+            insert_approval: None,
+            insert_call: None,
+            insert_event: None,
         }
     }
 
@@ -76,7 +96,7 @@ impl<'a> SqlRows<'a> {
     }
 
     fn remember(&mut self, loaded: Loaded) -> Approval {
-        let approval = loaded.approval.clone();
+        let approval = Approval::clone(&loaded.approval);
         self.loaded.insert((approval.tenant.clone(), approval.id), loaded);
         approval
     }
@@ -92,7 +112,7 @@ impl<'a> SqlRows<'a> {
         let approval = &saved.approval;
         let id = (approval.tenant.clone(), approval.id);
         let seq = match (saved.version_before, self.loaded.remove(&id)) {
-            (0, _) => self.insert(approval)?,
+            (0, _) => self.insert(saved)?,
             (_, None) => return Err(damaged("a change of something that was not read").into()),
             (before, Some(old)) => {
                 self.update(before, &old, approval)?;
@@ -102,13 +122,20 @@ impl<'a> SqlRows<'a> {
         for event in &saved.events {
             self.append(seq, event)?;
         }
-        let approval = Approval::clone(approval);
-        self.loaded.insert(id, Loaded { seq, approval });
+        if saved.version_before > 0 {
+            let approval = approval.clone();
+            self.loaded.insert(id, Loaded { seq, approval });
+        }
         Ok(())
     }
 
-    fn insert(&self, approval: &Approval) -> Result<i64, LoadError> {
-        let mut statement = self.connection.prepare_cached(INSERT_APPROVAL)?;
+    fn insert(&mut self, saved: &Saved) -> Result<i64, LoadError> {
+        let approval = &saved.approval;
+        let written = saved.bodies.is_none().then(|| Bodies::of(approval));
+        let Some(bodies) = saved.bodies.as_ref().or(written.as_ref()) else {
+            return Err(damaged("an approval without a body").into());
+        };
+        let statement = statement(&mut self.insert_approval, self.connection, INSERT_APPROVAL)?;
         let seq = statement.insert(params![
             approval.tenant.as_str(),
             approval.id.as_bytes(),
@@ -119,10 +146,10 @@ impl<'a> SqlRows<'a> {
             approval.version,
             approval.due_at().map(Time::as_micros),
             approval.key.as_ref().map(|(key, _)| key.as_str()),
-            encode_approval(approval),
+            bodies.approval,
         ])?;
-        let mut statement = self.connection.prepare_cached(INSERT_CALL)?;
-        for (position, call) in approval.numbered() {
+        let statement = self::statement(&mut self.insert_call, self.connection, INSERT_CALL)?;
+        for ((position, call), body) in approval.numbered().zip(&bodies.calls) {
             statement.execute(params![
                 call_id(seq, position)?,
                 call.state.code(),
@@ -131,7 +158,7 @@ impl<'a> SqlRows<'a> {
                 call.original.as_ref().map(|original| original.as_bytes()),
                 call.result.as_deref(),
                 call.sealed.as_deref(),
-                encode_call(call),
+                body,
             ])?;
         }
         Ok(seq)
@@ -177,7 +204,7 @@ impl<'a> SqlRows<'a> {
 
     fn append(&mut self, approval: i64, event: &Event) -> Result<(), LoadError> {
         let policy = self.policy(event.policy)?;
-        let mut statement = self.connection.prepare_cached(INSERT_EVENT)?;
+        let statement = statement(&mut self.insert_event, self.connection, INSERT_EVENT)?;
         let seq = statement.insert(params![
             approval,
             event.number,
@@ -218,7 +245,7 @@ impl<'a> SqlRows<'a> {
 impl Rows for SqlRows<'_> {
     fn approval(&mut self, tenant: &Tenant, id: ApprovalId) -> Result<Option<Approval>, StoreError> {
         if let Some(loaded) = self.loaded.get(&(tenant.clone(), id)) {
-            return Ok(Some(loaded.approval.clone()));
+            return Ok(Some(Approval::clone(&loaded.approval)));
         }
         self.find(load::BY_ID, params![tenant.as_str(), id.as_bytes()])
     }
@@ -244,7 +271,10 @@ impl Rows for SqlRows<'_> {
             return Ok(());
         }
         self.write(&saved).map_err(|error| self.note(error))?;
-        self.saved.push(saved.approval);
+        // Nobody can wait for what nobody has heard of yet.
+        if saved.version_before > 0 {
+            self.saved.push(saved.approval);
+        }
         Ok(())
     }
 }

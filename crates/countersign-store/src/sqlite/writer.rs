@@ -9,7 +9,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use countersign::approval::SharedApproval;
-use countersign::command::{Answer, Command};
+use countersign::command::{Answer, Command, Prepared};
 use countersign::store::StoreError;
 use countersign::time::Clock;
 use countersign::wake::Hub;
@@ -32,10 +32,19 @@ const GATHER_PART: u32 = 8;
 
 type Outcome = Result<Answer, StoreError>;
 
+/// The task goes back with the answer: freeing it is work, too, and the caller has time for that.
+type Reply = (Outcome, Option<Task>);
+
 /// A command and who waits for its answer.
 struct Job {
+    task: Task,
+    answer: oneshot::Sender<Reply>,
+}
+
+/// A command, with what its caller worked out ahead. That serves one try.
+struct Task {
     command: Command,
-    answer: oneshot::Sender<Outcome>,
+    prepared: Option<Prepared>,
 }
 
 enum Message {
@@ -45,6 +54,7 @@ enum Message {
 
 /// The way to the writing thread. Dropping it lets the thread finish what is queued, and waits for that.
 pub(super) struct Writer {
+    clock: Arc<dyn Clock>,
     queue: Option<Sender<Message>>,
     thread: Option<JoinHandle<()>>,
 }
@@ -59,7 +69,7 @@ impl Writer {
         let (sender, queue) = channel();
         let work = Work {
             connection,
-            clock,
+            clock: clock.clone(),
             hub,
             seen,
             queue,
@@ -72,6 +82,7 @@ impl Writer {
         };
         let builder = std::thread::Builder::new().name("countersign-write".to_owned());
         Ok(Writer {
+            clock,
             queue: Some(sender),
             thread: Some(builder.spawn(move || work.run())?),
         })
@@ -80,10 +91,14 @@ impl Writer {
     /// Queues a command and waits for its answer. Once it is queued it will be run, also when nobody waits any more.
     pub(super) async fn write(&self, command: Command) -> Outcome {
         let (answer, receiver) = oneshot::channel();
-        self.send(Message::Write(Box::new(Job { command, answer })))?;
-        receiver
-            .await
-            .unwrap_or_else(|_| Err(StoreError::InDoubt("the writer ended".to_owned())))
+        // Here, where many can do it at once, and not in the one thread that all wait for.
+        let prepared = command.prepare(self.clock.now());
+        let task = Task { command, prepared };
+        self.send(Message::Write(Box::new(Job { task, answer })))?;
+        match receiver.await {
+            Ok((outcome, _)) => outcome,
+            Err(_) => Err(StoreError::InDoubt("the writer ended".to_owned())),
+        }
     }
 
     /// Finishes what is queued, then closes the file. Later writes are refused.
@@ -196,27 +211,28 @@ impl Work {
 
     /// Runs a group in one transaction; when one of it is at fault, each in a transaction of its own.
     fn serve(&mut self, group: Vec<Job>) {
-        let (commands, waiting): (Vec<Command>, Vec<_>) =
-            group.into_iter().map(|job| (job.command, job.answer)).unzip();
+        let (mut tasks, waiting): (Vec<Task>, Vec<_>) =
+            group.into_iter().map(|job| (job.task, job.answer)).unzip();
         let start = Instant::now();
-        let outcomes = match self.transact(&commands) {
+        let outcomes = match self.transact(&mut tasks) {
             Ok(answers) => answers.into_iter().map(Ok).collect(),
-            Err(Fault::Command(_)) if commands.len() > 1 => self.one_by_one(&commands),
-            Err(fault) => self.refuse(fault, commands.len()),
+            Err(Fault::Command(_)) if tasks.len() > 1 => self.one_by_one(&mut tasks),
+            Err(fault) => self.refuse(fault, tasks.len()),
         };
         self.last_commit = start.elapsed();
         self.take_behind();
-        for (answer, outcome) in waiting.into_iter().zip(outcomes) {
+        let count = tasks.len();
+        for ((answer, outcome), task) in waiting.into_iter().zip(outcomes).zip(tasks) {
             // Who no longer waits does not want to know.
-            let _ = answer.send(outcome);
+            let _ = answer.send((outcome, Some(task)));
         }
-        self.keep_log_short(commands.len());
+        self.keep_log_short(count);
     }
 
-    fn one_by_one(&mut self, commands: &[Command]) -> Vec<Outcome> {
-        let mut outcomes = Vec::with_capacity(commands.len());
-        for command in commands {
-            match self.transact(std::slice::from_ref(command)) {
+    fn one_by_one(&mut self, tasks: &mut [Task]) -> Vec<Outcome> {
+        let mut outcomes = Vec::with_capacity(tasks.len());
+        for task in tasks {
+            match self.transact(std::slice::from_mut(task)) {
                 Ok(answers) => outcomes.extend(answers.into_iter().map(Ok)),
                 Err(fault) => outcomes.extend(self.refuse(fault, 1)),
             }
@@ -233,7 +249,7 @@ impl Work {
         if matches!(error, StoreError::Busy(_)) {
             self.take_behind();
             for job in std::mem::take(&mut self.behind) {
-                let _ = job.answer.send(Err(error.clone()));
+                let _ = job.answer.send((Err(error.clone()), None));
             }
         }
         vec![Err(error); count]
@@ -249,14 +265,14 @@ impl Work {
         self.broken.get_or_insert(reason).clone()
     }
 
-    fn transact(&mut self, commands: &[Command]) -> Result<Vec<Answer>, Fault> {
+    fn transact(&mut self, tasks: &mut [Task]) -> Result<Vec<Answer>, Fault> {
         if let Some(reason) = &self.broken {
             return Err(Fault::Broken(reason.clone()));
         }
-        if commands.is_empty() {
+        if tasks.is_empty() {
             return Ok(Vec::new());
         }
-        let committed = self.apply(commands).inspect_err(|_| self.roll_back())?;
+        let committed = self.apply(tasks).inspect_err(|_| self.roll_back())?;
         for approval in &committed.saved {
             self.hub.publish(approval);
         }
@@ -264,15 +280,15 @@ impl Work {
         Ok(committed.answers)
     }
 
-    fn apply(&self, commands: &[Command]) -> Result<Committed, Fault> {
+    fn apply(&self, tasks: &mut [Task]) -> Result<Committed, Fault> {
         self.run_sql("BEGIN IMMEDIATE")?;
         self.seen.begin();
         let mut rows = SqlRows::new(&self.connection);
-        let mut answers = Vec::with_capacity(commands.len());
-        for command in commands {
+        let mut answers = Vec::with_capacity(tasks.len());
+        for task in tasks {
             // INVARIANT: lock first, clock second: see `command`.
             let now = self.clock.now();
-            let answer = command.apply(&mut rows, now);
+            let answer = task.command.apply_prepared(task.prepared.take(), &mut rows, now);
             answers.push(answer.map_err(|error| rows.fault(error))?);
         }
         self.run_sql("COMMIT")?;

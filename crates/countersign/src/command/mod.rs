@@ -19,6 +19,7 @@ use crate::hash::Hash;
 use crate::id::{Actor, Agent, ApprovalId, Channel, Key, Tenant};
 use crate::state::Illegal;
 use crate::store::StoreError;
+use crate::store::record::Bodies;
 use crate::time::Time;
 
 pub use decide::{Decide, DecideAnswer, Revision, Withdraw};
@@ -81,7 +82,13 @@ pub struct Saved {
     pub events: Vec<Event>,
     /// The version it had before; 0 when it is new.
     pub version_before: u32,
+    /// The bodies of its rows, where they were written ahead of the transaction.
+    pub bodies: Option<Bodies>,
 }
+
+/// What could be worked out of a command before its transaction.
+#[derive(Clone, Debug)]
+pub struct Prepared(Saved);
 
 /// The rows a command will ask for, for stores that lock and read ahead.
 #[derive(Clone, Debug, Default)]
@@ -120,10 +127,32 @@ impl Command {
         }
     }
 
+    /// Works out ahead of the transaction what needs no rows, so that a store's one writer has less to do. `now` is
+    /// the store's clock; a proposal's time then begins a moment early, never late.
+    pub fn prepare(&self, now: Time) -> Option<Prepared> {
+        match self {
+            Command::Propose(propose) => propose.prepare(now).map(Prepared),
+            _ => None,
+        }
+    }
+
     /// Applies this to `rows`. `now` is the store's clock, read after the rows were locked.
     pub fn apply<R: Rows>(&self, rows: &mut R, now: Time) -> Result<Answer, StoreError> {
+        self.apply_prepared(None, rows, now)
+    }
+
+    /// The same, with what was prepared.
+    pub fn apply_prepared<R: Rows>(
+        &self,
+        prepared: Option<Prepared>,
+        rows: &mut R,
+        now: Time,
+    ) -> Result<Answer, StoreError> {
         match self {
-            Command::Propose(propose) => propose.apply(rows, now).map(Answer::Propose),
+            Command::Propose(propose) => {
+                let prepared = prepared.map(|Prepared(saved)| saved);
+                propose.apply(prepared, rows, now).map(Answer::Propose)
+            }
             Command::Decide(decide) => decide.apply(rows, now).map(Answer::Decide),
             Command::Withdraw(withdraw) => withdraw.apply(rows, now).map(Answer::Withdraw),
             Command::Start(start) => start.apply(rows, now).map(Answer::Start),
@@ -165,17 +194,21 @@ impl Change {
 
     /// Where nothing happened there is nothing to write, and nobody to wake.
     fn save<R: Rows>(self, rows: &mut R) -> Result<SharedApproval, StoreError> {
-        let approval = Arc::new(self.approval);
-        if self.events.is_empty() {
-            return Ok(approval);
+        let saved = self.into_saved();
+        let approval = saved.approval.clone();
+        if !saved.events.is_empty() {
+            rows.save(saved)?;
         }
-        let saved = Saved {
-            approval: approval.clone(),
+        Ok(approval)
+    }
+
+    fn into_saved(self) -> Saved {
+        Saved {
+            approval: Arc::new(self.approval),
             events: self.events,
             version_before: self.version_before,
-        };
-        rows.save(saved)?;
-        Ok(approval)
+            bodies: None,
+        }
     }
 }
 

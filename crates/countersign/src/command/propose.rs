@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use super::{Change, Needs, Rows};
+use super::{Change, Needs, Rows, Saved};
 use crate::approval::{Approval, MOST_CALLS, SharedApproval};
 use crate::call::{Arguments, Call};
 use crate::event::{What, first_link};
@@ -12,6 +12,7 @@ use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Run, Ses
 use crate::policy::Terms;
 use crate::state::{CallState, State};
 use crate::store::StoreError;
+use crate::store::record::Bodies;
 use crate::time::Time;
 
 /// Asks for a new pending approval.
@@ -84,8 +85,19 @@ impl Propose {
         }
     }
 
+    /// The new approval, unless it replaces another.
+    pub(super) fn prepare(&self, now: Time) -> Option<Saved> {
+        if !(1..=MOST_CALLS).contains(&self.calls.len()) {
+            return None;
+        }
+        let saved = self.draft(now, None).ok()?;
+        let bodies = Some(Bodies::of(&saved.approval));
+        Some(Saved { bodies, ..saved })
+    }
+
     pub(super) fn apply<R: Rows>(
         &self,
+        prepared: Option<Saved>,
         rows: &mut R,
         now: Time,
     ) -> Result<Result<Proposed, ProposeRefusal>, StoreError> {
@@ -117,8 +129,12 @@ impl Propose {
                 return Ok(Err(ProposeRefusal::NotUndoable { call, state }));
             }
         }
-        let replaces = self.replace_pending(rows, now)?;
-        let approval = self.create(rows, now, replaces)?;
+        let saved = match (self.replace_pending(rows, now)?, prepared) {
+            (None, Some(prepared)) => prepared,
+            (replaces, _) => self.draft(now, replaces)?,
+        };
+        let approval = saved.approval.clone();
+        rows.save(saved)?;
         Ok(Ok(Proposed {
             approval,
             repeated: false,
@@ -149,12 +165,7 @@ impl Propose {
         Ok((!expired).then_some(old_id))
     }
 
-    fn create<R: Rows>(
-        &self,
-        rows: &mut R,
-        now: Time,
-        replaces: Option<ApprovalId>,
-    ) -> Result<SharedApproval, StoreError> {
+    fn draft(&self, now: Time, replaces: Option<ApprovalId>) -> Result<Saved, StoreError> {
         let mut approval = Approval {
             id: self.id,
             tenant: self.tenant.clone(),
@@ -202,7 +213,7 @@ impl Propose {
         };
         let mut change = Change::new(approval, now, self.policy);
         change.record(Actor::Agent(self.agent.clone()), proposed)?;
-        change.save(rows)
+        Ok(change.into_saved())
     }
 }
 

@@ -29,6 +29,25 @@ pub enum BadRecord {
     Damaged(String),
 }
 
+/// The bodies of all rows of an approval.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Bodies {
+    /// Of its own row.
+    pub approval: Vec<u8>,
+    /// Of its calls' rows, in order.
+    pub calls: Vec<Vec<u8>>,
+}
+
+impl Bodies {
+    /// Writes them all.
+    pub fn of(approval: &Approval) -> Bodies {
+        Bodies {
+            approval: encode_approval(approval),
+            calls: approval.calls.iter().map(encode_call).collect(),
+        }
+    }
+}
+
 /// The columns of an approval's row.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the fields are those of `Approval`")]
