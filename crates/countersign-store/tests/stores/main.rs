@@ -9,7 +9,11 @@
     reason = "a test's helpers fail by panicking, as the test does"
 )]
 
+mod clock;
 mod conformance;
 mod database;
+mod kill;
+mod layer;
+mod life;
 mod programs;
 mod race;

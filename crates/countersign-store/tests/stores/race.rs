@@ -3,16 +3,11 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use countersign::approval::SharedApproval;
-use countersign::command::{Answer, Command};
-use countersign::event::Event;
-use countersign::id::{ApprovalId, Channel, Tenant};
+use countersign::store::Store;
 use countersign::store::suite::{Fixture, race};
-use countersign::store::{Cursor, FeedEvent, Filter, Store, Stored};
-use countersign::time::Time;
-use countersign::wake::Hub;
 
 use crate::database::{Database, open_postgres, sqlite};
+use crate::layer::{Layer, Layered};
 
 /// Hands every call to the next of its nodes.
 struct InTurn {
@@ -20,48 +15,10 @@ struct InTurn {
     calls: AtomicUsize,
 }
 
-impl InTurn {
-    fn next(&self) -> &dyn Store {
+impl Layer for InTurn {
+    fn store(&self) -> &dyn Store {
         let call = self.calls.fetch_add(1, Ordering::Relaxed);
         &*self.nodes[call % self.nodes.len()]
-    }
-}
-
-impl Store for InTurn {
-    fn write(&self, command: Command) -> Stored<'_, Answer> {
-        self.next().write(command)
-    }
-
-    fn approval<'a>(&'a self, tenant: &'a Tenant, id: ApprovalId) -> Stored<'a, Option<SharedApproval>> {
-        self.next().approval(tenant, id)
-    }
-
-    fn pending_in<'a>(
-        &'a self,
-        tenant: &'a Tenant,
-        channel: &'a Channel,
-    ) -> Stored<'a, Option<SharedApproval>> {
-        self.next().pending_in(tenant, channel)
-    }
-
-    fn list<'a>(&'a self, tenant: &'a Tenant, filter: &'a Filter) -> Stored<'a, Vec<SharedApproval>> {
-        self.next().list(tenant, filter)
-    }
-
-    fn events<'a>(&'a self, tenant: &'a Tenant, id: ApprovalId) -> Stored<'a, Vec<Event>> {
-        self.next().events(tenant, id)
-    }
-
-    fn feed<'a>(&'a self, tenant: &'a Tenant, after: Cursor, limit: usize) -> Stored<'a, Vec<FeedEvent>> {
-        self.next().feed(tenant, after, limit)
-    }
-
-    fn now(&self) -> Stored<'_, Time> {
-        self.next().now()
-    }
-
-    fn hub(&self) -> &Hub {
-        self.nodes[0].hub()
     }
 }
 
@@ -73,7 +30,7 @@ async fn two_nodes() -> Fixture {
         open_postgres(database.url.clone(), clock.clone()).await,
     ];
     let calls = AtomicUsize::new(0);
-    Fixture::new(Arc::new(InTurn { nodes, calls }), clock).keeping(database)
+    Fixture::new(Arc::new(Layered(InTurn { nodes, calls })), clock).keeping(database)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
