@@ -13,6 +13,7 @@ mod clock;
 mod conformance;
 mod database;
 mod kill;
+mod kill_server;
 mod layer;
 mod life;
 mod programs;
