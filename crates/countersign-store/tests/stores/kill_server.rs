@@ -13,12 +13,14 @@ use std::time::{Duration, Instant};
 use countersign::command::{Answer, Command};
 use countersign::event::What;
 use countersign::id::{ApprovalId, CallId, Tenant};
+use countersign::store::suite::sample;
 use countersign::store::{Store, StoreError, Stored};
 use countersign::time::{Clock as _, ManualClock, SystemClock};
 use countersign_store::postgres::{PostgresOptions, PostgresStore};
 use futures_util::FutureExt;
 use tempfile::TempDir;
 
+use crate::database::{connect, run};
 use crate::layer::{Layer, Layered};
 use crate::life::{Ack, Living, check, check_sweep, everything, look};
 use crate::programs::from_environment;
@@ -226,7 +228,8 @@ async fn f09_kill_of_the_postgres_server_under_load() {
         })
     });
     let tasks: Vec<_> = tasks.collect();
-    for kill in 0..KILLS * from_environment::<usize>("COUNTERSIGN_TEST_KILLS", 1) {
+    let kills = KILLS * from_environment::<usize>("COUNTERSIGN_TEST_KILLS", 1);
+    for kill in 0..kills {
         for node in &nodes {
             node.answers(20 + kill * 7 % 31, Duration::from_secs(60)).await;
         }
@@ -250,8 +253,39 @@ async fn f09_kill_of_the_postgres_server_under_load() {
     check(&store, &acks, &effects).await;
     let book = book.lock().unwrap().clone();
     let hit = check_book(&store, &book).await;
-    assert!(hit >= KILLS, "only {hit} commands were interrupted");
+    assert!(hit >= kills, "only {hit} commands were interrupted");
     check_end(&server.url, &effects).await;
+}
+
+/// A crash gives the number of a transaction that left no trace to somebody else. That one's commit is not ours.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn f09_kill_before_a_commit_whose_number_a_stranger_takes() {
+    let server = Server::start();
+    let store = PostgresStore::connect(&server.url, PostgresOptions::default())
+        .await
+        .unwrap();
+    for number in 1..=3 {
+        let propose = |number| store.write(Command::Propose(Box::new(sample::propose(number))));
+        propose(number + 100).await.unwrap();
+        let holder = connect(&server.url).await;
+        // Whoever writes now waits, with a number and nothing written.
+        run(&holder, "BEGIN; LOCK TABLE countersign.approval IN SHARE MODE").await;
+        let crash = async {
+            tokio::time::sleep(Duration::from_millis(300)).await;
+            server.kill();
+            tokio::task::block_in_place(|| server.restart());
+            let stranger = connect(&server.url).await;
+            run(&stranger, "SET synchronous_commit = off").await;
+            for _ in 0..50 {
+                run(&stranger, "SELECT pg_current_xact_id()").await;
+            }
+        };
+        let (answer, ()) = futures_util::future::join(propose(number), crash).await;
+        let told = matches!(answer, Err(StoreError::Unavailable(_) | StoreError::InDoubt(_)));
+        assert!(told, "{answer:?}");
+        let there = store.approval(&sample::tenant(), sample::id(number)).await;
+        assert_eq!(there, Ok(None));
+    }
 }
 
 /// What was said of every command is true; gives how many were told that it was not done.
