@@ -345,3 +345,51 @@ fn starts(events: &[Event], position: u8) -> usize {
 fn state(approval: &Approval, call: CallId) -> CallState {
     approval.call(call.position).expect("it has that call").state
 }
+
+/// A check that sees nothing would prove nothing.
+mod tests {
+    use countersign::store::memory::MemoryStore;
+
+    use super::*;
+
+    async fn lived() -> (Arc<MemoryStore>, CallId) {
+        let store = Arc::new(MemoryStore::default());
+        let living = Living::new(store.clone(), Arc::new(|_| {}), Arc::new(|_| {}));
+        let approval = living.propose("run_by_gate", 1).await.unwrap().id;
+        (
+            store,
+            CallId {
+                approval,
+                position: 1,
+            },
+        )
+    }
+
+    #[tokio::test]
+    #[should_panic = "I5: approval"]
+    async fn a_lost_proposal_is_seen() {
+        let (_, call) = lived().await;
+        check(&MemoryStore::default(), &[Ack::Proposed(call.approval)], &[]).await;
+    }
+
+    #[tokio::test]
+    #[should_panic = "I5: `approved"]
+    async fn a_lost_decision_is_seen() {
+        let (store, call) = lived().await;
+        check(&*store, &[Ack::Approved(call.approval)], &[]).await;
+    }
+
+    #[tokio::test]
+    #[should_panic = "I1: the effect of call"]
+    async fn an_effect_without_a_start_is_seen() {
+        let (store, call) = lived().await;
+        check(&*store, &[], &[call]).await;
+    }
+
+    #[tokio::test]
+    #[should_panic = "had its effect twice"]
+    async fn an_effect_that_happens_twice_is_seen() {
+        let (store, call) = lived().await;
+        check(&*store, &[], &[call, call]).await;
+    }
+}
