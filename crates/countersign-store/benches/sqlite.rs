@@ -80,6 +80,28 @@ async fn load(folder: &Path, what: &'static str, callers: usize, duration: Durat
     let per_second = done as f64 / start.elapsed().as_secs_f64();
     println!("{what}, {callers} callers: {done} done, {per_second:.0}/s");
     store.close().await;
+    check_kept(folder, &format!("{what}-{callers}.db"), what, done);
+}
+
+/// A number counts only when the file holds what was answered, no less and no more.
+fn check_kept(folder: &Path, name: &str, what: &str, done: usize) {
+    let file = rusqlite::Connection::open(folder.join(name)).expect("the file");
+    let count = |sql: &str| {
+        file.query_row(sql, [], |row| row.get::<_, i64>(0))
+            .expect("a count")
+    };
+    let (state, events) = match what {
+        "propose" => (0, 1),
+        _ => (4, 4),
+    };
+    let done = i64::try_from(done).expect("a number");
+    assert_eq!(count("SELECT count(*) FROM approval"), done, "approvals");
+    assert_eq!(
+        count(&format!("SELECT count(*) FROM call WHERE state = {state}")),
+        done,
+        "calls"
+    );
+    assert_eq!(count("SELECT count(*) FROM event"), done * events, "events");
 }
 
 async fn size(folder: &Path, count: usize) {

@@ -1,5 +1,11 @@
 //! What only the SQLite store has: files, group commits, other processes. All else is in the common suite.
 
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "made for tests, where a panic is the report"
+)]
+
 mod fixture;
 
 use std::path::{Path, PathBuf};

@@ -115,12 +115,7 @@ impl Approval {
 
     /// The digest over its calls' digests, in order.
     pub fn digest_of_calls(&self) -> Hash {
-        self.calls
-            .iter()
-            .fold(Fields::new("countersign/approval/1"), |fields, call| {
-                fields.field(&call.digest.0)
-            })
-            .finish()
+        digest_of(self.calls.iter().map(|call| call.digest))
     }
 
     /// When the sweep has something to do for it: expiry, a stale release or a lost run.
@@ -205,6 +200,14 @@ impl Approval {
         self.link = event.link;
         Ok(event)
     }
+}
+
+/// The digest of an approval whose calls have these digests, in order.
+pub(crate) fn digest_of(calls: impl Iterator<Item = Hash>) -> Hash {
+    let fields = Fields::new("countersign/approval/1");
+    calls
+        .fold(fields, |fields, digest| fields.field(&digest.0))
+        .finish()
 }
 
 fn because(what: &What) -> Because {

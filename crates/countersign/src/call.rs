@@ -139,3 +139,118 @@ impl Call {
             .finish()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::approval::SharedApproval;
+    use crate::effect::{Effect, Risk};
+    use crate::id::{ApprovalId, Person, Tenant};
+    use crate::store::memory::MemoryStore;
+    use crate::store::suite::{Fixture, sample};
+
+    async fn batch() -> SharedApproval {
+        let clock = Fixture::clock();
+        let store = MemoryStore::with_clock(clock.clone());
+        let fixture = Fixture::new(Arc::new(store), clock);
+        fixture.propose(sample::batch(1, 2)).await
+    }
+
+    /// Computed apart from this code, from the definition in docs: whoever checks digests elsewhere can use them.
+    #[tokio::test]
+    async fn i8_digests_are_what_they_always_were() {
+        let approval = batch().await;
+        assert_eq!(approval.id.to_string(), "019b76da-a801-7000-8000-000000000001");
+        let digests: Vec<String> = approval
+            .calls
+            .iter()
+            .map(|call| call.digest.to_string())
+            .collect();
+        assert_eq!(
+            digests,
+            [
+                "9512961390474c6282b50abbfa9e8ea55a6a5dcef73833bfb2354122daea5b74",
+                "6a49d8ace9c541d263093a4e87498dbd16db9d8f124dedd1e1e2af9a20c7476a",
+            ]
+        );
+        assert_eq!(
+            approval.digest.to_string(),
+            "35de6385f7a089e269d087549a05044043e589c004fb553fb688aa3b70450453"
+        );
+    }
+
+    #[tokio::test]
+    async fn i8_every_field_a_decision_is_bound_to_changes_the_digest() {
+        type Change = fn(&mut Approval, &mut Call);
+        let changes: [(&str, Change); 12] = [
+            ("tenant", |approval, _| {
+                approval.tenant = Tenant::new("b").unwrap()
+            }),
+            ("id", |approval, _| {
+                approval.id = ApprovalId::from_parts(2, &[0; 10])
+            }),
+            ("requester", |approval, _| {
+                approval.requester = Person::new("x").unwrap()
+            }),
+            ("expiry", |approval, _| {
+                approval.expires_at = Time::from_micros(approval.expires_at.as_micros() + 1);
+            }),
+            ("salt", |approval, _| approval.salt[15] ^= 1),
+            ("revision", |_, call| call.revision = 2),
+            ("tool", |_, call| {
+                call.tool = ToolName::new("create_contac").unwrap()
+            }),
+            ("no definition", |_, call| call.definition = None),
+            ("definition", |_, call| call.definition = Some(Hash([0; 32]))),
+            ("arguments", |_, call| {
+                // The same value to every JSON library, other bytes.
+                call.arguments = Arguments::parse(&br#"{"n":1,"position": 1}"#[..]).unwrap();
+            }),
+            ("arguments grow", |_, call| {
+                call.arguments = Arguments::parse(&br#"{"n":1,"position":1} "#[..]).unwrap();
+            }),
+            ("effect", |_, call| {
+                let mut terms = Terms::clone(&call.terms);
+                terms.effect = Effect::Destructive;
+                call.terms = Arc::new(terms);
+            }),
+        ];
+        let original = batch().await;
+        let mut seen = vec![
+            original.calls[0].digest,
+            original.calls[0].digest_in(&original, 2),
+        ];
+        for (what, change) in changes {
+            let mut approval = Approval::clone(&original);
+            let mut call = approval.calls[0].clone();
+            change(&mut approval, &mut call);
+            let digest = call.digest_in(&approval, 1);
+            assert!(!seen.contains(&digest), "{what}");
+            seen.push(digest);
+        }
+        // What only helps to show it does not.
+        let mut call = original.calls[0].clone();
+        let mut terms = Terms::clone(&call.terms);
+        (terms.risk, terms.summary) = (Risk::Critical, String::new());
+        call.terms = Arc::new(terms);
+        assert_eq!(call.digest_in(&original, 1), original.calls[0].digest);
+    }
+
+    #[tokio::test]
+    async fn x45_the_digest_of_a_batch_knows_its_calls_and_their_order() {
+        let original = batch().await;
+        let mut swapped = Approval::clone(&original);
+        swapped.calls.reverse();
+        let mut shorter = Approval::clone(&original);
+        shorter.calls.pop();
+        for other in [swapped, shorter] {
+            assert_ne!(other.digest_of_calls(), original.digest);
+        }
+    }
+
+    #[test]
+    fn i17_arguments_do_not_print_themselves() {
+        let arguments = Arguments::parse(&br#"{"key":"canary"}"#[..]).unwrap();
+        assert_eq!(format!("{arguments:?}"), "Arguments(16 bytes)");
+    }
+}

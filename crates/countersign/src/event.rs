@@ -5,6 +5,8 @@
 //! erased one day is kept apart.
 
 mod life;
+#[cfg(test)]
+mod tests;
 
 pub use life::{BrokenHistory, Life, verify};
 
@@ -173,6 +175,8 @@ pub enum What {
 pub struct Edited {
     /// Its position.
     pub call: u8,
+    /// Its digest as proposed, which the approval's digest is over.
+    pub was: Hash,
     /// The digest of its new revision.
     pub digest: Hash,
 }

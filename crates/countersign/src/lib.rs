@@ -22,3 +22,8 @@ pub mod store;
 pub mod summary;
 pub mod time;
 pub mod wake;
+
+/// The README's own example is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("../../../README.md")]
+struct Readme;

@@ -110,3 +110,109 @@ impl Hub {
         std::iter::once(&self.first).chain(&self.others)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use futures_util::FutureExt;
+
+    use super::*;
+    use crate::store::memory::MemoryStore;
+    use crate::store::suite::{Fixture, sample};
+
+    async fn fixture() -> Fixture {
+        let clock = Fixture::clock();
+        Fixture::new(Arc::new(MemoryStore::with_clock(clock.clone())), clock)
+    }
+
+    #[tokio::test]
+    async fn d2_all_who_wait_are_woken_once() {
+        let fixture = fixture().await;
+        let approval = fixture.propose(sample::propose(1)).await;
+        let hub = Hub::default();
+        let waiters = [hub.wait_for(approval.id), hub.wait_for(approval.id)];
+        let other = hub.wait_for(sample::id(2));
+        hub.publish(&approval);
+        for waiter in waiters {
+            assert_eq!(waiter.changed().now_or_never().flatten(), Some(approval.clone()));
+        }
+        assert_eq!(other.changed().now_or_never(), None, "somebody else's change");
+        hub.publish(&approval);
+        let late = hub.wait_for(approval.id);
+        assert_eq!(late.changed().now_or_never(), None, "only what comes next");
+    }
+
+    #[test]
+    fn d2_a_waiter_learns_that_the_store_is_gone() {
+        let hub = Hub::default();
+        let waiter = hub.wait_for(sample::id(1));
+        drop(hub);
+        assert_eq!(waiter.changed().now_or_never(), Some(None));
+    }
+
+    #[test]
+    fn d2_who_gave_up_leaves_no_trace() {
+        let hub = Hub::default();
+        let id = sample::id(1);
+        for _ in 0..1000 {
+            drop(hub.wait_for(id));
+        }
+        let waiting = |hub: &Hub| -> usize {
+            let shard = hub.shard(id).lock().unwrap();
+            shard.get(&id).map_or(0, Vec::len)
+        };
+        assert_eq!(waiting(&hub), 1, "the next one clears away the ones before");
+        assert!(!hub.is_idle());
+        hub.forget(id);
+        assert!(hub.is_idle());
+        hub.forget(id);
+        // Who still waits is not forgotten.
+        let waiter = hub.wait_for(id);
+        hub.forget(id);
+        assert_eq!(waiting(&hub), 1);
+        drop(waiter);
+    }
+
+    #[test]
+    fn d2_awaited_says_who_is_waited_for() {
+        let hub = Hub::default();
+        let ids: Vec<ApprovalId> = (1..=50).map(sample::id).collect();
+        let waiters: Vec<Waiter> = ids.iter().map(|id| hub.wait_for(*id)).collect();
+        let mut awaited = hub.awaited(None);
+        awaited.sort_unstable();
+        assert_eq!(awaited, ids);
+        assert_eq!(
+            hub.awaited(Some(&[sample::id(7), sample::id(99)])),
+            [sample::id(7)]
+        );
+        assert_eq!(waiters.len(), 50);
+    }
+
+    /// Whoever registers first and looks then misses nothing, however the change falls in between.
+    #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+    async fn d2_race_nothing_is_lost_between_registering_and_looking() {
+        for n in 0..2_000 {
+            let fixture = Arc::new(fixture().await);
+            let approval = fixture.propose(sample::propose(n)).await;
+            let (store, id, tenant) = (fixture.store.clone(), approval.id, approval.tenant.clone());
+            let waiting = tokio::spawn(async move {
+                let waiter = store.hub().wait_for(id);
+                let seen = store.approval(&tenant, id).await.unwrap().unwrap();
+                match seen.state {
+                    crate::state::State::Pending => waiter.changed().await.unwrap().state,
+                    state => state,
+                }
+            });
+            let deciding = {
+                let (store, deny) = (fixture.store.clone(), sample::deny(&approval));
+                tokio::spawn(
+                    async move { store.write(crate::command::Command::Decide(Box::new(deny))).await },
+                )
+            };
+            deciding.await.unwrap().unwrap();
+            let state = tokio::time::timeout(std::time::Duration::from_secs(20), waiting).await;
+            assert_eq!(state.expect("woken").unwrap(), crate::state::State::Denied);
+        }
+    }
+}

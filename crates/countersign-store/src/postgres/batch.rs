@@ -145,11 +145,22 @@ impl Lane {
     }
 
     async fn run_one_by_one(&mut self, commands: &[&Command]) -> Outcomes {
+        // They have waited together; now each gets a short turn, so that one lock does not hold up a whole lane.
+        self.set_patience("SET lock_timeout = '100ms'").await;
         let mut outcomes = Vec::with_capacity(commands.len());
         for command in commands {
             outcomes.extend(self.run_alone(&[command]).await);
         }
+        self.set_patience("SET lock_timeout = '3s'").await;
         outcomes
+    }
+
+    async fn set_patience(&mut self, sql: &str) {
+        if let Some((session, _)) = &self.session
+            && session.client.batch_execute(sql).await.is_err()
+        {
+            self.session = None;
+        }
     }
 
     async fn run_alone(&mut self, command: &[&Command]) -> Outcomes {

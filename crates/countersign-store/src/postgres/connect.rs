@@ -27,7 +27,7 @@ const OLDEST_SERVER: i32 = 130_000;
 /// - What is acknowledged is on disk, also where the server's default says otherwise.
 const SETTINGS: &str = "
     SET search_path = countersign, pg_temp;
-    SET lock_timeout = '5s';
+    SET lock_timeout = '3s';
     SET statement_timeout = '15s';
     SET idle_in_transaction_session_timeout = '20s';
     SET enable_seqscan = off;

@@ -1,5 +1,6 @@
 //! From rows to approvals and events. What cannot be read is an error, never a guess.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use countersign::approval::{Approval, SharedApproval};
@@ -13,67 +14,86 @@ use countersign::time::Time;
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
-/// The columns of approvals `a` joined with their calls `c`, in the order [`approvals`] reads them.
-pub(super) const COLUMNS: &str = "a.tenant, a.id, a.channel, a.agent, a.run, a.state, a.version, a.body, \
-    c.position, c.state, c.tool, c.arguments, c.original, c.result, c.sealed, c.body";
+/// The columns of an approval `a`.
+pub(super) const APPROVAL: &str = "a.tenant, a.id, a.channel, a.agent, a.run, a.state, a.version, a.body";
+const APPROVAL_WIDTH: usize = 8;
 
-/// The join those columns come from: one statement, so an approval and its calls are of the same moment.
+/// The columns of a call `c`.
+pub(super) const CALL: &str =
+    "c.position, c.state, c.tool, c.arguments, c.original, c.result, c.sealed, c.body";
+
+/// The join of both: one statement, so an approval and its calls are of the same moment.
 pub(super) const WITH_CALLS: &str = "LEFT JOIN call c ON c.tenant = a.tenant AND c.approval = a.id";
 
 /// The columns of an event, in the order [`event`] reads them.
 pub(super) const EVENT_COLUMNS: &str = "number, at, policy, by, what, link";
 
-/// Reads joined rows, which come ordered by approval and position.
-pub(super) fn approvals(rows: &[Row]) -> Result<Vec<SharedApproval>, StoreError> {
+/// Reads rows of [`APPROVAL`] and [`CALL`] joined, which come ordered by approval and position.
+pub(super) fn joined(rows: &[Row]) -> Result<Vec<SharedApproval>, StoreError> {
     let mut approvals = Vec::new();
-    let same = |one: &Row, other: &Row| {
-        let id = |row: &Row| {
-            (
-                row.try_get::<_, String>(0).ok(),
-                row.try_get::<_, Vec<u8>>(1).ok(),
-            )
-        };
-        id(one) == id(other)
-    };
-    for group in rows.chunk_by(same) {
+    for group in rows.chunk_by(|one, other| key(one, 0) == key(other, 0)) {
         if let Some(first) = group.first() {
-            approvals.push(Arc::new(approval(first, group)?));
+            let calls: Vec<&Row> = group.iter().collect();
+            approvals.push(Arc::new(approval(first, &calls, APPROVAL_WIDTH)?));
         }
     }
     Ok(approvals)
 }
 
-fn approval(first: &Row, group: &[Row]) -> Result<Approval, StoreError> {
-    let columns = ApprovalColumns {
-        tenant: name(get::<String>(first, 0)?, Tenant::new)?,
-        id: id(first, 1)?,
-        channel: optional_name(first, 2, Channel::new)?,
-        agent: name(get::<String>(first, 3)?, Agent::new)?,
-        run: optional_name(first, 4, Run::new)?,
-        state: get(first, 5)?,
-        version: count(get(first, 6)?)?,
-    };
-    let calls: Result<Vec<Call>, StoreError> = group.iter().map(call).collect();
-    let calls = calls?;
-    let in_order = (1i16..)
-        .zip(group)
-        .all(|(expected, row)| get::<i16>(row, 8).is_ok_and(|found| found == expected));
-    if !in_order {
-        return Err(impossible("the calls of an approval have gaps"));
+/// Reads rows of [`APPROVAL`], and of their calls: the calls' tenant and approval at `from`, then [`CALL`].
+pub(super) fn apart(
+    approvals: &[Row],
+    calls: &[Row],
+    from: usize,
+) -> Result<Vec<SharedApproval>, StoreError> {
+    let mut placed: HashMap<_, Vec<&Row>> = HashMap::with_capacity(approvals.len());
+    for call in calls {
+        placed.entry(key(call, from)).or_default().push(call);
     }
-    decode_approval(columns, get(first, 7)?, calls).map_err(impossible)
+    let read = |row: &Row| {
+        let calls = placed.get(&key(row, 0)).map(Vec::as_slice).unwrap_or_default();
+        Ok(Arc::new(approval(row, calls, from + 2)?))
+    };
+    approvals.iter().map(read).collect()
 }
 
-fn call(row: &Row) -> Result<Call, StoreError> {
-    let columns = CallColumns {
-        state: get(row, 9)?,
-        tool: get(row, 10)?,
-        arguments: get(row, 11)?,
-        original: get(row, 12)?,
-        result: get(row, 13)?,
-        sealed: get(row, 14)?,
+type ReadKey<'a> = (Option<&'a str>, Option<&'a [u8]>);
+
+fn key(row: &Row, from: usize) -> ReadKey<'_> {
+    (row.try_get(from).ok(), row.try_get(from + 1).ok())
+}
+
+/// Reads an approval whose calls, ordered by position, have their columns from `from` on.
+fn approval(row: &Row, calls: &[&Row], from: usize) -> Result<Approval, StoreError> {
+    let columns = ApprovalColumns {
+        tenant: name(get::<String>(row, 0)?, Tenant::new)?,
+        id: id(row, 1)?,
+        channel: optional_name(row, 2, Channel::new)?,
+        agent: name(get::<String>(row, 3)?, Agent::new)?,
+        run: optional_name(row, 4, Run::new)?,
+        state: get(row, 5)?,
+        version: count(get(row, 6)?)?,
     };
-    decode_call(columns, get(row, 15)?).map_err(impossible)
+    let in_order = (1i16..)
+        .zip(calls)
+        .all(|(expected, row)| get::<i16>(row, from).is_ok_and(|found| found == expected));
+    if calls.is_empty() || !in_order {
+        return Err(impossible("the calls of an approval have gaps"));
+    }
+    let calls: Result<Vec<Call>, StoreError> = calls.iter().map(|row| call(row, from)).collect();
+    decode_approval(columns, get(row, 7)?, calls?).map_err(impossible)
+}
+
+fn call(row: &Row, from: usize) -> Result<Call, StoreError> {
+    let columns = CallColumns {
+        state: get(row, from + 1)?,
+        tool: get(row, from + 2)?,
+        arguments: get(row, from + 3)?,
+        original: get(row, from + 4)?,
+        result: get(row, from + 5)?,
+        sealed: get(row, from + 6)?,
+    };
+    decode_call(columns, get(row, from + 7)?).map_err(impossible)
 }
 
 /// Reads an event whose columns begin at `from`.

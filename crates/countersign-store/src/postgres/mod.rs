@@ -1,7 +1,7 @@
 //! The store in PostgreSQL: for several nodes that share their approvals.
 //!
-//! A write goes through a lane (`batch`), which runs it with others in one transaction (`transaction`, `rows`,
-//! `save`). Reads go over connections of their own (`read`), waiters are woken by `notify`. Nodes hold no state:
+//! A write goes through a lane (`batch`), which runs it with others in one transaction (`transaction`: `lock`,
+//! `rows`, `save`). Reads go over connections of their own (`read`), waiters are woken by `notify`. Nodes hold no state:
 //! any of them may stop at any time.
 
 mod batch;
@@ -9,6 +9,7 @@ mod config;
 mod connect;
 mod decode;
 mod error;
+mod lock;
 mod migrate;
 mod notify;
 mod read;
@@ -38,7 +39,8 @@ pub use error::ConnectError;
 /// How to use a database.
 #[derive(Clone)]
 pub struct PostgresOptions {
-    /// How many transactions this node has under way at once. Few are best: what waits for a lane shares its commit.
+    /// How many transactions this node has under way at once. One is mostly best: what waits for a lane shares its
+    /// commit, and more lanes make smaller groups. More help where a commit takes long, as with a distant standby.
     pub lanes: usize,
     /// Replaces the server's clock, in tests.
     pub clock: Option<Arc<dyn Clock>>,
@@ -56,7 +58,7 @@ pub struct PostgresOptions {
 impl Default for PostgresOptions {
     fn default() -> Self {
         PostgresOptions {
-            lanes: 2,
+            lanes: 1,
             clock: None,
             application_name: "countersign".to_owned(),
             migrate: true,

@@ -99,7 +99,7 @@ async fn tell(connector: Arc<Connector>, node: String, mut queue: mpsc::Receiver
             ids.extend(more);
         }
         if session.as_ref().is_none_or(|session| session.client.is_closed()) {
-            session = connector.open().await.ok();
+            session = open_teller(&connector).await;
         }
         let Some(open) = &session else { continue };
         for ids in ids.chunks(MOST_IDS) {
@@ -117,6 +117,13 @@ async fn tell(connector: Arc<Connector>, node: String, mut queue: mpsc::Receiver
             }
         }
     }
+}
+
+/// A notification is worth no disk: without this the server would sync for each of them.
+async fn open_teller(connector: &Connector) -> Option<Session> {
+    let session = connector.open().await.ok()?;
+    let unsynced = session.client.batch_execute("SET synchronous_commit = off").await;
+    unsynced.ok().map(|()| session)
 }
 
 fn payload(node: &str, ids: &[ApprovalId]) -> String {

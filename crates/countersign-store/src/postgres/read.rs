@@ -17,7 +17,7 @@ use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::connect::{Connector, Session};
-use super::decode::{self, COLUMNS, EVENT_COLUMNS, WITH_CALLS};
+use super::decode::{self, APPROVAL, CALL, EVENT_COLUMNS, WITH_CALLS};
 use super::error::{is_lost, store_error};
 
 /// The most events one look at the feed gives.
@@ -41,7 +41,7 @@ impl Statements {
     async fn prepare(client: &Client) -> Result<Statements, Error> {
         let approvals = |condition: &str| {
             format!(
-                "SELECT {COLUMNS} FROM approval a {WITH_CALLS} WHERE {condition} ORDER BY a.tenant, a.id, c.position"
+                "SELECT {APPROVAL}, {CALL} FROM approval a {WITH_CALLS} WHERE {condition} ORDER BY a.tenant, a.id, c.position"
             )
         };
         let pending = format!(
@@ -119,7 +119,7 @@ impl Readers {
         let id = id.as_bytes().as_slice();
         let parameters: &Parameters<'_> = &[&tenant.as_str(), &id];
         let rows = self.query(|statements| &statements.approval, parameters).await?;
-        Ok(decode::approvals(&rows)?.pop())
+        Ok(decode::joined(&rows)?.pop())
     }
 
     pub(super) async fn pending_in(
@@ -131,13 +131,13 @@ impl Readers {
         let rows = self
             .query(|statements| &statements.pending_in, parameters)
             .await?;
-        Ok(decode::approvals(&rows)?.pop())
+        Ok(decode::joined(&rows)?.pop())
     }
 
     pub(super) async fn by_ids(&self, ids: &[ApprovalId]) -> Result<Vec<SharedApproval>, StoreError> {
         let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes().as_slice()).collect();
         let rows = self.query(|statements| &statements.by_ids, &[&ids]).await?;
-        decode::approvals(&rows)
+        decode::joined(&rows)
     }
 
     pub(super) async fn versions(&self, ids: &[ApprovalId]) -> Result<Vec<(ApprovalId, u32)>, StoreError> {
@@ -225,12 +225,12 @@ impl Readers {
         parameters.push((&limit, Type::INT8));
         let limit_at = parameters.len();
         let sql = format!(
-            "SELECT {COLUMNS} FROM (SELECT * FROM approval WHERE {} ORDER BY id {order} LIMIT ${limit_at}) a {WITH_CALLS}
+            "SELECT {APPROVAL}, {CALL} FROM (SELECT * FROM approval WHERE {} ORDER BY id {order} LIMIT ${limit_at}) a {WITH_CALLS}
              ORDER BY a.id {order}, c.position",
             conditions.join(" AND ")
         );
         let rows = self.ask(Question::Text(&sql, &parameters)).await?;
-        decode::approvals(&rows)
+        decode::joined(&rows)
     }
 
     /// The clock that tests move, in microseconds; nothing when the server's counts.

@@ -45,6 +45,19 @@ impl Wanted {
         wanted
     }
 
+    /// Adds what those of the named ones that were found would undo; true when that was not wanted before.
+    pub(super) fn add_undone(&mut self, named: &BTreeSet<Id>, found: &[SharedApproval]) -> bool {
+        let before = self.approvals.len();
+        for approval in found {
+            if let Some(undoes) = approval.undoes
+                && named.contains(&(approval.tenant.clone(), approval.id))
+            {
+                self.approvals.insert((approval.tenant.clone(), undoes.approval));
+            }
+        }
+        self.approvals.len() > before
+    }
+
     /// True when no row has to be looked at.
     pub(super) fn is_empty(&self) -> bool {
         self.approvals.is_empty() && self.has_no_slots()
@@ -99,13 +112,6 @@ impl WorkingSet {
             .extend(wanted.approvals.iter().cloned().map(|id| (id, None)));
         for approval in found {
             let id = (approval.tenant.clone(), approval.id);
-            if let Some(undoes) = approval.undoes
-                && wanted.approvals.contains(&id)
-            {
-                // It was looked for together with the one that would undo it.
-                let target = (id.0.clone(), undoes.approval);
-                set.entries.entry(target).or_insert(None);
-            }
             set.take_slots(&approval);
             let entry = Entry {
                 before: Some(approval.clone()),

@@ -1,99 +1,35 @@
 //! One transaction for a group of commands: lock, look, read the clock, apply, write, commit. Two exchanges.
 //!
-//! INVARIANT: the clock is read after every lock is held, by a statement of its own. A decision that waited behind a
-//! lock until its approval had expired is refused; see docs/postgres.md.
-//!
-//! Locks are taken in one order everywhere, first the slots and then the rows, each sorted: two groups may wait for
-//! each other, never in a circle.
+//! Enters: commands. Leaves: their answers, or whether anything can have been written.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use countersign::approval::SharedApproval;
 use countersign::command::{Answer, Command};
-use countersign::hash::Hash;
 use countersign::store::StoreError;
-use countersign::time::{Clock, Time};
-use futures_util::future::join5;
-use tokio_postgres::{Client, Error, Row, Statement};
+use countersign::time::Clock;
+use tokio_postgres::{Client, Error};
 
 use super::connect::Session;
-use super::decode::{self, COLUMNS, WITH_CALLS};
 use super::error::{is_collision, is_lost, store_error, words};
+use super::lock::{self, Locked, Locks};
 use super::rows::{Entry, Wanted, WorkingSet};
 use super::save::Writes;
 
 /// Longer than the server's own limits, which answer first as long as the server can be heard.
 const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(20);
 
-const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
-
-/// What makes "one pending approval for each channel" and "one approval for each key" hold while it does not exist yet.
-const LOCK_SLOTS: &str = "SELECT count(pg_advisory_xact_lock(slot)) FROM unnest($1::bigint[]) AS slot";
-
-/// The approvals named, and what they would undo.
-const NAMED: &str = "
-    SELECT tenant, id FROM unnest($1::text[], $2::bytea[]) AS n(tenant, id)
-    UNION
-    SELECT a.tenant, a.undoes FROM unnest($1::text[], $2::bytea[]) AS n(tenant, id)
-    JOIN approval a ON a.tenant = n.tenant AND a.id = n.id WHERE a.undoes IS NOT NULL";
-
-/// Those that hold a channel or a key.
-const HOLDERS: &str = "
-    UNION
-    SELECT a.tenant, a.id FROM unnest($3::text[], $4::text[]) AS s(tenant, channel)
-    JOIN approval a ON a.tenant = s.tenant AND a.channel = s.channel AND a.state = 0
-    UNION
-    SELECT a.tenant, a.id FROM unnest($5::text[], $6::text[], $7::text[]) AS s(tenant, agent, key)
-    JOIN approval a ON a.tenant = s.tenant AND a.agent = s.agent AND a.key = s.key";
-
-/// Locked rows are skipped: somebody is busy with them, and the next sweep comes soon.
-const LOCK_DUE: &str = "
-    SELECT tenant, id FROM approval
-    WHERE due_at <= COALESCE($1::bigint, (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint))
-    ORDER BY due_at LIMIT $2 FOR UPDATE SKIP LOCKED";
-
-pub(super) const CLOCK: &str =
-    "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint, pg_current_xact_id()::text::bigint";
-
 /// The statements of a lane, prepared on one connection.
 pub(super) struct Statements {
-    lock_slots: Statement,
-    lock_named: Statement,
-    load_named: Statement,
-    lock_all: Statement,
-    load_all: Statement,
-    lock_due: Statement,
-    clock: Statement,
+    locks: Locks,
     writes: Writes,
 }
 
 impl Statements {
     pub(super) async fn prepare(client: &Client) -> Result<Statements, Error> {
-        let lock = |wanted: &str| {
-            format!(
-                "WITH wanted AS ({wanted}) SELECT count(*) FROM (
-                    SELECT 1 FROM wanted w JOIN approval a ON a.tenant = w.tenant AND a.id = w.id
-                    ORDER BY a.tenant, a.id FOR UPDATE OF a) locked"
-            )
-        };
-        // The rows are read by a statement behind the one that locked them: it sees what the wait was for.
-        let load = |wanted: &str| {
-            format!(
-                "WITH wanted AS ({wanted}) SELECT {COLUMNS} FROM wanted w
-                 JOIN approval a ON a.tenant = w.tenant AND a.id = w.id {WITH_CALLS}
-                 ORDER BY a.tenant, a.id, c.position"
-            )
-        };
-        let all = format!("{NAMED}{HOLDERS}");
         Ok(Statements {
-            lock_slots: client.prepare(LOCK_SLOTS).await?,
-            lock_named: client.prepare(&lock(NAMED)).await?,
-            load_named: client.prepare(&load(NAMED)).await?,
-            lock_all: client.prepare(&lock(&all)).await?,
-            load_all: client.prepare(&load(&all)).await?,
-            lock_due: client.prepare(LOCK_DUE).await?,
-            clock: client.prepare(CLOCK).await?,
+            locks: Locks::prepare(client).await?,
             writes: Writes::prepare(client).await?,
         })
     }
@@ -134,30 +70,17 @@ pub(super) async fn run(
     commands: &[&Command],
 ) -> Result<Done, Failure> {
     let client = &session.client;
-    let wanted = Wanted::of(commands);
-    let locking = async {
-        match wanted.due {
-            Some(limit) => lock_due(client, statements, clock, limit).await,
-            None => lock_and_load(client, statements, &wanted).await,
-        }
-    };
-    let (rows, xact, server_now) = match tokio::time::timeout(EXCHANGE_TIMEOUT, locking).await {
-        Ok(Ok(locked)) => locked,
-        Ok(Err(error)) => return Err(refused(client, &error).await),
-        Err(_) => return Err(Failure::Lost("no answer in time".to_owned())),
-    };
+    let mut wanted = Wanted::of(commands);
+    let mut locked = lock(client, statements, clock, &wanted).await?;
+    // What an approval would undo never changes, so it is known now; but its lock has to be taken in order.
+    let named = wanted.approvals.clone();
+    while wanted.due.is_none() && wanted.add_undone(&named, &locked.found) {
+        roll_back(client).await?;
+        locked = lock(client, statements, clock, &wanted).await?;
+    }
     // Lock first, clock second.
-    let now = clock.map_or(server_now, |clock| clock.now());
-    let found = match decode::approvals(&rows) {
-        Ok(found) => found,
-        Err(error) => {
-            return Err(match client.batch_execute("ROLLBACK").await {
-                Ok(()) => Failure::Refused(error),
-                Err(lost) => Failure::Lost(words(&lost)),
-            });
-        }
-    };
-    let mut set = WorkingSet::new(&wanted, found);
+    let now = clock.map_or(locked.now, |clock| clock.now());
+    let mut set = WorkingSet::new(&wanted, locked.found);
     let answers = commands.iter().map(|command| set.apply(command, now)).collect();
     let entries = set.into_changed();
     let done = Done {
@@ -171,6 +94,7 @@ pub(super) async fn run(
         Ok(Err(error)) => words(&error),
         Err(_) => "no answer in time".to_owned(),
     };
+    let xact = locked.xact;
     Err(Failure::InDoubt { xact, done, why })
 }
 
@@ -181,132 +105,32 @@ fn changed(entry: &Entry) -> Changed {
     }
 }
 
-type Locked = (Vec<Row>, i64, Time);
-
-/// Begins, locks, reads the rows and then the clock: five statements in one exchange, executed in this order.
-async fn lock_and_load(client: &Client, statements: &Statements, wanted: &Wanted) -> Result<Locked, Error> {
-    let slots = slots(wanted);
-    let named: (Vec<&str>, Vec<&[u8]>) = wanted
-        .approvals
-        .iter()
-        .map(|(tenant, id)| (tenant.as_str(), id.as_bytes().as_slice()))
-        .unzip();
-    let channels: (Vec<&str>, Vec<&str>) = wanted
-        .channels
-        .iter()
-        .map(|(tenant, channel)| (tenant.as_str(), channel.as_str()))
-        .unzip();
-    let key_tenants: Vec<&str> = wanted.keys.iter().map(|(tenant, _, _)| tenant.as_str()).collect();
-    let key_agents: Vec<&str> = wanted.keys.iter().map(|(_, agent, _)| agent.as_str()).collect();
-    let keys: Vec<&str> = wanted.keys.iter().map(|(_, _, key)| key.as_str()).collect();
-    let few: [&(dyn tokio_postgres::types::ToSql + Sync); 2] = [&named.0, &named.1];
-    let all: [&(dyn tokio_postgres::types::ToSql + Sync); 7] = [
-        &named.0,
-        &named.1,
-        &channels.0,
-        &channels.1,
-        &key_tenants,
-        &key_agents,
-        &keys,
-    ];
-    let (lock, load, parameters) = match wanted.has_no_slots() {
-        true => (&statements.lock_named, &statements.load_named, few.as_slice()),
-        false => (&statements.lock_all, &statements.load_all, all.as_slice()),
-    };
-    let (begun, slotted, locked, rows, clock) = join5(
-        client.batch_execute(BEGIN),
-        async {
-            match slots.is_empty() {
-                true => Ok(Vec::new()),
-                false => client.query(&statements.lock_slots, &[&slots]).await,
-            }
-        },
-        unless(wanted.is_empty(), client.query(lock, parameters)),
-        unless(wanted.is_empty(), client.query(load, parameters)),
-        client.query_one(&statements.clock, &[]),
-    )
-    .await;
-    begun?;
-    slotted?;
-    locked?;
-    let rows = rows?;
-    let (now, xact) = read_clock(&clock?)?;
-    Ok((rows, xact, now))
-}
-
-/// The sweep learns only from the first answer which rows it has, and asks for their calls and the clock after that.
-async fn lock_due(
+/// Begins a transaction, locks and reads. A failure leaves no transaction behind.
+async fn lock(
     client: &Client,
     statements: &Statements,
     clock: Option<&Arc<dyn Clock>>,
-    limit: usize,
-) -> Result<Locked, Error> {
-    let now = clock.map(|clock| clock.now().as_micros());
-    let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let (begun, due) = futures_util::future::join(
-        client.batch_execute(BEGIN),
-        client.query(&statements.lock_due, &[&now, &limit]),
-    )
-    .await;
-    begun?;
-    let due = due?;
-    let tenants: Result<Vec<&str>, Error> = due.iter().map(|row| row.try_get(0)).collect();
-    let ids: Result<Vec<&[u8]>, Error> = due.iter().map(|row| row.try_get(1)).collect();
-    let (tenants, ids) = (tenants?, ids?);
-    let (rows, clock) = futures_util::future::join(
-        client.query(&statements.load_named, &[&tenants, &ids]),
-        client.query_one(&statements.clock, &[]),
-    )
-    .await;
-    let (now, xact) = read_clock(&clock?)?;
-    Ok((rows?, xact, now))
-}
-
-async fn unless(
-    skipped: bool,
-    query: impl Future<Output = Result<Vec<Row>, Error>>,
-) -> Result<Vec<Row>, Error> {
-    match skipped {
-        true => Ok(Vec::new()),
-        false => query.await,
+    wanted: &Wanted,
+) -> Result<Locked, Failure> {
+    let locking = lock::lock(client, &statements.locks, clock, wanted);
+    match tokio::time::timeout(EXCHANGE_TIMEOUT, locking).await {
+        Ok(Ok(Ok(locked))) => Ok(locked),
+        Ok(Ok(Err(unreadable))) => {
+            roll_back(client).await?;
+            Err(Failure::Refused(unreadable))
+        }
+        Ok(Err(error)) if is_lost(&error) => Err(Failure::Lost(words(&error))),
+        Ok(Err(error)) => {
+            roll_back(client).await?;
+            Err(sorted(&error))
+        }
+        Err(_) => Err(Failure::Lost("no answer in time".to_owned())),
     }
 }
 
-pub(super) fn read_clock(row: &Row) -> Result<(Time, i64), Error> {
-    Ok((Time::from_micros(row.try_get(0)?), row.try_get(1)?))
-}
-
-/// A number for each channel and key, sorted. Two names with one number only wait for each other needlessly.
-fn slots(wanted: &Wanted) -> Vec<i64> {
-    let number = |kind: &str, parts: [&str; 3]| {
-        // Names hold no control characters.
-        let text = format!("{kind}\n{}", parts.join("\n"));
-        let hash = Hash::of(text.as_bytes());
-        let mut first = [0u8; 8];
-        first.iter_mut().zip(hash.0).for_each(|(to, from)| *to = from);
-        i64::from_be_bytes(first)
-    };
-    let channels = wanted.channels.iter();
-    let channels =
-        channels.map(|(tenant, channel)| number("channel", [tenant.as_str(), channel.as_str(), ""]));
-    let keys = wanted.keys.iter();
-    let keys =
-        keys.map(|(tenant, agent, key)| number("key", [tenant.as_str(), agent.as_str(), key.as_str()]));
-    let mut slots: Vec<i64> = channels.chain(keys).collect();
-    slots.sort_unstable();
-    slots.dedup();
-    slots
-}
-
-/// Sorts a failure before anything was written.
-async fn refused(client: &Client, error: &Error) -> Failure {
-    if is_lost(error) {
-        return Failure::Lost(words(error));
-    }
-    match client.batch_execute("ROLLBACK").await {
-        Ok(()) => sorted(error),
-        Err(lost) => Failure::Lost(words(&lost)),
-    }
+async fn roll_back(client: &Client) -> Result<(), Failure> {
+    let rolled_back = client.batch_execute("ROLLBACK").await;
+    rolled_back.map_err(|lost| Failure::Lost(words(&lost)))
 }
 
 fn sorted(error: &Error) -> Failure {

@@ -24,8 +24,11 @@ use super::watch::Seen;
 /// The most commands in one transaction.
 const LARGEST_GROUP: usize = 1024;
 
-/// Callers that were answered together come back together: so long we wait for them, against a sync of milliseconds.
-const LONGEST_GATHER: Duration = Duration::from_micros(100);
+/// The longest we wait for callers to come back, whatever a commit takes.
+const LONGEST_GATHER: Duration = Duration::from_micros(500);
+
+/// We wait for at most this part of what the last commit took: little to lose, and half the syncs to win.
+const GATHER_PART: u32 = 8;
 
 type Outcome = Result<Answer, StoreError>;
 
@@ -61,7 +64,9 @@ impl Writer {
             seen,
             queue,
             log: Log::default(),
+            behind: Vec::new(),
             last_group: 0,
+            last_commit: Duration::ZERO,
             broken: None,
             closing: None,
         };
@@ -117,7 +122,10 @@ struct Work {
     seen: Arc<Seen>,
     queue: Receiver<Message>,
     log: Log,
+    // Those who queued up while the last group was being committed.
+    behind: Vec<Job>,
     last_group: usize,
+    last_commit: Duration,
     broken: Option<String>,
     closing: Option<oneshot::Sender<()>>,
 }
@@ -131,7 +139,7 @@ struct Committed {
 
 impl Work {
     fn run(mut self) {
-        while self.closing.is_none() {
+        while self.closing.is_none() || !self.behind.is_empty() {
             let Some(group) = self.gather() else { break };
             self.last_group = group.len();
             self.serve(group);
@@ -148,20 +156,35 @@ impl Work {
     }
 
     /// The first command, and all that are there or about to be; nothing when the store is gone.
+    ///
+    /// Whoever was answered just now is likely to come back at once. Without waiting for them, many callers fall into
+    /// two halves that take turns and never meet, with twice the syncs. With one caller this never waits.
     fn gather(&mut self) -> Option<Vec<Job>> {
-        let mut group = Vec::with_capacity(self.last_group);
-        let first = self.queue.recv().ok()?;
-        self.take(first, &mut group);
-        let deadline = Instant::now() + LONGEST_GATHER;
+        let mut group = std::mem::take(&mut self.behind);
+        let expected = group.len().saturating_add(self.last_group).min(LARGEST_GROUP);
+        if group.is_empty() {
+            let first = self.queue.recv().ok()?;
+            self.take(first, &mut group);
+        }
+        let deadline = Instant::now() + (self.last_commit / GATHER_PART).min(LONGEST_GATHER);
         while group.len() < LARGEST_GROUP && self.closing.is_none() {
             match self.queue.try_recv() {
                 Ok(message) => self.take(message, &mut group),
-                // With one caller this never waits.
-                Err(_) if group.len() >= self.last_group || Instant::now() >= deadline => break,
+                Err(_) if group.len() >= expected || Instant::now() >= deadline => break,
                 Err(_) => std::thread::yield_now(),
             }
         }
         Some(group)
+    }
+
+    /// Takes who is queued now, before anybody is answered: so nobody is counted twice.
+    fn take_behind(&mut self) {
+        let mut behind = std::mem::take(&mut self.behind);
+        while behind.len() < LARGEST_GROUP && self.closing.is_none() {
+            let Ok(message) = self.queue.try_recv() else { break };
+            self.take(message, &mut behind);
+        }
+        self.behind = behind;
     }
 
     fn take(&mut self, message: Message, group: &mut Vec<Job>) {
@@ -175,11 +198,14 @@ impl Work {
     fn serve(&mut self, group: Vec<Job>) {
         let (commands, waiting): (Vec<Command>, Vec<_>) =
             group.into_iter().map(|job| (job.command, job.answer)).unzip();
+        let start = Instant::now();
         let outcomes = match self.transact(&commands) {
             Ok(answers) => answers.into_iter().map(Ok).collect(),
             Err(Fault::Command(_)) if commands.len() > 1 => self.one_by_one(&commands),
             Err(fault) => self.refuse(fault, commands.len()),
         };
+        self.last_commit = start.elapsed();
+        self.take_behind();
         for (answer, outcome) in waiting.into_iter().zip(outcomes) {
             // Who no longer waits does not want to know.
             let _ = answer.send(outcome);
@@ -205,11 +231,8 @@ impl Work {
             Fault::Broken(reason) => StoreError::Stopped(self.break_down(reason)),
         };
         if matches!(error, StoreError::Busy(_)) {
-            let mut behind = Vec::new();
-            while let Ok(message) = self.queue.try_recv() {
-                self.take(message, &mut behind);
-            }
-            for job in behind {
+            self.take_behind();
+            for job in std::mem::take(&mut self.behind) {
                 let _ = job.answer.send(Err(error.clone()));
             }
         }

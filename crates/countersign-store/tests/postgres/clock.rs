@@ -8,6 +8,7 @@ use countersign::hash::Hash;
 use countersign::id::Tenant;
 use countersign::state::State;
 use countersign::store::{Cursor, Filter, Store, StoreError};
+use countersign_store::postgres::{PostgresOptions, PostgresStore};
 
 use crate::support::{approve, database, feed, id, new_approval, open, propose, raw, stored};
 
@@ -94,6 +95,39 @@ async fn a_lock_held_too_long_is_busy_not_a_hang() {
     assert!(begun.elapsed() < Duration::from_secs(8));
     holder.batch_execute("ROLLBACK").await.unwrap();
     assert_eq!(approve(&store, 1).await.unwrap().started, Some(1));
+}
+
+/// Of a group, only the command whose row is held fails.
+#[tokio::test]
+async fn each_command_of_a_group_keeps_its_own_outcome() {
+    let url = database().await;
+    let options = PostgresOptions {
+        lanes: 1,
+        ..PostgresOptions::default()
+    };
+    let store = PostgresStore::connect(&url, options).await.unwrap();
+    for number in 0..20 {
+        propose(&store, new_approval(number)).await;
+    }
+    let holder = raw(&url).await;
+    let number = id(7);
+    holder.batch_execute("BEGIN").await.unwrap();
+    holder
+        .query(
+            "SELECT 1 FROM approval WHERE id = $1 FOR UPDATE",
+            &[&number.as_bytes().as_slice()],
+        )
+        .await
+        .unwrap();
+    let begun = std::time::Instant::now();
+    let answers = futures_util::future::join_all((0..20).map(|number| approve(&store, number))).await;
+    assert!(begun.elapsed() < Duration::from_secs(6));
+    for (number, answer) in answers.into_iter().enumerate() {
+        match number {
+            7 => assert!(matches!(answer, Err(StoreError::Busy(_))), "{answer:?}"),
+            _ => assert_eq!(answer.unwrap().started, Some(1), "{number}"),
+        }
+    }
 }
 
 /// An event that is committed late stands behind all that were given out before.

@@ -38,7 +38,7 @@ async fn works_again_after_every_connection_was_killed() {
 }
 
 /// Cuts the road to the server at many places of the exchange. Whatever the answer, it is true.
-async fn check_cuts(cut: impl Fn(&Proxy, i64)) -> (usize, usize) {
+async fn check_cuts(step: i64, cut: impl Fn(&Proxy, i64)) -> (usize, usize) {
     let url = database().await;
     let direct = open(&url).await;
     let proxy = Proxy::before(&url).await;
@@ -53,7 +53,7 @@ async fn check_cuts(cut: impl Fn(&Proxy, i64)) -> (usize, usize) {
     for number in 0u64.. {
         // A connection that stands, so that the cut falls into the exchange.
         propose(&store, new_approval(1_000_000 + number)).await;
-        cut(&proxy, number as i64 * 31);
+        cut(&proxy, number as i64 * step);
         let answer = try_propose(&store, new_approval(number)).await;
         let was_cut = proxy.mend();
         let there = stored(&direct, number).await;
@@ -80,13 +80,13 @@ async fn check_cuts(cut: impl Fn(&Proxy, i64)) -> (usize, usize) {
 
 #[tokio::test]
 async fn f11_cut_on_the_way_to_the_server() {
-    let (_, aborted) = check_cuts(Proxy::cut_to_server).await;
+    let (_, aborted) = check_cuts(31, Proxy::cut_to_server).await;
     assert!(aborted > 20, "{aborted}");
 }
 
 #[tokio::test]
 async fn f11_cut_on_the_way_back() {
-    let (committed, aborted) = check_cuts(Proxy::cut_to_client).await;
+    let (committed, aborted) = check_cuts(7, Proxy::cut_to_client).await;
     assert!(
         committed >= 3,
         "{committed}: the COMMIT went through, and its answer did not"

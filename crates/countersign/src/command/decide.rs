@@ -217,9 +217,10 @@ impl Decide {
                 .call(position)
                 .map(|call| call.digest_in(approval, position));
             if let (Some(call), Some(digest)) = (approval.call_mut(position), digest) {
-                call.digest = digest;
+                let was = std::mem::replace(&mut call.digest, digest);
                 edited.push(Edited {
                     call: position,
+                    was,
                     digest,
                 });
             }

@@ -8,6 +8,8 @@ mod decide;
 mod execute;
 mod propose;
 mod sweep;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 

@@ -1,7 +1,7 @@
 //! What follows from a history: the states, and whether the history can be true.
 
 use super::{Event, What, first_link, link};
-use crate::approval::Approval;
+use crate::approval::{Approval, digest_of};
 use crate::hash::Hash;
 use crate::id::{ApprovalId, Tenant};
 use crate::state::{CallState, Illegal, State};
@@ -185,6 +185,7 @@ fn check_bytes(approval: &Approval, events: &[Event]) -> Result<(), BrokenHistor
         _ => None,
     });
     let edited = edited.unwrap_or_default();
+    let mut as_proposed = Vec::with_capacity(approval.calls.len());
     for (position, call) in approval.numbered() {
         let edit = edited.iter().find(|edit| edit.call == position);
         let bound = match edit {
@@ -194,10 +195,10 @@ fn check_bytes(approval: &Approval, events: &[Event]) -> Result<(), BrokenHistor
         if !bound || call.digest != call.digest_in(approval, position) {
             return Err(BrokenHistory::OtherBytes(position));
         }
+        as_proposed.push(edit.map_or(call.digest, |edit| edit.was));
     }
-    // An edit has taken the place of what the approval's digest was over.
-    match edited.is_empty() && approval.digest != approval.digest_of_calls() {
-        true => Err(BrokenHistory::OtherContent("digest or expiry")),
-        false => Ok(()),
+    match digest_of(as_proposed.into_iter()) == approval.digest {
+        true => Ok(()),
+        false => Err(BrokenHistory::OtherContent("digest or expiry")),
     }
 }

@@ -17,6 +17,7 @@ use crate::hash::Hash;
 use crate::json::{Top, Tree};
 use crate::summary::{Row, SecretPath, Summaries, generic, generic_tree, hide, table};
 
+mod catalogue;
 mod condition;
 mod parse;
 mod problem;
@@ -24,6 +25,7 @@ mod read;
 mod schema;
 mod undo;
 
+pub use catalogue::Listed;
 use condition::Condition;
 pub use problem::{Problem, Problems};
 use schema::Schema;

@@ -33,7 +33,9 @@ struct Inner {
     due: BTreeSet<(Time, Tenant, ApprovalId)>,
     channels: HashMap<(Tenant, Channel), ApprovalId>,
     keys: HashMap<(Tenant, Agent, Key), ApprovalId>,
-    feed: Vec<(Tenant, ApprovalId, u32)>,
+    // Each tenant's events by their sequence, which counts over all tenants.
+    feed: HashMap<Tenant, Vec<(u64, ApprovalId, u32)>>,
+    sequence: u64,
 }
 
 impl Default for MemoryStore {
@@ -93,8 +95,10 @@ impl Inner {
         if let Some(due) = approval.due_at() {
             self.due.insert((due, id.0.clone(), id.1));
         }
+        let feed = self.feed.entry(id.0.clone()).or_default();
         for event in &saved.events {
-            self.feed.push((id.0.clone(), id.1, event.number));
+            self.sequence += 1;
+            feed.push((self.sequence, id.1, event.number));
         }
         if let Some((key, _)) = &approval.key {
             self.keys
@@ -247,11 +251,9 @@ impl Store for MemoryStore {
 
     fn feed<'a>(&'a self, tenant: &'a Tenant, after: Cursor, limit: usize) -> Stored<'a, Vec<FeedEvent>> {
         let inner = self.lock();
-        let places = (1u64..)
-            .zip(&inner.feed)
-            .skip(usize::try_from(after.sequence).unwrap_or(usize::MAX));
-        let own = places.filter(|(_, (owner, _, _))| owner == tenant);
-        let events = own.filter_map(|(sequence, (_, approval, number))| {
+        let own = inner.feed.get(tenant).map_or(&[][..], Vec::as_slice);
+        let seen = own.partition_point(|(sequence, _, _)| *sequence <= after.sequence);
+        let events = own.iter().skip(seen).filter_map(|(sequence, approval, number)| {
             let (_, events) = inner.approvals.get(&(tenant.clone(), *approval))?;
             let event = events
                 .get(usize::try_from(*number).ok()?.checked_sub(1)?)?
@@ -259,7 +261,7 @@ impl Store for MemoryStore {
             Some(FeedEvent {
                 cursor: Cursor {
                     transaction: 0,
-                    sequence,
+                    sequence: *sequence,
                 },
                 approval: *approval,
                 event,

@@ -215,3 +215,6 @@ fn decode<T: for<'de> Deserialize<'de>>(version: u8, bytes: &[u8]) -> Result<T, 
 fn damaged(what: &str) -> BadRecord {
     BadRecord::Damaged(what.to_owned())
 }
+
+#[cfg(test)]
+mod tests;

@@ -71,6 +71,7 @@ pub async fn x44_an_edit_is_a_second_revision(fixture: Fixture) {
     let (call, new_digest) = (2, after.digest);
     let expected = Edited {
         call,
+        was: before.digest,
         digest: new_digest,
     };
     assert_eq!(edited, &[expected]);

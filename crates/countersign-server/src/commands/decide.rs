@@ -1,0 +1,162 @@
+//! `approve` and `deny`: a person's decision on what is shown.
+
+use std::collections::BTreeMap;
+
+use countersign::approval::{Approval, SharedApproval};
+use countersign::call::Arguments;
+use countersign::decision::{Choice, Decision, Refusal, Verdict};
+use countersign::hash::Hash;
+
+use super::input;
+use super::name;
+use super::show::print;
+use crate::cli::{self, Approve, Deny, Global};
+use crate::desk::Desk;
+use crate::failure::{Exit, Failure};
+use crate::find;
+use crate::output::Output;
+use crate::store::Missing;
+
+/// Fewer digits of a digest than a card shows mean nothing.
+const FEWEST_DIGITS: usize = 12;
+
+pub async fn approve(global: &Global, options: Approve, output: &mut Output) -> Result<Exit, Failure> {
+    // Everything that can be wrong with the command line is found before the store is touched.
+    let edits = read_edits(&options.edit)?;
+    let desk = Desk::open(global, Missing::Refuse).await?;
+    let approval = find::approval(&desk, &options.id).await?;
+    let verdict = match options.only.is_empty() && edits.is_empty() {
+        true => Verdict::Approve,
+        false => Verdict::Each(choices(&approval, &options.only, edits)?),
+    };
+    decide(&desk, approval, verdict, options.decision, output).await
+}
+
+pub async fn deny(global: &Global, options: Deny, output: &mut Output) -> Result<Exit, Failure> {
+    let desk = Desk::open(global, Missing::Refuse).await?;
+    let approval = find::approval(&desk, &options.id).await?;
+    decide(&desk, approval, Verdict::Deny, options.decision, output).await
+}
+
+async fn decide(
+    desk: &Desk,
+    approval: SharedApproval,
+    verdict: Verdict,
+    options: cli::Decision,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
+    let digest = match &options.digest {
+        Some(digits) => Some(seen(&approval, digits)?),
+        None => None,
+    };
+    let decision = Decision {
+        tenant: desk.tenant.clone(),
+        approval: approval.id,
+        decider: desk.decider()?,
+        verdict,
+        digest,
+        comment: options.comment,
+        claimed_by: None,
+        key: name(options.key.as_deref())?,
+    };
+    let answer = desk.gate.decide(decision).await?;
+    if let Some(refusal) = answer.refusal {
+        return Err(explain(refusal, answer.approval.as_deref()));
+    }
+    print(desk, answer.approval.as_ref().unwrap_or(&approval), output).await?;
+    Ok(Exit::Done)
+}
+
+/// Who could have decided is worth saying.
+fn explain(refusal: Refusal, approval: Option<&Approval>) -> Failure {
+    let is_not_allowed = matches!(refusal, Refusal::NotAllowed { .. });
+    let failure = Failure::from(refusal);
+    let Some(approval) = approval.filter(|_| is_not_allowed) else {
+        return failure;
+    };
+    let mut names: Vec<&str> = approval
+        .calls
+        .iter()
+        .flat_map(|call| &call.terms.approvers)
+        .map(String::as_str)
+        .collect();
+    names.sort_unstable();
+    names.dedup();
+    match names.is_empty() {
+        true => failure.hint("its list of approvers is empty: nobody can; see the policy"),
+        false => failure.hint(format!("ask one of its approvers: {}", names.join(", "))),
+    }
+}
+
+/// One choice per call.
+fn choices(
+    approval: &Approval,
+    only: &[u8],
+    mut edits: BTreeMap<u8, Arguments>,
+) -> Result<Vec<Choice>, Failure> {
+    let named = only.iter().chain(edits.keys());
+    if let Some(missing) = named.copied().find(|position| approval.call(*position).is_none()) {
+        let message = format!("approval `{}` has no call {missing}", approval.id.short());
+        let hint = format!("it has {}, counted from 1", approval.calls.len());
+        return Err(Failure::usage(message).hint(hint));
+    }
+    let is_granted = |position: u8| only.is_empty() || only.contains(&position);
+    if let Some(edited) = edits.keys().find(|position| !is_granted(**position)) {
+        let message = format!("call {edited} is edited, but not among those to approve");
+        return Err(Failure::usage(message).hint(format!("add {edited} to `--only`, or drop the edit")));
+    }
+    let choice = |position: u8| match edits.remove(&position) {
+        Some(arguments) => Choice::Edit(arguments),
+        None if is_granted(position) => Choice::Approve,
+        None => Choice::Deny,
+    };
+    Ok(approval
+        .numbered()
+        .map(|(position, _)| position)
+        .map(choice)
+        .collect())
+}
+
+/// Reads `N=JSON` and `N=@FILE`.
+fn read_edits(edits: &[String]) -> Result<BTreeMap<u8, Arguments>, Failure> {
+    let mut read = BTreeMap::new();
+    for edit in edits {
+        let bad = || {
+            Failure::usage(format!("`--edit {edit}` does not say which call and what"))
+                .hint("write `--edit 1='{\"to\":\"…\"}'` or `--edit 1=@FILE`")
+        };
+        let (position, value) = edit.split_once('=').ok_or_else(bad)?;
+        let position: u8 = position.trim().parse().map_err(|_| bad())?;
+        let bytes = input::argument_bytes(value)?;
+        let arguments = Arguments::parse(bytes).map_err(|problem| {
+            Failure::error("malformed_arguments", format!("call {position}: {problem}"))
+        })?;
+        if read.insert(position, arguments).is_some() {
+            return Err(
+                Failure::usage(format!("call {position} is edited twice")).hint("keep one of the edits")
+            );
+        }
+    }
+    Ok(read)
+}
+
+/// The digest the person saw. Its beginning, as cards show it, is enough.
+fn seen(approval: &Approval, digits: &str) -> Result<Hash, Failure> {
+    let digits = digits.to_ascii_lowercase();
+    let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
+    if !is_hex || digits.len() < FEWEST_DIGITS || digits.len() > 64 {
+        return Err(Failure::usage("a digest is 12 to 64 hex digits").hint("see the digest on the card"));
+    }
+    if approval.digest.to_string().starts_with(&digits) {
+        return Ok(approval.digest);
+    }
+    match Hash::from_hex(&digits) {
+        // The gate refuses it, and keeps that as evidence.
+        Some(other) => Ok(other),
+        None => Err(Refusal::Stale {
+            id: approval.id,
+            digest: approval.digest,
+        }
+        .into()),
+    }
+}

@@ -1,0 +1,22 @@
+//! `expire`: the sweep, now.
+
+use crate::cli::Global;
+use crate::desk::Desk;
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+use crate::store::Missing;
+
+pub async fn run(global: &Global, output: &mut Output) -> Result<Exit, Failure> {
+    let desk = Desk::open(global, Missing::Refuse).await?;
+    let swept = desk.gate.expire_due().await?;
+    let (expired, stale, unknown) = (swept.expired, swept.stale, swept.unknown);
+    match output.is_json {
+        true => {
+            output.json(&serde_json::json!({ "expired": expired, "stale": stale, "unknown": unknown }))?
+        }
+        false => output.line(&format!(
+            "{expired} expired, {stale} not started in time, {unknown} ended as unknown"
+        )),
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,48 @@
+//! One file per command. Each takes the parsed options and an [`Output`], and gives an exit code.
+//!
+//! `bench` will stand here as `bench.rs`, next to the others, once it is written.
+
+mod decide;
+mod expire;
+mod input;
+mod key;
+mod list;
+mod policy;
+mod propose;
+mod reconcile;
+mod show;
+mod undo;
+mod wait;
+mod waiting;
+mod withdraw;
+
+use crate::cli::{Cli, Command};
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+
+/// Runs one command.
+pub async fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
+    let global = &cli.global;
+    match cli.command {
+        Command::Propose(options) => propose::run(global, options, output).await,
+        Command::List(options) => list::run(global, options, output).await,
+        Command::Show(options) => show::run(global, options, output).await,
+        Command::Approve(options) => decide::approve(global, options, output).await,
+        Command::Deny(options) => decide::deny(global, options, output).await,
+        Command::Wait(options) => wait::run(global, options, output).await,
+        Command::Undo(options) => undo::run(global, options, output).await,
+        Command::Withdraw(options) => withdraw::run(global, options, output).await,
+        Command::Reconcile(options) => reconcile::run(global, options, output).await,
+        Command::Expire => expire::run(global, output).await,
+        Command::Policy(command) => policy::run(global, command, output),
+        Command::Key(command) => key::run(&command, output),
+    }
+}
+
+/// Reads an option as one of the library's names.
+fn name<T: std::str::FromStr<Err = countersign::id::BadName>>(
+    text: Option<&str>,
+) -> Result<Option<T>, Failure> {
+    let name = text.map(str::parse::<T>).transpose();
+    name.map_err(|problem| Failure::error("bad_name", problem.to_string()))
+}

@@ -1,0 +1,21 @@
+//! `reconcile`: a person says how a call ended whose outcome is unknown.
+
+use super::show::print;
+use crate::cli::{Global, Reconcile};
+use crate::desk::Desk;
+use crate::failure::{Exit, Failure};
+use crate::find;
+use crate::output::Output;
+use crate::store::Missing;
+
+pub async fn run(global: &Global, options: Reconcile, output: &mut Output) -> Result<Exit, Failure> {
+    let desk = Desk::open(global, Missing::Refuse).await?;
+    let by = desk.person()?;
+    let (_, call) = find::call(&desk, &options.call).await?;
+    let answer = desk
+        .gate
+        .reconcile(&desk.tenant, call, by, options.succeeded, options.note)
+        .await?;
+    print(&desk, &answer?, output).await?;
+    Ok(Exit::Done)
+}

@@ -1,0 +1,34 @@
+//! `wait`: until a person has decided, and on to the end of what that releases.
+
+use std::sync::Arc;
+
+use countersign::executor::Executor;
+
+use super::show;
+use super::waiting::{self, Waiting};
+use crate::cli::{Global, Wait};
+use crate::desk::Desk;
+use crate::exec::CommandExecutor;
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+use crate::store::{Missing, Watch};
+use crate::{duration, find};
+
+pub async fn run(global: &Global, options: Wait, output: &mut Output) -> Result<Exit, Failure> {
+    let executor = match &options.exec.exec {
+        Some(command) => Some(Arc::new(CommandExecutor::new(command)?) as Arc<dyn Executor>),
+        None => None,
+    };
+    let runs_here = executor.is_some();
+    let desk = Desk::open_with(global, Missing::Refuse, Watch::Others, executor).await?;
+    let approval = find::approval(&desk, &options.id).await?;
+    let wanted = Waiting {
+        id: approval.id,
+        timeout: options.timeout.unwrap_or_else(duration::longest),
+        runs_here,
+        finished: options.finished,
+    };
+    let approval = waiting::wait(&desk, wanted, output).await?;
+    show::print(&desk, &approval, output).await?;
+    Ok(waiting::exit(&approval, runs_here || options.finished))
+}

@@ -1,0 +1,111 @@
+//! Waiting for an approval, and running what it releases.
+
+use std::time::Duration;
+
+use countersign::approval::{Approval, SharedApproval};
+use countersign::call::{Because, Call};
+use countersign::gate::{Until, Waited};
+use countersign::id::ApprovalId;
+use countersign::state::{CallState, State};
+use tokio::time::Instant;
+
+use crate::desk::Desk;
+use crate::duration;
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+
+/// What to wait for.
+pub struct Waiting {
+    /// Which approval.
+    pub id: ApprovalId,
+    /// How long.
+    pub timeout: Duration,
+    /// Released calls are run from here.
+    pub runs_here: bool,
+    /// Until its calls have run, wherever that is.
+    pub finished: bool,
+}
+
+/// Waits, runs, and gives the approval as it then is. Ctrl-C ends the waiting; what has been started is seen to its
+/// end, unless Ctrl-C is pressed again.
+pub async fn wait(desk: &Desk, waiting: Waiting, output: &mut Output) -> Result<SharedApproval, Failure> {
+    let give_up_at = Instant::now() + waiting.timeout;
+    let mut approval = until(desk, &waiting, Until::Decided, give_up_at).await?;
+    if waiting.runs_here && approval.state == State::Approved {
+        approval = run(desk, approval, output).await?;
+    }
+    if waiting.finished && !approval.is_finished() {
+        approval = until(desk, &waiting, Until::Finished, give_up_at).await?;
+    }
+    Ok(approval)
+}
+
+/// The exit code that says how it ended. Failed calls count for those who waited for the calls.
+pub fn exit(approval: &Approval, counts_calls: bool) -> Exit {
+    let is_bad = |call: &Call| match call.state {
+        CallState::Failed | CallState::Unknown => true,
+        CallState::Refused => matches!(call.because, Some(Because::Stale | Because::EarlierFailed)),
+        _ => false,
+    };
+    match approval.state {
+        State::Approved if counts_calls && approval.calls.iter().any(is_bad) => Exit::CallFailed,
+        State::Approved => Exit::Done,
+        _ => Exit::NotApproved,
+    }
+}
+
+async fn until(
+    desk: &Desk,
+    waiting: &Waiting,
+    until: Until,
+    give_up_at: Instant,
+) -> Result<SharedApproval, Failure> {
+    let left = give_up_at.saturating_duration_since(Instant::now());
+    let waited = tokio::select! {
+        waited = desk.gate.wait(&desk.tenant, waiting.id, until, left) => waited?,
+        _ = tokio::signal::ctrl_c() => return Err(interrupted()),
+    };
+    let id = waiting.id.short();
+    match waited {
+        Waited::Done(approval) => Ok(approval),
+        Waited::TimedOut(_) => {
+            let what = match until {
+                Until::Decided => "still pending",
+                Until::Finished => "not finished",
+            };
+            let message = format!(
+                "approval `{id}` is {what} after {}",
+                duration::show(waiting.timeout)
+            );
+            Err(Failure::with(Exit::TimedOut, "timed_out", message)
+                .hint("nothing was decided by that: wait again, or decide it"))
+        }
+        Waited::NotFound => Err(Failure::error(
+            "not_found",
+            format!("there is no approval `{id}`"),
+        )),
+    }
+}
+
+async fn run(desk: &Desk, approval: SharedApproval, output: &mut Output) -> Result<SharedApproval, Failure> {
+    let running = desk.gate.run_released(&desk.tenant, approval);
+    tokio::pin!(running);
+    let mut is_warned = false;
+    loop {
+        tokio::select! {
+            ran = &mut running => return Ok(ran?.0),
+            _ = tokio::signal::ctrl_c() => {
+                if is_warned {
+                    return Err(interrupted());
+                }
+                is_warned = true;
+                let message = "a call is running: waiting for its end (Ctrl-C again gives it up as unknown)";
+                output.notice("running", message);
+            }
+        }
+    }
+}
+
+fn interrupted() -> Failure {
+    Failure::with(Exit::Interrupted, "interrupted", "interrupted")
+}

@@ -1,0 +1,229 @@
+//! Running calls with a command: the exact argument bytes on its standard input, the result on its standard output.
+//!
+//! Exit code 0 means succeeded, any other failed. Killed by a signal or out of time: nobody knows, and it is never
+//! run again by itself.
+
+use std::path::Path;
+use std::process::{ExitStatus, Stdio};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use countersign::display::escape;
+use countersign::executor::{Executor, LARGEST_RESULT, Outcome, Permit};
+use countersign::id::ToolName;
+use futures_util::future::BoxFuture;
+use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::process::{Child, Command};
+use tokio::task::JoinHandle;
+
+use crate::failure::Failure;
+use crate::output;
+
+/// The executor gives up a moment before the gate does, so that it can end the command itself.
+const BEFORE_THE_GATE: Duration = Duration::from_millis(200);
+/// How long output is still read once the command is over: something it left running may hold the pipe open.
+const AFTER_EXIT: Duration = Duration::from_secs(1);
+/// How much of the command's complaints is kept as the reason of a failure.
+const LARGEST_COMPLAINT: usize = 16 * 1024;
+
+/// Runs every tool with one command.
+#[derive(Clone, Debug)]
+pub struct CommandExecutor {
+    program: String,
+    arguments: Vec<String>,
+}
+
+impl CommandExecutor {
+    /// Takes a command line apart, and looks whether there is such a program: better now than after an approval.
+    pub fn new(command: &[String]) -> Result<CommandExecutor, Failure> {
+        let (program, arguments) = command
+            .split_first()
+            .ok_or_else(|| Failure::usage("`--exec` needs a command"))?;
+        if !is_there(program) {
+            let message = format!("there is no command `{program}` to run");
+            return Err(
+                Failure::error("no_command", message).hint("give its path, as in `--exec ./send-mail`")
+            );
+        }
+        Ok(CommandExecutor {
+            program: program.clone(),
+            arguments: arguments.to_vec(),
+        })
+    }
+
+    fn spawn(&self, permit: &Permit) -> std::io::Result<Child> {
+        let mut command = Command::new(&self.program);
+        command
+            .args(&self.arguments)
+            .env_remove("COUNTERSIGN_SEAL_KEY")
+            .env("COUNTERSIGN_TOOL", permit.tool().as_str())
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .kill_on_drop(true);
+        match permit.call() {
+            Some(call) => command.env("COUNTERSIGN_CALL_ID", call.to_string()),
+            // A call that passed has no id; one from outside must not be taken for it.
+            None => command.env_remove("COUNTERSIGN_CALL_ID"),
+        };
+        match permit
+            .secret()
+            .map(|secret| String::from_utf8_lossy(secret.reveal()))
+        {
+            Some(secret) => command.env("COUNTERSIGN_SECRET", secret.as_ref()),
+            None => command.env_remove("COUNTERSIGN_SECRET"),
+        };
+        // Ctrl-C is for us: the command would end in the middle of what it does.
+        #[cfg(unix)]
+        command.process_group(0);
+        command.spawn()
+    }
+
+    async fn run_once(self, permit: Permit) -> Outcome {
+        let mut child = match self.spawn(&permit) {
+            Ok(child) => child,
+            Err(error) => return Outcome::failed(format!("cannot start `{}`: {error}", self.program)),
+        };
+        let stdin = child.stdin.take().map(|mut stdin| {
+            let bytes = permit.arguments().clone();
+            // A command that does not read its arguments is no failure of ours.
+            tokio::spawn(async move { stdin.write_all(bytes.as_bytes()).await })
+        });
+        let stdout = child
+            .stdout
+            .take()
+            .map(|pipe| Collected::start(pipe, LARGEST_RESULT, false));
+        let stderr = child
+            .stderr
+            .take()
+            .map(|pipe| Collected::start(pipe, LARGEST_COMPLAINT, true));
+        let limit = permit.timeout().saturating_sub(BEFORE_THE_GATE);
+        let status = match tokio::time::timeout(limit, child.wait()).await {
+            Ok(Ok(status)) => status,
+            Ok(Err(error)) => return Outcome::Unknown(format!("cannot tell how the command ended: {error}")),
+            Err(_) => {
+                let _ = child.kill().await;
+                return Outcome::Unknown("no answer in time".to_owned());
+            }
+        };
+        drop(stdin);
+        outcome(status, finish(stdout).await, finish(stderr).await)
+    }
+}
+
+impl Executor for CommandExecutor {
+    fn runs(&self, _tool: &ToolName) -> bool {
+        true
+    }
+
+    fn run(&self, permit: Permit) -> BoxFuture<'static, Outcome> {
+        Box::pin(self.clone().run_once(permit))
+    }
+}
+
+fn outcome(status: ExitStatus, answer: Kept, complaint: Kept) -> Outcome {
+    match status.code() {
+        Some(0) => Outcome::succeeded(answer.bounded()),
+        Some(_) if answer.total > 0 => Outcome::failed(answer.bounded()),
+        Some(_) if complaint.total > 0 => Outcome::failed(complaint.bytes),
+        Some(code) => Outcome::failed(format!("exit code {code}")),
+        None => Outcome::Unknown(format!("the command was ended from outside: {status}")),
+    }
+}
+
+/// What a pipe gave, up to a limit.
+#[derive(Clone, Debug, Default)]
+struct Kept {
+    bytes: Vec<u8>,
+    total: u64,
+}
+
+impl Kept {
+    /// The bytes, or a note in their place: it happened, whatever it said.
+    fn bounded(self) -> Vec<u8> {
+        match self.total > self.bytes.len() as u64 {
+            false => self.bytes,
+            true => format!(
+                "{{\"omitted\":\"the result was too large to keep\",\"bytes\":{}}}",
+                self.total
+            )
+            .into_bytes(),
+        }
+    }
+}
+
+/// A pipe being read to its end, so that the command never blocks on it.
+struct Collected {
+    kept: Arc<Mutex<Kept>>,
+    task: JoinHandle<()>,
+}
+
+impl Collected {
+    fn start(mut pipe: impl AsyncRead + Unpin + Send + 'static, limit: usize, is_shown: bool) -> Collected {
+        let kept = Arc::new(Mutex::new(Kept::default()));
+        let shared = kept.clone();
+        let task = tokio::spawn(async move {
+            let mut buffer = vec![0; 8 * 1024];
+            let mut lines = Lines::default();
+            while let Ok(count @ 1..) = pipe.read(&mut buffer).await {
+                let piece = buffer.get(..count).unwrap_or_default();
+                if is_shown {
+                    lines.show(piece);
+                }
+                let mut kept = shared.lock().unwrap_or_else(PoisonError::into_inner);
+                let room = limit.saturating_sub(kept.bytes.len());
+                kept.bytes.extend(piece.iter().take(room));
+                kept.total += piece.len() as u64;
+            }
+            lines.end();
+        });
+        Collected { kept, task }
+    }
+}
+
+async fn finish(pipe: Option<Collected>) -> Kept {
+    let Some(Collected { kept, mut task }) = pipe else {
+        return Kept::default();
+    };
+    if tokio::time::timeout(AFTER_EXIT, &mut task).await.is_err() {
+        task.abort();
+    }
+    let kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+    kept.clone()
+}
+
+/// What the command complains about, shown line by line and made safe.
+#[derive(Default)]
+struct Lines(Vec<u8>);
+
+impl Lines {
+    const LONGEST: usize = 4 * 1024;
+
+    fn show(&mut self, piece: &[u8]) {
+        for byte in piece {
+            match byte {
+                b'\n' => self.end(),
+                byte => self.0.push(*byte),
+            }
+            if self.0.len() >= Lines::LONGEST {
+                self.end();
+            }
+        }
+    }
+
+    fn end(&mut self) {
+        if !self.0.is_empty() {
+            let line = String::from_utf8_lossy(&self.0);
+            output::beside(&escape(line.trim_end_matches('\r')));
+            self.0.clear();
+        }
+    }
+}
+
+fn is_there(program: &str) -> bool {
+    if program.contains('/') || cfg!(not(unix)) {
+        return Path::new(program).is_file() || cfg!(not(unix));
+    }
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    std::env::split_paths(&path).any(|folder| folder.join(program).is_file())
+}

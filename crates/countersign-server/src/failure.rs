@@ -1,0 +1,157 @@
+//! Why a command did not do what it was asked, and the exit codes.
+
+use countersign::command::ExecuteRefusal;
+use countersign::decision::Refusal;
+use countersign::gate::SubmitError;
+use countersign::store::StoreError;
+
+/// How a command ended. The numbers are part of the interface.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Exit {
+    /// Done.
+    Done,
+    /// Something is wrong outside the gate: a file, the store, the input.
+    Error,
+    /// The command line itself is wrong.
+    Usage,
+    /// The policy forbids a call.
+    Forbidden,
+    /// The gate refused.
+    Refused,
+    /// Waited, and it was not approved.
+    NotApproved,
+    /// Waited, and nothing was decided in time.
+    TimedOut,
+    /// Approved and started, but it failed or nobody knows.
+    CallFailed,
+    /// Ctrl-C.
+    Interrupted,
+}
+
+impl Exit {
+    /// The number for the shell.
+    pub fn code(self) -> u8 {
+        match self {
+            Exit::Done => 0,
+            Exit::Error => 1,
+            Exit::Usage => 2,
+            Exit::Forbidden => 3,
+            Exit::Refused => 4,
+            Exit::NotApproved => 5,
+            Exit::TimedOut => 6,
+            Exit::CallFailed => 7,
+            Exit::Interrupted => 130,
+        }
+    }
+}
+
+/// A sentence, a hint, a word for programs and an exit code.
+#[derive(Debug)]
+pub struct Failure {
+    /// For the shell.
+    pub exit: Exit,
+    /// For programs.
+    pub code: &'static str,
+    /// For people. May quote what others wrote: the output makes it safe.
+    pub message: String,
+    /// What to do now.
+    pub hint: Option<String>,
+}
+
+impl Failure {
+    /// An error. A `hint:` line at the end of the message becomes the hint.
+    pub fn error(code: &'static str, message: impl Into<String>) -> Failure {
+        Failure::with(Exit::Error, code, message)
+    }
+
+    /// A mistake in the command line that only shows when it is understood.
+    pub fn usage(message: impl Into<String>) -> Failure {
+        Failure::with(Exit::Usage, "usage", message)
+    }
+
+    /// A failure with any exit code.
+    pub fn with(exit: Exit, code: &'static str, message: impl Into<String>) -> Failure {
+        let message = message.into();
+        let (message, hint) = match message.split_once("\nhint: ") {
+            Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
+            None => (message, None),
+        };
+        Failure {
+            exit,
+            code,
+            message,
+            hint,
+        }
+    }
+
+    /// Says what to do now.
+    pub fn hint(self, hint: impl Into<String>) -> Failure {
+        Failure {
+            hint: Some(hint.into()),
+            ..self
+        }
+    }
+}
+
+impl From<StoreError> for Failure {
+    fn from(error: StoreError) -> Failure {
+        let code = match &error {
+            StoreError::Unavailable(_) => "store_unavailable",
+            StoreError::Busy(_) => "store_busy",
+            StoreError::Full(_) => "store_full",
+            StoreError::InDoubt(_) => "store_in_doubt",
+            StoreError::Stopped(_) => "store_stopped",
+            StoreError::Impossible(_) => "store_impossible",
+        };
+        let hint = error.hint();
+        Failure::error(code, error.to_string()).hint(hint)
+    }
+}
+
+impl From<Refusal> for Failure {
+    fn from(refusal: Refusal) -> Failure {
+        let failure = Failure::with(Exit::Refused, refusal.code(), refusal.to_string());
+        // Arguments that cannot be read come with a better hint of their own.
+        match failure.hint {
+            Some(_) => failure,
+            None => failure.hint(refusal.hint()),
+        }
+    }
+}
+
+impl From<ExecuteRefusal> for Failure {
+    fn from(refusal: ExecuteRefusal) -> Failure {
+        let hint = match &refusal {
+            ExecuteRefusal::NotFound(_) => "look for it with `countersign list --all`",
+            ExecuteRefusal::WrongState { .. } => "look at it with `countersign show`",
+            ExecuteRefusal::EarlierFirst { .. } => "calls run in proposed order",
+            ExecuteRefusal::NothingToUndo { .. } => "there is nothing left to undo",
+            ExecuteRefusal::NotYourPermit(_) => "only who started a call can finish it",
+        };
+        Failure::with(Exit::Refused, refusal.code(), refusal.to_string()).hint(hint)
+    }
+}
+
+impl From<SubmitError> for Failure {
+    fn from(error: SubmitError) -> Failure {
+        let message = error.to_string();
+        match error {
+            SubmitError::Store(error) => error.into(),
+            SubmitError::CallCount(_) => {
+                Failure::error("call_count", message).hint("propose them in several batches")
+            }
+            SubmitError::ClaimTooLong(_) => Failure::error("claim_too_long", message).hint("say it shorter"),
+            SubmitError::Seal(_) => Failure::error("seal", message)
+                .hint("make a key with `countersign key generate` and name it with `--seal-key-file`"),
+            SubmitError::Refused(_) => Failure::with(Exit::Refused, "refused", message)
+                .hint("use a new key for a new proposal; undo only what succeeded"),
+            SubmitError::NoUndo(..) => {
+                let failure = Failure::with(Exit::Refused, "no_undo", message);
+                match failure.hint {
+                    Some(_) => failure,
+                    None => failure.hint("undo it by hand"),
+                }
+            }
+        }
+    }
+}

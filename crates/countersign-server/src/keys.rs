@@ -1,0 +1,62 @@
+//! The sealing key: where it is read from, and how one is made.
+//!
+//! Never from an argument, which every process on the machine can read.
+
+use std::path::Path;
+
+use countersign::hash::Hash;
+use countersign::seal::Sealer;
+
+use crate::failure::Failure;
+
+/// The sealer, if there is a key: from the file, or from `COUNTERSIGN_SEAL_KEY`.
+pub fn sealer(file: Option<&Path>) -> Result<Option<Sealer>, Failure> {
+    let text = match file {
+        Some(file) => read_key_file(file)?,
+        None => match std::env::var("COUNTERSIGN_SEAL_KEY") {
+            Ok(text) => text,
+            Err(std::env::VarError::NotPresent) => return Ok(None),
+            Err(std::env::VarError::NotUnicode(_)) => String::new(),
+        },
+    };
+    let sealer = Sealer::from_hex(&text).map_err(|problem| {
+        Failure::error("bad_seal_key", problem.to_string()).hint("make one with `countersign key generate`")
+    })?;
+    Ok(Some(sealer))
+}
+
+/// A new key as text.
+pub fn generate() -> Result<String, Failure> {
+    let mut key = [0; 32];
+    getrandom::fill(&mut key).map_err(|error| {
+        Failure::error(
+            "no_randomness",
+            format!("the machine gives no random bytes: {error}"),
+        )
+    })?;
+    Ok(Hash(key).to_string())
+}
+
+fn read_key_file(file: &Path) -> Result<String, Failure> {
+    let failed = |error: std::io::Error| {
+        let message = format!("cannot read the sealing key in `{}`: {error}", file.display());
+        Failure::error("bad_seal_key", message).hint("make one with `countersign key generate > FILE`")
+    };
+    let metadata = std::fs::metadata(file).map_err(failed)?;
+    if is_open_to_all(&metadata) {
+        let message = format!("the sealing key in `{}` can be read by everybody", file.display());
+        return Err(Failure::error("bad_seal_key", message).hint(format!("chmod 600 {}", file.display())));
+    }
+    std::fs::read_to_string(file).map_err(failed)
+}
+
+#[cfg(unix)]
+fn is_open_to_all(metadata: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    metadata.permissions().mode() & 0o007 != 0
+}
+
+#[cfg(not(unix))]
+fn is_open_to_all(_: &std::fs::Metadata) -> bool {
+    false
+}

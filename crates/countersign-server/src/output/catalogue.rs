@@ -1,0 +1,154 @@
+//! The policy as people read it back.
+
+use std::path::Path;
+
+use countersign::display::escape;
+use countersign::effect::Effect;
+use countersign::policy::{Listed, Problem, Ruling, Undoable};
+use countersign::summary::Row;
+use serde::Serialize;
+
+use super::style::{self, paint};
+use super::table::{Cell, render};
+use super::{card, once};
+use crate::duration;
+use crate::policy::located;
+
+/// Longest condition in the table.
+const CONDITION_WIDTH: usize = 48;
+
+/// `file:line:column: message`, with hints; then what is no mistake but may surprise.
+pub fn problems(file: &Path, problems: &[Problem], notices: &[Problem]) -> String {
+    let mut text = String::new();
+    let labelled = problems
+        .iter()
+        .map(|problem| (paint(style::ERROR, "error:"), problem))
+        .chain(
+            notices
+                .iter()
+                .map(|notice| (paint(style::WARNING, "warning:"), notice)),
+        );
+    for (label, problem) in labelled {
+        let place = located(file, problem);
+        let prefix = format!("{}:{}:{}: ", file.display(), problem.line, problem.column);
+        let message = place.strip_prefix(&prefix).unwrap_or(&place);
+        text.push_str(&format!("{}{label} {}\n", once(&prefix), once(message)));
+        if let Some(hint) = &problem.hint {
+            text.push_str(&format!("  {} {}\n", paint(style::HINT, "hint:"), once(hint)));
+        }
+    }
+    text
+}
+
+/// One line per tool.
+pub fn table(listed: &[Listed<'_>], width: Option<usize>) -> String {
+    if listed.is_empty() {
+        return "No tools are listed: every call is held.\n".to_owned();
+    }
+    let rows = listed.iter().map(row).collect();
+    let mut text = render(
+        ["TOOL", "EFFECT", "RISK", "UNDO", "APPROVERS", "HELD"],
+        rows,
+        width,
+    );
+    let noun = if listed.len() == 1 { "tool" } else { "tools" };
+    text.push_str(&format!(
+        "\n{} {noun}, no problems. A tool that is not listed is held.\n",
+        listed.len()
+    ));
+    text
+}
+
+fn row(listed: &Listed<'_>) -> [Cell; 6] {
+    let is_asked = listed.hold.is_some() || listed.effect != Effect::Read;
+    let approvers: Vec<_> = listed.approvers.iter().map(|name| escape(name)).collect();
+    let approvers = match (is_asked, approvers.is_empty()) {
+        (false, _) => Cell::styled("-", style::FAINT),
+        (true, true) => Cell::styled("nobody", style::BAD),
+        (true, false) => Cell::new(approvers.join(", ")),
+    };
+    [
+        Cell::styled(listed.tool, style::STRONG),
+        Cell::new(listed.effect.as_str()),
+        Cell::styled(listed.risk.as_str(), style::risk(listed.risk)),
+        Cell::new(listed.undo.unwrap_or("-")),
+        approvers,
+        Cell::new(held_when(listed)),
+    ]
+}
+
+fn held_when(listed: &Listed<'_>) -> String {
+    let condition = |source: &str| super::table::fit(&escape(source), CONDITION_WIDTH);
+    let held = match (listed.hold, listed.effect) {
+        (Some(source), _) => format!("if {}", condition(source)),
+        (None, Effect::Read) => "never".to_owned(),
+        (None, _) => "always".to_owned(),
+    };
+    match listed.deny {
+        Some(source) => format!("{held}; forbidden if {}", condition(source)),
+        None => held,
+    }
+}
+
+/// One tool for programs.
+#[derive(Serialize)]
+pub struct ListedView {
+    tool: String,
+    title: Option<String>,
+    effect: &'static str,
+    risk: &'static str,
+    hold: Option<String>,
+    deny: Option<String>,
+    approvers: Vec<String>,
+    undo: Option<String>,
+}
+
+/// All tools for programs.
+pub fn view(listed: &[Listed<'_>]) -> Vec<ListedView> {
+    let owned = |text: Option<&str>| text.map(str::to_owned);
+    let view = |listed: &Listed<'_>| ListedView {
+        tool: listed.tool.to_owned(),
+        title: owned(listed.title),
+        effect: listed.effect.as_str(),
+        risk: listed.risk.as_str(),
+        hold: owned(listed.hold),
+        deny: owned(listed.deny),
+        approvers: listed.approvers.to_vec(),
+        undo: owned(listed.undo),
+    };
+    listed.iter().map(view).collect()
+}
+
+/// What would happen to a call.
+pub fn tried(tool: &str, ruling: &Ruling, rows: &[Row]) -> String {
+    let terms = match ruling {
+        Ruling::Pass(pass) => {
+            let word = paint(style::GOOD, "pass");
+            return format!("{word}: `{tool}` would run at once ({})\n", pass.effect);
+        }
+        Ruling::Forbid { reason } => {
+            let word = paint(style::BAD, "forbidden");
+            return format!("{word}: {}\n", once(&reason.replace("\nhint: ", "; ")));
+        }
+        Ruling::Hold(terms) => terms,
+    };
+    let word = paint(style::OPEN, "held");
+    let undo = match terms.undo {
+        Undoable::Yes => "can be undone",
+        Undoable::No => "cannot be undone",
+    };
+    let risk = paint(style::risk(terms.risk), &format!("{} risk", terms.risk));
+    let mut text = format!("{word}: {}\n", paint(style::STRONG, &once(&terms.summary)));
+    text.push_str(&format!("  {tool} · {} · {risk} · {undo}\n", terms.effect));
+    text.push_str(&card::rows(rows, "  ", |row| row.value.clone()));
+    for note in &terms.notes {
+        text.push_str(&format!("  {} {}\n", paint(style::NOTICE, "note:"), once(note)));
+    }
+    let approvers: Vec<_> = terms.approvers.iter().map(|name| escape(name)).collect();
+    let who = match approvers.is_empty() {
+        true => "nobody".to_owned(),
+        false => approvers.join(" or "),
+    };
+    text.push_str(&format!("  waits {} for {who}\n", duration::show(terms.ttl)));
+    text
+}

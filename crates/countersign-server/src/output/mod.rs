@@ -1,0 +1,172 @@
+//! The only way to the screen.
+//!
+//! Enters: text that is safe to show, or JSON. Leaves: lines on standard output and standard error.
+//! INVARIANT: what others wrote passes [`countersign::display::escape`] before it gets here; only [`style`] emits
+//! escape sequences.
+
+pub mod card;
+pub mod catalogue;
+pub mod json;
+pub mod list;
+pub mod ruling;
+pub mod style;
+pub mod table;
+
+use std::io::{IsTerminal as _, Write as _};
+use std::process::ExitCode;
+
+use anstream::{AutoStream, ColorChoice};
+use countersign::display::escape;
+use serde::Serialize;
+
+use crate::cli::Color;
+use crate::failure::{Exit, Failure};
+
+/// Where a command's answers go.
+pub struct Output {
+    /// Answer in JSON.
+    pub is_json: bool,
+    color: ColorChoice,
+    is_terminal: bool,
+}
+
+impl Output {
+    /// Decides once how to answer.
+    pub fn new(is_json: bool, color: Color) -> Output {
+        Output {
+            is_json,
+            color: match color {
+                Color::Auto => ColorChoice::Auto,
+                Color::Always => ColorChoice::AlwaysAnsi,
+                Color::Never => ColorChoice::Never,
+            },
+            is_terminal: std::io::stdout().is_terminal(),
+        }
+    }
+
+    /// Columns of the screen; nothing when nobody looks, so that programs get whole lines.
+    pub fn width(&self) -> Option<usize> {
+        let (width, _) = terminal_size::terminal_size_of(std::io::stdout())?;
+        self.is_terminal.then_some(usize::from(width.0))
+    }
+
+    /// True when a person looks at standard output.
+    pub fn is_terminal(&self) -> bool {
+        self.is_terminal
+    }
+
+    /// Prints text that is safe to show.
+    pub fn text(&mut self, text: &str) {
+        let mut stdout = AutoStream::new(std::io::stdout().lock(), self.color);
+        // Whoever closed the pipe has seen enough, and nothing else can be done about a lost screen.
+        let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+    }
+
+    /// Prints one line that is safe to show.
+    pub fn line(&mut self, line: &str) {
+        self.text(&format!("{line}\n"));
+    }
+
+    /// Writes bytes exactly as they are.
+    pub fn raw(&mut self, bytes: &[u8]) -> Result<(), Failure> {
+        let mut stdout = std::io::stdout().lock();
+        match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
+            Err(error) if error.kind() != std::io::ErrorKind::BrokenPipe => Err(Failure::error(
+                "output",
+                format!("cannot write the arguments: {error}"),
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// Prints a value as JSON.
+    pub fn json<T: Serialize>(&mut self, value: &T) -> Result<(), Failure> {
+        let text = serde_json::to_string_pretty(value)
+            .map_err(|error| Failure::error("output", format!("cannot write JSON: {error}")))?;
+        let text = if self.is_terminal {
+            json::for_terminal(&text)
+        } else {
+            text
+        };
+        let mut stdout = std::io::stdout().lock();
+        let _ = writeln!(stdout, "{text}").and_then(|()| stdout.flush());
+        Ok(())
+    }
+
+    /// Tells a person something beside the answer.
+    pub fn notice(&mut self, code: &str, message: &str) {
+        match self.is_json {
+            true => self.error_line(&json::notice(code, message)),
+            false => {
+                let label = style::paint(style::NOTICE, "note:");
+                self.error_line(&format!("{label} {}", once(message)));
+            }
+        }
+    }
+
+    /// Says why a command did not do what it was asked.
+    pub fn failure(&mut self, failure: &Failure) {
+        if failure.exit == Exit::Interrupted {
+            return;
+        }
+        let (message, hint) = (once(&failure.message), failure.hint.as_deref().map(once));
+        if self.is_json {
+            return self.error_line(&json::error(failure.code, &message, hint.as_deref()));
+        }
+        self.error_line(&format!("{} {message}", style::paint(style::ERROR, "error:")));
+        if let Some(hint) = hint {
+            self.error_line(&format!("{} {hint}", style::paint(style::HINT, "hint:")));
+        }
+    }
+
+    /// Prints a line to standard error.
+    pub fn error_line(&mut self, line: &str) {
+        let mut stderr = AutoStream::new(std::io::stderr().lock(), self.color);
+        let _ = writeln!(stderr, "{line}").and_then(|()| stderr.flush());
+    }
+}
+
+/// Makes text safe that may have been made safe before: what is escaped already stays as it is.
+pub fn once(text: &str) -> String {
+    let pieces: Vec<_> = text.split("\\u{").map(escape).collect();
+    pieces.join("\\u{")
+}
+
+/// A safe line to standard error, from a task that has no [`Output`].
+pub fn beside(line: &str) {
+    let _ = writeln!(std::io::stderr().lock(), "{line}");
+}
+
+/// A command line that clap does not understand, or a request for help.
+pub fn usage(error: &clap::Error) -> ExitCode {
+    let wants_json = std::env::args_os().any(|argument| argument == "--json");
+    if wants_json && error.use_stderr() {
+        let text = error.render().to_string();
+        let message = text.lines().next().unwrap_or_default();
+        let message = once(message.trim_start_matches("error: "));
+        let mut output = Output::new(true, Color::Never);
+        output.error_line(&json::error("usage", &message, Some("see `countersign --help`")));
+        return ExitCode::from(Exit::Usage.code());
+    }
+    // A closed pipe is no reason to complain.
+    let _ = error.print();
+    let exit = if error.use_stderr() {
+        Exit::Usage
+    } else {
+        Exit::Done
+    };
+    ExitCode::from(exit.code())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x15_safe_text_is_escaped_once() {
+        let shown = escape("a\u{1b}[31m\u{202e}b").into_owned();
+        assert_eq!(shown, "a\\u{1b}[31m\\u{202e}b");
+        assert_eq!(once(&shown), shown);
+        assert_eq!(once("x\u{1b}y"), "x\\u{1b}y");
+    }
+}

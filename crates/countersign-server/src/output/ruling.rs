@@ -1,0 +1,136 @@
+//! What the gate said to each call of a proposal.
+
+use countersign::approval::Approval;
+use countersign::display::clip;
+use countersign::executor::Outcome;
+use countersign::id::ToolName;
+use countersign::time::Time;
+use serde::Serialize;
+
+use super::style::{self, paint};
+use super::table::{Cell, render};
+use super::{card, once};
+use crate::failure::Exit;
+
+/// Longest result of a call that passed and ran at once.
+const RESULT_CHARS: usize = 600;
+
+/// One call and its ruling.
+pub struct Line {
+    /// The tool.
+    pub tool: ToolName,
+    /// What the gate said.
+    pub ruling: Ruling,
+}
+
+/// What the gate said.
+pub enum Ruling {
+    /// It may run at once.
+    Pass,
+    /// It passed, and ran from here.
+    Ran(Outcome),
+    /// It waits for a person.
+    Held {
+        /// The call's id.
+        id: String,
+        /// What it would do; safe to show.
+        summary: String,
+    },
+    /// It will not run.
+    Forbidden {
+        /// Why.
+        reason: String,
+    },
+}
+
+/// The exit code of a proposal, before anybody decides.
+pub fn exit(lines: &[Line]) -> Exit {
+    let is_forbidden = |line: &Line| matches!(line.ruling, Ruling::Forbidden { .. });
+    let is_failed =
+        |line: &Line| matches!(line.ruling, Ruling::Ran(Outcome::Failed(_) | Outcome::Unknown(_)));
+    if lines.iter().any(is_forbidden) {
+        Exit::Forbidden
+    } else if lines.iter().any(is_failed) {
+        Exit::CallFailed
+    } else {
+        Exit::Done
+    }
+}
+
+/// For people: a table, and the approval that waits.
+pub fn table(lines: &[Line], approval: Option<&Approval>, now: Time, width: Option<usize>) -> String {
+    let rows = lines.iter().map(row).collect();
+    let mut text = render(["RULING", "TOOL", "WHAT"], rows, width);
+    if let Some(approval) = approval {
+        let id = approval.id.short();
+        text.push('\n');
+        text.push_str(&card::headline(approval, now));
+        let hint = format!("countersign show {id}   or   countersign wait {id} --exec CMD");
+        text.push_str(&format!("  {}\n", paint(style::HINT, &hint)));
+    }
+    text
+}
+
+fn row(line: &Line) -> [Cell; 3] {
+    let shown = |bytes: &[u8]| clip(String::from_utf8_lossy(bytes).trim_end(), RESULT_CHARS).to_string();
+    let (word, color, what) = match &line.ruling {
+        Ruling::Pass => ("pass", style::GOOD, "may run at once; nobody is asked".to_owned()),
+        Ruling::Ran(Outcome::Succeeded(result)) => ("succeeded", style::GOOD, shown(result)),
+        Ruling::Ran(Outcome::Failed(reason)) => ("failed", style::BAD, shown(reason)),
+        Ruling::Ran(Outcome::Unknown(reason)) => ("unknown", style::BAD, once(reason)),
+        Ruling::Held { summary, .. } => ("held", style::OPEN, once(summary)),
+        Ruling::Forbidden { reason } => ("forbidden", style::BAD, once(&reason.replace('\n', "; "))),
+    };
+    [
+        Cell::styled(word, color),
+        Cell::new(line.tool.as_str()),
+        Cell::new(what),
+    ]
+}
+
+/// For programs.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LineView {
+    tool: String,
+    ruling: &'static str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    outcome: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    result: Option<String>,
+}
+
+/// One line for programs.
+pub fn view(line: &Line) -> LineView {
+    let view = |ruling| LineView {
+        tool: line.tool.to_string(),
+        ruling,
+        id: None,
+        reason: None,
+        outcome: None,
+        result: None,
+    };
+    let ran = |outcome, result: &[u8]| LineView {
+        outcome: Some(outcome),
+        result: Some(String::from_utf8_lossy(result).into_owned()),
+        ..view("pass")
+    };
+    match &line.ruling {
+        Ruling::Pass => view("pass"),
+        Ruling::Ran(Outcome::Succeeded(result)) => ran("succeeded", result),
+        Ruling::Ran(Outcome::Failed(reason)) => ran("failed", reason),
+        Ruling::Ran(Outcome::Unknown(reason)) => ran("unknown", reason.as_bytes()),
+        Ruling::Held { id, .. } => LineView {
+            id: Some(id.clone()),
+            ..view("held")
+        },
+        Ruling::Forbidden { reason } => LineView {
+            reason: Some(reason.clone()),
+            ..view("forbidden")
+        },
+    }
+}

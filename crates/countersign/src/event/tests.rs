@@ -1,0 +1,278 @@
+use std::sync::Arc;
+
+use super::*;
+use crate::approval::Approval;
+use crate::call::Arguments;
+use crate::decision::{Choice, Verdict};
+use crate::executor::Outcome;
+use crate::state::{CallState, State};
+use crate::store::memory::MemoryStore;
+use crate::store::suite::{Fixture, sample};
+
+async fn fixture() -> Fixture {
+    let clock = Fixture::clock();
+    Fixture::new(Arc::new(MemoryStore::with_clock(clock.clone())), clock)
+}
+
+/// An approval with one of nearly everything in its history.
+async fn eventful() -> (Approval, Vec<Event>) {
+    let fixture = fixture().await;
+    let approval = fixture.propose(sample::batch(1, 3)).await;
+    let stranger = sample::decide_as("mallory", &approval, Verdict::Approve);
+    fixture.decide(stranger).await;
+    let edit = Choice::Edit(sample::arguments("{}"));
+    let verdict = Verdict::Each(vec![Choice::Approve, Choice::Deny, edit]);
+    fixture.accept(sample::decide(&approval, verdict)).await;
+    for (position, outcome) in [
+        (1, Outcome::succeeded("{}")),
+        (3, Outcome::Unknown("?".to_owned())),
+    ] {
+        fixture
+            .start(sample::start(&approval, position, 1))
+            .await
+            .unwrap();
+        fixture.advance(std::time::Duration::from_secs(1));
+        let finish = sample::finish(&approval, position, 1, outcome);
+        fixture.finish(finish).await.unwrap();
+    }
+    fixture
+        .reconcile(sample::reconcile(&approval, 3, false))
+        .await
+        .unwrap();
+    let stored = fixture.get(&approval).await;
+    (Approval::clone(&stored), fixture.events(&approval).await)
+}
+
+/// Links events anew, as somebody would who can write to the store.
+fn relinked(approval: &Approval, events: &[Event]) -> Vec<Event> {
+    let mut before = first_link(&approval.tenant, approval.id);
+    let mut forged = Vec::new();
+    for (number, event) in (1..).zip(events) {
+        let Event {
+            at, policy, by, text, ..
+        } = event.clone();
+        let link = link(before, number, at, policy, &by, &text);
+        forged.push(Event::stored(number, at, policy, by, text, link).unwrap());
+        before = link;
+    }
+    forged
+}
+
+#[tokio::test]
+async fn i16_an_honest_history_is_found_true() {
+    let (approval, events) = eventful().await;
+    assert_eq!(events.len(), 8);
+    assert_eq!(verify(&approval, &events), Ok(()));
+    assert_eq!(relinked(&approval, &events), events);
+    // As read back from a store, to the letter.
+    for event in &events {
+        let Event {
+            number,
+            at,
+            policy,
+            by,
+            text,
+            link,
+            ..
+        } = event.clone();
+        assert_eq!(
+            Event::stored(number, at, policy, by, text, link).as_ref().ok(),
+            Some(event)
+        );
+    }
+}
+
+#[tokio::test]
+async fn i16_a_changed_event_is_found() {
+    type Change = fn(&mut Event);
+    let changes: [(&str, Change); 6] = [
+        ("number", |event| event.number += 1),
+        ("time", |event| {
+            event.at = Time::from_micros(event.at.as_micros() + 1)
+        }),
+        ("policy", |event| event.policy = Hash([0; 32])),
+        ("actor", |event| {
+            event.by = Actor::Agent(crate::id::Agent::new("x").unwrap())
+        }),
+        ("text", |event| event.text = event.text.replace('}', " }")),
+        ("link", |event| event.link = Hash([0; 32])),
+    ];
+    let (approval, events) = eventful().await;
+    for index in 0..events.len() {
+        for (what, change) in changes {
+            let mut forged = events.clone();
+            change(&mut forged[index]);
+            let found = Life::fold(&approval.tenant, approval.id, &forged);
+            assert!(found.is_err(), "{what} of event {}", index + 1);
+        }
+    }
+}
+
+#[tokio::test]
+async fn i16_a_removed_or_moved_event_is_found() {
+    let (approval, events) = eventful().await;
+    let fold = |events: &[Event]| Life::fold(&approval.tenant, approval.id, events);
+    for index in 0..events.len() - 1 {
+        let mut removed = events.clone();
+        removed.remove(index);
+        assert!(fold(&removed).is_err(), "without event {}", index + 1);
+        let mut moved = events.clone();
+        moved.swap(index, index + 1);
+        assert!(fold(&moved).is_err(), "event {} and the next", index + 1);
+        let mut repeated = events.clone();
+        repeated.insert(index, events[index].clone());
+        assert!(fold(&repeated).is_err(), "event {} twice", index + 1);
+    }
+    assert_eq!(fold(&[]), Err(BrokenHistory::NoBeginning));
+    // The history of one approval is not that of another.
+    let other = sample::id(2);
+    let found = Life::fold(&approval.tenant, other, &events);
+    assert_eq!(found, Err(BrokenHistory::BrokenLink(1)));
+    let tenant = sample::tenant_named("b");
+    assert!(Life::fold(&tenant, approval.id, &events).is_err());
+}
+
+#[tokio::test]
+async fn i16_a_cut_tail_is_found_by_the_approval() {
+    let (approval, events) = eventful().await;
+    for length in 1..events.len() {
+        let cut = &events[..length];
+        assert!(
+            Life::fold(&approval.tenant, approval.id, cut).is_ok(),
+            "a tail leaves no gap"
+        );
+        let (found, history) = (approval.version, length);
+        let expected = BrokenHistory::OtherLength {
+            approval: found,
+            history,
+        };
+        assert_eq!(verify(&approval, cut), Err(expected));
+    }
+}
+
+#[tokio::test]
+async fn i16_a_forged_chain_is_found_by_the_approval() {
+    let (approval, events) = eventful().await;
+    for index in 0..events.len() {
+        let mut forged = events.clone();
+        forged[index].policy = Hash([9; 32]);
+        let forged = relinked(&approval, &forged);
+        assert!(
+            Life::fold(&approval.tenant, approval.id, &forged).is_ok(),
+            "the chain fits"
+        );
+        let expected = Err(BrokenHistory::OtherContent("link"));
+        assert_eq!(verify(&approval, &forged), expected, "event {}", index + 1);
+    }
+}
+
+#[tokio::test]
+async fn i16_a_changed_row_is_found() {
+    type Change = fn(&mut Approval);
+    let changes: [(&str, Change); 12] = [
+        ("version", |approval| approval.version += 1),
+        ("link", |approval| approval.link = Hash([0; 32])),
+        ("state", |approval| approval.state = State::Denied),
+        ("ended", |approval| approval.ended_at = None),
+        ("changed", |approval| approval.changed_at = sample::BEGINNING),
+        ("expiry", |approval| {
+            approval.expires_at = approval.expires_at.plus(sample::TTL)
+        }),
+        ("digest", |approval| approval.digest = Hash([0; 32])),
+        ("undoes", |approval| {
+            approval.undoes = Some(sample::call_id(&approval.clone(), 1))
+        }),
+        ("call state", |approval| {
+            approval.calls[1].state = CallState::Released
+        }),
+        ("bytes", |approval| {
+            approval.calls[0].arguments = Arguments::stored(&b"{}"[..])
+        }),
+        ("requester", |approval| approval.requester = sample::person("x")),
+        ("a call less", |approval| _ = approval.calls.pop()),
+    ];
+    let (approval, events) = eventful().await;
+    for (what, change) in changes {
+        let mut forged = approval.clone();
+        change(&mut forged);
+        assert!(verify(&forged, &events).is_err(), "{what}");
+    }
+    // Even when the digest is made to fit the new bytes.
+    for position in [1, 3] {
+        let mut forged = approval.clone();
+        forged.call_mut(position).unwrap().arguments = Arguments::stored(&br#"{"all":true}"#[..]);
+        let digest = forged.call(position).unwrap().digest_in(&forged, position);
+        forged.call_mut(position).unwrap().digest = digest;
+        assert!(verify(&forged, &events).is_err(), "call {position}");
+    }
+}
+
+/// Builds a history of any events, linked as they should be.
+fn history(whats: Vec<(i64, What)>) -> Result<Life, BrokenHistory> {
+    let (tenant, id) = (sample::tenant(), sample::id(1));
+    let mut before = first_link(&tenant, id);
+    let mut events = Vec::new();
+    for (number, (at, what)) in (1..).zip(whats) {
+        let event = Event::new(
+            before,
+            number,
+            Time::from_micros(at),
+            Hash([0; 32]),
+            Actor::Gate,
+            what,
+        );
+        before = event.link;
+        events.push(event);
+    }
+    Life::fold(&tenant, id, &events)
+}
+
+#[test]
+fn i4_what_cannot_have_happened_is_found() {
+    let proposed = || What::Proposed {
+        calls: 1,
+        expires_at: Time::from_micros(9),
+        digest: Hash([0; 32]),
+        replaces: None,
+        undoes: None,
+    };
+    let started = |call| What::Started {
+        call,
+        deadline: Time::from_micros(9),
+    };
+    assert!(history(vec![(1, proposed()), (1, What::Expired)]).is_ok());
+    let again = history(vec![(1, proposed()), (1, proposed())]);
+    assert_eq!(again, Err(BrokenHistory::SecondBeginning(2)));
+    let back = history(vec![(2, proposed()), (1, What::Expired)]);
+    assert_eq!(back, Err(BrokenHistory::TimeWentBack(2)));
+    let unapproved = history(vec![(1, proposed()), (1, started(1))]);
+    assert!(matches!(unapproved, Err(BrokenHistory::Illegal(2, _))));
+    for call in [0, 2, 255] {
+        let nobody = history(vec![(1, proposed()), (1, started(call))]);
+        assert_eq!(nobody, Err(BrokenHistory::NoSuchCall(2, call)));
+    }
+    assert_eq!(history(vec![(1, What::Expired)]), Err(BrokenHistory::NoBeginning));
+}
+
+/// Computed apart from this code: whoever checks chains elsewhere can use them.
+#[tokio::test]
+async fn i16_links_are_what_they_always_were() {
+    let fixture = fixture().await;
+    let approval = fixture.propose(sample::batch(1, 2)).await;
+    assert_eq!(
+        first_link(&approval.tenant, approval.id).to_string(),
+        "1c29c4a83ad912c69afa36c926f98ac75cb3ff66abde81ce78473b941f234aae"
+    );
+    let events = fixture.events(&approval).await;
+    assert_eq!(
+        events[0].text(),
+        concat!(
+            r#"{"what":"proposed","calls":2,"expiresAt":1767225900000000,"#,
+            r#""digest":"35de6385f7a089e269d087549a05044043e589c004fb553fb688aa3b70450453"}"#
+        )
+    );
+    assert_eq!(
+        events[0].link.to_string(),
+        "4a824070f788f141be2191fe02bb171b4418c31e592e5ce42fed2baf79af8d76"
+    );
+}

@@ -1,0 +1,184 @@
+use proptest::strategy::{Strategy, ValueTree};
+use proptest::test_runner::TestRunner;
+
+use super::*;
+use crate::approval::SharedApproval;
+use crate::decision::Verdict;
+use crate::executor::Outcome;
+use crate::store::memory::MemoryStore;
+use crate::store::suite::program::{programs, run};
+use crate::store::suite::{Fixture, sample};
+use crate::store::{Cursor, Filter};
+
+async fn fixture() -> Fixture {
+    let clock = Fixture::clock();
+    Fixture::new(Arc::new(MemoryStore::with_clock(clock.clone())), clock)
+}
+
+fn approval_columns(approval: &Approval) -> ApprovalColumns {
+    ApprovalColumns {
+        tenant: approval.tenant.clone(),
+        id: approval.id,
+        channel: approval.channel.clone(),
+        agent: approval.agent.clone(),
+        run: approval.run.clone(),
+        state: approval.state.code(),
+        version: approval.version,
+    }
+}
+
+fn call_columns(call: &Call) -> CallColumns {
+    CallColumns {
+        state: call.state.code(),
+        tool: call.tool.as_str().to_owned(),
+        arguments: call.arguments.as_bytes().to_vec(),
+        original: call
+            .original
+            .as_ref()
+            .map(|original| original.as_bytes().to_vec()),
+        result: call.result.as_deref().map(<[u8]>::to_vec),
+        sealed: call.sealed.as_deref().map(<[u8]>::to_vec),
+    }
+}
+
+/// Writes an approval down and reads it back.
+fn again(approval: &Approval) -> Approval {
+    let calls = approval.calls.iter();
+    let calls = calls.map(|call| decode_call(call_columns(call), &encode_call(call)).unwrap());
+    decode_approval(
+        approval_columns(approval),
+        &encode_approval(approval),
+        calls.collect(),
+    )
+    .unwrap()
+}
+
+/// One approval with every field filled in.
+async fn full() -> SharedApproval {
+    let fixture = fixture().await;
+    let target = fixture.running(sample::propose(1)).await;
+    let done = || Outcome::succeeded("{}");
+    fixture
+        .finish(sample::finish(&target, 1, 1, done()))
+        .await
+        .unwrap();
+    fixture.propose(sample::propose_in(2, "c")).await;
+    let propose = crate::command::Propose {
+        run: Some(sample::run("run")),
+        session: Some(sample::session("session")),
+        on_behalf_of: Some(sample::person("maria")),
+        claim: Some("claim".to_owned()),
+        key: Some(sample::key("key", "body")),
+        undoes: Some(sample::call_id(&target, 1)),
+        ..sample::propose_in(3, "c")
+    };
+    let approval = fixture.propose(propose).await;
+    let edit = crate::decision::Choice::Edit(sample::arguments("{}"));
+    let decide = sample::decide(&approval, Verdict::Each(vec![edit]));
+    let mut decide = sample::keyed(decide, "key", "body");
+    decide.decision.comment = Some("comment".to_owned());
+    decide.decision.claimed_by = Some("somebody".to_owned());
+    fixture.accept(decide).await;
+    fixture.start(sample::start(&approval, 1, 1)).await.unwrap();
+    fixture.get(&approval).await
+}
+
+#[tokio::test]
+async fn what_is_written_is_read_back() {
+    let approval = full().await;
+    assert_eq!(again(&approval), *approval);
+}
+
+#[test]
+fn i7_whatever_happens_is_written_and_read_back() {
+    let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
+    let fixture = runtime.block_on(fixture());
+    let mut runner = TestRunner::deterministic();
+    let mut count = 0;
+    for serial in 1..=200 {
+        let program = programs().new_tree(&mut runner).unwrap().current();
+        runtime.block_on(run(&program, &fixture));
+        let tenant = sample::tenant_named(&format!("program {serial} tenant 0"));
+        let listed = runtime
+            .block_on(fixture.store.list(&tenant, &Filter::default()))
+            .unwrap();
+        for approval in listed {
+            count += 1;
+            assert_eq!(again(&approval), *approval);
+        }
+        let feed = runtime.block_on(fixture.store.feed(&tenant, Cursor::default(), 1000));
+        for crate::store::FeedEvent { event, .. } in feed.unwrap() {
+            let (text, by) = (event.text().to_owned(), event.by.to_string().parse().unwrap());
+            let read =
+                crate::event::Event::stored(event.number, event.at, event.policy, by, text, event.link);
+            assert_eq!(read.ok(), Some(event));
+        }
+    }
+    assert!(count > 500, "{count}");
+}
+
+/// What version 1 writes. These bytes are in people's databases: a change of them needs a new version that still
+/// reads the old one.
+#[tokio::test]
+async fn version_1_is_what_it_always_was() {
+    let approval = full().await;
+    insta::assert_snapshot!(hex(&encode_approval(&approval)), @r"
+    01010773657373696f6e07746f6b656e2d3701056d617269610105636c61696d
+    0303030303030303030303030303030307070707070707070707070707070707
+    808082e288d2a306808c8f808bd2a30678008e90706fc017cc27ed565237d796
+    9676f2af5e96a33c94e35af260a94c1f237ef5f33c2982225839ec7661ec218e
+    9bb81b29a6f97777304e8267b9904ffb951b01808082e288d2a306808082e288
+    d2a30667258ae79d2c3009cf0808851592213b7910d9f9a56e3571664627643b
+    0876cb010105616c696365808082e288d2a30604706167650107636f6d6d656e
+    740108736f6d65626f647901036b6579230d8358dc8e8890b4c58deeb62912ee
+    2f20357ae92a5cc861b98e68fe31acb5000110019b76daa80270008000000000
+    0000020110019b76daa801700080000000000000010101036b6579230d8358dc
+    8e8890b4c58deeb62912ee2f20357ae92a5cc861b98e68fe31acb500
+    ");
+    insta::assert_snapshot!(hex(&encode_call(&approval.calls[0])), @r"
+    01014c4ed1afbfdaa1e4c3bf7bbb82d730cecb7e384da91eea4f3cc093fd5455
+    24d60201011b43726561746520636f6e74616374204d61726961204761726369
+    61010a53c3ad2c20637265617200ac02000178001e000205616c696365036f70
+    73000000d0c8d1fb50869df54dad221abe5c5c6267836272acde0d14dd367aff
+    a1b238470001808082e288d2a306808ed0fe88d2a3065e8364517f72bfb69bdb
+    381779f29dfaf82c7666c0706f895b45ecf7b3e61e3b0000
+    ");
+}
+
+fn hex(bytes: &[u8]) -> String {
+    let lines = bytes
+        .chunks(32)
+        .map(|line| -> String { line.iter().map(|byte| format!("{byte:02x}")).collect() });
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+#[tokio::test]
+async fn damage_is_told_from_a_newer_version() {
+    let approval = full().await;
+    let body = encode_approval(&approval);
+    let read = |body: &[u8]| decode_approval(approval_columns(&approval), body, Vec::new()).err();
+    assert_eq!(read(&body), None);
+    let mut newer = body.clone();
+    newer[0] = 2;
+    assert_eq!(read(&newer), Some(BadRecord::Version(2)));
+    assert_eq!(read(&[]), Some(damaged("it is empty")));
+    for length in 1..body.len() {
+        assert!(
+            matches!(read(&body[..length]), Some(BadRecord::Damaged(_))),
+            "{length} bytes"
+        );
+    }
+    let longer = [body.as_slice(), &[0]].concat();
+    assert_eq!(read(&longer), Some(damaged("something follows it")));
+    let state = ApprovalColumns {
+        state: 6,
+        ..approval_columns(&approval)
+    };
+    assert!(decode_approval(state, &body, Vec::new()).is_err());
+    let call = &approval.calls[0];
+    let tool = CallColumns {
+        tool: "no tool".to_owned(),
+        ..call_columns(call)
+    };
+    assert!(decode_call(tool, &encode_call(call)).is_err());
+}
