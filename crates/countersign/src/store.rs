@@ -49,7 +49,8 @@ pub trait Store: Send + Sync + 'static {
     fn events<'a>(&'a self, tenant: &'a Tenant, id: ApprovalId) -> Stored<'a, Vec<Event>>;
 
     /// The events of all approvals behind a cursor, in an order that never skips one: an event that is committed
-    /// late stands behind all that were given out before.
+    /// late stands behind all that were given out before. So it may lag: what was written just now can be missing
+    /// for a moment.
     fn feed<'a>(&'a self, tenant: &'a Tenant, after: Cursor, limit: usize) -> Stored<'a, Vec<FeedEvent>>;
 
     /// The store's clock.

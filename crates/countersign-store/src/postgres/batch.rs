@@ -6,13 +6,14 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use countersign::approval::Approval;
 use countersign::command::{Answer, Command};
 use countersign::executor::Outcome;
 use countersign::hash::Hash;
 use countersign::store::StoreError;
 use countersign::time::Clock;
 use tokio::sync::{mpsc, oneshot};
-use tokio_postgres::Error;
+use tokio_postgres::{Client, Error};
 
 use super::connect::{Connector, Session};
 use super::error::words;
@@ -221,13 +222,13 @@ impl Lane {
 
     /// Finds out whether a transaction was committed whose COMMIT got no answer.
     async fn resolve(&mut self, xact: i64, done: Done, why: String) -> Result<Done, StoreError> {
-        if done.changed.is_empty() {
+        let Some(changed) = done.changed.first() else {
             // Nothing was to be written, so there is no doubt.
             return Ok(done);
-        }
+        };
         let begun = Instant::now();
         while begun.elapsed() < DOUBT_PATIENCE {
-            match self.fate(xact).await {
+            match self.fate(xact, &changed.approval).await {
                 Some(Fate::Committed) => return Ok(done),
                 Some(Fate::Aborted) => return Err(StoreError::Unavailable(why)),
                 Some(Fate::Forgotten) => break,
@@ -238,14 +239,20 @@ impl Lane {
         Err(StoreError::InDoubt(why))
     }
 
-    async fn fate(&mut self, xact: i64) -> Option<Fate> {
+    /// What became of transaction `xact`, which wrote the last event of `approval`.
+    async fn fate(&mut self, xact: i64, approval: &Approval) -> Option<Fate> {
         self.connect().await.ok()?;
         let (session, _) = self.session.as_ref()?;
         let sql = "SELECT pg_xact_status($1::text::xid8)";
         let asked = session.client.query_one(sql, &[&xact.to_string()]).await;
         let status = asked.and_then(|row| row.try_get::<_, Option<String>>(0));
         match status {
-            Ok(Some(status)) if status == "committed" => Some(Fate::Committed),
+            // INVARIANT: only our own event says that we committed. A server that crashed gives the numbers of
+            // transactions it has no record of to others, and theirs may be committed.
+            Ok(Some(status)) if status == "committed" => match wrote(&session.client, approval).await.ok()? {
+                true => Some(Fate::Committed),
+                false => Some(Fate::Aborted),
+            },
             Ok(Some(status)) if status == "aborted" => Some(Fate::Aborted),
             Ok(Some(_)) => None,
             // Too long ago, or another server that never had it.
@@ -254,6 +261,25 @@ impl Lane {
             Err(_) => None,
         }
     }
+}
+
+/// True when the last event of `approval` is on record, link and all.
+async fn wrote(client: &Client, approval: &Approval) -> Result<bool, Error> {
+    let sql = "SELECT 1 FROM event WHERE tenant = $1 AND approval = $2 AND number = $3 AND link = $4";
+    let number = i32::try_from(approval.version).unwrap_or(i32::MAX);
+    let id = approval.id.as_bytes().as_slice();
+    let found = client
+        .query_opt(
+            sql,
+            &[
+                &approval.tenant.as_str(),
+                &id,
+                &number,
+                &approval.link.0.as_slice(),
+            ],
+        )
+        .await?;
+    Ok(found.is_some())
 }
 
 /// Why an attempt gave no answers.

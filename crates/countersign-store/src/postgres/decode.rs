@@ -8,6 +8,7 @@ use countersign::call::Call;
 use countersign::event::Event;
 use countersign::hash::Hash;
 use countersign::id::{Agent, ApprovalId, BadName, Channel, Run, Tenant};
+use countersign::state::State;
 use countersign::store::record::{ApprovalColumns, CallColumns, decode_approval, decode_call};
 use countersign::store::{Cursor, FeedEvent, StoreError};
 use countersign::time::Time;
@@ -17,6 +18,7 @@ use tokio_postgres::types::FromSql;
 /// The columns of an approval `a`.
 pub(super) const APPROVAL: &str = "a.tenant, a.id, a.channel, a.agent, a.run, a.state, a.version, a.body";
 const APPROVAL_WIDTH: usize = 8;
+const STATE: usize = 5;
 
 /// The columns of a call `c`.
 pub(super) const CALL: &str =
@@ -41,6 +43,9 @@ pub(super) fn joined(rows: &[Row]) -> Result<Vec<SharedApproval>, StoreError> {
 }
 
 /// Reads rows of [`APPROVAL`], and of their calls: the calls' tenant and approval at `from`, then [`CALL`].
+///
+/// Who held a channel and ended while its lock was waited for is left out: the statement behind the wait, which reads
+/// the calls, no longer finds it in the channel.
 pub(super) fn apart(
     approvals: &[Row],
     calls: &[Row],
@@ -50,11 +55,17 @@ pub(super) fn apart(
     for call in calls {
         placed.entry(key(call, from)).or_default().push(call);
     }
+    let is_wanted = |row: &&Row| {
+        let is_pending = row
+            .try_get(STATE)
+            .is_ok_and(|state: i16| state == State::Pending.code());
+        is_pending || placed.contains_key(&key(row, 0))
+    };
     let read = |row: &Row| {
         let calls = placed.get(&key(row, 0)).map(Vec::as_slice).unwrap_or_default();
         Ok(Arc::new(approval(row, calls, from + 2)?))
     };
-    approvals.iter().map(read).collect()
+    approvals.iter().filter(is_wanted).map(read).collect()
 }
 
 type ReadKey<'a> = (Option<&'a str>, Option<&'a [u8]>);
@@ -71,7 +82,7 @@ fn approval(row: &Row, calls: &[&Row], from: usize) -> Result<Approval, StoreErr
         channel: optional_name(row, 2, Channel::new)?,
         agent: name(get::<String>(row, 3)?, Agent::new)?,
         run: optional_name(row, 4, Run::new)?,
-        state: get(row, 5)?,
+        state: get(row, STATE)?,
         version: count(get(row, 6)?)?,
     };
     let in_order = (1i16..)

@@ -197,3 +197,48 @@ fn optional_text<'a>(row: &'a Row<'_>, column: usize) -> Result<Option<&'a str>,
 fn blob<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a [u8], LoadError> {
     Ok(row.get_ref(column)?.as_blob().map_err(damaged)?)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sqlite::schema;
+
+    /// The steps of SQLite's plan, with as many parameters as the statement has.
+    fn plan(sql: &str) -> String {
+        let mut connection = Connection::open_in_memory().unwrap();
+        schema::migrate(&mut connection).unwrap();
+        let mut statement = connection.prepare(&format!("EXPLAIN QUERY PLAN {sql}")).unwrap();
+        let nothing = vec![rusqlite::types::Null; statement.parameter_count()];
+        let steps = statement.query_map(rusqlite::params_from_iter(nothing), |row| row.get(3));
+        steps
+            .unwrap()
+            .collect::<Result<Vec<String>, _>>()
+            .unwrap()
+            .join("; ")
+    }
+
+    #[track_caller]
+    fn check(sql: &str, expected: &str) {
+        assert_eq!(plan(sql), expected, "`{sql}`");
+    }
+
+    /// No step scans a table, and only what is due at the same moment is sorted: what is over costs nothing.
+    #[test]
+    fn f16_cost_does_not_grow_with_history() {
+        let by = |index: &str| format!("SEARCH approval USING INDEX {index}");
+        check(BY_ID, &by("approval_id (tenant=? AND id=?)"));
+        check(BY_CHANNEL, &by("approval_channel (tenant=? AND channel=?)"));
+        check(BY_KEY, &by("approval_key (tenant=? AND agent=? AND key=?)"));
+        check(LIST_PENDING, &by("approval_pending (tenant=? AND id>?)"));
+        check(LIST_RUN, &by("approval_run (tenant=? AND run=? AND id<?)"));
+        check(LIST_ALL, &by("approval_id (tenant=? AND id<?)"));
+        check(
+            DUE,
+            &by("approval_due (due_at<?); USE TEMP B-TREE FOR LAST 2 TERMS OF ORDER BY"),
+        );
+        check(
+            CALLS,
+            "SEARCH call USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
+        );
+    }
+}

@@ -109,8 +109,7 @@ impl From<rusqlite::Error> for OpenError {
 pub(super) fn writer(path: &Path) -> Result<Connection, OpenError> {
     check_library(rusqlite::version_number(), rusqlite::version())?;
     make_file(path)?;
-    // Looking needs a connection that cannot write: a foreign file stays as it is, to the last byte.
-    Label::read(&connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?)?.check()?;
+    label(path)?.check()?;
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     if connection.is_readonly(MAIN_DB)? {
         return Err(OpenError::ReadOnly(path.to_owned()));
@@ -122,6 +121,35 @@ pub(super) fn writer(path: &Path) -> Result<Connection, OpenError> {
         error => error,
     })?;
     Ok(connection)
+}
+
+/// Looks at a file through a connection that cannot write: a foreign one stays as it is, to the last byte.
+fn label(path: &Path) -> Result<Label, OpenError> {
+    match Label::read(&connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?) {
+        Ok(label) => Ok(label),
+        // Somebody died while writing the file, before it kept a log: a first step that was cut off. Who only reads
+        // cannot take it back. We look past it; when the file is ours, who writes takes it back.
+        Err(error) if is_cut_off(&error) => {
+            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+            Ok(Label::read(&connect(Path::new(&past_journal(path)), flags)?)?)
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn is_cut_off(error: &rusqlite::Error) -> bool {
+    let code = error.sqlite_error().map(|error| error.extended_code);
+    code == Some(rusqlite::ffi::SQLITE_READONLY_ROLLBACK)
+}
+
+/// The URI of the file as it is, whatever its journal says.
+fn past_journal(path: &Path) -> String {
+    let encode = |byte: &u8| match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'/' | b'.' | b'-' | b'_' => char::from(*byte).to_string(),
+        byte => format!("%{byte:02x}"),
+    };
+    let path: String = path.as_os_str().as_encoded_bytes().iter().map(encode).collect();
+    format!("file:{path}?immutable=1")
 }
 
 /// Opens a connection that only reads.
@@ -216,5 +244,52 @@ mod tests {
             .query_row("PRAGMA journal_mode", [], |row| row.get(0))
             .unwrap();
         assert_eq!(mode, "wal");
+    }
+
+    /// A file as it is when somebody dies while writing it without a log, and what was written before.
+    fn cut_off(folder: &Path, prepare: impl Fn(&mut Connection)) -> PathBuf {
+        let (living, dead) = (folder.join("living"), folder.join("dead"));
+        let mut connection = Connection::open(&living).unwrap();
+        prepare(&mut connection);
+        connection
+            .execute_batch(
+                // More than fits into memory, so that some of it is in the file.
+                "PRAGMA cache_size = 2; BEGIN; CREATE TABLE half (made); INSERT INTO half VALUES (zeroblob(1000000))",
+            )
+            .unwrap();
+        std::fs::copy(folder.join("living-journal"), folder.join("dead-journal")).unwrap();
+        std::fs::copy(living, &dead).unwrap();
+        dead
+    }
+
+    #[test]
+    fn k14_a_file_whose_making_was_cut_off_is_made_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = cut_off(folder.path(), |connection| schema::migrate(connection).unwrap());
+        let looking = connect(&path, OpenFlags::SQLITE_OPEN_READ_ONLY).unwrap();
+        assert!(is_cut_off(&Label::read(&looking).unwrap_err()), "the control");
+        writer(&path).unwrap();
+    }
+
+    #[test]
+    fn f08_another_programs_file_that_was_cut_off_is_left_alone() {
+        let folder = tempfile::tempdir().unwrap();
+        let note =
+            |connection: &mut Connection| connection.execute_batch("CREATE TABLE note (text)").unwrap();
+        let path = cut_off(folder.path(), note);
+        let files = || [&path, &folder.path().join("dead-journal")].map(|path| std::fs::read(path).unwrap());
+        let before = files();
+        assert!(matches!(writer(&path), Err(OpenError::Foreign { found: 0 })));
+        assert_eq!(files(), before);
+    }
+
+    #[test]
+    fn a_path_with_any_letters_can_be_looked_at() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("ä ?immutable=0#%41.db");
+        drop(writer(&path).unwrap());
+        let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+        let connection = connect(Path::new(&past_journal(&path)), flags).unwrap();
+        assert!(Label::read(&connection).unwrap().is_newest());
     }
 }

@@ -10,7 +10,7 @@ use countersign::state::State;
 use countersign::store::{Cursor, Filter, Store, StoreError};
 use countersign_store::postgres::{PostgresOptions, PostgresStore};
 
-use crate::support::{approve, database, feed, id, new_approval, open, propose, raw, stored};
+use crate::support::{approve, database, feed, id, in_channel, new_approval, open, propose, raw, stored};
 
 fn short_lived(number: u64) -> Propose {
     Propose {
@@ -76,6 +76,32 @@ async fn reads_behind_the_lock_what_the_wait_was_for() {
         .iter()
         .filter(|answer| matches!(answer.refusal, Some(Refusal::AlreadyDecided { .. })));
     assert_eq!((started, refused.count()), (1, 1), "{answers:?}");
+}
+
+/// A proposal that waited for the approval in its channel, which was decided meanwhile, finds the channel free.
+#[tokio::test]
+async fn a_proposal_goes_on_when_the_one_it_waited_for_was_decided() {
+    let url = database().await;
+    let (one, other) = (open(&url).await, open(&url).await);
+    propose(&one, in_channel(1, "c")).await;
+    let holder = raw(&url).await;
+    holder
+        .batch_execute("BEGIN; SELECT 1 FROM approval FOR UPDATE")
+        .await
+        .unwrap();
+    let second = async {
+        // Behind the decision.
+        tokio::time::sleep(Duration::from_millis(200)).await;
+        propose(&other, in_channel(2, "c")).await
+    };
+    let release = async {
+        tokio::time::sleep(Duration::from_millis(500)).await;
+        holder.batch_execute("ROLLBACK").await.unwrap();
+    };
+    let (decided, second, ()) = futures_util::future::join3(approve(&one, 1), second, release).await;
+    assert_eq!(decided.unwrap().started, Some(1));
+    assert_eq!(second.replaces, None);
+    assert_eq!(stored(&one, 1).await.unwrap().state, State::Approved);
 }
 
 /// A lock that is held for too long makes its command busy, and only that one.

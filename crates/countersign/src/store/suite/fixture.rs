@@ -16,7 +16,7 @@ use crate::command::{
 };
 use crate::event::{Event, verify};
 use crate::id::{ApprovalId, Channel, Tenant};
-use crate::store::{Store, StoreError};
+use crate::store::{Cursor, FeedEvent, Store, StoreError};
 use crate::time::ManualClock;
 
 /// Opens the same data again.
@@ -249,6 +249,19 @@ impl Fixture {
     pub async fn words(&self, approval: &Approval) -> Vec<&'static str> {
         let events = self.events(approval).await;
         events.iter().map(|event| event.what.as_str()).collect()
+    }
+
+    /// The events behind a cursor, once there are so many. A feed may lag behind: a server shows an event only when
+    /// nothing can be committed before it any more, and others use the same server.
+    pub async fn feed(&self, tenant: &Tenant, after: Cursor, count: usize) -> Vec<FeedEvent> {
+        for _ in 0..2_000 {
+            let feed = self.store.feed(tenant, after, 10_000).await.unwrap();
+            if feed.len() >= count {
+                return feed;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("the feed does not reach {count} events");
     }
 
     /// What is pending in a channel of the sample tenant.

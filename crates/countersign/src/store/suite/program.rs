@@ -11,9 +11,10 @@ mod transcript;
 use proptest::collection::vec;
 use proptest::option::weighted;
 use proptest::prelude::*;
-use proptest::test_runner::{Config, TestError, TestRunner};
+use proptest::test_runner::{Config, RngAlgorithm, TestError, TestRng, TestRunner};
 
 use super::Fixture;
+use crate::hash::Hash;
 pub use interpreter::{run, run_on_all};
 
 /// Steps that are taken one after the other.
@@ -164,23 +165,27 @@ pub fn programs() -> impl Strategy<Value = Program> {
     vec(part, 1..=28).prop_map(|parts| Program(parts.concat()))
 }
 
-/// Runs `count` programs on all fixtures; the first one is what the others are compared with.
+/// Runs the `count` programs of a seed on all fixtures; the first one is what the others are compared with.
 ///
 /// # Panics
-/// When stores disagree or an invariant breaks, with the smallest program that shows it.
-pub fn explore(runtime: &tokio::runtime::Runtime, fixtures: &[&Fixture], count: u32) {
+/// When stores disagree or an invariant breaks, with the seed and the smallest program that shows it.
+pub fn explore(runtime: &tokio::runtime::Runtime, fixtures: &[&Fixture], count: u32, seed: u64) {
     let config = Config {
         cases: count,
         failure_persistence: None,
         ..Config::default()
     };
-    let failed = TestRunner::new(config).run(&programs(), |program| {
+    let Hash(bytes) = Hash::of(&seed.to_be_bytes());
+    let random = TestRng::from_seed(RngAlgorithm::ChaCha, &bytes);
+    let failed = TestRunner::new_with_rng(config, random).run(&programs(), |program| {
         runtime.block_on(run_on_all(fixtures, &program));
         Ok(())
     });
     match failed {
         Ok(()) => {}
-        Err(TestError::Fail(reason, Program(steps))) => panic!("{reason}\nwith these steps: {steps:#?}"),
+        Err(TestError::Fail(reason, Program(steps))) => {
+            panic!("seed {seed}: {reason}\nwith these steps: {steps:#?}")
+        }
         Err(error) => panic!("{error}"),
     }
 }

@@ -44,7 +44,7 @@ fn every_case_is_listed_once() {
 fn i1_to_i15_hold_for_random_programs() {
     let runtime = tokio::runtime::Builder::new_current_thread().build().unwrap();
     let fixture = runtime.block_on(fixture());
-    super::program::explore(&runtime, &[&fixture], 2_000);
+    super::program::explore(&runtime, &[&fixture], 2_000, 1);
 }
 
 /// A generator that never gets anywhere would prove nothing.

@@ -1,0 +1,156 @@
+//! Fresh stores: a file, or a database of its own on the test server.
+
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use countersign::store::Store;
+use countersign::store::suite::Fixture;
+use countersign::time::{Clock, ManualClock};
+use countersign_store::postgres::{PostgresOptions, PostgresStore};
+use countersign_store::sqlite::{SqliteOptions, SqliteStore};
+use futures_util::FutureExt;
+use tokio_postgres::{Client, NoTls};
+
+/// A SQLite store in a directory that goes with its fixture.
+pub async fn sqlite() -> Fixture {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("store.db");
+    let clock = Fixture::clock();
+    let open = {
+        let clock = clock.clone();
+        move || open_sqlite(&path, clock.clone())
+    };
+    Fixture::new(open(), clock)
+        .with_reopen(Box::new(move || {
+            let store = open();
+            async move { store }.boxed()
+        }))
+        .keeping(folder)
+}
+
+pub fn open_sqlite(path: &Path, clock: Arc<dyn Clock>) -> Arc<dyn Store> {
+    let options = SqliteOptions {
+        clock: Some(clock),
+        ..SqliteOptions::default()
+    };
+    Arc::new(SqliteStore::open(path, options).unwrap())
+}
+
+/// A PostgreSQL store in a database that goes with its fixture.
+pub async fn postgres() -> Fixture {
+    let database = Database::new().await;
+    let (clock, url) = (Fixture::clock(), database.url.clone());
+    let store = open_postgres(url.clone(), clock.clone()).await;
+    let reopening = clock.clone();
+    Fixture::new(store, clock)
+        .with_reopen(Box::new(move || {
+            open_postgres(url.clone(), reopening.clone()).boxed()
+        }))
+        .keeping(database)
+}
+
+/// One node. Several may be opened on the same database.
+pub async fn open_postgres(url: String, clock: Arc<ManualClock>) -> Arc<dyn Store> {
+    let options = PostgresOptions {
+        clock: Some(clock),
+        migrate: false,
+        ..PostgresOptions::default()
+    };
+    Arc::new(PostgresStore::connect(&url, options).await.unwrap())
+}
+
+/// A migrated database, dropped with this.
+pub struct Database {
+    pub url: String,
+    name: String,
+}
+
+impl Database {
+    pub async fn new() -> Database {
+        static COUNT: AtomicU64 = AtomicU64::new(0);
+        let admin = connect(&server()).await;
+        let template = template(&admin).await;
+        let number = COUNT.fetch_add(1, Ordering::Relaxed);
+        let name = format!("case_{}_{number}", std::process::id());
+        // Process ids come again; what a killed run left behind is of no use.
+        run(&admin, &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
+        run(&admin, &format!("CREATE DATABASE {name} TEMPLATE {template}")).await;
+        let url = with_database(&server(), &name);
+        Database { url, name }
+    }
+}
+
+impl Drop for Database {
+    fn drop(&mut self) {
+        let drop_it = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
+        // On a thread of its own, because a test's runtime may be this very thread.
+        let dropping = std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            runtime.unwrap().block_on(async {
+                run(&connect(&server()).await, &drop_it).await;
+            });
+        });
+        let _ = dropping.join();
+    }
+}
+
+/// The name of a database that was migrated once, to copy from. Tests run as processes of their own, so the server
+/// remembers whether it is there; its name says which schema it has.
+async fn template(admin: &Client) -> String {
+    let mut schema = DefaultHasher::new();
+    include_str!("../../migrations/postgres/0001_approvals.sql").hash(&mut schema);
+    let name = format!("countersign_template_{:016x}", schema.finish());
+    let made = format!("SELECT 1 FROM pg_database WHERE datname = '{name}' AND datistemplate");
+    run(admin, "SELECT pg_advisory_lock(20261115)").await;
+    if admin.query_opt(&made, &[]).await.unwrap().is_none() {
+        run(admin, &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
+        run(admin, &format!("CREATE DATABASE {name}")).await;
+        let url = with_database(&server(), &name);
+        drop(
+            PostgresStore::connect(&url, PostgresOptions::default())
+                .await
+                .unwrap(),
+        );
+        wait_until_unused(admin, &name).await;
+        run(admin, &format!("ALTER DATABASE {name} IS_TEMPLATE true")).await;
+    }
+    run(admin, "SELECT pg_advisory_unlock(20261115)").await;
+    name
+}
+
+/// Who copies a database must be alone with it.
+async fn wait_until_unused(admin: &Client, name: &str) {
+    let used = format!("SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}'");
+    for _ in 0..500 {
+        if admin.query_one(&used, &[]).await.unwrap().get::<_, i64>(0) == 0 {
+            return;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    panic!("the store does not let go of its connections");
+}
+
+/// The server the tests run against. There is no skipping: without it half of our promises are untested.
+fn server() -> String {
+    std::env::var("COUNTERSIGN_TEST_POSTGRES").expect(
+        "COUNTERSIGN_TEST_POSTGRES is not set\nhint: run `scripts/test`, which starts a server for the tests",
+    )
+}
+
+fn with_database(url: &str, name: &str) -> String {
+    let (base, _) = url.rsplit_once('/').expect("a URL with a database");
+    format!("{base}/{name}")
+}
+
+pub async fn connect(url: &str) -> Client {
+    let (client, connection) = tokio_postgres::connect(url, NoTls).await.unwrap();
+    tokio::spawn(connection);
+    client
+}
+
+pub async fn run(client: &Client, sql: &str) {
+    client.batch_execute(sql).await.unwrap();
+}

@@ -1,0 +1,58 @@
+//! A store around another one: what it changes is its writes, or whom it asks.
+
+use countersign::approval::SharedApproval;
+use countersign::command::{Answer, Command};
+use countersign::event::Event;
+use countersign::id::{ApprovalId, Channel, Tenant};
+use countersign::store::{Cursor, FeedEvent, Filter, Store, Stored};
+use countersign::time::Time;
+use countersign::wake::Hub;
+
+pub trait Layer: Send + Sync + 'static {
+    /// The store to ask now.
+    fn store(&self) -> &dyn Store;
+
+    fn write(&self, command: Command) -> Stored<'_, Answer> {
+        self.store().write(command)
+    }
+}
+
+pub struct Layered<L>(pub L);
+
+impl<L: Layer> Store for Layered<L> {
+    fn write(&self, command: Command) -> Stored<'_, Answer> {
+        self.0.write(command)
+    }
+
+    fn approval<'a>(&'a self, tenant: &'a Tenant, id: ApprovalId) -> Stored<'a, Option<SharedApproval>> {
+        self.0.store().approval(tenant, id)
+    }
+
+    fn pending_in<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        channel: &'a Channel,
+    ) -> Stored<'a, Option<SharedApproval>> {
+        self.0.store().pending_in(tenant, channel)
+    }
+
+    fn list<'a>(&'a self, tenant: &'a Tenant, filter: &'a Filter) -> Stored<'a, Vec<SharedApproval>> {
+        self.0.store().list(tenant, filter)
+    }
+
+    fn events<'a>(&'a self, tenant: &'a Tenant, id: ApprovalId) -> Stored<'a, Vec<Event>> {
+        self.0.store().events(tenant, id)
+    }
+
+    fn feed<'a>(&'a self, tenant: &'a Tenant, after: Cursor, limit: usize) -> Stored<'a, Vec<FeedEvent>> {
+        self.0.store().feed(tenant, after, limit)
+    }
+
+    fn now(&self) -> Stored<'_, Time> {
+        self.0.store().now()
+    }
+
+    fn hub(&self) -> &Hub {
+        self.0.store().hub()
+    }
+}

@@ -1,0 +1,395 @@
+//! Whole lives through the real gate: what was acknowledged of them, and what has to be true of them after a crash.
+
+use std::collections::{BTreeSet, HashSet};
+use std::str::FromStr;
+use std::sync::Arc;
+
+use countersign::approval::{Approval, SharedApproval};
+use countersign::decision::{Decider, Decision, Surface, Verdict};
+use countersign::event::{Event, What, verify};
+use countersign::executor::{Outcome, Tools};
+use countersign::gate::{Gate, Submission, SubmitError, SubmittedCall};
+use countersign::id::{Actor, Agent, ApprovalId, CallId, Person, Tenant, ToolName};
+use countersign::policy::Policy;
+use countersign::state::{CallState, State};
+use countersign::store::{Filter, Store, StoreError};
+
+const POLICY: &str = r#"
+[tools.run_by_gate]
+effect = "destructive"
+approvers = ["alice"]
+timeout = "30s"
+
+[tools.run_by_host]
+effect = "destructive"
+approvers = ["alice"]
+timeout = "30s"
+"#;
+
+/// Something a caller was told. From then on it must be so, whatever dies.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ack {
+    Proposed(ApprovalId),
+    Approved(ApprovalId),
+    Denied(ApprovalId),
+    Started(CallId),
+    Finished(CallId),
+}
+
+impl std::fmt::Display for Ack {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Ack::Proposed(id) => write!(f, "proposed {id}"),
+            Ack::Approved(id) => write!(f, "approved {id}"),
+            Ack::Denied(id) => write!(f, "denied {id}"),
+            Ack::Started(call) => write!(f, "started {call}"),
+            Ack::Finished(call) => write!(f, "finished {call}"),
+        }
+    }
+}
+
+impl FromStr for Ack {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Ack, String> {
+        let (word, id) = text.split_once(' ').ok_or(text)?;
+        let approval = || id.parse().map_err(|_| text.to_owned());
+        let call = || id.parse().map_err(|_| text.to_owned());
+        match word {
+            "proposed" => approval().map(Ack::Proposed),
+            "approved" => approval().map(Ack::Approved),
+            "denied" => approval().map(Ack::Denied),
+            "started" => call().map(Ack::Started),
+            "finished" => call().map(Ack::Finished),
+            _ => Err(text.to_owned()),
+        }
+    }
+}
+
+impl Ack {
+    pub fn approval(&self) -> ApprovalId {
+        match self {
+            Ack::Proposed(id) | Ack::Approved(id) | Ack::Denied(id) => *id,
+            Ack::Started(call) | Ack::Finished(call) => call.approval,
+        }
+    }
+}
+
+/// Somebody who lives through the gate, says what was acknowledged, and has effects.
+pub struct Living {
+    pub gate: Gate,
+    note: Arc<dyn Fn(Ack) + Send + Sync>,
+    effect: Arc<dyn Fn(CallId) + Send + Sync>,
+}
+
+impl Living {
+    pub fn new(
+        store: Arc<dyn Store>,
+        note: Arc<dyn Fn(Ack) + Send + Sync>,
+        effect: Arc<dyn Fn(CallId) + Send + Sync>,
+    ) -> Living {
+        let policy = Arc::new(Policy::parse(POLICY).unwrap());
+        let affecting = effect.clone();
+        let tools = Tools::default().with(ToolName::new("run_by_gate").unwrap(), move |permit| {
+            affecting(permit.call().expect("a held call"));
+            async { Outcome::succeeded("done") }
+        });
+        let gate = Gate::new(store, policy).with_executor(Arc::new(tools));
+        Living { gate, note, effect }
+    }
+
+    /// One life: decided and run here, decided and run by its host, denied, or left for whoever comes next.
+    pub async fn live(&self, number: u64) -> Result<(), StoreError> {
+        match number % 4 {
+            0 => self.approve(&*self.propose("run_by_gate", 2).await?).await,
+            1 => self.approve(&*self.propose("run_by_host", 1).await?).await,
+            2 => self.deny(&*self.propose("run_by_gate", 1).await?).await,
+            _ => self.propose("run_by_gate", 1).await.map(|_| ()),
+        }
+    }
+
+    /// Goes on with what somebody left behind.
+    pub async fn resume(&self) -> Result<(), StoreError> {
+        let tenant = Tenant::single();
+        let approved = Filter {
+            state: Some(State::Approved),
+            ..Filter::default()
+        };
+        for approval in self.gate.store().list(&tenant, &approved).await? {
+            self.run_by_host(&approval).await?;
+            let (_, ran) = self.gate.run_released(&tenant, approval).await?;
+            ran.iter().for_each(|ran| (self.note)(Ack::Finished(ran.call)));
+        }
+        for approval in self.gate.store().list(&tenant, &Filter::pending()).await? {
+            self.approve(&approval).await?;
+        }
+        Ok(())
+    }
+
+    async fn propose(&self, tool: &str, calls: usize) -> Result<SharedApproval, StoreError> {
+        let call = |number| SubmittedCall {
+            tool: tool.to_owned(),
+            arguments: format!("{{\"number\": {number}}}").into_bytes().into(),
+            definition: None,
+            secret: None,
+        };
+        let submission = Submission {
+            tenant: Tenant::single(),
+            agent: Agent::new("crm").unwrap(),
+            requester: Person::new("crm-token").unwrap(),
+            on_behalf_of: None,
+            channel: None,
+            run: None,
+            session: None,
+            claim: None,
+            key: None,
+            calls: (1..=calls).map(call).collect(),
+        };
+        match self.gate.submit(submission).await {
+            Ok(submitted) => {
+                let approval = submitted.approval.expect("it is held");
+                (self.note)(Ack::Proposed(approval.id));
+                Ok(approval)
+            }
+            Err(SubmitError::Store(error)) => Err(error),
+            Err(error) => panic!("{error}"),
+        }
+    }
+
+    async fn approve(&self, approval: &Approval) -> Result<(), StoreError> {
+        let resolved = self
+            .gate
+            .decide_and_run(decision(approval, Verdict::Approve))
+            .await?;
+        // Somebody else may have been faster with what was left behind.
+        if resolved.refusal.is_some() {
+            return Ok(());
+        }
+        (self.note)(Ack::Approved(approval.id));
+        for ran in &resolved.ran {
+            (self.note)(Ack::Finished(ran.call));
+        }
+        self.run_by_host(&resolved.approval.expect("it is there")).await
+    }
+
+    async fn run_by_host(&self, approval: &Approval) -> Result<(), StoreError> {
+        let next = approval.next_released();
+        let own = |position: &u8| {
+            approval
+                .call(*position)
+                .is_some_and(|call| call.tool.as_str() == "run_by_host")
+        };
+        let Some(position) = next.filter(own) else {
+            return Ok(());
+        };
+        let call = CallId {
+            approval: approval.id,
+            position,
+        };
+        let Ok(permit) = self.gate.start(&approval.tenant, call).await? else {
+            return Ok(());
+        };
+        (self.note)(Ack::Started(call));
+        (self.effect)(call);
+        let token = permit.token().expect("a held call");
+        let finished = self
+            .gate
+            .finish(&approval.tenant, call, token, Outcome::succeeded("done"))
+            .await?;
+        if finished.is_ok() {
+            (self.note)(Ack::Finished(call));
+        }
+        Ok(())
+    }
+
+    async fn deny(&self, approval: &Approval) -> Result<(), StoreError> {
+        let answer = self.gate.decide(decision(approval, Verdict::Deny)).await?;
+        if answer.refusal.is_none() {
+            (self.note)(Ack::Denied(approval.id));
+        }
+        Ok(())
+    }
+}
+
+fn decision(approval: &Approval, verdict: Verdict) -> Decision {
+    Decision {
+        tenant: approval.tenant.clone(),
+        approval: approval.id,
+        decider: Decider {
+            person: Person::new("alice").unwrap(),
+            groups: Vec::new(),
+            surface: Surface::Page,
+        },
+        verdict,
+        digest: Some(approval.digest),
+        comment: None,
+        claimed_by: None,
+        key: None,
+    }
+}
+
+/// I1, I2, I4, I5: what was acknowledged is there, what had an effect was approved and started before, once.
+pub async fn check(store: &dyn Store, acks: &[Ack], effects: &[CallId]) {
+    let mut once = HashSet::new();
+    for call in effects {
+        assert!(once.insert(*call), "I2: call {call} had its effect twice");
+    }
+    let acknowledged = acks.iter().map(Ack::approval);
+    let ids: BTreeSet<ApprovalId> = acknowledged
+        .chain(effects.iter().map(|call| call.approval))
+        .collect();
+    for id in ids {
+        let (approval, events) = look(store, id).await;
+        for ack in acks.iter().filter(|ack| ack.approval() == id) {
+            let holds = match ack {
+                Ack::Proposed(_) => true,
+                Ack::Approved(_) => approval.state == State::Approved,
+                Ack::Denied(_) => approval.state == State::Denied,
+                Ack::Started(call) => starts(&events, call.position) == 1,
+                Ack::Finished(call) => state(&approval, *call) == CallState::Succeeded,
+            };
+            assert!(holds, "I5: `{ack}` was acknowledged, and is lost: {approval:?}");
+        }
+        for call in effects.iter().filter(|call| call.approval == id) {
+            assert_eq!(starts(&events, call.position), 1, "I1: the effect of call {call}");
+            let was_started = matches!(
+                state(&approval, *call),
+                CallState::Running | CallState::Succeeded | CallState::Unknown
+            );
+            assert!(was_started, "I1: call {call} is {}", state(&approval, *call));
+        }
+    }
+}
+
+/// One approval and its history, which fit together.
+pub async fn look(store: &dyn Store, id: ApprovalId) -> (SharedApproval, Vec<Event>) {
+    let tenant = Tenant::single();
+    let approval = store.approval(&tenant, id).await.unwrap();
+    let approval = approval.unwrap_or_else(|| panic!("I5: approval {id} is lost"));
+    let events = store.events(&tenant, id).await.unwrap();
+    assert_eq!(verify(&approval, &events), Ok(()), "I4: approval {id}");
+    let mut approved = false;
+    for event in &events {
+        match event.what {
+            What::Approved { .. } => {
+                assert_eq!(event.by, Actor::Person(Person::new("alice").unwrap()), "I1");
+                approved = true;
+            }
+            What::Started { call, .. } => {
+                assert!(
+                    approved,
+                    "I1: call {id}.{call} was started and nobody had approved it"
+                );
+                assert_eq!(starts(&events, call), 1, "I2: call {id}.{call}");
+            }
+            _ => {}
+        }
+    }
+    (approval, events)
+}
+
+/// I12: what was running is unknown once its time is over, and never starts again. The clock must be past all of it.
+pub async fn check_sweep(gate: &Gate, approvals: &[SharedApproval]) {
+    gate.expire_due().await.unwrap();
+    for before in approvals {
+        let (after, _) = look(gate.store(), before.id).await;
+        assert_ne!(after.state, State::Pending, "approval {}", after.id);
+        for (position, call) in after.numbered() {
+            assert!(
+                call.state.is_over(),
+                "call {}.{position} is {}",
+                after.id,
+                call.state
+            );
+            let was_running = before
+                .call(position)
+                .is_some_and(|call| call.state == CallState::Running);
+            assert!(
+                !was_running || call.state == CallState::Unknown,
+                "I12: call {}.{position} became {}",
+                after.id,
+                call.state
+            );
+            let approval = after.id;
+            let again = gate.start(&after.tenant, CallId { approval, position }).await;
+            assert!(
+                again.unwrap().is_err(),
+                "I2: call {approval}.{position} started again"
+            );
+        }
+    }
+}
+
+/// Every approval there is, newest first.
+pub async fn everything(store: &dyn Store) -> Vec<SharedApproval> {
+    let mut all: Vec<SharedApproval> = Vec::new();
+    loop {
+        let filter = Filter {
+            after: all.last().map(|approval| approval.id),
+            limit: Some(500),
+            ..Filter::default()
+        };
+        let page = store.list(&Tenant::single(), &filter).await.unwrap();
+        match page.is_empty() {
+            true => return all,
+            false => all.extend(page),
+        }
+    }
+}
+
+fn starts(events: &[Event], position: u8) -> usize {
+    let started = |event: &&Event| matches!(event.what, What::Started { call, .. } if call == position);
+    events.iter().filter(started).count()
+}
+
+fn state(approval: &Approval, call: CallId) -> CallState {
+    approval.call(call.position).expect("it has that call").state
+}
+
+/// A check that sees nothing would prove nothing.
+mod tests {
+    use countersign::store::memory::MemoryStore;
+
+    use super::*;
+
+    async fn lived() -> (Arc<MemoryStore>, CallId) {
+        let store = Arc::new(MemoryStore::default());
+        let living = Living::new(store.clone(), Arc::new(|_| {}), Arc::new(|_| {}));
+        let approval = living.propose("run_by_gate", 1).await.unwrap().id;
+        (
+            store,
+            CallId {
+                approval,
+                position: 1,
+            },
+        )
+    }
+
+    #[tokio::test]
+    #[should_panic = "I5: approval"]
+    async fn a_lost_proposal_is_seen() {
+        let (_, call) = lived().await;
+        check(&MemoryStore::default(), &[Ack::Proposed(call.approval)], &[]).await;
+    }
+
+    #[tokio::test]
+    #[should_panic = "I5: `approved"]
+    async fn a_lost_decision_is_seen() {
+        let (store, call) = lived().await;
+        check(&*store, &[Ack::Approved(call.approval)], &[]).await;
+    }
+
+    #[tokio::test]
+    #[should_panic = "I1: the effect of call"]
+    async fn an_effect_without_a_start_is_seen() {
+        let (store, call) = lived().await;
+        check(&*store, &[], &[call]).await;
+    }
+
+    #[tokio::test]
+    #[should_panic = "had its effect twice"]
+    async fn an_effect_that_happens_twice_is_seen() {
+        let (store, call) = lived().await;
+        check(&*store, &[], &[call, call]).await;
+    }
+}
