@@ -78,19 +78,22 @@ impl<'de> Deserialize<'de> for Hash {
     }
 }
 
-/// Collects length-prefixed fields.
-pub(crate) struct Fields(Sha256);
+/// Collects length-prefixed fields; hashed at once, which is quicker than piece by piece.
+pub(crate) struct Fields(Vec<u8>);
+
+/// Enough for a call of usual size, and small enough for the allocator to keep at hand.
+const USUAL: usize = 1000;
 
 impl Fields {
     /// Starts with the domain tag, which says what is being hashed.
     pub(crate) fn new(domain: &str) -> Fields {
-        Fields(Sha256::new()).field(domain.as_bytes())
+        Fields(Vec::with_capacity(USUAL)).field(domain.as_bytes())
     }
 
     /// Adds one field behind its length.
     pub(crate) fn field(mut self, bytes: &[u8]) -> Fields {
-        self.0.update((bytes.len() as u64).to_be_bytes());
-        self.0.update(bytes);
+        self.0.extend_from_slice(&(bytes.len() as u64).to_be_bytes());
+        self.0.extend_from_slice(bytes);
         self
     }
 
@@ -109,6 +112,6 @@ impl Fields {
 
     /// The hash of all fields.
     pub(crate) fn finish(self) -> Hash {
-        Hash(self.0.finalize().into())
+        Hash::of(&self.0)
     }
 }

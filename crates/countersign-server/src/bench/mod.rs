@@ -178,7 +178,14 @@ impl Place {
     pub(crate) async fn reopen(&self, name: &str) -> anyhow::Result<Arc<dyn Store>> {
         Ok(match self {
             Place::Memory => Arc::new(MemoryStore::default()),
-            Place::Sqlite { .. } => Arc::new(SqliteStore::open(self.file(name), SqliteOptions::default())?),
+            Place::Sqlite { .. } => {
+                // One process, as one that embeds the gate and has no command line beside it.
+                let options = SqliteOptions {
+                    other_processes: false,
+                    ..SqliteOptions::default()
+                };
+                Arc::new(SqliteStore::open(self.file(name), options)?)
+            }
             Place::Postgres(url) => Arc::new(PostgresStore::connect(url, PostgresOptions::default()).await?),
         })
     }

@@ -28,7 +28,7 @@ const LARGEST_GROUP: usize = 1024;
 const LONGEST_GATHER: Duration = Duration::from_micros(500);
 
 /// We wait for at most this part of what the last commit took: little to lose, and half the syncs to win.
-const GATHER_PART: u32 = 8;
+const GATHER_PART: u32 = 4;
 
 type Outcome = Result<Answer, StoreError>;
 

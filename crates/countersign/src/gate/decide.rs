@@ -12,6 +12,9 @@ use crate::id::{Actor, ApprovalId, Tenant};
 use crate::policy::Asked;
 use crate::store::StoreError;
 
+/// The most characters of a reason for withdrawing.
+const LONGEST_REASON: usize = 200;
+
 /// What became of a decision and of the calls it released.
 #[derive(Debug)]
 pub struct Resolved {
@@ -68,6 +71,8 @@ impl Gate {
         by: Actor,
         reason: Option<String>,
     ) -> Result<DecideAnswer, StoreError> {
+        // It stands in an event, for good: a word or two, not a story.
+        let reason = reason.map(|reason| reason.chars().take(LONGEST_REASON).collect());
         let withdraw = Withdraw {
             tenant: tenant.clone(),
             approval,

@@ -216,7 +216,9 @@ pub fn decode_call(columns: CallColumns, body: &[u8]) -> Result<Call, BadRecord>
 
 fn encode<T: Serialize>(version: u8, body: &T) -> Vec<u8> {
     // Writing into memory does not fail; an empty body would be refused by `decode`.
-    postcard::to_extend(body, vec![version]).unwrap_or_default()
+    let mut bytes = Vec::with_capacity(400);
+    bytes.push(version);
+    postcard::to_extend(body, bytes).unwrap_or_default()
 }
 
 fn decode<T: for<'de> Deserialize<'de>>(version: u8, bytes: &[u8]) -> Result<T, BadRecord> {
