@@ -19,16 +19,24 @@ pub fn person(named: Option<&str>) -> Result<Person, Failure> {
             .filter_map(|name| std::env::var(name).ok())
             .find(|name| !name.is_empty())
     };
-    let Some(name) = named.map(str::to_owned).or_else(from_environment) else {
+    let name = named.map(str::to_owned).or_else(from_environment).or_else(account);
+    let Some(name) = name else {
         return Err(Failure::error(
             "no_name",
-            "it is not known who you are: neither USER nor LOGNAME is set",
+            "it is not known who you are: USER and LOGNAME are not set, and `id -un` does not answer",
         )
         .hint("say it with `--as NAME`"));
     };
     Person::new(name).map_err(|problem| {
         Failure::error("bad_name", problem.to_string()).hint("choose another name with `--as NAME`")
     })
+}
+
+/// The account's name from the system: containers and services often set neither variable.
+fn account() -> Option<String> {
+    let told = std::process::Command::new("id").arg("-un").output().ok()?;
+    let name = String::from_utf8(told.stdout).ok()?.trim().to_owned();
+    (told.status.success() && !name.is_empty()).then_some(name)
 }
 
 /// That person as one who decides, here.
