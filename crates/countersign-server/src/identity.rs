@@ -19,7 +19,10 @@ pub fn person(named: Option<&str>) -> Result<Person, Failure> {
             .filter_map(|name| std::env::var(name).ok())
             .find(|name| !name.is_empty())
     };
-    let name = named.map(str::to_owned).or_else(from_environment).or_else(account);
+    let name = named
+        .map(str::to_owned)
+        .or_else(from_environment)
+        .or_else(account);
     let Some(name) = name else {
         return Err(Failure::error(
             "no_name",

@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Mutex, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError, Weak};
 
 use tokio::sync::oneshot;
 
@@ -18,7 +18,10 @@ type Waiting = Vec<oneshot::Sender<SharedApproval>>;
 
 /// All who wait in this process.
 #[derive(Debug, Default)]
-pub struct Hub {
+pub struct Hub(Arc<Shards>);
+
+#[derive(Debug, Default)]
+struct Shards {
     first: Shard,
     others: [Shard; SHARDS - 1],
     hasher: RandomState,
@@ -26,14 +29,28 @@ pub struct Hub {
 
 type Shard = Mutex<HashMap<ApprovalId, Waiting>>;
 
-/// One who waits. Dropping it ends the wait.
+/// One who waits. Dropping it ends the wait, and leaves nothing behind.
 #[derive(Debug)]
-pub struct Waiter(oneshot::Receiver<SharedApproval>);
+pub struct Waiter {
+    id: ApprovalId,
+    receiver: oneshot::Receiver<SharedApproval>,
+    // Weak: when the hub is gone, nobody will ever be woken, and the receiver says so.
+    shards: Weak<Shards>,
+}
 
 impl Waiter {
     /// The approval after its next change; nothing when the store is gone.
-    pub async fn changed(self) -> Option<SharedApproval> {
-        self.0.await.ok()
+    pub async fn changed(mut self) -> Option<SharedApproval> {
+        (&mut self.receiver).await.ok()
+    }
+}
+
+impl Drop for Waiter {
+    fn drop(&mut self) {
+        self.receiver.close();
+        if let Some(shards) = self.shards.upgrade() {
+            shards.forget(self.id);
+        }
     }
 }
 
@@ -42,17 +59,19 @@ impl Hub {
     /// between is then seen by one or the other.
     pub fn wait_for(&self, id: ApprovalId) -> Waiter {
         let (sender, receiver) = oneshot::channel();
-        let mut shard = self.shard(id).lock().unwrap_or_else(PoisonError::into_inner);
-        let waiting = shard.entry(id).or_default();
-        // Whoever gave up leaves no trace behind.
-        waiting.retain(|sender| !sender.is_closed());
-        waiting.push(sender);
-        Waiter(receiver)
+        let mut shard = self.0.shard(id).lock().unwrap_or_else(PoisonError::into_inner);
+        shard.entry(id).or_default().push(sender);
+        Waiter {
+            id,
+            receiver,
+            shards: Arc::downgrade(&self.0),
+        }
     }
 
     /// Wakes all who wait for this approval.
     pub fn publish(&self, approval: &SharedApproval) {
         let mut shard = self
+            .0
             .shard(approval.id)
             .lock()
             .unwrap_or_else(PoisonError::into_inner);
@@ -64,21 +83,11 @@ impl Hub {
         }
     }
 
-    /// Removes those who gave up waiting for this approval.
-    pub fn forget(&self, id: ApprovalId) {
-        let mut shard = self.shard(id).lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(waiting) = shard.get_mut(&id) {
-            waiting.retain(|sender| !sender.is_closed());
-            if waiting.is_empty() {
-                shard.remove(&id);
-            }
-        }
-    }
-
     /// Which of these somebody waits for here; all that are waited for when `ids` is not given.
     pub fn awaited(&self, ids: Option<&[ApprovalId]>) -> Vec<ApprovalId> {
         let is_awaited = |id: &&ApprovalId| {
-            self.shard(**id)
+            self.0
+                .shard(**id)
                 .lock()
                 .unwrap_or_else(PoisonError::into_inner)
                 .contains_key(*id)
@@ -86,6 +95,7 @@ impl Hub {
         match ids {
             Some(ids) => ids.iter().filter(is_awaited).copied().collect(),
             None => self
+                .0
                 .shards()
                 .flat_map(|shard| {
                     let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
@@ -97,8 +107,22 @@ impl Hub {
 
     /// True when nobody waits.
     pub fn is_idle(&self) -> bool {
-        self.shards()
+        self.0
+            .shards()
             .all(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).is_empty())
+    }
+}
+
+impl Shards {
+    /// Removes those who gave up waiting for this approval.
+    fn forget(&self, id: ApprovalId) {
+        let mut shard = self.shard(id).lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(waiting) = shard.get_mut(&id) {
+            waiting.retain(|sender| !sender.is_closed());
+            if waiting.is_empty() {
+                shard.remove(&id);
+            }
+        }
     }
 
     fn shard(&self, id: ApprovalId) -> &Shard {
@@ -155,23 +179,25 @@ mod tests {
     fn d2_who_gave_up_leaves_no_trace() {
         let hub = Hub::default();
         let id = sample::id(1);
+        let stays = hub.wait_for(id);
         for _ in 0..1000 {
             drop(hub.wait_for(id));
         }
         let waiting = |hub: &Hub| -> usize {
-            let shard = hub.shard(id).lock().unwrap();
+            let shard = hub.0.shard(id).lock().unwrap();
             shard.get(&id).map_or(0, Vec::len)
         };
-        assert_eq!(waiting(&hub), 1, "the next one clears away the ones before");
-        assert!(!hub.is_idle());
-        hub.forget(id);
+        assert_eq!(waiting(&hub), 1, "who still waits is not forgotten");
+        drop(stays);
         assert!(hub.is_idle());
-        hub.forget(id);
-        // Who still waits is not forgotten.
-        let waiter = hub.wait_for(id);
-        hub.forget(id);
-        assert_eq!(waiting(&hub), 1);
-        drop(waiter);
+    }
+
+    #[tokio::test]
+    async fn d2_who_waits_learns_that_the_store_is_gone() {
+        let hub = Hub::default();
+        let waiter = hub.wait_for(sample::id(1));
+        drop(hub);
+        assert_eq!(waiter.changed().await, None);
     }
 
     #[test]

@@ -192,7 +192,7 @@ impl Decide {
         };
         change.record(Actor::Person(decision.decider.person.clone()), what)?;
         match self.start {
-            Some(permit) => super::execute::start_next(rows, change, permit),
+            Some(permit) => super::start::start_next(rows, change, permit),
             None => Ok(None),
         }
     }

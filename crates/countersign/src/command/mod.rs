@@ -5,11 +5,13 @@
 //! Deliberately absent: how rows are kept. Every store runs this same code, so every store behaves the same.
 
 mod decide;
-mod execute;
+mod finish;
 mod propose;
+mod start;
 mod sweep;
 #[cfg(test)]
 mod tests;
+mod undo;
 
 use std::sync::Arc;
 
@@ -23,8 +25,9 @@ use crate::store::record::Bodies;
 use crate::time::Time;
 
 pub use decide::{Decide, DecideAnswer, Revision, Withdraw};
-pub use execute::{ExecuteRefusal, Finish, Finished, Reconcile, Start, Started};
+pub use finish::{Finish, Finished, Reconcile};
 pub use propose::{NewCall, Propose, ProposeRefusal, Proposed};
+pub use start::{ExecuteRefusal, Start, Started};
 pub use sweep::{Sweep, Swept};
 
 /// One transaction.

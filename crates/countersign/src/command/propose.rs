@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::undo::why_not_undoable;
 use super::{Change, Needs, Rows, Saved};
 use crate::approval::{Approval, MOST_CALLS, SharedApproval};
 use crate::call::{Arguments, Call};
@@ -234,17 +235,5 @@ impl NewCall {
             sealed: self.sealed.clone(),
             undone_by: None,
         }
-    }
-}
-
-/// Why a call cannot be undone now; nothing when it can.
-pub(super) fn why_not_undoable(target: Option<&Approval>, position: u8) -> Option<&'static str> {
-    let Some(call) = target.and_then(|target| target.call(position)) else {
-        return Some("not there");
-    };
-    match (call.state, call.undone_by) {
-        (CallState::Succeeded, None) => None,
-        (CallState::Succeeded, Some(_)) => Some("being undone"),
-        (state, _) => Some(state.as_str()),
     }
 }

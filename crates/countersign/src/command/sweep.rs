@@ -1,6 +1,7 @@
 //! The sweep: writes down what time has already made true.
 
-use super::execute::{lose, refuse_stale};
+use super::finish::lose;
+use super::start::refuse_stale;
 use super::{Change, Rows};
 use crate::event::What;
 use crate::hash::Hash;

@@ -70,7 +70,6 @@ impl Gate {
                 Ok(Some(_)) => {}
                 Ok(None) => return Err(StoreError::Stopped("it was closed".to_owned())),
                 Err(_) => {
-                    self.store.hub().forget(id);
                     if let Some(answer) = self.time_is_up(tenant, id, until, give_up_at).await? {
                         return Ok(answer);
                     }
