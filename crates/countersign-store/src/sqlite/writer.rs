@@ -92,7 +92,7 @@ impl Writer {
     pub(super) async fn write(&self, command: Command) -> Outcome {
         let (answer, receiver) = oneshot::channel();
         // Here, where many can do it at once, and not in the one thread that all wait for.
-        let prepared = command.prepare(self.clock.now());
+        let prepared = command.prepare(&*self.clock);
         let task = Task { command, prepared };
         self.send(Message::Write(Box::new(Job { task, answer })))?;
         match receiver.await {

@@ -22,7 +22,7 @@ use crate::id::{Actor, Agent, ApprovalId, Channel, Key, Tenant};
 use crate::state::Illegal;
 use crate::store::StoreError;
 use crate::store::record::Bodies;
-use crate::time::Time;
+use crate::time::{Clock, Time};
 
 pub use decide::{Decide, DecideAnswer, Revision, Withdraw};
 pub use finish::{Finish, Finished, Reconcile};
@@ -130,11 +130,11 @@ impl Command {
         }
     }
 
-    /// Works out ahead of the transaction what needs no rows, so that a store's one writer has less to do. `now` is
-    /// the store's clock; a proposal's time then begins a moment early, never late.
-    pub fn prepare(&self, now: Time) -> Option<Prepared> {
+    /// Works out ahead of the transaction what needs no rows, so that a store's one writer has less to do. `clock` is
+    /// the store's; a proposal's time then begins a moment early, never late.
+    pub fn prepare(&self, clock: &dyn Clock) -> Option<Prepared> {
         match self {
-            Command::Propose(propose) => propose.prepare(now).map(Prepared),
+            Command::Propose(propose) => propose.prepare(clock.now()).map(Prepared),
             _ => None,
         }
     }
