@@ -1058,6 +1058,7 @@ fn the_help_is_a_contract() {
       expire     End everything whose time is up, now
       policy     Check a policy, or try a call against it
       key        Keys for secrets that calls come with
+      bench      Measure how fast the gate is on this machine
       help       Print this message or the help of the given subcommand(s)
 
     Options:
