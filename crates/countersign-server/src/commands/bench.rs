@@ -8,14 +8,13 @@ use crate::output::Output;
 
 /// Runs the cases.
 pub async fn run(options: BenchArgs, is_json: bool, output: &mut Output) -> Result<Exit, Failure> {
-    let print = |result: &Value| match is_json {
-        true => output
-            .json(result)
-            .map_err(|failure| anyhow::anyhow!(failure.message)),
-        false => {
-            output.line(&sentence(result));
-            Ok(())
-        }
+    let print = |result: &Value| {
+        // One line each, as instruments that drive many benchmarks expect.
+        output.line(&match is_json {
+            true => result.to_string(),
+            false => sentence(result),
+        });
+        Ok(())
     };
     match bench::run(options, print).await {
         Ok(()) => Ok(Exit::Done),
