@@ -207,5 +207,6 @@ fn approve(id: ApprovalId, start: Option<Hash>) -> Command {
         policy: Hash([1; 32]),
         body: Hash([3; 32]),
         start,
+        runs: None,
     }))
 }

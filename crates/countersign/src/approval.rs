@@ -19,7 +19,7 @@ use crate::time::Time;
 pub const MOST_CALLS: usize = 100;
 
 /// One request for a human decision.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Approval {
     /// Its name.
     pub id: ApprovalId,
@@ -96,6 +96,20 @@ pub struct Decided {
     pub claimed_by: Option<String>,
     /// The decider's idempotency key, and the hash of what came with it.
     pub key: Option<(Key, Hash)>,
+}
+
+/// Its nonce and salt do not print themselves.
+impl std::fmt::Debug for Approval {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Approval")
+            .field("id", &self.id)
+            .field("tenant", &self.tenant)
+            .field("agent", &self.agent)
+            .field("state", &self.state)
+            .field("version", &self.version)
+            .field("calls", &self.calls)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Approval {

@@ -91,7 +91,7 @@ pub struct Execution {
 }
 
 /// One call as it is stored.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, PartialEq)]
 pub struct Call {
     /// The tool's name.
     pub tool: ToolName,
@@ -119,6 +119,27 @@ pub struct Call {
     pub sealed: Option<Arc<[u8]>>,
     /// The call that undid this one, or has started to.
     pub undone_by: Option<CallId>,
+}
+
+/// Results and credentials do not print themselves.
+impl std::fmt::Debug for Call {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Call")
+            .field("tool", &self.tool)
+            .field("arguments", &self.arguments)
+            .field("revision", &self.revision)
+            .field("digest", &self.digest)
+            .field("state", &self.state)
+            .field("because", &self.because)
+            .field(
+                "result",
+                &self
+                    .result
+                    .as_ref()
+                    .map(|result| format!("{} bytes", result.len())),
+            )
+            .finish_non_exhaustive()
+    }
 }
 
 impl Call {

@@ -158,6 +158,23 @@ pub trait Executor: Send + Sync + 'static {
     fn run(&self, permit: Permit) -> BoxFuture<'static, Outcome>;
 }
 
+/// Which tools an executor runs, as a command carries it.
+#[derive(Clone)]
+pub struct Runs(pub Arc<dyn Executor>);
+
+impl Runs {
+    /// True when the executor runs this tool.
+    pub fn includes(&self, tool: &ToolName) -> bool {
+        self.0.runs(tool)
+    }
+}
+
+impl std::fmt::Debug for Runs {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("Runs(an executor's tools)")
+    }
+}
+
 /// No tools at all: every call is run by its host.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct HostRuns;

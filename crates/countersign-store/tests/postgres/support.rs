@@ -168,6 +168,7 @@ pub fn approval_of(number: u64, by: &str, start: Option<Hash>) -> Command {
         policy: Hash([1; 32]),
         body: Hash([3; 32]),
         start,
+        runs: None,
     }))
 }
 

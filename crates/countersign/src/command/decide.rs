@@ -7,6 +7,7 @@ use crate::approval::{Approval, Decided, SharedApproval};
 use crate::call::Arguments;
 use crate::decision::{Choice, Decision, Refusal, Verdict};
 use crate::event::{Edited, What};
+use crate::executor::Runs;
 use crate::hash::Hash;
 use crate::id::{Actor, ApprovalId, Tenant};
 use crate::policy::Terms;
@@ -30,6 +31,8 @@ pub struct Decide {
     pub body: Hash,
     /// When given, the first released call is started in the same transaction; the hash of its permit's token.
     pub start: Option<Hash>,
+    /// Which tools may be started so; every one when absent.
+    pub runs: Option<Runs>,
 }
 
 /// New arguments for a call.
@@ -192,9 +195,20 @@ impl Decide {
         };
         change.record(Actor::Person(decision.decider.person.clone()), what)?;
         match self.start {
-            Some(permit) => super::start::start_next(rows, change, permit),
-            None => Ok(None),
+            Some(permit) if self.runs_next(&change.approval) => {
+                super::start::start_next(rows, change, permit)
+            }
+            _ => Ok(None),
         }
+    }
+
+    /// True when whoever decides can also run what comes first.
+    fn runs_next(&self, approval: &Approval) -> bool {
+        let next = approval
+            .next_released()
+            .and_then(|position| approval.call(position));
+        let runs = |tool| self.runs.as_ref().is_none_or(|runs| runs.includes(tool));
+        next.is_some_and(|call| runs(&call.tool))
     }
 
     /// Puts the edited arguments in place, as a new revision with a digest of its own.

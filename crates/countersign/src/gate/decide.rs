@@ -6,7 +6,7 @@ use super::{Gate, Ran, mismatch, new_token};
 use crate::approval::{Approval, SharedApproval};
 use crate::command::{Answer, Command, Decide, DecideAnswer, Revision, Withdraw};
 use crate::decision::{Choice, Decision, Refusal, Verdict};
-use crate::executor::PermitToken;
+use crate::executor::{PermitToken, Runs};
 use crate::hash::{Fields, Hash};
 use crate::id::{Actor, ApprovalId, Tenant};
 use crate::policy::Asked;
@@ -37,9 +37,9 @@ impl Gate {
     /// The start of the first call is recorded together with the decision. The runs go on when the caller goes away.
     pub async fn decide_and_run(&self, decision: Decision) -> Result<Resolved, StoreError> {
         let tenant = decision.tenant.clone();
-        let token = match self.runs_first_of(&decision).await? {
-            true => Some(new_token()?),
-            false => None,
+        let token = match decision.verdict {
+            Verdict::Deny => None,
+            _ => Some(new_token()?),
         };
         let permit = token.as_ref().map(PermitToken::hash);
         let answer = self.record_decision(decision, permit).await?;
@@ -108,31 +108,12 @@ impl Gate {
             policy: self.policy.hash(),
             body,
             start,
+            runs: Some(Runs(self.executor.clone())),
         };
         match self.store.write(Command::Decide(Box::new(decide))).await? {
             Answer::Decide(answer) => Ok(answer),
             _ => Err(mismatch()),
         }
-    }
-
-    /// True when the executor runs the first call that this decision would release.
-    async fn runs_first_of(&self, decision: &Decision) -> Result<bool, StoreError> {
-        if decision.verdict == Verdict::Deny {
-            return Ok(false);
-        }
-        let approval = self.store.approval(&decision.tenant, decision.approval).await?;
-        let first = approval.as_ref().and_then(|approval| match &decision.verdict {
-            Verdict::Each(choices) => {
-                let granted = approval
-                    .calls
-                    .iter()
-                    .zip(choices)
-                    .find(|(_, choice)| **choice != Choice::Deny);
-                granted.map(|(call, _)| call)
-            }
-            _ => approval.calls.first(),
-        });
-        Ok(first.is_some_and(|call| self.executor.runs(&call.tool)))
     }
 
     /// The policy rules on edited arguments again, before anything is decided.

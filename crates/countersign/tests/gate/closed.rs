@@ -100,9 +100,9 @@ async fn starts_on_record(store: &MemoryStore, fault: &Fault) -> usize {
 
 #[tokio::test(start_paused = true)]
 async fn i11_a_lost_answer_to_the_decision_runs_nothing_and_ends_as_unknown() {
-    // Calls: 1 propose, 2 read, 3 decide with start: committed, but the answer is lost.
+    // Calls: 1 propose, 2 decide with start: committed, but the answer is lost.
     let (world, store) = failing(Fault {
-        call: 3,
+        call: 2,
         breaks: Breaks::After,
         error: StoreError::InDoubt("cut".to_owned()),
     });

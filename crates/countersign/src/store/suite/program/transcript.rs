@@ -4,6 +4,7 @@ use crate::approval::{Approval, SharedApproval};
 use crate::command::Answer;
 use crate::hash::Hash;
 use crate::id::CallId;
+use crate::store::record::Bodies;
 
 /// An answer as text in which equal answers are equal.
 pub(super) fn normal(answer: &Answer) -> String {
@@ -38,7 +39,9 @@ pub(super) fn describe(approval: &Approval) -> String {
         .map(|call| call.arguments.as_bytes())
         .collect();
     let undone: Vec<Option<CallId>> = approval.calls.iter().map(|call| call.undone_by).collect();
-    let rest = Hash::of(format!("{approval:?} {bytes:?}").as_bytes());
+    // What an approval does not print of itself, its rows hold.
+    let (channel, run, bodies) = (&approval.channel, &approval.run, Bodies::of(approval));
+    let rest = Hash::of(format!("{approval:?} {channel:?} {run:?} {bodies:?} {bytes:?}").as_bytes());
     format!(
         "approval {} {} {calls:?} version {} undone by {undone:?} rest {}",
         approval.id.short(),
