@@ -33,10 +33,13 @@ pub(super) fn normal(answer: &Answer) -> String {
 /// What one sees at once, and a hash over the rest.
 pub(super) fn describe(approval: &Approval) -> String {
     let calls: Vec<&str> = approval.calls.iter().map(|call| call.state.as_str()).collect();
-    let bytes: Vec<&[u8]> = approval
+    let bytes: Vec<_> = approval
         .calls
         .iter()
-        .map(|call| call.arguments.as_bytes())
+        .map(|call| {
+            let original = call.original.as_ref().map(|original| original.as_bytes());
+            (call.arguments.as_bytes(), original, &call.result, &call.sealed)
+        })
         .collect();
     let undone: Vec<Option<CallId>> = approval.calls.iter().map(|call| call.undone_by).collect();
     // What an approval does not print of itself, its rows hold.
