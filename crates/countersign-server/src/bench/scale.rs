@@ -106,6 +106,8 @@ pub(super) async fn recover(place: &Place, args: &BenchArgs) -> anyhow::Result<V
     if args.die {
         let gate = gate(place.open("recover").await?)?;
         fill_pending(&gate, args.rows).await?;
+        // Not in the middle of the burst: that would measure where in its cycle the log happened to be.
+        tokio::time::sleep(Duration::from_secs(1)).await;
         // As a kill would: no destructor runs, nothing is flushed.
         std::process::abort();
     }

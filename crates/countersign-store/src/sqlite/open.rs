@@ -17,7 +17,7 @@ use super::schema::{self, Label};
 pub(super) const OLDEST_LIBRARY: i32 = 3_051_003;
 
 /// Just under the five seconds after which callers must have their answer.
-const BUSY_TIMEOUT: Duration = Duration::from_millis(4500);
+pub(super) const BUSY_TIMEOUT: Duration = Duration::from_millis(4500);
 
 /// Why a file was not opened. Nothing was changed in it.
 #[derive(Debug, thiserror::Error)]

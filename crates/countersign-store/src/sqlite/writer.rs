@@ -4,7 +4,7 @@
 //! Deliberately absent: rules, and second tries. A sync that failed is never tried again: the store stops.
 
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -29,6 +29,9 @@ const LONGEST_GATHER: Duration = Duration::from_micros(500);
 
 /// We wait for at most this part of what the last commit took: little to lose, and half the syncs to win.
 const GATHER_PART: u32 = 4;
+
+/// Nobody came for so long: a quiet moment.
+const QUIET: Duration = Duration::from_millis(200);
 
 type Outcome = Result<Answer, StoreError>;
 
@@ -178,7 +181,7 @@ impl Work {
         let mut group = std::mem::take(&mut self.behind);
         let expected = group.len().saturating_add(self.last_group).min(LARGEST_GROUP);
         if group.is_empty() {
-            let first = self.queue.recv().ok()?;
+            let first = self.next()?;
             self.take(first, &mut group);
         }
         let deadline = Instant::now() + (self.last_commit / GATHER_PART).min(LONGEST_GATHER);
@@ -190,6 +193,24 @@ impl Work {
             }
         }
         Some(group)
+    }
+
+    /// Waits for somebody; a quiet moment is used to move the log.
+    fn next(&mut self) -> Option<Message> {
+        if self.log.is_worth_moving() && self.broken.is_none() {
+            match self.queue.recv_timeout(QUIET) {
+                Ok(message) => return Some(message),
+                Err(RecvTimeoutError::Disconnected) => return None,
+                Err(RecvTimeoutError::Timeout) => self.move_log(),
+            }
+        }
+        self.queue.recv().ok()
+    }
+
+    fn move_log(&mut self) {
+        if let Err(Fault::Broken(reason)) = self.log.empty(&self.connection) {
+            self.break_down(reason);
+        }
     }
 
     /// Takes who is queued now, before anybody is answered: so nobody is counted twice.
