@@ -42,6 +42,9 @@ pub(super) struct Label {
 
 impl Label {
     pub(super) fn read(connection: &Connection) -> rusqlite::Result<Label> {
+        // All from one moment: somebody may be making this very file. Within a transaction it is one anyway.
+        let outside = connection.is_autocommit();
+        let _moment = outside.then(|| connection.unchecked_transaction()).transpose()?;
         let number = |sql| connection.query_row(sql, [], |row| row.get(0));
         Ok(Label {
             application_id: number("PRAGMA application_id")?,
