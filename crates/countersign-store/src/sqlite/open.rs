@@ -7,7 +7,7 @@
 use std::fs::OpenOptions;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 
@@ -15,6 +15,9 @@ use super::schema::{self, Label};
 
 /// Earlier versions can damage a file when its log starts over.
 pub(super) const OLDEST_LIBRARY: i32 = 3_051_003;
+
+/// Between two tries to open a file that others are making.
+const TRY_AGAIN: Duration = Duration::from_millis(10);
 
 /// Just under the five seconds after which callers must have their answer.
 pub(super) const BUSY_TIMEOUT: Duration = Duration::from_millis(4500);
@@ -106,9 +109,21 @@ impl From<rusqlite::Error> for OpenError {
 }
 
 /// Opens the connection that writes. The file is made when it is not there, and brought to the newest schema.
+///
+/// Where several processes make one file at once, SQLite turns some of them away without waiting: they try again.
 pub(super) fn writer(path: &Path) -> Result<Connection, OpenError> {
     check_library(rusqlite::version_number(), rusqlite::version())?;
     make_file(path)?;
+    let begun = Instant::now();
+    loop {
+        match try_writer(path) {
+            Err(OpenError::Busy(_)) if begun.elapsed() < BUSY_TIMEOUT => std::thread::sleep(TRY_AGAIN),
+            opened => return opened,
+        }
+    }
+}
+
+fn try_writer(path: &Path) -> Result<Connection, OpenError> {
     label(path)?.check()?;
     let mut connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
     if connection.is_readonly(MAIN_DB)? {
