@@ -53,6 +53,9 @@ pub trait Store: Send + Sync + 'static {
     /// for a moment.
     fn feed<'a>(&'a self, tenant: &'a Tenant, after: Cursor, limit: usize) -> Stored<'a, Vec<FeedEvent>>;
 
+    /// Where the feed ends now: behind this cursor comes everything that happens from here on, and little else.
+    fn feed_end<'a>(&'a self, tenant: &'a Tenant) -> Stored<'a, Cursor>;
+
     /// The store's clock.
     fn now(&self) -> Stored<'_, Time>;
 

@@ -153,6 +153,10 @@ impl Store for PostgresStore {
         Box::pin(self.readers.feed(tenant, after, limit))
     }
 
+    fn feed_end<'a>(&'a self, _: &'a Tenant) -> Stored<'a, Cursor> {
+        Box::pin(self.readers.feed_end())
+    }
+
     fn now(&self) -> Stored<'_, Time> {
         Box::pin(self.readers.now())
     }

@@ -168,6 +168,19 @@ impl Readers {
         rows.iter().map(decode::feed_event).collect()
     }
 
+    /// Everything older than the oldest transaction under way has been given out, or never will be.
+    pub(super) async fn feed_end(&self) -> Result<Cursor, StoreError> {
+        let sql = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text";
+        let rows = self.ask(Question::Text(sql, &[])).await?;
+        let row = rows.first().ok_or_else(|| decode::impossible("no snapshot"))?;
+        let oldest: String = decode::get(row, 0)?;
+        let oldest: u64 = oldest.parse().map_err(|_| decode::impossible("no snapshot"))?;
+        Ok(Cursor {
+            transaction: oldest.saturating_sub(1),
+            sequence: u64::try_from(i32::MAX).unwrap_or_default(),
+        })
+    }
+
     pub(super) async fn now(&self) -> Result<Time, StoreError> {
         if let Some(clock) = &self.clock {
             return Ok(clock.now());

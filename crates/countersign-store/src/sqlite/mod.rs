@@ -161,6 +161,10 @@ impl Store for SqliteStore {
         self.readers.read(look).boxed()
     }
 
+    fn feed_end<'a>(&'a self, _: &'a Tenant) -> Stored<'a, Cursor> {
+        self.readers.read(read::feed_end).boxed()
+    }
+
     fn now(&self) -> Stored<'_, Time> {
         ready(Ok(self.clock.now())).boxed()
     }

@@ -48,6 +48,10 @@ impl<L: Layer> Store for Layered<L> {
         self.0.store().feed(tenant, after, limit)
     }
 
+    fn feed_end<'a>(&'a self, tenant: &'a Tenant) -> Stored<'a, Cursor> {
+        self.0.store().feed_end(tenant)
+    }
+
     fn now(&self) -> Stored<'_, Time> {
         self.0.store().now()
     }

@@ -270,6 +270,15 @@ impl Store for MemoryStore {
         ready(Ok(events.take(limit).collect())).boxed()
     }
 
+    fn feed_end<'a>(&'a self, _: &'a Tenant) -> Stored<'a, Cursor> {
+        let sequence = self.lock().sequence;
+        ready(Ok(Cursor {
+            transaction: 0,
+            sequence,
+        }))
+        .boxed()
+    }
+
     fn now(&self) -> Stored<'_, Time> {
         ready(Ok(self.clock.now())).boxed()
     }

@@ -96,6 +96,7 @@ macro_rules! for_each_store_case {
             d1_a_page_has_its_limits,
             b8_the_feed_is_complete_and_in_order,
             b8_the_feed_goes_on_behind_a_cursor,
+            b8_behind_the_end_of_the_feed_comes_only_what_is_new,
             x20_other_tenants_see_nothing,
             x20_other_tenants_can_do_nothing,
             the_store_lives_by_its_clock,

@@ -142,6 +142,10 @@ impl<S: Store> Store for FailingStore<S> {
         self.pass_on(|| self.store.feed(tenant, after, limit))
     }
 
+    fn feed_end<'a>(&'a self, tenant: &'a Tenant) -> Stored<'a, Cursor> {
+        self.pass_on(|| self.store.feed_end(tenant))
+    }
+
     fn now(&self) -> Stored<'_, Time> {
         self.pass_on(|| self.store.now())
     }
