@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use countersign::approval::Approval;
-use countersign::command::{Answer, Command};
+use countersign::command::{Answer, Command, PutEntry};
 use countersign::executor::Outcome;
 use countersign::hash::Hash;
 use countersign::store::StoreError;
@@ -90,6 +90,7 @@ impl Lanes {
             (_, _, Some((_, key)), _) => number(key.as_str().as_bytes()),
             (_, _, _, Some(id)) => number(id.as_bytes()),
             (Command::Propose(propose), _, _, _) => number(propose.id.as_bytes()),
+            _ if needs.entry.is_some() => needs.entry.map_or(0, |(_, key)| number(key.as_bytes())),
             _ => 0,
         };
         lanes.get(number % lanes.len().max(1))
@@ -223,8 +224,12 @@ impl Lane {
     /// Finds out whether a transaction was committed whose COMMIT got no answer.
     async fn resolve(&mut self, xact: i64, done: Done, why: String) -> Result<Done, StoreError> {
         let Some(changed) = done.changed.first() else {
-            // Nothing was to be written, so there is no doubt.
-            return Ok(done);
+            return match done.entries {
+                // Nothing of ours would still be there to tell by.
+                true => Err(StoreError::InDoubt(why)),
+                // Nothing was to be written, so there is no doubt.
+                false => Ok(done),
+            };
         };
         let begun = Instant::now();
         while begun.elapsed() < DOUBT_PATIENCE {
@@ -319,6 +324,7 @@ fn weight(command: &Command) -> usize {
             Outcome::Succeeded(result) | Outcome::Failed(result) => result.len(),
             Outcome::Unknown(_) => 0,
         },
+        Command::PutEntry(PutEntry(entry)) => entry.body.len(),
         _ => 0,
     }
 }

@@ -12,10 +12,11 @@ use countersign::event::Event;
 use countersign::id::Actor;
 use countersign::store::record::{encode_approval, encode_call};
 use countersign::time::Time;
-use futures_util::future::join3;
+use futures_util::future::join5;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Statement};
 
+use super::entries::{Changes, EntryStatements};
 use super::rows::Entry;
 
 // Large values are sent and written only where they changed.
@@ -76,14 +77,21 @@ impl Writes {
         })
     }
 
-    /// Writes all entries and commits, in one exchange. The error is the first that happened.
-    pub(super) async fn save_and_commit(&self, client: &Client, entries: &[Entry]) -> Result<(), Error> {
+    /// Writes all entries, and those of the registry, and commits, in one exchange. The error is the first that happened.
+    pub(super) async fn save_and_commit(
+        &self,
+        client: &Client,
+        entries: &[Entry],
+        (statements, changes): (&EntryStatements, &Changes),
+    ) -> Result<(), Error> {
         // The driver sends in the order in which these are first polled, which is the order they stand in.
         let failed = AtomicBool::new(false);
-        let (changed, new, committed) = join3(
+        let (changed, new, removed, kept, committed) = join5(
             // The old approval of a channel leaves before the new one enters.
             noting(&failed, self.update(client, entries)),
             noting(&failed, self.insert(client, entries)),
+            noting(&failed, statements.remove(client, changes)),
+            noting(&failed, statements.keep(client, changes)),
             async {
                 // A statement that could not even be sent, for its size, aborts nothing at the server.
                 match failed.load(Ordering::Relaxed) {
@@ -93,7 +101,7 @@ impl Writes {
             },
         )
         .await;
-        changed.and(new).and(committed)
+        changed.and(new).and(removed).and(kept).and(committed)
     }
 
     async fn update(&self, client: &Client, entries: &[Entry]) -> Result<(), Error> {
@@ -247,10 +255,10 @@ fn changed(entries: &[Entry]) -> impl Iterator<Item = (&Approval, &Approval)> {
     pairs.filter_map(|(before, after)| Some((before?, after)))
 }
 
-fn column<'a, R, T>(rows: &'a [R], value: impl Fn(&'a R) -> T) -> Vec<T> {
+pub(super) fn column<'a, R, T>(rows: &'a [R], value: impl Fn(&'a R) -> T) -> Vec<T> {
     rows.iter().map(value).collect()
 }
 
-fn number(number: u32) -> i32 {
+pub(super) fn number(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }

@@ -12,6 +12,7 @@ use countersign::time::Clock;
 use tokio_postgres::{Client, Error};
 
 use super::connect::Session;
+use super::entries::EntryStatements;
 use super::error::{is_collision, is_lost, store_error, words};
 use super::lock::{self, Locked, Locks};
 use super::rows::{Entry, Wanted, WorkingSet};
@@ -24,6 +25,7 @@ const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(20);
 pub(super) struct Statements {
     locks: Locks,
     writes: Writes,
+    entries: EntryStatements,
 }
 
 impl Statements {
@@ -31,6 +33,7 @@ impl Statements {
         Ok(Statements {
             locks: Locks::prepare(client).await?,
             writes: Writes::prepare(client).await?,
+            entries: EntryStatements::prepare(client).await?,
         })
     }
 }
@@ -41,6 +44,8 @@ pub(super) struct Done {
     pub(super) answers: Vec<Result<Answer, StoreError>>,
     /// What changed, for those who wait.
     pub(super) changed: Vec<Changed>,
+    /// True when entries of the registry changed.
+    pub(super) entries: bool,
 }
 
 /// An approval that changed.
@@ -80,14 +85,16 @@ pub(super) async fn run(
     }
     // Lock first, clock second.
     let now = clock.map_or(locked.now, |clock| clock.now());
-    let mut set = WorkingSet::new(&wanted, locked.found);
+    let mut set = WorkingSet::new(&wanted, locked.found, locked.entries);
     let answers = commands.iter().map(|command| set.apply(command, now)).collect();
-    let entries = set.into_changed();
+    let (entries, registry) = set.into_changed();
     let done = Done {
         answers,
         changed: entries.iter().map(changed).collect(),
+        entries: !registry.is_empty(),
     };
-    let saving = statements.writes.save_and_commit(client, &entries);
+    let registry = (&statements.entries, &registry);
+    let saving = statements.writes.save_and_commit(client, &entries, registry);
     let why = match tokio::time::timeout(EXCHANGE_TIMEOUT, saving).await {
         Ok(Ok(())) => return Ok(done),
         Ok(Err(error)) if !is_lost(&error) => return Err(sorted(&error)),
@@ -112,7 +119,7 @@ async fn lock(
     clock: Option<&Arc<dyn Clock>>,
     wanted: &Wanted,
 ) -> Result<Locked, Failure> {
-    let locking = lock::lock(client, &statements.locks, clock, wanted);
+    let locking = lock::lock(client, &statements.locks, &statements.entries, clock, wanted);
     match tokio::time::timeout(EXCHANGE_TIMEOUT, locking).await {
         Ok(Ok(Ok(locked))) => Ok(locked),
         Ok(Ok(Err(unreadable))) => {

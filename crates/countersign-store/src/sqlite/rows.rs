@@ -11,11 +11,13 @@ use countersign::command::{Rows, Saved};
 use countersign::event::Event;
 use countersign::hash::Hash;
 use countersign::id::{Agent, ApprovalId, Channel, Key, Tenant};
+use countersign::registry::{Entry, Kind};
 use countersign::store::StoreError;
 use countersign::store::record::{Bodies, encode_approval, encode_call};
 use countersign::time::Time;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
 
+use super::entries;
 use super::fault::{Fault, damaged};
 use super::load::{self, LoadError, Loaded, call_id};
 
@@ -276,5 +278,21 @@ impl Rows for SqlRows<'_> {
             self.saved.push(saved.approval);
         }
         Ok(())
+    }
+
+    fn entry(&mut self, kind: Kind, key: &str) -> Result<Option<Entry>, StoreError> {
+        entries::find(self.connection, kind, key).map_err(|error| self.note(error))
+    }
+
+    fn due_entries(&mut self, now: Time, limit: usize) -> Result<Vec<(Kind, String)>, StoreError> {
+        entries::due(self.connection, now, limit).map_err(|error| self.note(error))
+    }
+
+    fn keep_entry(&mut self, entry: Entry) -> Result<(), StoreError> {
+        entries::keep(self.connection, &entry).map_err(|error| self.note(error))
+    }
+
+    fn remove_entry(&mut self, kind: Kind, key: &str) -> Result<(), StoreError> {
+        entries::remove(self.connection, kind, key).map_err(|error| self.note(error))
     }
 }

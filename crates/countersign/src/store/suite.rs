@@ -100,6 +100,16 @@ macro_rules! for_each_store_case {
             x20_other_tenants_see_nothing,
             x20_other_tenants_can_do_nothing,
             the_store_lives_by_its_clock,
+            // The registry.
+            h02_an_entry_comes_back_as_it_was_put,
+            h02_what_is_no_entry_is_not_kept,
+            h02_an_entry_changes_by_compare_and_swap,
+            h02_an_entry_ends_by_the_clock,
+            h02_the_sweep_removes_what_is_over,
+            h02_an_entry_is_taken_once,
+            h02_many_take_and_one_has_it,
+            h02_many_put_and_one_is_kept,
+            x20_entries_are_listed_by_tenant,
             // Waiting.
             d2_waiters_are_woken_by_every_change,
             d2_a_change_of_nothing_wakes_nobody,

@@ -4,6 +4,7 @@
 
 mod decisions;
 mod edits;
+mod entries;
 mod proposals;
 mod reads;
 mod runs;
@@ -14,6 +15,7 @@ mod waiting;
 
 pub use decisions::*;
 pub use edits::*;
+pub use entries::*;
 pub use proposals::*;
 pub use reads::*;
 pub use runs::*;

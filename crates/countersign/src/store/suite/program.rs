@@ -67,7 +67,25 @@ pub enum Step {
         succeeded: bool,
     },
     Sweep,
+    PutEntry {
+        tenant: u8,
+        key: u8,
+        version: Version,
+        expires: bool,
+    },
+    TakeEntry {
+        key: u8,
+    },
     Advance(Pause),
+}
+
+/// The version of an entry they send along.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "they say it")]
+pub enum Version {
+    New,
+    Right,
+    Wrong,
 }
 
 /// An approval: so many before the newest one, possibly asked for by another tenant.
@@ -255,6 +273,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (target(), call(), any::<bool>())
             .prop_map(|(on, call, succeeded)| Step::Reconcile { on, call, succeeded }),
         1 => Just(Step::Sweep),
+        2 => put_entry(),
+        1 => (0..2u8).prop_map(|key| Step::TakeEntry { key }),
         2 => pause().prop_map(Step::Advance),
     ]
 }
@@ -319,6 +339,18 @@ fn finish() -> impl Strategy<Value = Step> {
             start_next,
         },
     )
+}
+
+fn put_entry() -> impl Strategy<Value = Step> {
+    let version = prop_oneof![3 => Just(Version::New), 4 => Just(Version::Right), 1 => Just(Version::Wrong)];
+    (mostly_first(), 0..2u8, version, any::<bool>()).prop_map(|(tenant, key, version, expires)| {
+        Step::PutEntry {
+            tenant,
+            key,
+            version,
+            expires,
+        }
+    })
 }
 
 fn target() -> impl Strategy<Value = Target> {

@@ -12,6 +12,7 @@ use crate::executor::Outcome;
 use crate::hash::Hash;
 use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
 use crate::policy::{OnFailure, Terms, Undoable};
+use crate::registry::{Entry, Kind};
 use crate::time::Time;
 
 /// When test clocks begin: 1 January 2026.
@@ -296,5 +297,17 @@ pub fn sweep(limit: usize) -> Sweep {
     Sweep {
         limit,
         policy: policy(),
+    }
+}
+
+/// A new entry of the registry that lasts.
+pub fn entry(kind: Kind, key: &str) -> Entry {
+    Entry {
+        kind,
+        key: key.to_owned(),
+        tenant: tenant(),
+        body: Arc::from(&b"what it says"[..]),
+        version: 0,
+        expires_at: None,
     }
 }

@@ -20,6 +20,7 @@ fn every_case_is_listed_once() {
     let files = [
         include_str!("cases/decisions.rs"),
         include_str!("cases/edits.rs"),
+        include_str!("cases/entries.rs"),
         include_str!("cases/proposals.rs"),
         include_str!("cases/reads.rs"),
         include_str!("cases/runs.rs"),
@@ -54,7 +55,7 @@ fn random_programs_reach_everything() {
     let fixture = runtime.block_on(fixture());
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut seen = String::new();
-    for _ in 0..600 {
+    for _ in 0..900 {
         let program = super::program::programs()
             .new_tree(&mut runner)
             .unwrap()
@@ -95,6 +96,10 @@ fn random_programs_reach_everything() {
         "\"failed\"",
         "\"undone\"",
         "undone by [Some",
+        "Kept(2)",
+        ": Changed",
+        "took Some",
+        "took None",
     ] {
         assert!(seen.contains(word), "no program ever saw `{word}`");
     }

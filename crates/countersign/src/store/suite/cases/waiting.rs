@@ -164,6 +164,7 @@ pub async fn x32_what_waits_goes_on_after_a_restart(fixture: Fixture) {
         // `next`, the rest of `running`, and the edited one.
         stale: 3,
         unknown: 1,
+        entries: 0,
         more: false,
     };
     assert_eq!(fixture.sweep(sample::sweep(100)).await, expected);
