@@ -179,6 +179,7 @@ pub fn programs() -> impl Strategy<Value = Program> {
         1 => success(),
         1 => undo(),
         1 => Just(rivals()),
+        1 => Just(failure()),
     ];
     vec(part, 1..=28).prop_map(|parts| Program(parts.concat()))
 }
@@ -244,6 +245,28 @@ fn rivals() -> Vec<Step> {
         start(older),
         start(NEWEST),
     ]
+}
+
+/// A batch whose first call fails, so that the second may not start.
+fn failure() -> Vec<Step> {
+    let propose = Step::Propose {
+        tenant: 0,
+        agent: 0,
+        channel: None,
+        key: None,
+        calls: 2,
+        going_on: false,
+        approvers: Approvers::Alice,
+    };
+    let finish = Step::Finish {
+        on: NEWEST,
+        call: 1,
+        own_permit: true,
+        ending: Ending::Fails,
+        start_next: true,
+    };
+    let start = Step::Start { on: NEWEST, call: 2 };
+    vec![propose, approve(NEWEST, true), finish, start]
 }
 
 const NEWEST: Target = Target {

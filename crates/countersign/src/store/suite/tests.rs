@@ -55,7 +55,7 @@ fn random_programs_reach_everything() {
     let fixture = runtime.block_on(fixture());
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut seen = String::new();
-    for _ in 0..900 {
+    for _ in 0..600 {
         let program = super::program::programs()
             .new_tree(&mut runner)
             .unwrap()
