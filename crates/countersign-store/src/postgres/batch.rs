@@ -199,7 +199,7 @@ impl Lane {
                 self.resolve(xact, done, why).await.map_err(Attempt::Over)?
             }
         };
-        self.announcer.announce(done.changed);
+        self.announcer.announce(&done);
         Ok(done.answers)
     }
 

@@ -13,12 +13,12 @@ use countersign::store::StoreError;
 use countersign::wake::Hub;
 use futures_util::stream::{self, StreamExt};
 use tokio::sync::mpsc;
-use tokio::time::MissedTickBehavior;
+use tokio::time::{Instant, MissedTickBehavior};
 use tokio_postgres::{AsyncMessage, Error};
 
 use super::connect::{Connector, Owned, Session};
 use super::read::Readers;
-use super::transaction::Changed;
+use super::transaction::Done;
 
 /// The longest a waiter in one process does not see what happened in another, when a notification is lost.
 const FLOOR: Duration = Duration::from_secs(1);
@@ -28,6 +28,8 @@ const MOST_IDS: usize = 200;
 const LONGEST_QUEUE: usize = 1024;
 /// So many approvals are looked at in one question.
 const LARGEST_LOOK: usize = 1000;
+/// A notification that names no approval wakes nobody who waits for one; so it may wait this long for others.
+const LONGEST_GATHER: Duration = Duration::from_millis(5);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -40,16 +42,18 @@ pub(super) struct Announcer {
 
 impl Announcer {
     /// Wakes those who wait here, then lets other nodes know.
-    pub(super) fn announce(&self, changed: Vec<Changed>) {
-        for change in &changed {
+    pub(super) fn announce(&self, done: &Done) {
+        if done.changed.is_empty() && !done.entries {
+            return;
+        }
+        for change in &done.changed {
             self.hub.publish(&change.approval);
         }
-        // In another process nobody can wait for what was not there before.
-        let old = changed.iter().filter(|change| !change.is_new);
+        self.hub.signal();
+        // In another process nobody can wait for what was not there before; but they may follow all that changes.
+        let old = done.changed.iter().filter(|change| !change.is_new);
         let ids: Vec<ApprovalId> = old.map(|change| change.approval.id).collect();
-        if let Some(others) = &self.others
-            && !ids.is_empty()
-        {
+        if let Some(others) = &self.others {
             // A full queue costs the others a second, never us a commit.
             let _ = others.try_send(ids);
         }
@@ -93,16 +97,16 @@ impl Wakers {
 /// Tells other nodes. What gathers while one notification is under way goes into the next.
 async fn tell(connector: Arc<Connector>, node: String, mut queue: mpsc::Receiver<Vec<ApprovalId>>) {
     let mut session: Option<Session> = None;
-    while let Some(mut ids) = queue.recv().await {
-        while ids.len() < MOST_IDS {
-            let Ok(more) = queue.try_recv() else { break };
-            ids.extend(more);
-        }
+    while let Some(ids) = queue.recv().await {
+        let ids = gather(ids, &mut queue).await;
         if session.as_ref().is_none_or(|session| session.client.is_closed()) {
             session = open_teller(&connector).await;
         }
         let Some(open) = &session else { continue };
-        for ids in ids.chunks(MOST_IDS) {
+        // Without any id it still says that something is new.
+        let mut chunks = ids.chunks(MOST_IDS);
+        let first = chunks.next().unwrap_or_default();
+        for ids in std::iter::once(first).chain(chunks) {
             let sent = open
                 .client
                 .query_typed(
@@ -119,6 +123,23 @@ async fn tell(connector: Arc<Connector>, node: String, mut queue: mpsc::Receiver
     }
 }
 
+/// What is to be told together.
+async fn gather(first: Vec<ApprovalId>, queue: &mut mpsc::Receiver<Vec<ApprovalId>>) -> Vec<ApprovalId> {
+    let mut ids = first;
+    let deadline = Instant::now() + LONGEST_GATHER;
+    while ids.is_empty() {
+        let Ok(Some(more)) = tokio::time::timeout_at(deadline, queue.recv()).await else {
+            break;
+        };
+        ids.extend(more);
+    }
+    while ids.len() < MOST_IDS {
+        let Ok(more) = queue.try_recv() else { break };
+        ids.extend(more);
+    }
+    ids
+}
+
 /// A notification is worth no disk: without this the server would sync for each of them.
 async fn open_teller(connector: &Connector) -> Option<Session> {
     let session = connector.open().await.ok()?;
@@ -131,12 +152,10 @@ fn payload(node: &str, ids: &[ApprovalId]) -> String {
     format!("{node}:{}", ids.join(","))
 }
 
-/// The ids in a payload that another node sent.
-fn read_payload(node: &str, payload: &str) -> Vec<ApprovalId> {
-    match payload.split_once(':') {
-        Some((sender, ids)) if sender != node => ids.split(',').filter_map(|id| id.parse().ok()).collect(),
-        _ => Vec::new(),
-    }
+/// The ids in a payload that another node sent; nothing when it is one's own.
+fn read_payload(node: &str, payload: &str) -> Option<Vec<ApprovalId>> {
+    let (sender, ids) = payload.split_once(':')?;
+    (sender != node).then(|| ids.split(',').filter_map(|id| id.parse().ok()).collect())
 }
 
 /// Listens to other nodes, and connects again whenever that ends.
@@ -165,11 +184,16 @@ async fn listen_once(connector: &Connector, node: &str, waker: &Waker) -> Result
     });
     client.batch_execute("LISTEN countersign").await?;
     while let Some(payload) = heard.recv().await {
-        let mut ids = read_payload(node, &payload);
+        let mut told = read_payload(node, &payload);
         while let Ok(payload) = heard.try_recv() {
-            ids.extend(read_payload(node, &payload));
+            if let Some(more) = read_payload(node, &payload) {
+                told.get_or_insert_default().extend(more);
+            }
         }
-        waker.wake(&ids).await;
+        if let Some(ids) = told {
+            waker.hub.signal();
+            waker.wake(&ids).await;
+        }
     }
     Ok(())
 }
@@ -181,6 +205,8 @@ async fn keep_floor(waker: Waker) {
     let mut seen = HashMap::new();
     loop {
         ticks.tick().await;
+        // Who follows all that changes looks for himself.
+        waker.hub.signal();
         // What cannot be read now is looked at again in a second.
         let _ = waker.look(&mut seen).await;
     }
@@ -241,8 +267,9 @@ mod tests {
             .collect();
         let text = payload("0123456789abcdef", &ids);
         assert!(text.len() < 8000);
-        assert_eq!(read_payload("other", &text), ids);
-        assert!(read_payload("0123456789abcdef", &text).is_empty());
-        assert!(read_payload("other", "nonsense").is_empty());
+        assert_eq!(read_payload("other", &text), Some(ids));
+        assert_eq!(read_payload("0123456789abcdef", &text), None);
+        assert_eq!(read_payload("other", "nonsense"), None);
+        assert_eq!(read_payload("other", &payload("node", &[])), Some(Vec::new()));
     }
 }

@@ -46,6 +46,7 @@ pub(super) struct SqlRows<'a> {
     policies: HashMap<Hash, i64>,
     saved: Vec<SharedApproval>,
     events: Option<(i64, i64)>,
+    entries_changed: bool,
     fault: Option<Fault>,
     // Looked up once for a whole group.
     insert_approval: Slot<'a>,
@@ -74,6 +75,7 @@ impl<'a> SqlRows<'a> {
             policies: HashMap::new(),
             saved: Vec::new(),
             events: None,
+            entries_changed: false,
             fault: None,
             insert_approval: None,
             insert_call: None,
@@ -84,6 +86,11 @@ impl<'a> SqlRows<'a> {
     /// Why the last command failed, sorted.
     pub(super) fn fault(&mut self, error: StoreError) -> Fault {
         self.fault.take().unwrap_or(Fault::Command(error))
+    }
+
+    /// True when anything was written.
+    pub(super) fn is_changed(&self) -> bool {
+        self.events.is_some() || self.entries_changed
     }
 
     /// What changed, oldest first, and the first and last number of its events.
@@ -289,10 +296,12 @@ impl Rows for SqlRows<'_> {
     }
 
     fn keep_entry(&mut self, entry: Entry) -> Result<(), StoreError> {
+        self.entries_changed = true;
         entries::keep(self.connection, &entry).map_err(|error| self.note(error))
     }
 
     fn remove_entry(&mut self, kind: Kind, key: &str) -> Result<(), StoreError> {
+        self.entries_changed = true;
         entries::remove(self.connection, kind, key).map_err(|error| self.note(error))
     }
 }

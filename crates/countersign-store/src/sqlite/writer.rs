@@ -153,6 +153,7 @@ struct Committed {
     answers: Vec<Answer>,
     saved: Vec<SharedApproval>,
     events: Option<(i64, i64)>,
+    is_changed: bool,
 }
 
 impl Work {
@@ -298,6 +299,9 @@ impl Work {
             self.hub.publish(approval);
         }
         self.seen.published(committed.events);
+        if committed.is_changed {
+            self.hub.signal();
+        }
         Ok(committed.answers)
     }
 
@@ -313,11 +317,13 @@ impl Work {
             answers.push(answer.map_err(|error| rows.fault(error))?);
         }
         self.run_sql("COMMIT")?;
+        let is_changed = rows.is_changed();
         let (saved, events) = rows.into_saved();
         Ok(Committed {
             answers,
             saved,
             events,
+            is_changed,
         })
     }
 

@@ -72,6 +72,7 @@ impl MemoryStore {
         let answer = command.apply(&mut staged, now);
         let (saved, entries) = (staged.saved, staged.entries);
         let answer = answer?;
+        let is_changed = !saved.is_empty() || !entries.is_empty();
         for (place, entry) in entries {
             match entry {
                 Some(entry) => _ = inner.entries.insert(place, entry),
@@ -84,6 +85,9 @@ impl MemoryStore {
         drop(inner);
         for saved in saved {
             self.hub.publish(&saved.approval);
+        }
+        if is_changed {
+            self.hub.signal();
         }
         Ok(answer)
     }

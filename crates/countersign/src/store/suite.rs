@@ -113,6 +113,7 @@ macro_rules! for_each_store_case {
             // Waiting.
             d2_waiters_are_woken_by_every_change,
             d2_a_change_of_nothing_wakes_nobody,
+            d2_who_follows_hears_of_every_commit,
             // Restart.
             a6_everything_survives_a_restart,
             x32_what_waits_goes_on_after_a_restart,
