@@ -1,19 +1,25 @@
-//! The `countersign` command.
+//! The `countersign` command: the service and the command line.
 //!
-//! Enters: a command line. Leaves: an exit code; what is printed goes through [`output`] alone.
+//! Enters: a command line. Leaves: an exit code; what is printed goes through `output` alone.
+//! Deliberately absent: rules. Surfaces talk to the gate, never to each other.
 
+pub mod access;
 mod bench;
 mod cli;
 mod commands;
 mod desk;
 mod duration;
 mod exec;
+pub mod executors;
 mod failure;
 mod find;
+pub mod http;
 mod identity;
+pub mod inbox;
 mod keys;
 mod output;
 mod policy;
+mod serve;
 mod store;
 mod view;
 
@@ -25,7 +31,8 @@ use crate::cli::Cli;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 
-fn main() -> ExitCode {
+/// Runs the command line of this process.
+pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
         Ok(cli) => cli,
         Err(error) => return output::usage(&error),
@@ -44,7 +51,7 @@ fn main() -> ExitCode {
 fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
     // One thread is enough for one person; stores bring their own. Many callers at once need more.
     let mut builder = match cli.command {
-        cli::Command::Bench(_) => tokio::runtime::Builder::new_multi_thread(),
+        cli::Command::Bench(_) | cli::Command::Serve(_) => tokio::runtime::Builder::new_multi_thread(),
         _ => tokio::runtime::Builder::new_current_thread(),
     };
     let runtime = builder

@@ -1046,6 +1046,9 @@ fn the_help_is_a_contract() {
     Usage: countersign [OPTIONS] <COMMAND>
 
     Commands:
+      serve      Run the service: the API and the inbox page
+      token      Tokens: credentials for agents and other programs
+      person     People who sign in and decide
       propose    Propose tool calls, as an agent does
       list       List what waits for a decision
       show       Show an approval: what would run, who asks, what became of it
@@ -1070,10 +1073,9 @@ fn the_help_is_a_contract() {
 
     Global options:
           --store <PATH|URL>
-              The store: a file, or a `postgres://` URL
+              The store: a file, or a `postgres://` URL; `countersign.db` if you do not say
               
               [env: COUNTERSIGN_STORE]
-              [default: countersign.db]
 
           --policy <FILE>
               The policy; `countersign.toml` if it is there, else everything is held
