@@ -82,7 +82,7 @@ struct CallView {
     started_at: Option<String>,
     ended_at: Option<String>,
     /// JSON as it came; any other text as a string.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<serde_json::Value>)]
     result: Option<Box<RawValue>>,
     undone_by: Option<String>,
 }

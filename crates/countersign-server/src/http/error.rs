@@ -60,6 +60,11 @@ impl ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message, hint)
     }
 
+    /// The request can be read, but not be meant.
+    pub fn unclear(message: impl Into<String>, hint: &str) -> ApiError {
+        ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "unclear", message, hint)
+    }
+
     /// Not there, or not this caller's: one cannot tell.
     pub fn not_found(what: &str) -> ApiError {
         ApiError::new(
