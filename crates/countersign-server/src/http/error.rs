@@ -175,7 +175,10 @@ impl From<Refusal> for ApiError {
             | Refusal::Stale { .. }
             | Refusal::KeyReused(_) => StatusCode::CONFLICT,
             Refusal::Expired { .. } => StatusCode::GONE,
-            Refusal::NotAllowed { .. } => StatusCode::FORBIDDEN,
+            Refusal::NotAllowed { .. }
+            | Refusal::FourEyes { .. }
+            | Refusal::SurfaceTooWeak { .. }
+            | Refusal::EditNotAlone { .. } => StatusCode::FORBIDDEN,
             Refusal::BadChoices { .. } | Refusal::BadEdit { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         };
         let error = ApiError::new(status, refusal.code(), refusal.to_string(), refusal.hint());

@@ -61,6 +61,15 @@ macro_rules! for_each_store_case {
             a_person_withdraws_by_going_on,
             b8_the_history_tells_everything_in_order,
             x47_time_never_goes_back_within_an_approval,
+            // Authority.
+            x34_who_asked_cannot_approve,
+            x34_who_asked_may_deny,
+            x34_without_four_eyes_who_asked_may_approve,
+            x34_four_eyes_count_for_the_calls_that_are_approved,
+            x44_under_four_eyes_nobody_edits_alone,
+            h08_a_weaker_surface_cannot_approve,
+            x49_a_denial_counts_from_anywhere,
+            x04_who_is_not_listed_learns_nothing_of_four_eyes,
             // Start, finish, reconcile.
             a8_decision_is_consumed_before_the_run,
             a8_a_call_starts_once,

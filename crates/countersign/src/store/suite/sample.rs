@@ -11,7 +11,7 @@ use crate::effect::{Effect, Risk};
 use crate::executor::Outcome;
 use crate::hash::Hash;
 use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
-use crate::policy::{OnFailure, Terms, Undoable};
+use crate::policy::{Authority, OnFailure, Terms, Undoable};
 use crate::registry::{Entry, Kind};
 use crate::time::Time;
 
@@ -103,7 +103,13 @@ pub fn terms() -> Terms {
         on_failure: OnFailure::Stop,
         undo: Undoable::Yes,
         notes: Vec::new(),
+        authority: Authority::default(),
     }
+}
+
+/// Terms that ask more of those who approve.
+pub fn terms_asking(authority: Authority) -> Terms {
+    Terms { authority, ..terms() }
 }
 
 /// Terms under which nobody else than these may decide.

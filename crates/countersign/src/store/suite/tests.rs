@@ -18,6 +18,7 @@ crate::conformance!(fixture);
 #[test]
 fn every_case_is_listed_once() {
     let files = [
+        include_str!("cases/authority.rs"),
         include_str!("cases/decisions.rs"),
         include_str!("cases/edits.rs"),
         include_str!("cases/entries.rs"),
