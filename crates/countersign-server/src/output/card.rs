@@ -8,13 +8,14 @@ use countersign::display::{clip, escape};
 use countersign::event::{Event, What};
 use countersign::json;
 use countersign::policy::{Policy, Undoable};
+use countersign::provenance::Provenance;
 use countersign::state::State;
 use countersign::summary::Row;
 use countersign::time::Time;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::once;
 use super::style::{self, paint};
+use super::{once, origin};
 use crate::{duration, view};
 
 /// Longest result on a card, unless it is shown whole.
@@ -145,7 +146,7 @@ fn arguments(approval: &Approval, call: &Call, indent: &str, drawing: Drawing<'_
     let table = drawing.policy.table(call.tool.as_str(), bytes, &approval.salt);
     let leaves = json::leaves(bytes);
     let leaves: HashMap<_, _> = leaves.iter().map(|leaf| (escape(&leaf.pointer), leaf)).collect();
-    let mut text = rows(&table, indent, |row| {
+    let mut text = rows(&table, indent, None, |row| {
         let leaf = leaves.get(row.pointer.as_str());
         let text = leaf
             .filter(|_| !row.clipped || drawing.full)
@@ -164,8 +165,13 @@ fn arguments(approval: &Approval, call: &Call, indent: &str, drawing: Drawing<'_
     text
 }
 
-/// The values under each other: where each stands, and what it is.
-pub fn rows(rows: &[Row], indent: &str, value: impl Fn(&Row) -> String) -> String {
+/// The values under each other: where each stands, what it is, and where it came from.
+pub fn rows(
+    rows: &[Row],
+    indent: &str,
+    provenance: Option<&Provenance>,
+    value: impl Fn(&Row) -> String,
+) -> String {
     if rows.is_empty() {
         return format!("{indent}  {}\n", paint(style::FAINT, "no arguments"));
     }
@@ -184,7 +190,11 @@ pub fn rows(rows: &[Row], indent: &str, value: impl Fn(&Row) -> String) -> Strin
             false if row.bytes == 0 => paint(style::FAINT, "(empty)"),
             false => value(row),
         };
-        text.push_str(&format!("{indent}  {pointer}{padding}  {shown}\n"));
+        let mark = provenance.and_then(|provenance| origin::find(provenance, &row.pointer));
+        let mark = mark
+            .map(|mark| format!("  ← {}", origin::mark(mark)))
+            .unwrap_or_default();
+        text.push_str(&format!("{indent}  {pointer}{padding}  {shown}{mark}\n"));
         for warning in &row.warnings {
             let label = paint(style::WARNING, "warning:");
             text.push_str(&format!("{indent}  {label} {} {warning}\n", row.pointer));

@@ -23,6 +23,7 @@ mod parse;
 mod problem;
 mod read;
 mod schema;
+mod trace;
 mod undo;
 
 pub use catalogue::Listed;
