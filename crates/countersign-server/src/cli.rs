@@ -197,6 +197,9 @@ pub struct Propose {
     /// The same key again is the same proposal, not a second one
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
+    /// What was said before, so that each value's origin can be shown; see `countersign trace --help`
+    #[arg(long, value_name = "FILE.json")]
+    pub conversation: Option<PathBuf>,
     /// The hash of the tool's definition, 64 hex digits
     #[arg(long, value_name = "HASH")]
     pub definition: Option<String>,

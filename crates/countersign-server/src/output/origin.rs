@@ -1,5 +1,8 @@
 //! Where values came from, for people and for programs.
 
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::HashMap;
 use std::time::Duration;
 
 use clap::builder::styling::Style;
@@ -11,6 +14,33 @@ use serde::Serialize;
 use super::style::{self, paint};
 use super::{card, once};
 
+/// The marks of a call's values, by shown pointer.
+pub struct Marks<'p>(HashMap<Cow<'p, str>, &'p Mark>);
+
+impl<'p> Marks<'p> {
+    /// Those of a provenance.
+    pub fn new(provenance: &'p Provenance) -> Marks<'p> {
+        let leaves = provenance.leaves.iter();
+        Marks(leaves.map(|leaf| (escape(&leaf.pointer), &leaf.mark)).collect())
+    }
+
+    /// The mark of a row. A hidden row may hold several values: the loudest of them counts.
+    pub fn of(&self, row: &Row) -> Option<&'p Mark> {
+        let below = format!("{}/", row.pointer);
+        let inside = || {
+            let marks = self.0.iter().filter(|(pointer, _)| pointer.starts_with(&below));
+            marks.map(|(_, mark)| *mark).max_by_key(|mark| mark.loudness())
+        };
+        let exact = self.0.get(row.pointer.as_str()).copied();
+        exact.or_else(|| if row.hidden { inside() } else { None })
+    }
+
+    /// Puts what nobody stated first and what the person said last; otherwise the order stays.
+    pub fn loudest_first(&self, rows: &mut [Row]) {
+        rows.sort_by_cached_key(|row| Reverse(self.of(row).map_or(0, Mark::loudness)));
+    }
+}
+
 /// A call's values with their marks, the loudest first.
 pub fn traced(tool: &str, rows: &[Row], provenance: &Provenance) -> String {
     let mut text = format!(
@@ -19,9 +49,9 @@ pub fn traced(tool: &str, rows: &[Row], provenance: &Provenance) -> String {
         verdict(provenance)
     );
     let mut rows: Vec<Row> = rows.to_vec();
-    let loudness = |row: &Row| find(provenance, &row.pointer).map_or(0, Mark::loudness);
-    rows.sort_by_key(|row| std::cmp::Reverse(loudness(row)));
-    text.push_str(&card::rows(&rows, "", Some(provenance), |row| row.value.clone()));
+    let marks = Marks::new(provenance);
+    marks.loudest_first(&mut rows);
+    text.push_str(&card::rows(&rows, "", Some(&marks), |row| row.value.clone()));
     text
 }
 
@@ -37,25 +67,17 @@ pub fn verdict(provenance: &Provenance) -> String {
     paint(style, &once(&provenance.verdict()))
 }
 
-/// The mark beside a value: what it is, and the words it came from.
-pub fn mark(mark: &Mark) -> String {
-    let label = paint(mark_style(mark), &once(&mark.label()));
-    match mark.explanation() {
-        Some(words) => format!("{label} {}", paint(style::FAINT, &once(&words))),
-        None => label,
-    }
+/// How wide the column of marks is.
+pub const MARK_WIDTH: usize = 14;
+
+/// The mark before a value. It stands first in its line, where no value can imitate it.
+pub fn mark(mark: Option<&Mark>) -> String {
+    let tag = mark.map_or("unknown", Mark::tag);
+    paint(mark_style(mark), &format!("{tag:<MARK_WIDTH$}"))
 }
 
-/// The mark of a row, whose pointer is escaped.
-pub fn find<'p>(provenance: &'p Provenance, shown_pointer: &str) -> Option<&'p Mark> {
-    let leaves = provenance.leaves.iter();
-    leaves
-        .map(|leaf| (escape(&leaf.pointer), &leaf.mark))
-        .find_map(|(pointer, mark)| (pointer == shown_pointer).then_some(mark))
-}
-
-fn mark_style(mark: &Mark) -> Style {
-    match mark.loudness() {
+fn mark_style(mark: Option<&Mark>) -> Style {
+    match mark.map_or(3, Mark::loudness) {
         0 => style::GOOD,
         1 | 2 => style::OPEN,
         3 => style::WARNING,
@@ -78,7 +100,7 @@ pub struct ProvenanceView {
 struct LeafView {
     pointer: String,
     mark: String,
-    label: String,
+    tag: &'static str,
     /// The message of the conversation, from 0.
     #[serde(skip_serializing_if = "Option::is_none")]
     message: Option<u32>,
@@ -88,7 +110,7 @@ struct LeafView {
     #[serde(skip_serializing_if = "Option::is_none")]
     words: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    explanation: Option<String>,
+    detail: Option<String>,
 }
 
 /// Everything that is known about where values came from.
@@ -102,13 +124,13 @@ pub fn view(provenance: &Provenance) -> ProvenanceView {
         LeafView {
             pointer: leaf.pointer.clone(),
             mark: leaf.mark.word(),
-            label: leaf.mark.label(),
+            tag: leaf.mark.tag(),
             message: quote.map(|quote| quote.message),
             span: quote.and_then(|quote| quote.span),
             words: quote
                 .map(|quote| clip(&quote.words, 200).to_string())
                 .filter(|words| !words.is_empty()),
-            explanation: leaf.mark.explanation(),
+            detail: leaf.mark.detail(),
         }
     });
     ProvenanceView {

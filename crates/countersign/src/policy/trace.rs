@@ -7,6 +7,11 @@ use crate::summary::is_secret;
 use super::{Policy, Tool};
 
 impl Policy {
+    /// Whether it matters where a tool's values came from: not for one that passes without a look.
+    pub(crate) fn is_traced(&self, tool: &str) -> bool {
+        !self.tools.get(tool).is_some_and(Tool::is_plain_read)
+    }
+
     /// Traces a call's values. A secret's mark is kept, the words it was found in are not.
     pub fn trace(&self, tool: &str, arguments: &[u8], conversation: &Conversation) -> Provenance {
         let tool = self.tools.get(tool);

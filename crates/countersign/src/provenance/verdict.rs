@@ -1,7 +1,11 @@
-//! The one line that says how far a call's values are the person's, and what each mark is called on a card.
+//! The one line that says how far a call's values are the person's, and what each mark is called.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
 
 use super::mark::{Derived, How, Making, Mark, Provenance};
-use crate::display::clip;
+use crate::display::{clip, escape};
+use crate::summary::Row;
 
 /// How much of a quote a card shows.
 const QUOTE_CHARS: usize = 60;
@@ -53,6 +57,36 @@ impl Provenance {
     }
 }
 
+/// Most values a prompt lists.
+const PROMPT_VALUES: usize = 20;
+
+impl Provenance {
+    /// The verdict and each value with its mark, the loudest first, as plain text for a conversation. `rows` are the
+    /// call's, so that secrets stay hidden. The mark begins the line: no value can come before it.
+    pub fn prompt(&self, rows: &[Row]) -> String {
+        let marks: HashMap<_, _> = self
+            .leaves
+            .iter()
+            .map(|leaf| (escape(&leaf.pointer), &leaf.mark))
+            .collect();
+        let mark = |row: &Row| {
+            marks
+                .get(row.pointer.as_str())
+                .map_or(&Mark::Unknown, |mark| *mark)
+        };
+        let mut rows: Vec<&Row> = rows.iter().collect();
+        rows.sort_by_key(|row| Reverse(mark(row).loudness()));
+        let mut text = self.verdict();
+        for row in rows.iter().take(PROMPT_VALUES) {
+            text.push_str(&format!("\n[{}] {}: {}", mark(row).tag(), row.pointer, row.value));
+        }
+        if rows.len() > PROMPT_VALUES {
+            text.push_str(&format!("\n… and {} more values", rows.len() - PROMPT_VALUES));
+        }
+        text
+    }
+}
+
 impl Mark {
     /// How loud it has to be: what nobody stated first, what the person said last.
     pub fn loudness(&self) -> u8 {
@@ -66,38 +100,44 @@ impl Mark {
         }
     }
 
-    /// The mark in a few words, safe to show.
-    pub fn label(&self) -> String {
+    /// The mark in one or two words.
+    pub fn tag(&self) -> &'static str {
         match self {
-            Mark::Unknown => "origin unknown".to_owned(),
-            Mark::Person(_) => "from you".to_owned(),
-            Mark::Tool(tool) if tool.is_outside => {
-                format!("not from you: text from outside, by {}", clip(&tool.name, 60))
-            }
-            Mark::Tool(tool) => format!("from {}", clip(&tool.name, 60)),
-            Mark::Default => "empty or default".to_owned(),
-            Mark::Derived(derived) => match derived.tool() {
-                Some(tool) => format!("derived, with {}", clip(tool, 60)),
-                None => "derived from your words".to_owned(),
-            },
-            Mark::Invented { agent_said_it: true } => "NOT FROM YOU: the agent said it first".to_owned(),
-            Mark::Invented { agent_said_it: false } => "NOT FROM YOU: nobody stated it".to_owned(),
+            Mark::Invented { .. } => "NOT FROM YOU",
+            Mark::Tool(tool) if tool.is_outside => "FROM OUTSIDE",
+            Mark::Unknown => "unknown",
+            Mark::Derived(_) => "derived",
+            Mark::Tool(_) => "from a tool",
+            Mark::Person(_) => "from you",
+            Mark::Default => "default",
         }
     }
 
-    /// The words it came from, where they say more than the value itself; safe to show.
-    pub fn explanation(&self) -> Option<String> {
+    /// What the tag leaves open: who stated it, and in which words where they say more than the value itself. Safe to
+    /// show, and to be kept apart from values: it quotes what others wrote.
+    pub fn detail(&self) -> Option<String> {
         let quoted = |words: &str| format!("“{}”", clip(words, QUOTE_CHARS));
         match self {
-            Mark::Person(quote) => {
-                (quote.how != How::Exactly && !quote.words.is_empty()).then(|| quoted(&quote.words))
+            Mark::Invented { agent_said_it: true } => Some("only the agent said it before".to_owned()),
+            Mark::Invented { agent_said_it: false } => Some("nobody stated it".to_owned()),
+            Mark::Person(quote) if quote.how == How::Exactly || quote.words.is_empty() => None,
+            Mark::Person(quote) => Some(format!("you said {}", quoted(&quote.words))),
+            Mark::Tool(tool) => {
+                let text = if tool.is_outside {
+                    "text that strangers may have written, by "
+                } else {
+                    ""
+                };
+                let place = tool.pointer.as_ref().filter(|pointer| !pointer.is_empty());
+                let place = place.map(|pointer| format!(", at {}", clip(pointer, QUOTE_CHARS)));
+                Some(format!(
+                    "{text}{}{}",
+                    clip(&tool.name, 60),
+                    place.unwrap_or_default()
+                ))
             }
-            Mark::Tool(tool) => match &tool.pointer {
-                Some(pointer) if !pointer.is_empty() => Some(format!("at {}", clip(pointer, QUOTE_CHARS))),
-                _ => None,
-            },
             Mark::Derived(derived) => Some(explain(derived)),
-            Mark::Unknown | Mark::Default | Mark::Invented { .. } => None,
+            Mark::Unknown | Mark::Default => None,
         }
     }
 }

@@ -12,11 +12,14 @@ use crate::call::{Arguments, Because, Call, Execution};
 use crate::hash::Hash;
 use crate::id::{Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
 use crate::policy::Terms;
+use crate::provenance::Provenance;
 use crate::state::{CallState, State};
 use crate::time::Time;
 
 const APPROVAL_VERSION: u8 = 1;
 const CALL_VERSION: u8 = 1;
+/// A call with its provenance behind the body of version 1.
+const CALL_WITH_PROVENANCE: u8 = 2;
 
 /// A row that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -189,12 +192,21 @@ pub fn encode_call(call: &Call) -> Vec<u8> {
         execution: call.execution.clone(),
         undone_by: call.undone_by.map(|call| (call.approval, call.position)),
     };
-    encode(CALL_VERSION, &body)
+    match &call.provenance {
+        None => encode(CALL_VERSION, &body),
+        Some(provenance) => encode(CALL_WITH_PROVENANCE, &(body, provenance)),
+    }
 }
 
 /// Reads a call's row.
 pub fn decode_call(columns: CallColumns, body: &[u8]) -> Result<Call, BadRecord> {
-    let body: CallBody = decode(CALL_VERSION, body)?;
+    let (body, provenance): (CallBody, Option<Arc<Provenance>>) = match body.first() {
+        Some(&CALL_WITH_PROVENANCE) => {
+            let (body, provenance) = decode(CALL_WITH_PROVENANCE, body)?;
+            (body, Some(provenance))
+        }
+        _ => (decode(CALL_VERSION, body)?, None),
+    };
     Ok(Call {
         tool: ToolName::new(columns.tool).map_err(|error| damaged(&error.to_string()))?,
         definition: body.definition,
@@ -211,6 +223,7 @@ pub fn decode_call(columns: CallColumns, body: &[u8]) -> Result<Call, BadRecord>
         undone_by: body
             .undone_by
             .map(|(approval, position)| CallId { approval, position }),
+        provenance,
     })
 }
 
