@@ -140,6 +140,8 @@ Examples:
     Reconcile(Reconcile),
     /// End everything whose time is up, now
     Expire,
+    /// Show where each value of a call came from
+    Trace(Trace),
     /// Check a policy, or try a call against it
     #[command(subcommand)]
     Policy(PolicyCommand),
@@ -195,6 +197,9 @@ pub struct Propose {
     /// The same key again is the same proposal, not a second one
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
+    /// What was said before, so that each value's origin can be shown; see `countersign trace --help`
+    #[arg(long, value_name = "FILE.json")]
+    pub conversation: Option<PathBuf>,
     /// The hash of the tool's definition, 64 hex digits
     #[arg(long, value_name = "HASH")]
     pub definition: Option<String>,
@@ -206,6 +211,36 @@ pub struct Propose {
     pub wait: Option<Option<Duration>>,
     #[command(flatten)]
     pub exec: Exec,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A conversation is {\"messages\":[…]}, oldest first, each with `role` and `text`: `user` is a person, `assistant` the
+agent, `tool` a tool's result and `outside` text that strangers may have written, both with a `name`.
+
+With --jsonl, each line of standard input is {\"id\",\"user\":[…],\"tools\":[{\"name\",\"text\"}],\"tool\",\"args\"}, and
+each line of the answer {\"id\",\"leaves\":{\"/pointer\":\"user\" | \"tool:NAME\" | \"none\"}}: a derived value counts as the
+person's only if all of its parts are.
+
+Examples:
+  countersign trace send_mail @mail.json --conversation chat.json
+  countersign trace --jsonl < calls.jsonl > leaves.jsonl")]
+pub struct Trace {
+    /// The tool's name
+    #[arg(required_unless_present = "jsonl")]
+    pub tool: Option<String>,
+    /// One JSON object, `@FILE`, or `-` for standard input
+    #[arg(value_name = "ARGUMENTS|@FILE|-", allow_hyphen_values = true)]
+    pub arguments: Option<String>,
+    /// What was said before the call
+    #[arg(long, value_name = "FILE.json", required_unless_present = "jsonl")]
+    pub conversation: Option<PathBuf>,
+    /// Many calls, one per line, each with what was said before it
+    #[arg(long, conflicts_with_all = ["tool", "arguments", "conversation"])]
+    pub jsonl: bool,
+    /// Say on standard error how long tracing took
+    #[arg(long, requires = "jsonl")]
+    pub timing: bool,
 }
 
 /// Running calls from here.

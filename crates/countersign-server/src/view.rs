@@ -16,6 +16,8 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+use crate::output::origin::{self, ProvenanceView};
+
 /// One approval. The first fields are those of the contract (D3); the rest says more.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -75,6 +77,8 @@ struct CallView {
     because: Option<&'static str>,
     notes: Vec<String>,
     warnings: Vec<String>,
+    /// Where each proposed value came from; nothing when no conversation was given: then it is unknown.
+    provenance: Option<ProvenanceView>,
     approvers: Vec<String>,
     undoable: bool,
     edited: bool,
@@ -223,6 +227,7 @@ fn call_view(approval: &Approval, position: u8, call: &Call, policy: &Policy) ->
         because: call.because.as_ref().map(|because| because.as_str()),
         notes: call.terms.notes.clone(),
         warnings: warnings.collect(),
+        provenance: call.provenance.as_deref().map(origin::view),
         approvers: call.terms.approvers.clone(),
         undoable: call.terms.undo == Undoable::Yes,
         edited: call.original.is_some(),

@@ -954,6 +954,7 @@ fn d3_the_json_of_a_proposal_and_of_an_approval_is_a_contract() {
             "because": null,
             "notes": [],
             "warnings": [],
+            "provenance": null,
             "approvers": [
               "approvers"
             ],
@@ -1011,6 +1012,7 @@ fn d3_the_json_of_a_proposal_and_of_an_approval_is_a_contract() {
           "because": null,
           "notes": [],
           "warnings": [],
+          "provenance": null,
           "approvers": [
             "approvers"
           ],
@@ -1066,6 +1068,7 @@ fn the_help_is_a_contract() {
       withdraw   Take a pending approval back
       reconcile  Say how a call ended whose outcome is unknown
       expire     End everything whose time is up, now
+      trace      Show where each value of a call came from
       policy     Check a policy, or try a call against it
       key        Keys for secrets that calls come with
       bench      Measure how fast the gate is on this machine

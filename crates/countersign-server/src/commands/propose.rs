@@ -118,6 +118,12 @@ fn submission(
         session: name(options.session.as_deref())?,
         claim: options.claim.clone(),
         key: name(options.key.as_deref())?,
+        conversation: options
+            .conversation
+            .as_deref()
+            .map(input::conversation)
+            .transpose()?
+            .map(Arc::new),
         calls: calls.into_iter().map(call).collect(),
     })
 }

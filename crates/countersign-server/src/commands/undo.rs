@@ -28,6 +28,7 @@ pub async fn run(global: &Global, options: Undo, output: &mut Output) -> Result<
         session: None,
         claim: None,
         key: name(options.key.as_deref())?,
+        conversation: None,
         calls: Vec::new(),
     };
     let approval = desk.gate.undo(submission, call).await?;

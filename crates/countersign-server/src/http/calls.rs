@@ -1,5 +1,6 @@
 //! `/v1/calls`: propose the calls of a turn, start and finish released ones, undo.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -11,6 +12,7 @@ use countersign::executor::{Outcome, PermitToken};
 use countersign::gate::{Asking, Ruled, Submission, SubmittedCall};
 use countersign::hash::Hash;
 use countersign::id::{BadName, CallId, Channel, Key, Run, Session};
+use countersign::provenance::Conversation;
 use countersign::seal::Secret;
 use serde_json::value::RawValue;
 
@@ -146,6 +148,7 @@ pub async fn undo(
         run: body.run_id,
         session: None,
         claim: None,
+        conversation: None,
         key,
     };
     let submission = place.submission(&caller, Vec::new())?;
@@ -173,6 +176,7 @@ pub fn asking(caller: &Caller, ask: Ask, key: Option<Key>) -> Answer<(Submission
         run: ask.run_id,
         session: ask.session,
         claim: ask.description,
+        conversation: ask.conversation,
         key,
     };
     let call = SubmittedCall {
@@ -203,6 +207,7 @@ fn submission(caller: &Caller, body: Submit, key: Option<Key>) -> Answer<Submiss
         run: body.run_id,
         session: body.session,
         claim: body.claim,
+        conversation: body.conversation,
         key,
     };
     let calls = body.calls.into_iter().map(call).collect::<Result<_, _>>()?;
@@ -227,6 +232,7 @@ struct Place {
     run: Option<String>,
     session: Option<String>,
     claim: Option<String>,
+    conversation: Option<Conversation>,
     key: Option<Key>,
 }
 
@@ -247,6 +253,7 @@ impl Place {
             run: self.run.map(Run::new).transpose().map_err(bad_name)?,
             session: self.session.map(Session::new).transpose().map_err(bad_name)?,
             claim: self.claim,
+            conversation: self.conversation.map(Arc::new),
             key: self.key,
             calls,
         })

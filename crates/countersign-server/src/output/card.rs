@@ -8,12 +8,14 @@ use countersign::display::{clip, escape};
 use countersign::event::{Event, What};
 use countersign::json;
 use countersign::policy::{Policy, Undoable};
+use countersign::provenance::Mark;
 use countersign::state::State;
 use countersign::summary::Row;
 use countersign::time::Time;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::once;
+use super::origin::{self, Marks};
 use super::style::{self, paint};
 use crate::{duration, view};
 
@@ -145,7 +147,22 @@ fn arguments(approval: &Approval, call: &Call, indent: &str, drawing: Drawing<'_
     let table = drawing.policy.table(call.tool.as_str(), bytes, &approval.salt);
     let leaves = json::leaves(bytes);
     let leaves: HashMap<_, _> = leaves.iter().map(|leaf| (escape(&leaf.pointer), leaf)).collect();
-    let mut text = rows(&table, indent, |row| {
+    let mut table = table;
+    let mut text = String::new();
+    let marks = call.provenance.as_deref().map(Marks::new);
+    match (call.provenance.as_deref(), &marks) {
+        (Some(provenance), Some(marks)) => {
+            text.push_str(&format!("{indent}{}\n", origin::verdict(provenance)));
+            marks.loudest_first(&mut table);
+        }
+        // An edited call's values are those of the person who approved it.
+        _ if call.original.is_none() && !table.is_empty() => {
+            let note = "where the values came from is unknown: no conversation was given";
+            text.push_str(&format!("{indent}{}\n", paint(style::FAINT, note)));
+        }
+        _ => {}
+    }
+    text.push_str(&rows(&table, indent, marks.as_ref(), |row| {
         let leaf = leaves.get(row.pointer.as_str());
         let text = leaf
             .filter(|_| !row.clipped || drawing.full)
@@ -155,7 +172,7 @@ fn arguments(approval: &Approval, call: &Call, indent: &str, drawing: Drawing<'_
             Some(text) => escape(&text).into_owned(),
             None => row.value.clone(),
         }
-    });
+    }));
     if !drawing.full && table.iter().any(|row| row.clipped) {
         let label = paint(style::WARNING, "not all is shown:");
         let command = format!("countersign show {} --full", approval.id.short());
@@ -164,8 +181,8 @@ fn arguments(approval: &Approval, call: &Call, indent: &str, drawing: Drawing<'_
     text
 }
 
-/// The values under each other: where each stands, and what it is.
-pub fn rows(rows: &[Row], indent: &str, value: impl Fn(&Row) -> String) -> String {
+/// The values under each other: where each stands, what it is, and where it came from.
+pub fn rows(rows: &[Row], indent: &str, marks: Option<&Marks<'_>>, value: impl Fn(&Row) -> String) -> String {
     if rows.is_empty() {
         return format!("{indent}  {}\n", paint(style::FAINT, "no arguments"));
     }
@@ -184,7 +201,17 @@ pub fn rows(rows: &[Row], indent: &str, value: impl Fn(&Row) -> String) -> Strin
             false if row.bytes == 0 => paint(style::FAINT, "(empty)"),
             false => value(row),
         };
-        text.push_str(&format!("{indent}  {pointer}{padding}  {shown}\n"));
+        let mark = marks.map(|marks| marks.of(row));
+        let tag = mark.map(origin::mark).unwrap_or_default();
+        text.push_str(&format!("{indent}  {tag}{pointer}{padding}  {shown}\n"));
+        if let Some(detail) = mark.flatten().and_then(Mark::detail) {
+            // On a line of its own, which no value can begin.
+            let space = " ".repeat(origin::MARK_WIDTH + widest);
+            text.push_str(&format!(
+                "{indent}  {space}  {}\n",
+                paint(style::FAINT, &format!("└ {}", once(&detail)))
+            ));
+        }
         for warning in &row.warnings {
             let label = paint(style::WARNING, "warning:");
             text.push_str(&format!("{indent}  {label} {} {warning}\n", row.pointer));

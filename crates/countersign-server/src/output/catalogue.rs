@@ -162,7 +162,7 @@ pub fn tried(tool: &str, ruling: &Ruling, rows: &[Row]) -> String {
     let risk = paint(style::risk(terms.risk), &format!("{} risk", terms.risk));
     let mut text = format!("{word}: {}\n", paint(style::STRONG, &once(&terms.summary)));
     text.push_str(&format!("  {tool} · {} · {risk} · {undo}\n", terms.effect));
-    text.push_str(&card::rows(rows, "  ", |row| row.value.clone()));
+    text.push_str(&card::rows(rows, "  ", None, |row| row.value.clone()));
     for note in &terms.notes {
         text.push_str(&format!("  {} {}\n", paint(style::NOTICE, "note:"), once(note)));
     }

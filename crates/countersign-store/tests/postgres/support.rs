@@ -127,6 +127,7 @@ pub fn new_approval(number: u64) -> Propose {
             arguments: Arguments::parse(br#"{"b": 1e2,"a":-0}"#.to_vec()).unwrap(),
             terms: Arc::new(terms),
             sealed: None,
+            provenance: None,
         }],
     }
 }

@@ -204,6 +204,8 @@ impl Decide {
                 revision.ok_or_else(|| StoreError::Impossible("an edit nobody ruled on".to_owned()))?;
             if let Some(call) = approval.call_mut(position) {
                 call.original = Some(std::mem::replace(&mut call.arguments, revision.arguments.clone()));
+                // It was about the values as proposed.
+                call.provenance = None;
                 call.terms = revision.terms.clone();
                 call.revision = call.revision.saturating_add(1);
             }

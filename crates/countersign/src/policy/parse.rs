@@ -37,7 +37,7 @@ const RISKS: [(&str, Risk); 4] = [
     ("high", Risk::High),
     ("critical", Risk::Critical),
 ];
-const TOOL_KEYS: [&str; 20] = [
+const TOOL_KEYS: [&str; 21] = [
     "effect",
     "risk",
     "title",
@@ -46,6 +46,7 @@ const TOOL_KEYS: [&str; 20] = [
     "no",
     "hold",
     "deny",
+    "raise_risk",
     "ttl",
     "start_within",
     "timeout",
@@ -201,6 +202,7 @@ impl Entry<'_, '_> {
             no: self.label(reader, "no", 40),
             hold: self.condition(reader, "hold"),
             deny: self.condition(reader, "deny"),
+            raise_risk: self.condition(reader, "raise_risk"),
             ttl: reader.duration(table, "ttl", SECOND..=MONTH),
             start_within: reader.duration(table, "start_within", SECOND..=MONTH),
             timeout: reader

@@ -13,6 +13,7 @@ use crate::call::{Arguments, Because, Call, Execution};
 use crate::hash::Hash;
 use crate::id::{Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
 use crate::policy::{Authority, Terms};
+use crate::provenance::Provenance;
 use crate::state::{CallState, State};
 use crate::time::Time;
 
@@ -20,6 +21,8 @@ use crate::time::Time;
 const FIRST: u8 = 1;
 /// The second part follows it.
 const SECOND: u8 = 2;
+/// A call's provenance follows both.
+const THIRD: u8 = 3;
 
 /// A row that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -192,13 +195,26 @@ pub fn encode_call(call: &Call) -> Vec<u8> {
         execution: call.execution.clone(),
         undone_by: call.undone_by.map(|call| (call.approval, call.position)),
     };
-    encode(SECOND, &(body, call.terms.authority))
+    match &call.provenance {
+        None => encode(SECOND, &(body, call.terms.authority)),
+        Some(provenance) => encode(THIRD, &(body, call.terms.authority, provenance)),
+    }
 }
 
 /// Reads a call's row.
 pub fn decode_call(columns: CallColumns, body: &[u8]) -> Result<Call, BadRecord> {
     // What nobody had thought of yet was not asked for.
-    let (mut body, authority): (CallBody, Authority) = decode(body)?;
+    let (mut body, authority, provenance): (CallBody, Authority, Option<Arc<Provenance>>) =
+        match body.split_first() {
+            Some((&THIRD, body)) => {
+                let (body, authority, provenance) = whole(body)?;
+                (body, authority, Some(provenance))
+            }
+            _ => {
+                let (body, authority) = decode(body)?;
+                (body, authority, None)
+            }
+        };
     if authority != body.terms.authority {
         Arc::make_mut(&mut body.terms).authority = authority;
     }
@@ -218,6 +234,7 @@ pub fn decode_call(columns: CallColumns, body: &[u8]) -> Result<Call, BadRecord>
         undone_by: body
             .undone_by
             .map(|(approval, position)| CallId { approval, position }),
+        provenance,
     })
 }
 

@@ -29,6 +29,7 @@ macro_rules! for_each_store_case {
         $callback! { $fixture;
             // Propose.
             b1_an_approval_comes_back_as_it_was_proposed,
+            a18_where_values_came_from_comes_back,
             a4_new_proposal_replaces_the_pending_one_atomically,
             a4_an_expired_one_is_not_replaced_but_expires,
             x20_tenants_with_the_same_channel_and_key_do_not_meet,

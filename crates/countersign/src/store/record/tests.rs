@@ -168,6 +168,25 @@ async fn version_1_is_still_read() {
     assert_eq!(read.terms.authority, strict);
 }
 
+/// Version 3 of a call's body is version 2 with its provenance behind it; version 2 is written where there is none.
+#[tokio::test]
+async fn version_3_of_a_call_carries_its_provenance() {
+    let mut call = full().await.calls[0].clone();
+    let second = encode_call(&call);
+    assert_eq!(second.first(), Some(&2));
+    call.provenance = Some(sample::provenance());
+    let third = encode_call(&call);
+    assert_eq!(third.first(), Some(&3));
+    assert!(third.get(1..).unwrap().starts_with(second.get(1..).unwrap()));
+    assert_eq!(decode_call(call_columns(&call), &third).unwrap(), call);
+    insta::assert_snapshot!(hex(third.get(second.len()..).unwrap()), @r"
+    06022f3000022f31010101020705312c32303001022f32020c66696e645f636f
+    6e746163740101082f302f656d61696c010102070e6d617269614061636d652e
+    636f6d01022f3303022f3404010101066f7264657273000531202b2032010565
+    6e6a6f79022f35050101
+    ");
+}
+
 fn hex(bytes: &[u8]) -> String {
     let lines = bytes
         .chunks(32)

@@ -1,0 +1,155 @@
+//! Where values came from, for people and for programs.
+
+use std::borrow::Cow;
+use std::cmp::Reverse;
+use std::collections::HashMap;
+use std::time::Duration;
+
+use clap::builder::styling::Style;
+use countersign::display::{clip, escape};
+use countersign::provenance::{Counts, Mark, Provenance};
+use countersign::summary::Row;
+use serde::Serialize;
+
+use super::style::{self, paint};
+use super::{card, once};
+
+/// The marks of a call's values, by shown pointer.
+pub struct Marks<'p>(HashMap<Cow<'p, str>, &'p Mark>);
+
+impl<'p> Marks<'p> {
+    /// Those of a provenance.
+    pub fn new(provenance: &'p Provenance) -> Marks<'p> {
+        let leaves = provenance.leaves.iter();
+        Marks(leaves.map(|leaf| (escape(&leaf.pointer), &leaf.mark)).collect())
+    }
+
+    /// The mark of a row. A hidden row may hold several values: the loudest of them counts.
+    pub fn of(&self, row: &Row) -> Option<&'p Mark> {
+        let below = format!("{}/", row.pointer);
+        let inside = || {
+            let marks = self.0.iter().filter(|(pointer, _)| pointer.starts_with(&below));
+            marks.map(|(_, mark)| *mark).max_by_key(|mark| mark.loudness())
+        };
+        let exact = self.0.get(row.pointer.as_str()).copied();
+        exact.or_else(|| if row.hidden { inside() } else { None })
+    }
+
+    /// Puts what nobody stated first and what the person said last; otherwise the order stays.
+    pub fn loudest_first(&self, rows: &mut [Row]) {
+        rows.sort_by_cached_key(|row| Reverse(self.of(row).map_or(0, Mark::loudness)));
+    }
+}
+
+/// A call's values with their marks, the loudest first.
+pub fn traced(tool: &str, rows: &[Row], provenance: &Provenance) -> String {
+    let mut text = format!(
+        "{}  {}\n",
+        paint(style::STRONG, &escape(tool)),
+        verdict(provenance)
+    );
+    let mut rows: Vec<Row> = rows.to_vec();
+    let marks = Marks::new(provenance);
+    marks.loudest_first(&mut rows);
+    text.push_str(&card::rows(&rows, "", Some(&marks), |row| row.value.clone()));
+    text
+}
+
+/// The verdict in the colour it deserves.
+pub fn verdict(provenance: &Provenance) -> String {
+    let counts = provenance.counts();
+    let style = match counts {
+        Counts { invented: 1.., .. } | Counts { outside: 1.., .. } => style::BAD.bold(),
+        Counts { unknown: 1.., .. } => style::WARNING,
+        Counts { tool: 1.., .. } | Counts { derived: 1.., .. } => style::OPEN,
+        _ => style::GOOD,
+    };
+    paint(style, &once(&provenance.verdict()))
+}
+
+/// How wide the column of marks is.
+pub const MARK_WIDTH: usize = 14;
+
+/// The mark before a value. It stands first in its line, where no value can imitate it.
+pub fn mark(mark: Option<&Mark>) -> String {
+    let tag = mark.map_or("unknown", Mark::tag);
+    paint(mark_style(mark), &format!("{tag:<MARK_WIDTH$}"))
+}
+
+fn mark_style(mark: Option<&Mark>) -> Style {
+    match mark.map_or(3, Mark::loudness) {
+        0 => style::GOOD,
+        1 | 2 => style::OPEN,
+        3 => style::WARNING,
+        _ => style::BAD.bold(),
+    }
+}
+
+/// For programs.
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ProvenanceView {
+    verdict: String,
+    #[schema(value_type = std::collections::BTreeMap<String, u32>)]
+    counts: Counts,
+    partial: bool,
+    leaves: Vec<LeafView>,
+}
+
+#[derive(Debug, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct LeafView {
+    pointer: String,
+    mark: String,
+    tag: &'static str,
+    /// The message of the conversation, from 0.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    message: Option<u32>,
+    /// Bytes of that message.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    span: Option<(u32, u32)>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    words: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    detail: Option<String>,
+}
+
+/// Everything that is known about where values came from.
+pub fn view(provenance: &Provenance) -> ProvenanceView {
+    let leaves = provenance.leaves.iter().map(|leaf| {
+        let quote = match &leaf.mark {
+            Mark::Person(quote) => Some(quote),
+            Mark::Tool(tool) => Some(&tool.quote),
+            _ => None,
+        };
+        LeafView {
+            pointer: leaf.pointer.clone(),
+            mark: leaf.mark.word(),
+            tag: leaf.mark.tag(),
+            message: quote.map(|quote| quote.message),
+            span: quote.and_then(|quote| quote.span),
+            words: quote
+                .map(|quote| clip(&quote.words, 200).to_string())
+                .filter(|words| !words.is_empty()),
+            detail: leaf.mark.detail(),
+        }
+    });
+    ProvenanceView {
+        verdict: provenance.verdict(),
+        counts: provenance.counts(),
+        partial: provenance.is_partial,
+        leaves: leaves.collect(),
+    }
+}
+
+/// How long tracing took, as one line of JSON.
+pub fn timing(took: &mut [Duration]) -> String {
+    took.sort_unstable();
+    let micros = |percent: usize| {
+        let at = (took.len() * percent / 100).min(took.len().saturating_sub(1));
+        took.get(at).copied().unwrap_or_default().as_nanos() as f64 / 1000.0
+    };
+    let (half, ninety_nine, most) = (micros(50), micros(99), micros(100));
+    let calls = took.len();
+    format!(r#"{{"calls":{calls},"p50_us":{half:.1},"p99_us":{ninety_nine:.1},"max_us":{most:.1}}}"#)
+}
