@@ -8,6 +8,7 @@ mod key;
 mod list;
 mod policy;
 mod propose;
+mod read;
 mod reconcile;
 mod show;
 mod undo;
@@ -33,6 +34,7 @@ pub async fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
         Command::Withdraw(options) => withdraw::run(global, options, output).await,
         Command::Reconcile(options) => reconcile::run(global, options, output).await,
         Command::Expire => expire::run(global, output).await,
+        Command::Read(options) => read::run(&options, output),
         Command::Policy(command) => policy::run(global, command, output),
         Command::Key(command) => key::run(&command, output),
         Command::Bench(options) => bench::run(options, cli.global.json, output).await,
