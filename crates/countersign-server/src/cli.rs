@@ -142,6 +142,8 @@ Examples:
     Expire,
     /// Show where each value of a call came from
     Trace(Trace),
+    /// Say what a reply means: yes, no or something else, and which words decided
+    Read(Read),
     /// Check a policy, or try a call against it
     #[command(subcommand)]
     Policy(PolicyCommand),
@@ -404,6 +406,39 @@ pub struct Reconcile {
     /// How you know
     #[arg(long, value_name = "TEXT")]
     pub note: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A reply is yes or no only when every word of it belongs to a plain answer. No store is touched, no model asked.
+
+Examples:
+  countersign read 'Yes, go ahead' --prompt 'Delete 13 paddocks?'
+  countersign read 'Sí, borrar' --yes 'Sí, borrar' --language es --destructive
+  countersign read --jsonl < replies.jsonl           {\"id\",\"lang\",\"prompt\",\"reply\"} per line in,
+                                                     {\"id\",\"decision\",\"why\"} out")]
+pub struct Read {
+    /// The reply
+    #[arg(value_name = "REPLY", required_unless_present = "jsonl", allow_hyphen_values = true)]
+    pub text: Option<String>,
+    /// What the person was shown
+    #[arg(long, value_name = "TEXT")]
+    pub prompt: Option<String>,
+    /// The person's language, such as `es` or `pt-BR`; any, if you do not say
+    #[arg(long, value_name = "TAG")]
+    pub language: Option<String>,
+    /// What the approving button says
+    #[arg(long, value_name = "LABEL")]
+    pub yes: Option<String>,
+    /// What the denying button says
+    #[arg(long, value_name = "LABEL")]
+    pub no: Option<String>,
+    /// Something destructive is offered: a filler such as `ok` is too little
+    #[arg(long)]
+    pub destructive: bool,
+    /// Read many, one JSON object per line of standard input
+    #[arg(long, conflicts_with = "text")]
+    pub jsonl: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -18,6 +18,7 @@ pub mod json;
 pub mod policy;
 pub mod provenance;
 pub mod registry;
+pub mod reply;
 pub mod seal;
 pub mod state;
 pub mod store;
