@@ -5,7 +5,7 @@ use countersign::id::{Actor, ApprovalId};
 use countersign::time::Time;
 use serde::Serialize;
 
-use super::card::{Moment, Place, shown};
+use super::card::{Moment, Place, shown, surface_words as place};
 
 /// One line.
 #[derive(Debug, Serialize)]
@@ -123,17 +123,4 @@ fn numbers(calls: &[u8]) -> String {
     let word = if calls.len() == 1 { "call" } else { "calls" };
     let calls: Vec<String> = calls.iter().map(ToString::to_string).collect();
     format!("{word} {}", calls.join(", "))
-}
-
-/// A surface as people call it.
-fn place(surface: &str) -> String {
-    match surface {
-        "text" => "a text reply".to_owned(),
-        "button" => "a button".to_owned(),
-        "api" => "the API".to_owned(),
-        "command_line" => "the command line".to_owned(),
-        "page" => "the page".to_owned(),
-        "passkey" => "a passkey".to_owned(),
-        other => shown(other),
-    }
 }

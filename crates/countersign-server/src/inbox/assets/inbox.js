@@ -12,7 +12,7 @@ const isList = main.dataset.live === "list";
 const waiting = new Map();
 
 const query = () => list.dataset.query ? "?" + list.dataset.query : "";
-const full = (id) => find(id)?.querySelector(".exact, textarea.json") || !isList;
+const isFull = (id) => find(id)?.classList.contains("full");
 
 async function load(path) {
   try {
@@ -37,7 +37,7 @@ function refresh(id) {
 }
 
 async function refreshCard(id) {
-  const how = full(id) ? (query() ? query() + "&full=1" : "?full=1") : query();
+  const how = isFull(id) ? (query() ? query() + "&full=1" : "?full=1") : query();
   const page = await load(`/approvals/${id}/card${how}`);
   const card = page?.querySelector(".card");
   if (!card) return;

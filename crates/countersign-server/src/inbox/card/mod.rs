@@ -112,7 +112,10 @@ impl Moment {
     pub fn new(moment: Time, now: Time) -> Moment {
         Moment {
             exact: moment.to_string(),
-            words: duration::show_relative(moment, now),
+            words: match now >= moment && now.since(moment).as_secs() < 5 {
+                true => "just now".to_owned(),
+                false => duration::show_relative(moment, now),
+            },
         }
     }
 
@@ -203,6 +206,19 @@ pub fn shown(text: &str) -> String {
     escape(text).into_owned()
 }
 
+/// A surface as people call it.
+pub fn surface_words(surface: &str) -> String {
+    match surface {
+        "text" => "a text reply".to_owned(),
+        "button" => "a button".to_owned(),
+        "api" => "the API".to_owned(),
+        "command_line" => "the command line".to_owned(),
+        "page" => "the page".to_owned(),
+        "passkey" => "a passkey".to_owned(),
+        other => shown(other),
+    }
+}
+
 /// As text, so that the script can compare it: the risk from grave to light, then the end of its time.
 pub fn order(approval: &Approval) -> String {
     let light = match risk(approval) {
@@ -257,7 +273,7 @@ fn ended(approval: &Approval, now: Time, decider: Option<&Decider>) -> Ended {
         is_you: decided.is_some_and(|decided| decider.is_some_and(|you| you.person == decided.by)),
         // Expired, and nobody has written that down yet.
         at: Moment::new(at.unwrap_or(approval.expires_at), now),
-        surface: decided.map(|decided| shown(&decided.surface).replace('_', " ")),
+        surface: decided.map(|decided| surface_words(&decided.surface)),
         comment: decided.and_then(|decided| decided.comment.as_deref().map(shown)),
         claimed_by: decided.and_then(|decided| decided.claimed_by.as_deref().map(shown)),
     }

@@ -12,6 +12,8 @@ use serde::Serialize;
 
 /// Texts of more lines than this are shown on one.
 const MOST_LINES: usize = 40;
+/// Of a value that can be opened, so much stands there before it is.
+const HEAD_CHARS: usize = 300;
 /// More empty lines than this in a row would push something out of sight.
 const MOST_EMPTY_LINES: usize = 2;
 
@@ -119,9 +121,10 @@ fn show(row: &Row, leaf: Option<&Leaf<'_>>, measure: Measure) -> Shown {
     if let Some(text) = text {
         let clipped = clip(&text, measure.chars);
         shown.size = clipped.is_clipped().then(|| size(row.bytes));
-        shown.text = match clipped.is_clipped() {
-            true => clipped.to_string(),
-            false => lines(&text),
+        shown.text = match (clipped.is_clipped(), measure.with_whole) {
+            (true, true) => clip(&text, HEAD_CHARS).to_string(),
+            (true, false) => clipped.to_string(),
+            (false, _) => lines(&text),
         };
         shown.whole = (clipped.is_clipped() && measure.with_whole).then(|| whole(&text));
     }
