@@ -26,7 +26,7 @@ use crate::duration;
 use crate::view::{self, ApprovalView};
 
 /// The longest comment.
-const LONGEST_COMMENT: usize = 4096;
+pub const LONGEST_COMMENT: usize = 4096;
 
 /// List approvals
 ///

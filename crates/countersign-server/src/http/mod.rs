@@ -4,11 +4,11 @@
 //! Deliberately absent: rules. A handler reads the request, asks the gate and writes the answer.
 
 mod app;
-mod approvals;
+pub(crate) mod approvals;
 mod calls;
 mod door;
 mod error;
-mod events;
+pub(crate) mod events;
 mod extract;
 mod feed;
 mod limits;
