@@ -1069,6 +1069,7 @@ fn the_help_is_a_contract() {
       reconcile  Say how a call ended whose outcome is unknown
       expire     End everything whose time is up, now
       trace      Show where each value of a call came from
+      read       Say what a reply means: yes, no or something else, and which words decided
       policy     Check a policy, or try a call against it
       key        Keys for secrets that calls come with
       bench      Measure how fast the gate is on this machine

@@ -216,7 +216,12 @@ impl<'a> Reader<'a> {
             known = 1;
         }
         for (number, language) in self.tables.languages.iter().enumerate() {
-            if known & (1u64.checked_shl(u32::try_from(number).unwrap_or(u32::MAX)).unwrap_or(0)) == 0 {
+            if known
+                & (1u64
+                    .checked_shl(u32::try_from(number).unwrap_or(u32::MAX))
+                    .unwrap_or(0))
+                == 0
+            {
                 continue;
             }
             match self.parse(language) {
@@ -231,7 +236,11 @@ impl<'a> Reader<'a> {
                 }
             }
         }
-        let whole = if self.words.len() <= 3 { self.whole() } else { String::new() };
+        let whole = if self.words.len() <= 3 {
+            self.whole()
+        } else {
+            String::new()
+        };
         let anywhere = self.tables.anywhere(&whole);
         match (answer, anywhere) {
             (_, (true, true)) => self.offered_letter(whole),
@@ -267,7 +276,11 @@ impl<'a> Reader<'a> {
             let id = self.ids.get(*index).copied().flatten();
             self.tables.known(id) == 0
         });
-        Why::Unknown(unknown.next().map_or_else(|| self.whole(), |index| self.words.get(index).to_owned()))
+        Why::Unknown(
+            unknown
+                .next()
+                .map_or_else(|| self.whole(), |index| self.words.get(index).to_owned()),
+        )
     }
 
     fn parse(&self, language: &Language) -> Result<Interpreted, Why> {
@@ -354,10 +367,16 @@ impl<'a> Reader<'a> {
     }
 
     fn decided(&self, parse: &Parse, stand: Stand, reading: Reading) -> Interpreted {
-        let deciding = parse.pieces(stand).into_iter().filter(|piece| piece.kind.decides());
+        let deciding = parse
+            .pieces(stand)
+            .into_iter()
+            .filter(|piece| piece.kind.decides());
         let text = |piece: parse::Piece| {
             let words = usize::from(piece.start)..usize::from(piece.end);
-            words.map(|index| self.words.get(index)).collect::<Vec<_>>().join(" ")
+            words
+                .map(|index| self.words.get(index))
+                .collect::<Vec<_>>()
+                .join(" ")
         };
         Interpreted {
             reading,
@@ -376,7 +395,9 @@ fn find(tables: &Tables, word: &str) -> Option<Word> {
     if !is_stretched.into_iter().any(|((a, b), c)| a == b && b == c) {
         return None;
     }
-    [2, 1].into_iter().find_map(|most| tables.lexicon.find(&squeeze(word, most)))
+    [2, 1]
+        .into_iter()
+        .find_map(|most| tables.lexicon.find(&squeeze(word, most)))
 }
 
 /// The word with no letter more than `most` times in a row.

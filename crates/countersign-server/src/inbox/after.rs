@@ -81,6 +81,7 @@ async fn propose_undo(app: &App, caller: &Caller, id: &str, position: u8, key: &
         run: None,
         session: None,
         claim: None,
+        conversation: None,
         key: key.transpose().map_err(bad_name)?,
         calls: Vec::new(),
     };

@@ -75,9 +75,7 @@ pub async fn result(
 }
 
 fn call(approval: &SharedApproval, position: u8) -> Answer<&Call> {
-    approval
-        .call(position)
-        .ok_or_else(|| ApiError::not_found("call"))
+    approval.call(position).ok_or_else(|| ApiError::not_found("call"))
 }
 
 /// One value per line, secrets as marks; nothing when there is no secret among them.

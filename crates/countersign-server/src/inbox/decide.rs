@@ -46,9 +46,7 @@ impl Typed {
 
     /// What stands in the field of a call's arguments.
     pub fn arguments(&self, position: u8) -> Option<&str> {
-        self.0
-            .get(&format!("arguments-{position}"))
-            .map(String::as_str)
+        self.0.get(&format!("arguments-{position}")).map(String::as_str)
     }
 
     /// Whether arguments are being changed.
@@ -119,12 +117,7 @@ async fn fragment(
     list::fragment(status, app, caller, &approval, now, measure, problem.as_ref())
 }
 
-async fn try_to_decide(
-    app: &App,
-    caller: &Caller,
-    approval: &SharedApproval,
-    typed: &Typed,
-) -> Answer<()> {
+async fn try_to_decide(app: &App, caller: &Caller, approval: &SharedApproval, typed: &Typed) -> Answer<()> {
     let decider = caller
         .decider()
         .ok_or_else(|| ApiError::wrong_scope(&[Scope::Decide]))?;
@@ -134,8 +127,12 @@ async fn try_to_decide(
         return Err(ApiError::too_large(message));
     }
     // INVARIANT: nothing is decided on this page without the digest of what it showed.
-    let digest = Hash::from_hex(typed.text("digest"))
-        .ok_or_else(|| bad("the form does not say which card it belongs to", "open the page again"))?;
+    let digest = Hash::from_hex(typed.text("digest")).ok_or_else(|| {
+        bad(
+            "the form does not say which card it belongs to",
+            "open the page again",
+        )
+    })?;
     let decision = Decision {
         tenant: caller.tenant.clone(),
         approval: approval.id,
@@ -160,8 +157,9 @@ fn verdict(approval: &SharedApproval, typed: &Typed) -> Answer<Verdict> {
                 }
                 match typed.arguments(position).filter(|_| typed.is_edit()) {
                     None => Ok(Choice::Approve),
-                    Some(text) => edit::read(&call.arguments, text)
-                        .map_err(|problem| bad_edit(position, &problem)),
+                    Some(text) => {
+                        edit::read(&call.arguments, text).map_err(|problem| bad_edit(position, &problem))
+                    }
                 }
             });
             let choices = choices.collect::<Answer<Vec<Choice>>>()?;
@@ -170,13 +168,18 @@ fn verdict(approval: &SharedApproval, typed: &Typed) -> Answer<Verdict> {
                 false => Ok(Verdict::Each(choices)),
             }
         }
-        _ => Err(bad("the form says neither yes nor no", "press one of the buttons")),
+        _ => Err(bad(
+            "the form says neither yes nor no",
+            "press one of the buttons",
+        )),
     }
 }
 
 /// What is wrong with one call's arguments, alone, for the place beside its field.
 pub fn edit_problem(approval: &SharedApproval, position: u8, typed: &Typed) -> Option<String> {
-    let text = typed.arguments(position).filter(|_| !typed.leaves_out(position))?;
+    let text = typed
+        .arguments(position)
+        .filter(|_| !typed.leaves_out(position))?;
     edit::read(&approval.call(position)?.arguments, text).err()
 }
 

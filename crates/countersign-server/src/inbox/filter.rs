@@ -83,10 +83,7 @@ impl Choices {
         choices.tools.extend(non_empty(&wanted.tool));
         for approval in approvals {
             choices.agents.push(Choice::new(approval.agent.as_str()));
-            let tools = approval
-                .calls
-                .iter()
-                .map(|call| Choice::new(call.tool.as_str()));
+            let tools = approval.calls.iter().map(|call| Choice::new(call.tool.as_str()));
             choices.tools.extend(tools);
         }
         for names in [&mut choices.agents, &mut choices.tools] {

@@ -19,9 +19,7 @@ const AT_MOST: Duration = Duration::from_secs(2 * 60);
 
 /// The stream. A browser that comes back says itself what it saw last.
 pub async fn follow(State(app): State<App>, Watching(caller): Watching, headers: HeaderMap) -> Response {
-    let after = headers
-        .get("last-event-id")
-        .and_then(|value| value.to_str().ok());
+    let after = headers.get("last-event-id").and_then(|value| value.to_str().ok());
     let open = match app.limits.stream(&format!("page:{}", caller.name)) {
         Ok(open) => open,
         Err(error) => return page::failure(&error),
@@ -29,9 +27,7 @@ pub async fn follow(State(app): State<App>, Watching(caller): Watching, headers:
     match stream(&app, &caller.tenant, after, Filter::default(), open).await {
         Ok(response) => {
             let (parts, body) = response.into_parts();
-            let limited = body
-                .into_data_stream()
-                .take_until(tokio::time::sleep(AT_MOST));
+            let limited = body.into_data_stream().take_until(tokio::time::sleep(AT_MOST));
             Response::from_parts(parts, Body::from_stream(limited))
         }
         Err(error) => page::failure(&error),

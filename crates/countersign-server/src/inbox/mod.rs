@@ -37,7 +37,10 @@ pub fn pages() -> Router<App> {
             "/approvals/{id}/decision",
             post(decide::decide).layer(DefaultBodyLimit::max(decide::LARGEST_FORM)),
         )
-        .route("/approvals/{id}/calls/{position}/arguments", get(arguments::arguments))
+        .route(
+            "/approvals/{id}/calls/{position}/arguments",
+            get(arguments::arguments),
+        )
         .route("/approvals/{id}/calls/{position}/result", get(arguments::result))
         .route("/approvals/{id}/calls/{position}/undo", post(after::undo))
         .route(

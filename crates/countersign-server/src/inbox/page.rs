@@ -82,7 +82,11 @@ fn sentence(fragment: &str) -> String {
 
 /// The page that says why something was not done.
 pub fn failure(error: &ApiError) -> Response {
-    render(error.status, "failure.html", context! { problem => problem(error), code => error.code })
+    render(
+        error.status,
+        "failure.html",
+        context! { problem => problem(error), code => error.code },
+    )
 }
 
 /// A text as part of an address.

@@ -90,7 +90,10 @@ fn words(what: &What) -> (String, Option<ApprovalId>) {
         } => {
             let verb = if *approve { "approve" } else { "deny" };
             let reason = shown(reason).replace('_', " ");
-            alone(format!("tried to {verb} on {}, refused: {reason}", place(surface)))
+            alone(format!(
+                "tried to {verb} on {}, refused: {reason}",
+                place(surface)
+            ))
         }
         What::Started { call, .. } => alone(format!("call {call} started")),
         What::Succeeded { call, bytes, .. } => alone(format!("call {call} succeeded, {bytes} bytes")),
@@ -99,9 +102,7 @@ fn words(what: &What) -> (String, Option<ApprovalId>) {
             "call {call}: nobody knows how it ended ({})",
             shown(reason)
         )),
-        What::Refused { call, because } => {
-            alone(format!("call {call} will not run: {}", because.as_str()))
-        }
+        What::Refused { call, because } => alone(format!("call {call} will not run: {}", because.as_str())),
         What::Reconciled { call, succeeded } => {
             let ended = if *succeeded { "succeeded" } else { "failed" };
             alone(format!("found out that call {call} {ended}"))

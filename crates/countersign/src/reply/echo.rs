@@ -65,7 +65,11 @@ impl<'a> Offer<'a> {
     }
 
     fn is_joint(&self, index: usize) -> bool {
-        self.offered.gap(index).is_joint || matches!(self.offered.get(index), "and" | "or" | "y" | "und" | "et" | "e" | "o" | "&")
+        self.offered.gap(index).is_joint
+            || matches!(
+                self.offered.get(index),
+                "and" | "or" | "y" | "und" | "et" | "e" | "o" | "&"
+            )
     }
 
     /// Whether the word at `place` stands behind one that turns it, as in "without subtitles".

@@ -140,7 +140,9 @@ impl Tables {
             marks: vec![0; self.lexicon.len()],
             acts: FastMap::default(),
         };
-        let bit = 1u64.checked_shl(u32::try_from(number).unwrap_or(u32::MAX)).unwrap_or(0);
+        let bit = 1u64
+            .checked_shl(u32::try_from(number).unwrap_or(u32::MAX))
+            .unwrap_or(0);
         self.known.resize(self.lexicon.len(), 0);
         let mut group = 1u64;
         for (list, words) in &table.lists {
@@ -158,7 +160,9 @@ impl Tables {
                 if mark == 0 {
                     *language.acts.entry(*word).or_default() |= group;
                 }
-                if mark == GLUE && let Some(known) = self.known.get_mut(word.0 as usize) {
+                if mark == GLUE
+                    && let Some(known) = self.known.get_mut(word.0 as usize)
+                {
                     *known |= bit;
                 }
             }
@@ -202,13 +206,17 @@ impl Tables {
 
     /// The language of a tag such as `pt-BR` or `sr_RS@latin`.
     pub(super) fn language(&self, tag: &str) -> Option<&Language> {
-        let found = fallbacks(tag).into_iter().find_map(|tag| self.tags.get(tag.as_str()).copied());
+        let found = fallbacks(tag)
+            .into_iter()
+            .find_map(|tag| self.tags.get(tag.as_str()).copied());
         self.languages.get(found?)
     }
 
     /// What a whole reply means in a locale: yes or no.
     pub(super) fn locale(&self, tag: &str, reply: &str) -> Option<bool> {
-        let locale = fallbacks(tag).into_iter().find_map(|tag| self.locales.get(&tag))?;
+        let locale = fallbacks(tag)
+            .into_iter()
+            .find_map(|tag| self.locales.get(&tag))?;
         let says = |phrases: &[String]| phrases.iter().any(|phrase| phrase == reply);
         match (says(&locale.yes), says(&locale.no)) {
             (true, false) => Some(true),
@@ -245,7 +253,12 @@ impl Tables {
 
 /// A tag, then its shorter forms: `sr-latn-rs`, `sr-latn`, `sr`.
 fn fallbacks(tag: &str) -> Vec<String> {
-    let tag = tag.split('.').next().unwrap_or_default().to_ascii_lowercase().replace('_', "-");
+    let tag = tag
+        .split('.')
+        .next()
+        .unwrap_or_default()
+        .to_ascii_lowercase()
+        .replace('_', "-");
     let (base, variant) = tag.split_once('@').unwrap_or((&tag, ""));
     let mut forms = Vec::new();
     let primary = base.split('-').next().unwrap_or_default();

@@ -124,7 +124,8 @@ impl WordReader {
             }
             b' ' | b'\t' | b'.' | b'!' | b':' | b'(' | b')' | b'"' | b'-' | b'_' | b'*' | b'[' | b']'
             | b'{' | b'}' => self.close(),
-            b'#' | b'$' | b'%' | b'&' | b'+' | b'<' | b'=' | b'>' | b'@' | b'\\' | b'^' | b'`' | b'|' | b'~' => {
+            b'#' | b'$' | b'%' | b'&' | b'+' | b'<' | b'=' | b'>' | b'@' | b'\\' | b'^' | b'`' | b'|'
+            | b'~' => {
                 self.sign(char::from(byte));
             }
             _ => self.hide(char::from(byte)),

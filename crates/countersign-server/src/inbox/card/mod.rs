@@ -178,7 +178,12 @@ impl Card {
             created: Moment::new(approval.created_at, now),
             expires: Moment::left(approval.expires_at, now),
             is_urgent: approval.expires_at.since(now).as_secs() < 60,
-            yes: label(approval, |call| call.terms.yes.as_deref(), "Approve", "Approve all"),
+            yes: label(
+                approval,
+                |call| call.terms.yes.as_deref(),
+                "Approve",
+                "Approve all",
+            ),
             no: label(approval, |call| call.terms.no.as_deref(), "Deny", "Deny all"),
             approvers: approvers(approval),
             may_approve: approval.calls.iter().all(among),

@@ -105,9 +105,7 @@ fn needs_text(row: &Row, measure: Measure) -> bool {
 }
 
 fn show(row: &Row, leaf: Option<&Leaf<'_>>, measure: Measure) -> Shown {
-    let text = leaf
-        .filter(|_| needs_text(row, measure))
-        .map(|leaf| leaf.text());
+    let text = leaf.filter(|_| needs_text(row, measure)).map(|leaf| leaf.text());
     let mut shown = Shown {
         name: name(&row.pointer),
         text: row.value.clone(),
