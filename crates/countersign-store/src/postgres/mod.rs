@@ -5,10 +5,12 @@
 //! any of them may stop at any time.
 
 mod batch;
+mod clock;
 mod config;
 mod connect;
 mod decode;
 mod error;
+mod gather;
 mod lock;
 mod migrate;
 mod notify;
@@ -28,9 +30,11 @@ use countersign::store::{Cursor, FeedEvent, Filter, Store, StoreError, Stored};
 use countersign::time::{Clock, Time};
 use countersign::wake::Hub;
 
-use batch::Lanes;
+use batch::{Lane, Lanes};
+use clock::ServerClock;
 use config::Target;
 use connect::Connector;
+use gather::Gathering;
 use notify::Wakers;
 use read::Readers;
 
@@ -91,9 +95,18 @@ impl PostgresStore {
         }
         drop(first);
         let hub = Arc::new(Hub::default());
-        let readers = Arc::new(Readers::new(connector.clone(), options.clock.clone()));
+        let server_clock = Arc::new(ServerClock::default());
+        let readers = Readers::new(connector.clone(), options.clock.clone(), server_clock.clone());
+        let readers = Arc::new(readers);
         let (wakers, announcer) = Wakers::start(&hub, &connector, &readers, options.notify);
-        let lanes = Lanes::start(options.lanes, &connector, options.clock.as_ref(), &announcer);
+        let lanes = Lanes::start(options.lanes, || Lane {
+            connector: connector.clone(),
+            clock: options.clock.clone(),
+            server_clock: server_clock.clone(),
+            announcer: announcer.clone(),
+            session: None,
+            gathering: Gathering::default(),
+        });
         Ok(PostgresStore {
             place,
             lanes: RwLock::new(Some(Arc::new(lanes))),

@@ -1,7 +1,8 @@
 //! Waking: at once in this process, by a notification in others, and within a second when that is lost.
 //!
-//! Notifications are sent after the commit, on a connection of their own: inside the transaction they would make all
-//! commits of the server queue behind one lock, and a stuck listener could hold a decision up.
+//! A notification is sent right behind the COMMIT, as a transaction of its own, and tells of a whole group: inside the
+//! transaction it would make all commits of the server queue behind one lock, and a stuck listener could hold a
+//! decision up.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -16,7 +17,7 @@ use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
 use tokio_postgres::{AsyncMessage, Error};
 
-use super::connect::{Connector, Owned, Session};
+use super::connect::{Connector, Owned};
 use super::read::Readers;
 use super::transaction::Changed;
 
@@ -24,8 +25,6 @@ use super::transaction::Changed;
 const FLOOR: Duration = Duration::from_secs(1);
 /// A payload has room for 8,000 bytes; an id and its comma take 37.
 const MOST_IDS: usize = 200;
-/// So many groups may wait to be told of. More are left to the floor.
-const LONGEST_QUEUE: usize = 1024;
 /// So many approvals are looked at in one question.
 const LARGEST_LOOK: usize = 1000;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
@@ -35,24 +34,27 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(super) struct Announcer {
     hub: Arc<Hub>,
-    others: Option<mpsc::Sender<Vec<ApprovalId>>>,
+    /// This node's name, when others are told.
+    node: Option<Arc<str>>,
 }
 
 impl Announcer {
-    /// Wakes those who wait here, then lets other nodes know.
-    pub(super) fn announce(&self, changed: Vec<Changed>) {
-        for change in &changed {
+    /// Wakes those who wait here.
+    pub(super) fn publish(&self, changed: &[Changed]) {
+        for change in changed {
             self.hub.publish(&change.approval);
         }
+    }
+
+    /// What to tell other nodes.
+    pub(super) fn payloads(&self, changed: &[Changed]) -> Vec<String> {
+        let Some(node) = &self.node else {
+            return Vec::new();
+        };
         // In another process nobody can wait for what was not there before.
         let old = changed.iter().filter(|change| !change.is_new);
         let ids: Vec<ApprovalId> = old.map(|change| change.approval.id).collect();
-        if let Some(others) = &self.others
-            && !ids.is_empty()
-        {
-            // A full queue costs the others a second, never us a commit.
-            let _ = others.try_send(ids);
-        }
+        ids.chunks(MOST_IDS).map(|ids| payload(node, ids)).collect()
     }
 }
 
@@ -69,61 +71,21 @@ impl Wakers {
         readers: &Arc<Readers>,
         notify: bool,
     ) -> (Wakers, Announcer) {
-        let node = format!("{:016x}", RandomState::new().build_hasher().finish());
+        let node: Arc<str> = format!("{:016x}", RandomState::new().build_hasher().finish()).into();
         let waker = Waker {
             hub: hub.clone(),
             readers: readers.clone(),
         };
         let mut tasks = vec![Owned::spawn(keep_floor(waker.clone()))];
-        let mut others = None;
         if notify {
-            let (sender, receiver) = mpsc::channel(LONGEST_QUEUE);
-            others = Some(sender);
-            tasks.push(Owned::spawn(tell(connector.clone(), node.clone(), receiver)));
-            tasks.push(Owned::spawn(listen(connector.clone(), node, waker)));
+            tasks.push(Owned::spawn(listen(connector.clone(), node.clone(), waker)));
         }
         let announcer = Announcer {
             hub: hub.clone(),
-            others,
+            node: notify.then_some(node),
         };
         (Wakers { _tasks: tasks }, announcer)
     }
-}
-
-/// Tells other nodes. What gathers while one notification is under way goes into the next.
-async fn tell(connector: Arc<Connector>, node: String, mut queue: mpsc::Receiver<Vec<ApprovalId>>) {
-    let mut session: Option<Session> = None;
-    while let Some(mut ids) = queue.recv().await {
-        while ids.len() < MOST_IDS {
-            let Ok(more) = queue.try_recv() else { break };
-            ids.extend(more);
-        }
-        if session.as_ref().is_none_or(|session| session.client.is_closed()) {
-            session = open_teller(&connector).await;
-        }
-        let Some(open) = &session else { continue };
-        for ids in ids.chunks(MOST_IDS) {
-            let sent = open
-                .client
-                .query_typed(
-                    "SELECT pg_notify('countersign', $1)",
-                    &[(&payload(&node, ids), tokio_postgres::types::Type::TEXT)],
-                )
-                .await;
-            if sent.is_err() {
-                // The others find out by themselves, within a second.
-                session = None;
-                break;
-            }
-        }
-    }
-}
-
-/// A notification is worth no disk: without this the server would sync for each of them.
-async fn open_teller(connector: &Connector) -> Option<Session> {
-    let session = connector.open().await.ok()?;
-    let unsynced = session.client.batch_execute("SET synchronous_commit = off").await;
-    unsynced.ok().map(|()| session)
 }
 
 fn payload(node: &str, ids: &[ApprovalId]) -> String {
@@ -140,7 +102,7 @@ fn read_payload(node: &str, payload: &str) -> Vec<ApprovalId> {
 }
 
 /// Listens to other nodes, and connects again whenever that ends.
-async fn listen(connector: Arc<Connector>, node: String, waker: Waker) {
+async fn listen(connector: Arc<Connector>, node: Arc<str>, waker: Waker) {
     let mut pause = SHORTEST_PAUSE;
     loop {
         if listen_once(&connector, &node, &waker).await.is_ok() {

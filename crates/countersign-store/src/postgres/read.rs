@@ -16,6 +16,7 @@ use tokio::sync::Mutex;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row, Statement};
 
+use super::clock::ServerClock;
 use super::connect::{Connector, Session};
 use super::decode::{self, APPROVAL, CALL, EVENT_COLUMNS, WITH_CALLS};
 use super::error::{is_lost, store_error};
@@ -97,15 +98,21 @@ impl Question<'_> {
 pub(super) struct Readers {
     connector: Arc<Connector>,
     clock: Option<Arc<dyn Clock>>,
+    server_clock: Arc<ServerClock>,
     slots: [Mutex<Option<Arc<Reader>>>; 2],
     next: AtomicUsize,
 }
 
 impl Readers {
-    pub(super) fn new(connector: Arc<Connector>, clock: Option<Arc<dyn Clock>>) -> Readers {
+    pub(super) fn new(
+        connector: Arc<Connector>,
+        clock: Option<Arc<dyn Clock>>,
+        server_clock: Arc<ServerClock>,
+    ) -> Readers {
         Readers {
             connector,
             clock,
+            server_clock,
             slots: Default::default(),
             next: AtomicUsize::new(0),
         }
@@ -172,10 +179,15 @@ impl Readers {
         if let Some(clock) = &self.clock {
             return Ok(clock.now());
         }
+        if let Some(now) = self.server_clock.now() {
+            return Ok(now);
+        }
         let sql = format!("SELECT {NOW}");
         let rows = self.ask(Question::Text(&sql, &[])).await?;
         let row = rows.first().ok_or_else(|| decode::impossible("no clock"))?;
-        Ok(Time::from_micros(decode::get(row, 0)?))
+        let now = Time::from_micros(decode::get(row, 0)?);
+        self.server_clock.hear(now);
+        Ok(now)
     }
 
     pub(super) async fn list(

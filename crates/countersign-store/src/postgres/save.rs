@@ -4,6 +4,7 @@
 //! once, so a mismatch cannot be left to us to notice: the statement itself fails, by dividing by zero, and with it
 //! the transaction.
 
+use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use countersign::approval::Approval;
@@ -12,6 +13,7 @@ use countersign::event::Event;
 use countersign::id::Actor;
 use countersign::store::record::{encode_approval, encode_call};
 use countersign::time::Time;
+use futures_util::FutureExt as _;
 use futures_util::future::join3;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Statement};
@@ -76,8 +78,14 @@ impl Writes {
         })
     }
 
-    /// Writes all entries and commits, in one exchange. The error is the first that happened.
-    pub(super) async fn save_and_commit(&self, client: &Client, entries: &[Entry]) -> Result<(), Error> {
+    /// Writes all entries and commits, in one exchange, and sends what `behind` sends in the same flight. The error is
+    /// the first that happened.
+    pub(super) async fn save_and_commit(
+        &self,
+        client: &Client,
+        entries: &[Entry],
+        behind: impl FnOnce(),
+    ) -> Result<(), Error> {
         // The driver sends in the order in which these are first polled, which is the order they stand in.
         let failed = AtomicBool::new(false);
         let (changed, new, committed) = join3(
@@ -86,9 +94,16 @@ impl Writes {
             noting(&failed, self.insert(client, entries)),
             async {
                 // A statement that could not even be sent, for its size, aborts nothing at the server.
-                match failed.load(Ordering::Relaxed) {
-                    true => client.batch_execute("ROLLBACK").await,
-                    false => client.batch_execute("COMMIT").await,
+                if failed.load(Ordering::Relaxed) {
+                    return client.batch_execute("ROLLBACK").await;
+                }
+                let mut commit = pin!(client.batch_execute("COMMIT"));
+                // It is on its way when it was polled once; what is sent now is behind it.
+                let at_once = commit.as_mut().now_or_never();
+                behind();
+                match at_once {
+                    Some(committed) => committed,
+                    None => commit.await,
                 }
             },
         )
