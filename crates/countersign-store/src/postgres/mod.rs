@@ -6,10 +6,12 @@
 
 mod batch;
 mod clock;
+mod composite;
 mod config;
 mod connect;
 mod decode;
 mod error;
+mod fields;
 mod gather;
 mod lock;
 mod migrate;
@@ -17,6 +19,7 @@ mod notify;
 mod read;
 mod rows;
 mod save;
+mod together;
 mod transaction;
 
 use std::path::PathBuf;
@@ -37,6 +40,7 @@ use connect::Connector;
 use gather::Gathering;
 use notify::Wakers;
 use read::Readers;
+use together::Looks;
 
 pub use error::ConnectError;
 
@@ -77,6 +81,7 @@ pub struct PostgresStore {
     place: String,
     lanes: RwLock<Option<Arc<Lanes>>>,
     readers: Arc<Readers>,
+    looks: Arc<Looks>,
     wakers: RwLock<Option<Wakers>>,
     hub: Arc<Hub>,
 }
@@ -111,6 +116,7 @@ impl PostgresStore {
             place,
             lanes: RwLock::new(Some(Arc::new(lanes))),
             readers,
+            looks: Arc::default(),
             wakers: RwLock::new(Some(wakers)),
             hub,
         })
@@ -143,7 +149,7 @@ impl Store for PostgresStore {
     }
 
     fn approval<'a>(&'a self, tenant: &'a Tenant, id: ApprovalId) -> Stored<'a, Option<SharedApproval>> {
-        Box::pin(self.readers.approval(tenant, id))
+        Box::pin(self.looks.look(&self.readers, (tenant.clone(), id)))
     }
 
     fn pending_in<'a>(
