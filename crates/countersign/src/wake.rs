@@ -223,6 +223,26 @@ mod tests {
         assert_eq!(late.changed().now_or_never().flatten(), Some(approval.clone()));
     }
 
+    /// One wait hears of every change; of several that came meanwhile only the newest counts, and none goes back.
+    #[tokio::test]
+    async fn d2_a_waiter_hears_of_later_changes_too() {
+        let fixture = fixture().await;
+        let proposed = fixture.propose(sample::propose(1)).await;
+        let approve = crate::command::Command::Decide(Box::new(sample::approve(&proposed)));
+        fixture.store.write(approve).await.unwrap();
+        let seen = fixture.store.approval(&proposed.tenant, proposed.id).await;
+        let decided = seen.unwrap().unwrap();
+        assert!(decided.version > proposed.version);
+        let hub = Hub::default();
+        let waiter = hub.wait_for(proposed.id);
+        hub.publish(&proposed);
+        assert_eq!(waiter.changed().now_or_never().flatten(), Some(proposed.clone()));
+        hub.publish(&decided);
+        hub.publish(&proposed);
+        assert_eq!(waiter.changed().now_or_never().flatten(), Some(decided));
+        assert_eq!(waiter.changed().now_or_never(), None, "each is heard once");
+    }
+
     #[test]
     fn d2_a_waiter_learns_that_the_store_is_gone() {
         let hub = Hub::default();

@@ -1,6 +1,6 @@
-//! Writing a group: a few statements over arrays, however many commands there were.
+//! Writing a group: one statement over arrays, however many commands there were.
 //!
-//! INVARIANT: an approval is updated only from the version it was read at. All statements and the COMMIT are sent at
+//! INVARIANT: an approval is updated only from the version it was read at. The statement and the COMMIT are sent at
 //! once, so a mismatch cannot be left to us to notice: the statement itself fails, by dividing by zero, and with it
 //! the transaction.
 
@@ -9,19 +9,32 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use countersign::approval::Approval;
 use futures_util::FutureExt as _;
-use futures_util::future::join3;
+use futures_util::future::join;
+use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Statement};
 
 use super::composite::AsRow;
 use super::fields::{ChangedApproval, ChangedCall, NewApproval, NewEvent, placed};
 use super::rows::Entry;
 
-// Large values are sent and written only where they changed.
-const UPDATE: &str = "
+const INSERT_EVENTS: &str = "
+    INSERT INTO event (seq, tenant, approval, number, at, policy, by, what, link)
+    SELECT * FROM unnest($1::new_event[])";
+
+/// New approvals, their calls, and their events.
+const INSERT: &str = "
+    WITH new AS (INSERT INTO approval SELECT * FROM unnest($2::approval[])),
+    new_calls AS (INSERT INTO call SELECT * FROM unnest($3::call[]))";
+
+/// All that a group changed and added. Large values are sent and written only where they changed.
+///
+/// The old approval of a channel leaves before the new one enters: a new row waits for the check, which waits for all
+/// that is changed.
+const UPDATE_AND_INSERT: &str = "
     WITH changed AS (
         UPDATE approval a
         SET state = u.state, version = u.version, due_at = u.due_at, body = u.body
-        FROM unnest($1::changed_approval[]) u
+        FROM unnest($4::changed_approval[]) u
         WHERE a.tenant = u.tenant AND a.id = u.id AND a.version = u.version_before
         RETURNING 1),
     changed_calls AS (
@@ -31,34 +44,28 @@ const UPDATE: &str = "
             original = CASE WHEN u.arguments IS NULL THEN c.original ELSE u.original END,
             result = CASE WHEN u.ended THEN u.result ELSE c.result END,
             sealed = CASE WHEN u.ended THEN u.sealed ELSE c.sealed END
-        FROM unnest($2::changed_call[]) u
+        FROM unnest($5::changed_call[]) u
         WHERE c.tenant = u.tenant AND c.approval = u.approval AND c.position = u.position
-        RETURNING 1)
-    SELECT 1 / ((SELECT count(*) FROM changed) = cardinality($1)
-            AND (SELECT count(*) FROM changed_calls) = cardinality($2))::integer";
-
-const INSERT_EVENTS: &str = "
-    INSERT INTO event (seq, tenant, approval, number, at, policy, by, what, link)
-    SELECT * FROM unnest($1::new_event[])";
-
-/// New approvals, their calls, and all events.
-const INSERT: &str = "
-    WITH new AS (INSERT INTO approval SELECT * FROM unnest($2::approval[])),
+        RETURNING 1),
+    checked AS (
+        SELECT 1 / ((SELECT count(*) FROM changed) = cardinality($4)
+                AND (SELECT count(*) FROM changed_calls) = cardinality($5))::integer AS one),
+    new AS (INSERT INTO approval SELECT * FROM unnest($2::approval[]) WHERE (SELECT one FROM checked) = 1),
     new_calls AS (INSERT INTO call SELECT * FROM unnest($3::call[]))";
 
 /// The statements that write, prepared on one connection.
 pub(super) struct Writes {
-    update: Statement,
     insert: Statement,
-    insert_events: Statement,
+    update_and_insert: Statement,
 }
 
 impl Writes {
     pub(super) async fn prepare(client: &Client) -> Result<Writes, Error> {
+        let insert = format!("{INSERT} {INSERT_EVENTS}");
+        let all = format!("{UPDATE_AND_INSERT}, events AS ({INSERT_EVENTS}) SELECT one FROM checked");
         Ok(Writes {
-            update: client.prepare(UPDATE).await?,
-            insert: client.prepare(&format!("{INSERT}{INSERT_EVENTS}")).await?,
-            insert_events: client.prepare(INSERT_EVENTS).await?,
+            insert: client.prepare(&insert).await?,
+            update_and_insert: client.prepare(&all).await?,
         })
     }
 
@@ -72,10 +79,12 @@ impl Writes {
     ) -> Result<(), Error> {
         // The driver sends in the order in which these are first polled, which is the order they stand in.
         let failed = AtomicBool::new(false);
-        let (changed, new, committed) = join3(
-            // The old approval of a channel leaves before the new one enters.
-            noting(&failed, self.update(client, entries)),
-            noting(&failed, self.insert(client, entries)),
+        let (written, committed) = join(
+            async {
+                let written = self.write(client, entries).await;
+                failed.store(written.is_err(), Ordering::Relaxed);
+                written
+            },
             async {
                 // A statement that could not even be sent, for its size, aborts nothing at the server.
                 if failed.load(Ordering::Relaxed) {
@@ -92,32 +101,10 @@ impl Writes {
             },
         )
         .await;
-        changed.and(new).and(committed)
+        written.and(committed)
     }
 
-    async fn update(&self, client: &Client, entries: &[Entry]) -> Result<(), Error> {
-        let changed: Vec<(&Approval, &Approval)> = changed(entries).collect();
-        if changed.is_empty() {
-            return Ok(());
-        }
-        let pairs = changed
-            .iter()
-            .flat_map(|(before, after)| before.calls.iter().zip(placed(after)));
-        let calls = pairs.filter(|(before, after)| *before != after.call);
-        let calls: Vec<_> = calls
-            .map(|(before, after)| AsRow(ChangedCall { before, after }))
-            .collect();
-        let approvals = changed
-            .iter()
-            .map(|(before, after)| AsRow(ChangedApproval { before, after }));
-        let approvals: Vec<_> = approvals.collect();
-        client
-            .query(&self.update, &[&approvals, &calls])
-            .await
-            .map(|_| ())
-    }
-
-    async fn insert(&self, client: &Client, entries: &[Entry]) -> Result<(), Error> {
+    async fn write(&self, client: &Client, entries: &[Entry]) -> Result<(), Error> {
         let events = entries
             .iter()
             .flat_map(|entry| entry.events.iter().map(|event| (&*entry.after, event)));
@@ -125,28 +112,23 @@ impl Writes {
         let events = (1i32..).zip(events);
         let events = events.map(|(seq, (approval, event))| AsRow(NewEvent { seq, approval, event }));
         let events: Vec<_> = events.collect();
-        let new: Vec<&Approval> = added(entries).collect();
-        if new.is_empty() {
-            if events.is_empty() {
-                return Ok(());
-            }
-            return client.execute(&self.insert_events, &[&events]).await.map(|_| ());
+        let new_calls: Vec<_> = added(entries).flat_map(placed).map(AsRow).collect();
+        let new: Vec<_> = added(entries).map(|new| AsRow(NewApproval(new))).collect();
+        let pairs = changed(entries).flat_map(|(before, after)| before.calls.iter().zip(placed(after)));
+        let calls = pairs.filter(|(before, after)| *before != after.call);
+        let calls = calls.map(|(before, after)| AsRow(ChangedCall { before, after }));
+        let calls: Vec<_> = calls.collect();
+        let changed = changed(entries).map(|(before, after)| AsRow(ChangedApproval { before, after }));
+        let changed: Vec<_> = changed.collect();
+        if !changed.is_empty() {
+            let all: [&(dyn ToSql + Sync); 5] = [&events, &new, &new_calls, &changed, &calls];
+            client.query(&self.update_and_insert, &all).await?;
+        } else if !new.is_empty() {
+            let all: [&(dyn ToSql + Sync); 3] = [&events, &new, &new_calls];
+            client.execute(&self.insert, &all).await?;
         }
-        let calls: Vec<_> = new.iter().copied().flat_map(placed).map(AsRow).collect();
-        let new: Vec<_> = new.into_iter().map(|new| AsRow(NewApproval(new))).collect();
-        client
-            .execute(&self.insert, &[&events, &new, &calls])
-            .await
-            .map(|_| ())
+        Ok(())
     }
-}
-
-async fn noting(failed: &AtomicBool, write: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
-    let result = write.await;
-    if result.is_err() {
-        failed.store(true, Ordering::Relaxed);
-    }
-    result
 }
 
 fn added(entries: &[Entry]) -> impl Iterator<Item = &Approval> {

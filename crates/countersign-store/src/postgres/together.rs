@@ -12,8 +12,8 @@ use tokio::sync::oneshot;
 
 use super::read::Readers;
 
-/// So many questions may be under way: one for each connection that reads.
-const UNDER_WAY: usize = 2;
+/// So many questions may be under way. With one, those who come together are answered together.
+const UNDER_WAY: usize = 1;
 /// The most approvals in one question.
 const LARGEST: usize = 128;
 
