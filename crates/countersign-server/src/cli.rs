@@ -1,13 +1,16 @@
 //! The command line's grammar.
 
+use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use countersign::state::State;
 
+use crate::access::Scope;
 use crate::bench::BenchArgs;
 use crate::duration;
+use crate::serve::LogFormat;
 use crate::store;
 
 /// An AI agent proposes tool calls; only your recorded decision on those exact bytes lets them run, at most once.
@@ -37,9 +40,15 @@ pub struct Cli {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
-    /// The store: a file, or a `postgres://` URL
-    #[arg(long, global = true, value_name = "PATH|URL", env = "COUNTERSIGN_STORE", default_value = store::DEFAULT, hide_env_values = true)]
-    pub store: String,
+    /// The store: a file, or a `postgres://` URL; `countersign.db` if you do not say
+    #[arg(
+        long,
+        global = true,
+        value_name = "PATH|URL",
+        env = "COUNTERSIGN_STORE",
+        hide_env_values = true
+    )]
+    pub store: Option<String>,
     /// The policy; `countersign.toml` if it is there, else everything is held
     #[arg(
         long,
@@ -75,6 +84,13 @@ pub struct Global {
     pub color: Color,
 }
 
+impl Global {
+    /// Where the store is.
+    pub fn store(&self) -> &str {
+        self.store.as_deref().unwrap_or(store::DEFAULT)
+    }
+}
+
 /// When to use colours.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Color {
@@ -88,6 +104,22 @@ pub enum Color {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Run the service: the API and the inbox page
+    #[command(after_help = "\
+Without any settings it listens on 127.0.0.1:8787, keeps everything in `countersign.db` here, and prints a link
+to sign in with. Settings come from flags, the environment and `countersign-serve.toml`, in this order.
+
+Examples:
+  countersign serve
+  countersign serve --listen 127.0.0.1:9000 --policy policy.toml
+  countersign serve --config serve.toml --store postgres://countersign@db/countersign")]
+    Serve(Serve),
+    /// Tokens: credentials for agents and other programs
+    #[command(subcommand)]
+    Token(TokenCommand),
+    /// People who sign in and decide
+    #[command(subcommand)]
+    Person(PersonCommand),
     /// Propose tool calls, as an agent does
     Propose(Propose),
     /// List what waits for a decision
@@ -357,6 +389,131 @@ pub enum PolicyCommand {
         /// One JSON object, `@FILE`, or `-` for standard input
         #[arg(value_name = "ARGUMENTS|@FILE|-", allow_hyphen_values = true)]
         arguments: Option<String>,
+    },
+}
+
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// The configuration; `countersign-serve.toml` if it is there
+    #[arg(long, value_name = "FILE", env = "COUNTERSIGN_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Where to listen; 127.0.0.1:8787 if you do not say
+    #[arg(long, value_name = "ADDRESS:PORT", env = "COUNTERSIGN_LISTEN")]
+    pub listen: Option<SocketAddr>,
+    /// A name under which it is called, as browsers show it; may be given several times
+    #[arg(long, value_name = "NAME", env = "COUNTERSIGN_HOST", value_delimiter = ',')]
+    pub host: Vec<String>,
+    /// Speak TLS with this certificate chain (PEM)
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "COUNTERSIGN_TLS_CERTIFICATE",
+        requires = "tls_key"
+    )]
+    pub tls_certificate: Option<PathBuf>,
+    /// The certificate's private key (PEM)
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "COUNTERSIGN_TLS_KEY",
+        requires = "tls_certificate"
+    )]
+    pub tls_key: Option<PathBuf>,
+    /// A proxy in front speaks TLS, and nobody else can reach this address
+    #[arg(long, env = "COUNTERSIGN_BEHIND_PROXY")]
+    pub behind_proxy: bool,
+    /// How the log is written; `COUNTERSIGN_LOG` says how much (error, warn, info, debug)
+    #[arg(long, value_enum, value_name = "FORMAT", env = "COUNTERSIGN_LOG_FORMAT")]
+    pub log: Option<LogFormat>,
+}
+
+#[derive(Debug, Subcommand)]
+pub enum TokenCommand {
+    /// Make a token; it is shown once
+    #[command(after_help = "\
+Scopes: propose, wait (agents); read, decide, execute, reply, admin. A token that decides belongs to a person,
+and can neither propose nor execute.
+
+Examples:
+  countersign token create --agent crm --scope propose,wait
+  countersign token create --person ana --scope read,decide --expires 8h
+  countersign token create --name crm-host --scope execute")]
+    Create {
+        /// What it may be used for
+        #[arg(long, value_name = "SCOPE,…", value_delimiter = ',', required = true)]
+        scope: Vec<Scope>,
+        /// The agent it is for
+        #[arg(long, value_name = "NAME")]
+        agent: Option<String>,
+        /// The person it is for, or for whom the agent acts
+        #[arg(long, value_name = "NAME")]
+        person: Option<String>,
+        /// What it is called; the agent or the person if you do not say
+        #[arg(long, value_name = "NAME")]
+        name: Option<String>,
+        /// How long it lasts, at most 90 days
+        #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "30d")]
+        expires: Duration,
+    },
+    /// List the tokens in force
+    List,
+    /// End a token at once
+    Revoke {
+        /// As `token list` shows it
+        id: String,
+    },
+}
+
+#[derive(Debug, Subcommand)]
+pub enum PersonCommand {
+    /// Let somebody sign in
+    #[command(after_help = "\
+Examples:
+  countersign person add ana --in approvers --in finance
+  countersign person link ana                       a link to sign in with, once
+  countersign person password ana < password.txt")]
+    Add {
+        /// Their name
+        name: String,
+        /// A group they are in; may be given several times
+        #[arg(long = "in", value_name = "GROUP", default_value = "approvers")]
+        groups: Vec<String>,
+        /// May look after the service
+        #[arg(long)]
+        admin: bool,
+    },
+    /// List everybody
+    List,
+    /// Put somebody into these groups, and no others
+    Groups {
+        /// Their name
+        name: String,
+        /// The groups
+        #[arg(value_name = "GROUP")]
+        groups: Vec<String>,
+    },
+    /// Read a password for somebody from standard input
+    Password {
+        /// Their name
+        name: String,
+    },
+    /// Make a link that signs somebody in, once, within 15 minutes
+    Link {
+        /// Their name
+        name: String,
+        /// Where the service is
+        #[arg(
+            long,
+            value_name = "URL",
+            env = "COUNTERSIGN_SERVER",
+            default_value = "http://localhost:8787"
+        )]
+        server: String,
+    },
+    /// Take somebody's account away; their sessions and tokens end with it
+    Remove {
+        /// Their name
+        name: String,
     },
 }
 

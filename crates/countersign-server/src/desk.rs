@@ -43,7 +43,7 @@ impl Desk {
         // First what can be wrong without touching the store.
         let loaded = policy::load(global.policy.as_deref())?;
         let sealer = keys::sealer(global.seal_key_file.as_deref())?;
-        let store = store::open(&global.store, missing, watch).await?;
+        let store = store::open(global.store(), missing, watch).await?;
         let mut gate = Gate::new(store, Arc::new(loaded.policy));
         if let Some(executor) = executor {
             gate = gate.with_executor(executor);

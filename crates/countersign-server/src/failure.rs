@@ -5,6 +5,8 @@ use countersign::decision::Refusal;
 use countersign::gate::SubmitError;
 use countersign::store::StoreError;
 
+use crate::access::AccessError;
+
 /// How a command ended. The numbers are part of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
@@ -119,6 +121,20 @@ impl From<Refusal> for Failure {
     }
 }
 
+impl From<AccessError> for Failure {
+    fn from(error: AccessError) -> Failure {
+        let message = error.to_string();
+        match error {
+            AccessError::Store(error) => error.into(),
+            AccessError::NotAllowed(_) => Failure::error("not_acceptable", message).hint("see `--help`"),
+            AccessError::Exists(_) => Failure::error("exists", message).hint("choose another name"),
+            AccessError::NotFound(_) => {
+                Failure::error("not_found", message).hint("see `countersign person list` and `token list`")
+            }
+        }
+    }
+}
+
 impl From<ExecuteRefusal> for Failure {
     fn from(refusal: ExecuteRefusal) -> Failure {
         let hint = match &refusal {
@@ -141,6 +157,7 @@ impl From<SubmitError> for Failure {
                 Failure::error("call_count", message).hint("propose them in several batches")
             }
             SubmitError::ClaimTooLong(_) => Failure::error("claim_too_long", message).hint("say it shorter"),
+            SubmitError::NotAskable(..) => Failure::with(Exit::Forbidden, "forbidden", message),
             SubmitError::Seal(_) => Failure::error("seal", message)
                 .hint("make a key with `countersign key generate` and name it with `--seal-key-file`"),
             SubmitError::Refused(_) => Failure::with(Exit::Refused, "refused", message)

@@ -14,9 +14,10 @@ use countersign::state::State;
 use countersign::time::Time;
 use serde::Serialize;
 use serde_json::value::RawValue;
+use utoipa::ToSchema;
 
 /// One approval. The first fields are those of the contract (D3); the rest says more.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalView {
     id: String,
@@ -26,6 +27,7 @@ pub struct ApprovalView {
     tool_name: Option<String>,
     /// Of a single call, exactly as it came; absent for a batch, and where something in it is secret.
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
     tool_arguments: Option<Box<RawValue>>,
     /// Some of the arguments are secret, so none are given.
     #[serde(skip_serializing_if = "is_false")]
@@ -56,12 +58,13 @@ pub struct ApprovalView {
 }
 
 /// One call.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 struct CallView {
     id: String,
     tool: String,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<Object>)]
     arguments: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "is_false")]
     hidden: bool,
@@ -79,16 +82,18 @@ struct CallView {
     started_at: Option<String>,
     ended_at: Option<String>,
     /// JSON as it came; any other text as a string.
+    #[schema(value_type = Option<serde_json::Value>)]
     result: Option<Box<RawValue>>,
     undone_by: Option<String>,
 }
 
 /// One event.
-#[derive(Debug, Serialize)]
+#[derive(Debug, Serialize, ToSchema)]
 struct EventView {
     number: u32,
     at: String,
     by: String,
+    #[schema(value_type = Option<Object>)]
     event: Option<Box<RawValue>>,
     link: String,
 }
@@ -240,7 +245,8 @@ fn raw(arguments: &Arguments) -> Option<Box<RawValue>> {
     RawValue::from_string(text.trim_matches([' ', '\n', '\r', '\t']).to_owned()).ok()
 }
 
-fn result(bytes: &[u8]) -> Option<Box<RawValue>> {
+/// What a tool answered: JSON as it came, any other text as a string.
+pub fn result(bytes: &[u8]) -> Option<Box<RawValue>> {
     const LONGEST_TEXT: usize = 1024 * 1024;
     let text = String::from_utf8_lossy(bytes);
     let json = RawValue::from_string(text.trim_matches([' ', '\n', '\r', '\t']).to_owned());

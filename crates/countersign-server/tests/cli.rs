@@ -312,7 +312,14 @@ fn b7_each_refusal_says_what_is_so() {
     let left = place.run(&["approve", &id, "--group", "finance", "--digest", "000000000000"]);
     assert!(left.code == 4 && left.stderr.contains("another card"), "{left:?}");
     let digest = place.json(&["show", &id])["digest"].as_str().unwrap()[..12].to_owned();
-    place.good(&["approve", &id, "--group", "finance", "--digest", &digest]);
+    let approve = ["approve", &id, "--group", "finance", "--digest", &digest];
+    // X34: a refund is critical, and who asked for one cannot approve it.
+    let left = place.run(&approve);
+    assert!(
+        left.code == 4 && left.stderr.contains("somebody else has to approve it"),
+        "{left:?}"
+    );
+    place.good(&[&approve[..], &["--as", "bob"]].concat());
 }
 
 #[test]
@@ -1046,6 +1053,9 @@ fn the_help_is_a_contract() {
     Usage: countersign [OPTIONS] <COMMAND>
 
     Commands:
+      serve      Run the service: the API and the inbox page
+      token      Tokens: credentials for agents and other programs
+      person     People who sign in and decide
       propose    Propose tool calls, as an agent does
       list       List what waits for a decision
       show       Show an approval: what would run, who asks, what became of it
@@ -1070,10 +1080,9 @@ fn the_help_is_a_contract() {
 
     Global options:
           --store <PATH|URL>
-              The store: a file, or a `postgres://` URL
+              The store: a file, or a `postgres://` URL; `countersign.db` if you do not say
               
               [env: COUNTERSIGN_STORE]
-              [default: countersign.db]
 
           --policy <FILE>
               The policy; `countersign.toml` if it is there, else everything is held

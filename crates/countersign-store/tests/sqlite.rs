@@ -15,6 +15,7 @@ use std::time::Duration;
 use countersign::command::{Answer, Command};
 use countersign::decision::Verdict;
 use countersign::id::{Channel, Run, Tenant};
+use countersign::registry::{Entry, Kind};
 use countersign::state::{CallState, State};
 use countersign::store::{Cursor, Filter, Store, StoreError};
 use countersign::time::{ManualClock, Time};
@@ -268,6 +269,45 @@ async fn a_decision_through_one_store_wakes_who_waits_at_another() {
         // Both write, so that each finds the other's events between its own.
         here.write(finish(id)).await.unwrap();
     }
+}
+
+#[tokio::test]
+async fn d2_who_follows_hears_of_what_another_store_writes() {
+    let (_folder, path) = folder();
+    let (here, there) = (open(&path).unwrap(), open(&path).unwrap());
+    let tenant = Tenant::single();
+    let mut changes = here.hub().changes();
+    for _ in 0..20 {
+        let cursor = here.feed_end(&tenant).await.unwrap();
+        let id = new_id();
+        proposed(&there, propose(id)).await.unwrap();
+        let heard = async {
+            while here.feed(&tenant, cursor, 10).await.unwrap().is_empty() {
+                assert!(changes.next().await);
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(3), heard)
+            .await
+            .expect("heard in time");
+    }
+    // What is in no feed is a change, too.
+    let entry = Entry {
+        kind: Kind::Token,
+        key: "t".to_owned(),
+        tenant,
+        body: Arc::from(&b"x"[..]),
+        version: 0,
+        expires_at: None,
+    };
+    there.put_entry(entry).await.unwrap();
+    let heard = async {
+        while here.entry(Kind::Token, "t").await.unwrap().is_none() {
+            assert!(changes.next().await);
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(3), heard)
+        .await
+        .expect("heard in time");
 }
 
 #[tokio::test]

@@ -43,6 +43,9 @@ impl Effect {
 }
 
 impl Risk {
+    /// All of them, the least first.
+    pub const ALL: [Risk; 4] = [Risk::Low, Risk::Medium, Risk::High, Risk::Critical];
+
     /// The word used in policies, JSON and on cards.
     pub fn as_str(self) -> &'static str {
         match self {

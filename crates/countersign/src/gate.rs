@@ -16,6 +16,7 @@ use std::time::Duration;
 use crate::approval::{MOST_CALLS, SharedApproval};
 use crate::call::Arguments;
 use crate::command::{Answer, Command, NewCall, Propose, ProposeRefusal, Proposed, Swept};
+use crate::effect::Risk;
 use crate::executor::{Executor, HostRuns, Permit, PermitToken};
 use crate::hash::{Fields, Hash};
 use crate::id::{Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
@@ -23,7 +24,7 @@ use crate::policy::{Asked, Policy, Ruling, Terms};
 use crate::seal::{SealError, Sealer, Secret};
 use crate::store::{Store, StoreError};
 
-pub use decide::Resolved;
+pub use decide::{Resolved, Running};
 pub use hear::{Heard, Reading, Reply};
 pub use run::Ran;
 pub use wait::{Until, Waited};
@@ -78,6 +79,15 @@ pub struct SubmittedCall {
     pub secret: Option<Secret>,
 }
 
+/// What an agent wants of an approval it asks for outright.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Asking {
+    /// May raise what the policy says, never lower it.
+    pub risk: Option<Risk>,
+    /// May shorten what the policy says, never lengthen it.
+    pub ttl: Option<Duration>,
+}
+
 /// What the gate says to a submission.
 #[derive(Debug)]
 pub struct Submitted {
@@ -113,6 +123,9 @@ pub enum SubmitError {
     /// It came with a secret that cannot be kept.
     #[error("the call's secret cannot be kept: {0}")]
     Seal(#[from] SealError),
+    /// Nobody can be asked about this call.
+    #[error("call {0} cannot be asked for: {1}")]
+    NotAskable(u8, String),
     /// The gate refused to hold it.
     #[error(transparent)]
     Refused(#[from] ProposeRefusal),
@@ -165,17 +178,7 @@ impl Gate {
     ///
     /// When the approval cannot be saved, the whole submission fails and nothing of it may run.
     pub async fn submit(&self, submission: Submission) -> Result<Submitted, SubmitError> {
-        let count = submission.calls.len();
-        if count == 0 || count > MOST_CALLS {
-            return Err(SubmitError::CallCount(count));
-        }
-        if let Some(claim) = submission
-            .claim
-            .as_ref()
-            .filter(|claim| claim.len() > LONGEST_CLAIM)
-        {
-            return Err(SubmitError::ClaimTooLong(claim.len()));
-        }
+        check_shape(&submission)?;
         let seeds = Seeds::new()?;
         let (mut ruled, held) = match submission
             .calls
@@ -210,6 +213,64 @@ impl Gate {
             calls: ruled,
             approval: Some(approval),
         })
+    }
+
+    /// Asks for approval outright: calls are held even where the policy would let them pass. One that the policy
+    /// forbids, or that cannot be read, makes the whole request fail.
+    pub async fn ask(&self, submission: Submission, asking: Asking) -> Result<SharedApproval, SubmitError> {
+        check_shape(&submission)?;
+        let seeds = Seeds::new()?;
+        let (gate, asked) = (self.clone(), submission.clone());
+        // Conditions over large arguments may take long: not on the threads that everybody shares.
+        let holding = tokio::task::spawn_blocking(move || gate.hold_all(&asked, asking, &seeds));
+        let held = holding
+            .await
+            .map_err(|error| StoreError::Unavailable(error.to_string()))??;
+        let propose = self.propose_command(submission, seeds, held, None);
+        Ok(self.propose(propose).await?.approval)
+    }
+
+    fn hold_all(
+        &self,
+        submission: &Submission,
+        asking: Asking,
+        seeds: &Seeds,
+    ) -> Result<Vec<NewCall>, SubmitError> {
+        let mut held = Vec::with_capacity(submission.calls.len());
+        for (position, call) in (1u8..).zip(&submission.calls) {
+            let bad = |reason: String| SubmitError::NotAskable(position, reason);
+            let tool = ToolName::new(call.tool.as_str()).map_err(|problem| bad(problem.to_string()))?;
+            let arguments =
+                Arguments::parse(call.arguments.clone()).map_err(|problem| bad(problem.to_string()))?;
+            let asked = Asked {
+                tool: tool.as_str(),
+                arguments: arguments.as_bytes(),
+                definition: call.definition,
+                salt: &seeds.salt,
+            };
+            let mut terms = self.policy.hold(asked).map_err(bad)?;
+            terms.risk = asking.risk.map_or(terms.risk, |risk| risk.max(terms.risk));
+            terms.ttl = asking.ttl.map_or(terms.ttl, |ttl| ttl.min(terms.ttl));
+            let id = CallId {
+                approval: seeds.id,
+                position,
+            };
+            let sealed = call.secret.as_ref();
+            let sealed = sealed.map(|secret| self.seal(secret, &submission.tenant, id));
+            held.push(NewCall {
+                tool,
+                definition: call.definition,
+                arguments,
+                terms: Arc::new(terms),
+                sealed: sealed.transpose()?,
+            });
+        }
+        Ok(held)
+    }
+
+    /// True when this gate's executor runs the tool.
+    pub fn runs(&self, tool: &ToolName) -> bool {
+        self.executor.runs(tool)
     }
 
     /// Proposes the undo of a call that succeeded, as an approval of its own: shown, decided and run like any other.
@@ -384,6 +445,17 @@ impl Gate {
             Answer::Propose(proposed) => Ok(proposed?),
             _ => Err(mismatch().into()),
         }
+    }
+}
+
+fn check_shape(submission: &Submission) -> Result<(), SubmitError> {
+    let count = submission.calls.len();
+    if count == 0 || count > MOST_CALLS {
+        return Err(SubmitError::CallCount(count));
+    }
+    match &submission.claim {
+        Some(claim) if claim.len() > LONGEST_CLAIM => Err(SubmitError::ClaimTooLong(claim.len())),
+        _ => Ok(()),
     }
 }
 

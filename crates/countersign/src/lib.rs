@@ -16,6 +16,7 @@ pub mod hash;
 pub mod id;
 pub mod json;
 pub mod policy;
+pub mod registry;
 pub mod seal;
 pub mod state;
 pub mod store;

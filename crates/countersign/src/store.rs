@@ -8,12 +8,14 @@ pub mod record;
 #[cfg(any(test, feature = "suite"))]
 pub mod suite;
 
+use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use crate::approval::SharedApproval;
-use crate::command::{Answer, Command};
+use crate::command::{Answer, Command, PutEntry, TakeEntry};
 use crate::event::Event;
 use crate::id::{Agent, ApprovalId, Channel, Run, Tenant};
+use crate::registry::{Entry, Kind, Put};
 use crate::state::State;
 use crate::time::Time;
 use crate::wake::Hub;
@@ -53,11 +55,53 @@ pub trait Store: Send + Sync + 'static {
     /// for a moment.
     fn feed<'a>(&'a self, tenant: &'a Tenant, after: Cursor, limit: usize) -> Stored<'a, Vec<FeedEvent>>;
 
+    /// Where the feed ends now: behind this cursor comes everything that happens from here on, and little else.
+    fn feed_end<'a>(&'a self, tenant: &'a Tenant) -> Stored<'a, Cursor>;
+
+    /// An entry of the registry, while its time is not over. Whoever shows a token is known only after this, so no
+    /// tenant is named.
+    fn entry<'a>(&'a self, kind: Kind, key: &'a str) -> Stored<'a, Option<Entry>>;
+
+    /// A tenant's entries of one kind in the order of their keys, behind `after`; never more than [`LONGEST_PAGE`].
+    fn entries<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        kind: Kind,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> Stored<'a, Vec<Entry>>;
+
+    /// Keeps an entry, if the version it names is there: compare and swap. With version 0 there must be none.
+    fn put_entry(&self, entry: Entry) -> Stored<'_, Put> {
+        let answer = self.write(Command::PutEntry(PutEntry(entry)));
+        let put = answer.map(|answer| match answer? {
+            Answer::PutEntry(put) => Ok(put),
+            _ => Err(other_answer()),
+        });
+        put.boxed()
+    }
+
+    /// Removes an entry and gives it, to one caller only.
+    fn take_entry<'a>(&'a self, kind: Kind, key: &'a str) -> Stored<'a, Option<Entry>> {
+        let key = key.to_owned();
+        let answer = self.write(Command::TakeEntry(TakeEntry { kind, key }));
+        let taken = answer.map(|answer| match answer? {
+            Answer::TakeEntry(taken) => Ok(taken),
+            _ => Err(other_answer()),
+        });
+        taken.boxed()
+    }
+
     /// The store's clock.
     fn now(&self) -> Stored<'_, Time>;
 
     /// Those who wait in this process.
     fn hub(&self) -> &Hub;
+}
+
+/// A store that answers another question than it was asked.
+fn other_answer() -> StoreError {
+    StoreError::Impossible("the store gave the answer to another command".to_owned())
 }
 
 /// Which approvals to list.

@@ -1,6 +1,8 @@
 //! Waking: who waits for an approval is woken when it changes, and costs nothing until then.
 //!
-//! Stores call [`Hub::publish`] after a commit; nothing here polls.
+//! Stores call [`Hub::publish`] and [`Hub::signal`] after a commit; nothing here polls.
+
+mod changes;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -9,6 +11,8 @@ use std::task::{Context, Poll, Waker};
 
 use crate::approval::SharedApproval;
 use crate::id::ApprovalId;
+pub use changes::Changes;
+use changes::Signal;
 
 const SHARDS: usize = 16;
 
@@ -17,7 +21,7 @@ type Waiting = Vec<Bell>;
 
 /// All who wait in this process.
 #[derive(Debug, Default)]
-pub struct Hub(Arc<Shards>);
+pub struct Hub(Arc<Shards>, Signal);
 
 #[derive(Debug, Default)]
 struct Shards {
@@ -133,6 +137,22 @@ impl Hub {
         wakers.into_iter().for_each(Waker::wake);
     }
 
+    /// Hears of every commit from here on, in this process and, so far as the store can tell, in others. Look at the
+    /// feed after this, not before.
+    pub fn changes(&self) -> Changes {
+        self.1.changes()
+    }
+
+    /// Says that something in the store may have changed.
+    pub fn signal(&self) {
+        self.1.give();
+    }
+
+    /// True when somebody wants to hear of every change.
+    pub fn is_followed(&self) -> bool {
+        self.1.is_heard()
+    }
+
     /// Which of these somebody waits for here; all that are waited for when `ids` is not given.
     pub fn awaited(&self, ids: Option<&[ApprovalId]>) -> Vec<ApprovalId> {
         let is_awaited = |id: &&ApprovalId| {
@@ -155,11 +175,13 @@ impl Hub {
         }
     }
 
-    /// True when nobody waits.
+    /// True when nobody waits, for one approval or for any change.
     pub fn is_idle(&self) -> bool {
-        self.0
-            .shards()
-            .all(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).is_empty())
+        !self.is_followed()
+            && self
+                .0
+                .shards()
+                .all(|shard| shard.lock().unwrap_or_else(PoisonError::into_inner).is_empty())
     }
 }
 

@@ -6,10 +6,12 @@ mod expire;
 mod input;
 mod key;
 mod list;
+mod person;
 mod policy;
 mod propose;
 mod reconcile;
 mod show;
+mod token;
 mod undo;
 mod wait;
 mod waiting;
@@ -23,6 +25,9 @@ use crate::output::Output;
 pub async fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
     let global = &cli.global;
     match cli.command {
+        Command::Serve(options) => crate::serve::run(global, options, output).await,
+        Command::Token(command) => token::run(global, command, output).await,
+        Command::Person(command) => person::run(global, command, output).await,
         Command::Propose(options) => propose::run(global, options, output).await,
         Command::List(options) => list::run(global, options, output).await,
         Command::Show(options) => show::run(global, options, output).await,

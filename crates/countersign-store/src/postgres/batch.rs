@@ -72,6 +72,7 @@ impl Lanes {
             (_, _, Some((_, key)), _) => number(key.as_str().as_bytes()),
             (_, _, _, Some(id)) => number(id.as_bytes()),
             (Command::Propose(propose), _, _, _) => number(propose.id.as_bytes()),
+            _ if needs.entry.is_some() => needs.entry.map_or(0, |(_, key)| number(key.as_bytes())),
             _ => 0,
         };
         lanes.get(number % lanes.len().max(1))
@@ -188,13 +189,13 @@ impl Lane {
                 done
             }
         };
-        self.announcer.publish(&done.changed);
+        self.announcer.publish(&done);
         Ok(done.answers)
     }
 
     fn tell(&self, done: &Done) {
         if let Some((session, statements)) = &self.session {
-            statements.tell(&session.client, &self.announcer.payloads(&done.changed));
+            statements.tell(&session.client, &self.announcer.payloads(&done));
         }
     }
 
@@ -219,8 +220,12 @@ impl Lane {
     /// Finds out whether a transaction was committed whose COMMIT got no answer.
     async fn resolve(&mut self, xact: i64, done: Done, why: String) -> Result<Done, StoreError> {
         let Some(changed) = done.changed.first() else {
-            // Nothing was to be written, so there is no doubt.
-            return Ok(done);
+            return match done.entries {
+                // Nothing of ours would still be there to tell by.
+                true => Err(StoreError::InDoubt(why)),
+                // Nothing was to be written, so there is no doubt.
+                false => Ok(done),
+            };
         };
         let begun = Instant::now();
         while begun.elapsed() < DOUBT_PATIENCE {

@@ -135,6 +135,7 @@ impl Composite for NewEvent<'_> {
     }
 }
 
-fn number(number: u32) -> i32 {
+/// A version or number, for a column.
+pub(super) fn number(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }

@@ -4,7 +4,7 @@
 
 use std::time::{Duration, Instant};
 
-use countersign::command::{Answer, Command};
+use countersign::command::{Answer, Command, PutEntry};
 use countersign::executor::Outcome;
 use countersign::store::StoreError;
 use tokio::sync::{mpsc, oneshot};
@@ -93,6 +93,7 @@ fn weight(command: &Command) -> usize {
             Outcome::Succeeded(result) | Outcome::Failed(result) => result.len(),
             Outcome::Unknown(_) => 0,
         },
+        Command::PutEntry(PutEntry(entry)) => entry.body.len(),
         _ => 0,
     }
 }

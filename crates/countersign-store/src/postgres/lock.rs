@@ -10,18 +10,21 @@ use std::sync::Arc;
 
 use countersign::approval::SharedApproval;
 use countersign::hash::Hash;
+use countersign::registry::Entry;
 use countersign::store::StoreError;
 use countersign::time::{Clock, Time};
-use futures_util::future::{join, join4};
+use futures_util::future::{join3, join5};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, SimpleQueryMessage, Statement};
 
 use super::decode::{self, APPROVAL, CALL};
+use super::entries::{self, EntryStatements};
 use super::rows::Wanted;
 
 const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 
-/// What makes "one pending approval for each channel" and "one approval for each key" hold while it does not exist yet.
+/// What makes "one pending approval for each channel" and "one approval for each key" hold while it does not exist yet;
+/// the same for entries.
 const LOCK_SLOTS: &str = "SELECT count(pg_advisory_xact_lock(slot)) FROM unnest($1::bigint[]) AS slot";
 
 /// The approvals named. They are looked up, and locked, in the order in which they are sent, which is sorted.
@@ -91,6 +94,7 @@ impl Locks {
 /// What is locked, and the clock as it was after that.
 pub(super) struct Locked {
     pub(super) found: Vec<SharedApproval>,
+    pub(super) entries: Vec<Entry>,
     pub(super) now: Time,
     pub(super) xact: i64,
 }
@@ -102,13 +106,14 @@ type Read = Result<Result<Locked, StoreError>, Error>;
 pub(super) async fn lock(
     client: &Client,
     locks: &Locks,
+    entries: &EntryStatements,
     clock: Option<&Arc<dyn Clock>>,
     wanted: &Wanted,
 ) -> Read {
     match wanted.due {
-        Some(limit) => lock_due(client, locks, clock, limit).await,
+        Some(limit) => lock_due(client, locks, entries, clock, limit).await,
         None if wanted.is_empty() => begin_only(client).await,
-        None => lock_wanted(client, locks, wanted).await,
+        None => lock_wanted(client, locks, entries, wanted).await,
     }
 }
 
@@ -127,14 +132,15 @@ async fn begin_only(client: &Client) -> Read {
     Ok(number(0).and_then(|now| {
         Ok(Locked {
             found: Vec::new(),
+            entries: Vec::new(),
             now: Time::from_micros(now),
             xact: number(1)?,
         })
     }))
 }
 
-/// Begins, locks, and then reads calls and clock: four statements in one exchange, executed in this order.
-async fn lock_wanted(client: &Client, locks: &Locks, wanted: &Wanted) -> Read {
+/// Begins, locks, and then reads calls and clock: all in one exchange, executed in this order.
+async fn lock_wanted(client: &Client, locks: &Locks, entries: &EntryStatements, wanted: &Wanted) -> Read {
     let slots = slots(wanted);
     let named: (Vec<&str>, Vec<&[u8]>) = wanted
         .approvals
@@ -163,7 +169,7 @@ async fn lock_wanted(client: &Client, locks: &Locks, wanted: &Wanted) -> Read {
         true => (&locks.lock_named, &locks.calls_of_named, few.as_slice()),
         false => (&locks.lock_all, &locks.calls_of_all, all.as_slice()),
     };
-    let (begun, slotted, locked, calls) = join4(
+    let (begun, slotted, entries, locked, calls) = join5(
         client.batch_execute(BEGIN),
         async {
             match slots.is_empty() {
@@ -171,43 +177,52 @@ async fn lock_wanted(client: &Client, locks: &Locks, wanted: &Wanted) -> Read {
                 false => client.query(&locks.lock_slots, &[&slots]).await,
             }
         },
+        entries.lock_named(client, &wanted.entries),
         client.query(lock, parameters),
         client.query(calls, parameters),
     )
     .await;
     begun?;
     slotted?;
-    Ok(read(&locked?, &calls?))
+    Ok(read(&locked?, &entries?, &calls?))
 }
 
 /// The sweep learns only from the first answer which rows it has, and asks for their calls and the clock after that.
-async fn lock_due(client: &Client, locks: &Locks, clock: Option<&Arc<dyn Clock>>, limit: usize) -> Read {
+async fn lock_due(
+    client: &Client,
+    locks: &Locks,
+    entries: &EntryStatements,
+    clock: Option<&Arc<dyn Clock>>,
+    limit: usize,
+) -> Read {
     let now = clock.map(|clock| clock.now().as_micros());
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let (begun, due) = join(
+    let (begun, due, entries) = join3(
         client.batch_execute(BEGIN),
         client.query(&locks.lock_due, &[&now, &limit]),
+        entries.lock_due(client, now, limit),
     )
     .await;
     begun?;
-    let due = due?;
+    let (due, entries) = (due?, entries?);
     let tenants: Result<Vec<&str>, Error> = due.iter().map(|row| row.try_get(0)).collect();
     let ids: Result<Vec<&[u8]>, Error> = due.iter().map(|row| row.try_get(1)).collect();
     let calls = client.query(&locks.calls_of_named, &[&tenants?, &ids?]).await?;
-    Ok(read(&due, &calls))
+    Ok(read(&due, &entries, &calls))
 }
 
-fn read(approvals: &[Row], calls: &[Row]) -> Result<Locked, StoreError> {
+fn read(approvals: &[Row], registry: &[Row], calls: &[Row]) -> Result<Locked, StoreError> {
     // Without any call there is still one row, with the clock.
     let clock = calls.first().ok_or_else(|| decode::impossible("no clock"))?;
     Ok(Locked {
         found: decode::apart(approvals, calls, CALLS_FROM)?,
+        entries: registry.iter().map(entries::read).collect::<Result<_, _>>()?,
         now: Time::from_micros(decode::get(clock, 0)?),
         xact: decode::get(clock, 1)?,
     })
 }
 
-/// A number for each channel and key, sorted. Two names with one number only wait for each other needlessly.
+/// A number for each channel, key and entry, sorted. Two names with one number only wait for each other needlessly.
 fn slots(wanted: &Wanted) -> Vec<i64> {
     let number = |kind: &str, parts: [&str; 3]| {
         // Names hold no control characters.
@@ -223,7 +238,9 @@ fn slots(wanted: &Wanted) -> Vec<i64> {
     let keys = wanted.keys.iter();
     let keys =
         keys.map(|(tenant, agent, key)| number("key", [tenant.as_str(), agent.as_str(), key.as_str()]));
-    let mut slots: Vec<i64> = channels.chain(keys).collect();
+    let entries = wanted.entries.iter();
+    let entries = entries.map(|(kind, key)| number("entry", [kind.as_str(), key, ""]));
+    let mut slots: Vec<i64> = channels.chain(keys).chain(entries).collect();
     slots.sort_unstable();
     slots.dedup();
     slots

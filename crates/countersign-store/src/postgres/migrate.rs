@@ -9,10 +9,16 @@ use super::connect::{Connector, Session};
 use super::error::ConnectError;
 
 /// All steps, in order. A step that was released is never edited.
-const STEPS: [(&str, &str); 1] = [(
-    "0001_approvals",
-    include_str!("../../migrations/postgres/0001_approvals.sql"),
-)];
+const STEPS: [(&str, &str); 2] = [
+    (
+        "0001_approvals",
+        include_str!("../../migrations/postgres/0001_approvals.sql"),
+    ),
+    (
+        "0002_entries",
+        include_str!("../../migrations/postgres/0002_entries.sql"),
+    ),
+];
 
 /// Any number no other program uses: "countersign" in the letters of a telephone.
 const LOCK: i64 = 26_868_377_446;

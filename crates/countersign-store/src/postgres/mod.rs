@@ -10,6 +10,7 @@ mod composite;
 mod config;
 mod connect;
 mod decode;
+mod entries;
 mod error;
 mod fields;
 mod gather;
@@ -29,6 +30,7 @@ use countersign::approval::SharedApproval;
 use countersign::command::{Answer, Command};
 use countersign::event::Event;
 use countersign::id::{ApprovalId, Channel, Tenant};
+use countersign::registry::{Entry, Kind};
 use countersign::store::{Cursor, FeedEvent, Filter, Store, StoreError, Stored};
 use countersign::time::{Clock, Time};
 use countersign::wake::Hub;
@@ -170,6 +172,28 @@ impl Store for PostgresStore {
 
     fn feed<'a>(&'a self, tenant: &'a Tenant, after: Cursor, limit: usize) -> Stored<'a, Vec<FeedEvent>> {
         Box::pin(self.readers.feed(tenant, after, limit))
+    }
+
+    fn feed_end<'a>(&'a self, _: &'a Tenant) -> Stored<'a, Cursor> {
+        Box::pin(self.readers.feed_end())
+    }
+
+    fn entry<'a>(&'a self, kind: Kind, key: &'a str) -> Stored<'a, Option<Entry>> {
+        Box::pin(self.readers.entry(kind, key))
+    }
+
+    fn entries<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        kind: Kind,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> Stored<'a, Vec<Entry>> {
+        // No key is empty.
+        Box::pin(
+            self.readers
+                .entries(tenant, kind, after.unwrap_or_default(), limit),
+        )
     }
 
     fn now(&self) -> Stored<'_, Time> {

@@ -19,7 +19,7 @@ use tokio_postgres::{AsyncMessage, Error};
 
 use super::connect::{Connector, Owned};
 use super::read::Readers;
-use super::transaction::Changed;
+use super::transaction::Done;
 
 /// The longest a waiter in one process does not see what happened in another, when a notification is lost.
 const FLOOR: Duration = Duration::from_secs(1);
@@ -40,21 +40,28 @@ pub(super) struct Announcer {
 
 impl Announcer {
     /// Wakes those who wait here.
-    pub(super) fn publish(&self, changed: &[Changed]) {
-        for change in changed {
+    pub(super) fn publish(&self, done: &Done) {
+        if done.is_unchanged() {
+            return;
+        }
+        for change in &done.changed {
             self.hub.publish(&change.approval);
         }
+        self.hub.signal();
     }
 
-    /// What to tell other nodes.
-    pub(super) fn payloads(&self, changed: &[Changed]) -> Vec<String> {
-        let Some(node) = &self.node else {
+    /// What to tell other nodes. Without any id it still says that something is new.
+    pub(super) fn payloads(&self, done: &Done) -> Vec<String> {
+        let Some(node) = self.node.as_ref().filter(|_| !done.is_unchanged()) else {
             return Vec::new();
         };
-        // In another process nobody can wait for what was not there before.
-        let old = changed.iter().filter(|change| !change.is_new);
+        // In another process nobody can wait for what was not there before; but they may follow all that changes.
+        let old = done.changed.iter().filter(|change| !change.is_new);
         let ids: Vec<ApprovalId> = old.map(|change| change.approval.id).collect();
-        ids.chunks(MOST_IDS).map(|ids| payload(node, ids)).collect()
+        let mut chunks = ids.chunks(MOST_IDS);
+        let first = chunks.next().unwrap_or_default();
+        let chunks = std::iter::once(first).chain(chunks);
+        chunks.map(|ids| payload(node, ids)).collect()
     }
 }
 
@@ -93,12 +100,10 @@ fn payload(node: &str, ids: &[ApprovalId]) -> String {
     format!("{node}:{}", ids.join(","))
 }
 
-/// The ids in a payload that another node sent.
-fn read_payload(node: &str, payload: &str) -> Vec<ApprovalId> {
-    match payload.split_once(':') {
-        Some((sender, ids)) if sender != node => ids.split(',').filter_map(|id| id.parse().ok()).collect(),
-        _ => Vec::new(),
-    }
+/// The ids in a payload that another node sent; nothing when it is one's own.
+fn read_payload(node: &str, payload: &str) -> Option<Vec<ApprovalId>> {
+    let (sender, ids) = payload.split_once(':')?;
+    (sender != node).then(|| ids.split(',').filter_map(|id| id.parse().ok()).collect())
 }
 
 /// Listens to other nodes, and connects again whenever that ends.
@@ -127,11 +132,16 @@ async fn listen_once(connector: &Connector, node: &str, waker: &Waker) -> Result
     });
     client.batch_execute("LISTEN countersign").await?;
     while let Some(payload) = heard.recv().await {
-        let mut ids = read_payload(node, &payload);
+        let mut told = read_payload(node, &payload);
         while let Ok(payload) = heard.try_recv() {
-            ids.extend(read_payload(node, &payload));
+            if let Some(more) = read_payload(node, &payload) {
+                told.get_or_insert_default().extend(more);
+            }
         }
-        waker.wake(&ids).await;
+        if let Some(ids) = told {
+            waker.hub.signal();
+            waker.wake(&ids).await;
+        }
     }
     Ok(())
 }
@@ -143,6 +153,8 @@ async fn keep_floor(waker: Waker) {
     let mut seen = HashMap::new();
     loop {
         ticks.tick().await;
+        // Who follows all that changes looks for himself.
+        waker.hub.signal();
         // What cannot be read now is looked at again in a second.
         let _ = waker.look(&mut seen).await;
     }
@@ -203,8 +215,9 @@ mod tests {
             .collect();
         let text = payload("0123456789abcdef", &ids);
         assert!(text.len() < 8000);
-        assert_eq!(read_payload("other", &text), ids);
-        assert!(read_payload("0123456789abcdef", &text).is_empty());
-        assert!(read_payload("other", "nonsense").is_empty());
+        assert_eq!(read_payload("other", &text), Some(ids));
+        assert_eq!(read_payload("0123456789abcdef", &text), None);
+        assert_eq!(read_payload("other", "nonsense"), None);
+        assert_eq!(read_payload("other", &payload("node", &[])), Some(Vec::new()));
     }
 }

@@ -10,8 +10,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use countersign::approval::SharedApproval;
 use countersign::event::Event;
 use countersign::id::{ApprovalId, Channel, Tenant};
+use countersign::registry::{Entry, Kind};
 use countersign::state::State;
-use countersign::store::{Cursor, FeedEvent, Filter, StoreError};
+use countersign::store::{Cursor, FeedEvent, Filter, LONGEST_PAGE, StoreError};
 use countersign::time::{Clock, Time};
 use tokio::sync::Mutex;
 use tokio_postgres::types::{ToSql, Type};
@@ -20,6 +21,7 @@ use tokio_postgres::{Client, Error, Row, Statement};
 use super::clock::ServerClock;
 use super::connect::{Connector, Session};
 use super::decode::{self, APPROVAL, CALL, EVENT_COLUMNS, WITH_CALLS};
+use super::entries::{self, ENTRY};
 use super::error::{is_lost, store_error};
 
 /// The most events one look at the feed gives.
@@ -38,6 +40,8 @@ struct Statements {
     versions: Statement,
     events: Statement,
     feed: Statement,
+    entry: Statement,
+    entries: Statement,
 }
 
 impl Statements {
@@ -64,6 +68,12 @@ impl Statements {
                AND xact < (SELECT pg_snapshot_xmin(pg_current_snapshot()))
              ORDER BY xact, seq LIMIT $4"
         );
+        let there = format!("(e.expires_at IS NULL OR e.expires_at > COALESCE($3::bigint, {NOW}))");
+        let entry = format!("SELECT {ENTRY} FROM entry e WHERE e.kind = $1 AND e.key = $2 AND {there}");
+        let entries = format!(
+            "SELECT {ENTRY} FROM entry e WHERE e.tenant = $1 AND e.kind = $2 AND e.key > $4 AND {there}
+             ORDER BY e.key LIMIT $5"
+        );
         Ok(Statements {
             approval: client.prepare(&approvals("a.tenant = $1 AND a.id = $2")).await?,
             approvals: client.prepare(&of_several).await?,
@@ -74,6 +84,8 @@ impl Statements {
                 .await?,
             events: client.prepare(&events).await?,
             feed: client.prepare(&feed).await?,
+            entry: client.prepare(&entry).await?,
+            entries: client.prepare(&entries).await?,
         })
     }
 }
@@ -185,6 +197,48 @@ impl Readers {
         let parameters: &Parameters<'_> = &[&tenant.as_str(), &transaction, &sequence, &limit];
         let rows = self.query(|statements| &statements.feed, parameters).await?;
         rows.iter().map(decode::feed_event).collect()
+    }
+
+    /// Everything older than the oldest transaction under way has been given out, or never will be.
+    pub(super) async fn feed_end(&self) -> Result<Cursor, StoreError> {
+        let sql = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text";
+        let rows = self.ask(Question::Text(sql, &[])).await?;
+        let row = rows.first().ok_or_else(|| decode::impossible("no snapshot"))?;
+        let oldest: String = decode::get(row, 0)?;
+        let oldest: u64 = oldest.parse().map_err(|_| decode::impossible("no snapshot"))?;
+        Ok(Cursor {
+            transaction: oldest.saturating_sub(1),
+            sequence: u64::try_from(i32::MAX).unwrap_or_default(),
+        })
+    }
+
+    pub(super) async fn entry(&self, kind: Kind, key: &str) -> Result<Option<Entry>, StoreError> {
+        // A key that cannot be stored is not there; the server would refuse the question.
+        if key.contains('\0') {
+            return Ok(None);
+        }
+        let parameters: &Parameters<'_> = &[&kind.code(), &key, &self.moved_clock()];
+        let rows = self.query(|statements| &statements.entry, parameters).await?;
+        rows.first().map(entries::read).transpose()
+    }
+
+    pub(super) async fn entries(
+        &self,
+        tenant: &Tenant,
+        kind: Kind,
+        after: &str,
+        limit: usize,
+    ) -> Result<Vec<Entry>, StoreError> {
+        let limit = i64::try_from(limit.min(LONGEST_PAGE)).unwrap_or(i64::MAX);
+        let parameters: &Parameters<'_> = &[
+            &tenant.as_str(),
+            &kind.code(),
+            &self.moved_clock(),
+            &after,
+            &limit,
+        ];
+        let rows = self.query(|statements| &statements.entries, parameters).await?;
+        rows.iter().map(entries::read).collect()
     }
 
     pub(super) async fn now(&self) -> Result<Time, StoreError> {

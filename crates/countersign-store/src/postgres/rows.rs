@@ -9,9 +9,12 @@ use countersign::approval::{Approval, SharedApproval};
 use countersign::command::{Answer, Command, Rows, Saved};
 use countersign::event::Event;
 use countersign::id::{Agent, ApprovalId, Channel, Key, Tenant};
+use countersign::registry::{Entry as RegistryEntry, Kind};
 use countersign::state::State;
 use countersign::store::StoreError;
 use countersign::time::Time;
+
+use super::entries::{Changes, Entries, Place};
 
 pub(super) type Id = (Tenant, ApprovalId);
 
@@ -21,6 +24,7 @@ pub(super) struct Wanted {
     pub(super) approvals: BTreeSet<Id>,
     pub(super) channels: BTreeSet<(Tenant, Channel)>,
     pub(super) keys: BTreeSet<(Tenant, Agent, Key)>,
+    pub(super) entries: BTreeSet<Place>,
     /// Up to so many due ones, for the sweep.
     pub(super) due: Option<usize>,
 }
@@ -31,6 +35,8 @@ impl Wanted {
         for command in commands {
             let needs = command.needs();
             wanted.due = wanted.due.max(needs.due);
+            let entry = needs.entry.map(|(kind, key)| (kind, key.to_owned()));
+            wanted.entries.extend(entry);
             let Some(tenant) = needs.tenant else { continue };
             let approvals = needs.approvals.into_iter().map(|id| (tenant.clone(), id));
             wanted.approvals.extend(approvals);
@@ -60,7 +66,7 @@ impl Wanted {
 
     /// True when no row has to be looked at.
     pub(super) fn is_empty(&self) -> bool {
-        self.approvals.is_empty() && self.has_no_slots()
+        self.approvals.is_empty() && self.has_no_slots() && self.entries.is_empty()
     }
 
     /// True when neither a channel nor a key is needed.
@@ -99,11 +105,19 @@ pub(super) struct WorkingSet {
     due: Vec<Id>,
     // In the order in which they were first saved, which is the order of the feed.
     saved: Vec<Id>,
+    registry: Entries,
 }
 
 impl WorkingSet {
-    pub(super) fn new(wanted: &Wanted, found: Vec<SharedApproval>) -> WorkingSet {
-        let mut set = WorkingSet::default();
+    pub(super) fn new(
+        wanted: &Wanted,
+        found: Vec<SharedApproval>,
+        entries: Vec<RegistryEntry>,
+    ) -> WorkingSet {
+        let mut set = WorkingSet {
+            registry: Entries::new(&wanted.entries, entries),
+            ..WorkingSet::default()
+        };
         set.channels
             .extend(wanted.channels.iter().cloned().map(|slot| (slot, None)));
         set.keys
@@ -129,20 +143,25 @@ impl WorkingSet {
         let mut staged = Staged {
             set: self,
             saved: Vec::new(),
+            entries: Vec::new(),
         };
         let answer = command.apply(&mut staged, now);
-        let saved = staged.saved;
+        let (saved, entries) = (staged.saved, staged.entries);
         // Only a command that is through as a whole is kept.
         let answer = answer?;
         saved.into_iter().for_each(|saved| self.keep(saved));
+        for (place, entry) in entries {
+            self.registry.change(place, entry);
+        }
         Ok(answer)
     }
 
     /// What is to be written, in the order it was saved.
-    pub(super) fn into_changed(mut self) -> Vec<Entry> {
+    pub(super) fn into_changed(mut self) -> (Vec<Entry>, Changes) {
         let saved = std::mem::take(&mut self.saved);
         let entries = saved.iter().filter_map(|id| self.entries.remove(id).flatten());
-        entries.filter(Entry::is_changed).collect()
+        let entries = entries.filter(Entry::is_changed).collect();
+        (entries, self.registry.into_changes())
     }
 
     fn keep(&mut self, saved: Saved) {
@@ -187,6 +206,7 @@ impl WorkingSet {
 struct Staged<'a> {
     set: &'a mut WorkingSet,
     saved: Vec<Saved>,
+    entries: Vec<(Place, Option<RegistryEntry>)>,
 }
 
 impl Staged<'_> {
@@ -253,9 +273,28 @@ impl Rows for Staged<'_> {
         self.saved.push(saved);
         Ok(())
     }
+
+    // No command looks at an entry again that it changed itself.
+    fn entry(&mut self, kind: Kind, key: &str) -> Result<Option<RegistryEntry>, StoreError> {
+        self.set.registry.find(kind, key)
+    }
+
+    fn due_entries(&mut self, now: Time, limit: usize) -> Result<Vec<Place>, StoreError> {
+        Ok(self.set.registry.due(now, limit))
+    }
+
+    fn keep_entry(&mut self, entry: RegistryEntry) -> Result<(), StoreError> {
+        self.entries.push(((entry.kind, entry.key.clone()), Some(entry)));
+        Ok(())
+    }
+
+    fn remove_entry(&mut self, kind: Kind, key: &str) -> Result<(), StoreError> {
+        self.entries.push(((kind, key.to_owned()), None));
+        Ok(())
+    }
 }
 
 /// A row that was not locked must not be looked at, still less taken for absent.
-fn unlocked() -> StoreError {
+pub(super) fn unlocked() -> StoreError {
     StoreError::Impossible("a command asked for a row it had not named".to_owned())
 }

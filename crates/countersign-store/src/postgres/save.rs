@@ -9,11 +9,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use countersign::approval::Approval;
 use futures_util::FutureExt as _;
-use futures_util::future::join;
+use futures_util::future::join4;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Statement};
 
 use super::composite::AsRow;
+use super::entries::{Changes, EntryStatements};
 use super::fields::{ChangedApproval, ChangedCall, NewApproval, NewEvent, placed};
 use super::rows::Entry;
 
@@ -69,22 +70,21 @@ impl Writes {
         })
     }
 
-    /// Writes all entries and commits, in one exchange, and sends what `behind` sends in the same flight. The error is
+    /// Writes all entries, and those of the registry, and commits, in one exchange, and sends what `behind` sends in the same flight. The error is
     /// the first that happened.
     pub(super) async fn save_and_commit(
         &self,
         client: &Client,
         entries: &[Entry],
+        (statements, changes): (&EntryStatements, &Changes),
         behind: impl FnOnce(),
     ) -> Result<(), Error> {
         // The driver sends in the order in which these are first polled, which is the order they stand in.
         let failed = AtomicBool::new(false);
-        let (written, committed) = join(
-            async {
-                let written = self.write(client, entries).await;
-                failed.store(written.is_err(), Ordering::Relaxed);
-                written
-            },
+        let (written, removed, kept, committed) = join4(
+            noting(&failed, self.write(client, entries)),
+            noting(&failed, statements.remove(client, changes)),
+            noting(&failed, statements.keep(client, changes)),
             async {
                 // A statement that could not even be sent, for its size, aborts nothing at the server.
                 if failed.load(Ordering::Relaxed) {
@@ -101,7 +101,7 @@ impl Writes {
             },
         )
         .await;
-        written.and(committed)
+        written.and(removed).and(kept).and(committed)
     }
 
     async fn write(&self, client: &Client, entries: &[Entry]) -> Result<(), Error> {
@@ -129,6 +129,14 @@ impl Writes {
         }
         Ok(())
     }
+}
+
+async fn noting(failed: &AtomicBool, write: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+    let result = write.await;
+    if result.is_err() {
+        failed.store(true, Ordering::Relaxed);
+    }
+    result
 }
 
 fn added(entries: &[Entry]) -> impl Iterator<Item = &Approval> {

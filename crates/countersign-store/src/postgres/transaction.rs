@@ -14,6 +14,7 @@ use tokio_postgres::{Client, Error, Statement};
 
 use super::clock::ServerClock;
 use super::connect::Session;
+use super::entries::EntryStatements;
 use super::error::{is_collision, is_lost, store_error, words};
 use super::lock::{self, Locked, Locks};
 use super::notify::Announcer;
@@ -27,6 +28,7 @@ const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(20);
 pub(super) struct Statements {
     locks: Locks,
     writes: Writes,
+    entries: EntryStatements,
     tell: Statement,
 }
 
@@ -38,6 +40,7 @@ impl Statements {
         Ok(Statements {
             locks: Locks::prepare(client).await?,
             writes: Writes::prepare(client).await?,
+            entries: EntryStatements::prepare(client).await?,
             tell: client.prepare(TELL).await?,
         })
     }
@@ -57,6 +60,15 @@ pub(super) struct Done {
     pub(super) answers: Vec<Result<Answer, StoreError>>,
     /// What changed, for those who wait.
     pub(super) changed: Vec<Changed>,
+    /// True when entries of the registry changed.
+    pub(super) entries: bool,
+}
+
+impl Done {
+    /// True when nothing was written.
+    pub(super) fn is_unchanged(&self) -> bool {
+        self.changed.is_empty() && !self.entries
+    }
 }
 
 /// An approval that changed.
@@ -106,17 +118,20 @@ impl Run<'_> {
         self.server_clock.hear(locked.now);
         // Lock first, clock second.
         let now = clock.map_or(locked.now, |clock| clock.now());
-        let mut set = WorkingSet::new(&wanted, locked.found);
+        let mut set = WorkingSet::new(&wanted, locked.found, locked.entries);
         let answers = commands.iter().map(|command| set.apply(command, now)).collect();
-        let entries = set.into_changed();
+        let (entries, registry) = set.into_changed();
         let done = Done {
             answers,
             changed: entries.iter().map(changed).collect(),
+            entries: !registry.is_empty(),
         };
-        let payloads = self.announcer.payloads(&done.changed);
+        let payloads = self.announcer.payloads(&done);
+        let registry = (&statements.entries, &registry);
+        let behind = || statements.tell(client, &payloads);
         let saving = statements
             .writes
-            .save_and_commit(client, &entries, || statements.tell(client, &payloads));
+            .save_and_commit(client, &entries, registry, behind);
         let why = match tokio::time::timeout(EXCHANGE_TIMEOUT, saving).await {
             Ok(Ok(())) => return Ok(done),
             Ok(Err(error)) if !is_lost(&error) => return Err(sorted(&error)),
@@ -142,7 +157,7 @@ async fn lock(
     clock: Option<&Arc<dyn Clock>>,
     wanted: &Wanted,
 ) -> Result<Locked, Failure> {
-    let locking = lock::lock(client, &statements.locks, clock, wanted);
+    let locking = lock::lock(client, &statements.locks, &statements.entries, clock, wanted);
     match tokio::time::timeout(EXCHANGE_TIMEOUT, locking).await {
         Ok(Ok(Ok(locked))) => Ok(locked),
         Ok(Ok(Err(unreadable))) => {

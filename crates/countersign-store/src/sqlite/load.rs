@@ -199,7 +199,7 @@ fn blob<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a [u8], LoadError> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
     use crate::sqlite::schema;
 
@@ -218,7 +218,7 @@ mod tests {
     }
 
     #[track_caller]
-    fn check(sql: &str, expected: &str) {
+    pub(in crate::sqlite) fn check(sql: &str, expected: &str) {
         assert_eq!(plan(sql), expected, "`{sql}`");
     }
 

@@ -3,6 +3,7 @@
 //! Enters: commands and questions. Leaves: answers that survive a power cut.
 //! Deliberately absent: rules (they are the library's), and any type of the database in what is public here.
 
+mod entries;
 mod fault;
 mod load;
 mod log;
@@ -21,6 +22,7 @@ use countersign::approval::SharedApproval;
 use countersign::command::{Answer, Command};
 use countersign::event::Event;
 use countersign::id::{ApprovalId, Channel, Tenant};
+use countersign::registry::{Entry, Kind};
 use countersign::store::{Cursor, FeedEvent, Filter, Store, Stored};
 use countersign::time::{Clock, SystemClock, Time};
 use countersign::wake::Hub;
@@ -158,6 +160,35 @@ impl Store for SqliteStore {
     fn feed<'a>(&'a self, tenant: &'a Tenant, after: Cursor, limit: usize) -> Stored<'a, Vec<FeedEvent>> {
         let tenant = tenant.clone();
         let look = move |connection: &Connection| read::feed(connection, &tenant, after, limit);
+        self.readers.read(look).boxed()
+    }
+
+    fn feed_end<'a>(&'a self, _: &'a Tenant) -> Stored<'a, Cursor> {
+        self.readers.read(read::feed_end).boxed()
+    }
+
+    fn entry<'a>(&'a self, kind: Kind, key: &'a str) -> Stored<'a, Option<Entry>> {
+        let (key, clock) = (key.to_owned(), self.clock.clone());
+        let look = move |connection: &Connection| {
+            let entry = entries::find(connection, kind, &key)?;
+            Ok(entry.filter(|entry| entry.is_there(clock.now())))
+        };
+        self.readers.read(look).boxed()
+    }
+
+    fn entries<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        kind: Kind,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> Stored<'a, Vec<Entry>> {
+        // No key is empty.
+        let after = after.unwrap_or_default().to_owned();
+        let (tenant, clock) = (tenant.clone(), self.clock.clone());
+        let look = move |connection: &Connection| {
+            entries::list(connection, &tenant, kind, &after, clock.now(), limit)
+        };
         self.readers.read(look).boxed()
     }
 

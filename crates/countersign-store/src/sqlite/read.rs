@@ -27,6 +27,7 @@ const EVENTS: &str = "SELECT e.number, e.at, p.hash, e.by, e.what, e.link
 const FEED: &str = "SELECT e.seq, a.id, e.number, e.at, p.hash, e.by, e.what, e.link
     FROM event AS e CROSS JOIN approval AS a ON a.seq = e.approval CROSS JOIN policy AS p ON p.id = e.policy
     WHERE e.seq > ?2 AND a.tenant = ?1 ORDER BY e.seq LIMIT ?3";
+const FEED_END: &str = "SELECT coalesce(max(seq), 0) FROM event";
 
 /// The connections that read.
 pub(super) struct Readers {
@@ -188,6 +189,15 @@ pub(super) fn feed(
         });
     }
     Ok(events)
+}
+
+pub(super) fn feed_end(connection: &Connection) -> Result<Cursor, LoadError> {
+    let mut statement = connection.prepare_cached(FEED_END)?;
+    let sequence: i64 = statement.query_row([], |row| row.get(0))?;
+    Ok(Cursor {
+        transaction: 0,
+        sequence: u64::try_from(sequence).unwrap_or_default(),
+    })
 }
 
 fn share(loaded: Loaded) -> SharedApproval {

@@ -11,11 +11,13 @@ use countersign::command::{Rows, Saved};
 use countersign::event::Event;
 use countersign::hash::Hash;
 use countersign::id::{Agent, ApprovalId, Channel, Key, Tenant};
+use countersign::registry::{Entry, Kind};
 use countersign::store::StoreError;
 use countersign::store::record::{Bodies, encode_approval, encode_call};
 use countersign::time::Time;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
 
+use super::entries;
 use super::fault::{Fault, damaged};
 use super::load::{self, LoadError, Loaded, call_id};
 
@@ -44,6 +46,7 @@ pub(super) struct SqlRows<'a> {
     policies: HashMap<Hash, i64>,
     saved: Vec<SharedApproval>,
     events: Option<(i64, i64)>,
+    entries_changed: bool,
     fault: Option<Fault>,
     // Looked up once for a whole group.
     insert_approval: Slot<'a>,
@@ -72,6 +75,7 @@ impl<'a> SqlRows<'a> {
             policies: HashMap::new(),
             saved: Vec::new(),
             events: None,
+            entries_changed: false,
             fault: None,
             insert_approval: None,
             insert_call: None,
@@ -82,6 +86,11 @@ impl<'a> SqlRows<'a> {
     /// Why the last command failed, sorted.
     pub(super) fn fault(&mut self, error: StoreError) -> Fault {
         self.fault.take().unwrap_or(Fault::Command(error))
+    }
+
+    /// True when anything was written.
+    pub(super) fn is_changed(&self) -> bool {
+        self.events.is_some() || self.entries_changed
     }
 
     /// What changed, oldest first, and the first and last number of its events.
@@ -276,5 +285,23 @@ impl Rows for SqlRows<'_> {
             self.saved.push(saved.approval);
         }
         Ok(())
+    }
+
+    fn entry(&mut self, kind: Kind, key: &str) -> Result<Option<Entry>, StoreError> {
+        entries::find(self.connection, kind, key).map_err(|error| self.note(error))
+    }
+
+    fn due_entries(&mut self, now: Time, limit: usize) -> Result<Vec<(Kind, String)>, StoreError> {
+        entries::due(self.connection, now, limit).map_err(|error| self.note(error))
+    }
+
+    fn keep_entry(&mut self, entry: Entry) -> Result<(), StoreError> {
+        self.entries_changed = true;
+        entries::keep(self.connection, &entry).map_err(|error| self.note(error))
+    }
+
+    fn remove_entry(&mut self, kind: Kind, key: &str) -> Result<(), StoreError> {
+        self.entries_changed = true;
+        entries::remove(self.connection, kind, key).map_err(|error| self.note(error))
     }
 }

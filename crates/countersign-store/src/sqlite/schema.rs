@@ -17,10 +17,16 @@ struct Step {
     sql: &'static str,
 }
 
-const STEPS: &[Step] = &[Step {
-    version: 1,
-    sql: include_str!("../../migrations/sqlite/0001_first.sql"),
-}];
+const STEPS: &[Step] = &[
+    Step {
+        version: 1,
+        sql: include_str!("../../migrations/sqlite/0001_first.sql"),
+    },
+    Step {
+        version: 2,
+        sql: include_str!("../../migrations/sqlite/0002_entries.sql"),
+    },
+];
 
 const MIGRATION_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (
     version  INTEGER PRIMARY KEY,

@@ -1,6 +1,7 @@
 //! Other processes: wakes who waits here for what another process commits to the same file.
 //!
-//! Enters: a sign that somebody wrote to the log. Leaves: the approvals whose events nobody here has published yet.
+//! Enters: a sign that somebody wrote to the log. Leaves: the approvals whose events nobody here has published yet, and
+//! the signal that something changed.
 //! Deliberately absent: any work while nothing is written; see `sign` for the systems where that cannot be had.
 
 use std::path::PathBuf;
@@ -77,6 +78,7 @@ impl Watcher {
             sign,
             hub,
             seen,
+            data_version: 0,
         };
         let builder = std::thread::Builder::new().name("countersign-watch".to_owned());
         let thread = builder.spawn(move || watch.run());
@@ -102,6 +104,8 @@ struct Watch {
     sign: Sign,
     hub: Arc<Hub>,
     seen: Arc<Seen>,
+    // Changes with each commit, whoever made it.
+    data_version: i64,
 }
 
 impl Watch {
@@ -141,6 +145,20 @@ impl Watch {
     fn look(&mut self) {
         // A failed look is made good by the next one; there is nobody to tell.
         let _ = self.publish_new();
+        let _ = self.signal_change();
+    }
+
+    /// Events are not all that others write: there are entries, too. So this goes by the file as a whole.
+    fn signal_change(&mut self) -> Result<(), StoreError> {
+        if !self.hub.is_followed() {
+            return Ok(());
+        }
+        let version = data_version(&self.connection)?;
+        if version != self.data_version {
+            self.data_version = version;
+            self.hub.signal();
+        }
+        Ok(())
     }
 
     /// Goes through the events that nobody here has published yet.
@@ -170,6 +188,11 @@ impl Watch {
         }
         Ok(())
     }
+}
+
+fn data_version(connection: &Connection) -> Result<i64, LoadError> {
+    let mut statement = connection.prepare_cached("PRAGMA data_version")?;
+    Ok(statement.query_row([], |row| row.get(0))?)
 }
 
 type New = (i64, Tenant, ApprovalId);

@@ -153,6 +153,7 @@ struct Committed {
     answers: Vec<Answer>,
     saved: Vec<SharedApproval>,
     events: Option<(i64, i64)>,
+    is_changed: bool,
     took: Duration,
 }
 
@@ -350,6 +351,9 @@ impl Work {
             self.hub.publish(approval);
         }
         self.seen.published(committed.events);
+        if committed.is_changed {
+            self.hub.signal();
+        }
         Ok(committed.answers)
     }
 
@@ -373,11 +377,13 @@ impl Work {
         }
         let begun = Instant::now();
         self.run_sql("COMMIT")?;
+        let is_changed = rows.is_changed();
         let (saved, events) = rows.into_saved();
         Ok(Committed {
             answers,
             saved,
             events,
+            is_changed,
             took: begun.elapsed(),
         })
     }

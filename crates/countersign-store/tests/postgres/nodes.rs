@@ -8,6 +8,7 @@ use countersign::event::Life;
 use countersign::executor::Outcome;
 use countersign::hash::Hash;
 use countersign::id::{CallId, Key, Tenant};
+use countersign::registry::{Entry, Kind, Put};
 use countersign::state::{CallState, State};
 use countersign::store::{Filter, Store};
 use countersign_store::postgres::{PostgresOptions, PostgresStore};
@@ -48,6 +49,58 @@ async fn i14_a_waiter_learns_of_another_nodes_decision() {
     let deaf = PostgresStore::connect(&url, silent()).await.unwrap();
     let lost = wake_after(&deaf, &other, 5).await;
     assert!(lost < Duration::from_millis(1100), "{lost:?}");
+}
+
+/// The time from a commit on one node until who follows on the other has its event.
+async fn follow_after(following: &PostgresStore, writing: &PostgresStore, number: u64) -> Duration {
+    let tenant = Tenant::single();
+    let mut changes = following.hub().changes();
+    let cursor = following.feed_end(&tenant).await.unwrap();
+    propose(writing, new_approval(number)).await;
+    let begun = Instant::now();
+    loop {
+        let heard = tokio::time::timeout(Duration::from_secs(5), changes.next()).await;
+        assert!(heard.unwrap());
+        let feed = following.feed(&tenant, cursor, 10).await.unwrap();
+        if feed.iter().any(|place| place.approval == id(number)) {
+            return begun.elapsed();
+        }
+    }
+}
+
+#[tokio::test]
+async fn d2_who_follows_hears_of_another_nodes_proposal() {
+    let url = database().await;
+    let (one, other) = (open(&url).await, open(&url).await);
+    // The listener needs a moment to be there; before that, the floor would answer.
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    // The feed ends before the oldest transaction under way, and other tests use the same server: one of several.
+    let mut fastest = Duration::MAX;
+    for number in 1..6 {
+        fastest = fastest.min(follow_after(&one, &other, number).await);
+    }
+    assert!(fastest < Duration::from_millis(200), "{fastest:?}");
+    let silent = PostgresOptions {
+        notify: false,
+        ..PostgresOptions::default()
+    };
+    let deaf = PostgresStore::connect(&url, silent).await.unwrap();
+    let lost = follow_after(&deaf, &other, 6).await;
+    assert!(lost < Duration::from_secs(3), "{lost:?}");
+    // An entry is in no feed, but it is a change.
+    let mut changes = one.hub().changes();
+    let entry = Entry {
+        kind: Kind::Token,
+        key: "t".to_owned(),
+        tenant: Tenant::single(),
+        body: Arc::from(&b"x"[..]),
+        version: 0,
+        expires_at: None,
+    };
+    assert_eq!(other.put_entry(entry).await, Ok(Put::Kept(1)));
+    let heard = tokio::time::timeout(Duration::from_secs(5), changes.next()).await;
+    assert_eq!(heard, Ok(true));
+    assert!(one.entry(Kind::Token, "t").await.unwrap().is_some());
 }
 
 #[tokio::test]

@@ -4,6 +4,7 @@ use countersign::approval::SharedApproval;
 use countersign::command::{Answer, Command};
 use countersign::event::Event;
 use countersign::id::{ApprovalId, Channel, Tenant};
+use countersign::registry::{Entry, Kind};
 use countersign::store::{Cursor, FeedEvent, Filter, Store, Stored};
 use countersign::time::Time;
 use countersign::wake::Hub;
@@ -46,6 +47,24 @@ impl<L: Layer> Store for Layered<L> {
 
     fn feed<'a>(&'a self, tenant: &'a Tenant, after: Cursor, limit: usize) -> Stored<'a, Vec<FeedEvent>> {
         self.0.store().feed(tenant, after, limit)
+    }
+
+    fn feed_end<'a>(&'a self, tenant: &'a Tenant) -> Stored<'a, Cursor> {
+        self.0.store().feed_end(tenant)
+    }
+
+    fn entry<'a>(&'a self, kind: Kind, key: &'a str) -> Stored<'a, Option<Entry>> {
+        self.0.store().entry(kind, key)
+    }
+
+    fn entries<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        kind: Kind,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> Stored<'a, Vec<Entry>> {
+        self.0.store().entries(tenant, kind, after, limit)
     }
 
     fn now(&self) -> Stored<'_, Time> {

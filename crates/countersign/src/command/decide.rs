@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Change, Rows};
+use super::{Change, Rows, authority};
 use crate::approval::{Approval, Decided, SharedApproval};
 use crate::call::Arguments;
 use crate::decision::{Choice, Decision, Refusal, Verdict};
@@ -121,11 +121,8 @@ impl Decide {
         let decision = &self.decision;
         let id = approval.id;
         // Authority first: who may not decide is told so, whatever else is wrong.
-        if !self.is_allowed(approval) {
-            return Some(Refusal::NotAllowed {
-                id,
-                person: decision.decider.person.clone(),
-            });
+        if let Some(refusal) = authority::why_not(self, approval) {
+            return Some(refusal);
         }
         if decision.digest.is_some_and(|digest| digest != approval.digest) {
             return Some(Refusal::Stale {
@@ -142,24 +139,7 @@ impl Decide {
                 choices: choices.len(),
             });
         }
-        None
-    }
-
-    /// To approve, one must be an approver of each call one approves, also as edited; to deny, of any.
-    fn is_allowed(&self, approval: &Approval) -> bool {
-        let decider = &self.decision.decider;
-        let among = |terms: &Terms| decider.is_among(&terms.approvers);
-        let choices = choices(&self.decision.verdict, approval.calls.len());
-        if !approves(&choices) {
-            return approval.calls.iter().any(|call| among(&call.terms));
-        }
-        let granted = approval
-            .calls
-            .iter()
-            .zip(&choices)
-            .filter(|(_, choice)| ***choice != Choice::Deny);
-        granted.into_iter().all(|(call, _)| among(&call.terms))
-            && self.revisions.iter().all(|revision| among(&revision.terms))
+        authority::why_no_edit(self, approval)
     }
 
     fn accept<R: Rows>(&self, rows: &mut R, change: &mut Change) -> Result<Option<u8>, StoreError> {
@@ -337,11 +317,11 @@ fn check_untouched(approval: &Approval) -> Result<(), StoreError> {
 }
 
 /// True when at least one call is to run.
-fn approves(choices: &[&Choice]) -> bool {
+pub(super) fn approves(choices: &[&Choice]) -> bool {
     choices.iter().any(|choice| **choice != Choice::Deny)
 }
 
-fn choices(verdict: &Verdict, calls: usize) -> Vec<&Choice> {
+pub(super) fn choices(verdict: &Verdict, calls: usize) -> Vec<&Choice> {
     match verdict {
         Verdict::Approve => vec![&Choice::Approve; calls],
         Verdict::Deny => vec![&Choice::Deny; calls],

@@ -4,9 +4,11 @@
 //! Leaves: the rows to save, with their events, and an answer.
 //! Deliberately absent: how rows are kept. Every store runs this same code, so every store behaves the same.
 
+mod authority;
 mod decide;
 mod finish;
 mod propose;
+mod register;
 mod start;
 mod sweep;
 #[cfg(test)]
@@ -19,6 +21,7 @@ use crate::approval::{Approval, SharedApproval};
 use crate::event::{Event, What};
 use crate::hash::Hash;
 use crate::id::{Actor, Agent, ApprovalId, Channel, Key, Tenant};
+use crate::registry::{Entry, Kind, Put};
 use crate::state::Illegal;
 use crate::store::StoreError;
 use crate::store::record::Bodies;
@@ -27,6 +30,7 @@ use crate::time::{Clock, Time};
 pub use decide::{Decide, DecideAnswer, Revision, Withdraw};
 pub use finish::{Finish, Finished, Reconcile};
 pub use propose::{NewCall, Propose, ProposeRefusal, Proposed};
+pub use register::{PutEntry, TakeEntry};
 pub use start::{ExecuteRefusal, Start, Started};
 pub use sweep::{Sweep, Swept};
 
@@ -47,6 +51,10 @@ pub enum Command {
     Reconcile(Reconcile),
     /// Ends what is due: expired approvals, stale releases, lost runs.
     Sweep(Sweep),
+    /// Keeps an entry of the registry. Crash before: as it was. After: kept.
+    PutEntry(PutEntry),
+    /// Takes an entry out of the registry. Crash before: still there. After: gone.
+    TakeEntry(TakeEntry),
 }
 
 /// What a command answered. Refusals are answers.
@@ -60,6 +68,8 @@ pub enum Answer {
     Finish(Result<Finished, ExecuteRefusal>),
     Reconcile(Result<SharedApproval, ExecuteRefusal>),
     Sweep(Swept),
+    PutEntry(Put),
+    TakeEntry(Option<Entry>),
 }
 
 /// What a command may see and change, inside its transaction.
@@ -74,6 +84,14 @@ pub trait Rows {
     fn due(&mut self, now: Time, limit: usize) -> Result<Vec<Approval>, StoreError>;
     /// Keeps a changed or new approval and its new events.
     fn save(&mut self, saved: Saved) -> Result<(), StoreError>;
+    /// The entry of this kind and key, locked; also when its time is over.
+    fn entry(&mut self, kind: Kind, key: &str) -> Result<Option<Entry>, StoreError>;
+    /// Some entries whose time is over, longest first, locked.
+    fn due_entries(&mut self, now: Time, limit: usize) -> Result<Vec<(Kind, String)>, StoreError>;
+    /// Keeps an entry in place of whatever has its kind and key.
+    fn keep_entry(&mut self, entry: Entry) -> Result<(), StoreError>;
+    /// Removes an entry.
+    fn remove_entry(&mut self, kind: Kind, key: &str) -> Result<(), StoreError>;
 }
 
 /// An approval as a command left it.
@@ -96,7 +114,7 @@ pub struct Prepared(Saved);
 /// The rows a command will ask for, for stores that lock and read ahead.
 #[derive(Clone, Debug, Default)]
 pub struct Needs<'a> {
-    /// Its tenant; none for the sweep.
+    /// Its tenant; none for the sweep and for entries.
     pub tenant: Option<&'a Tenant>,
     /// Approvals by id. What they undo is needed too.
     pub approvals: Vec<ApprovalId>,
@@ -104,8 +122,10 @@ pub struct Needs<'a> {
     pub channel: Option<&'a Channel>,
     /// An approval by its proposer's key.
     pub key: Option<(&'a Agent, &'a Key)>,
-    /// Up to so many due approvals.
+    /// Up to so many due approvals, and as many entries whose time is over.
     pub due: Option<usize>,
+    /// An entry of the registry.
+    pub entry: Option<(Kind, &'a str)>,
 }
 
 impl Command {
@@ -125,6 +145,14 @@ impl Command {
             Command::Reconcile(reconcile) => one(&reconcile.tenant, reconcile.call.approval),
             Command::Sweep(sweep) => Needs {
                 due: Some(sweep.limit),
+                ..Needs::default()
+            },
+            Command::PutEntry(PutEntry(entry)) => Needs {
+                entry: Some((entry.kind, &entry.key)),
+                ..Needs::default()
+            },
+            Command::TakeEntry(take) => Needs {
+                entry: Some((take.kind, &take.key)),
                 ..Needs::default()
             },
         }
@@ -162,6 +190,8 @@ impl Command {
             Command::Finish(finish) => finish.apply(rows, now).map(Answer::Finish),
             Command::Reconcile(reconcile) => reconcile.apply(rows, now).map(Answer::Reconcile),
             Command::Sweep(sweep) => sweep.apply(rows, now).map(Answer::Sweep),
+            Command::PutEntry(put) => put.apply(rows, now).map(Answer::PutEntry),
+            Command::TakeEntry(take) => take.apply(rows, now).map(Answer::TakeEntry),
         }
     }
 }

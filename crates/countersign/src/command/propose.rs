@@ -83,6 +83,7 @@ impl Propose {
             channel: self.channel.as_ref(),
             key: self.key.as_ref().map(|(key, _)| (&self.agent, key)),
             due: None,
+            entry: None,
         }
     }
 

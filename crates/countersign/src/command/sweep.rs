@@ -10,10 +10,10 @@ use crate::state::{CallState, State};
 use crate::store::StoreError;
 use crate::time::Time;
 
-/// Ends what is due, up to `limit` approvals.
+/// Ends what is due, up to `limit` approvals, and removes as many entries whose time is over.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// The most approvals to touch in this transaction.
+    /// The most approvals, and the most entries, to touch in this transaction.
     pub limit: usize,
     /// The policy in force.
     pub policy: Hash,
@@ -28,6 +28,8 @@ pub struct Swept {
     pub stale: usize,
     /// Calls that were started and never said how they ended.
     pub unknown: usize,
+    /// Entries of the registry that were removed.
+    pub entries: usize,
     /// True when there may be more.
     pub more: bool,
 }
@@ -54,6 +56,11 @@ impl Sweep {
             }
             change.save(rows)?;
         }
+        for (kind, key) in rows.due_entries(now, self.limit)? {
+            rows.remove_entry(kind, &key)?;
+            swept.entries += 1;
+        }
+        swept.more |= swept.entries >= self.limit;
         Ok(swept)
     }
 }

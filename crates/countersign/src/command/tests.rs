@@ -24,6 +24,18 @@ impl Rows for OnlyRow {
     fn save(&mut self, _: Saved) -> Result<(), StoreError> {
         Ok(())
     }
+    fn entry(&mut self, _: Kind, _: &str) -> Result<Option<Entry>, StoreError> {
+        Ok(None)
+    }
+    fn due_entries(&mut self, _: Time, _: usize) -> Result<Vec<(Kind, String)>, StoreError> {
+        Ok(Vec::new())
+    }
+    fn keep_entry(&mut self, _: Entry) -> Result<(), StoreError> {
+        Ok(())
+    }
+    fn remove_entry(&mut self, _: Kind, _: &str) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 #[tokio::test]

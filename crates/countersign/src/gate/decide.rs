@@ -26,6 +26,9 @@ pub struct Resolved {
     pub ran: Vec<Ran>,
 }
 
+/// Calls that run: the approval when they are over, and how each ended.
+pub type Running = tokio::task::JoinHandle<Result<(SharedApproval, Vec<Ran>), StoreError>>;
+
 impl Gate {
     /// Records a decision. Released calls wait for their host to start them.
     pub async fn decide(&self, decision: Decision) -> Result<DecideAnswer, StoreError> {
@@ -36,6 +39,29 @@ impl Gate {
     ///
     /// The start of the first call is recorded together with the decision. The runs go on when the caller goes away.
     pub async fn decide_and_run(&self, decision: Decision) -> Result<Resolved, StoreError> {
+        let (answer, running) = self.decide_and_start(decision).await?;
+        let Some(running) = running else {
+            return Ok(Resolved {
+                approval: answer.approval,
+                refusal: answer.refusal,
+                ran: Vec::new(),
+            });
+        };
+        let (approval, ran) = running
+            .await
+            .map_err(|error| StoreError::InDoubt(error.to_string()))??;
+        Ok(Resolved {
+            approval: Some(approval),
+            refusal: None,
+            ran,
+        })
+    }
+
+    /// As [`decide_and_run`](Self::decide_and_run), but answers as soon as the decision is on record; the task runs on.
+    pub async fn decide_and_start(
+        &self,
+        decision: Decision,
+    ) -> Result<(DecideAnswer, Option<Running>), StoreError> {
         let tenant = decision.tenant.clone();
         let token = match decision.verdict {
             Verdict::Deny => None,
@@ -45,22 +71,11 @@ impl Gate {
         let answer = self.record_decision(decision, permit).await?;
         let (Some(approval), Some(position), Some(token)) = (answer.approval.clone(), answer.started, token)
         else {
-            return Ok(Resolved {
-                approval: answer.approval,
-                refusal: answer.refusal,
-                ran: Vec::new(),
-            });
+            return Ok((answer, None));
         };
         let gate = self.clone();
-        let runs = tokio::spawn(async move { gate.run_from(tenant, approval, position, token).await });
-        let (approval, ran) = runs
-            .await
-            .map_err(|error| StoreError::InDoubt(error.to_string()))??;
-        Ok(Resolved {
-            approval: Some(approval),
-            refusal: None,
-            ran,
-        })
+        let running = tokio::spawn(async move { gate.run_from(tenant, approval, position, token).await });
+        Ok((answer, Some(running)))
     }
 
     /// Takes an approval back.

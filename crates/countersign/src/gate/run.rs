@@ -100,7 +100,7 @@ impl Gate {
         approval: SharedApproval,
     ) -> Result<(SharedApproval, Vec<Ran>), StoreError> {
         let next = approval.next_released();
-        let runnable = next.filter(|position| self.runs(&approval, *position));
+        let runnable = next.filter(|position| self.runs_call(&approval, *position));
         let Some(position) = runnable else {
             return Ok((approval, Vec::new()));
         };
@@ -172,10 +172,8 @@ impl Gate {
         }
     }
 
-    fn runs(&self, approval: &SharedApproval, position: u8) -> bool {
-        approval
-            .call(position)
-            .is_some_and(|call| self.executor.runs(&call.tool))
+    fn runs_call(&self, approval: &SharedApproval, position: u8) -> bool {
+        approval.call(position).is_some_and(|call| self.runs(&call.tool))
     }
 
     /// The released call behind `position`, if this gate's executor runs it.
@@ -187,7 +185,7 @@ impl Gate {
         later
             .next()
             .map(|(number, _)| number)
-            .filter(|number| self.runs(approval, *number))
+            .filter(|number| self.runs_call(approval, *number))
     }
 
     fn permit(

@@ -17,6 +17,7 @@ use crate::hash::Hash;
 use crate::json::{Top, Tree};
 use crate::summary::{Row, SecretPath, Summaries, generic, generic_tree, hide, table};
 
+mod authority;
 mod catalogue;
 mod condition;
 mod parse;
@@ -25,6 +26,8 @@ mod read;
 mod schema;
 mod undo;
 
+use authority::{Asks, Surfaces};
+pub use authority::{Authority, LARGEST_QUORUM};
 pub use catalogue::Listed;
 use condition::Condition;
 pub use problem::{Problem, Problems};
@@ -37,6 +40,7 @@ pub use undo::UndoProblem;
 pub struct Policy {
     hash: Hash,
     channel: Channel,
+    surfaces: Surfaces,
     tools: HashMap<String, Tool>,
     summaries: Summaries,
     notices: Vec<Problem>,
@@ -154,6 +158,9 @@ pub struct Terms {
     pub undo: Undoable,
     /// Why it is held, where that is not plain; safe to show.
     pub notes: Vec<String>,
+    /// What approving it takes beyond being among the approvers. Kept apart from the rest; see `store/record.rs`.
+    #[serde(skip)]
+    pub authority: Authority,
 }
 
 /// A tool as the operator sees it.
@@ -171,6 +178,7 @@ struct Tool {
     start_within: Option<Duration>,
     timeout: Duration,
     approvers: Vec<String>,
+    asks: Asks,
     secrets: Vec<SecretPath>,
     undo: Option<Undo>,
     on_failure: OnFailure,
@@ -204,6 +212,7 @@ impl Policy {
         Policy {
             hash: Hash::of(b""),
             channel: Channel::default(),
+            surfaces: Surfaces::default(),
             tools: HashMap::new(),
             summaries: Summaries::new(),
             notices: Vec::new(),
@@ -391,6 +400,7 @@ impl Policy {
                 Undoable::No
             },
             notes,
+            authority: tool.asks.authority(tool.risk, self.surfaces),
         }
     }
 
@@ -402,9 +412,11 @@ impl Policy {
             Effect::External => Effect::External,
             Effect::Read | Effect::Write | Effect::Destructive => Effect::Destructive,
         };
+        let risk = tool.risk.max(Risk::High);
         Terms {
             effect,
-            risk: tool.risk.max(Risk::High),
+            risk,
+            authority: tool.asks.authority(risk, self.surfaces),
             summary: generic_tree(asked.tool, &shown),
             yes: None,
             no: None,
@@ -428,6 +440,7 @@ impl Policy {
             on_failure: OnFailure::Stop,
             undo: Undoable::No,
             notes: vec!["not in the policy: treated as destructive".to_owned()],
+            authority: Asks::default().authority(Risk::High, self.surfaces),
         }
     }
 }

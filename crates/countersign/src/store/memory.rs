@@ -1,16 +1,17 @@
 //! The store in memory: for tests, and for agents that need no memory beyond their process. Nothing survives it.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use futures_util::FutureExt;
 use futures_util::future::ready;
 
-use super::{Cursor, FeedEvent, Filter, Store, StoreError, Stored};
+use super::{Cursor, FeedEvent, Filter, LONGEST_PAGE, Store, StoreError, Stored};
 use crate::approval::{Approval, SharedApproval};
 use crate::command::{Answer, Command, Rows, Saved};
 use crate::event::Event;
 use crate::id::{Agent, ApprovalId, Channel, Key, Tenant};
+use crate::registry::{Entry, Kind};
 use crate::state::State;
 use crate::time::{Clock, SystemClock, Time};
 use crate::wake::Hub;
@@ -36,6 +37,7 @@ struct Inner {
     // Each tenant's events by their sequence, which counts over all tenants.
     feed: HashMap<Tenant, Vec<(u64, ApprovalId, u32)>>,
     sequence: u64,
+    entries: BTreeMap<(Kind, String), Entry>,
 }
 
 impl Default for MemoryStore {
@@ -65,16 +67,27 @@ impl MemoryStore {
         let mut staged = Staged {
             inner: &inner,
             saved: Vec::new(),
+            entries: Vec::new(),
         };
         let answer = command.apply(&mut staged, now);
-        let saved = staged.saved;
+        let (saved, entries) = (staged.saved, staged.entries);
         let answer = answer?;
+        let is_changed = !saved.is_empty() || !entries.is_empty();
+        for (place, entry) in entries {
+            match entry {
+                Some(entry) => _ = inner.entries.insert(place, entry),
+                None => _ = inner.entries.remove(&place),
+            }
+        }
         for saved in &saved {
             inner.keep(saved);
         }
         drop(inner);
         for saved in saved {
             self.hub.publish(&saved.approval);
+        }
+        if is_changed {
+            self.hub.signal();
         }
         Ok(answer)
     }
@@ -160,6 +173,8 @@ fn fits(approval: &Approval, filter: &Filter, now: Time) -> bool {
 struct Staged<'a> {
     inner: &'a Inner,
     saved: Vec<Saved>,
+    // Nothing stands for one that was removed.
+    entries: Vec<((Kind, String), Option<Entry>)>,
 }
 
 impl Staged<'_> {
@@ -211,6 +226,33 @@ impl Rows for Staged<'_> {
             return Err(StoreError::Impossible(format!("approval {id} changed meanwhile")));
         }
         self.saved.push(saved);
+        Ok(())
+    }
+
+    // No command looks at an entry again that it changed itself.
+    fn entry(&mut self, kind: Kind, key: &str) -> Result<Option<Entry>, StoreError> {
+        Ok(self.inner.entries.get(&(kind, key.to_owned())).cloned())
+    }
+
+    fn due_entries(&mut self, now: Time, limit: usize) -> Result<Vec<(Kind, String)>, StoreError> {
+        let over = self
+            .inner
+            .entries
+            .iter()
+            .filter(|(_, entry)| !entry.is_there(now));
+        let mut over: Vec<_> = over.map(|(place, entry)| (entry.expires_at, place)).collect();
+        over.sort_unstable();
+        let over = over.into_iter().take(limit);
+        Ok(over.map(|(_, place)| place.clone()).collect())
+    }
+
+    fn keep_entry(&mut self, entry: Entry) -> Result<(), StoreError> {
+        self.entries.push(((entry.kind, entry.key.clone()), Some(entry)));
+        Ok(())
+    }
+
+    fn remove_entry(&mut self, kind: Kind, key: &str) -> Result<(), StoreError> {
+        self.entries.push(((kind, key.to_owned()), None));
         Ok(())
     }
 }
@@ -268,6 +310,39 @@ impl Store for MemoryStore {
             })
         });
         ready(Ok(events.take(limit).collect())).boxed()
+    }
+
+    fn feed_end<'a>(&'a self, _: &'a Tenant) -> Stored<'a, Cursor> {
+        let sequence = self.lock().sequence;
+        ready(Ok(Cursor {
+            transaction: 0,
+            sequence,
+        }))
+        .boxed()
+    }
+
+    fn entry<'a>(&'a self, kind: Kind, key: &'a str) -> Stored<'a, Option<Entry>> {
+        let entry = self.lock().entries.get(&(kind, key.to_owned())).cloned();
+        let now = self.clock.now();
+        ready(Ok(entry.filter(|entry| entry.is_there(now)))).boxed()
+    }
+
+    fn entries<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        kind: Kind,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> Stored<'a, Vec<Entry>> {
+        let inner = self.lock();
+        let now = self.clock.now();
+        // No key is empty.
+        let after = after.unwrap_or_default();
+        let behind = inner.entries.range((kind, after.to_owned())..);
+        let own = behind.take_while(|((found, _), _)| *found == kind);
+        let own = own.map(|(_, entry)| entry);
+        let there = own.filter(|entry| entry.key != after && entry.tenant == *tenant && entry.is_there(now));
+        ready(Ok(there.take(limit.min(LONGEST_PAGE)).cloned().collect())).boxed()
     }
 
     fn now(&self) -> Stored<'_, Time> {

@@ -135,14 +135,37 @@ async fn version_1_is_what_it_always_was() {
     0000020110019b76daa801700080000000000000010101036b6579230d8358dc
     8e8890b4c58deeb62912ee2f20357ae92a5cc861b98e68fe31acb500
     ");
-    insta::assert_snapshot!(hex(&encode_call(&approval.calls[0])), @r"
-    01014c4ed1afbfdaa1e4c3bf7bbb82d730cecb7e384da91eea4f3cc093fd5455
+    let call = encode_call(&approval.calls[0]);
+    let (as_before, authority) = call.split_at(call.len() - 3);
+    assert_eq!(authority, [0, 1, 0], "no four eyes, one approver, any surface");
+    insta::assert_snapshot!(hex(as_before), @r"
+    02014c4ed1afbfdaa1e4c3bf7bbb82d730cecb7e384da91eea4f3cc093fd5455
     24d60201011b43726561746520636f6e74616374204d61726961204761726369
     61010a53c3ad2c20637265617200ac02000178001e000205616c696365036f70
     73000000d0c8d1fb50869df54dad221abe5c5c6267836272acde0d14dd367aff
     a1b238470001808082e288d2a306808ed0fe88d2a3065e8364517f72bfb69bdb
     381779f29dfaf82c7666c0706f895b45ecf7b3e61e3b0000
     ");
+}
+
+/// What version 1 wrote is read, with the terms of its time.
+#[tokio::test]
+async fn version_1_is_still_read() {
+    let approval = full().await;
+    let call = &approval.calls[0];
+    let mut old = encode_call(call);
+    old.truncate(old.len() - 3);
+    old[0] = FIRST;
+    assert_eq!(decode_call(call_columns(call), &old).unwrap(), *call);
+    let strict = Authority {
+        four_eyes: true,
+        quorum: 3,
+        surface: crate::decision::Surface::Page,
+    };
+    let mut call = call.clone();
+    call.terms = Arc::new(sample::terms_asking(strict));
+    let read = decode_call(call_columns(&call), &encode_call(&call)).unwrap();
+    assert_eq!(read.terms.authority, strict);
 }
 
 fn hex(bytes: &[u8]) -> String {
@@ -159,8 +182,8 @@ async fn damage_is_told_from_a_newer_version() {
     let read = |body: &[u8]| decode_approval(approval_columns(&approval), body, Vec::new()).err();
     assert_eq!(read(&body), None);
     let mut newer = body.clone();
-    newer[0] = 2;
-    assert_eq!(read(&newer), Some(BadRecord::Version(2)));
+    newer[0] = 3;
+    assert_eq!(read(&newer), Some(BadRecord::Version(3)));
     assert_eq!(read(&[]), Some(damaged("it is empty")));
     for length in 1..body.len() {
         assert!(

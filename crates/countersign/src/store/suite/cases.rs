@@ -2,8 +2,10 @@
 
 #![expect(missing_docs, reason = "the name of a case says what must be so")]
 
+mod authority;
 mod decisions;
 mod edits;
+mod entries;
 mod proposals;
 mod reads;
 mod runs;
@@ -12,8 +14,10 @@ mod time;
 mod undos;
 mod waiting;
 
+pub use authority::*;
 pub use decisions::*;
 pub use edits::*;
+pub use entries::*;
 pub use proposals::*;
 pub use reads::*;
 pub use runs::*;

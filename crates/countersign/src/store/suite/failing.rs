@@ -9,6 +9,7 @@ use crate::approval::SharedApproval;
 use crate::command::{Answer, Command};
 use crate::event::Event;
 use crate::id::{ApprovalId, Channel, Tenant};
+use crate::registry::{Entry, Kind};
 use crate::store::{Cursor, FeedEvent, Filter, Store, StoreError, Stored};
 use crate::time::Time;
 use crate::wake::Hub;
@@ -140,6 +141,25 @@ impl<S: Store> Store for FailingStore<S> {
 
     fn feed<'a>(&'a self, tenant: &'a Tenant, after: Cursor, limit: usize) -> Stored<'a, Vec<FeedEvent>> {
         self.pass_on(|| self.store.feed(tenant, after, limit))
+    }
+
+    fn feed_end<'a>(&'a self, tenant: &'a Tenant) -> Stored<'a, Cursor> {
+        self.pass_on(|| self.store.feed_end(tenant))
+    }
+
+    // Those that write go through `write`.
+    fn entry<'a>(&'a self, kind: Kind, key: &'a str) -> Stored<'a, Option<Entry>> {
+        self.pass_on(|| self.store.entry(kind, key))
+    }
+
+    fn entries<'a>(
+        &'a self,
+        tenant: &'a Tenant,
+        kind: Kind,
+        after: Option<&'a str>,
+        limit: usize,
+    ) -> Stored<'a, Vec<Entry>> {
+        self.pass_on(|| self.store.entries(tenant, kind, after, limit))
     }
 
     fn now(&self) -> Stored<'_, Time> {

@@ -283,6 +283,8 @@ pub(super) fn answered(answer: &Answer) -> Option<&SharedApproval> {
         | Answer::Start(Err(_))
         | Answer::Finish(Err(_))
         | Answer::Reconcile(Err(_))
-        | Answer::Sweep(_) => None,
+        | Answer::Sweep(_)
+        | Answer::PutEntry(_)
+        | Answer::TakeEntry(_) => None,
     }
 }

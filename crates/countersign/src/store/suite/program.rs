@@ -67,7 +67,25 @@ pub enum Step {
         succeeded: bool,
     },
     Sweep,
+    PutEntry {
+        tenant: u8,
+        key: u8,
+        version: Version,
+        expires: bool,
+    },
+    TakeEntry {
+        key: u8,
+    },
     Advance(Pause),
+}
+
+/// The version of an entry they send along.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "they say it")]
+pub enum Version {
+    New,
+    Right,
+    Wrong,
 }
 
 /// An approval: so many before the newest one, possibly asked for by another tenant.
@@ -161,6 +179,7 @@ pub fn programs() -> impl Strategy<Value = Program> {
         1 => success(),
         1 => undo(),
         1 => Just(rivals()),
+        1 => Just(failure()),
     ];
     vec(part, 1..=28).prop_map(|parts| Program(parts.concat()))
 }
@@ -228,6 +247,28 @@ fn rivals() -> Vec<Step> {
     ]
 }
 
+/// A batch whose first call fails, so that the second may not start.
+fn failure() -> Vec<Step> {
+    let propose = Step::Propose {
+        tenant: 0,
+        agent: 0,
+        channel: None,
+        key: None,
+        calls: 2,
+        going_on: false,
+        approvers: Approvers::Alice,
+    };
+    let finish = Step::Finish {
+        on: NEWEST,
+        call: 1,
+        own_permit: true,
+        ending: Ending::Fails,
+        start_next: true,
+    };
+    let start = Step::Start { on: NEWEST, call: 2 };
+    vec![propose, approve(NEWEST, true), finish, start]
+}
+
 const NEWEST: Target = Target {
     back: 0,
     foreign: false,
@@ -255,6 +296,8 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (target(), call(), any::<bool>())
             .prop_map(|(on, call, succeeded)| Step::Reconcile { on, call, succeeded }),
         1 => Just(Step::Sweep),
+        2 => put_entry(),
+        1 => (0..2u8).prop_map(|key| Step::TakeEntry { key }),
         2 => pause().prop_map(Step::Advance),
     ]
 }
@@ -319,6 +362,18 @@ fn finish() -> impl Strategy<Value = Step> {
             start_next,
         },
     )
+}
+
+fn put_entry() -> impl Strategy<Value = Step> {
+    let version = prop_oneof![3 => Just(Version::New), 4 => Just(Version::Right), 1 => Just(Version::Wrong)];
+    (mostly_first(), 0..2u8, version, any::<bool>()).prop_map(|(tenant, key, version, expires)| {
+        Step::PutEntry {
+            tenant,
+            key,
+            version,
+            expires,
+        }
+    })
 }
 
 fn target() -> impl Strategy<Value = Target> {

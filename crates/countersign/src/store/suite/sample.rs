@@ -11,7 +11,8 @@ use crate::effect::{Effect, Risk};
 use crate::executor::Outcome;
 use crate::hash::Hash;
 use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
-use crate::policy::{OnFailure, Terms, Undoable};
+use crate::policy::{Authority, OnFailure, Terms, Undoable};
+use crate::registry::{Entry, Kind};
 use crate::time::Time;
 
 /// When test clocks begin: 1 January 2026.
@@ -102,7 +103,13 @@ pub fn terms() -> Terms {
         on_failure: OnFailure::Stop,
         undo: Undoable::Yes,
         notes: Vec::new(),
+        authority: Authority::default(),
     }
+}
+
+/// Terms that ask more of those who approve.
+pub fn terms_asking(authority: Authority) -> Terms {
+    Terms { authority, ..terms() }
 }
 
 /// Terms under which nobody else than these may decide.
@@ -296,5 +303,17 @@ pub fn sweep(limit: usize) -> Sweep {
     Sweep {
         limit,
         policy: policy(),
+    }
+}
+
+/// A new entry of the registry that lasts.
+pub fn entry(kind: Kind, key: &str) -> Entry {
+    Entry {
+        kind,
+        key: key.to_owned(),
+        tenant: tenant(),
+        body: Arc::from(&b"what it says"[..]),
+        version: 0,
+        expires_at: None,
     }
 }

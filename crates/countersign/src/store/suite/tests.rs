@@ -18,8 +18,10 @@ crate::conformance!(fixture);
 #[test]
 fn every_case_is_listed_once() {
     let files = [
+        include_str!("cases/authority.rs"),
         include_str!("cases/decisions.rs"),
         include_str!("cases/edits.rs"),
+        include_str!("cases/entries.rs"),
         include_str!("cases/proposals.rs"),
         include_str!("cases/reads.rs"),
         include_str!("cases/runs.rs"),
@@ -95,6 +97,10 @@ fn random_programs_reach_everything() {
         "\"failed\"",
         "\"undone\"",
         "undone by [Some",
+        "Kept(2)",
+        ": Changed",
+        "took Some",
+        "took None",
     ] {
         assert!(seen.contains(word), "no program ever saw `{word}`");
     }

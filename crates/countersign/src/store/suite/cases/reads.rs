@@ -257,6 +257,19 @@ pub async fn b8_the_feed_is_complete_and_in_order(fixture: Fixture) {
     assert_eq!(found, expected);
 }
 
+/// Transactions under way elsewhere may hold the end back; then some come again, and none is missed.
+pub async fn b8_behind_the_end_of_the_feed_comes_only_what_is_new(fixture: Fixture) {
+    let count = busy(&fixture).await.len();
+    let tenant = sample::tenant();
+    let whole = fixture.feed(&tenant, Cursor::default(), count).await;
+    let end = fixture.store.feed_end(&tenant).await.unwrap();
+    let again = fixture.store.feed(&tenant, end, 100).await.unwrap();
+    assert!(whole.ends_with(&again) && again.len() < whole.len(), "{again:?}");
+    fixture.propose(sample::propose(9)).await;
+    let news = fixture.feed(&tenant, end, again.len() + 1).await;
+    assert_eq!(places(&news).last(), Some(&(sample::id(9), 1)));
+}
+
 pub async fn b8_the_feed_goes_on_behind_a_cursor(fixture: Fixture) {
     let count = busy(&fixture).await.len();
     let tenant = sample::tenant();

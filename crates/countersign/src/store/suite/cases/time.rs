@@ -165,6 +165,7 @@ pub async fn d7_sweep_counts_what_it_did(fixture: Fixture) {
         expired: 3,
         stale: 2,
         unknown: 4,
+        entries: 0,
         more: false,
     };
     assert_eq!(fixture.sweep(sample::sweep(100)).await, expected);

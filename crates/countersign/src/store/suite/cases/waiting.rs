@@ -7,6 +7,7 @@ use crate::command::{Propose, Swept};
 use crate::decision::Verdict;
 use crate::executor::Outcome;
 use crate::id::ApprovalId;
+use crate::registry::Kind;
 use crate::state::{CallState, State};
 use crate::store::suite::{Fixture, sample};
 use crate::store::{Cursor, Filter};
@@ -79,6 +80,55 @@ pub async fn d2_a_change_of_nothing_wakes_nobody(fixture: Fixture) {
     assert_eq!(fixture.get(&approval).await.version, version);
     drop(waiter);
     assert!(hub.is_idle());
+}
+
+pub async fn d2_who_follows_hears_of_every_commit(fixture: Fixture) {
+    let tenant = sample::tenant();
+    let mut changes = fixture.store.hub().changes();
+    let mut heard = async || {
+        let signal = tokio::time::timeout(LONG, changes.next()).await;
+        assert!(signal.expect("signalled in time"), "the store is there");
+    };
+    let mut cursor = fixture.store.feed_end(&tenant).await.unwrap();
+    let mut seen = Vec::new();
+    let mut words = Vec::new();
+    let approval = fixture.propose(sample::propose(1)).await;
+    let mut waiting = 1;
+    while seen.len() < 5 {
+        heard().await;
+        // A feed may lag behind its signal; then another one comes.
+        let page = fixture.store.feed(&tenant, cursor, 10).await.unwrap();
+        for place in page {
+            cursor = place.cursor;
+            words.push(place.event.what.as_str());
+            seen.push(place.event.number);
+        }
+        match (seen.len(), waiting) {
+            (1, 1) => _ = fixture.accept(sample::approve(&approval)).await,
+            (2, 2) => _ = fixture.start(sample::start(&approval, 1, 1)).await.unwrap(),
+            (3, 3) => {
+                fixture.advance(Duration::from_secs(3600));
+                fixture.sweep(sample::sweep(10)).await;
+            }
+            (4, 4) => {
+                _ = fixture
+                    .reconcile(sample::reconcile(&approval, 1, true))
+                    .await
+                    .unwrap()
+            }
+            _ => continue,
+        }
+        waiting += 1;
+    }
+    assert_eq!(words, ["proposed", "approved", "started", "lost", "reconciled"]);
+    // What a service keeps beside approvals is in no feed, but who follows hears of it.
+    let entry = sample::entry(Kind::Token, "t");
+    fixture.store.put_entry(entry).await.unwrap();
+    heard().await;
+    fixture.store.take_entry(Kind::Token, "t").await.unwrap();
+    heard().await;
+    drop(changes);
+    assert!(!fixture.store.hub().is_followed());
 }
 
 /// One approval in each place of its life.
@@ -164,6 +214,7 @@ pub async fn x32_what_waits_goes_on_after_a_restart(fixture: Fixture) {
         // `next`, the rest of `running`, and the edited one.
         stale: 3,
         unknown: 1,
+        entries: 0,
         more: false,
     };
     assert_eq!(fixture.sweep(sample::sweep(100)).await, expected);

@@ -11,14 +11,17 @@ use futures_util::future::join_all;
 
 use super::invariants::Watch;
 use super::transcript::{describe, normal};
-use super::{Approvers, Digest, Ending, Pause, Program, SampleKey, Saying, Step, Taker, Target, Who};
+use super::{
+    Approvers, Digest, Ending, Pause, Program, SampleKey, Saying, Step, Taker, Target, Version, Who,
+};
 use crate::approval::{Approval, SharedApproval};
-use crate::command::{Answer, Command, Decide, Finish, NewCall, Propose, Swept};
+use crate::command::{Answer, Command, Decide, Finish, NewCall, Propose, PutEntry, Swept, TakeEntry};
 use crate::decision::{Choice, Verdict};
 use crate::executor::Outcome;
 use crate::hash::Hash;
 use crate::id::{Actor, ApprovalId, Tenant};
 use crate::policy::{OnFailure, Terms};
+use crate::registry::{Entry, Kind};
 use crate::store::suite::{Fixture, sample};
 use crate::store::{Cursor, Filter};
 
@@ -252,6 +255,11 @@ impl World<'_> {
                 Command::Reconcile(sample::reconcile(&approval, *call, *succeeded))
             }
             Step::Sweep => Command::Sweep(sample::sweep(sample::SWEEP_ALL)),
+            Step::PutEntry { .. } => Command::PutEntry(PutEntry(self.entry(step).await?)),
+            Step::TakeEntry { key } => Command::TakeEntry(TakeEntry {
+                kind: Kind::Link,
+                key: self.entry_key(*key),
+            }),
             Step::Advance(pause) => {
                 self.fixture.advance(match pause {
                     Pause::Microsecond => Duration::from_micros(1),
@@ -262,6 +270,37 @@ impl World<'_> {
                 });
                 return None;
             }
+        })
+    }
+
+    fn entry_key(&self, n: u8) -> String {
+        format!("program {} key {n}", self.serial)
+    }
+
+    async fn entry(&self, step: &Step) -> Option<Entry> {
+        let Step::PutEntry {
+            tenant,
+            key,
+            version,
+            expires,
+        } = step
+        else {
+            return None;
+        };
+        let key = self.entry_key(*key);
+        let stored = self.fixture.store.entry(Kind::Link, &key).await.unwrap();
+        let stored = stored.map_or(0, |entry| entry.version);
+        let now = self.fixture.store.now().await.unwrap();
+        Some(Entry {
+            tenant: self.tenant(*tenant),
+            body: self.step.to_be_bytes().into(),
+            version: match version {
+                Version::New => 0,
+                Version::Right => stored,
+                Version::Wrong => stored + 7,
+            },
+            expires_at: expires.then(|| now.plus(sample::TIMEOUT)),
+            ..sample::entry(Kind::Link, &key)
         })
     }
 

@@ -27,6 +27,8 @@ pub(super) fn normal(answer: &Answer) -> String {
             format!("{refusal:?}")
         }
         Answer::Sweep(swept) => format!("{swept:?}"),
+        Answer::PutEntry(put) => format!("{put:?}"),
+        Answer::TakeEntry(taken) => format!("took {taken:?}"),
     }
 }
 

@@ -1,0 +1,56 @@
+//! Who calls, as their credential says.
+
+use countersign::decision::{Decider, Surface};
+use countersign::id::{Agent, Person, Tenant};
+
+use super::{Scope, Scopes};
+
+/// Who calls. Made from a credential alone, never from what a request says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Caller {
+    /// Whose world.
+    pub tenant: Tenant,
+    /// The credential's name: what stands as requester on an approval.
+    pub name: Person,
+    /// What it may be used for.
+    pub scopes: Scopes,
+    /// The agent it belongs to; such a caller sees and touches only what is the agent's own.
+    pub agent: Option<Agent>,
+    /// The person behind it: who decides, or for whom the agent acts.
+    pub person: Option<Person>,
+    /// The groups of that person.
+    pub groups: Vec<String>,
+    /// What was shown.
+    pub credential: Credential,
+}
+
+/// What was shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Credential {
+    /// A token, by a program.
+    Token,
+    /// A session's cookie, by a browser.
+    Session,
+}
+
+impl Caller {
+    /// True when the credential may be used so.
+    pub fn may(&self, scope: Scope) -> bool {
+        self.scopes.has(scope)
+    }
+
+    /// The person as one who decides; nothing for a credential with no person behind it, and for an agent's.
+    pub fn decider(&self) -> Option<Decider> {
+        if self.agent.is_some() || !self.may(Scope::Decide) {
+            return None;
+        }
+        Some(Decider {
+            person: self.person.clone()?,
+            groups: self.groups.clone(),
+            surface: match self.credential {
+                Credential::Token => Surface::Api,
+                Credential::Session => Surface::Page,
+            },
+        })
+    }
+}

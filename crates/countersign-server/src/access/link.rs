@@ -1,0 +1,49 @@
+//! One-time links: how a person signs in for the first time, and whenever there is no password.
+
+use std::time::Duration;
+
+use countersign::id::{Person, Tenant};
+use countersign::registry::{Entry, Kind, Put};
+use countersign::store::{Store, StoreError};
+use serde::{Deserialize, Serialize};
+
+use super::{Account, key_of, new_secret, read_body, write_body};
+
+/// How long a link waits to be used.
+pub const LINK_LASTS: Duration = Duration::from_secs(15 * 60);
+
+/// A link as it is kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Link {
+    /// Whom it signs in.
+    pub person: Person,
+}
+
+impl Link {
+    /// Makes a link for a person; the text goes into its address.
+    pub async fn make(store: &dyn Store, tenant: &Tenant, person: Person) -> Result<String, StoreError> {
+        let text = new_secret("csl_")?;
+        let entry = Entry {
+            kind: Kind::Link,
+            key: key_of(&text),
+            tenant: tenant.clone(),
+            body: write_body(&Link { person })?,
+            version: 0,
+            expires_at: Some(store.now().await?.plus(LINK_LASTS)),
+        };
+        match store.put_entry(entry).await? {
+            Put::Kept(_) => Ok(text),
+            Put::Changed => Err(StoreError::Impossible("two links are the same".to_owned())),
+        }
+    }
+
+    /// Uses a link up: whom it signs in, once, if they still have an account.
+    pub async fn redeem(store: &dyn Store, text: &str) -> Result<Option<(Tenant, Person)>, StoreError> {
+        let Some(entry) = store.take_entry(Kind::Link, &key_of(text)).await? else {
+            return Ok(None);
+        };
+        let link: Link = read_body(&entry.body)?;
+        let account = Account::find(store, &entry.tenant, &link.person).await?;
+        Ok(account.map(|account| (entry.tenant, account.name)))
+    }
+}

@@ -1,0 +1,109 @@
+//! Scopes: what a credential may be used for.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Serialize};
+
+/// One thing a credential may be used for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Scope {
+    /// Propose calls, withdraw one's own, and read one's own.
+    Propose,
+    /// Wait for one's own approvals.
+    Wait,
+    /// Read all approvals and events of the tenant.
+    Read,
+    /// Decide.
+    Decide,
+    /// Start and finish released calls.
+    Execute,
+    /// Pass on what people write in a conversation.
+    Reply,
+    /// Manage people and tokens, and look after the service.
+    Admin,
+}
+
+impl Scope {
+    /// All of them.
+    pub const ALL: [Scope; 7] = [
+        Scope::Propose,
+        Scope::Wait,
+        Scope::Read,
+        Scope::Decide,
+        Scope::Execute,
+        Scope::Reply,
+        Scope::Admin,
+    ];
+
+    /// The word used on the command line and in JSON.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Scope::Propose => "propose",
+            Scope::Wait => "wait",
+            Scope::Read => "read",
+            Scope::Decide => "decide",
+            Scope::Execute => "execute",
+            Scope::Reply => "reply",
+            Scope::Admin => "admin",
+        }
+    }
+}
+
+impl std::fmt::Display for Scope {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+impl FromStr for Scope {
+    type Err = String;
+    fn from_str(text: &str) -> Result<Scope, String> {
+        Scope::ALL
+            .into_iter()
+            .find(|scope| scope.as_str() == text)
+            .ok_or_else(|| {
+                format!(
+                    "`{text}` is not a scope; there are propose, wait, read, decide, execute, reply, admin"
+                )
+            })
+    }
+}
+
+/// A set of scopes.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Scopes(Vec<Scope>);
+
+impl Scopes {
+    /// True when `scope` is among them.
+    pub fn has(&self, scope: Scope) -> bool {
+        self.0.contains(&scope)
+    }
+
+    /// Each of them, in order.
+    pub fn iter(&self) -> impl Iterator<Item = Scope> {
+        self.0.iter().copied()
+    }
+
+    /// True when there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+}
+
+impl FromIterator<Scope> for Scopes {
+    fn from_iter<I: IntoIterator<Item = Scope>>(scopes: I) -> Scopes {
+        let mut scopes: Vec<Scope> = scopes.into_iter().collect();
+        scopes.sort_unstable();
+        scopes.dedup();
+        Scopes(scopes)
+    }
+}
+
+impl std::fmt::Display for Scopes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let words: Vec<&str> = self.0.iter().map(|scope| scope.as_str()).collect();
+        f.write_str(&words.join(","))
+    }
+}

@@ -1,0 +1,105 @@
+//! Sessions: a person signed in on the page.
+
+use std::time::Duration;
+
+use countersign::id::{Person, Tenant};
+use countersign::registry::{Entry, Kind, Put};
+use countersign::store::{Store, StoreError};
+use countersign::time::Time;
+use serde::{Deserialize, Serialize};
+
+use super::{Account, Caller, Credential, Scope, key_of, new_secret, read_body, write_body};
+
+/// Nobody did anything for so long: signed out.
+pub const SESSION_IDLE: Duration = Duration::from_secs(30 * 60);
+/// No session lasts longer.
+pub const SESSION_LONGEST: Duration = Duration::from_secs(12 * 60 * 60);
+/// A session's last use is written down at most so often.
+const WRITTEN_EVERY: Duration = Duration::from_secs(60);
+
+/// A session as it is kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Session {
+    /// Who signed in.
+    pub person: Person,
+    /// When.
+    pub created_at: Time,
+    /// When it was last used, to the minute.
+    pub used_at: Time,
+}
+
+impl Session {
+    /// Signs a person in; the text is what their browser shows from now on.
+    pub async fn begin(store: &dyn Store, tenant: &Tenant, person: Person) -> Result<String, StoreError> {
+        let now = store.now().await?;
+        let text = new_secret("css_")?;
+        let session = Session {
+            person,
+            created_at: now,
+            used_at: now,
+        };
+        match store.put_entry(session.entry(tenant, key_of(&text), 0)?).await? {
+            Put::Kept(_) => Ok(text),
+            Put::Changed => Err(StoreError::Impossible("two sessions are the same".to_owned())),
+        }
+    }
+
+    /// The caller who shows `text`, if it is a session in force of somebody who still has an account.
+    pub async fn open(store: &dyn Store, text: &str) -> Result<Option<Caller>, StoreError> {
+        let Some(entry) = store.entry(Kind::Session, &key_of(text)).await? else {
+            return Ok(None);
+        };
+        let session: Session = read_body(&entry.body)?;
+        let Some(account) = Account::find(store, &entry.tenant, &session.person).await? else {
+            return Ok(None);
+        };
+        session.touch(store, &entry).await?;
+        let mut scopes = vec![Scope::Read, Scope::Decide];
+        if account.admin {
+            scopes.push(Scope::Admin);
+        }
+        Ok(Some(Caller {
+            tenant: entry.tenant,
+            name: account.name.clone(),
+            scopes: scopes.into_iter().collect(),
+            agent: None,
+            person: Some(account.name),
+            groups: account.groups,
+            credential: Credential::Session,
+        }))
+    }
+
+    /// Signs out.
+    pub async fn end(store: &dyn Store, text: &str) -> Result<(), StoreError> {
+        store.take_entry(Kind::Session, &key_of(text)).await.map(|_| ())
+    }
+
+    async fn touch(&self, store: &dyn Store, entry: &Entry) -> Result<(), StoreError> {
+        let now = store.now().await?;
+        if now.since(self.used_at) < WRITTEN_EVERY {
+            return Ok(());
+        }
+        let used = Session {
+            used_at: now,
+            ..self.clone()
+        };
+        // Somebody else wrote it down, or it ended meanwhile: both are fine.
+        let entry = used.entry(&entry.tenant, entry.key.clone(), entry.version)?;
+        store.put_entry(entry).await.map(|_| ())
+    }
+
+    fn entry(&self, tenant: &Tenant, key: String, version: u32) -> Result<Entry, StoreError> {
+        let ends = self
+            .used_at
+            .plus(SESSION_IDLE)
+            .min(self.created_at.plus(SESSION_LONGEST));
+        Ok(Entry {
+            kind: Kind::Session,
+            key,
+            tenant: tenant.clone(),
+            body: write_body(self)?,
+            version,
+            expires_at: Some(ends),
+        })
+    }
+}

@@ -1,0 +1,203 @@
+//! Tokens: credentials of programs. Shown once, kept as a hash, gone when revoked.
+
+use std::time::Duration;
+
+use countersign::id::{Agent, Person, Tenant};
+use countersign::registry::{Entry, Kind, Put};
+use countersign::store::{LONGEST_PAGE, Store, StoreError};
+use countersign::time::Time;
+use serde::{Deserialize, Serialize};
+
+use super::{
+    AccessError, Account, Caller, Credential, Scope, Scopes, key_of, new_secret, read_body, write_body,
+};
+
+/// Behind this prefix secret scanners find a token.
+const PREFIX: &str = "cst_";
+/// No token lasts longer.
+pub const LONGEST_TOKEN: Duration = Duration::from_secs(90 * 24 * 60 * 60);
+
+/// A token as it is kept.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Token {
+    /// What it is called.
+    pub name: Person,
+    /// What it may be used for.
+    pub scopes: Scopes,
+    /// The agent it belongs to.
+    pub agent: Option<Agent>,
+    /// The person behind it.
+    pub person: Option<Person>,
+    /// When it was made.
+    pub created_at: Time,
+    /// When it ends.
+    pub expires_at: Time,
+}
+
+/// A token to be made.
+#[derive(Clone, Debug)]
+pub struct NewToken {
+    /// Whose world it opens.
+    pub tenant: Tenant,
+    /// What it is called; the agent or the person when not given.
+    pub name: Option<Person>,
+    /// What it may be used for.
+    pub scopes: Scopes,
+    /// The agent it belongs to.
+    pub agent: Option<Agent>,
+    /// The person behind it.
+    pub person: Option<Person>,
+    /// How long it lasts, at most [`LONGEST_TOKEN`].
+    pub lasts: Duration,
+}
+
+/// A token just made: the only moment its text is known.
+#[derive(Debug)]
+pub struct Minted {
+    /// What the program shows.
+    pub text: String,
+    /// How lists call it.
+    pub id: String,
+    /// What is kept.
+    pub token: Token,
+}
+
+impl NewToken {
+    /// Makes it.
+    pub async fn mint(self, store: &dyn Store) -> Result<Minted, AccessError> {
+        self.check()?;
+        if let Some(person) = &self.person
+            && Account::find(store, &self.tenant, person).await?.is_none()
+        {
+            return Err(AccessError::NotFound(format!("person `{person}`")));
+        }
+        let named = self.agent.as_ref().map(|agent| agent.as_str().to_owned());
+        let named = named.or_else(|| self.person.as_ref().map(|person| person.as_str().to_owned()));
+        let name = match (self.name, named) {
+            (Some(name), _) => name,
+            (None, Some(name)) => {
+                Person::new(name).map_err(|problem| AccessError::NotAllowed(problem.to_string()))?
+            }
+            (None, None) => return Err(AccessError::NotAllowed("a token needs a name".to_owned())),
+        };
+        let created_at = store.now().await?;
+        let token = Token {
+            name,
+            scopes: self.scopes,
+            agent: self.agent,
+            person: self.person,
+            created_at,
+            expires_at: created_at.plus(self.lasts),
+        };
+        let text = new_secret(PREFIX)?;
+        let key = key_of(&text);
+        let id = short(&key);
+        let entry = Entry {
+            kind: Kind::Token,
+            key,
+            tenant: self.tenant,
+            body: write_body(&token)?,
+            version: 0,
+            expires_at: Some(token.expires_at),
+        };
+        match store.put_entry(entry).await? {
+            Put::Kept(_) => Ok(Minted { text, id, token }),
+            Put::Changed => Err(StoreError::Impossible("two tokens are the same".to_owned()).into()),
+        }
+    }
+
+    /// INVARIANT: no token can both ask and decide, or both decide and run (I10), and an agent's can only ask.
+    fn check(&self) -> Result<(), AccessError> {
+        let not_allowed = |reason: &str| Err(AccessError::NotAllowed(reason.to_owned()));
+        let has = |scope| self.scopes.has(scope);
+        if self.scopes.is_empty() {
+            return not_allowed("a token without a scope opens nothing");
+        }
+        if self.lasts > LONGEST_TOKEN || self.lasts.is_zero() {
+            return not_allowed("a token lasts at most 90 days");
+        }
+        let is_agents = |scope: Scope| matches!(scope, Scope::Propose | Scope::Wait);
+        if self.agent.is_some() && !self.scopes.iter().all(is_agents) {
+            return not_allowed("an agent's token can propose and wait, nothing else");
+        }
+        if self.agent.is_none() && (has(Scope::Propose) || has(Scope::Wait)) {
+            return not_allowed("who proposes or waits is an agent: name it");
+        }
+        if has(Scope::Decide) && has(Scope::Execute) {
+            return not_allowed("one token cannot both decide and execute: make two");
+        }
+        if has(Scope::Decide) && self.person.is_none() {
+            return not_allowed("a decision is somebody's: name the person");
+        }
+        Ok(())
+    }
+}
+
+impl Token {
+    /// The caller who shows `text`, if it is a token in force.
+    pub async fn open(store: &dyn Store, text: &str) -> Result<Option<Caller>, StoreError> {
+        if !text.starts_with(PREFIX) {
+            return Ok(None);
+        }
+        let Some(entry) = store.entry(Kind::Token, &key_of(text)).await? else {
+            return Ok(None);
+        };
+        let token: Token = read_body(&entry.body)?;
+        // Groups are the person's as they are now, not as they were when the token was made.
+        let needs_groups = token.scopes.has(Scope::Decide);
+        let groups = match &token.person {
+            Some(person) if needs_groups => match Account::find(store, &entry.tenant, person).await? {
+                Some(account) => account.groups,
+                None => return Ok(None),
+            },
+            _ => Vec::new(),
+        };
+        Ok(Some(Caller {
+            tenant: entry.tenant,
+            name: token.name,
+            scopes: token.scopes,
+            agent: token.agent,
+            person: token.person,
+            groups,
+            credential: Credential::Token,
+        }))
+    }
+
+    /// All tokens of a tenant, with what lists call them.
+    pub async fn list(store: &dyn Store, tenant: &Tenant) -> Result<Vec<(String, Token)>, StoreError> {
+        let entries = all(store, tenant).await?;
+        let token = |entry: &Entry| Ok((short(&entry.key), read_body(&entry.body)?));
+        entries.iter().map(token).collect()
+    }
+
+    /// Ends a token at once. `id` is what lists call it, or more of it.
+    pub async fn revoke(store: &dyn Store, tenant: &Tenant, id: &str) -> Result<Token, AccessError> {
+        let not_found = || AccessError::NotFound(format!("token `{id}`"));
+        let mut meant = all(store, tenant).await?;
+        meant.retain(|entry| id.len() >= 8 && entry.key.starts_with(id));
+        let [entry] = meant.as_slice() else {
+            return Err(not_found());
+        };
+        let taken = store.take_entry(Kind::Token, &entry.key).await?;
+        let taken = taken.ok_or_else(not_found)?;
+        Ok(read_body(&taken.body)?)
+    }
+}
+
+async fn all(store: &dyn Store, tenant: &Tenant) -> Result<Vec<Entry>, StoreError> {
+    let mut entries: Vec<Entry> = Vec::new();
+    loop {
+        let after = entries.last().map(|entry| entry.key.clone());
+        let page = store
+            .entries(tenant, Kind::Token, after.as_deref(), LONGEST_PAGE)
+            .await?;
+        if page.is_empty() {
+            return Ok(entries);
+        }
+        entries.extend(page);
+    }
+}
+
+fn short(key: &str) -> String {
+    key.chars().take(8).collect()
+}

@@ -1,0 +1,150 @@
+//! `person`: who may sign in and decide.
+
+use std::io::Read as _;
+
+use countersign::id::Person;
+use serde::Serialize;
+
+use crate::access::{Account, Link};
+use crate::cli::{Global, PersonCommand};
+use crate::desk::Desk;
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+use crate::output::style::{self, paint};
+use crate::store::Missing;
+
+pub async fn run(global: &Global, command: PersonCommand, output: &mut Output) -> Result<Exit, Failure> {
+    let desk = match command {
+        PersonCommand::Add { .. } => Desk::open(global, Missing::Create).await?,
+        _ => Desk::open(global, Missing::Refuse).await?,
+    };
+    match command {
+        PersonCommand::Add { name, groups, admin } => add(&desk, &name, groups, admin, output).await,
+        PersonCommand::List => list(&desk, output).await,
+        PersonCommand::Groups { name, groups } => {
+            let change = |account: &mut Account| account.groups.clone_from(&groups);
+            let account = Account::change(desk.store(), &desk.tenant, &person(&name)?, change).await?;
+            print(&account, output)
+        }
+        PersonCommand::Password { name } => {
+            let hash = Account::hash_password(&read_password()?)?;
+            let change = |account: &mut Account| account.password = Some(hash.clone());
+            let account = Account::change(desk.store(), &desk.tenant, &person(&name)?, change).await?;
+            print(&account, output)
+        }
+        PersonCommand::Link { name, server } => link(&desk, &name, &server, output).await,
+        PersonCommand::Remove { name } => {
+            Account::remove(desk.store(), &desk.tenant, &person(&name)?).await?;
+            match output.is_json {
+                true => output.json(&serde_json::json!({ "removed": name }))?,
+                false => output.line(&format!(
+                    "{} cannot sign in any more",
+                    countersign::display::escape(&name)
+                )),
+            }
+            Ok(Exit::Done)
+        }
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct PersonView<'a> {
+    name: &'a str,
+    groups: &'a [String],
+    admin: bool,
+    has_password: bool,
+    created_at: String,
+}
+
+fn view(account: &Account) -> PersonView<'_> {
+    PersonView {
+        name: account.name.as_str(),
+        groups: &account.groups,
+        admin: account.admin,
+        has_password: account.password.is_some(),
+        created_at: account.created_at.to_string(),
+    }
+}
+
+fn person(name: &str) -> Result<Person, Failure> {
+    Person::new(name).map_err(|problem| Failure::error("bad_name", problem.to_string()))
+}
+
+async fn add(
+    desk: &Desk,
+    name: &str,
+    groups: Vec<String>,
+    admin: bool,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
+    let account = Account {
+        name: person(name)?,
+        groups,
+        admin,
+        password: None,
+        created_at: desk.store().now().await?,
+    };
+    account.clone().add(desk.store(), &desk.tenant).await?;
+    print(&account, output)
+}
+
+fn print(account: &Account, output: &mut Output) -> Result<Exit, Failure> {
+    match output.is_json {
+        true => output.json(&view(account))?,
+        false => output.line(&line(account)),
+    }
+    Ok(Exit::Done)
+}
+
+async fn list(desk: &Desk, output: &mut Output) -> Result<Exit, Failure> {
+    let accounts = Account::list(desk.store(), &desk.tenant).await?;
+    if output.is_json {
+        output.json(&accounts.iter().map(view).collect::<Vec<_>>())?;
+        return Ok(Exit::Done);
+    }
+    if accounts.is_empty() {
+        output.line("Nobody can sign in. Add somebody with `countersign person add NAME`.");
+    }
+    for account in &accounts {
+        output.line(&line(account));
+    }
+    Ok(Exit::Done)
+}
+
+fn line(account: &Account) -> String {
+    let escape = |text: &str| countersign::display::escape(text).into_owned();
+    let groups: Vec<String> = account.groups.iter().map(|group| escape(group)).collect();
+    let mut facts = vec![format!("in {}", groups.join(", "))];
+    if account.admin {
+        facts.push("admin".to_owned());
+    }
+    if account.password.is_some() {
+        facts.push("has a password".to_owned());
+    }
+    let name = paint(style::STRONG, &escape(account.name.as_str()));
+    format!("{name}  {}", facts.join(" · "))
+}
+
+async fn link(desk: &Desk, name: &str, server: &str, output: &mut Output) -> Result<Exit, Failure> {
+    let person = person(name)?;
+    let account = Account::find(desk.store(), &desk.tenant, &person).await?;
+    account.ok_or_else(|| crate::access::AccessError::NotFound(format!("person `{name}`")))?;
+    let code = Link::make(desk.store(), &desk.tenant, person).await?;
+    let url = format!("{}/sign-in?code={code}", server.trim_end_matches('/'));
+    match output.is_json {
+        true => output.json(&serde_json::json!({ "url": url }))?,
+        false => output.line(&url),
+    }
+    Ok(Exit::Done)
+}
+
+/// One line from standard input: a password does not belong on a command line, where every process can read it.
+fn read_password() -> Result<String, Failure> {
+    let mut text = String::new();
+    std::io::stdin()
+        .take(64 * 1024)
+        .read_to_string(&mut text)
+        .map_err(|error| Failure::error("input", format!("cannot read the password: {error}")))?;
+    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+}

@@ -1,0 +1,192 @@
+//! A small HTTP client: one request, one connection, to an address that was checked. No redirects, no proxies, no
+//! cookies, nothing remembered.
+
+use std::sync::{Arc, OnceLock};
+
+use axum::http::uri::Scheme;
+use axum::http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
+use http_body_util::{BodyExt as _, Full, Limited};
+use hyper::body::Bytes;
+use hyper::client::conn::http1;
+use hyper_util::rt::TokioIo;
+use rustls::pki_types::ServerName;
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsConnector;
+
+use super::Allowed;
+
+/// Where requests go.
+#[derive(Clone, Debug)]
+pub struct Target {
+    is_secure: bool,
+    host: String,
+    port: u16,
+    path: String,
+}
+
+impl Target {
+    /// Reads an address.
+    pub fn parse(url: &str) -> Result<Target, String> {
+        let bad = |problem: &str| format!("`{url}` is not an address to call: {problem}");
+        let uri: Uri = url.parse().map_err(|_| bad("it cannot be read"))?;
+        let is_secure = match uri.scheme() {
+            Some(scheme) if *scheme == Scheme::HTTP => false,
+            Some(scheme) if *scheme == Scheme::HTTPS => true,
+            _ => return Err(bad("it starts with neither http:// nor https://")),
+        };
+        let authority = uri.authority().ok_or_else(|| bad("it names no host"))?;
+        if authority.as_str().contains('@') {
+            return Err(bad("it holds a name or a password"));
+        }
+        let path = uri.path_and_query().map_or("/", |path| path.as_str());
+        Ok(Target {
+            is_secure,
+            host: authority.host().to_owned(),
+            port: authority.port_u16().unwrap_or(if is_secure { 443 } else { 80 }),
+            path: path.to_owned(),
+        })
+    }
+
+    /// The same place, another path.
+    pub fn at(&self, path: &str) -> Target {
+        Target {
+            path: path.to_owned(),
+            ..self.clone()
+        }
+    }
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Answered {
+    /// The status code.
+    pub status: u16,
+    /// The whole body.
+    pub body: Bytes,
+}
+
+/// Why nothing came back.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum NoAnswer {
+    /// The request was not sent: nothing can have happened.
+    NotSent(String),
+    /// It was sent, or may have been: nobody knows what happened.
+    Unknown(String),
+}
+
+/// Sends requests.
+#[derive(Clone, Debug)]
+pub struct Client {
+    allowed: Allowed,
+    largest: usize,
+}
+
+impl Client {
+    /// A client for these places, that takes answers up to `largest` bytes.
+    pub fn new(allowed: Allowed, largest: usize) -> Client {
+        Client { allowed, largest }
+    }
+
+    /// Sends one request and takes the whole answer.
+    pub async fn send(
+        &self,
+        method: Method,
+        target: &Target,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Answered, NoAnswer> {
+        let address = self
+            .allowed
+            .resolve(&target.host, target.port)
+            .await
+            .map_err(NoAnswer::NotSent)?;
+        let stream = TcpStream::connect(address)
+            .await
+            .map_err(|error| NoAnswer::NotSent(format!("cannot connect to `{}`: {error}", target.host)))?;
+        let _ = stream.set_nodelay(true);
+        let request = request(method, target, headers, body).map_err(NoAnswer::NotSent)?;
+        if !target.is_secure {
+            return self.exchange(stream, request).await;
+        }
+        let name = ServerName::try_from(target.host.clone())
+            .map_err(|_| NoAnswer::NotSent(format!("`{}` is not a name for TLS", target.host)))?;
+        let config = tls().map_err(NoAnswer::NotSent)?;
+        let stream = TlsConnector::from(config)
+            .connect(name, stream)
+            .await
+            .map_err(|error| NoAnswer::NotSent(format!("no TLS with `{}`: {error}", target.host)))?;
+        self.exchange(stream, request).await
+    }
+
+    async fn exchange<S>(&self, stream: S, request: Request<Full<Bytes>>) -> Result<Answered, NoAnswer>
+    where
+        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+    {
+        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+            .await
+            .map_err(|error| NoAnswer::NotSent(error.to_string()))?;
+        let connection = Aborting(tokio::spawn(connection));
+        let lost = |error: String| NoAnswer::Unknown(format!("the connection broke: {error}"));
+        let response = sender
+            .send_request(request)
+            .await
+            .map_err(|error| lost(error.to_string()))?;
+        let status = response.status().as_u16();
+        let body = Limited::new(response.into_body(), self.largest);
+        let body = body.collect().await.map_err(|error| lost(error.to_string()))?;
+        drop(connection);
+        Ok(Answered {
+            status,
+            body: body.to_bytes(),
+        })
+    }
+}
+
+/// Ends the connection's task with the exchange, whatever became of it.
+struct Aborting(tokio::task::JoinHandle<Result<(), hyper::Error>>);
+
+impl Drop for Aborting {
+    fn drop(&mut self) {
+        self.0.abort();
+    }
+}
+
+fn request(
+    method: Method,
+    target: &Target,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Result<Request<Full<Bytes>>, String> {
+    let is_usual = target.port == if target.is_secure { 443 } else { 80 };
+    let host = match is_usual {
+        true => target.host.clone(),
+        false => format!("{}:{}", target.host, target.port),
+    };
+    let mut request = Request::builder()
+        .method(method)
+        .uri(&target.path)
+        .body(Full::new(body))
+        .map_err(|error| error.to_string())?;
+    *request.headers_mut() = headers;
+    let host = HeaderValue::from_str(&host).map_err(|error| error.to_string())?;
+    request.headers_mut().insert(header::HOST, host);
+    Ok(request)
+}
+
+/// The machine's own certificate authorities, read once.
+fn tls() -> Result<Arc<rustls::ClientConfig>, String> {
+    static CONFIG: OnceLock<Result<Arc<rustls::ClientConfig>, String>> = OnceLock::new();
+    let make = || {
+        let mut roots = rustls::RootCertStore::empty();
+        roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let provider = Arc::new(rustls::crypto::ring::default_provider());
+        let config = rustls::ClientConfig::builder_with_provider(provider)
+            .with_safe_default_protocol_versions()
+            .map_err(|error| error.to_string())?
+            .with_root_certificates(roots)
+            .with_no_client_auth();
+        Ok(Arc::new(config))
+    };
+    CONFIG.get_or_init(make).clone()
+}

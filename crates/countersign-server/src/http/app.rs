@@ -1,0 +1,76 @@
+//! What every handler shares.
+
+use std::ops::Deref;
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign::gate::Gate;
+use countersign::id::Tenant;
+use countersign::store::Store;
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::feed::Feeds;
+use super::{AllowedHosts, Limits, Metrics};
+
+/// The service's state. Clones share everything.
+#[derive(Clone)]
+pub struct App(Arc<Parts>);
+
+/// What the state is made of.
+pub struct Parts {
+    /// The gate.
+    pub gate: Gate,
+    /// How the operator wants it.
+    pub settings: Settings,
+    /// Who asks too often.
+    pub limits: Limits,
+    /// What is counted.
+    pub metrics: Metrics,
+    /// Events as they happen.
+    pub feeds: Feeds,
+    /// Calls that run; a stop waits for them.
+    pub runs: TaskTracker,
+    /// Set when the service is about to stop.
+    pub stopping: CancellationToken,
+}
+
+/// How the operator wants it.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    /// The tenant of people who sign in by name; tokens and sessions carry their own.
+    pub tenant: Tenant,
+    /// The names under which the service may be called.
+    pub hosts: AllowedHosts,
+    /// The longest a request may wait for a decision.
+    pub longest_wait: Duration,
+    /// Whether a proxy in front speaks TLS for us.
+    pub is_secure: bool,
+}
+
+impl App {
+    /// A service over a gate.
+    pub fn new(gate: Gate, settings: Settings) -> App {
+        App(Arc::new(Parts {
+            gate,
+            settings,
+            limits: Limits::default(),
+            metrics: Metrics::default(),
+            feeds: Feeds::default(),
+            runs: TaskTracker::new(),
+            stopping: CancellationToken::new(),
+        }))
+    }
+
+    /// The store behind the gate.
+    pub fn store(&self) -> &dyn Store {
+        self.gate.store()
+    }
+}
+
+impl Deref for App {
+    type Target = Parts;
+    fn deref(&self) -> &Parts {
+        &self.0
+    }
+}

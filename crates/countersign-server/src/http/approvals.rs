@@ -1,0 +1,353 @@
+//! `/v1/approvals`: list, look, wait, ask, decide, withdraw.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use countersign::approval::{Approval, SharedApproval};
+use countersign::call::Arguments;
+use countersign::decision::{Choice, Decision, Verdict};
+use countersign::gate::{Until, Waited};
+use countersign::hash::Hash;
+use countersign::id::{Actor, Agent, ApprovalId, BadName, Channel, Run};
+use countersign::state::State as ApprovalState;
+use countersign::store::{Filter, LONGEST_PAGE};
+
+use super::extract::{Again, Asked, Body, Id};
+use super::wire::{
+    Ask, Decide, DecideCall, DecideQuery, ErrorView, GetQuery, IdempotencyKey, ListQuery, PageView,
+    WithdrawBody,
+};
+use super::{Answer, ApiError, App, For, scope};
+use crate::access::Caller;
+use crate::duration;
+use crate::view::{self, ApprovalView};
+
+/// The longest comment.
+const LONGEST_COMMENT: usize = 4096;
+
+/// List approvals
+///
+/// Pending ones by default, oldest first; everything else newest first. An agent's token lists its own.
+#[utoipa::path(get, path = "/v1/approvals", tag = "approvals", params(ListQuery),
+    security(("token" = ["read"]), ("token" = ["propose"]), ("token" = ["wait"])),
+    responses((status = 200, body = PageView), (status = "default", body = ErrorView)))]
+pub async fn list(
+    State(app): State<App>,
+    For(caller, ..): For<scope::Look>,
+    Asked(query): Asked<ListQuery>,
+) -> Answer<Json<PageView>> {
+    let filter = filter(&caller, query)?;
+    let approvals = app.store().list(&caller.tenant, &filter).await?;
+    let now = app.store().now().await?;
+    let is_full = approvals.len() >= filter.page();
+    let next = approvals.last().filter(|_| is_full);
+    Ok(Json(PageView {
+        next: next.map(|approval| approval.id.to_string()),
+        approvals: approvals
+            .iter()
+            .map(|approval| view::approval(approval, app.gate.policy(), now))
+            .collect(),
+    }))
+}
+
+/// Ask for approval outright
+///
+/// The call is held even where the policy would let it pass.
+#[utoipa::path(post, path = "/v1/approvals", tag = "approvals", request_body = Ask,
+    params(("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "the same key again is the same request")),
+    security(("token" = ["propose"])),
+    responses((status = 201, body = ApprovalView), (status = "default", body = ErrorView)))]
+pub async fn ask(
+    State(app): State<App>,
+    For(caller, ..): For<scope::Propose>,
+    Again(key): Again,
+    Body(ask): Body<Ask>,
+) -> Answer<Response> {
+    if app.stopping.is_cancelled() {
+        return Err(ApiError::stopping());
+    }
+    let (submission, asking) = super::calls::asking(&caller, ask, key)?;
+    let approval = app.gate.ask(submission, asking).await?;
+    app.metrics.proposed(&approval);
+    let now = app.store().now().await?;
+    let view = view::approval(&approval, app.gate.policy(), now);
+    Ok((StatusCode::CREATED, Json(view)).into_response())
+}
+
+/// Look at one approval, or wait for it
+///
+/// With `wait`, answers as soon as it is decided (or, with `waitFor=finished`, has run), else after that long as it
+/// is then. Waiting decides nothing.
+#[utoipa::path(get, path = "/v1/approvals/{id}", tag = "approvals",
+    params(("id" = String, Path, description = "the approval's id"), GetQuery),
+    security(("token" = ["read"]), ("token" = ["propose"]), ("token" = ["wait"])),
+    responses((status = 200, body = ApprovalView), (status = "default", body = ErrorView)))]
+pub async fn get(
+    State(app): State<App>,
+    For(caller, ..): For<scope::Look>,
+    Id(id): Id<ApprovalId>,
+    Asked(query): Asked<GetQuery>,
+) -> Answer<Response> {
+    let until = until(query.wait_for.as_deref())?;
+    let wait = query.wait.as_deref().map(duration::parse).transpose();
+    let wait = wait.map_err(ApiError::bad_request)?;
+    let mut is_stopping = false;
+    let approval = match wait {
+        None => visible(&app, &caller, id).await?,
+        Some(wait) => {
+            // Whose it is is known before anybody waits for it.
+            if caller.agent.is_some() {
+                visible(&app, &caller, id).await?;
+            }
+            let wait = wait.min(app.settings.longest_wait);
+            match waited(&app, &caller, id, until, wait).await? {
+                Some(approval) => approval,
+                None => {
+                    is_stopping = true;
+                    visible(&app, &caller, id).await?
+                }
+            }
+        }
+    };
+    let now = app.store().now().await?;
+    let mut view = view::approval(&approval, app.gate.policy(), now);
+    if query.events == Some(true) {
+        view = view.with_events(&app.store().events(&caller.tenant, id).await?);
+    }
+    let mut response = Json(view).into_response();
+    if is_stopping {
+        let headers = response.headers_mut();
+        headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
+        headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    }
+    Ok(response)
+}
+
+/// Decide
+///
+/// Who decides is whom the token was made for. Answers once the decision is on record; what it releases runs on.
+#[utoipa::path(post, path = "/v1/approvals/{id}", tag = "approvals", request_body = Decide,
+    params(("id" = String, Path, description = "the approval's id"), DecideQuery,
+        ("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "the same key again is the same decision")),
+    security(("token" = ["decide"])),
+    responses((status = 200, body = ApprovalView),
+        (status = 403, body = ErrorView, description = "`not_allowed`, `wrong_scope`"),
+        (status = 404, body = ErrorView, description = "`not_found`: unknown, or somebody else's"),
+        (status = 409, body = ErrorView, description = "`already_decided`, `stale`, `superseded`, `withdrawn`, `key_reused`"),
+        (status = 410, body = ErrorView, description = "`expired`"),
+        (status = "default", body = ErrorView)))]
+pub async fn decide(
+    State(app): State<App>,
+    For(caller, ..): For<scope::Decide>,
+    Id(id): Id<ApprovalId>,
+    Asked(query): Asked<DecideQuery>,
+    Again(key): Again,
+    Body(body): Body<Decide>,
+) -> Answer<Json<ApprovalView>> {
+    let decision = Decision {
+        key,
+        ..decision(&caller, id, body)?
+    };
+    let is_finished = until(query.wait_for.as_deref())? == Until::Finished;
+    let approval = record(&app, decision, is_finished).await?;
+    let now = app.store().now().await?;
+    Ok(Json(view::approval(&approval, app.gate.policy(), now)))
+}
+
+/// Take a pending approval back
+///
+/// An agent may take back what it proposed.
+#[utoipa::path(post, path = "/v1/approvals/{id}/withdraw", tag = "approvals", request_body = WithdrawBody,
+    params(("id" = String, Path, description = "the approval's id")),
+    security(("token" = ["propose"])),
+    responses((status = 200, body = ApprovalView), (status = "default", body = ErrorView)))]
+pub async fn withdraw(
+    State(app): State<App>,
+    For(caller, ..): For<scope::Propose>,
+    Id(id): Id<ApprovalId>,
+    Body(body): Body<WithdrawBody>,
+) -> Answer<Json<ApprovalView>> {
+    let approval = visible(&app, &caller, id).await?;
+    let by = Actor::Agent(approval.agent.clone());
+    let answer = app.gate.withdraw(&caller.tenant, id, by, body.reason).await?;
+    if let Some(refusal) = answer.refusal {
+        return Err(refusal.into());
+    }
+    let now = app.store().now().await?;
+    let approval = answer.approval.unwrap_or(approval);
+    Ok(Json(view::approval(&approval, app.gate.policy(), now)))
+}
+
+/// Records a decision and lets what it releases run on, for every surface that speaks HTTP.
+pub async fn record(app: &App, decision: Decision, is_finished: bool) -> Answer<SharedApproval> {
+    if app.stopping.is_cancelled() {
+        return Err(ApiError::stopping());
+    }
+    app.limits.decision(decision.decider.person.as_str())?;
+    let id = decision.approval;
+    let (answer, running) = app.gate.decide_and_start(decision).await?;
+    app.metrics.decided(&answer);
+    if let Some(refusal) = answer.refusal {
+        return Err(refusal.into());
+    }
+    let mut approval = answer.approval.ok_or_else(|| ApiError::not_found("approval"))?;
+    if let Some(running) = running {
+        let run = app.runs.spawn({
+            let app = app.clone();
+            async move {
+                let ran = running.await;
+                match ran {
+                    Ok(Ok((approval, _))) => {
+                        app.metrics.finished(&approval);
+                        Some(approval)
+                    }
+                    Ok(Err(error)) => {
+                        tracing::error!(%id, "a call ran, and its outcome could not be recorded: {error}");
+                        None
+                    }
+                    Err(error) => {
+                        tracing::error!(%id, "a run ended badly: {error}");
+                        None
+                    }
+                }
+            }
+        });
+        if is_finished && let Ok(Some(finished)) = run.await {
+            approval = finished;
+        }
+    }
+    Ok(approval)
+}
+
+/// The approval, if this caller may see it.
+pub async fn visible(app: &App, caller: &Caller, id: ApprovalId) -> Answer<SharedApproval> {
+    let approval = app.store().approval(&caller.tenant, id).await?;
+    let approval = approval.filter(|approval| is_visible(caller, approval));
+    approval.ok_or_else(|| ApiError::not_found("approval"))
+}
+
+/// An agent sees what is its own.
+pub fn is_visible(caller: &Caller, approval: &Approval) -> bool {
+    caller.agent.as_ref().is_none_or(|agent| *agent == approval.agent)
+}
+
+/// Nothing when the service stops before anything happened.
+async fn waited(
+    app: &App,
+    caller: &Caller,
+    id: ApprovalId,
+    until: Until,
+    wait: Duration,
+) -> Answer<Option<SharedApproval>> {
+    let waiting = app.gate.wait(&caller.tenant, id, until, wait);
+    let waited = tokio::select! {
+        waited = waiting => waited?,
+        () = app.stopping.cancelled() => return Ok(None),
+    };
+    match waited {
+        Waited::Done(approval) | Waited::TimedOut(approval) => Ok(Some(approval)),
+        Waited::NotFound => Err(ApiError::not_found("approval")),
+    }
+}
+
+fn until(text: Option<&str>) -> Answer<Until> {
+    match text {
+        None | Some("decided") => Ok(Until::Decided),
+        Some("finished") => Ok(Until::Finished),
+        Some(_) => Err(ApiError::bad_request("`waitFor` is `decided` or `finished`")),
+    }
+}
+
+fn decision(caller: &Caller, approval: ApprovalId, body: Decide) -> Answer<Decision> {
+    let decider = caller
+        .decider()
+        .ok_or_else(|| ApiError::wrong_scope(&[crate::access::Scope::Decide]))?;
+    if body
+        .comment
+        .as_ref()
+        .is_some_and(|comment| comment.chars().count() > LONGEST_COMMENT)
+    {
+        let message = format!("a comment has at most {LONGEST_COMMENT} characters");
+        return Err(ApiError::unclear(message, "say it shorter"));
+    }
+    let digest = body
+        .digest
+        .as_deref()
+        .map(|text| Hash::from_hex(text).ok_or_else(|| ApiError::bad_request("`digest` is 64 hex digits")));
+    Ok(Decision {
+        tenant: caller.tenant.clone(),
+        approval,
+        decider,
+        verdict: verdict(body.approved, body.calls)?,
+        digest: digest.transpose()?,
+        comment: body.comment,
+        claimed_by: body.decided_by.map(|claim| claim.chars().take(256).collect()),
+        key: None,
+    })
+}
+
+fn verdict(approved: bool, calls: Option<Vec<DecideCall>>) -> Answer<Verdict> {
+    let Some(calls) = calls else {
+        return Ok(if approved { Verdict::Approve } else { Verdict::Deny });
+    };
+    if !approved {
+        let message = "`approved` is false and yet single calls are decided: that is not clear";
+        return Err(ApiError::unclear(
+            message,
+            "leave `calls` out, or say `\"approved\": true`",
+        ));
+    }
+    let choice = |call: DecideCall| match (call.approved, call.arguments) {
+        (true, None) => Ok(Choice::Approve),
+        (false, None) => Ok(Choice::Deny),
+        (true, Some(arguments)) => Arguments::parse(arguments.get().as_bytes())
+            .map(Choice::Edit)
+            .map_err(|problem| {
+                let message = format!("the changed arguments are not acceptable: {problem}");
+                ApiError::unclear(message, "send one JSON object")
+            }),
+        (false, Some(_)) => Err(ApiError::unclear(
+            "a call is denied and yet changed: that is not clear",
+            "deny it without `arguments`",
+        )),
+    };
+    let choices = calls.into_iter().map(choice).collect::<Result<_, _>>()?;
+    Ok(Verdict::Each(choices))
+}
+
+fn filter(caller: &Caller, query: ListQuery) -> Answer<Filter> {
+    let bad_name = |problem: BadName| ApiError::bad_request(problem.to_string());
+    let state = match query.status.as_deref() {
+        None => Some(ApprovalState::Pending),
+        Some("all") => None,
+        // The word of others for the same.
+        Some("rejected") => Some(ApprovalState::Denied),
+        Some(word) => Some(
+            ApprovalState::ALL
+                .into_iter()
+                .find(|state| state.as_str() == word)
+                .ok_or_else(|| ApiError::bad_request(format!("there is no status `{word}`")))?,
+        ),
+    };
+    let limit = query.limit.unwrap_or(50);
+    if limit == 0 || usize::from(limit) > LONGEST_PAGE {
+        return Err(ApiError::bad_request(format!("`limit` is 1 to {LONGEST_PAGE}")));
+    }
+    let named = query.agent_name.map(Agent::new).transpose().map_err(bad_name)?;
+    let after = query.cursor.map(|cursor| {
+        cursor
+            .parse()
+            .map_err(|_| ApiError::bad_request("`cursor` is what a page gave as `next`"))
+    });
+    Ok(Filter {
+        state,
+        agent: caller.agent.clone().or(named),
+        channel: query.channel.map(Channel::new).transpose().map_err(bad_name)?,
+        run: query.run_id.map(Run::new).transpose().map_err(bad_name)?,
+        after: after.transpose()?,
+        limit: Some(usize::from(limit)),
+    })
+}

@@ -1,0 +1,304 @@
+//! `/v1/calls`: propose the calls of a turn, start and finish released ones, undo.
+
+use std::time::Duration;
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::StatusCode;
+use axum::response::{IntoResponse, Response};
+use countersign::effect::Risk;
+use countersign::executor::{Outcome, PermitToken};
+use countersign::gate::{Asking, Ruled, Submission, SubmittedCall};
+use countersign::hash::Hash;
+use countersign::id::{BadName, CallId, Channel, Key, Run, Session};
+use countersign::seal::Secret;
+use serde_json::value::RawValue;
+
+use super::approvals::visible;
+use super::extract::{Again, Body, Id};
+use super::wire::{
+    Ask, ErrorView, Finish, IdempotencyKey, PermitView, RulingView, Submit, SubmitCall, SubmittedView,
+    UndoBody,
+};
+use super::{Answer, ApiError, App, For, scope};
+use crate::access::Caller;
+use crate::view::{self, ApprovalView};
+
+/// Propose the calls of one agent turn
+///
+/// Each call passes, is held or is forbidden; all held ones share one approval. A call that passes is run here when
+/// the service runs its tool, else by whoever asked.
+#[utoipa::path(post, path = "/v1/calls", tag = "calls", request_body = Submit,
+    params(("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "the same key again is the same turn")),
+    security(("token" = ["propose"])),
+    responses((status = 200, body = SubmittedView), (status = "default", body = ErrorView)))]
+pub async fn submit(
+    State(app): State<App>,
+    For(caller, ..): For<scope::Propose>,
+    Again(key): Again,
+    Body(body): Body<Submit>,
+) -> Answer<Json<SubmittedView>> {
+    if app.stopping.is_cancelled() {
+        return Err(ApiError::stopping());
+    }
+    let submission = submission(&caller, body, key)?;
+    let submitted = app.gate.submit(submission).await?;
+    let mut calls = Vec::with_capacity(submitted.calls.len());
+    for ruled in submitted.calls {
+        calls.push(ruling(&app, ruled, submitted.approval.as_deref()).await);
+    }
+    let approval = match &submitted.approval {
+        None => None,
+        Some(approval) => {
+            app.metrics.proposed(approval);
+            let now = app.store().now().await?;
+            Some(view::approval(approval, app.gate.policy(), now))
+        }
+    };
+    Ok(Json(SubmittedView { calls, approval }))
+}
+
+/// Start a released call
+///
+/// For hosts that run the tool themselves: the exact bytes and a permit, once. From here on the call counts as run.
+#[utoipa::path(post, path = "/v1/calls/{id}/start", tag = "calls",
+    params(("id" = String, Path, description = "the call's id")),
+    security(("token" = ["execute"])),
+    responses((status = 200, body = PermitView), (status = "default", body = ErrorView)))]
+pub async fn start(
+    State(app): State<App>,
+    For(caller, ..): For<scope::Execute>,
+    Id(id): Id<CallId>,
+) -> Answer<Json<PermitView>> {
+    if app.stopping.is_cancelled() {
+        return Err(ApiError::stopping());
+    }
+    let permit = app.gate.start(&caller.tenant, id).await??;
+    let arguments = permit.arguments().as_bytes();
+    let text = String::from_utf8_lossy(arguments).into_owned();
+    Ok(Json(PermitView {
+        id: id.to_string(),
+        tool: permit.tool().to_string(),
+        arguments: RawValue::from_string(text).map_err(|_| ApiError::internal())?,
+        arguments_hex: hex(arguments),
+        permit: permit.token().map(PermitToken::reveal).unwrap_or_default(),
+        secret: permit
+            .secret()
+            .map(|secret| String::from_utf8_lossy(secret.reveal()).into_owned()),
+        timeout_ms: u64::try_from(permit.timeout().as_millis()).unwrap_or(u64::MAX),
+    }))
+}
+
+/// Record how a started call ended
+///
+/// Only with the permit that `start` gave. The same end again is the same end.
+#[utoipa::path(post, path = "/v1/calls/{id}/finish", tag = "calls", request_body = Finish,
+    params(("id" = String, Path, description = "the call's id")),
+    security(("token" = ["execute"])),
+    responses((status = 200, body = ApprovalView), (status = "default", body = ErrorView)))]
+pub async fn finish(
+    State(app): State<App>,
+    For(caller, ..): For<scope::Execute>,
+    Id(id): Id<CallId>,
+    Body(body): Body<Finish>,
+) -> Answer<Json<ApprovalView>> {
+    let token =
+        PermitToken::read(&body.permit).ok_or_else(|| ApiError::bad_request("`permit` is 64 hex digits"))?;
+    let result = body
+        .result
+        .as_ref()
+        .map(|result| result.get())
+        .unwrap_or_default();
+    let outcome = match body.outcome.as_str() {
+        "succeeded" => Outcome::succeeded(result),
+        "failed" => Outcome::failed(result),
+        "unknown" => Outcome::Unknown(result.to_owned()),
+        _ => {
+            return Err(ApiError::bad_request(
+                "`outcome` is `succeeded`, `failed` or `unknown`",
+            ));
+        }
+    };
+    let approval = app.gate.finish(&caller.tenant, id, &token, outcome).await??;
+    app.metrics.finished(&approval);
+    let now = app.store().now().await?;
+    Ok(Json(view::approval(&approval, app.gate.policy(), now)))
+}
+
+/// Propose the undo of a call that succeeded
+///
+/// As an approval of its own: shown, decided and run like any other.
+#[utoipa::path(post, path = "/v1/calls/{id}/undo", tag = "calls", request_body = UndoBody,
+    params(("id" = String, Path, description = "the call's id"),
+        ("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "the same key again is the same request")),
+    security(("token" = ["propose"])),
+    responses((status = 201, body = ApprovalView), (status = "default", body = ErrorView)))]
+pub async fn undo(
+    State(app): State<App>,
+    For(caller, ..): For<scope::Propose>,
+    Id(id): Id<CallId>,
+    Again(key): Again,
+    Body(body): Body<UndoBody>,
+) -> Answer<Response> {
+    visible(&app, &caller, id.approval).await?;
+    let place = Place {
+        channel: body.channel,
+        run: body.run_id,
+        session: None,
+        claim: None,
+        key,
+    };
+    let submission = place.submission(&caller, Vec::new())?;
+    let approval = app.gate.undo(submission, id).await?;
+    app.metrics.proposed(&approval);
+    let now = app.store().now().await?;
+    let view = view::approval(&approval, app.gate.policy(), now);
+    Ok((StatusCode::CREATED, Json(view)).into_response())
+}
+
+/// From a body that asks outright to a submission, and what the agent wants of it.
+pub fn asking(caller: &Caller, ask: Ask, key: Option<Key>) -> Answer<(Submission, Asking)> {
+    let risk = ask.risk_level.as_deref().map(|word| {
+        Risk::ALL
+            .into_iter()
+            .find(|risk| risk.as_str() == word)
+            .ok_or_else(|| ApiError::bad_request(format!("there is no risk level `{word}`")))
+    });
+    let asking = Asking {
+        risk: risk.transpose()?,
+        ttl: ask.ttl_ms.map(ttl).transpose()?,
+    };
+    let place = Place {
+        channel: ask.channel,
+        run: ask.run_id,
+        session: ask.session,
+        claim: ask.description,
+        key,
+    };
+    let call = SubmittedCall {
+        tool: ask.tool_name,
+        arguments: ask
+            .tool_arguments
+            .map_or_else(|| b"{}".as_slice().into(), |raw| raw.get().as_bytes().into()),
+        definition: None,
+        secret: None,
+    };
+    Ok((place.submission(caller, vec![call])?, asking))
+}
+
+/// JSON has one kind of number: 2000.0 is 2000.
+fn ttl(millis: f64) -> Answer<Duration> {
+    const LONGEST: f64 = 30.0 * 24.0 * 3600.0 * 1000.0;
+    match (1000.0..=LONGEST).contains(&millis) && millis.fract() == 0.0 {
+        true => Ok(Duration::from_secs_f64(millis / 1000.0)),
+        false => Err(ApiError::bad_request(
+            "`ttlMs` is a whole number from 1000 to 2592000000, which is 30 days",
+        )),
+    }
+}
+
+fn submission(caller: &Caller, body: Submit, key: Option<Key>) -> Answer<Submission> {
+    let place = Place {
+        channel: body.channel,
+        run: body.run_id,
+        session: body.session,
+        claim: body.claim,
+        key,
+    };
+    let calls = body.calls.into_iter().map(call).collect::<Result<_, _>>()?;
+    place.submission(caller, calls)
+}
+
+fn call(call: SubmitCall) -> Answer<SubmittedCall> {
+    let definition = call.definition.as_deref().map(|text| {
+        Hash::from_hex(text).ok_or_else(|| ApiError::bad_request("`definition` is 64 hex digits"))
+    });
+    Ok(SubmittedCall {
+        tool: call.tool,
+        arguments: call.arguments.get().as_bytes().into(),
+        definition: definition.transpose()?,
+        secret: call.secret.map(|secret| Secret::new(secret.into_bytes())),
+    })
+}
+
+/// Where a proposal belongs, as its body says it.
+struct Place {
+    channel: Option<String>,
+    run: Option<String>,
+    session: Option<String>,
+    claim: Option<String>,
+    key: Option<Key>,
+}
+
+impl Place {
+    /// INVARIANT: who asks, and for whom, comes from the credential (X41).
+    fn submission(self, caller: &Caller, calls: Vec<SubmittedCall>) -> Answer<Submission> {
+        let bad_name = |problem: BadName| ApiError::bad_request(problem.to_string());
+        let agent = caller
+            .agent
+            .clone()
+            .ok_or_else(|| ApiError::wrong_scope(&[crate::access::Scope::Propose]))?;
+        Ok(Submission {
+            tenant: caller.tenant.clone(),
+            agent,
+            requester: caller.name.clone(),
+            on_behalf_of: caller.person.clone(),
+            channel: self.channel.map(Channel::new).transpose().map_err(bad_name)?,
+            run: self.run.map(Run::new).transpose().map_err(bad_name)?,
+            session: self.session.map(Session::new).transpose().map_err(bad_name)?,
+            claim: self.claim,
+            key: self.key,
+            calls,
+        })
+    }
+}
+
+async fn ruling(app: &App, ruled: Ruled, approval: Option<&countersign::approval::Approval>) -> RulingView {
+    let blank = RulingView {
+        ruling: "pass",
+        status: None,
+        id: None,
+        summary: None,
+        reason: None,
+        result: None,
+    };
+    match ruled {
+        Ruled::Held(id) => RulingView {
+            ruling: "held",
+            status: Some("pending_confirmation"),
+            id: Some(id.to_string()),
+            summary: approval
+                .and_then(|approval| approval.call(id.position))
+                .map(|call| call.terms.summary.clone()),
+            ..blank
+        },
+        Ruled::Forbidden { reason } => RulingView {
+            ruling: "forbidden",
+            reason: Some(reason),
+            ..blank
+        },
+        // The host runs it: it has the arguments.
+        Ruled::Pass(permit) if !app.gate.runs(permit.tool()) => blank,
+        Ruled::Pass(permit) => {
+            let (status, result) = match app.gate.run_passed(permit).await {
+                Outcome::Succeeded(result) => ("succeeded", view::result(&result)),
+                Outcome::Failed(result) => ("failed", view::result(&result)),
+                Outcome::Unknown(reason) => ("unknown", view::result(reason.as_bytes())),
+            };
+            RulingView {
+                status: Some(status),
+                result,
+                ..blank
+            }
+        }
+    }
+}
+
+fn hex(bytes: &[u8]) -> String {
+    const DIGITS: [char; 16] = [
+        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
+    ];
+    let digit = |nibble: u8| DIGITS.get(usize::from(nibble)).copied().unwrap_or('0');
+    let pairs = bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+    pairs.collect()
+}

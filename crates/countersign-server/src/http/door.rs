@@ -1,0 +1,126 @@
+//! The door: what every request must pass before it is routed, and what every answer carries.
+//!
+//! A name that is not ours, or a page of somebody else's that speaks through a visitor's browser, is turned away here
+//! (X26, X27), before a credential is looked at.
+
+use axum::extract::{Request, State};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
+use axum::middleware::Next;
+use axum::response::{IntoResponse, Response};
+
+use super::{ApiError, App};
+
+/// The names under which the service may be called, as they stand in a `Host` header.
+#[derive(Clone, Debug, Default)]
+pub struct AllowedHosts(Vec<String>);
+
+impl AllowedHosts {
+    /// Exactly these names.
+    pub fn new(names: impl IntoIterator<Item = String>) -> AllowedHosts {
+        AllowedHosts(names.into_iter().map(|name| name.to_ascii_lowercase()).collect())
+    }
+
+    /// The names of a loopback address with this port.
+    pub fn loopback(port: u16) -> AllowedHosts {
+        let names = ["127.0.0.1", "localhost", "[::1]"];
+        AllowedHosts::new(names.iter().map(|name| format!("{name}:{port}")))
+    }
+
+    fn include(&self, host: &str) -> bool {
+        self.0.iter().any(|name| name.eq_ignore_ascii_case(host))
+    }
+}
+
+/// The answer's headers that keep a browser from doing what nobody meant.
+pub struct Door;
+
+/// Nothing is loaded but our own style, script and pictures; nobody may frame us.
+const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; \
+                      connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
+
+impl Door {
+    /// Lets a request in, or not, and dresses the answer.
+    pub async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
+        let mut response = match check(&app, request.method(), request.headers()) {
+            Ok(()) => next.run(request).await,
+            Err(error) => error.into_response(),
+        };
+        dress(response.headers_mut(), app.settings.is_secure);
+        response
+    }
+}
+
+fn check(app: &App, method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let Some(host) = host.filter(|host| app.settings.hosts.include(host)) else {
+        return Err(ApiError::new(
+            StatusCode::FORBIDDEN,
+            "unknown_host",
+            "the service does not answer to this name",
+            "call it by an address it was started with, or start it with `--host NAME`",
+        ));
+    };
+    let is_ours = is_same_origin(headers, host);
+    // A link from elsewhere may open a page; it may not read an answer or change anything.
+    let is_navigation = text(headers, "sec-fetch-mode") == Some("navigate") && is_safe(method);
+    if !is_ours && !is_navigation {
+        return Err(ApiError::new(
+            StatusCode::FORBIDDEN,
+            "cross_site",
+            "requests from other sites are not taken",
+            "use the service's own pages, or a token from a program",
+        ));
+    }
+    Ok(())
+}
+
+/// Programs send neither header. Browsers send at least one with everything that can change something.
+fn is_same_origin(headers: &HeaderMap, host: &str) -> bool {
+    let site = match text(headers, "sec-fetch-site") {
+        None => headers.get("sec-fetch-site").is_none(),
+        Some(site) => matches!(site, "same-origin" | "none"),
+    };
+    let origin = match headers.get(header::ORIGIN) {
+        None => true,
+        Some(origin) => origin.to_str().is_ok_and(|origin| {
+            let name = origin.split_once("://").map(|(_, name)| name);
+            name.is_some_and(|name| name.eq_ignore_ascii_case(host))
+        }),
+    };
+    site && origin
+}
+
+fn is_safe(method: &Method) -> bool {
+    matches!(*method, Method::GET | Method::HEAD)
+}
+
+fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+fn dress(headers: &mut HeaderMap, is_secure: bool) {
+    let fixed = [
+        (header::CONTENT_SECURITY_POLICY, POLICY),
+        (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
+        (header::REFERRER_POLICY, "no-referrer"),
+        (header::X_FRAME_OPTIONS, "DENY"),
+        (
+            HeaderName::from_static("cross-origin-opener-policy"),
+            "same-origin",
+        ),
+        (
+            HeaderName::from_static("cross-origin-resource-policy"),
+            "same-origin",
+        ),
+    ];
+    for (name, value) in fixed {
+        headers.insert(name, HeaderValue::from_static(value));
+    }
+    if is_secure {
+        let year = HeaderValue::from_static("max-age=31536000");
+        headers.insert(header::STRICT_TRANSPORT_SECURITY, year);
+    }
+    headers
+        .entry(header::CACHE_CONTROL)
+        .or_insert(HeaderValue::from_static("no-store"));
+}

@@ -1,0 +1,296 @@
+//! Errors over HTTP: the one place that decides status codes.
+//!
+//! Every error is `{"error":{"code","message","hint"}}`, with a few fields more where a program can use them.
+
+use axum::Json;
+use axum::http::{HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use countersign::command::{ExecuteRefusal, ProposeRefusal};
+use countersign::decision::Refusal;
+use countersign::gate::SubmitError;
+use countersign::store::StoreError;
+use serde_json::{Map, Value, json};
+
+use crate::access::{AccessError, Scope};
+
+/// What a handler gives.
+pub type Answer<T> = Result<T, ApiError>;
+
+/// Why a request was not done.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ApiError {
+    /// The status code.
+    pub status: StatusCode,
+    /// A word for programs.
+    pub code: &'static str,
+    /// A sentence for people.
+    pub message: String,
+    /// What to do now.
+    pub hint: String,
+    more: Map<String, Value>,
+}
+
+impl ApiError {
+    /// An error with a sentence and a hint.
+    pub fn new(
+        status: StatusCode,
+        code: &'static str,
+        message: impl Into<String>,
+        hint: impl Into<String>,
+    ) -> ApiError {
+        ApiError {
+            status,
+            code,
+            message: message.into(),
+            hint: hint.into(),
+            more: Map::new(),
+        }
+    }
+
+    /// Adds a field for programs.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: impl Into<Value>) -> ApiError {
+        self.more.insert(name.to_owned(), value.into());
+        self
+    }
+
+    /// The request cannot be read.
+    pub fn bad_request(message: impl Into<String>) -> ApiError {
+        let hint = "see /openapi.json for what this route takes";
+        ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message, hint)
+    }
+
+    /// The request can be read, but not be meant.
+    pub fn unclear(message: impl Into<String>, hint: &str) -> ApiError {
+        ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "unclear", message, hint)
+    }
+
+    /// Not there, or not this caller's: one cannot tell.
+    pub fn not_found(what: &str) -> ApiError {
+        ApiError::new(
+            StatusCode::NOT_FOUND,
+            "not_found",
+            format!("there is no such {what}"),
+            "check the id; what belongs to others is not shown",
+        )
+    }
+
+    /// No credential, or none that opens anything.
+    pub fn unauthorized() -> ApiError {
+        ApiError::new(
+            StatusCode::UNAUTHORIZED,
+            "unauthorized",
+            "this needs a valid token",
+            "send `Authorization: Bearer TOKEN`; make one with `countersign token create`",
+        )
+    }
+
+    /// A credential without the scope.
+    pub fn wrong_scope(needed: &[Scope]) -> ApiError {
+        let words: Vec<&str> = needed.iter().map(|scope| scope.as_str()).collect();
+        ApiError::new(
+            StatusCode::FORBIDDEN,
+            "wrong_scope",
+            format!("this credential has none of the scopes: {}", words.join(", ")),
+            "use a credential that was made for this",
+        )
+    }
+
+    /// More than is allowed.
+    pub fn too_large(message: impl Into<String>) -> ApiError {
+        ApiError::new(
+            StatusCode::PAYLOAD_TOO_LARGE,
+            "too_large",
+            message,
+            "send less, or in several requests",
+        )
+    }
+
+    /// More often than is allowed.
+    pub fn too_many(message: impl Into<String>) -> ApiError {
+        ApiError::new(
+            StatusCode::TOO_MANY_REQUESTS,
+            "too_many",
+            message,
+            "wait a moment and try again",
+        )
+    }
+
+    /// The service is about to stop.
+    pub fn stopping() -> ApiError {
+        ApiError::new(
+            StatusCode::SERVICE_UNAVAILABLE,
+            "stopping",
+            "the service is stopping and starts nothing new",
+            "try again in a moment",
+        )
+    }
+
+    /// What cannot be, happened.
+    pub fn internal() -> ApiError {
+        ApiError::new(
+            StatusCode::INTERNAL_SERVER_ERROR,
+            "internal",
+            "something is wrong inside the service",
+            "see its log",
+        )
+    }
+
+    fn retry_after(&self) -> Option<HeaderValue> {
+        let again = matches!(
+            self.status,
+            StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
+        );
+        again.then_some(HeaderValue::from_static("1"))
+    }
+}
+
+impl IntoResponse for ApiError {
+    fn into_response(self) -> Response {
+        let retry = self.retry_after();
+        let mut error = self.more;
+        error.insert("code".to_owned(), self.code.into());
+        error.insert("message".to_owned(), self.message.into());
+        error.insert("hint".to_owned(), self.hint.into());
+        let mut response = (self.status, Json(json!({ "error": error }))).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
+        if let Some(retry) = retry {
+            headers.insert(header::RETRY_AFTER, retry);
+        }
+        if self.status == StatusCode::UNAUTHORIZED {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+impl From<Refusal> for ApiError {
+    fn from(refusal: Refusal) -> ApiError {
+        let status = match &refusal {
+            Refusal::NotFound(_) => return ApiError::not_found("approval"),
+            Refusal::AlreadyDecided { .. }
+            | Refusal::Superseded { .. }
+            | Refusal::Withdrawn { .. }
+            | Refusal::Stale { .. }
+            | Refusal::KeyReused(_) => StatusCode::CONFLICT,
+            Refusal::Expired { .. } => StatusCode::GONE,
+            Refusal::NotAllowed { .. }
+            | Refusal::FourEyes { .. }
+            | Refusal::SurfaceTooWeak { .. }
+            | Refusal::EditNotAlone { .. } => StatusCode::FORBIDDEN,
+            Refusal::BadChoices { .. } | Refusal::BadEdit { .. } => StatusCode::UNPROCESSABLE_ENTITY,
+        };
+        let error = ApiError::new(status, refusal.code(), refusal.to_string(), refusal.hint());
+        match refusal {
+            Refusal::AlreadyDecided { state, by, at, .. } => error
+                .with("status", state.as_str())
+                .with("decidedBy", by.to_string())
+                .with("decidedAt", at.to_string()),
+            Refusal::Superseded { by, .. } => error.with("supersededBy", by.to_string()),
+            Refusal::Stale { digest, .. } => error.with("digest", digest.to_string()),
+            Refusal::Expired { at, .. } => error.with("expiredAt", at.to_string()),
+            _ => error,
+        }
+    }
+}
+
+impl From<ExecuteRefusal> for ApiError {
+    fn from(refusal: ExecuteRefusal) -> ApiError {
+        let (status, hint) = match &refusal {
+            ExecuteRefusal::NotFound(_) => return ApiError::not_found("call"),
+            ExecuteRefusal::WrongState { .. } => (StatusCode::CONFLICT, "look at the approval"),
+            ExecuteRefusal::EarlierFirst { .. } => (StatusCode::CONFLICT, "calls run in proposed order"),
+            ExecuteRefusal::NothingToUndo { .. } => (StatusCode::CONFLICT, "there is nothing left to undo"),
+            ExecuteRefusal::NotYourPermit(_) => {
+                (StatusCode::FORBIDDEN, "only who started a call can finish it")
+            }
+        };
+        ApiError::new(status, refusal.code(), refusal.to_string(), hint)
+    }
+}
+
+impl From<SubmitError> for ApiError {
+    fn from(error: SubmitError) -> ApiError {
+        let message = error.to_string();
+        match error {
+            SubmitError::Store(error) => error.into(),
+            SubmitError::CallCount(_) => ApiError::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "call_count",
+                message,
+                "propose them in several batches",
+            ),
+            SubmitError::ClaimTooLong(_) => ApiError::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "claim_too_long",
+                message,
+                "say it shorter",
+            ),
+            SubmitError::NotAskable(..) => {
+                let (message, hint) = message
+                    .split_once("\nhint: ")
+                    .unwrap_or((&message, "mend it and ask again"));
+                ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "forbidden", message, hint)
+            }
+            SubmitError::Seal(_) => ApiError::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "seal",
+                message,
+                "the service needs a sealing key: `countersign key generate`",
+            ),
+            SubmitError::Refused(ProposeRefusal::KeyReused(_)) => ApiError::new(
+                StatusCode::CONFLICT,
+                "key_reused",
+                message,
+                "use a new key for a new proposal",
+            ),
+            SubmitError::Refused(_) => {
+                ApiError::new(StatusCode::CONFLICT, "refused", message, "look at the approval")
+            }
+            SubmitError::NoUndo(..) => {
+                let message = message.split("\nhint:").next().unwrap_or_default().to_owned();
+                ApiError::new(StatusCode::CONFLICT, "no_undo", message, "undo it by hand")
+            }
+        }
+    }
+}
+
+/// Details of a failing store are for the log, not for who asked.
+impl From<StoreError> for ApiError {
+    fn from(error: StoreError) -> ApiError {
+        let busy =
+            |code, message: &str| ApiError::new(StatusCode::SERVICE_UNAVAILABLE, code, message, error.hint());
+        let answer = match &error {
+            StoreError::Unavailable(_) => busy("store_unavailable", "the store cannot be reached"),
+            StoreError::Busy(_) => busy("store_busy", "the store is busy"),
+            StoreError::Full(_) => busy("store_full", "the store is full"),
+            StoreError::InDoubt(_) => busy("in_doubt", "whether this was written is not known"),
+            StoreError::Stopped(_) => busy("store_stopped", "the store stopped"),
+            StoreError::Impossible(_) => ApiError::internal(),
+        };
+        tracing::error!(code = answer.code, "the store failed: {error}");
+        answer
+    }
+}
+
+impl From<AccessError> for ApiError {
+    fn from(error: AccessError) -> ApiError {
+        let message = error.to_string();
+        match error {
+            AccessError::Store(error) => error.into(),
+            AccessError::NotAllowed(_) => ApiError::new(
+                StatusCode::UNPROCESSABLE_ENTITY,
+                "not_acceptable",
+                message,
+                "ask for less",
+            ),
+            AccessError::Exists(_) => {
+                ApiError::new(StatusCode::CONFLICT, "exists", message, "choose another name")
+            }
+            AccessError::NotFound(_) => {
+                ApiError::new(StatusCode::NOT_FOUND, "not_found", message, "check the name")
+            }
+        }
+    }
+}

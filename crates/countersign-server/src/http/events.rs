@@ -1,0 +1,254 @@
+//! `/v1/events`: what happens, as server-sent events.
+//!
+//! A reader that comes back with `Last-Event-ID` misses nothing. One that reads too slowly gets a `lagged` event and
+//! is let go: it comes back and goes on from the store.
+
+use std::collections::VecDeque;
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::sse::{Event as Sent, KeepAlive, Sse};
+use axum::response::{IntoResponse, Response};
+use countersign::id::{Agent, ApprovalId, Channel, Tenant};
+use countersign::store::Cursor;
+use futures_util::Stream;
+use futures_util::stream::unfold;
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::sync::broadcast::Receiver;
+use tokio::sync::broadcast::error::RecvError;
+
+use super::extract::Asked;
+use super::feed::{self, Happened, Place};
+use super::limits::OpenStream;
+use super::wire::{ErrorView, EventsQuery};
+use super::{Answer, ApiError, App, For, scope};
+use crate::access::Caller;
+
+/// A silent stream says so often that it is alive.
+const ALIVE_EVERY: Duration = Duration::from_secs(15);
+
+/// Follow what happens
+///
+/// Server-sent events, each with an id to come back to. An agent's token follows its own approvals.
+#[utoipa::path(get, path = "/v1/events", tag = "events", params(EventsQuery,
+        ("last-event-id" = Option<String>, Header, description = "goes on behind this event")),
+    security(("token" = ["read"]), ("token" = ["propose"]), ("token" = ["wait"])),
+    responses((status = 200, content_type = "text/event-stream", body = String), (status = "default", body = ErrorView)))]
+pub async fn follow(
+    State(app): State<App>,
+    For(caller, ..): For<scope::Look>,
+    Asked(query): Asked<EventsQuery>,
+    headers: HeaderMap,
+) -> Answer<Response> {
+    let after = query
+        .after
+        .clone()
+        .or_else(|| Some(headers.get("last-event-id")?.to_str().ok()?.to_owned()));
+    let filter = Filter::new(&caller, query)?;
+    let open = app.limits.stream(caller.name.as_str())?;
+    stream(&app, &caller.tenant, after.as_deref(), filter, open).await
+}
+
+/// A stream of a tenant's events, for every surface that speaks HTTP.
+pub async fn stream(
+    app: &App,
+    tenant: &Tenant,
+    after: Option<&str>,
+    filter: Filter,
+    open: OpenStream,
+) -> Answer<Response> {
+    let bad_place = || ApiError::bad_request("there is no event with this id");
+    let after = after.map(|text| text.parse::<Place>().map_err(|()| bad_place()));
+    let after = after.transpose()?.map(|Place(cursor)| cursor);
+    // Listen first, read what was missed second: nothing falls in between.
+    let live = app.feeds.listen(app, tenant).await?;
+    let following = Following {
+        app: app.clone(),
+        tenant: tenant.clone(),
+        filter,
+        missed: after,
+        given: after.unwrap_or_default(),
+        queue: VecDeque::new(),
+        live,
+        is_over: false,
+        _open: open,
+    };
+    let alive = KeepAlive::new().interval(ALIVE_EVERY).text("alive");
+    Ok(Sse::new(following.into_stream())
+        .keep_alive(alive)
+        .into_response())
+}
+
+/// Which events a reader wants.
+#[derive(Clone, Debug, Default)]
+pub struct Filter {
+    approval: Option<ApprovalId>,
+    agent: Option<Agent>,
+    channel: Option<Channel>,
+    what: Vec<String>,
+}
+
+impl Filter {
+    fn new(caller: &Caller, query: EventsQuery) -> Answer<Filter> {
+        let bad = |problem: countersign::id::BadName| ApiError::bad_request(problem.to_string());
+        let approval = query.approval.map(|id| id.parse());
+        let approval = approval
+            .transpose()
+            .map_err(|_| ApiError::bad_request("`approval` is an approval's id"))?;
+        let named = query.agent_name.map(Agent::new).transpose().map_err(bad)?;
+        Ok(Filter {
+            approval,
+            agent: caller.agent.clone().or(named),
+            channel: query.channel.map(Channel::new).transpose().map_err(bad)?,
+            what: query
+                .what
+                .iter()
+                .flat_map(|what| what.split(','))
+                .map(str::to_owned)
+                .collect(),
+        })
+    }
+
+    fn wants(&self, happened: &Happened) -> bool {
+        let approval = &happened.approval;
+        self.approval.is_none_or(|id| id == approval.id)
+            && self.agent.as_ref().is_none_or(|agent| *agent == approval.agent)
+            && self
+                .channel
+                .as_ref()
+                .is_none_or(|channel| approval.channel.as_ref() == Some(channel))
+            && (self.what.is_empty() || self.what.iter().any(|what| what == happened.event.what.name()))
+    }
+}
+
+struct Following {
+    app: App,
+    tenant: Tenant,
+    filter: Filter,
+    /// What is still to be read from the store, from here on.
+    missed: Option<Cursor>,
+    /// The last event that was read, wanted or not.
+    given: Cursor,
+    queue: VecDeque<Sent>,
+    live: Receiver<Arc<Happened>>,
+    is_over: bool,
+    _open: OpenStream,
+}
+
+impl Following {
+    fn into_stream(self) -> impl Stream<Item = Result<Sent, Infallible>> {
+        unfold(self, |mut following| async move {
+            let sent = following.next().await?;
+            Some((Ok(sent), following))
+        })
+    }
+
+    async fn next(&mut self) -> Option<Sent> {
+        loop {
+            if let Some(sent) = self.queue.pop_front() {
+                return Some(sent);
+            }
+            if self.is_over {
+                return None;
+            }
+            match self.missed {
+                Some(after) => self.read_missed(after).await,
+                None => self.read_live().await,
+            }
+        }
+    }
+
+    async fn read_missed(&mut self, after: Cursor) {
+        match feed::read(&self.app, &self.tenant, after).await {
+            Ok(page) => {
+                self.missed = page.last().map(|last| last.cursor);
+                for happened in &page {
+                    self.give(happened);
+                }
+            }
+            Err(error) => {
+                tracing::warn!("a stream of events ends early: {error}");
+                self.end("unavailable", "the store cannot be read just now; come back");
+            }
+        }
+    }
+
+    async fn read_live(&mut self) {
+        let happened = tokio::select! {
+            happened = self.live.recv() => happened,
+            () = self.app.stopping.cancelled() => {
+                return self.end("stopping", "the service stops; come back in a moment");
+            }
+        };
+        match happened {
+            Ok(happened) => self.give(&happened),
+            Err(RecvError::Lagged(_)) => {
+                self.end(
+                    "lagged",
+                    "you read too slowly; come back with the last event's id",
+                );
+            }
+            Err(RecvError::Closed) => self.end("stopping", "come back in a moment"),
+        }
+    }
+
+    /// What was read from the store already is not given again when it also comes live.
+    fn give(&mut self, happened: &Happened) {
+        if happened.cursor <= self.given && self.given != Cursor::default() {
+            return;
+        }
+        self.given = happened.cursor;
+        if self.filter.wants(happened) {
+            self.queue.extend(sent(happened));
+        }
+    }
+
+    fn end(&mut self, name: &str, message: &str) {
+        let data = serde_json::json!({ "message": message }).to_string();
+        self.queue.push_back(Sent::default().event(name).data(data));
+        self.is_over = true;
+    }
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct EventView<'a> {
+    approval: String,
+    number: u32,
+    at: String,
+    by: String,
+    agent_name: &'a str,
+    channel: Option<&'a str>,
+    status: &'static str,
+    event: &'a RawValue,
+}
+
+fn sent(happened: &Happened) -> Option<Sent> {
+    let Happened {
+        cursor,
+        event,
+        approval,
+    } = happened;
+    let text: &RawValue = serde_json::from_str(event.text()).ok()?;
+    let view = EventView {
+        approval: approval.id.to_string(),
+        number: event.number,
+        at: event.at.to_string(),
+        by: event.by.to_string(),
+        agent_name: approval.agent.as_str(),
+        channel: approval.channel.as_ref().map(|channel| channel.as_str()),
+        status: approval.state.as_str(),
+        event: text,
+    };
+    let data = serde_json::to_string(&view).ok()?;
+    Some(
+        Sent::default()
+            .id(Place(*cursor).to_string())
+            .event(event.what.name())
+            .data(data),
+    )
+}

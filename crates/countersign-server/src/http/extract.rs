@@ -1,0 +1,158 @@
+//! From a request's parts to typed values, with our own errors.
+
+use std::marker::PhantomData;
+use std::str::FromStr;
+
+use axum::body::Bytes;
+use axum::extract::rejection::BytesRejection;
+use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, StatusCode, header};
+use countersign::id::Key;
+use serde::de::DeserializeOwned;
+
+use super::{ApiError, App};
+use crate::access::{Caller, Scope, Token};
+
+/// A caller whose credential has one of the scopes that `S` names.
+pub struct For<S>(pub Caller, pub(super) PhantomData<S>);
+
+/// Names scopes, at least one of which a route asks for.
+pub trait Needs: Send + Sync + 'static {
+    /// Any of these is enough.
+    const ANY: &'static [Scope];
+}
+
+/// What routes ask for.
+pub mod scope {
+    use super::Needs;
+    use crate::access::Scope;
+
+    macro_rules! needs {
+        ($($name:ident = [$($scope:ident),+];)+) => {$(
+            /// Asks for one of the scopes it is named after.
+            pub struct $name;
+            impl Needs for $name {
+                const ANY: &'static [Scope] = &[$(Scope::$scope),+];
+            }
+        )+};
+    }
+    needs! {
+        Propose = [Propose];
+        // An agent reads and waits for what is its own.
+        Look = [Read, Propose, Wait];
+        Read = [Read];
+        Decide = [Decide];
+        Execute = [Execute];
+        Reply = [Reply];
+        Admin = [Admin];
+    }
+}
+
+impl<S: Needs> FromRequestParts<App> for For<S> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let caller = caller(&parts.headers, app).await?;
+        match S::ANY.iter().any(|scope| caller.may(*scope)) {
+            true => Ok(For(caller, PhantomData)),
+            false => Err(ApiError::wrong_scope(S::ANY)),
+        }
+    }
+}
+
+/// Who calls the API: by token, and by nothing else. A page's cookie opens no API, so no page can be made to call it.
+async fn caller(headers: &HeaderMap, app: &App) -> Result<Caller, ApiError> {
+    let shown = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
+    let token = shown.and_then(|shown| {
+        let (scheme, token) = shown.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+    });
+    let token = token.ok_or_else(ApiError::unauthorized)?;
+    let caller = Token::open(app.store(), token).await?;
+    caller.ok_or_else(ApiError::unauthorized)
+}
+
+/// A JSON body.
+pub struct Body<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
+    type Rejection = ApiError;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, ApiError> {
+        let kind = request.headers().get(header::CONTENT_TYPE);
+        let is_json = kind.and_then(|kind| kind.to_str().ok()).is_some_and(|kind| {
+            let kind = kind.split(';').next().unwrap_or_default();
+            kind.trim().eq_ignore_ascii_case("application/json")
+        });
+        let bytes = Bytes::from_request(request, app).await.map_err(unread)?;
+        if !is_json {
+            return Err(ApiError::new(
+                StatusCode::UNSUPPORTED_MEDIA_TYPE,
+                "not_json",
+                "the body is not said to be JSON",
+                "send `Content-Type: application/json`",
+            ));
+        }
+        serde_json::from_slice(&bytes).map(Body).map_err(|error| {
+            let message = format!("the body cannot be understood: {error}");
+            ApiError::bad_request(message)
+        })
+    }
+}
+
+fn unread(rejection: BytesRejection) -> ApiError {
+    match rejection.status() {
+        StatusCode::PAYLOAD_TOO_LARGE => ApiError::too_large("the body is too large"),
+        _ => ApiError::bad_request("the body could not be read"),
+    }
+}
+
+/// An id in the path; what is no id at all is not there.
+pub struct Id<T>(pub T);
+
+impl<T: FromStr + Send> FromRequestParts<App> for Id<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let text = Path::<String>::from_request_parts(parts, app).await;
+        let id = text.ok().and_then(|Path(text)| text.parse().ok());
+        id.map(Id).ok_or_else(|| ApiError::not_found("id"))
+    }
+}
+
+/// A query string.
+pub struct Asked<T>(pub T);
+
+impl<T: DeserializeOwned> FromRequestParts<App> for Asked<T> {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let query = Query::<T>::from_request_parts(parts, app).await;
+        query
+            .map(|Query(asked)| Asked(asked))
+            .map_err(|error| ApiError::bad_request(error.body_text()))
+    }
+}
+
+/// The `Idempotency-Key` header, if there is one.
+pub struct Again(pub Option<Key>);
+
+impl FromRequestParts<App> for Again {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, _: &App) -> Result<Self, ApiError> {
+        let Some(value) = parts.headers.get("idempotency-key") else {
+            return Ok(Again(None));
+        };
+        let plain = value
+            .to_str()
+            .ok()
+            .filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()));
+        let text = plain.ok_or_else(|| ApiError::bad_request("the idempotency key is not one plain word"))?;
+        let key = Key::new(text).map_err(|problem| ApiError::bad_request(problem.to_string()))?;
+        Ok(Again(Some(key)))
+    }
+}

@@ -1,0 +1,147 @@
+//! What is counted, for Prometheus.
+
+use std::sync::atomic::AtomicU64;
+
+use countersign::approval::Approval;
+use countersign::command::DecideAnswer;
+use countersign::state::CallState;
+use prometheus_client::encoding::text::encode;
+use prometheus_client::metrics::counter::Counter;
+use prometheus_client::metrics::family::Family;
+use prometheus_client::metrics::gauge::Gauge;
+use prometheus_client::metrics::histogram::Histogram;
+use prometheus_client::registry::Registry;
+
+type Labels = [(&'static str, &'static str); 1];
+
+/// Who decides faster than this has hardly read.
+pub const HASTY_SECONDS: f64 = 2.0;
+
+/// The counters.
+pub struct Metrics {
+    registry: Registry,
+    proposed: Counter,
+    decided: Family<Labels, Counter>,
+    refused: Family<Labels, Counter>,
+    finished: Family<Labels, Counter>,
+    hasty: Counter,
+    decision_seconds: Histogram,
+    expired: Counter,
+    pending: Gauge,
+    oldest_seconds: Gauge<f64, AtomicU64>,
+}
+
+impl Default for Metrics {
+    fn default() -> Metrics {
+        let mut registry = Registry::with_prefix("countersign");
+        let buckets = [0.5, 1.0, 2.0, 5.0, 10.0, 30.0, 60.0, 120.0, 300.0, 900.0, 3600.0];
+        let metrics = Metrics {
+            registry: Registry::default(),
+            proposed: Counter::default(),
+            decided: Family::default(),
+            refused: Family::default(),
+            finished: Family::default(),
+            hasty: Counter::default(),
+            decision_seconds: Histogram::new(buckets),
+            expired: Counter::default(),
+            pending: Gauge::default(),
+            oldest_seconds: Gauge::default(),
+        };
+        registry.register(
+            "approvals_proposed",
+            "Approvals proposed here",
+            metrics.proposed.clone(),
+        );
+        registry.register(
+            "approvals_decided",
+            "Decisions accepted here",
+            metrics.decided.clone(),
+        );
+        registry.register(
+            "decisions_refused",
+            "Decisions refused here, by reason",
+            metrics.refused.clone(),
+        );
+        registry.register(
+            "calls_finished",
+            "Calls that ended here, by outcome",
+            metrics.finished.clone(),
+        );
+        registry.register("hasty_approvals", "Approved in under 2 s", metrics.hasty.clone());
+        registry.register(
+            "decision_seconds",
+            "From proposal to decision",
+            metrics.decision_seconds.clone(),
+        );
+        registry.register(
+            "approvals_expired",
+            "Approvals nobody decided in time",
+            metrics.expired.clone(),
+        );
+        registry.register(
+            "approvals_pending",
+            "Approvals that wait now, up to 500",
+            metrics.pending.clone(),
+        );
+        registry.register(
+            "oldest_pending_seconds",
+            "How long the oldest has waited",
+            metrics.oldest_seconds.clone(),
+        );
+        Metrics { registry, ..metrics }
+    }
+}
+
+impl Metrics {
+    /// Counts a proposal.
+    pub fn proposed(&self, _: &Approval) {
+        self.proposed.inc();
+    }
+
+    /// Counts a decision, accepted or not.
+    pub fn decided(&self, answer: &DecideAnswer) {
+        if let Some(refusal) = &answer.refusal {
+            self.refused.get_or_create(&[("reason", refusal.code())]).inc();
+            return;
+        }
+        let Some(approval) = &answer.approval else { return };
+        let Some(decided) = &approval.decision else { return };
+        let verdict = if decided.approved { "approved" } else { "denied" };
+        self.decided.get_or_create(&[("verdict", verdict)]).inc();
+        let seconds = decided.at.since(approval.created_at).as_secs_f64();
+        self.decision_seconds.observe(seconds);
+        if decided.approved && seconds < HASTY_SECONDS {
+            self.hasty.inc();
+        }
+    }
+
+    /// Counts how the calls of an approval ended.
+    pub fn finished(&self, approval: &Approval) {
+        let ended = [CallState::Succeeded, CallState::Failed, CallState::Unknown];
+        for call in approval.calls.iter().filter(|call| ended.contains(&call.state)) {
+            self.finished
+                .get_or_create(&[("outcome", call.state.as_str())])
+                .inc();
+        }
+    }
+
+    /// Counts what expired.
+    pub fn expired(&self, count: u64) {
+        self.expired.inc_by(count);
+    }
+
+    /// Notes what waits now.
+    pub fn waiting(&self, count: usize, oldest_seconds: f64) {
+        self.pending.set(i64::try_from(count).unwrap_or(i64::MAX));
+        self.oldest_seconds.set(oldest_seconds);
+    }
+
+    /// All of it as text.
+    pub fn text(&self) -> String {
+        let mut text = String::new();
+        match encode(&mut text, &self.registry) {
+            Ok(()) => text,
+            Err(_) => String::new(),
+        }
+    }
+}

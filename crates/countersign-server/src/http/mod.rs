@@ -1,0 +1,26 @@
+//! The HTTP surface: the API, and the door in front of it and of the pages.
+//!
+//! Enters: requests. Leaves: JSON, or an error that says what is so and what to do now.
+//! Deliberately absent: rules. A handler reads the request, asks the gate and writes the answer.
+
+mod app;
+mod approvals;
+mod calls;
+mod door;
+mod error;
+mod events;
+mod extract;
+mod feed;
+mod limits;
+mod metrics;
+mod operations;
+mod router;
+mod wire;
+
+pub use app::{App, Settings};
+pub use door::{AllowedHosts, Door};
+pub use error::{Answer, ApiError};
+pub use extract::{For, scope};
+pub use limits::Limits;
+pub use metrics::Metrics;
+pub use router::{openapi, router};

@@ -1,0 +1,81 @@
+//! The whole map of the API.
+
+use axum::extract::DefaultBodyLimit;
+use axum::middleware::from_fn_with_state;
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::get;
+use axum::{Json, Router};
+use utoipa::openapi::security::{HttpAuthScheme, HttpBuilder, SecurityScheme};
+use utoipa::openapi::{Components, InfoBuilder, OpenApi, OpenApiBuilder};
+use utoipa_axum::router::OpenApiRouter;
+use utoipa_axum::routes;
+
+use super::{ApiError, App, Door, approvals, calls, events, operations};
+
+/// The largest body. Arguments have a limit of their own, below this.
+pub const LARGEST_BODY: usize = 256 * 1024;
+
+/// Everything the service answers to, behind its door.
+pub fn router(app: App, pages: Router<App>) -> Router {
+    let (api, document) = api().split_for_parts();
+    let document = Json(document);
+    api.route("/openapi.json", get(move || async move { document }))
+        .merge(pages)
+        .fallback(nowhere)
+        .method_not_allowed_fallback(wrong_method)
+        .layer(DefaultBodyLimit::max(LARGEST_BODY))
+        .layer(from_fn_with_state(app.clone(), Door::guard))
+        .with_state(app)
+}
+
+/// The API as a document for programs.
+pub fn openapi() -> OpenApi {
+    api().into_openapi()
+}
+
+fn api() -> OpenApiRouter<App> {
+    OpenApiRouter::with_openapi(document())
+        .routes(routes!(approvals::list, approvals::ask))
+        .routes(routes!(approvals::get, approvals::decide))
+        .routes(routes!(approvals::withdraw))
+        .routes(routes!(calls::submit))
+        .routes(routes!(calls::start))
+        .routes(routes!(calls::finish))
+        .routes(routes!(calls::undo))
+        .routes(routes!(events::follow))
+        .routes(routes!(operations::healthz))
+        .routes(routes!(operations::readyz))
+        .routes(routes!(operations::metrics))
+}
+
+fn document() -> OpenApi {
+    let info = InfoBuilder::new()
+        .title("Countersign")
+        .version(env!("CARGO_PKG_VERSION"))
+        .description(Some(
+            "An agent proposes tool calls; only a person's recorded decision on those exact bytes lets them run, at most once.",
+        ));
+    let token = HttpBuilder::new()
+        .scheme(HttpAuthScheme::Bearer)
+        .description(Some("Made with `countersign token create`."));
+    let mut components = Components::new();
+    components.add_security_scheme("token", SecurityScheme::Http(token.build()));
+    OpenApiBuilder::new()
+        .info(info.build())
+        .components(Some(components))
+        .build()
+}
+
+async fn nowhere() -> Response {
+    ApiError::not_found("page or route").into_response()
+}
+
+async fn wrong_method() -> Response {
+    ApiError::new(
+        axum::http::StatusCode::METHOD_NOT_ALLOWED,
+        "wrong_method",
+        "this route does not take that method",
+        "see /openapi.json for what it takes",
+    )
+    .into_response()
+}

@@ -1,0 +1,302 @@
+//! What requests look like. Answers are in `view`.
+//!
+//! INVARIANT: arguments are taken as raw JSON, to the byte. Unknown fields are refused: a misspelt one must not be
+//! silently without effect.
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::{IntoParams, ToSchema};
+
+use crate::view::ApprovalView;
+
+/// A name: no control characters, at most 256 others.
+#[derive(ToSchema)]
+#[schema(
+    min_length = 1,
+    max_length = 256,
+    pattern = r"^[^\u0000-\u001F\u007F-\u009F]+$"
+)]
+pub struct Name(#[expect(dead_code, reason = "only its description is used")] String);
+
+/// The same key again is the same request.
+#[derive(ToSchema)]
+#[schema(pattern = "^[!-~]{1,256}$")]
+pub struct IdempotencyKey(#[expect(dead_code, reason = "only its description is used")] String);
+
+/// The calls of one agent turn.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Submit {
+    /// The calls, in the order in which they are to run; 1 to 100.
+    #[schema(min_items = 1, max_items = 100)]
+    pub calls: Vec<SubmitCall>,
+    /// The conversation; a new proposal there takes the place of the pending one.
+    #[schema(value_type = Option<Name>)]
+    pub channel: Option<String>,
+    /// The agent's run.
+    #[schema(value_type = Option<Name>)]
+    pub run_id: Option<String>,
+    /// The agent's session.
+    #[schema(value_type = Option<Name>)]
+    pub session: Option<String>,
+    /// The agent's own words, shown apart as its claim.
+    pub claim: Option<String>,
+}
+
+/// One call of a turn.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct SubmitCall {
+    /// The tool's name; a call of one that cannot be a tool's name is forbidden.
+    pub tool: String,
+    /// One JSON object, kept, shown and run byte for byte as it stands here; anything else is forbidden.
+    #[schema(value_type = serde_json::Value)]
+    pub arguments: Box<RawValue>,
+    /// SHA-256 of the tool's whole definition, where the caller knows it.
+    #[schema(pattern = "^[0-9a-fA-F]{64}$")]
+    pub definition: Option<String>,
+    /// A credential the call will need; kept sealed and erased when the call ends.
+    pub secret: Option<String>,
+}
+
+/// What became of a turn's calls.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct SubmittedView {
+    /// One ruling per call, in order.
+    pub calls: Vec<RulingView>,
+    /// The approval that all held calls share.
+    pub approval: Option<ApprovalView>,
+}
+
+/// What the gate says to one call.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RulingView {
+    /// `pass`, `held` or `forbidden`.
+    pub ruling: &'static str,
+    /// `pending_confirmation` for a held call; `succeeded`, `failed` or `unknown` for one that passed and was run here.
+    pub status: Option<&'static str>,
+    /// The held call's id.
+    pub id: Option<String>,
+    /// The sentence a person will read.
+    pub summary: Option<String>,
+    /// Why it is forbidden.
+    pub reason: Option<String>,
+    /// What the tool answered, when the service runs it.
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub result: Option<Box<RawValue>>,
+}
+
+/// Asking for approval outright.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Ask {
+    /// The agent's run.
+    #[schema(value_type = Option<Name>)]
+    pub run_id: Option<String>,
+    /// Ignored: the agent is the one the token was made for.
+    #[serde(default, rename = "agentName")]
+    pub _agent_name: Option<String>,
+    /// The tool to be called.
+    #[schema(pattern = "^[A-Za-z0-9_./:-]{1,128}$")]
+    pub tool_name: String,
+    /// Its arguments, byte for byte.
+    #[schema(value_type = Option<Object>)]
+    pub tool_arguments: Option<Box<RawValue>>,
+    /// `low`, `medium`, `high` or `critical`; may raise what the policy says, never lower it.
+    #[schema(pattern = "^(low|medium|high|critical)$")]
+    pub risk_level: Option<String>,
+    /// Why, in the agent's own words; shown apart as its claim.
+    pub description: Option<String>,
+    /// How long it waits, in milliseconds; may shorten what the policy says, never lengthen it.
+    #[schema(value_type = Option<u64>, minimum = 1000, maximum = 2592000000_u64)]
+    pub ttl_ms: Option<f64>,
+    /// The conversation.
+    #[schema(value_type = Option<Name>)]
+    pub channel: Option<String>,
+    /// The agent's session.
+    #[schema(value_type = Option<Name>)]
+    pub session: Option<String>,
+}
+
+/// A decision.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Decide {
+    /// Yes or no.
+    pub approved: bool,
+    /// Your words; the agent is told.
+    #[schema(max_length = 4096)]
+    pub comment: Option<String>,
+    /// Kept as a claim: who decides is whom the token was made for.
+    pub decided_by: Option<String>,
+    /// The digest of what was shown; a decision about anything else is refused as stale.
+    #[schema(pattern = "^[0-9a-fA-F]{64}$")]
+    pub digest: Option<String>,
+    /// One choice per call, in order, when they differ. Needs `approved: true`.
+    pub calls: Option<Vec<DecideCall>>,
+}
+
+/// What is decided about one call of a batch.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct DecideCall {
+    /// Yes or no.
+    pub approved: bool,
+    /// Run it with these arguments instead.
+    #[schema(value_type = Option<Object>)]
+    pub arguments: Option<Box<RawValue>>,
+}
+
+/// How a listing is asked for.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct ListQuery {
+    /// `pending` (the default), `approved`, `denied`, `expired`, `superseded`, `withdrawn` or `all`.
+    #[param(pattern = "^(pending|approved|denied|rejected|expired|superseded|withdrawn|all)$")]
+    pub status: Option<String>,
+    /// Only this agent's.
+    #[param(value_type = Option<Name>)]
+    pub agent_name: Option<String>,
+    /// Only those of this conversation.
+    #[param(value_type = Option<Name>)]
+    pub channel: Option<String>,
+    /// Only those of this run.
+    #[param(value_type = Option<Name>)]
+    pub run_id: Option<String>,
+    /// Goes on behind the page that gave this as `next`.
+    #[param(pattern = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")]
+    pub cursor: Option<String>,
+    /// At most so many, 1 to 500; 50 if not given.
+    #[param(minimum = 1, maximum = 500)]
+    pub limit: Option<u16>,
+}
+
+/// A page of approvals.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct PageView {
+    /// The approvals.
+    pub approvals: Vec<ApprovalView>,
+    /// Give this as `cursor`; nothing when this was the last page.
+    pub next: Option<String>,
+}
+
+/// How one approval is asked for.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct GetQuery {
+    /// Answer as soon as it is decided, or after this long: `30s`, `2m`.
+    #[param(pattern = "^([0-9]{1,6}|([0-9]{1,6}(ms|s|m|h|d))+)$")]
+    pub wait: Option<String>,
+    /// `decided` (the default), or `finished`: its calls have also run, or never will.
+    #[param(pattern = "^(decided|finished)$")]
+    pub wait_for: Option<String>,
+    /// Add what happened to it, event by event.
+    pub events: Option<bool>,
+}
+
+/// How a decision is answered.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct DecideQuery {
+    /// `finished`: answer once the service has run what was released.
+    #[param(pattern = "^(decided|finished)$")]
+    pub wait_for: Option<String>,
+}
+
+/// Why something is taken back.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct WithdrawBody {
+    /// In a few words; what is beyond 200 characters is left out.
+    pub reason: Option<String>,
+}
+
+/// The permit to run one call, once.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PermitView {
+    /// The call; also the idempotency key for the tool.
+    pub id: String,
+    /// The tool.
+    pub tool: String,
+    /// The exact arguments.
+    #[schema(value_type = Object)]
+    pub arguments: Box<RawValue>,
+    /// The same bytes in hexadecimal, for whose JSON library would rebuild them.
+    pub arguments_hex: String,
+    /// Show this to finish the call.
+    pub permit: String,
+    /// The credential the call came with.
+    pub secret: Option<String>,
+    /// After so many milliseconds the outcome counts as unknown.
+    pub timeout_ms: u64,
+}
+
+/// How a call ended.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Finish {
+    /// The permit that `start` gave.
+    #[schema(pattern = "^[0-9a-fA-F]{64}$")]
+    pub permit: String,
+    /// `succeeded`, `failed` or `unknown`.
+    #[schema(pattern = "^(succeeded|failed|unknown)$")]
+    pub outcome: String,
+    /// What the tool answered: any JSON.
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub result: Option<Box<RawValue>>,
+}
+
+/// Where an undo is asked for.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct UndoBody {
+    /// The conversation to ask in.
+    #[schema(value_type = Option<Name>)]
+    pub channel: Option<String>,
+    /// The agent's run.
+    #[schema(value_type = Option<Name>)]
+    pub run_id: Option<String>,
+}
+
+/// Which events are streamed.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct EventsQuery {
+    /// Only of this approval.
+    pub approval: Option<String>,
+    /// Only of this agent's approvals.
+    #[param(value_type = Option<Name>)]
+    pub agent_name: Option<String>,
+    /// Only of this conversation's approvals.
+    #[param(value_type = Option<Name>)]
+    pub channel: Option<String>,
+    /// Only events of this kind, `approved` say; several with commas.
+    pub what: Option<String>,
+    /// Start behind this event's id, as `Last-Event-ID` does; `0` for everything there ever was.
+    pub after: Option<String>,
+}
+
+/// What every error looks like.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ErrorView {
+    /// What went wrong.
+    pub error: ErrorBody,
+}
+
+/// What went wrong. A few errors carry fields more, such as `decidedBy`, `decidedAt` and `supersededBy`.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct ErrorBody {
+    /// A word for programs.
+    pub code: String,
+    /// A sentence for people.
+    pub message: String,
+    /// What to do now.
+    pub hint: String,
+}

@@ -1,0 +1,75 @@
+//! Who looks at a page: from the session's cookie, and from nothing else.
+
+use axum::extract::{FromRequestParts, OriginalUri};
+use axum::http::request::Parts;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+
+use super::page;
+use crate::access::{Caller, SESSION_LONGEST, Session};
+use crate::http::{ApiError, App};
+
+/// `__Host-` binds it to this very host: no other, and no subdomain, can set it.
+const COOKIE: &str = "__Host-countersign";
+
+/// Somebody who signed in.
+pub struct SignedIn(pub Caller);
+
+impl FromRequestParts<App> for SignedIn {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Response> {
+        let caller = match cookie(&parts.headers) {
+            Some(text) => Session::open(app.store(), text).await,
+            None => Ok(None),
+        };
+        match caller {
+            Ok(Some(caller)) => Ok(SignedIn(caller)),
+            Ok(None) => Err(sign_in_first(parts)),
+            Err(error) => Err(page::failure(&ApiError::from(error))),
+        }
+    }
+}
+
+/// A page asked for by following a link leads to the sign-in; anything else is told to sign in.
+fn sign_in_first(parts: &Parts) -> Response {
+    if parts.method != axum::http::Method::GET {
+        let error = ApiError::new(
+            StatusCode::UNAUTHORIZED,
+            "signed_out",
+            "you are signed out",
+            "sign in and decide again",
+        );
+        return page::failure(&error);
+    }
+    let uri = parts.extensions.get::<OriginalUri>().map(|OriginalUri(uri)| uri);
+    let wanted = uri.unwrap_or(&parts.uri).path();
+    Redirect::to(&format!("/sign-in?next={}", page::url_part(wanted))).into_response()
+}
+
+/// What the browser shows.
+pub fn cookie(headers: &HeaderMap) -> Option<&str> {
+    let cookies = headers.get_all(header::COOKIE).iter();
+    let texts = cookies.filter_map(|value| value.to_str().ok());
+    texts
+        .flat_map(|text| text.split(';'))
+        .filter_map(|pair| pair.trim().split_once('='))
+        .find(|(name, _)| *name == COOKIE)
+        .map(|(_, value)| value)
+}
+
+/// Tells the browser to keep a session.
+pub fn keep(text: &str) -> HeaderValue {
+    set(text, SESSION_LONGEST.as_secs())
+}
+
+/// Tells the browser to forget it.
+pub fn forget() -> HeaderValue {
+    set("", 0)
+}
+
+/// Browsers take a `Secure` cookie from the loopback address too: it never leaves the machine.
+fn set(text: &str, seconds: u64) -> HeaderValue {
+    let cookie = format!("{COOKIE}={text}; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age={seconds}");
+    HeaderValue::from_str(&cookie).unwrap_or(HeaderValue::from_static(""))
+}

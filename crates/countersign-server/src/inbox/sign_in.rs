@@ -1,0 +1,111 @@
+//! Signing in: by a one-time link, or by name and password.
+//!
+//! Opening a link changes nothing (X36): a scanner that opens it has not signed in. The button on the page does.
+
+use axum::extract::{Form, Query, State};
+use axum::http::{HeaderMap, StatusCode, header};
+use axum::response::{IntoResponse, Redirect, Response};
+use countersign::id::Person;
+use minijinja::context;
+use serde::Deserialize;
+
+use super::{page, session};
+use crate::access::{Account, Link, Session};
+use crate::http::{ApiError, App};
+
+#[derive(Debug, Default, Deserialize)]
+pub struct Asked {
+    code: Option<String>,
+    next: Option<String>,
+}
+
+#[derive(Deserialize)]
+pub struct Entered {
+    code: Option<String>,
+    name: Option<String>,
+    password: Option<String>,
+    next: Option<String>,
+}
+
+/// The page to sign in on.
+pub async fn form(Query(asked): Query<Asked>) -> Response {
+    show(StatusCode::OK, asked.code.as_deref(), asked.next.as_deref(), None)
+}
+
+/// Signs in.
+pub async fn enter(State(app): State<App>, Form(entered): Form<Entered>) -> Response {
+    let next = safe_path(entered.next.as_deref());
+    match try_to_enter(&app, &entered).await {
+        Ok(Some(text)) => {
+            let mut response = Redirect::to(&next).into_response();
+            response
+                .headers_mut()
+                .insert(header::SET_COOKIE, session::keep(&text));
+            response
+        }
+        Ok(None) => {
+            let problem = match entered.code {
+                Some(_) => "This link was used already, or is older than 15 minutes. Ask for another one.",
+                None => "The name or the password is wrong.",
+            };
+            show(StatusCode::UNAUTHORIZED, None, Some(&next), Some(problem))
+        }
+        Err(error) => page::failure(&error),
+    }
+}
+
+/// Signs out.
+pub async fn leave(State(app): State<App>, headers: HeaderMap) -> Response {
+    if let Some(text) = session::cookie(&headers)
+        && let Err(error) = Session::end(app.store(), text).await
+    {
+        return page::failure(&error.into());
+    }
+    let mut response = Redirect::to("/sign-in").into_response();
+    response
+        .headers_mut()
+        .insert(header::SET_COOKIE, session::forget());
+    response
+}
+
+async fn try_to_enter(app: &App, entered: &Entered) -> Result<Option<String>, ApiError> {
+    if let Some(code) = &entered.code {
+        app.limits.sign_in("a link")?;
+        let Some((tenant, person)) = Link::redeem(app.store(), code).await? else {
+            return Ok(None);
+        };
+        return Ok(Some(Session::begin(app.store(), &tenant, person).await?));
+    }
+    let name = entered.name.clone().unwrap_or_default();
+    app.limits.sign_in(&name)?;
+    let password = entered.password.clone().unwrap_or_default();
+    let tenant = app.settings.tenant.clone();
+    let account = match Person::new(name.trim()) {
+        Ok(person) => Account::find(app.store(), &tenant, &person).await?,
+        Err(_) => None,
+    };
+    // Slow on purpose, and as slow for a name that nobody has.
+    let checked = tokio::task::spawn_blocking(move || match account {
+        Some(account) => account.has_password(&password).then_some(account.name),
+        None => {
+            Account::waste_time(&password);
+            None
+        }
+    });
+    match checked.await.map_err(|_| ApiError::internal())? {
+        Some(person) => Ok(Some(Session::begin(app.store(), &tenant, person).await?)),
+        None => Ok(None),
+    }
+}
+
+fn show(status: StatusCode, code: Option<&str>, next: Option<&str>, problem: Option<&str>) -> Response {
+    let next = safe_path(next);
+    page::render(status, "sign_in.html", context! { code, next, problem })
+}
+
+/// Only a path of our own: a link must not lead elsewhere after the sign-in.
+fn safe_path(next: Option<&str>) -> String {
+    let is_own =
+        |path: &&str| path.starts_with('/') && !path.starts_with("//") && !path.contains(['\\', '\r', '\n']);
+    next.filter(is_own).unwrap_or("/approvals").to_owned()
+}

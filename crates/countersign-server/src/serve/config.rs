@@ -1,0 +1,155 @@
+//! Settings of the service: flags before environment before file before defaults. Unknown keys are refused, because a
+//! misspelt setting must not silently be without effect.
+
+use std::collections::BTreeMap;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Deserialize;
+
+use super::log::LogFormat;
+use super::tls::Files;
+use crate::cli::{Global, Serve};
+use crate::duration;
+use crate::executors::ToolTarget;
+use crate::failure::Failure;
+use crate::policy::{self, Loaded};
+
+/// Where the configuration is looked for when nobody says.
+pub const DEFAULT_FILE: &str = "countersign-serve.toml";
+/// Where the service listens when nobody says.
+const DEFAULT_PORT: u16 = 8787;
+/// The longest a request waits for a decision when nobody says.
+const LONGEST_WAIT: Duration = Duration::from_secs(5 * 60);
+
+/// The settings in force.
+pub struct Config {
+    /// Nobody configured anything: show what it can do.
+    pub is_tryout: bool,
+    /// Where to listen.
+    pub listen: SocketAddr,
+    /// Names under which it is called, besides its address.
+    pub hosts: Vec<String>,
+    /// Certificate and key.
+    pub tls: Option<Files>,
+    /// Somebody in front speaks TLS.
+    pub behind_proxy: bool,
+    /// How the log is written.
+    pub log: LogFormat,
+    /// The store.
+    pub store: String,
+    /// The policy.
+    pub policy: Loaded,
+    /// The key for secrets that calls come with.
+    pub seal_key_file: Option<PathBuf>,
+    /// The longest a request waits for a decision.
+    pub longest_wait: Duration,
+    /// Tools the service runs itself.
+    pub tools: BTreeMap<String, ToolTarget>,
+    /// Private addresses that tools may be at.
+    pub private_targets: Vec<String>,
+}
+
+/// The file.
+#[derive(Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    listen: Option<SocketAddr>,
+    #[serde(default)]
+    hosts: Vec<String>,
+    tls: Option<Files>,
+    #[serde(default)]
+    behind_proxy: bool,
+    log: Option<LogFormat>,
+    store: Option<String>,
+    policy: Option<PathBuf>,
+    seal_key_file: Option<PathBuf>,
+    longest_wait: Option<String>,
+    #[serde(default)]
+    tools: BTreeMap<String, ToolTarget>,
+    #[serde(default)]
+    private_targets: Vec<String>,
+}
+
+impl Config {
+    /// Puts all sources together.
+    pub fn load(global: &Global, options: &Serve) -> Result<Config, Failure> {
+        let path = find(options.config.as_deref())?;
+        let file = path.as_deref().map(read).transpose()?.unwrap_or_default();
+        let named_policy = global.policy.as_deref().or(file.policy.as_deref());
+        let policy = policy::load(named_policy)?;
+        let is_tryout = path.is_none() && policy.file.is_none();
+        let tls = match (&options.tls_certificate, &options.tls_key) {
+            (Some(certificate), Some(key)) => Some(Files {
+                certificate: certificate.clone(),
+                key: key.clone(),
+            }),
+            _ => file.tls,
+        };
+        let longest_wait = file.longest_wait.as_deref().map(duration::parse).transpose();
+        let longest_wait = longest_wait.map_err(|problem| bad(path.as_deref(), &problem))?;
+        let mut hosts = options.host.clone();
+        hosts.extend(file.hosts);
+        let default = SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT));
+        Ok(Config {
+            is_tryout,
+            listen: options.listen.or(file.listen).unwrap_or(default),
+            hosts,
+            tls,
+            behind_proxy: options.behind_proxy || file.behind_proxy,
+            log: options.log.or(file.log).unwrap_or_default(),
+            store: global
+                .store
+                .clone()
+                .or(file.store)
+                .unwrap_or_else(|| crate::store::DEFAULT.to_owned()),
+            policy,
+            seal_key_file: global.seal_key_file.clone().or(file.seal_key_file),
+            longest_wait: longest_wait.unwrap_or(LONGEST_WAIT),
+            tools: file.tools,
+            private_targets: file.private_targets,
+        })
+    }
+
+    /// Credentials and decisions do not travel in the clear (H02).
+    pub fn check_address(&self, has_tls: bool) -> Result<(), Failure> {
+        if self.listen.ip().is_loopback() || has_tls || self.behind_proxy {
+            return Ok(());
+        }
+        let message = format!(
+            "{} can be reached by others, and there is no TLS: tokens and decisions would travel in the clear",
+            self.listen
+        );
+        Err(Failure::error("not_secure", message).hint(
+            "listen on 127.0.0.1, give `--tls-certificate` and `--tls-key`, or say `--behind-proxy` if a proxy speaks TLS",
+        ))
+    }
+}
+
+fn find(named: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
+    if let Some(named) = named {
+        return Ok(Some(named.to_owned()));
+    }
+    match Path::new(DEFAULT_FILE).try_exists() {
+        Ok(false) => Ok(None),
+        _ => Ok(Some(PathBuf::from(DEFAULT_FILE))),
+    }
+}
+
+fn read(path: &Path) -> Result<File, Failure> {
+    let text = std::fs::read_to_string(path).map_err(|error| {
+        let message = format!("cannot read the configuration `{}`: {error}", path.display());
+        Failure::error("config_unreadable", message).hint("name another one with `--config FILE`")
+    })?;
+    toml::from_str(&text).map_err(|error| bad(Some(path), error.to_string().trim_end()))
+}
+
+fn bad(path: Option<&Path>, problem: &str) -> Failure {
+    let place = path.map(|path| format!("`{}`", path.display()));
+    let message = format!(
+        "the configuration {} is not good: {problem}",
+        place.unwrap_or_default()
+    );
+    Failure::error("bad_config", message).hint("see docs/serve.md for all settings")
+}

@@ -1,0 +1,84 @@
+//! The first minute: who may sign in, and what to open.
+
+use std::path::PathBuf;
+
+use countersign::id::Person;
+
+use crate::access::{Account, Link};
+use crate::cli::Global;
+use crate::failure::Failure;
+use crate::http::App;
+use crate::identity;
+use crate::output::Output;
+use crate::output::style::{self, paint};
+
+/// What is said at the start.
+pub struct Start {
+    /// The address people open.
+    pub base: String,
+    /// The policy, if there is one.
+    pub policy_file: Option<PathBuf>,
+    /// Nobody configured anything.
+    pub is_tryout: bool,
+}
+
+/// The group every tool's approvers are in, unless its policy says otherwise.
+const APPROVERS: &str = "approvers";
+
+/// Makes the first account when there is none, and says what to open.
+pub async fn greet(app: &App, global: &Global, start: &Start, output: &mut Output) -> Result<(), Failure> {
+    let tenant = &app.settings.tenant;
+    let accounts = Account::list(app.store(), tenant).await?;
+    let is_first = accounts.is_empty();
+    let person = match accounts.into_iter().find(|account| account.admin) {
+        Some(account) if start.is_tryout => Some(account.name),
+        Some(_) => None,
+        None => Some(first_account(app, global).await?),
+    };
+    let base = &start.base;
+    let mut text = format!(
+        "{}  {base}/approvals\n",
+        paint(style::STRONG, "Countersign is running")
+    );
+    if let Some(person) = person {
+        let link = Link::make(app.store(), tenant, person.clone()).await?;
+        text.push_str(&format!(
+            "\n  Sign in as {person}, once, within 15 minutes:\n  {}\n",
+            paint(style::HINT, &format!("{base}/sign-in?code={link}"))
+        ));
+    }
+    if start.policy_file.is_none() {
+        text.push_str(
+            "\n  There is no policy: every call is held as destructive. Write `countersign.toml`.\n",
+        );
+    }
+    if is_first {
+        text.push_str(&format!(
+            "\n  Let an agent propose:\n  {}\n",
+            paint(
+                style::HINT,
+                "countersign token create --agent demo --scope propose,wait"
+            )
+        ));
+    }
+    text.push_str(
+        "\n  Whoever can open the store can decide: run agents under another account. Ctrl-C stops.\n\n",
+    );
+    output.text(&text);
+    Ok(())
+}
+
+async fn first_account(app: &App, global: &Global) -> Result<Person, Failure> {
+    let name = identity::person(global.name.as_deref())?;
+    let account = Account {
+        name: name.clone(),
+        groups: vec![APPROVERS.to_owned()],
+        admin: true,
+        password: None,
+        created_at: app.store().now().await?,
+    };
+    match account.add(app.store(), &app.settings.tenant).await {
+        Ok(()) | Err(crate::access::AccessError::Exists(_)) => Ok(name),
+        Err(error) => Err(error.into()),
+    }
+}

@@ -1,0 +1,139 @@
+//! `serve`: from settings to a running service, and to its end.
+//!
+//! Enters: the command line, the environment and a configuration file. Leaves: nothing, until it is told to stop;
+//! then what runs is waited for, and nothing new is started.
+
+mod config;
+mod first;
+mod housekeeping;
+mod listener;
+mod log;
+mod stream;
+mod tls;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign::executor::Executor;
+use countersign::gate::Gate;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{SignalKind, signal};
+
+pub use config::Config;
+pub use log::LogFormat;
+
+use crate::cli::{Global, Serve};
+use crate::executors::Executors;
+use crate::failure::{Exit, Failure};
+use crate::http::{AllowedHosts, App, Settings, router};
+use crate::output::Output;
+use crate::store::{Missing, Watch};
+use crate::{desk, inbox, keys, store};
+
+/// How long a stop waits for calls that run.
+const RUNS_END_WITHIN: Duration = Duration::from_secs(20);
+
+/// Runs the service until it is told to stop.
+pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result<Exit, Failure> {
+    let config = Config::load(global, &options)?;
+    log::start(config.log);
+    let tls = config.tls.as_ref().map(tls::Acceptor::load).transpose()?;
+    config.check_address(tls.is_some())?;
+    let sealer = keys::sealer(config.seal_key_file.as_deref())?;
+    let executors = Executors::new(&config.tools, &config.private_targets)?;
+    let listener = bind(config.listen).await?;
+    let address = listener.local_addr().unwrap_or(config.listen);
+    let store = store::open(&config.store, Missing::Create, Watch::Others).await?;
+    let mut gate = Gate::new(store, Arc::new(config.policy.policy))
+        .with_executor(Arc::new(executors) as Arc<dyn Executor>);
+    if let Some(sealer) = sealer {
+        gate = gate.with_sealer(sealer);
+    }
+    let tenant = desk::tenant(global)?;
+    let settings = Settings {
+        tenant: tenant.clone(),
+        hosts: hosts(&config.hosts, address),
+        longest_wait: config.longest_wait,
+        is_secure: tls.is_some() || config.behind_proxy,
+    };
+    let app = App::new(gate, settings);
+    let base = base_url(&config.hosts, address, tls.is_some() || config.behind_proxy);
+    let start = first::Start {
+        base,
+        policy_file: config.policy.file,
+        is_tryout: config.is_tryout,
+    };
+    first::greet(&app, global, &start, output).await?;
+    serve(app, listener, tls).await;
+    output.notice(
+        "stopped",
+        "stopped; everything that was acknowledged is in the store",
+    );
+    Ok(Exit::Done)
+}
+
+async fn serve(app: App, listener: TcpListener, tls: Option<tls::Acceptor>) {
+    let routes = router(app.clone(), inbox::pages());
+    let keeping = tokio::spawn(housekeeping::run(app.clone()));
+    let serving = tokio::spawn(listener::serve(listener, tls, routes, app.stopping.clone()));
+    told_to_stop().await;
+    tracing::info!("stopping: no new calls are started");
+    app.stopping.cancel();
+    app.runs.close();
+    let ending = async {
+        let _ = serving.await;
+        app.runs.wait().await;
+    };
+    tokio::select! {
+        ended = tokio::time::timeout(RUNS_END_WITHIN, ending) => if ended.is_err() {
+            tracing::warn!("some calls still run; they will be shown as unknown");
+        },
+        () = told_to_stop() => tracing::warn!("told twice: stopping at once"),
+    }
+    keeping.abort();
+}
+
+async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    TcpListener::bind(address).await.map_err(|error| {
+        let message = format!("cannot listen on {address}: {error}");
+        Failure::error("cannot_listen", message).hint("choose another address with `--listen 127.0.0.1:PORT`")
+    })
+}
+
+fn hosts(named: &[String], address: SocketAddr) -> AllowedHosts {
+    let port = address.port();
+    let own = [
+        format!("127.0.0.1:{port}"),
+        format!("localhost:{port}"),
+        format!("[::1]:{port}"),
+        address.to_string(),
+    ];
+    // Who names a host means it with and without the port: a proxy in front hides ours.
+    let named = named
+        .iter()
+        .flat_map(|name| [name.clone(), format!("{name}:{port}")]);
+    AllowedHosts::new(own.into_iter().chain(named))
+}
+
+fn base_url(named: &[String], address: SocketAddr, is_secure: bool) -> String {
+    let scheme = if is_secure { "https" } else { "http" };
+    match named.first() {
+        Some(name) => format!("{scheme}://{name}"),
+        None if address.ip().is_loopback() => format!("{scheme}://localhost:{}", address.port()),
+        None => format!("{scheme}://{address}"),
+    }
+}
+
+async fn told_to_stop() {
+    let terminated = async {
+        match signal(SignalKind::terminate()) {
+            Ok(mut signal) => _ = signal.recv().await,
+            Err(_) => std::future::pending().await,
+        }
+    };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        () = terminated => {}
+    }
+}

@@ -1,0 +1,121 @@
+//! A connection that does not wait for ever for the other side to read.
+
+use std::io;
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+use std::time::Duration;
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::time::{Instant, Sleep, sleep};
+
+/// Fails when a write makes no progress for `patience`. A stalled reader of events is let go that way (F17).
+pub struct Impatient<S> {
+    inner: S,
+    patience: Duration,
+    // Made with the first write that has to wait: most connections never need one.
+    deadline: Option<Pin<Box<Sleep>>>,
+    is_stuck: bool,
+}
+
+impl<S> Impatient<S> {
+    /// Wraps a connection.
+    pub fn new(inner: S, patience: Duration) -> Impatient<S> {
+        Impatient {
+            inner,
+            patience,
+            deadline: None,
+            is_stuck: false,
+        }
+    }
+
+    fn watch<T>(&mut self, polled: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
+        if polled.is_ready() {
+            self.is_stuck = false;
+            return polled;
+        }
+        let patience = self.patience;
+        let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(patience)));
+        if !self.is_stuck {
+            deadline.as_mut().reset(Instant::now() + patience);
+            self.is_stuck = true;
+        }
+        ready!(deadline.as_mut().poll(context));
+        Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Impatient<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.inner).poll_write(context, bytes);
+        self.watch(polled, context)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        pieces: &[io::IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let polled = Pin::new(&mut self.inner).poll_write_vectored(context, pieces);
+        self.watch(polled, context)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.inner).poll_flush(context);
+        self.watch(polled, context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        let polled = Pin::new(&mut self.inner).poll_shutdown(context);
+        self.watch(polled, context)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use tokio::io::AsyncWriteExt as _;
+
+    #[tokio::test(start_paused = true)]
+    async fn f17_who_does_not_read_is_let_go() {
+        let (ours, theirs) = tokio::io::duplex(16);
+        let mut stream = Impatient::new(ours, Duration::from_secs(5));
+        let began = Instant::now();
+        let error = stream.write_all(&[0; 64]).await.unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert_eq!(began.elapsed().as_secs(), 5);
+        drop(theirs);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn who_reads_slowly_but_reads_is_served() {
+        use tokio::io::AsyncReadExt as _;
+        let (ours, mut theirs) = tokio::io::duplex(16);
+        let mut stream = Impatient::new(ours, Duration::from_secs(5));
+        let writing = tokio::spawn(async move { stream.write_all(&[7; 64]).await });
+        let mut total = 0;
+        while total < 64 {
+            tokio::time::sleep(Duration::from_secs(4)).await;
+            let mut some = [0; 8];
+            total += theirs.read(&mut some).await.unwrap();
+        }
+        assert!(writing.await.unwrap().is_ok());
+    }
+}

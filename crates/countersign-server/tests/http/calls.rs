@@ -1,0 +1,184 @@
+//! `/v1/calls`.
+
+use axum::http::Method;
+use countersign_server::access::Scope;
+use serde_json::json;
+
+use crate::support::{Service, id, request};
+
+#[tokio::test]
+async fn a1_reads_pass_writes_are_held_and_forbidden_calls_say_why() {
+    let service = Service::new().await;
+    let agent = service.agent("crm").await;
+    let body = r#"{"calls":[
+        {"tool":"search","arguments":{"q":1}},
+        {"tool":"create_contact","arguments":{"name":"Maria"}},
+        {"tool":"refund","arguments":{"amount":5000}},
+        {"tool":"lookup","arguments":{"q": 2}},
+        {"tool":"nobody_knows_it","arguments":{}}]}"#;
+    let answered = service.post(&agent, "/v1/calls", body).await.good();
+    let rulings: Vec<_> = answered["calls"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|call| call["ruling"].clone())
+        .collect();
+    assert_eq!(rulings, ["pass", "held", "forbidden", "pass", "held"]);
+    assert_eq!(answered["calls"][1]["status"], "pending_confirmation");
+    assert!(
+        answered["calls"][2]["reason"]
+            .as_str()
+            .unwrap()
+            .contains("forbids")
+    );
+    // A tool the service runs itself has been run.
+    assert_eq!(answered["calls"][3]["result"], json!({ "q": 2 }));
+    assert_eq!(answered["calls"][0]["result"], json!(null));
+    assert_eq!(answered["approval"]["calls"].as_array().unwrap().len(), 2);
+    assert_eq!(answered["approval"]["calls"][1]["effect"], "destructive");
+}
+
+#[tokio::test]
+async fn x23_arguments_that_could_be_read_two_ways_are_forbidden() {
+    let service = Service::new().await;
+    let agent = service.agent("crm").await;
+    for bad in [
+        r#"{"a":1,"a":2}"#,
+        r#"{"a":1,"\u0061":2}"#,
+        r#"{"a":"\ud800"}"#,
+        "[1]",
+        "7",
+    ] {
+        let body = format!(r#"{{"calls":[{{"tool":"create_contact","arguments":{bad}}}]}}"#);
+        let answered = service.post(&agent, "/v1/calls", &body).await;
+        let refused = match answered.status.as_u16() {
+            200 => answered.json()["calls"][0]["ruling"] == "forbidden",
+            400 => true,
+            _ => false,
+        };
+        assert!(refused, "{bad}: {}", answered.text);
+    }
+}
+
+#[tokio::test]
+async fn bad_bodies_are_told_apart() {
+    let service = Service::new().await;
+    let agent = service.agent("crm").await;
+    for (body, code) in [
+        ("{", 400),
+        (r#"{"calls":[]}"#, 422),
+        (r#"{"calls":[{"tool":"search"}]}"#, 400),
+        (r#"{"calls":[{"tool":"search","arguments":{}}],"colour":1}"#, 400),
+        (
+            r#"{"calls":[{"tool":"search","arguments":{}}],"channel":""}"#,
+            400,
+        ),
+        (
+            r#"{"calls":[{"tool":"search","arguments":{},"definition":"x"}]}"#,
+            400,
+        ),
+    ] {
+        let answered = service.post(&agent, "/v1/calls", body).await;
+        assert_eq!(answered.status.as_u16(), code, "{body}: {}", answered.text);
+        assert!(answered.json()["error"]["hint"].is_string(), "{body}");
+    }
+    let mut plain = request(Method::POST, "/v1/calls", Some(&agent), r#"{"calls":[]}"#);
+    plain
+        .headers_mut()
+        .insert("content-type", "text/plain".parse().unwrap());
+    assert_eq!(service.ask(plain).await.error(), (415, "not_json".to_owned()));
+    let large = format!(r#"{{"claim":"{}"}}"#, "x".repeat(300_000));
+    assert_eq!(
+        service.post(&agent, "/v1/calls", &large).await.error(),
+        (413, "too_large".to_owned())
+    );
+}
+
+#[tokio::test]
+async fn x40_the_same_turn_sent_again_is_one_approval() {
+    let service = Service::new().await;
+    let agent = service.agent("crm").await;
+    let send = |body: &'static str| {
+        let mut request = request(Method::POST, "/v1/calls", Some(&agent), body);
+        request
+            .headers_mut()
+            .insert("idempotency-key", "turn-1".parse().unwrap());
+        service.ask(request)
+    };
+    let body = r#"{"calls":[{"tool":"create_contact","arguments":{"name":"Maria"}}]}"#;
+    let (first, second) = (send(body).await.good(), send(body).await.good());
+    assert_eq!(first["approval"]["id"], second["approval"]["id"]);
+    let other = send(r#"{"calls":[{"tool":"create_contact","arguments":{"name":"Mario"}}]}"#).await;
+    assert_eq!(other.error(), (409, "key_reused".to_owned()));
+}
+
+#[tokio::test]
+async fn a15_hosts_get_the_exact_bytes_the_secret_and_a_permit_once() {
+    let service = Service::new().await;
+    let (agent, ana) = (service.agent("crm").await, service.decider("ana").await);
+    let host = service.with_scope("main", Scope::Execute).await;
+    let body = r#"{"calls":[{"tool":"create_contact","arguments":{"name":"Ma\u0072ia" , "n":1e2},"secret":"hunter2"}]}"#;
+    let submitted = service.post(&agent, "/v1/calls", body).await;
+    assert!(!submitted.text.contains("hunter2"), "{}", submitted.text);
+    let approval = submitted.good()["approval"].clone();
+    let call = format!("/v1/calls/{}.1", id(&approval));
+    let early = service.post(&host, &format!("{call}/start"), "").await;
+    assert_eq!(early.error(), (409, "wrong_state".to_owned()));
+    service
+        .post(
+            &ana,
+            &format!("/v1/approvals/{}", id(&approval)),
+            r#"{"approved":true}"#,
+        )
+        .await
+        .good();
+    let started = service.post(&host, &format!("{call}/start"), "").await;
+    assert!(
+        started
+            .text
+            .contains(r#""arguments":{"name":"Ma\u0072ia" , "n":1e2}"#),
+        "{}",
+        started.text
+    );
+    let permit = started.good();
+    assert_eq!(permit["secret"], "hunter2");
+    let again = service.post(&host, &format!("{call}/start"), "").await;
+    assert_eq!(again.error(), (409, "wrong_state".to_owned()));
+
+    let finish = |permit: &str, outcome: &str| {
+        let body = format!(r#"{{"permit":"{permit}","outcome":"{outcome}","result":{{"id":7}}}}"#);
+        let (service, host, path) = (&service, &host, format!("{call}/finish"));
+        async move { service.post(host, &path, &body).await }
+    };
+    let forged = finish(&"0".repeat(64), "succeeded").await;
+    assert_eq!(forged.error(), (403, "not_your_permit".to_owned()));
+    assert_eq!(finish("x", "succeeded").await.status, 400);
+    let permit = permit["permit"].as_str().unwrap();
+    assert_eq!(finish(permit, "perhaps").await.status, 400);
+    let finished = finish(permit, "succeeded").await.good();
+    assert_eq!(finished["calls"][0]["state"], "succeeded");
+    assert_eq!(finished["calls"][0]["result"], json!({ "id": 7 }));
+
+    let undo = service.post(&agent, &format!("{call}/undo"), "{}").await;
+    assert_eq!(undo.status, 201, "{}", undo.text);
+    assert_eq!(undo.json()["toolName"], "delete_contact");
+    assert_eq!(undo.json()["status"], "pending");
+}
+
+#[tokio::test]
+async fn x31_secret_arguments_are_in_no_answer() {
+    let service = Service::new().await;
+    let (agent, ana) = (service.agent("crm").await, service.decider("ana").await);
+    let arguments = r#"{"name":"M","api_key":"canary-4711"}"#;
+    let body = format!(r#"{{"calls":[{{"tool":"create_contact","arguments":{arguments}}}]}}"#);
+    let submitted = service.post(&agent, "/v1/calls", &body).await;
+    let approval = submitted.json()["approval"].clone();
+    let one = service
+        .get(&ana, &format!("/v1/approvals/{}?events=true", id(&approval)))
+        .await;
+    let all = service.get(&ana, "/v1/approvals").await;
+    for answered in [submitted, one, all] {
+        assert!(!answered.text.contains("canary"), "{}", answered.text);
+        assert!(answered.text.contains("\"hidden\":true"));
+    }
+}

@@ -1,0 +1,181 @@
+//! `/v1/events`.
+
+use axum::http::Method;
+use futures_util::StreamExt as _;
+use serde_json::Value;
+
+use crate::support::{Service, id, request};
+
+/// Reads a stream event by event.
+struct Reader {
+    body: axum::body::BodyDataStream,
+    text: String,
+}
+
+impl Reader {
+    async fn open(service: &Service, token: &str, path: &str, last: Option<&str>) -> Reader {
+        let mut request = request(Method::GET, path, Some(token), "");
+        if let Some(last) = last {
+            request
+                .headers_mut()
+                .insert("last-event-id", last.parse().unwrap());
+        }
+        let response = service.open(request).await;
+        assert_eq!(response.status(), 200);
+        assert_eq!(response.headers()["content-type"], "text/event-stream");
+        Reader {
+            body: response.into_body().into_data_stream(),
+            text: String::new(),
+        }
+    }
+
+    /// The next event: its name, its id and its data. Nothing when the stream is over.
+    async fn next(&mut self) -> Option<(String, String, Value)> {
+        loop {
+            if let Some(end) = self.text.find("\n\n") {
+                let event: String = self.text.drain(..end + 2).collect();
+                let field = |name: &str| {
+                    let line = event
+                        .lines()
+                        .find_map(|line| line.strip_prefix(name))
+                        .unwrap_or_default();
+                    line.trim().to_owned()
+                };
+                if event.starts_with(':') {
+                    continue;
+                }
+                let data = serde_json::from_str(&field("data:")).unwrap();
+                return Some((field("event:"), field("id:"), data));
+            }
+            let piece = tokio::time::timeout(std::time::Duration::from_secs(5), self.body.next());
+            let piece = piece.await.expect("no event came").map(Result::unwrap)?;
+            self.text.push_str(std::str::from_utf8(&piece).unwrap());
+        }
+    }
+
+    async fn names(&mut self, count: usize) -> Vec<String> {
+        let mut names = Vec::new();
+        for _ in 0..count {
+            names.push(self.next().await.unwrap().0);
+        }
+        names
+    }
+}
+
+#[tokio::test]
+async fn b8_what_happens_is_streamed_and_nothing_is_missed_on_coming_back() {
+    let service = Service::new().await;
+    let (agent, ana) = (service.agent("crm").await, service.decider("ana").await);
+    let mut live = Reader::open(&service, &ana, "/v1/events", None).await;
+    let approval = service.propose(&agent, "echo", "{}").await;
+    let (name, place, data) = live.next().await.unwrap();
+    assert_eq!(name, "proposed");
+    assert_eq!(data["approval"], approval["id"]);
+    assert_eq!(data["event"]["what"], "proposed");
+    drop(live);
+    let path = format!("/v1/approvals/{}?waitFor=finished", id(&approval));
+    service.post(&ana, &path, r#"{"approved":true}"#).await.good();
+    let mut back = Reader::open(&service, &ana, "/v1/events", Some(&place)).await;
+    assert_eq!(back.names(3).await, ["approved", "started", "succeeded"]);
+    let mut all = Reader::open(&service, &ana, "/v1/events?after=0", None).await;
+    assert_eq!(
+        all.names(4).await,
+        ["proposed", "approved", "started", "succeeded"]
+    );
+    // From the past into the present without a gap or a repeat.
+    service.propose(&agent, "echo", r#"{"n":2}"#).await;
+    assert_eq!(all.names(1).await, ["proposed"]);
+}
+
+#[tokio::test]
+async fn streams_are_filtered_and_an_agent_sees_its_own() {
+    let service = Service::new().await;
+    let (crm, other) = (service.agent("crm").await, service.agent("other").await);
+    let ana = service.decider("ana").await;
+    service.propose(&crm, "create_contact", r#"{"n":1}"#).await;
+    let second = service.propose(&other, "echo", r#"{"n":2}"#).await;
+    let path = format!("/v1/approvals/{}", id(&second));
+    service.post(&ana, &path, r#"{"approved":false}"#).await.good();
+    let of = |path: String, token: String| {
+        let service = &service;
+        async move {
+            let mut reader = Reader::open(service, &token, &path, None).await;
+            reader.next().await.unwrap().2["approval"].clone()
+        }
+    };
+    assert_eq!(of("/v1/events?after=0".into(), other.clone()).await, second["id"]);
+    assert_eq!(
+        of("/v1/events?after=0&agentName=crm".into(), other.clone()).await,
+        second["id"]
+    );
+    assert_eq!(
+        of("/v1/events?after=0&what=denied".into(), ana.clone()).await,
+        second["id"]
+    );
+    assert_eq!(
+        of("/v1/events?after=0&channel=echo".into(), ana.clone()).await,
+        second["id"]
+    );
+    assert_eq!(
+        of(
+            format!("/v1/events?after=0&approval={}", id(&second)),
+            ana.clone()
+        )
+        .await,
+        second["id"]
+    );
+    for bad in ["after=x", "approval=x", "agentName="] {
+        let answered = service.get(&ana, &format!("/v1/events?{bad}")).await;
+        assert_eq!(answered.status, 400, "{bad}");
+    }
+}
+
+#[tokio::test]
+async fn f17_a_reader_that_is_too_slow_is_told_and_let_go() {
+    let service = Service::new().await;
+    let (agent, ana) = (service.agent("crm").await, service.decider("ana").await);
+    let mut slow = Reader::open(&service, &ana, "/v1/events", None).await;
+    let mut quick = Reader::open(&service, &ana, "/v1/events", None).await;
+    for n in 0..150 {
+        // Each proposal takes the place of the one before: two events each.
+        service
+            .propose(&agent, "create_contact", &format!(r#"{{"n":{n}}}"#))
+            .await;
+        quick.names(if n == 0 { 1 } else { 2 }).await;
+    }
+    let mut last = (String::new(), String::new(), Value::Null);
+    let mut place = String::new();
+    while let Some(event) = slow.next().await {
+        if !event.1.is_empty() {
+            place.clone_from(&event.1);
+        }
+        last = event;
+    }
+    assert_eq!(last.0, "lagged");
+    // It comes back and gets the rest.
+    let mut back = Reader::open(
+        &service,
+        &ana,
+        "/v1/events",
+        Some(&place)
+            .filter(|place| !place.is_empty())
+            .map(String::as_str)
+            .or(Some("0")),
+    )
+    .await;
+    back.names(10).await;
+}
+
+#[tokio::test]
+async fn x48_streams_are_counted() {
+    let service = Service::new().await;
+    let ana = service.decider("ana").await;
+    let mut open = Vec::new();
+    for _ in 0..10 {
+        open.push(Reader::open(&service, &ana, "/v1/events", None).await);
+    }
+    let eleventh = service.get(&ana, "/v1/events").await;
+    assert_eq!(eleventh.error(), (429, "too_many".to_owned()));
+    open.pop();
+    open.push(Reader::open(&service, &ana, "/v1/events", None).await);
+}

@@ -1,0 +1,223 @@
+//! A service to ask, and how to ask it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Method, Request, StatusCode};
+use countersign::executor::{Outcome, Tools};
+use countersign::gate::Gate;
+use countersign::id::{Agent, Person, Tenant, ToolName};
+use countersign::policy::Policy;
+use countersign::seal::Sealer;
+use countersign::store::memory::MemoryStore;
+use countersign::time::{ManualClock, Time};
+use countersign_server::access::{Account, NewToken, Scope};
+use countersign_server::http::{AllowedHosts, App, Settings, router};
+use countersign_server::inbox;
+use http_body_util::BodyExt as _;
+use serde_json::Value;
+use tower::ServiceExt as _;
+
+pub const POLICY: &str = r#"
+[tools.search]
+effect = "read"
+
+[tools.lookup]
+effect = "read"
+
+[tools.create_contact]
+effect = "write"
+summary = "Create contact {{ name }}"
+undo = { tool = "delete_contact", arguments = { id = "{{ result.id }}" } }
+secret = ["api_key"]
+
+[tools.delete_contact]
+effect = "destructive"
+
+[tools.refund]
+effect = "external"
+risk = "high"
+deny = "args.amount > 1000.0"
+approvers = ["finance"]
+
+[tools.echo]
+effect = "write"
+"#;
+
+/// 2026-01-01.
+const NOON: i64 = 1_767_225_600_000_000;
+
+/// A running service, with nobody in it yet but `ana` (approvers) and `finn` (finance).
+pub struct Service {
+    pub app: App,
+    pub clock: Arc<ManualClock>,
+    router: Router,
+}
+
+/// What came back.
+#[derive(Debug)]
+pub struct Answered {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub text: String,
+}
+
+impl Answered {
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("not JSON: {}", self.text))
+    }
+
+    /// The status and the error's code.
+    pub fn error(&self) -> (u16, String) {
+        let code = self.json()["error"]["code"].as_str().unwrap_or("none").to_owned();
+        (self.status.as_u16(), code)
+    }
+
+    #[track_caller]
+    pub fn good(self) -> Value {
+        assert!(self.status.is_success(), "{} {}", self.status, self.text);
+        self.json()
+    }
+}
+
+impl Service {
+    pub async fn new() -> Service {
+        Service::with_policy(POLICY).await
+    }
+
+    pub async fn with_policy(policy: &str) -> Service {
+        let clock = Arc::new(ManualClock::at(Time::from_micros(NOON)));
+        let store = Arc::new(MemoryStore::with_clock(clock.clone()));
+        let echo = |permit: countersign::executor::Permit| async move {
+            Outcome::succeeded(permit.arguments().as_bytes())
+        };
+        let tools = Tools::default()
+            .with(ToolName::new("echo").unwrap(), echo)
+            .with(ToolName::new("lookup").unwrap(), echo);
+        let gate = Gate::new(store, Arc::new(Policy::parse(policy).unwrap()))
+            .with_executor(Arc::new(tools))
+            .with_sealer(Sealer::from_hex(&"ab".repeat(32)).unwrap());
+        let app = App::new(
+            gate,
+            Settings {
+                tenant: tenant(),
+                hosts: AllowedHosts::new(["service.test".to_owned()]),
+                longest_wait: Duration::from_secs(60),
+                is_secure: false,
+            },
+        );
+        let router = router(app.clone(), inbox::pages());
+        let service = Service { app, clock, router };
+        service.person("main", "ana", &["approvers"]).await;
+        service.person("main", "finn", &["finance"]).await;
+        service
+    }
+
+    pub async fn person(&self, tenant: &str, name: &str, groups: &[&str]) {
+        let account = Account {
+            name: Person::new(name).unwrap(),
+            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+            admin: false,
+            password: None,
+            created_at: Time::from_micros(NOON),
+        };
+        account
+            .add(self.app.store(), &Tenant::new(tenant).unwrap())
+            .await
+            .unwrap();
+    }
+
+    /// An agent's token.
+    pub async fn agent(&self, name: &str) -> String {
+        self.token_in("main", &[Scope::Propose, Scope::Wait], Some(name), None)
+            .await
+    }
+
+    /// A token with which somebody decides.
+    pub async fn decider(&self, name: &str) -> String {
+        self.token_in("main", &[Scope::Read, Scope::Decide], None, Some(name))
+            .await
+    }
+
+    /// A token with one scope, for whoever may have it.
+    pub async fn with_scope(&self, tenant: &str, scope: Scope) -> String {
+        match scope {
+            Scope::Propose | Scope::Wait => self.token_in(tenant, &[scope], Some("crm"), None).await,
+            Scope::Decide => self.token_in(tenant, &[scope], None, Some("ana")).await,
+            _ => self.token_in(tenant, &[scope], None, None).await,
+        }
+    }
+
+    pub async fn token_in(
+        &self,
+        tenant: &str,
+        scopes: &[Scope],
+        agent: Option<&str>,
+        person: Option<&str>,
+    ) -> String {
+        let new = NewToken {
+            tenant: Tenant::new(tenant).unwrap(),
+            name: Some(Person::new(agent.or(person).unwrap_or("some program")).unwrap()),
+            scopes: scopes.iter().copied().collect(),
+            agent: agent.map(|agent| Agent::new(agent).unwrap()),
+            person: person.map(|person| Person::new(person).unwrap()),
+            lasts: Duration::from_secs(24 * 3600),
+        };
+        new.mint(self.app.store()).await.unwrap().text
+    }
+
+    pub async fn ask(&self, request: Request<Body>) -> Answered {
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        Answered {
+            status: parts.status,
+            headers: parts.headers,
+            text: String::from_utf8(bytes.to_vec()).unwrap(),
+        }
+    }
+
+    /// The response with its body still to be read.
+    pub async fn open(&self, request: Request<Body>) -> axum::response::Response {
+        self.router.clone().oneshot(request).await.unwrap()
+    }
+
+    pub async fn get(&self, token: &str, path: &str) -> Answered {
+        self.ask(request(Method::GET, path, Some(token), "")).await
+    }
+
+    pub async fn post(&self, token: &str, path: &str, body: &str) -> Answered {
+        self.ask(request(Method::POST, path, Some(token), body)).await
+    }
+
+    /// Proposes one call and gives the approval.
+    pub async fn propose(&self, token: &str, tool: &str, arguments: &str) -> Value {
+        let body = format!(r#"{{"calls":[{{"tool":"{tool}","arguments":{arguments}}}],"channel":"{tool}"}}"#);
+        self.post(token, "/v1/calls", &body).await.good()["approval"].clone()
+    }
+}
+
+pub fn tenant() -> Tenant {
+    Tenant::single()
+}
+
+pub fn request(method: Method, path: &str, token: Option<&str>, body: &str) -> Request<Body> {
+    let mut request = Request::builder()
+        .method(method)
+        .uri(path)
+        .header("host", "service.test");
+    if let Some(token) = token {
+        request = request.header("authorization", format!("Bearer {token}"));
+    }
+    if !body.is_empty() {
+        request = request.header("content-type", "application/json");
+    }
+    request.body(Body::from(body.to_owned())).unwrap()
+}
+
+/// The id of an approval.
+pub fn id(approval: &Value) -> String {
+    approval["id"].as_str().unwrap().to_owned()
+}
