@@ -54,9 +54,23 @@ pub struct ApprovalView {
     replaces: Option<String>,
     superseded_by: Option<String>,
     undoes: Option<String>,
+    /// So many different people have to approve it.
+    quorum: u8,
+    /// Who has approved it so far.
+    approvals: Vec<VoteView>,
     calls: Vec<CallView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     events: Option<Vec<EventView>>,
+}
+
+/// One person's approval.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+struct VoteView {
+    by: String,
+    at: String,
+    on: String,
+    comment: Option<String>,
 }
 
 /// One call.
@@ -80,6 +94,10 @@ struct CallView {
     /// Where each proposed value came from; nothing when no conversation was given: then it is unknown.
     provenance: Option<ProvenanceView>,
     approvers: Vec<String>,
+    /// Whoever asked for it cannot approve it.
+    four_eyes: bool,
+    /// The least surface to approve it from.
+    surface: &'static str,
     undoable: bool,
     edited: bool,
     digest: String,
@@ -146,6 +164,8 @@ pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView
         replaces: approval.replaces.map(|id| id.to_string()),
         superseded_by: approval.superseded_by.map(|id| id.to_string()),
         undoes: text(approval.undoes),
+        quorum: approval.quorum(),
+        approvals: votes(approval),
         calls,
         events: None,
     }
@@ -198,6 +218,23 @@ pub fn description(approval: &Approval) -> String {
     }
 }
 
+fn votes(approval: &Approval) -> Vec<VoteView> {
+    let endorsed = approval.endorsements.iter().map(|endorsed| VoteView {
+        by: endorsed.by.to_string(),
+        at: endorsed.at.to_string(),
+        on: endorsed.surface.clone(),
+        comment: endorsed.comment.clone(),
+    });
+    let decided = approval.decision.iter().filter(|decided| decided.approved);
+    let decided = decided.map(|decided| VoteView {
+        by: decided.by.to_string(),
+        at: decided.at.to_string(),
+        on: decided.surface.clone(),
+        comment: decided.comment.clone(),
+    });
+    endorsed.chain(decided).collect()
+}
+
 fn shared_tool(approval: &Approval) -> Option<String> {
     let first = &approval.calls.first()?.tool;
     let is_shared = approval.calls.iter().all(|call| call.tool == *first);
@@ -229,6 +266,8 @@ fn call_view(approval: &Approval, position: u8, call: &Call, policy: &Policy) ->
         warnings: warnings.collect(),
         provenance: call.provenance.as_deref().map(origin::view),
         approvers: call.terms.approvers.clone(),
+        four_eyes: call.terms.authority.four_eyes,
+        surface: call.terms.authority.surface.as_str(),
         undoable: call.terms.undo == Undoable::Yes,
         edited: call.original.is_some(),
         digest: call.digest.to_string(),

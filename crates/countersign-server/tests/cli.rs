@@ -942,6 +942,8 @@ fn d3_the_json_of_a_proposal_and_of_an_approval_is_a_contract() {
         "replaces": null,
         "supersededBy": null,
         "undoes": null,
+        "quorum": 1,
+        "approvals": [],
         "calls": [
           {
             "id": "[id].1",
@@ -958,6 +960,8 @@ fn d3_the_json_of_a_proposal_and_of_an_approval_is_a_contract() {
             "approvers": [
               "approvers"
             ],
+            "fourEyes": false,
+            "surface": "text",
             "undoable": true,
             "edited": false,
             "digest": "[hash]",
@@ -1000,6 +1004,15 @@ fn d3_the_json_of_a_proposal_and_of_an_approval_is_a_contract() {
       "replaces": null,
       "supersededBy": null,
       "undoes": null,
+      "quorum": 1,
+      "approvals": [
+        {
+          "by": "ana",
+          "at": "[time]",
+          "on": "command_line",
+          "comment": "ok"
+        }
+      ],
       "calls": [
         {
           "id": "[id].1",
@@ -1016,6 +1029,8 @@ fn d3_the_json_of_a_proposal_and_of_an_approval_is_a_contract() {
           "approvers": [
             "approvers"
           ],
+          "fourEyes": false,
+          "surface": "text",
           "undoable": true,
           "edited": false,
           "digest": "[hash]",

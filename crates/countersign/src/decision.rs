@@ -193,6 +193,16 @@ pub enum Refusal {
         /// The least it takes.
         least: Surface,
     },
+    /// The same person again, where several have to approve.
+    #[error("`{person}` has already approved approval `{}`; it takes {missing} more", id.short())]
+    AlreadyEndorsed {
+        /// Which approval.
+        id: ApprovalId,
+        /// The person.
+        person: Person,
+        /// How many others still have to.
+        missing: u8,
+    },
     /// Whoever changes a call's arguments cannot be the only one to approve them.
     #[error("call {call} of approval `{}` needs more than one pair of eyes, so it cannot be edited", id.short())]
     EditNotAlone {
@@ -237,6 +247,7 @@ impl Refusal {
             Refusal::NotAllowed { .. } => "not_allowed",
             Refusal::FourEyes { .. } => "four_eyes",
             Refusal::SurfaceTooWeak { .. } => "surface_too_weak",
+            Refusal::AlreadyEndorsed { .. } => "already_endorsed",
             Refusal::EditNotAlone { .. } => "edit_not_alone",
             Refusal::BadChoices { .. } => "bad_choices",
             Refusal::BadEdit { .. } => "bad_edit",
@@ -256,6 +267,7 @@ impl Refusal {
             Refusal::NotAllowed { .. } => "ask one of its approvers",
             Refusal::FourEyes { .. } => "ask another of its approvers, or deny it",
             Refusal::SurfaceTooWeak { .. } => "decide it there, or deny it from here",
+            Refusal::AlreadyEndorsed { .. } => "ask another of its approvers, or deny it",
             Refusal::EditNotAlone { .. } => "deny it, and have it proposed again as it should be",
             Refusal::BadChoices { .. } => "give one choice per call",
             Refusal::BadEdit { .. } => "correct the arguments, or deny the call",

@@ -173,6 +173,7 @@ impl From<Refusal> for ApiError {
             | Refusal::Superseded { .. }
             | Refusal::Withdrawn { .. }
             | Refusal::Stale { .. }
+            | Refusal::AlreadyEndorsed { .. }
             | Refusal::KeyReused(_) => StatusCode::CONFLICT,
             Refusal::Expired { .. } => StatusCode::GONE,
             Refusal::NotAllowed { .. }

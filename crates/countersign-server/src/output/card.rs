@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use countersign::approval::Approval;
 use countersign::call::Call;
+use countersign::decision::Surface;
 use countersign::display::{clip, escape};
 use countersign::event::{Event, What};
 use countersign::json;
@@ -281,7 +282,19 @@ fn facts(approval: &Approval, drawing: Drawing<'_>) -> String {
         ));
     }
     lines.push(("approvers", approvers(approval)));
+    lines.extend(takes(approval).map(|takes| ("takes", takes)));
     lines.push(("proposed", when(approval.created_at, drawing.now)));
+    for endorsed in &approval.endorsements {
+        let by = escape(endorsed.by.as_str());
+        let on = escape(&endorsed.surface);
+        let mut line = format!("by {by} on {on}, {}", when(endorsed.at, drawing.now));
+        if let Some(calls) = &endorsed.calls {
+            line.push_str(&format!(", only {}", listed(calls)));
+        }
+        lines.push(("approved", line));
+        let comment = endorsed.comment.as_deref();
+        lines.extend(comment.map(|comment| ("comment", escape(comment).into_owned())));
+    }
     if approval.decision.is_none() {
         lines.push(("expires", when(approval.expires_at, drawing.now)));
     }
@@ -343,6 +356,30 @@ fn approvers(approval: &Approval) -> String {
     lists.join("; ")
 }
 
+/// What approving takes beyond being an approver, where it is more than usual.
+fn takes(approval: &Approval) -> Option<String> {
+    let terms = || approval.calls.iter().map(|call| call.terms.authority);
+    let mut takes = Vec::new();
+    if approval.quorum() > 1 {
+        takes.push(match approval.missing() {
+            0 => format!("{} people", approval.quorum()),
+            missing => format!("{} people, {missing} of them still missing", approval.quorum()),
+        });
+    }
+    if terms().any(|authority| authority.four_eyes) {
+        takes.push("somebody else than who asked".to_owned());
+    }
+    let surface = terms().map(|authority| authority.surface).max();
+    let surface = surface.filter(|surface| *surface > Surface::Text);
+    takes.extend(surface.map(|surface| format!("{} or better", surface.phrase())));
+    (!takes.is_empty()).then(|| takes.join("; "))
+}
+
+fn listed(calls: &[u8]) -> String {
+    let calls: Vec<String> = calls.iter().map(ToString::to_string).collect();
+    calls.join(", ")
+}
+
 fn when(moment: Time, now: Time) -> String {
     format!("{} ({})", duration::show_relative(moment, now), moment)
 }
@@ -387,10 +424,10 @@ fn detail(what: &What) -> String {
         What::Proposed { calls, .. } => format!(", {calls} calls"),
         What::Approved {
             calls: Some(granted), ..
-        } => {
-            let granted: Vec<String> = granted.iter().map(ToString::to_string).collect();
-            format!(", only {}", granted.join(", "))
         }
+        | What::Endorsed {
+            calls: Some(granted), ..
+        } => format!(", only {}", listed(granted)),
         What::Superseded { successor } => format!(", by {}", successor.short()),
         What::Withdrawn { reason: Some(reason) } => format!(", {}", escape(reason)),
         What::DecisionRefused { reason, .. } => format!(", {}", escape(reason)),

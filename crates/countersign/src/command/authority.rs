@@ -47,9 +47,21 @@ pub(super) fn why_no_edit(decide: &Decide, approval: &Approval) -> Option<Refusa
         .filter(|(_, choice)| matches!(choice, Choice::Edit(_)));
     let (call, _) = edits.next()?;
     let authority = strictest(granted(decide, approval, &choices).into_iter());
-    let is_alone = authority.four_eyes;
+    let is_alone = authority.four_eyes || authority.quorum > 1 || approval.quorum() > 1;
     let id = approval.id;
     is_alone.then_some(Refusal::EditNotAlone { id, call })
+}
+
+/// Why somebody's approval adds nothing: they gave it before.
+pub(super) fn why_not_again(decide: &Decide, approval: &Approval) -> Option<Refusal> {
+    let person = &decide.decision.decider.person;
+    let choices = choices(&decide.decision.verdict, approval.calls.len());
+    let again = approval.endorsements.iter().any(|earlier| earlier.by == *person);
+    (again && approves(&choices)).then(|| Refusal::AlreadyEndorsed {
+        id: approval.id,
+        person: person.clone(),
+        missing: approval.missing(),
+    })
 }
 
 /// The terms of all calls that are approved, as they were held and as they were edited.

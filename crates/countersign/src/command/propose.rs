@@ -198,6 +198,7 @@ impl Propose {
             undoes: self.undoes,
             key: self.key.clone(),
             refusals: 0,
+            endorsements: Vec::new(),
             calls: self.calls.iter().map(NewCall::hold).collect(),
         };
         let digests: Vec<Hash> = approval

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::approval::{Approval, Decided};
+use crate::approval::{Approval, Decided, Endorsement};
 use crate::call::{Arguments, Because, Call, Execution};
 use crate::hash::Hash;
 use crate::id::{Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
@@ -116,7 +116,7 @@ pub fn encode_approval(approval: &Approval) -> Vec<u8> {
         key: approval.key.clone(),
         refusals: approval.refusals,
     };
-    encode(FIRST, &body)
+    encode(SECOND, &(body, &approval.endorsements))
 }
 
 /// Reads an approval's row, with its calls.
@@ -125,7 +125,7 @@ pub fn decode_approval(
     body: &[u8],
     calls: Vec<Call>,
 ) -> Result<Approval, BadRecord> {
-    let (body, ()): (ApprovalBody, ()) = decode(body)?;
+    let (body, endorsements): (ApprovalBody, Vec<Endorsement>) = decode(body)?;
     let state = State::from_code(columns.state).ok_or_else(|| damaged("an unknown state"))?;
     Ok(Approval {
         id: columns.id,
@@ -150,6 +150,7 @@ pub fn decode_approval(
         version: columns.version,
         link: body.link,
         decision: body.decision,
+        endorsements,
         superseded_by: body.superseded_by,
         replaces: body.replaces,
         undoes: body

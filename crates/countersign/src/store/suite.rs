@@ -69,6 +69,12 @@ macro_rules! for_each_store_case {
             x34_four_eyes_count_for_the_calls_that_are_approved,
             x44_under_four_eyes_nobody_edits_alone,
             h08_a_weaker_surface_cannot_approve,
+            quorum_takes_as_many_people_as_it_says,
+            quorum_counts_a_person_once,
+            quorum_ends_with_the_first_no,
+            quorum_runs_what_all_approved,
+            quorum_is_bound_to_the_card_and_the_rules,
+            quorum_survives_a_restart,
             x49_a_denial_counts_from_anywhere,
             x04_who_is_not_listed_learns_nothing_of_four_eyes,
             // Start, finish, reconcile.

@@ -101,6 +101,11 @@ fn random_programs_reach_everything() {
         ": Changed",
         "took Some",
         "took None",
+        "FourEyes",
+        "SurfaceTooWeak",
+        "AlreadyEndorsed",
+        "EditNotAlone",
+        "endorsed by 1",
     ] {
         assert!(seen.contains(word), "no program ever saw `{word}`");
     }
@@ -130,4 +135,9 @@ async fn a17_race_undos() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a4_race_proposals() {
     race::race_proposals(&fixture().await.store, 32, 20).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn quorum_race() {
+    race::race_quorums(&fixture().await.store, 16, 100, 3).await;
 }

@@ -108,6 +108,160 @@ pub async fn x44_under_four_eyes_nobody_edits_alone(fixture: Fixture) {
     assert_eq!(fixture.get(&approval).await.calls[0].revision, 1);
 }
 
+fn people(count: u8) -> Authority {
+    Authority {
+        quorum: count,
+        ..Authority::default()
+    }
+}
+
+pub async fn quorum_takes_as_many_people_as_it_says(fixture: Fixture) {
+    let approval = fixture.propose(asking(1, people(3))).await;
+    assert_eq!((approval.quorum(), approval.missing()), (3, 3));
+    for (name, missing) in [("alice", 2), ("bob", 1)] {
+        fixture.advance(std::time::Duration::from_secs(1));
+        let mut decide = member(name, &approval, Verdict::Approve);
+        decide.start = Some(sample::permit(1));
+        decide.decision.comment = Some(format!("{name} says so"));
+        let answer = fixture.decide(decide).await;
+        assert_eq!((answer.refusal, answer.started), (None, None));
+        let pending = answer.approval.unwrap();
+        assert_eq!((pending.state, pending.missing()), (State::Pending, missing));
+        assert_eq!(pending.decision, None);
+        assert_eq!(pending.calls[0].state, CallState::Held);
+        let last = pending.endorsements.last().unwrap();
+        assert_eq!((last.by.as_str(), last.at), (name, pending.changed_at));
+        assert!(fixture.start(sample::start(&approval, 1, 1)).await.is_err());
+    }
+    let mut last = member("carol", &approval, Verdict::Approve);
+    last.start = Some(sample::permit(1));
+    let answer = fixture.decide(last).await;
+    assert_eq!((answer.refusal, answer.started), (None, Some(1)));
+    let approved = answer.approval.unwrap();
+    assert_eq!((approved.state, approved.missing()), (State::Approved, 0));
+    assert_eq!(approved.decision.as_ref().unwrap().by.as_str(), "carol");
+    assert_eq!(
+        fixture.words(&approval).await,
+        ["proposed", "endorsed", "endorsed", "approved", "started"]
+    );
+}
+
+pub async fn quorum_counts_a_person_once(fixture: Fixture) {
+    let approval = fixture.propose(asking(1, people(2))).await;
+    let first = sample::keyed(sample::approve(&approval), "k", "body");
+    fixture.accept(first.clone()).await;
+    // The same click again is the same answer; another one by the same person adds nothing, and says so.
+    let again = fixture.decide(first.clone()).await;
+    assert_eq!(again.refusal, None);
+    assert_eq!(again.approval.unwrap().endorsements.len(), 1);
+    let other_body = sample::keyed(sample::approve(&approval), "k", "other");
+    assert_eq!(code(&fixture, other_body).await, Some("key_reused"));
+    let answer = fixture.decide(sample::approve(&approval)).await;
+    let (id, person, missing) = (approval.id, sample::person("alice"), 1);
+    assert_eq!(
+        answer.refusal,
+        Some(Refusal::AlreadyEndorsed { id, person, missing })
+    );
+    assert_eq!(answer.approval.unwrap().state, State::Pending);
+    let approved = fixture.accept(member("bob", &approval, Verdict::Approve)).await;
+    assert_eq!(approved.state, State::Approved);
+    // Who came first still gets the answer to what they sent.
+    assert_eq!(code(&fixture, first).await, None);
+}
+
+pub async fn quorum_ends_with_the_first_no(fixture: Fixture) {
+    let approval = fixture.propose(asking(1, people(2))).await;
+    fixture.accept(sample::approve(&approval)).await;
+    let denied = fixture.accept(member("bob", &approval, Verdict::Deny)).await;
+    assert_eq!(
+        (denied.state, denied.calls[0].state),
+        (State::Denied, CallState::Refused)
+    );
+    // Who approved may think again.
+    let approval = fixture.propose(asking(2, people(2))).await;
+    fixture.accept(sample::approve(&approval)).await;
+    let denied = fixture.accept(sample::deny(&approval)).await;
+    assert_eq!(denied.state, State::Denied);
+}
+
+pub async fn quorum_runs_what_all_approved(fixture: Fixture) {
+    let calls = [1, 2, 1].map(|count| sample::call_under("{}", sample::terms_asking(people(count))));
+    let propose = |n| Propose {
+        calls: calls.to_vec(),
+        ..sample::propose(n)
+    };
+    let (yes, no) = (Choice::Approve, Choice::Deny);
+    let approval = fixture.propose(propose(1)).await;
+    assert_eq!(approval.quorum(), 2, "the strictest call counts");
+    let first = Verdict::Each(vec![yes.clone(), yes.clone(), no.clone()]);
+    let pending = fixture.accept(sample::decide(&approval, first)).await;
+    assert_eq!(pending.endorsements[0].calls, Some(vec![1, 2]));
+    let second = Verdict::Each(vec![no.clone(), yes.clone(), yes.clone()]);
+    let approved = fixture.accept(member("bob", &approval, second)).await;
+    let states: Vec<CallState> = approved.calls.iter().map(|call| call.state).collect();
+    let (released, refused) = (CallState::Released, CallState::Refused);
+    assert_eq!(states, [refused, released, refused]);
+    // With nothing that all approved, nothing can run: that is a no.
+    let approval = fixture.propose(propose(2)).await;
+    let first = Verdict::Each(vec![yes.clone(), no.clone(), no.clone()]);
+    fixture.accept(sample::decide(&approval, first)).await;
+    let second = Verdict::Each(vec![no.clone(), yes, no]);
+    let denied = fixture.accept(member("bob", &approval, second)).await;
+    assert_eq!(denied.state, State::Denied);
+    assert_eq!(
+        denied.decision.as_ref().map(|decided| decided.approved),
+        Some(false)
+    );
+}
+
+pub async fn quorum_is_bound_to_the_card_and_the_rules(fixture: Fixture) {
+    let authority = Authority {
+        four_eyes: true,
+        quorum: 2,
+        surface: Surface::Page,
+    };
+    let propose = Propose {
+        on_behalf_of: Some(sample::person("maria")),
+        ..asking(1, authority)
+    };
+    let approval = fixture.propose(propose).await;
+    fixture.accept(sample::approve(&approval)).await;
+    let mut stale = member("bob", &approval, Verdict::Approve);
+    stale.decision.digest = Some(crate::hash::Hash::of(b"another card"));
+    assert_eq!(code(&fixture, stale).await, Some("stale"));
+    let mut weak = member("bob", &approval, Verdict::Approve);
+    weak.decision.decider.surface = Surface::Button;
+    assert_eq!(code(&fixture, weak).await, Some("surface_too_weak"));
+    let own = member("maria", &approval, Verdict::Approve);
+    assert_eq!(code(&fixture, own).await, Some("four_eyes"));
+    let stranger = sample::decide_as("mallory", &approval, Verdict::Approve);
+    assert_eq!(code(&fixture, stranger).await, Some("not_allowed"));
+    let edit = Verdict::Each(vec![Choice::Edit(sample::arguments("{\"new\":1}"))]);
+    assert_eq!(
+        code(&fixture, member("bob", &approval, edit)).await,
+        Some("edit_not_alone")
+    );
+    assert_eq!(fixture.get(&approval).await.missing(), 1);
+    fixture.advance(sample::TTL);
+    let late = member("bob", &approval, Verdict::Approve);
+    assert_eq!(code(&fixture, late).await, Some("expired"));
+}
+
+pub async fn quorum_survives_a_restart(fixture: Fixture) {
+    let approval = fixture.propose(asking(1, people(2))).await;
+    let endorsed = fixture.accept(sample::approve(&approval)).await;
+    let Some(fixture) = fixture.restarted().await else {
+        return;
+    };
+    assert_eq!(fixture.get(&approval).await, endorsed);
+    assert_eq!(
+        code(&fixture, sample::approve(&approval)).await,
+        Some("already_endorsed")
+    );
+    let approved = fixture.accept(member("bob", &approval, Verdict::Approve)).await;
+    assert_eq!(approved.state, State::Approved);
+}
+
 /// Every pair of a surface and the least one asked for.
 pub async fn h08_a_weaker_surface_cannot_approve(fixture: Fixture) {
     let surfaces = [
