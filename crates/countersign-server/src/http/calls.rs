@@ -1,5 +1,6 @@
 //! `/v1/calls`: propose the calls of a turn, start and finish released ones, undo.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -11,6 +12,7 @@ use countersign::executor::{Outcome, PermitToken};
 use countersign::gate::{Asking, Ruled, Submission, SubmittedCall};
 use countersign::hash::Hash;
 use countersign::id::{BadName, CallId, Channel, Key, Run, Session};
+use countersign::provenance::{Conversation, Message};
 use countersign::seal::Secret;
 use serde_json::value::RawValue;
 
@@ -146,6 +148,7 @@ pub async fn undo(
         session: None,
         claim: None,
         key,
+        conversation: None,
     };
     let submission = place.submission(&caller, Vec::new())?;
     let approval = app.gate.undo(submission, id).await?;
@@ -176,6 +179,7 @@ pub fn asking(caller: &Caller, ask: Ask, key: Option<Key>) -> Answer<(Submission
         session: ask.session,
         claim: ask.description,
         key,
+        conversation: ask.conversation,
     };
     let call = SubmittedCall {
         tool: ask.tool_name,
@@ -195,6 +199,7 @@ fn submission(caller: &Caller, body: Submit, key: Option<Key>) -> Answer<Submiss
         session: body.session,
         claim: body.claim,
         key,
+        conversation: body.conversation,
     };
     let calls = body.calls.into_iter().map(call).collect::<Result<_, _>>()?;
     place.submission(caller, calls)
@@ -219,6 +224,7 @@ struct Place {
     session: Option<String>,
     claim: Option<String>,
     key: Option<Key>,
+    conversation: Option<Vec<Message>>,
 }
 
 impl Place {
@@ -239,6 +245,9 @@ impl Place {
             session: self.session.map(Session::new).transpose().map_err(bad_name)?,
             claim: self.claim,
             key: self.key,
+            conversation: self
+                .conversation
+                .map(|messages| Arc::new(Conversation { messages })),
             calls,
         })
     }

@@ -3,6 +3,7 @@
 //! INVARIANT: arguments are taken as raw JSON, to the byte. Unknown fields are refused: a misspelt one must not be
 //! silently without effect.
 
+use countersign::provenance::Message;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
@@ -24,6 +25,11 @@ pub struct Submit {
     pub session: Option<String>,
     /// The agent's own words, shown apart as its claim.
     pub claim: Option<String>,
+    /// What was said before, oldest first, so that the card can show where each value came from. Each message has a
+    /// `role` and a `text`: `user` is a person, `assistant` the agent, `tool` a tool's result and `outside` text that
+    /// strangers may have written, both with a `name`.
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub conversation: Option<Vec<Message>>,
 }
 
 /// One call of a turn.
@@ -95,6 +101,9 @@ pub struct Ask {
     pub channel: Option<String>,
     /// The agent's session.
     pub session: Option<String>,
+    /// What was said before, as in a turn.
+    #[schema(value_type = Option<Vec<Object>>)]
+    pub conversation: Option<Vec<Message>>,
 }
 
 /// A decision.

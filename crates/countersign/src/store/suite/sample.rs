@@ -12,8 +12,8 @@ use crate::executor::Outcome;
 use crate::hash::Hash;
 use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
 use crate::policy::{OnFailure, Terms, Undoable};
-use crate::registry::{Entry, Kind};
 use crate::provenance::{Derived, How, Making, Mark, Part, Provenance, Quote, ToolQuote, Traced};
+use crate::registry::{Entry, Kind};
 use crate::time::Time;
 
 /// When test clocks begin: 1 January 2026.
