@@ -16,7 +16,9 @@ use serde::Serialize;
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-use crate::output::origin::{self, ProvenanceView};
+pub mod origin;
+
+use origin::ProvenanceView;
 
 /// One approval. The first fields are those of the contract (D3); the rest says more.
 #[derive(Debug, Serialize, ToSchema)]

@@ -21,7 +21,7 @@ use crate::executor::{Executor, HostRuns, Permit, PermitToken};
 use crate::hash::{Fields, Hash};
 use crate::id::{Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
 use crate::policy::{Asked, Policy, Ruling, Terms};
-use crate::provenance::Conversation;
+use crate::provenance::{Conversation, Provenance};
 use crate::seal::{SealError, Sealer, Secret};
 use crate::store::{Store, StoreError};
 
@@ -190,7 +190,8 @@ impl Gate {
             || submission.conversation.as_deref().is_some_and(is_long)
         {
             false => self.rule_all(&submission, &seeds)?,
-            // Conditions over large arguments and long conversations may take long: not on the threads that everybody shares.
+            // Conditions over large arguments and long conversations may take long: not on the threads that everybody
+            // shares.
             true => {
                 let (gate, submission) = (self.clone(), submission.clone());
                 let ruling = tokio::task::spawn_blocking(move || gate.rule_all(&submission, &seeds));
@@ -252,10 +253,8 @@ impl Gate {
                 definition: call.definition,
                 salt: &seeds.salt,
             };
-            let conversation = submission.conversation.as_deref();
-            let provenance =
-                conversation.map(|conversation| self.policy.trace(asked.tool, asked.arguments, conversation));
-            let mut terms = self.policy.hold(asked).map_err(bad)?;
+            let provenance = self.trace(submission, asked);
+            let mut terms = self.policy.hold_traced(asked, provenance.as_ref()).map_err(bad)?;
             terms.risk = asking.risk.map_or(terms.risk, |risk| risk.max(terms.risk));
             terms.ttl = asking.ttl.map_or(terms.ttl, |ttl| ttl.min(terms.ttl));
             let id = CallId {
@@ -374,10 +373,10 @@ impl Gate {
             definition: call.definition,
             salt: &seeds.salt,
         };
-        let conversation = submission.conversation.as_deref();
-        let provenance = conversation
-            .filter(|_| self.policy.is_traced(asked.tool))
-            .map(|conversation| self.policy.trace(asked.tool, asked.arguments, conversation));
+        let provenance = match self.policy.is_traced(asked.tool) {
+            true => self.trace(submission, asked),
+            false => None,
+        };
         let terms = match self.policy.rule_traced(asked, provenance.as_ref()) {
             Ruling::Hold(terms) => terms,
             Ruling::Forbid { reason } => return forbidden(reason),
@@ -413,6 +412,12 @@ impl Gate {
             provenance: provenance.map(Arc::new),
         });
         Ok(Ruled::Held(id))
+    }
+
+    /// Where a call's values came from, if the conversation was given.
+    fn trace(&self, submission: &Submission, asked: Asked<'_>) -> Option<Provenance> {
+        let conversation = submission.conversation.as_deref()?;
+        Some(self.policy.trace(asked.tool, asked.arguments, conversation))
     }
 
     fn seal(&self, secret: &Secret, tenant: &Tenant, call: CallId) -> Result<Arc<[u8]>, SealError> {

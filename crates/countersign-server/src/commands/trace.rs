@@ -12,7 +12,7 @@ use super::input;
 use crate::cli::{Global, Trace};
 use crate::failure::{Exit, Failure};
 use crate::output::{Output, origin};
-use crate::policy;
+use crate::{policy, view};
 
 pub fn run(global: &Global, options: Trace, output: &mut Output) -> Result<Exit, Failure> {
     if options.jsonl {
@@ -27,7 +27,7 @@ pub fn run(global: &Global, options: Trace, output: &mut Output) -> Result<Exit,
     let bytes = call.arguments.as_bytes();
     let provenance = policy.trace(tool, bytes, &conversation);
     match output.is_json {
-        true => output.json(&origin::view(&provenance))?,
+        true => output.json(&view::origin::view(&provenance))?,
         false => {
             let rows = policy.table(tool, bytes, &[]);
             output.text(&origin::traced(tool, &rows, &provenance));

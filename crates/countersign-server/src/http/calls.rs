@@ -12,7 +12,7 @@ use countersign::executor::{Outcome, PermitToken};
 use countersign::gate::{Asking, Ruled, Submission, SubmittedCall};
 use countersign::hash::Hash;
 use countersign::id::{BadName, CallId, Channel, Key, Run, Session};
-use countersign::provenance::Conversation;
+use countersign::provenance::{Conversation, Message};
 use countersign::seal::Secret;
 use serde_json::value::RawValue;
 
@@ -232,7 +232,7 @@ struct Place {
     run: Option<String>,
     session: Option<String>,
     claim: Option<String>,
-    conversation: Option<Conversation>,
+    conversation: Option<Vec<Message>>,
     key: Option<Key>,
 }
 
@@ -253,8 +253,10 @@ impl Place {
             run: self.run.map(Run::new).transpose().map_err(bad_name)?,
             session: self.session.map(Session::new).transpose().map_err(bad_name)?,
             claim: self.claim,
-            conversation: self.conversation.map(Arc::new),
             key: self.key,
+            conversation: self
+                .conversation
+                .map(|messages| Arc::new(Conversation { messages })),
             calls,
         })
     }

@@ -3,7 +3,7 @@
 //! INVARIANT: arguments are taken as raw JSON, to the byte. Unknown fields are refused: a misspelt one must not be
 //! silently without effect.
 
-use countersign::provenance::Conversation;
+use countersign::provenance::Message;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
@@ -42,34 +42,45 @@ pub struct Submit {
     pub session: Option<String>,
     /// The agent's own words, shown apart as its claim.
     pub claim: Option<String>,
-    /// What was said before, so that a person sees where each value came from; not kept.
-    #[schema(value_type = Option<Said>)]
-    pub conversation: Option<Conversation>,
+    /// What was said before, oldest first, so that a person sees where each value came from; not kept.
+    #[schema(value_type = Option<Vec<Said>>)]
+    pub conversation: Option<Vec<Message>>,
 }
 
-/// What was said before the calls, oldest first.
-#[derive(ToSchema)]
-pub struct Said {
-    /// The messages.
-    #[schema(inline)]
-    #[expect(dead_code, reason = "only its description is used")]
-    messages: Vec<SaidMessage>,
-}
-
-/// One message.
-#[derive(ToSchema)]
-pub struct SaidMessage {
-    /// `user` (a person), `assistant` (the agent), `tool` (a tool's result) or `outside` (text of strangers: a web
-    /// page, a mail's body).
-    #[expect(dead_code, reason = "only its description is used")]
-    #[schema(pattern = "^(user|assistant|tool|outside)$")]
-    role: String,
-    /// What was said.
-    #[expect(dead_code, reason = "only its description is used")]
-    text: String,
-    /// The tool's name, for `tool` and `outside`.
-    #[expect(dead_code, reason = "only its description is used")]
-    name: Option<String>,
+/// One message of a conversation.
+#[derive(Deserialize, ToSchema)]
+#[serde(tag = "role", rename_all = "snake_case")]
+#[expect(
+    dead_code,
+    reason = "only its description is used; see `countersign::provenance::Message`"
+)]
+pub enum Said {
+    /// A person spoke.
+    User {
+        /// What they said.
+        text: String,
+        /// When, in microseconds since 1970.
+        at: Option<i64>,
+    },
+    /// The agent spoke: it is no source.
+    Assistant {
+        /// What it said.
+        text: String,
+    },
+    /// A tool answered.
+    Tool {
+        /// The tool.
+        name: String,
+        /// Its result.
+        text: String,
+    },
+    /// Text that strangers may have written: a web page, a mail's body.
+    Outside {
+        /// Where it is from.
+        name: String,
+        /// The text.
+        text: String,
+    },
 }
 
 /// One call of a turn.
@@ -147,9 +158,9 @@ pub struct Ask {
     /// The agent's session.
     #[schema(value_type = Option<Name>)]
     pub session: Option<String>,
-    /// What was said before, so that a person sees where each value came from; not kept.
-    #[schema(value_type = Option<Said>)]
-    pub conversation: Option<Conversation>,
+    /// What was said before, oldest first, so that a person sees where each value came from; not kept.
+    #[schema(value_type = Option<Vec<Said>>)]
+    pub conversation: Option<Vec<Message>>,
 }
 
 /// A decision.

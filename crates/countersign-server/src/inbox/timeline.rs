@@ -78,6 +78,16 @@ fn words(what: &What) -> (String, Option<ApprovalId>) {
             }
             alone(text)
         }
+        What::Endorsed { calls, surface, .. } => {
+            let only = calls
+                .as_ref()
+                .map(|granted| format!(", only {}", numbers(granted)));
+            alone(format!(
+                "endorsed it on {}{}; more people are needed",
+                place(surface),
+                only.unwrap_or_default()
+            ))
+        }
         What::Denied { surface, .. } => alone(format!("denied on {}", place(surface))),
         What::Expired => alone("expired: nobody decided in time".to_owned()),
         What::Superseded { successor } => ("a newer approval took its place:".to_owned(), Some(*successor)),

@@ -1,4 +1,4 @@
-//! Where values came from, for people and for programs.
+//! Where values came from, for people.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
@@ -6,10 +6,9 @@ use std::collections::HashMap;
 use std::time::Duration;
 
 use clap::builder::styling::Style;
-use countersign::display::{clip, escape};
+use countersign::display::escape;
 use countersign::provenance::{Counts, Mark, Provenance};
 use countersign::summary::Row;
-use serde::Serialize;
 
 use super::style::{self, paint};
 use super::{card, once};
@@ -82,63 +81,6 @@ fn mark_style(mark: Option<&Mark>) -> Style {
         1 | 2 => style::OPEN,
         3 => style::WARNING,
         _ => style::BAD.bold(),
-    }
-}
-
-/// For programs.
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-#[serde(rename_all = "camelCase")]
-pub struct ProvenanceView {
-    verdict: String,
-    #[schema(value_type = std::collections::BTreeMap<String, u32>)]
-    counts: Counts,
-    partial: bool,
-    leaves: Vec<LeafView>,
-}
-
-#[derive(Debug, Serialize, utoipa::ToSchema)]
-#[serde(rename_all = "camelCase")]
-struct LeafView {
-    pointer: String,
-    mark: String,
-    tag: &'static str,
-    /// The message of the conversation, from 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<u32>,
-    /// Bytes of that message.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    span: Option<(u32, u32)>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    words: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<String>,
-}
-
-/// Everything that is known about where values came from.
-pub fn view(provenance: &Provenance) -> ProvenanceView {
-    let leaves = provenance.leaves.iter().map(|leaf| {
-        let quote = match &leaf.mark {
-            Mark::Person(quote) => Some(quote),
-            Mark::Tool(tool) => Some(&tool.quote),
-            _ => None,
-        };
-        LeafView {
-            pointer: leaf.pointer.clone(),
-            mark: leaf.mark.word(),
-            tag: leaf.mark.tag(),
-            message: quote.map(|quote| quote.message),
-            span: quote.and_then(|quote| quote.span),
-            words: quote
-                .map(|quote| clip(&quote.words, 200).to_string())
-                .filter(|words| !words.is_empty()),
-            detail: leaf.mark.detail(),
-        }
-    });
-    ProvenanceView {
-        verdict: provenance.verdict(),
-        counts: provenance.counts(),
-        partial: provenance.is_partial,
-        leaves: leaves.collect(),
     }
 }
 

@@ -312,7 +312,12 @@ impl Policy {
     /// The terms on which a call is put to a person even where it would pass: for edited arguments and for undos.
     /// Fails, with the reason, for a call that is forbidden.
     pub fn hold(&self, asked: Asked<'_>) -> Result<Terms, String> {
-        match (self.rule(asked), self.tools.get(asked.tool)) {
+        self.hold_traced(asked, None)
+    }
+
+    /// The same, for a call whose values were traced, if there was a conversation.
+    pub fn hold_traced(&self, asked: Asked<'_>, provenance: Option<&Provenance>) -> Result<Terms, String> {
+        match (self.rule_traced(asked, provenance), self.tools.get(asked.tool)) {
             (Ruling::Hold(terms), _) => Ok(terms),
             (Ruling::Forbid { reason }, _) => Err(reason),
             (Ruling::Pass(_), Some(tool)) => {
