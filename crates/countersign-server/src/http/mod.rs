@@ -21,6 +21,6 @@ pub use app::{App, Settings};
 pub use door::{AllowedHosts, Door};
 pub use error::{Answer, ApiError};
 pub use extract::{For, scope};
-pub use limits::Limits;
+pub use limits::{DECISIONS_PER_SECOND, Limits};
 pub use metrics::Metrics;
 pub use router::{openapi, router};
