@@ -49,6 +49,11 @@ impl Typed {
         self.0.get(&format!("arguments-{position}")).map(String::as_str)
     }
 
+    /// Where the form stood: on the list, unless it says otherwise.
+    fn is_from_list(&self) -> bool {
+        self.text("from").is_empty()
+    }
+
     /// Whether arguments are being changed.
     pub fn is_edit(&self) -> bool {
         self.text("verdict") == "edit"
@@ -56,14 +61,13 @@ impl Typed {
 
     /// The same fields again are the same decision; anything else is another one.
     fn key(&self) -> Option<Key> {
-        let form = Some(self.text("key")).filter(|key| !key.is_empty())?;
         let mut fields: Vec<_> = self.0.iter().filter(|(name, _)| *name != "from").collect();
         fields.sort_unstable();
         let mut whole = String::new();
         for (name, value) in fields {
             whole.push_str(&format!("{}:{name}{}:{value}", name.len(), value.len()));
         }
-        Key::new(format!("page-{form}-{}", Hash::of(whole.as_bytes()).short())).ok()
+        Key::new(format!("page-{}", Hash::of(whole.as_bytes()))).ok()
     }
 }
 
@@ -89,7 +93,7 @@ pub async fn decide(
         return fragment(&app, &caller, &approval, now, &typed, outcome).await;
     }
     match outcome {
-        Ok(()) if typed.text("from") == "list" => {
+        Ok(()) if typed.is_from_list() => {
             Redirect::to(&format!("/approvals?done={}", approval.id)).into_response()
         }
         Ok(()) => Redirect::to(&format!("/approvals/{}", approval.id)).into_response(),
@@ -110,9 +114,9 @@ async fn fragment(
     let (approval, now) = after.unwrap_or_else(|_| (before.clone(), then));
     let problem = outcome.err();
     let status = problem.as_ref().map_or(StatusCode::OK, |error| error.status);
-    let measure = match typed.text("from") {
-        "list" => Measure::LIST,
-        _ => Measure::FULL,
+    let measure = match typed.is_from_list() {
+        true => Measure::LIST,
+        false => Measure::FULL,
     };
     list::fragment(status, app, caller, &approval, now, measure, problem.as_ref())
 }

@@ -54,7 +54,7 @@ async fn draw(
     let (approval, now) = list::one(app, caller, id).await?;
     let events = app.store().events(&caller.tenant, approval.id).await?;
     let card = card(app, caller, &approval, now, is_edit, typed);
-    let is_edit = is_edit && card.is_pending && card.may_approve;
+    let is_edit = is_edit && card.is_pending && card.may.edit;
     let values = context! {
         card => Value::from(Serde(&card)),
         events => Value::from(Serde(timeline::lines(&events, now))),
@@ -86,7 +86,7 @@ fn card(
     };
     let mut card = Card::new(approval, drawing);
     for (call, (position, held)) in card.calls.iter_mut().zip(approval.numbered()) {
-        call.is_left_out = typed.leaves_out(position);
+        call.is_left_out |= typed.leaves_out(position);
         // A secret must not stand in a field: such a call is approved as it is, or denied.
         if is_edit && !call.values.has_secret {
             let text = match typed.arguments(position) {

@@ -193,7 +193,7 @@ async fn list(app: &App, caller: &Caller, asked: &Asked) -> Answer<Listed> {
         .iter()
         .filter(|approval| wanted.includes(approval))
         .collect();
-    chosen.sort_by_cached_key(|approval| order(approval));
+    chosen.sort_by_key(|approval| order(approval));
     let pages = chosen.len().div_ceil(CARDS).max(1);
     let page = asked.page.unwrap_or(1).clamp(1, pages);
     let decider = caller.decider();

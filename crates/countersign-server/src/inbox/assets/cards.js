@@ -7,7 +7,10 @@ export const parse = (html) => parser.parseFromString(html, "text/html");
 export const cards = () => [...document.querySelectorAll("#cards > .card")];
 export const find = (id) => document.getElementById("a" + id);
 export const idOf = (card) => card.id.slice(1);
-export const isPending = (card) => "pending" in card.dataset;
+export const isPending = (card) => !card.classList.contains("over");
+export const isGrave = (card) => card.classList.contains("grave");
+// What takes the focus for a card: its title, which says what it is.
+export const handle = (card) => card.querySelector("h2 a") || card;
 
 export function say(text) {
   const place = document.getElementById("say");
@@ -31,7 +34,7 @@ export function patch(old, fresh) {
   const height = old.offsetHeight;
   old.replaceWith(fresh);
   if (fresh.offsetHeight < height) fresh.style.minHeight = height + "px";
-  if (had) (fresh.querySelector("[data-focus]") || fresh).focus({ preventScroll: true });
+  if (had) (fresh.querySelector("[data-focus]") || handle(fresh)).focus({ preventScroll: true });
   return fresh;
 }
 
@@ -48,8 +51,15 @@ function keepWhatIsTyped(old, fresh) {
   fresh.querySelectorAll("details").forEach((part, at) => { part.open = opened[at] || false; });
 }
 
+// As the server sorts them: from grave to light, then by the end of their time.
+function comesAfter(card, other) {
+  const place = (each) => ["critical", "high", "medium", "low"].findIndex((risk) => each.classList.contains(risk));
+  const end = (each) => Date.parse(each.querySelector(".left").dateTime);
+  return place(card) - place(other) || end(card) - end(other);
+}
+
 // Where a card belongs: before the first one that comes after it.
-export const successor = (fresh) => cards().find((card) => card.dataset.order > fresh.dataset.order) || null;
+export const successor = (fresh) => cards().find((card) => isPending(card) && comesAfter(card, fresh) > 0) || null;
 
 export function insert(fresh) {
   document.querySelector("#cards > .empty")?.remove();

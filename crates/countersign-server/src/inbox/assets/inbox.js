@@ -1,6 +1,6 @@
 // The inbox kept up to date. Everything works without this script; with it, nothing has to be loaded again.
 
-import { cards, find, fitsQuietly, idOf, insert, isPending, parse, patch, recount, say, setClock, tick } from "./cards.js";
+import { cards, find, fitsQuietly, handle, idOf, insert, isGrave, isPending, parse, patch, recount, say, setClock, tick } from "./cards.js";
 import { listen } from "./live.js";
 import { keys } from "./keys.js";
 
@@ -110,7 +110,7 @@ function arrive(id, card) {
 }
 
 function offer() {
-  const grave = [...waiting.values()].filter((card) => "grave" in card.dataset).length;
+  const grave = [...waiting.values()].filter(isGrave).length;
   fresh.hidden = waiting.size === 0;
   fresh.textContent = `${waiting.size} new` + (grave ? `, ${grave} of high risk` : "");
 }
@@ -125,7 +125,7 @@ function showNew() {
   waiting.clear();
   offer();
   recount();
-  first?.focus();
+  if (first) handle(first).focus({ preventScroll: true });
   first?.scrollIntoView({ block: "nearest" });
 }
 
@@ -148,7 +148,7 @@ async function decide(event) {
     const shown = patch(card, answer);
     const problem = shown.querySelector(".problem");
     say(problem ? problem.textContent : shown.querySelector(".ended")?.textContent + ": " + titleOf(shown));
-    if (!isPending(shown)) shown.focus({ preventScroll: true });
+    if (!isPending(shown)) handle(shown).focus({ preventScroll: true });
     recount();
     if (!isList) refresh(main.dataset.id);
   } catch {

@@ -1,7 +1,7 @@
 // Deciding by keyboard. Only plain letters, never while somebody types, and never twice by accident: what could do harm
 // takes two presses.
 
-import { cards, isPending, say } from "./cards.js";
+import { cards, handle, isGrave, isPending, say } from "./cards.js";
 
 const ARMED_FOR = 4000;
 let armed = null;
@@ -18,7 +18,7 @@ function move(by) {
   const all = cards();
   const at = all.indexOf(current());
   const next = all[at === -1 ? (by > 0 ? 0 : all.length - 1) : Math.min(Math.max(at + by, 0), all.length - 1)];
-  next?.focus();
+  if (next) handle(next).focus({ preventScroll: true });
   next?.scrollIntoView({ block: "nearest" });
 }
 
@@ -28,7 +28,7 @@ function approve(card) {
     if (isPending(card)) say("Not everything is shown. Press s to show all of it.");
     return;
   }
-  if ("grave" in card.dataset && armed !== button) {
+  if (isGrave(card) && armed !== button) {
     disarm();
     armed = button;
     button.classList.add("armed");
@@ -43,7 +43,7 @@ function approve(card) {
 // actions: showNew(), help().
 export function keys(actions) {
   document.addEventListener("keydown", (event) => {
-    if (event.key === "Escape" && event.target.matches("textarea")) return event.target.closest(".card")?.focus();
+    if (event.key === "Escape" && event.target.matches("textarea")) return handle(event.target.closest(".card"))?.focus();
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
     const card = current() || (cards().length === 1 ? cards()[0] : null);
     // Holding a key down is one press.
@@ -55,7 +55,6 @@ export function keys(actions) {
       n: actions.showNew,
       "?": actions.help,
       o: () => go(card?.querySelector("h2 a")),
-      Enter: () => event.target === card && go(card.querySelector("h2 a")),
       a: () => card && approve(card),
       d: () => card?.querySelector(".decide .no")?.click(),
       e: () => go(card?.querySelector(".decide .edit")),

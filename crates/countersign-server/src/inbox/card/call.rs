@@ -7,6 +7,7 @@ use countersign::policy::Undoable;
 use countersign::state::CallState;
 use serde::Serialize;
 
+use super::authority::why_not;
 use super::value::{Values, values};
 use super::{Drawing, Place, shown, size};
 
@@ -38,7 +39,9 @@ pub struct CallCard {
     pub offers_reconcile: bool,
     /// What is typed into its field, on a page where it is being changed.
     pub edit: Option<Edit>,
-    /// The person chose to deny it, and the page comes back to them.
+    /// Whoever looks may approve this call.
+    pub may_approve: bool,
+    /// It is not among what would be approved: they may not, or chose so before the page came back to them.
     pub is_left_out: bool,
 }
 
@@ -65,6 +68,7 @@ impl CallCard {
         let rows = drawing
             .policy
             .table(call.tool.as_str(), arguments, &approval.salt);
+        let may_approve = why_not(approval, call, drawing.decider).is_none();
         let can_undo = terms.undo == Undoable::Yes;
         let is_approver = drawing
             .decider
@@ -91,7 +95,8 @@ impl CallCard {
             offers_undo: call.state == CallState::Succeeded && can_undo && call.undone_by.is_none(),
             offers_reconcile: call.state == CallState::Unknown && is_approver,
             edit: None,
-            is_left_out: false,
+            may_approve,
+            is_left_out: !may_approve,
         }
     }
 }

@@ -5,12 +5,16 @@
 //! Deliberately absent: HTML, and rules. Whether a decision is accepted is said by the gate; what is worked out here
 //! only keeps people from pressing buttons that would be refused.
 
+mod authority;
 mod call;
 mod value;
 
 pub use call::{CallCard, Edit};
 pub use value::{Measure, size};
 
+use std::cmp::Reverse;
+
+use authority::May;
 use countersign::approval::Approval;
 use countersign::decision::Decider;
 use countersign::display::{clip, escape};
@@ -47,8 +51,6 @@ pub struct Card {
     pub version: u32,
     pub state: &'static str,
     pub is_pending: bool,
-    /// Sorts cards: grave ones first, then those with little time left.
-    pub order: String,
     pub title: String,
     pub risk: &'static str,
     /// Approving it by a key takes two presses.
@@ -72,8 +74,7 @@ pub struct Card {
     pub yes: String,
     pub no: String,
     pub approvers: String,
-    pub may_approve: bool,
-    pub may_deny: bool,
+    pub may: May,
     pub ended: Option<Ended>,
     pub undoes: Option<Place>,
     pub replaces: Option<Place>,
@@ -141,9 +142,6 @@ impl Card {
             .collect();
         let risk = risk(approval);
         let is_batch = calls.len() > 1;
-        let among = |call: &countersign::call::Call| {
-            decider.is_some_and(|decider| decider.is_among(&call.terms.approvers))
-        };
         let is_full = drawing.measure == Measure::FULL;
         let claim = approval.claim.as_deref().map(|claim| match is_full {
             true => escape(claim).into_owned(),
@@ -157,7 +155,6 @@ impl Card {
             version: approval.version,
             state: state.as_str(),
             is_pending,
-            order: order(approval),
             title: match is_batch {
                 true => format!("{} calls, to run in this order", calls.len()),
                 false => view::description(approval),
@@ -186,8 +183,7 @@ impl Card {
             ),
             no: label(approval, |call| call.terms.no.as_deref(), "Deny", "Deny all"),
             approvers: approvers(approval),
-            may_approve: approval.calls.iter().all(among),
-            may_deny: approval.calls.iter().any(among),
+            may: May::new(approval, decider),
             ended: (!is_pending).then(|| ended(approval, now, decider)),
             undoes: approval.undoes.map(|call| Place {
                 id: call.approval.to_string(),
@@ -224,15 +220,9 @@ pub fn surface_words(surface: &str) -> String {
     }
 }
 
-/// As text, so that the script can compare it: the risk from grave to light, then the end of its time.
-pub fn order(approval: &Approval) -> String {
-    let light = match risk(approval) {
-        Risk::Critical => 0,
-        Risk::High => 1,
-        Risk::Medium => 2,
-        Risk::Low => 3,
-    };
-    format!("{light}-{:017}", approval.expires_at.as_micros().max(0))
+/// Sorts cards: from grave to light, then by the end of their time. The script does the same.
+pub fn order(approval: &Approval) -> (Reverse<Risk>, Time) {
+    (Reverse(risk(approval)), approval.expires_at)
 }
 
 fn place(id: countersign::id::ApprovalId) -> Place {
