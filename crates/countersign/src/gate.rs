@@ -6,6 +6,7 @@
 //! It fails closed: before a start is on record, any error, time-out or unknown answer means that nothing runs.
 
 mod decide;
+mod flag;
 mod hear;
 mod run;
 mod wait;
@@ -26,7 +27,8 @@ use crate::seal::{SealError, Sealer, Secret};
 use crate::store::{Store, StoreError};
 
 pub use decide::{Resolved, Running};
-pub use hear::{Heard, Reading, Reply};
+pub use flag::{Flagged, GUIDE};
+pub use hear::{Heard, Reply};
 pub use run::Ran;
 pub use wait::{Until, Waited};
 

@@ -284,14 +284,26 @@ impl<'a> Reader<'a> {
     }
 
     fn parse(&self, language: &Language) -> Result<Interpreted, Why> {
-        let bit_known = |word: &Option<Word>| word.is_some_and(|word| language.automaton.knows(word));
-        let all_known = self.ids.iter().all(bit_known);
         let labels = self.labels();
-        let mut parse = Parse::of(&self.ids, language, None, &labels);
-        if !parse.is_whole() && (!all_known || self.words.len() > 1) {
-            // Only now the offer matters: some words may be its own.
-            parse = Parse::of(&self.ids, language, self.offer(), &labels);
+        let knows = |word: &Option<Word>| word.is_some_and(|word| language.automaton.knows(word));
+        let unknown = (0..self.ids.len()).filter(|at| !self.ids.get(*at).is_some_and(knows));
+        let unknown: Vec<usize> = unknown.collect();
+        let mut parse = None;
+        if unknown.is_empty() {
+            parse = Some(Parse::of(&self.ids, language, None, &labels)).filter(Parse::is_whole);
+        } else if labels.is_empty() {
+            // Most other messages end here: a word that is in no piece and not the offer's either.
+            let id = |at: usize| self.ids.get(at).copied().flatten();
+            let may_echo = |at: &usize| {
+                let is_offered = |offer: &Offer<'_>| offer.may_echo(language, *at, id(*at));
+                language.is_glue(id(*at)) || self.offer().is_some_and(is_offered)
+            };
+            if let Some(at) = unknown.into_iter().find(|at| !may_echo(at)) {
+                return Err(Why::Unknown(self.words.get(at).to_owned()));
+            }
         }
+        // Only now the offer matters: some words may be its own.
+        let parse = parse.unwrap_or_else(|| Parse::of(&self.ids, language, self.offer(), &labels));
         if !parse.is_whole() {
             return Err(self.why_not(language, &parse));
         }

@@ -55,6 +55,8 @@ pub struct Channel {
     pub ttl: Duration,
     /// What a reply that is neither yes nor no does to the pending approval.
     pub on_other: OnOther,
+    /// What a filler such as "ok" does to something destructive.
+    pub on_filler: OnFiller,
 }
 
 impl Default for Channel {
@@ -62,6 +64,7 @@ impl Default for Channel {
         Channel {
             ttl: Duration::from_secs(5 * 60),
             on_other: OnOther::Cancel,
+            on_filler: OnFiller::AskAgain,
         }
     }
 }
@@ -74,6 +77,16 @@ pub enum OnOther {
     Cancel,
     /// Leaves it pending.
     Keep,
+}
+
+/// What a filler such as "ok" does to something destructive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFiller {
+    /// Nothing: the question is put again.
+    AskAgain,
+    /// Approves it, as anything else.
+    Approve,
 }
 
 /// What happens to the rest of a batch when a call fails.

@@ -11,7 +11,7 @@ use super::problem::{Problem, Problems, nearest};
 use super::read::Reader;
 use super::schema::{Schema, table_to_json};
 use super::undo::Undo;
-use super::{Channel, OnFailure, OnOther, Policy, Tool};
+use super::{Channel, OnFailure, OnFiller, OnOther, Policy, Tool};
 use crate::decision::Surface;
 use crate::effect::{Effect, Risk};
 use crate::hash::Hash;
@@ -134,7 +134,7 @@ fn channel(reader: &mut Reader<'_>, root: &DeTable<'_>) -> Channel {
         .table(root, "channel")
         .and_then(|value| value.get_ref().as_table())
     {
-        reader.only(table, "`[channel]`", &["ttl", "on_other"]);
+        reader.only(table, "`[channel]`", &["ttl", "on_other", "on_filler"]);
         channel.ttl = reader
             .duration(table, "ttl", SECOND..=MONTH)
             .unwrap_or(channel.ttl);
@@ -142,6 +142,10 @@ fn channel(reader: &mut Reader<'_>, root: &DeTable<'_>) -> Channel {
         channel.on_other = reader
             .choice(table, "on_other", &choices)
             .unwrap_or(channel.on_other);
+        let choices = [("ask_again", OnFiller::AskAgain), ("approve", OnFiller::Approve)];
+        channel.on_filler = reader
+            .choice(table, "on_filler", &choices)
+            .unwrap_or(channel.on_filler);
     }
     channel
 }

@@ -206,17 +206,20 @@ impl Tables {
 
     /// The language of a tag such as `pt-BR` or `sr_RS@latin`.
     pub(super) fn language(&self, tag: &str) -> Option<&Language> {
-        let found = fallbacks(tag)
-            .into_iter()
-            .find_map(|tag| self.tags.get(tag.as_str()).copied());
-        self.languages.get(found?)
+        let exact = self.tags.get(tag).copied();
+        let shorter = || {
+            fallbacks(tag)
+                .into_iter()
+                .find_map(|tag| self.tags.get(tag.as_str()).copied())
+        };
+        self.languages.get(exact.or_else(shorter)?)
     }
 
     /// What a whole reply means in a locale: yes or no.
     pub(super) fn locale(&self, tag: &str, reply: &str) -> Option<bool> {
-        let locale = fallbacks(tag)
-            .into_iter()
-            .find_map(|tag| self.locales.get(&tag))?;
+        let exact = self.locales.get(tag);
+        let shorter = || fallbacks(tag).into_iter().find_map(|tag| self.locales.get(&tag));
+        let locale = exact.or_else(shorter)?;
         let says = |phrases: &[String]| phrases.iter().any(|phrase| phrase == reply);
         match (says(&locale.yes), says(&locale.no)) {
             (true, false) => Some(true),
