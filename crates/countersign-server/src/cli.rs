@@ -352,7 +352,11 @@ Examples:
                                                      {\"id\",\"decision\",\"why\"} out")]
 pub struct Read {
     /// The reply
-    #[arg(value_name = "REPLY", required_unless_present = "jsonl", allow_hyphen_values = true)]
+    #[arg(
+        value_name = "REPLY",
+        required_unless_present = "jsonl",
+        allow_hyphen_values = true
+    )]
     pub text: Option<String>,
     /// What the person was shown
     #[arg(long, value_name = "TEXT")]

@@ -303,7 +303,11 @@ fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
     let Some(approval) = &resolved.approval else {
         return sentences.cancelled.clone();
     };
-    if approval.decision.as_ref().is_none_or(|decision| !decision.approved) {
+    if approval
+        .decision
+        .as_ref()
+        .is_none_or(|decision| !decision.approved)
+    {
         return sentences.cancelled.clone();
     }
     let ended = |wanted: fn(&Outcome) -> bool| resolved.ran.iter().any(|ran| wanted(&ran.outcome));
@@ -311,7 +315,11 @@ fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
         &sentences.unknown
     } else if ended(|outcome| matches!(outcome, Outcome::Failed(_))) {
         &sentences.failed
-    } else if approval.calls.iter().all(|call| call.state == CallState::Succeeded) {
+    } else if approval
+        .calls
+        .iter()
+        .all(|call| call.state == CallState::Succeeded)
+    {
         &sentences.done
     } else {
         &sentences.approved

@@ -55,8 +55,15 @@ impl Prompt {
         let yes = shared(|terms| terms.yes.as_ref()).unwrap_or_else(|| sentences.yes.clone());
         let no = shared(|terms| terms.no.as_ref()).unwrap_or_else(|| sentences.no.clone());
         let summary = summary(approval, sentences);
-        let values = [("what", summary.as_str()), ("yes", yes.as_str()), ("no", no.as_str())];
-        let is_destructive = approval.calls.iter().any(|call| call.terms.effect == Effect::Destructive);
+        let values = [
+            ("what", summary.as_str()),
+            ("yes", yes.as_str()),
+            ("no", no.as_str()),
+        ];
+        let is_destructive = approval
+            .calls
+            .iter()
+            .any(|call| call.terms.effect == Effect::Destructive);
         Prompt {
             approval: approval.id,
             digest: approval.digest,
@@ -108,7 +115,12 @@ pub struct Pressed {
 const PROOF: usize = 24;
 
 fn payload(approval: &Approval, verdict: &Verdict) -> String {
-    let id: String = approval.id.as_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let id: String = approval
+        .id
+        .as_bytes()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
     format!("{id}.{}", proof(approval, verdict))
 }
 

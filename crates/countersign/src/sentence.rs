@@ -51,7 +51,8 @@ impl Sentences {
             done: "Done! {what}".to_owned(),
             approved: "Approved: {what}".to_owned(),
             failed: "That did not work: {what}".to_owned(),
-            unknown: "Started, but it is not known how it ended: {what}. It will not be run again by itself.".to_owned(),
+            unknown: "Started, but it is not known how it ended: {what}. It will not be run again by itself."
+                .to_owned(),
             cancelled: "Cancelled.".to_owned(),
             cancelled_by_other: "Cancelled, because you went on to something else: {what}".to_owned(),
             kept: "Still waiting for your answer.".to_owned(),
@@ -98,9 +99,10 @@ pub(crate) fn fill(sentence: &str, values: &[(&str, &str)]) -> String {
     while let Some(start) = rest.find('{') {
         let (before, from) = rest.split_at(start);
         filled.push_str(before);
-        let place = values
-            .iter()
-            .find(|(name, _)| from.get(1..).is_some_and(|inner| inner.starts_with(&format!("{name}}}"))));
+        let place = values.iter().find(|(name, _)| {
+            from.get(1..)
+                .is_some_and(|inner| inner.starts_with(&format!("{name}}}")))
+        });
         match place {
             Some((name, value)) => {
                 filled.push_str(value);

@@ -95,13 +95,20 @@ pub fn openai(exchanges: &[Exchange]) -> String {
             quote(&exchange.result.content)
         )
     });
-    let turn = format!(r#"{{"role":"assistant","content":null,"tool_calls":[{}]}}"#, joined(calls));
+    let turn = format!(
+        r#"{{"role":"assistant","content":null,"tool_calls":[{}]}}"#,
+        joined(calls)
+    );
     format!("[{}]", joined(std::iter::once(turn).chain(results)))
 }
 
 fn result(approval: &Approval, call: &Call) -> ToolResult {
     let (status, ran, message) = match call.state {
-        CallState::Held => ("pending_confirmation", false, "A person has been asked. It has not run."),
+        CallState::Held => (
+            "pending_confirmation",
+            false,
+            "A person has been asked. It has not run.",
+        ),
         CallState::Released => ("approved", false, "A person approved it. It has not run yet."),
         CallState::Running => ("running", true, "It was started and has not ended yet."),
         CallState::Succeeded => ("succeeded", true, "It ran."),
@@ -114,8 +121,16 @@ fn result(approval: &Approval, call: &Call) -> ToolResult {
         CallState::Undone => ("undone", true, "It ran and was then undone."),
         CallState::Refused => refused(call.because.as_ref()),
     };
-    let mut content = format!(r#"{{"status":{},"ran":{ran},"message":{}"#, quote(status), quote(message));
-    if let Some(comment) = approval.decision.as_ref().and_then(|decision| decision.comment.as_ref()) {
+    let mut content = format!(
+        r#"{{"status":{},"ran":{ran},"message":{}"#,
+        quote(status),
+        quote(message)
+    );
+    if let Some(comment) = approval
+        .decision
+        .as_ref()
+        .and_then(|decision| decision.comment.as_ref())
+    {
         content.push_str(&format!(r#","comment":{}"#, quote(comment)));
     }
     if call.original.is_some() {
@@ -141,10 +156,26 @@ fn result(approval: &Approval, call: &Call) -> ToolResult {
 fn refused(because: Option<&Because>) -> (&'static str, bool, &'static str) {
     match because {
         Some(Because::Expired) => ("expired", false, "Nobody decided in time. It did not run."),
-        Some(Because::Superseded) => ("superseded", false, "A newer proposal took its place. It did not run."),
-        Some(Because::Withdrawn) => ("withdrawn", false, "It was taken back before a decision. It did not run."),
-        Some(Because::Stale) => ("stale", false, "It was approved but not started in time. It did not run."),
-        Some(Because::EarlierFailed) => ("not_run", false, "An earlier call did not succeed. It did not run."),
+        Some(Because::Superseded) => (
+            "superseded",
+            false,
+            "A newer proposal took its place. It did not run.",
+        ),
+        Some(Because::Withdrawn) => (
+            "withdrawn",
+            false,
+            "It was taken back before a decision. It did not run.",
+        ),
+        Some(Because::Stale) => (
+            "stale",
+            false,
+            "It was approved but not started in time. It did not run.",
+        ),
+        Some(Because::EarlierFailed) => (
+            "not_run",
+            false,
+            "An earlier call did not succeed. It did not run.",
+        ),
         Some(Because::Denied) | None => (
             "denied",
             false,

@@ -62,16 +62,19 @@ impl Submitted {
     /// What such a tool answers: `requiresConfirmation` with a message, while a person is asked.
     pub fn requires_confirmation(&self) -> Option<String> {
         let approval = self.approval.as_ref()?;
-        self.calls.iter().any(|ruled| matches!(ruled, Ruled::Held(_))).then(|| {
-            let summaries = approval.calls.iter().map(|call| call.terms.summary.as_str());
-            let details: Vec<&str> = summaries.collect();
-            serde_json::json!({
-                "requiresConfirmation": true,
-                "message": format!("Are you sure? {}", details.join("; ")),
-                "details": details,
+        self.calls
+            .iter()
+            .any(|ruled| matches!(ruled, Ruled::Held(_)))
+            .then(|| {
+                let summaries = approval.calls.iter().map(|call| call.terms.summary.as_str());
+                let details: Vec<&str> = summaries.collect();
+                serde_json::json!({
+                    "requiresConfirmation": true,
+                    "message": format!("Are you sure? {}", details.join("; ")),
+                    "details": details,
+                })
+                .to_string()
             })
-            .to_string()
-        })
     }
 }
 
@@ -91,7 +94,9 @@ fn is_flagged(arguments: &[u8]) -> bool {
     let Ok(tree) = Tree::read(arguments, Top::Object) else {
         return false;
     };
-    let Node::Object(fields) = &tree.node else { return false };
+    let Node::Object(fields) = &tree.node else {
+        return false;
+    };
     let mut flags = fields.iter().filter(|(name, _)| name == FLAG);
     flags.any(|(_, value)| value.node == Node::Bool(true))
 }

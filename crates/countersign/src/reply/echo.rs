@@ -72,7 +72,8 @@ impl<'a> Offer<'a> {
     pub(super) fn may_echo(&self, language: &Language, at: usize, id: Option<Word>) -> bool {
         (0..self.offered.len()).any(|place| self.shares_stem(at, place))
             || (language.acts(id) != 0
-                && (0..self.offered.len()).any(|place| language.acts(id) & language.acts(self.id(place)) != 0))
+                && (0..self.offered.len())
+                    .any(|place| language.acts(id) & language.acts(self.id(place)) != 0))
     }
 
     fn shares_stem(&self, at: usize, place: usize) -> bool {
@@ -100,12 +101,18 @@ impl<'a> Offer<'a> {
     }
 
     fn is_joint(&self, index: usize) -> bool {
-        self.offered.gap(index).is_joint || matches!(self.offered.get(index), "and" | "or" | "y" | "und" | "et" | "e" | "o" | "&")
+        self.offered.gap(index).is_joint
+            || matches!(
+                self.offered.get(index),
+                "and" | "or" | "y" | "und" | "et" | "e" | "o" | "&"
+            )
     }
 
     /// Whether the word at `place` stands behind one that turns it, as in "without subtitles".
     fn is_turned(&self, language: &Language, place: usize) -> bool {
-        place.checked_sub(1).is_some_and(|before| language.is_stop(self.id(before)))
+        place
+            .checked_sub(1)
+            .is_some_and(|before| language.is_stop(self.id(before)))
     }
 
     /// Whether word `at` of the reply says what the offer says at `place`.
@@ -246,7 +253,9 @@ fn is_number(word: &str) -> bool {
 }
 
 fn stems(words: &Words) -> Vec<u8> {
-    let lengths = words.iter().map(|word| u8::try_from(stem(word).len()).unwrap_or(u8::MAX));
+    let lengths = words
+        .iter()
+        .map(|word| u8::try_from(stem(word).len()).unwrap_or(u8::MAX));
     lengths.collect()
 }
 

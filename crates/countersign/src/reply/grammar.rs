@@ -54,7 +54,10 @@ impl Table {
             if line.is_empty() {
                 continue;
             }
-            let wrong = |problem: String| TableProblem { line: number, problem };
+            let wrong = |problem: String| TableProblem {
+                line: number,
+                problem,
+            };
             if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
                 section = Section::named(name).ok_or_else(|| wrong(format!("no section `{name}`")))?;
                 continue;
@@ -352,7 +355,9 @@ impl Net {
         let mut at: u32 = 0;
         while let Some(set) = waiting.get(at as usize).cloned() {
             let kinds = set.iter().filter_map(|state| self.kinds.get(*state as usize));
-            automaton.kinds.push(kinds.fold(Kinds::NONE, |all, kinds| all.and(*kinds)));
+            automaton
+                .kinds
+                .push(kinds.fold(Kinds::NONE, |all, kinds| all.and(*kinds)));
             let mut steps: Vec<(Word, u32)> = Vec::new();
             for state in &set {
                 steps.extend(self.edges.get(*state as usize).into_iter().flatten());

@@ -37,7 +37,6 @@ pub(super) struct Parse {
     pub(super) furthest: usize,
 }
 
-
 impl Parse {
     /// Reads `words`; `None` stands for one that no table knows.
     pub(super) fn of(
@@ -80,7 +79,9 @@ impl Parse {
                 parse.join(*from, *to, *kind);
             }
             if let Some(offer) = offer {
-                echoes(offer, language, words, start, |end, kind| parse.join(start, end, kind));
+                echoes(offer, language, words, start, |end, kind| {
+                    parse.join(start, end, kind)
+                });
             }
         }
         parse
@@ -95,7 +96,9 @@ impl Parse {
             }
             let Some(next) = stand.after(kind) else { continue };
             let bit = 1u16 << next as u16;
-            let Some(reached) = self.reached.get_mut(end) else { return };
+            let Some(reached) = self.reached.get_mut(end) else {
+                return;
+            };
             if *reached & bit == 0 {
                 *reached |= bit;
                 self.furthest = self.furthest.max(end);
@@ -104,7 +107,10 @@ impl Parse {
                     stand: number,
                     kind,
                 };
-                let slot = self.steps.get_mut(end).and_then(|steps| steps.get_mut(next as usize));
+                let slot = self
+                    .steps
+                    .get_mut(end)
+                    .and_then(|steps| steps.get_mut(next as usize));
                 if let Some(slot) = slot {
                     *slot = step;
                 }

@@ -191,7 +191,12 @@ impl WordReader {
     fn span(&mut self, start: usize, end: usize, has_apostrophe: bool) {
         let (mut start, mut end) = (start, end);
         if has_apostrophe {
-            let letters = self.words.text.get(start..end).unwrap_or_default().replace('\'', "");
+            let letters = self
+                .words
+                .text
+                .get(start..end)
+                .unwrap_or_default()
+                .replace('\'', "");
             start = self.words.text.len();
             self.words.text.push_str(&letters);
             end = self.words.text.len();
@@ -268,6 +273,8 @@ impl WordReader {
     /// Letters that people use for each other.
     fn folded(&mut self, c: char) {
         match c {
+            // What lower-casing an İ leaves behind.
+            '\u{307}' => {}
             // Turkish writes both; keyboards and phones often cannot.
             'ı' => self.letter('i', Last::Letter),
             'ß' => {

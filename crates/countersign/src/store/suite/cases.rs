@@ -2,6 +2,7 @@
 
 #![expect(missing_docs, reason = "the name of a case says what must be so")]
 
+mod conversations;
 mod decisions;
 mod edits;
 mod proposals;
@@ -12,6 +13,7 @@ mod time;
 mod undos;
 mod waiting;
 
+pub use conversations::*;
 pub use decisions::*;
 pub use edits::*;
 pub use proposals::*;
