@@ -24,7 +24,7 @@ const PADDOCKS: &str = r#"{"ids":[101,102,103,104,105,106,107,108,109,110,111,11
 
 fn conversations(fixture: &Fixture) -> Conversations {
     let tools = Tools::default().with(ToolName::new("delete_potreros").unwrap(), |permit| async move {
-        Outcome::succeeded(permit.arguments().as_bytes().to_vec())
+        Outcome::succeeded(permit.arguments().as_bytes())
     });
     let gate = Gate::new(fixture.store.clone(), Arc::new(Policy::parse(POLICY).unwrap()));
     Conversations::new(gate.with_executor(Arc::new(tools)))
