@@ -1061,6 +1061,37 @@ fn d3_the_json_of_a_proposal_and_of_an_approval_is_a_contract() {
 }
 
 #[test]
+fn c4_a_reply_is_read_with_its_reason() {
+    let place = Place::without_policy();
+    let read = |arguments: &[&str]| place.good(arguments).trim().to_owned();
+    assert_eq!(
+        read(&["read", "Yes, go ahead", "--prompt", "Delete it?"]),
+        "yes: `yes`, `go ahead`"
+    );
+    assert_eq!(
+        read(&["read", "ok", "--destructive", "--prompt", "Delete it?"]),
+        "other: `ok` is too little here"
+    );
+    assert_eq!(
+        read(&["read", "Sí, borrar", "--yes", "Sí, borrar", "--language", "es"]),
+        "yes: `sí borrar` is what was offered"
+    );
+    let lines = concat!(
+        r#"{"id":"a","lang":"en","prompt":"Delete it?","reply":"no, thanks","label":"ignored"}"#,
+        "\n\n",
+        r#"{"id":7,"prompt":"","reply":"what?"}"#,
+        "\n"
+    );
+    let left = place.run_with(&["read", "--jsonl"], lines.as_bytes());
+    assert_eq!(
+        left.stdout,
+        "{\"id\":\"a\",\"decision\":\"decline\",\"why\":\"`no thanks`\"}\n{\"id\":7,\"decision\":\"other\",\"why\":\"it asks something\"}\n"
+    );
+    let left = place.run_with(&["read", "--jsonl"], b"nonsense");
+    assert!(left.stderr.contains("line 1"), "{}", left.stderr);
+}
+
+#[test]
 fn the_help_is_a_contract() {
     let place = Place::without_policy();
     insta::assert_snapshot!(place.good(&["--help"]), @r##"

@@ -215,7 +215,7 @@ fn terms_come_from_the_policy() {
         Channel {
             ttl: Duration::from_secs(300),
             on_other: OnOther::Cancel,
-            ..Channel::default()
+            on_filler: OnFiller::AskAgain,
         }
     );
 }

@@ -273,6 +273,8 @@ impl WordReader {
     /// Letters that people use for each other.
     fn folded(&mut self, c: char) {
         match c {
+            // What lower-casing an İ leaves behind.
+            '\u{307}' => {}
             // Turkish writes both; keyboards and phones often cannot.
             'ı' => self.letter('i', Last::Letter),
             'ß' => {

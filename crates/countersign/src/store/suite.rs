@@ -130,6 +130,11 @@ macro_rules! for_each_store_case {
             d2_waiters_are_woken_by_every_change,
             d2_a_change_of_nothing_wakes_nobody,
             d2_who_follows_hears_of_every_commit,
+            // Conversations.
+            b10_thirteen_paddocks_are_deleted_by_typing_the_label,
+            x03_a_yes_to_the_replaced_card_decides_nothing,
+            a7_no_and_other_messages_end_the_question,
+            a5_an_expired_question_hears_nothing,
             // Restart.
             a6_everything_survives_a_restart,
             x32_what_waits_goes_on_after_a_restart,

@@ -10,6 +10,8 @@
 mod closed;
 mod conversation;
 mod deciding;
+mod dialogue;
+mod interleaving;
 mod origins;
 mod running;
 mod submitting;

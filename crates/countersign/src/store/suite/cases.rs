@@ -3,6 +3,7 @@
 #![expect(missing_docs, reason = "the name of a case says what must be so")]
 
 mod authority;
+mod conversations;
 mod decisions;
 mod edits;
 mod entries;
@@ -15,6 +16,7 @@ mod undos;
 mod waiting;
 
 pub use authority::*;
+pub use conversations::*;
 pub use decisions::*;
 pub use edits::*;
 pub use entries::*;
