@@ -123,6 +123,27 @@ impl<'t> Reader<'t> {
         chosen.map(|(_, value)| *value)
     }
 
+    /// A whole number.
+    pub(super) fn count(
+        &mut self,
+        table: &DeTable<'_>,
+        key: &str,
+        allowed: RangeInclusive<usize>,
+    ) -> Option<usize> {
+        let value = table.get(key)?;
+        let Some(number) = value.get_ref().as_integer() else {
+            self.wrong_kind(key, value, "a whole number");
+            return None;
+        };
+        let count = usize::from_str_radix(number.as_str(), number.radix()).ok();
+        let count = count.filter(|count| allowed.contains(count));
+        if count.is_none() {
+            let hint = format!("between {} and {}", allowed.start(), allowed.end());
+            self.problem(value.span().start, format!("`{key}` is out of range"), hint);
+        }
+        count
+    }
+
     pub(super) fn duration(
         &mut self,
         table: &DeTable<'_>,

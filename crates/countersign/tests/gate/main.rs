@@ -11,6 +11,7 @@ mod closed;
 mod conversation;
 mod deciding;
 mod origins;
+mod restraint;
 mod running;
 mod submitting;
 mod world;
