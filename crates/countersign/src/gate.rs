@@ -7,6 +7,7 @@
 
 mod decide;
 mod hear;
+mod look;
 mod run;
 mod wait;
 
