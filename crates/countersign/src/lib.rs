@@ -6,6 +6,7 @@
 pub mod approval;
 pub mod call;
 pub mod command;
+pub mod concern;
 pub mod conversation;
 pub mod decision;
 pub mod display;

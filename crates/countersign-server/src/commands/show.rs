@@ -2,6 +2,7 @@
 
 use countersign::approval::SharedApproval;
 use countersign::display::escape;
+use countersign::state::State;
 
 use crate::cli::{Global, Show};
 use crate::desk::Desk;
@@ -33,7 +34,18 @@ pub async fn run(global: &Global, options: Show, output: &mut Output) -> Result<
         return Ok(Exit::Done);
     }
     let full = options.full;
-    let mut text = card::card(&approval, Drawing { policy, now, full });
+    // Once it is decided there is nothing left to look at twice.
+    let concerns = match approval.state {
+        State::Pending => desk.gate.concerns(&approval).await?,
+        _ => Vec::new(),
+    };
+    let drawing = Drawing {
+        policy,
+        now,
+        full,
+        concerns: &concerns,
+    };
+    let mut text = card::card(&approval, drawing);
     text.extend(events.as_deref().map(card::history));
     output.text(&text);
     Ok(Exit::Done)

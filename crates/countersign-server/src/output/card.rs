@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use countersign::approval::Approval;
 use countersign::call::Call;
+use countersign::concern::Concern;
 use countersign::decision::Surface;
 use countersign::display::{clip, escape};
 use countersign::event::{Event, What};
@@ -38,6 +39,8 @@ pub struct Drawing<'a> {
     pub now: Time,
     /// Long values are shown whole.
     pub full: bool,
+    /// What deserves a second look, call by call.
+    pub concerns: &'a [Vec<Concern>],
 }
 
 /// The whole card.
@@ -48,6 +51,12 @@ pub fn card(approval: &Approval, drawing: Drawing<'_>) -> String {
         text.push('\n');
         let number = is_batch.then_some(position);
         text.push_str(&call_block(approval, number, call, drawing));
+        let concerns = drawing.concerns.get(usize::from(position.saturating_sub(1)));
+        for concern in concerns.into_iter().flatten() {
+            let indent = if is_batch { "     " } else { "  " };
+            let label = paint(style::WARNING, "look twice:");
+            text.push_str(&format!("{indent}{label} {}\n", once(&concern.to_string())));
+        }
     }
     text.push('\n');
     text.push_str(&facts(approval, drawing));

@@ -13,6 +13,7 @@ mod deciding;
 mod dialogue;
 mod interleaving;
 mod origins;
+mod restraint;
 mod running;
 mod submitting;
 mod world;
