@@ -148,7 +148,7 @@ mod tests {
             assert_eq!(Kind::from_code(kind.code()), Some(kind), "{kind}");
         }
         assert_eq!(Kind::from_code(0), None);
-        assert_eq!(Kind::from_code(6), None);
+        assert_eq!(Kind::from_code(7), None);
     }
 
     #[test]
