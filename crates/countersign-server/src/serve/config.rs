@@ -147,7 +147,10 @@ fn tryout_policy() -> Result<Policy, Failure> {
 
 /// Its tools do nothing but say what they would have done.
 fn echoes(policy: &Policy) -> BTreeMap<String, ToolTarget> {
-    let names = policy.catalogue().into_iter().map(|listed| listed.tool.to_owned());
+    let names = policy
+        .catalogue()
+        .into_iter()
+        .map(|listed| listed.tool.to_owned());
     names
         .map(|name| (name, ToolTarget::Echo { echo: true }))
         .collect()

@@ -29,11 +29,23 @@ async fn an_undo_is_an_approval_of_its_own() {
         .shows("<b>inbox</b> asks as ana")
         .shows("asked to undo");
     let id = asked.location().rsplit('/').next().unwrap().parse().unwrap();
-    let undoing = world.app.store().approval(&approval.tenant, id).await.unwrap().unwrap();
+    let undoing = world
+        .app
+        .store()
+        .approval(&approval.tenant, id)
+        .await
+        .unwrap()
+        .unwrap();
     assert_eq!(undoing.state, State::Pending);
     assert_eq!(undoing.requester.as_str(), "ana");
     assert_eq!(world.ran().len(), 1, "nothing is undone before it is approved");
-    assert_eq!(world.decide(&ana, &undoing, &[("verdict", "approve")]).await.status, 303);
+    assert_eq!(
+        world
+            .decide(&ana, &undoing, &[("verdict", "approve")])
+            .await
+            .status,
+        303
+    );
     world.finished(&undoing).await;
     assert_eq!(world.now(&approval).await.calls[0].state, CallState::Undone);
     let page = world.get(&ana, &path).await;
@@ -70,9 +82,20 @@ async fn an_unknown_end_is_found_out_by_an_approver() {
     }
     assert_eq!(world.now(&approval).await.calls[0].state, CallState::Unknown);
     let path = format!("/approvals/{}", approval.id);
-    world.get(&ana, &path).await.shows("Nobody knows how this call ended.").shows("it succeeded");
-    world.get(&eve, &path).await.shows("One of its approvers can say").hides("it succeeded");
-    world.get(&ana, "/numbers").await.shows("<dt>Unknown outcomes</dt><dd>1</dd>");
+    world
+        .get(&ana, &path)
+        .await
+        .shows("Nobody knows how this call ended.")
+        .shows("it succeeded");
+    world
+        .get(&eve, &path)
+        .await
+        .shows("One of its approvers can say")
+        .hides("it succeeded");
+    world
+        .get(&ana, "/numbers")
+        .await
+        .shows("<dt>Unknown outcomes</dt><dd>1</dd>");
     let found = format!("{path}/calls/1/reconciliation");
     let said = [("outcome", "succeeded"), ("note", "seen in the ledger")];
     assert_eq!(world.post(&eve, &found, &said).await.status, 403);
@@ -81,7 +104,8 @@ async fn an_unknown_end_is_found_out_by_an_approver() {
     assert_eq!(world.post(&ana, &found, &said).await.status, 303);
     assert_eq!(world.now(&approval).await.calls[0].state, CallState::Succeeded);
     let page = world.get(&ana, &path).await;
-    page.shows("found out that call 1 succeeded").shows("seen in the ledger");
+    page.shows("found out that call 1 succeeded")
+        .shows("seen in the ledger");
     // Once is enough.
     assert_eq!(world.post(&ana, &found, &said).await.status, 409);
 }
@@ -90,19 +114,30 @@ async fn an_unknown_end_is_found_out_by_an_approver() {
 async fn history_lists_what_was_decided_newest_first() {
     let world = World::new().await;
     let ana = world.ana().await;
-    world.get(&ana, "/approvals/history").await.shows("Nothing has been decided yet.");
+    world
+        .get(&ana, "/approvals/history")
+        .await
+        .shows("Nothing has been decided yet.");
     for number in 0..60 {
         let arguments = format!(r#"{{"text":"n{number:02}"}}"#);
         let approval = world.hold(&[("note", &arguments)]).await;
         world.clock.advance(Duration::from_millis(200));
-        let verdict = if number % 2 == 0 { Verdict::Approve } else { Verdict::Deny };
+        let verdict = if number % 2 == 0 {
+            Verdict::Approve
+        } else {
+            Verdict::Deny
+        };
         world.decide_elsewhere(&approval, verdict).await;
     }
     let page = world.get(&ana, "/approvals/history").await;
     assert_eq!(page.text.matches("<li>").count(), 50);
     assert!(page.text.find("Note n59").unwrap() < page.text.find("Note n58").unwrap());
-    let older = page.between("href=\"/approvals/history?status=&amp;after=", "\"").to_owned();
-    let next = world.get(&ana, &format!("/approvals/history?status=&after={older}")).await;
+    let older = page
+        .between("href=\"/approvals/history?status=&amp;after=", "\"")
+        .to_owned();
+    let next = world
+        .get(&ana, &format!("/approvals/history?status=&after={older}"))
+        .await;
     assert_eq!(next.text.matches("<li>").count(), 10);
     next.shows("Note n00").hides("Older");
     let denied = world.get(&ana, "/approvals/history?status=denied").await;

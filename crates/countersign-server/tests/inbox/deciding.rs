@@ -21,7 +21,11 @@ async fn approving_runs_the_exact_bytes_once() {
     assert_eq!(world.ran(), [format!("create_contact {spaced}")]);
     let decided = done.decision.clone().unwrap();
     assert_eq!(
-        (decided.by.as_str(), decided.surface.as_str(), decided.comment.as_deref()),
+        (
+            decided.by.as_str(),
+            decided.surface.as_str(),
+            decided.comment.as_deref()
+        ),
         ("ana", "page", Some("fine"))
     );
     // The same form sent again is the same decision: no complaint, and no second run.
@@ -83,7 +87,9 @@ async fn each_call_of_a_batch_can_be_decided() {
 async fn a_batch_with_nothing_chosen_is_not_decided() {
     let world = World::new().await;
     let ana = world.ana().await;
-    let approval = world.hold(&[("note", "{\"text\":1}"), ("note", "{\"text\":2}")]).await;
+    let approval = world
+        .hold(&[("note", "{\"text\":1}"), ("note", "{\"text\":2}")])
+        .await;
     let form = [
         ("verdict", "chosen"),
         ("choice-1", "deny"),
@@ -93,7 +99,11 @@ async fn a_batch_with_nothing_chosen_is_not_decided() {
     let page = world.decide(&ana, &approval, &form).await;
     assert_eq!(page.status, 422);
     page.shows("No call is chosen.").shows(">hm</textarea>");
-    assert_eq!(page.text.matches("value=\"deny\" checked").count(), 2, "the choices are kept");
+    assert_eq!(
+        page.text.matches("value=\"deny\" checked").count(),
+        2,
+        "the choices are kept"
+    );
     assert_eq!(world.now(&approval).await.state, State::Pending);
 }
 
@@ -145,7 +155,8 @@ async fn x12_nobody_approves_after_expiry() {
     world.clock.advance(Duration::from_secs(300));
     let page = world.decide(&ana, &approval, &[("verdict", "approve")]).await;
     assert_eq!(page.status, 410);
-    page.shows("expired at").shows("Ask the agent to propose it again.");
+    page.shows("expired at")
+        .shows("Ask the agent to propose it again.");
     assert!(world.ran().is_empty());
 }
 
@@ -161,7 +172,13 @@ async fn who_may_not_decide_is_told_before_and_after() {
     assert_eq!(page.status, 403);
     page.shows("`ana` may not decide");
     let finn = world.sign_in("finn", &["finance"]).await;
-    assert_eq!(world.decide(&finn, &approval, &[("verdict", "approve")]).await.status, 303);
+    assert_eq!(
+        world
+            .decide(&finn, &approval, &[("verdict", "approve")])
+            .await
+            .status,
+        303
+    );
 }
 
 /// A batch of which one may approve only a part.
@@ -177,7 +194,11 @@ async fn what_one_may_not_approve_can_be_left_out() {
     page.shows("Only finance may approve this.")
         .shows(r#"name="choice-2" value="approve" disabled"#)
         .shows(r#"name="choice-2" value="deny" checked"#);
-    let form = [("verdict", "chosen"), ("choice-1", "approve"), ("choice-2", "deny")];
+    let form = [
+        ("verdict", "chosen"),
+        ("choice-1", "approve"),
+        ("choice-2", "deny"),
+    ];
     assert_eq!(world.decide(&ana, &approval, &form).await.status, 303);
     world.finished(&approval).await;
     assert_eq!(world.ran(), [r#"note {"text":"x"}"#]);
@@ -196,11 +217,23 @@ async fn four_eyes_are_said_on_the_card() {
     page.shows("You asked for this, so somebody else has to approve it.")
         .hides("value=approve>")
         .shows("value=deny>");
-    assert_eq!(world.decide(&ana, &approval, &[("verdict", "approve")]).await.status, 403);
+    assert_eq!(
+        world
+            .decide(&ana, &approval, &[("verdict", "approve")])
+            .await
+            .status,
+        403
+    );
     let bo = world.sign_in("bo", &["approvers"]).await;
     let page = world.get(&bo, "/approvals").await;
     page.shows("value=approve>").hides("?edit=1");
-    assert_eq!(world.decide(&bo, &approval, &[("verdict", "approve")]).await.status, 303);
+    assert_eq!(
+        world
+            .decide(&bo, &approval, &[("verdict", "approve")])
+            .await
+            .status,
+        303
+    );
 }
 
 #[tokio::test]
@@ -214,7 +247,8 @@ async fn a_replaced_card_leads_to_its_successor() {
     let new = world.hold_as(&[("note", r#"{"text":"new"}"#)], channel).await;
     let page = world.decide(&ana, &old, &[("verdict", "approve")]).await;
     assert_eq!(page.status, 409);
-    page.shows("was superseded by").shows(&format!("href=\"/approvals/{}\"", new.id));
+    page.shows("was superseded by")
+        .shows(&format!("href=\"/approvals/{}\"", new.id));
 }
 
 #[tokio::test]
@@ -232,7 +266,9 @@ async fn the_script_gets_the_card_and_the_status() {
     let other = [("digest", digest.as_str()), ("verdict", "deny")];
     let card = world.send(&ana, &path, Some(&other), &fragment).await;
     assert_eq!(card.status, 409);
-    card.shows("was already approved by `ana`").shows("<article").hides("<html");
+    card.shows("was already approved by `ana`")
+        .shows("<article")
+        .hides("<html");
 }
 
 /// X36: whoever opens every address, with a session or without, has decided nothing.
@@ -247,7 +283,10 @@ async fn x36_opening_addresses_changes_nothing() {
         format!("/approvals/{id}"),
         format!("/approvals/{id}?verdict=approve&digest={}", approval.digest),
         format!("/approvals/{id}?edit=1"),
-        format!("/approvals/{id}/decision?verdict=approve&digest={}", approval.digest),
+        format!(
+            "/approvals/{id}/decision?verdict=approve&digest={}",
+            approval.digest
+        ),
         format!("/approvals/{id}/card"),
         format!("/approvals/{id}/calls/1/arguments"),
         format!("/approvals/{id}/calls/1/undo"),

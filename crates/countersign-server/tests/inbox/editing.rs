@@ -9,7 +9,9 @@ async fn what_was_typed_runs_and_what_was_proposed_stays_on_record() {
     let world = World::new().await;
     let ana = world.ana().await;
     let approval = world.hold(&[("create_contact", MARIA)]).await;
-    let page = world.get(&ana, &format!("/approvals/{}?edit=1", approval.id)).await;
+    let page = world
+        .get(&ana, &format!("/approvals/{}?edit=1", approval.id))
+        .await;
     page.shows("name=\"arguments-1\"")
         .shows("Approve with these arguments")
         .hides("value=approve>");
@@ -19,7 +21,10 @@ async fn what_was_typed_runs_and_what_was_proposed_stays_on_record() {
     let done = world.finished(&approval).await;
     let runs = "{\n  \"name\": \"Maria G.\",\n  \"email\": \"maria@example.com\"\n}";
     assert_eq!(world.ran(), [format!("create_contact {runs}")]);
-    assert_eq!(done.calls[0].original.as_ref().unwrap().as_bytes(), MARIA.as_bytes());
+    assert_eq!(
+        done.calls[0].original.as_ref().unwrap().as_bytes(),
+        MARIA.as_bytes()
+    );
     let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
     page.shows("changed by who approved it")
         .shows("with changed arguments for call 1");
@@ -33,7 +38,9 @@ async fn an_untouched_field_is_no_edit() {
     let ana = world.ana().await;
     let odd = "{\n\t\"name\": \"Maria\u{202e}\",\r\n\"email\":\"a@b\"}";
     let approval = world.hold(&[("create_contact", odd)]).await;
-    let page = world.get(&ana, &format!("/approvals/{}?edit=1", approval.id)).await;
+    let page = world
+        .get(&ana, &format!("/approvals/{}?edit=1", approval.id))
+        .await;
     let field = page.between("autocomplete=\"off\">\n", "</textarea>");
     assert!(field.contains("Maria\\u202e"), "{field}");
     let sent = field
@@ -54,9 +61,15 @@ async fn what_is_wrong_is_said_and_what_was_typed_is_kept() {
     let approval = world.hold(&[("create_contact", MARIA)]).await;
     for (typed, reason) in [
         ("{\"name\":\"x\",", "line 1, column 13"),
-        ("{\"name\":\"x\",\"name\":\"y\",\"email\":\"a@b\"}", "The arguments of call 1 are not acceptable"),
+        (
+            "{\"name\":\"x\",\"name\":\"y\",\"email\":\"a@b\"}",
+            "The arguments of call 1 are not acceptable",
+        ),
         ("{\"name\":\"x\",\"email\":\"nobody\"}", "do not fit its schema"),
-        ("{\"name\":\"x\",\"email\":\"a@b\",\"extra\":1}", "do not fit its schema"),
+        (
+            "{\"name\":\"x\",\"email\":\"a@b\",\"extra\":1}",
+            "do not fit its schema",
+        ),
     ] {
         let form = [("verdict", "edit"), ("arguments-1", typed), ("comment", "better")];
         let page = world.decide(&ana, &approval, &form).await;
@@ -102,9 +115,16 @@ async fn x31_a_call_with_a_secret_is_not_edited_here() {
     let ana = world.ana().await;
     let arguments = r#"{"name":"M","email":"a@b","api_key":"canary-7"}"#;
     let approval = world.hold(&[("create_contact", arguments)]).await;
-    let page = world.get(&ana, &format!("/approvals/{}?edit=1", approval.id)).await;
-    page.hides("canary").hides("name=\"arguments-1\"").shows("hidden, 8 bytes");
-    assert_eq!(world.decide(&ana, &approval, &[("verdict", "edit")]).await.status, 303);
+    let page = world
+        .get(&ana, &format!("/approvals/{}?edit=1", approval.id))
+        .await;
+    page.hides("canary")
+        .hides("name=\"arguments-1\"")
+        .shows("hidden, 8 bytes");
+    assert_eq!(
+        world.decide(&ana, &approval, &[("verdict", "edit")]).await.status,
+        303
+    );
     world.finished(&approval).await;
     assert_eq!(world.ran(), [format!("create_contact {arguments}")]);
 }

@@ -43,7 +43,11 @@ async fn x25_html_is_text_on_every_page() {
     let comment = format!("no{NASTY}");
     let form = [("verdict", "deny"), ("comment", comment.as_str())];
     assert_eq!(world.decide(&ana, &approval, &form).await.status, 303);
-    for path in ["/approvals/history".to_owned(), "/numbers".to_owned(), format!("/approvals/{id}")] {
+    for path in [
+        "/approvals/history".to_owned(),
+        "/numbers".to_owned(),
+        format!("/approvals/{id}"),
+    ] {
         check(world.get(&ana, &path).await.text.as_str(), &path);
     }
 }
@@ -148,7 +152,9 @@ async fn x31_secrets_are_on_no_page() {
     ] {
         world.get(&ana, &path).await.hides("canary");
     }
-    let values = world.get(&ana, &format!("/approvals/{id}/calls/1/arguments")).await;
+    let values = world
+        .get(&ana, &format!("/approvals/{id}/calls/1/arguments"))
+        .await;
     values.shows("/api_key  hidden, 8 bytes, hash ").shows("/name  M");
     let file = world
         .get(&ana, &format!("/approvals/{id}/calls/1/arguments?download=1"))

@@ -91,7 +91,9 @@ async fn filters_narrow_the_list_and_keep_their_choice() {
         ("agent=&tool=&risk=low", "Note one", "Pay 2"),
     ] {
         let page = world.get(&ana, &format!("/approvals?{query}")).await;
-        page.shows(shown).hides(&format!("\">{hidden}")).shows(" selected>");
+        page.shows(shown)
+            .hides(&format!("\">{hidden}"))
+            .shows(" selected>");
     }
     let none = world.get(&ana, "/approvals?agent=nobody").await;
     none.shows("Nothing of this kind waits.").shows("Show all");
@@ -141,7 +143,11 @@ async fn a_page_of_100_cards_weighs_at_most_150_kb() {
     }
     let page = world.get(&ana, "/approvals").await;
     assert_eq!(page.text.matches("<article").count(), 100);
-    assert_eq!(page.text.matches("value=approve>").count(), 100, "all of them can be decided here");
+    assert_eq!(
+        page.text.matches("value=approve>").count(),
+        100,
+        "all of them can be decided here"
+    );
     let kilobytes = page.text.len() / 1024;
     assert!(kilobytes <= 150, "{kilobytes} KB");
     page.shows("page 1 of 2");
@@ -170,6 +176,9 @@ async fn measure_a_page_of_100_cards() {
     times.sort();
     #[expect(clippy::print_stderr, reason = "this is what it is for")]
     {
-        eprintln!("median {:?}, p99 {:?}, {} bytes", times[100].0, times[198].0, times[0].1);
+        eprintln!(
+            "median {:?}, p99 {:?}, {} bytes",
+            times[100].0, times[198].0, times[0].1
+        );
     }
 }

@@ -40,7 +40,9 @@ async fn h04_a_page_left_open_is_not_use() {
     for _ in 0..31 {
         world.clock.advance(Duration::from_secs(59));
         world.get(&ana, "/approvals/cards").await;
-        world.send(&ana, "/approvals", None, &[("countersign-fragment", "1")]).await;
+        world
+            .send(&ana, "/approvals", None, &[("countersign-fragment", "1")])
+            .await;
     }
     let page = world.get(&ana, "/approvals/cards").await;
     assert_eq!(page.status, StatusCode::UNAUTHORIZED);
@@ -82,7 +84,10 @@ async fn tenants_do_not_meet() {
         let page = world.get(&ana, &format!("/approvals/{}{path}", other.id)).await;
         assert_eq!(page.status, 404, "{path}");
     }
-    assert_eq!(world.decide(&ana, &other, &[("verdict", "approve")]).await.status, 404);
+    assert_eq!(
+        world.decide(&ana, &other, &[("verdict", "approve")]).await.status,
+        404
+    );
     for path in ["/calls/1/undo", "/calls/1/reconciliation"] {
         let path = format!("/approvals/{}{path}", other.id);
         let page = world.post(&ana, &path, &[("outcome", "failed")]).await;
@@ -106,13 +111,24 @@ async fn pages_are_not_kept_and_load_nothing_foreign() {
 async fn assets_are_asked_for_once() {
     let world = World::new().await;
     let ana = world.ana().await;
-    for name in ["inbox.css", "inbox.js", "cards.js", "live.js", "keys.js", "icon.svg"] {
+    for name in [
+        "inbox.css",
+        "inbox.js",
+        "cards.js",
+        "live.js",
+        "keys.js",
+        "icon.svg",
+    ] {
         let path = format!("/assets/{name}");
         let file = world.get(&ana, &path).await;
         assert_eq!(file.status, 200, "{name}");
         let tag = file.headers["etag"].to_str().unwrap().to_owned();
         let again = world.send(&ana, &path, None, &[("if-none-match", &tag)]).await;
-        assert_eq!((again.status, again.text.len()), (StatusCode::NOT_MODIFIED, 0), "{name}");
+        assert_eq!(
+            (again.status, again.text.len()),
+            (StatusCode::NOT_MODIFIED, 0),
+            "{name}"
+        );
     }
     assert_eq!(world.get(&ana, "/assets/../Cargo.toml").await.status, 404);
 }

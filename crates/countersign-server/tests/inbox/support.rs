@@ -129,7 +129,14 @@ impl World {
         let store = Arc::new(MemoryStore::with_clock(clock.clone()));
         let ran = Arc::<Mutex<Vec<String>>>::default();
         let mut tools = Tools::default();
-        for name in ["create_contact", "delete_contact", "note", "pay", "refund", "hang"] {
+        for name in [
+            "create_contact",
+            "delete_contact",
+            "note",
+            "pay",
+            "refund",
+            "hang",
+        ] {
             let ran = ran.clone();
             tools = tools.with(ToolName::new(name).unwrap(), move |permit: Permit| {
                 let arguments = String::from_utf8_lossy(permit.arguments().as_bytes()).into_owned();
@@ -226,12 +233,7 @@ impl World {
     }
 
     /// Decides with the fields that stand on the page, and more.
-    pub async fn decide(
-        &self,
-        browser: &Browser,
-        approval: &SharedApproval,
-        more: &[(&str, &str)],
-    ) -> Page {
+    pub async fn decide(&self, browser: &Browser, approval: &SharedApproval, more: &[(&str, &str)]) -> Page {
         let digest = approval.digest.to_string();
         let mut fields = vec![("digest", digest.as_str()), ("from", "detail")];
         fields.extend(more);

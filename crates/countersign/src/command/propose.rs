@@ -85,6 +85,7 @@ impl Propose {
             channel: self.channel.as_ref(),
             key: self.key.as_ref().map(|(key, _)| (&self.agent, key)),
             due: None,
+            open: false,
             entry: None,
         }
     }
@@ -199,6 +200,7 @@ impl Propose {
             key: self.key.clone(),
             refusals: 0,
             endorsements: Vec::new(),
+            erased_at: None,
             calls: self.calls.iter().map(NewCall::hold).collect(),
         };
         let digests: Vec<Hash> = approval

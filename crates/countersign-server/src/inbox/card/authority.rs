@@ -34,10 +34,7 @@ impl May {
             .find_map(|call| why_not(approval, call, decider));
         let is_open = |call: &Call| why_not_at_all(call, decider).is_none();
         let authorities = || approval.calls.iter().map(|call| call.terms.authority);
-        let quorum = authorities()
-            .map(|authority| authority.quorum)
-            .max()
-            .unwrap_or(1);
+        let quorum = authorities().map(|authority| authority.quorum).max().unwrap_or(1);
         May {
             approve: why_not.is_none(),
             approve_some: approval
