@@ -56,6 +56,9 @@ pub struct ApprovalView {
     replaces: Option<String>,
     superseded_by: Option<String>,
     undoes: Option<String>,
+    /// When its content was erased, if it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    erased_at: Option<String>,
     /// So many different people have to approve it.
     quorum: u8,
     /// Who has approved it so far.
@@ -166,6 +169,7 @@ pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView
         replaces: approval.replaces.map(|id| id.to_string()),
         superseded_by: approval.superseded_by.map(|id| id.to_string()),
         undoes: text(approval.undoes),
+        erased_at: approval.erased_at.map(|at| at.to_string()),
         quorum: approval.quorum(),
         approvals: votes(approval),
         calls,

@@ -153,6 +153,13 @@ fn call_state(call: &Call) -> String {
 
 /// One row per value. Nothing is cut without saying so, and how to see it whole.
 fn arguments(approval: &Approval, call: &Call, indent: &str, drawing: Drawing<'_>) -> String {
+    if let Some(at) = approval.erased_at {
+        let erased = format!(
+            "the content was erased {}",
+            duration::show_relative(at, drawing.now)
+        );
+        return format!("{indent}  {}\n", paint(style::FAINT, &erased));
+    }
     let bytes = call.arguments.as_bytes();
     let table = drawing.policy.table(call.tool.as_str(), bytes, &approval.salt);
     let leaves = json::leaves(bytes);
