@@ -19,7 +19,7 @@ use crate::policy::OnFiller;
 use crate::prompt::{Pressed, Prompt};
 use crate::reply::{Interpreted, Reading, Why, interpret};
 use crate::sentence::{Sentences, fill};
-use crate::state::CallState;
+use crate::state::{CallState, State};
 use crate::store::StoreError;
 
 /// The most channels whose cards are remembered.
@@ -166,8 +166,17 @@ impl Conversations {
             reading: read.reading,
             message: Some(message.id),
         };
-        let heard = self.gate.hear(reply).await?;
-        Ok(self.answer(read, heard, &sentences))
+        let (tenant, channel, id) = (reply.tenant.clone(), reply.channel.clone(), reply.message.clone());
+        match self.gate.hear(reply).await {
+            Ok(heard) => Ok(self.answer(read, heard, &sentences)),
+            Err(error) => {
+                // It will be sent again, and then it counts. Deciding twice is kept apart by its key.
+                self.remember(&tenant, &channel, |memory| {
+                    memory.heard.retain(|heard| Some(heard) != id.as_ref());
+                });
+                Err(error)
+            }
+        }
     }
 
     /// Takes a pressed button: bound to its card whatever else was shown since.
@@ -303,6 +312,10 @@ fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
     let Some(approval) = &resolved.approval else {
         return sentences.cancelled.clone();
     };
+    let what = Prompt::of(approval, sentences, OnFiller::AskAgain).summary;
+    if approval.state == State::Pending {
+        return fill(&sentences.endorsed, &[("what", &what)]);
+    }
     if approval
         .decision
         .as_ref()
@@ -324,6 +337,5 @@ fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
     } else {
         &sentences.approved
     };
-    let what = Prompt::of(approval, sentences, OnFiller::AskAgain).summary;
     fill(sentence, &[("what", &what)])
 }

@@ -21,6 +21,8 @@ pub struct Sentences {
     pub done: String,
     /// It was approved and somebody else runs it.
     pub approved: String,
+    /// It was endorsed, and somebody else has to agree.
+    pub endorsed: String,
     /// It ran and failed.
     pub failed: String,
     /// It was started, and nobody knows how it ended.
@@ -50,6 +52,7 @@ impl Sentences {
             no: "no".to_owned(),
             done: "Done! {what}".to_owned(),
             approved: "Approved: {what}".to_owned(),
+            endorsed: "Noted. Somebody else has to agree as well: {what}".to_owned(),
             failed: "That did not work: {what}".to_owned(),
             unknown: "Started, but it is not known how it ended: {what}. It will not be run again by itself."
                 .to_owned(),
@@ -72,6 +75,7 @@ impl Sentences {
             no: "no".to_owned(),
             done: "¡Listo! {what}".to_owned(),
             approved: "Aprobado: {what}".to_owned(),
+            endorsed: "Anotado. Otra persona también tiene que estar de acuerdo: {what}".to_owned(),
             failed: "No ha funcionado: {what}".to_owned(),
             unknown: "Empezó, pero no se sabe cómo terminó: {what}. No se repetirá por sí solo.".to_owned(),
             cancelled: "Cancelado.".to_owned(),

@@ -5,6 +5,7 @@ use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
 
+use countersign::conversation::Conversations;
 use countersign::gate::Gate;
 use countersign::id::Tenant;
 use countersign::store::Store;
@@ -22,6 +23,8 @@ pub struct App(Arc<Parts>);
 pub struct Parts {
     /// The gate.
     pub gate: Gate,
+    /// Conversations over the gate.
+    pub conversations: Conversations,
     /// How the operator wants it.
     pub settings: Settings,
     /// Who asks too often.
@@ -55,6 +58,7 @@ impl App {
     /// A service over a gate.
     pub fn new(gate: Gate, settings: Settings) -> App {
         App(Arc::new(Parts {
+            conversations: Conversations::new(gate.clone()),
             gate,
             limits: Limits::new(settings.decisions_per_second),
             settings,

@@ -45,6 +45,8 @@ pub mod scope {
         Decide = [Decide];
         Execute = [Execute];
         Reply = [Reply];
+        // What a conversation shows is for those who hold it and for those who look.
+        Converse = [Read, Reply, Propose, Wait];
         Admin = [Admin];
     }
 }

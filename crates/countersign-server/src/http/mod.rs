@@ -6,6 +6,7 @@
 mod app;
 pub(crate) mod approvals;
 mod calls;
+mod channels;
 mod door;
 mod error;
 pub(crate) mod events;

@@ -10,7 +10,7 @@ use utoipa::openapi::{Components, InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{ApiError, App, Door, approvals, calls, events, operations};
+use super::{ApiError, App, Door, approvals, calls, channels, events, operations};
 
 /// The largest body. Arguments have a limit of their own, below this.
 pub const LARGEST_BODY: usize = 256 * 1024;
@@ -42,6 +42,11 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(calls::start))
         .routes(routes!(calls::finish))
         .routes(routes!(calls::undo))
+        .routes(routes!(channels::reply))
+        .routes(routes!(channels::press))
+        .routes(routes!(channels::say_shown))
+        .routes(routes!(channels::pending))
+        .routes(routes!(channels::told))
         .routes(routes!(events::follow))
         .routes(routes!(operations::healthz))
         .routes(routes!(operations::readyz))

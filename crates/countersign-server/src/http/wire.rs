@@ -326,6 +326,120 @@ pub struct EventsQuery {
     pub after: Option<String>,
 }
 
+/// A message in a conversation.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReplyBody {
+    /// What was written.
+    pub text: String,
+    /// Who wrote it, as the adapter verified: the name of an account here.
+    #[schema(value_type = Name)]
+    pub sender: String,
+    /// The message's id in its channel: the same one twice counts once.
+    #[schema(value_type = Name)]
+    pub message_id: String,
+    /// The sender's language, `es` say.
+    pub language: Option<String>,
+    /// `written` (the default), `edited`, `forwarded` or `program`; only what was written just now decides anything.
+    #[schema(pattern = "^(written|edited|forwarded|program)$")]
+    pub origin: Option<String>,
+    /// The last message of the channel's own that stood there when this one was sent, or that it answers.
+    #[schema(value_type = Option<Name>)]
+    pub after: Option<String>,
+}
+
+/// A pressed button.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Press {
+    /// What the button sends back: `approve` or `deny` of a card.
+    pub payload: String,
+    /// Who pressed it, as the adapter verified: the name of an account here.
+    #[schema(value_type = Name)]
+    pub sender: String,
+    /// The same press twice counts once.
+    #[schema(value_type = Option<Name>)]
+    pub message_id: Option<String>,
+    /// The sender's language.
+    pub language: Option<String>,
+}
+
+/// What stands in a conversation now.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct Shown {
+    /// The id of the message that was posted.
+    #[schema(value_type = Name)]
+    pub message_id: String,
+    /// The digest of the card it showed; nothing when it was something else.
+    pub digest: Option<String>,
+    /// The language it was shown in.
+    pub language: Option<String>,
+}
+
+/// How messages are asked for.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct TranscriptQuery {
+    /// `anthropic` (the default) or `openai`.
+    #[param(pattern = "^(anthropic|openai)$")]
+    pub format: Option<String>,
+    /// The person's language.
+    pub language: Option<String>,
+}
+
+/// What came of a message or a button.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HeardView {
+    /// `yes`, `no` or `other`; nothing when it was not read.
+    pub reading: Option<&'static str>,
+    /// Which words decided.
+    pub why: Option<String>,
+    /// `approved`, `denied`, `endorsed`, `cancelled`, `kept`, `show_again`, `refused` or `nothing`.
+    pub happened: &'static str,
+    /// What the channel says now.
+    pub say: Option<String>,
+    /// The card to show now.
+    pub show: Option<PromptView>,
+    /// Whether the message goes on to the agent.
+    pub go_on: bool,
+    /// The approval as it is now.
+    pub approval: Option<ApprovalView>,
+}
+
+/// The pending question, if there is one.
+#[derive(Debug, Serialize, ToSchema)]
+pub struct PendingView {
+    /// The card.
+    pub pending: Option<PromptView>,
+}
+
+/// A card for a conversation: short text and two buttons. Ids and arguments stay out of the text.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct PromptView {
+    /// The approval it asks about.
+    pub approval: String,
+    /// The digest of what it shows.
+    pub digest: String,
+    /// What would happen.
+    pub summary: String,
+    /// The whole question, for a channel without buttons.
+    pub text: String,
+    /// What the approving button says.
+    pub yes: String,
+    /// What the denying button says.
+    pub no: String,
+    /// What the approving button sends back.
+    pub approve: String,
+    /// What the denying button sends back.
+    pub deny: String,
+    /// From then on nobody can answer.
+    pub expires_at: String,
+}
+
 /// What every error looks like.
 #[derive(Debug, Serialize, ToSchema)]
 pub struct ErrorView {

@@ -9,6 +9,7 @@
 
 mod approvals;
 mod calls;
+mod channels;
 mod document;
 mod door;
 mod events;

@@ -54,7 +54,10 @@ async fn h01_every_scope_on_every_route() {
             true => format!("{id}.1"),
             false => id.to_owned(),
         };
-        let path = route.path.replace("{id}", &id);
+        let path = route
+            .path
+            .replace("{id}", &id)
+            .replace("{channel}", "create_contact");
         let body = if route.method == Method::POST { "{}" } else { "" };
         for scope in Scope::ALL {
             let token = service.with_scope("main", scope).await;

@@ -1,0 +1,273 @@
+//! `/v1/channels`: what people write and press in a conversation, and what the model is told.
+//!
+//! Adapters of chats call these. The token's scope `reply` says that its holder verified who sent a message; the
+//! sender is somebody with an account here, by name, and decides with what their account may (H07).
+
+use axum::Json;
+use axum::extract::State;
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use countersign::approval::SharedApproval;
+use countersign::conversation::{Message, Origin};
+use countersign::decision::{Decider, Surface};
+use countersign::gate::{Heard, Resolved};
+use countersign::id::{Channel, Key, Person};
+use countersign::prompt::Prompt;
+use countersign::state::State as ApprovalState;
+use countersign::store::Filter;
+use countersign::transcript;
+
+use super::approvals::is_visible;
+use super::extract::{Asked, Body, Id};
+use super::wire::{ErrorView, HeardView, PendingView, Press, PromptView, ReplyBody, Shown, TranscriptQuery};
+use super::{Answer, ApiError, App, For, scope};
+use crate::access::{Account, Caller};
+use crate::view;
+
+/// How many approvals of a conversation a transcript tells of.
+const MOST_TOLD: usize = 100;
+
+/// A message somebody wrote
+///
+/// Looks for the pending approval before anything else: yes decides and runs, no denies, anything else cancels or
+/// keeps it, by the policy. `say` and `show` are what the channel says now; with `goOn` the message is for the agent.
+#[utoipa::path(post, path = "/v1/channels/{channel}/replies", tag = "channels", request_body = ReplyBody,
+    params(("channel" = String, Path, description = "the conversation")),
+    security(("token" = ["reply"])),
+    responses((status = 200, body = HeardView), (status = "default", body = ErrorView)))]
+pub async fn reply(
+    State(app): State<App>,
+    For(caller, ..): For<scope::Reply>,
+    Id(channel): Id<Channel>,
+    Body(body): Body<ReplyBody>,
+) -> Answer<Json<HeardView>> {
+    if app.stopping.is_cancelled() {
+        return Err(ApiError::stopping());
+    }
+    let message = Message {
+        tenant: caller.tenant.clone(),
+        channel,
+        sender: sender(&app, &caller, body.sender, Surface::Text).await?,
+        text: body.text,
+        language: body.language,
+        id: key(body.message_id)?,
+        origin: origin(body.origin.as_deref())?,
+        after: body.after.map(key).transpose()?,
+    };
+    let said = app.conversations.hear(message).await?;
+    let (happened, approval) = match &said.heard {
+        Heard::NotForUs => ("nothing", None),
+        Heard::Decided(resolved) => (decided(resolved), resolved.approval.clone()),
+        Heard::Cancelled(approval) => ("cancelled", Some(approval.clone())),
+        Heard::Kept(approval) => ("kept", Some(approval.clone())),
+        Heard::ShowAgain(approval) => ("show_again", Some(approval.clone())),
+        Heard::Refused(_) => ("refused", None),
+    };
+    let reading = said.read.as_ref();
+    Ok(Json(HeardView {
+        reading: reading.map(|read| read.reading.as_str()),
+        why: reading.map(|read| read.why.to_string()),
+        happened,
+        say: said.say,
+        show: said.show.as_ref().map(prompt_view),
+        go_on: said.goes_on,
+        approval: shown(&app, approval).await?,
+    }))
+}
+
+/// A button somebody pressed
+///
+/// Its payload is bound to the card it stood under, whatever was shown since.
+#[utoipa::path(post, path = "/v1/channels/{channel}/buttons", tag = "channels", request_body = Press,
+    params(("channel" = String, Path, description = "the conversation")),
+    security(("token" = ["reply"])),
+    responses((status = 200, body = HeardView), (status = "default", body = ErrorView)))]
+pub async fn press(
+    State(app): State<App>,
+    For(caller, ..): For<scope::Reply>,
+    Id(_channel): Id<Channel>,
+    Body(body): Body<Press>,
+) -> Answer<Json<HeardView>> {
+    if app.stopping.is_cancelled() {
+        return Err(ApiError::stopping());
+    }
+    let sender = sender(&app, &caller, body.sender, Surface::Button).await?;
+    let key = body.message_id.map(key).transpose()?;
+    let pressed = app
+        .conversations
+        .press(&caller.tenant, &body.payload, sender, key);
+    let resolved = pressed.await?.ok_or_else(|| ApiError::not_found("button"))?;
+    if let Some(refusal) = resolved.refusal {
+        return Err(refusal.into());
+    }
+    let say = app.conversations.outcome(&resolved, body.language.as_deref());
+    Ok(Json(HeardView {
+        reading: None,
+        why: None,
+        happened: decided(&resolved),
+        say: Some(say),
+        show: None,
+        go_on: false,
+        approval: shown(&app, resolved.approval).await?,
+    }))
+}
+
+/// Say what stands in the conversation now
+///
+/// After the card was posted, with the id of that message: a yes counts only for the card that was shown last.
+#[utoipa::path(post, path = "/v1/channels/{channel}/shown", tag = "channels", request_body = Shown,
+    params(("channel" = String, Path, description = "the conversation")),
+    security(("token" = ["reply"])),
+    responses((status = 200, body = PendingView), (status = "default", body = ErrorView)))]
+pub async fn say_shown(
+    State(app): State<App>,
+    For(caller, ..): For<scope::Reply>,
+    Id(channel): Id<Channel>,
+    Body(body): Body<Shown>,
+) -> Answer<Json<PendingView>> {
+    let message = key(body.message_id)?;
+    let pending = app.store().pending_in(&caller.tenant, &channel).await?;
+    let is_meant = |approval: &SharedApproval| body.digest.as_deref() == Some(&approval.digest.to_string());
+    let card = pending.filter(is_meant);
+    match &card {
+        Some(approval) => {
+            let prompt = app.conversations.prompt(approval, body.language.as_deref());
+            app.conversations
+                .shown(&caller.tenant, &channel, &prompt, message);
+        }
+        // Something else, or a card that is over by now: what stood there is not the last thing any more.
+        None => app.conversations.said(&caller.tenant, &channel),
+    }
+    Ok(Json(PendingView {
+        pending: card
+            .map(|approval| prompt_view(&app.conversations.prompt(&approval, body.language.as_deref()))),
+    }))
+}
+
+/// The question that is pending in a conversation
+#[utoipa::path(get, path = "/v1/channels/{channel}/pending", tag = "channels",
+    params(("channel" = String, Path, description = "the conversation"), TranscriptQuery),
+    security(("token" = ["read"]), ("token" = ["reply"]), ("token" = ["propose"]), ("token" = ["wait"])),
+    responses((status = 200, body = PendingView), (status = "default", body = ErrorView)))]
+pub async fn pending(
+    State(app): State<App>,
+    For(caller, ..): For<scope::Converse>,
+    Id(channel): Id<Channel>,
+    Asked(query): Asked<TranscriptQuery>,
+) -> Answer<Json<PendingView>> {
+    let pending = app.store().pending_in(&caller.tenant, &channel).await?;
+    let pending = pending.filter(|approval| is_visible(&caller, approval));
+    let prompt = |approval: SharedApproval| app.conversations.prompt(&approval, query.language.as_deref());
+    Ok(Json(PendingView {
+        pending: pending.map(|approval| prompt_view(&prompt(approval))),
+    }))
+}
+
+/// What the model is told
+///
+/// One tool call and exactly one result for every call that was held in this conversation, oldest first, as
+/// messages of `anthropic` (the default) or `openai`. The newest hundred approvals are told.
+#[utoipa::path(get, path = "/v1/channels/{channel}/transcript", tag = "channels",
+    params(("channel" = String, Path, description = "the conversation"), TranscriptQuery),
+    security(("token" = ["read"]), ("token" = ["reply"]), ("token" = ["propose"]), ("token" = ["wait"])),
+    responses((status = 200, body = Vec<serde_json::Value>), (status = "default", body = ErrorView)))]
+pub async fn told(
+    State(app): State<App>,
+    For(caller, ..): For<scope::Converse>,
+    Id(channel): Id<Channel>,
+    Asked(query): Asked<TranscriptQuery>,
+) -> Answer<Response> {
+    let filter = Filter {
+        channel: Some(channel),
+        agent: caller.agent.clone(),
+        limit: Some(MOST_TOLD),
+        ..Filter::default()
+    };
+    let mut approvals = app.store().list(&caller.tenant, &filter).await?;
+    approvals.reverse();
+    let write = match query.format.as_deref() {
+        None | Some("anthropic") => transcript::anthropic,
+        Some("openai") => transcript::openai,
+        Some(_) => return Err(ApiError::bad_request("`format` is `anthropic` or `openai`")),
+    };
+    // Each approval is a turn of its own; their messages stand behind each other, never rebuilt.
+    let turns = approvals
+        .iter()
+        .map(|approval| write(&transcript::exchanges(approval)));
+    let inner = |turn: String| Some(turn.strip_prefix('[')?.strip_suffix(']')?.to_owned());
+    let turns: Vec<String> = turns.filter_map(inner).collect();
+    let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(([kind], format!("[{}]", turns.join(","))).into_response())
+}
+
+/// The sender as one who decides: with the groups of their account, or as nobody in particular.
+async fn sender(app: &App, caller: &Caller, name: String, surface: Surface) -> Answer<Decider> {
+    let person = Person::new(name).map_err(|problem| ApiError::bad_request(problem.to_string()))?;
+    let account = Account::find(app.store(), &caller.tenant, &person).await?;
+    // Who has no account is in no list of approvers, not even by a name that stands there.
+    let Some(account) = account else {
+        let nobody = Person::new(
+            format!("unknown sender {person}")
+                .chars()
+                .take(256)
+                .collect::<String>(),
+        )
+        .map_err(|problem| ApiError::bad_request(problem.to_string()))?;
+        return Ok(Decider {
+            person: nobody,
+            groups: Vec::new(),
+            surface,
+        });
+    };
+    Ok(Decider {
+        person: account.name,
+        groups: account.groups,
+        surface,
+    })
+}
+
+fn origin(text: Option<&str>) -> Answer<Origin> {
+    match text {
+        None | Some("written") => Ok(Origin::Written),
+        Some("edited") => Ok(Origin::Edited),
+        Some("forwarded") => Ok(Origin::Forwarded),
+        Some("program") => Ok(Origin::Program),
+        Some(_) => Err(ApiError::bad_request(
+            "`origin` is `written`, `edited`, `forwarded` or `program`",
+        )),
+    }
+}
+
+fn key(text: String) -> Answer<Key> {
+    Key::new(text).map_err(|problem| ApiError::bad_request(problem.to_string()))
+}
+
+fn decided(resolved: &Resolved) -> &'static str {
+    match resolved.approval.as_ref().map(|approval| approval.state) {
+        Some(ApprovalState::Approved) => "approved",
+        Some(ApprovalState::Pending) => "endorsed",
+        _ => "denied",
+    }
+}
+
+async fn shown(app: &App, approval: Option<SharedApproval>) -> Answer<Option<view::ApprovalView>> {
+    let Some(approval) = approval else {
+        return Ok(None);
+    };
+    let now = app.store().now().await?;
+    Ok(Some(view::approval(&approval, app.gate.policy(), now)))
+}
+
+fn prompt_view(prompt: &Prompt) -> PromptView {
+    PromptView {
+        approval: prompt.approval.to_string(),
+        digest: prompt.digest.to_string(),
+        summary: prompt.summary.clone(),
+        text: prompt.text.clone(),
+        yes: prompt.yes.clone(),
+        no: prompt.no.clone(),
+        approve: prompt.approve.clone(),
+        deny: prompt.deny.clone(),
+        expires_at: prompt.expires_at.to_string(),
+    }
+}

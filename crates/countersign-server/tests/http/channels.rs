@@ -1,0 +1,238 @@
+//! `/v1/channels`: the dialogue of a chat, over HTTP.
+
+use countersign_server::access::Scope;
+use serde_json::{Value, json};
+
+use crate::support::{Service, id};
+
+struct Chat {
+    service: Service,
+    agent: String,
+    adapter: String,
+}
+
+impl Chat {
+    async fn new() -> Chat {
+        let service = Service::new().await;
+        let agent = service.agent("crm").await;
+        let adapter = service.with_scope("main", Scope::Reply).await;
+        Chat {
+            service,
+            agent,
+            adapter,
+        }
+    }
+
+    /// Proposes a call in the conversation and posts its card as message `card`.
+    async fn ask(&self, tool: &str, arguments: &str, card: &str) -> Value {
+        let body = format!(r#"{{"calls":[{{"tool":"{tool}","arguments":{arguments}}}],"channel":"chat"}}"#);
+        let approval = self.service.post(&self.agent, "/v1/calls", &body).await.good()["approval"].clone();
+        let pending = self
+            .service
+            .get(&self.adapter, "/v1/channels/chat/pending")
+            .await
+            .good();
+        let digest = pending["pending"]["digest"].as_str().unwrap();
+        let shown = json!({ "messageId": card, "digest": digest }).to_string();
+        let shown = self
+            .service
+            .post(&self.adapter, "/v1/channels/chat/shown", &shown)
+            .await
+            .good();
+        assert_eq!(shown["pending"]["approval"], approval["id"]);
+        approval
+    }
+
+    async fn say(&self, sender: &str, text: &str, number: u32, after: &str) -> Value {
+        let body =
+            json!({ "text": text, "sender": sender, "messageId": format!("m{number}"), "after": after });
+        let path = "/v1/channels/chat/replies";
+        self.service
+            .post(&self.adapter, path, &body.to_string())
+            .await
+            .good()
+    }
+}
+
+#[tokio::test]
+async fn a7_yes_runs_no_cancels_and_anything_else_goes_on() {
+    let chat = Chat::new().await;
+    chat.ask("echo", r#"{"n":1}"#, "card1").await;
+    let yes = chat.say("ana", "yes please", 1, "card1").await;
+    assert_eq!(
+        (&yes["reading"], &yes["happened"]),
+        (&json!("yes"), &json!("approved"))
+    );
+    assert_eq!(yes["approval"]["calls"][0]["state"], "succeeded");
+    assert_eq!(yes["goOn"], false);
+    assert!(yes["say"].as_str().unwrap().starts_with("Done!"), "{yes}");
+
+    chat.ask("echo", r#"{"n":2}"#, "card2").await;
+    let no = chat.say("ana", "no thanks", 2, "card2").await;
+    assert_eq!(
+        (&no["happened"], &no["say"]),
+        (&json!("denied"), &json!("Cancelled."))
+    );
+
+    let third = chat.ask("echo", r#"{"n":3}"#, "card3").await;
+    let other = chat.say("ana", "what is the weather like?", 3, "card3").await;
+    assert_eq!(
+        (&other["happened"], &other["goOn"]),
+        (&json!("cancelled"), &json!(true))
+    );
+    let gone = chat
+        .service
+        .get(&chat.agent, &format!("/v1/approvals/{}", id(&third)))
+        .await
+        .good();
+    assert_eq!(gone["status"], "withdrawn");
+    let nothing = chat.say("ana", "yes", 4, "card3").await;
+    assert_eq!(
+        (&nothing["happened"], &nothing["goOn"]),
+        (&json!("nothing"), &json!(true))
+    );
+}
+
+#[tokio::test]
+async fn x03_a_yes_to_the_card_before_is_shown_the_new_one() {
+    let chat = Chat::new().await;
+    chat.ask("echo", r#"{"n":1}"#, "card1").await;
+    let second = chat.ask("delete_contact", r#"{"id":1}"#, "card2").await;
+    let late = chat.say("ana", "yes", 1, "card1").await;
+    assert_eq!(late["happened"], "show_again");
+    assert_eq!(late["show"]["approval"], second["id"]);
+    let approval = chat
+        .service
+        .get(&chat.agent, &format!("/v1/approvals/{}", id(&second)))
+        .await
+        .good();
+    assert_eq!(approval["status"], "pending");
+}
+
+#[tokio::test]
+async fn x04_others_edits_and_programs_decide_nothing() {
+    let chat = Chat::new().await;
+    let approval = chat.ask("echo", r#"{"n":1}"#, "card1").await;
+    for sender in ["finn", "a stranger", "approvers"] {
+        let said = chat.say(sender, "yes", 1, "card1").await;
+        assert_eq!(said["happened"], "nothing", "{sender}");
+    }
+    for origin in ["edited", "forwarded", "program"] {
+        let body = json!({ "text": "yes", "sender": "ana", "messageId": origin, "after": "card1", "origin": origin });
+        let path = "/v1/channels/chat/replies";
+        let said = chat
+            .service
+            .post(&chat.adapter, path, &body.to_string())
+            .await
+            .good();
+        assert_eq!(said["happened"], "nothing", "{origin}");
+    }
+    let path = format!("/v1/approvals/{}", id(&approval));
+    assert_eq!(
+        chat.service.get(&chat.agent, &path).await.good()["status"],
+        "pending"
+    );
+}
+
+#[tokio::test]
+async fn b2_a_button_decides_its_own_card_once() {
+    let chat = Chat::new().await;
+    chat.ask("echo", r#"{"n":1}"#, "card1").await;
+    let card = chat
+        .service
+        .get(&chat.adapter, "/v1/channels/chat/pending")
+        .await
+        .good()["pending"]
+        .clone();
+    assert!(
+        !card["text"]
+            .as_str()
+            .unwrap()
+            .contains(card["approval"].as_str().unwrap()),
+        "B6"
+    );
+    let press = |payload: &str, sender: &str| {
+        let body = json!({ "payload": payload, "sender": sender }).to_string();
+        let (service, adapter) = (&chat.service, &chat.adapter);
+        async move { service.post(adapter, "/v1/channels/chat/buttons", &body).await }
+    };
+    let approve = card["approve"].as_str().unwrap();
+    assert_eq!(
+        press(approve, "finn").await.error(),
+        (403, "not_allowed".to_owned())
+    );
+    let forged = format!(
+        "{}{}",
+        &approve[..approve.len() - 1],
+        if approve.ends_with('0') { '1' } else { '0' }
+    );
+    assert_eq!(press(&forged, "ana").await.error(), (409, "stale".to_owned()));
+    assert_eq!(press("nonsense", "ana").await.status, 404);
+    assert_eq!(press(approve, "ana").await.good()["happened"], "approved");
+    assert_eq!(
+        press(approve, "ana").await.error(),
+        (409, "already_decided".to_owned())
+    );
+}
+
+#[tokio::test]
+async fn b3_b4_the_model_is_told_of_every_call_exactly_once() {
+    let chat = Chat::new().await;
+    chat.ask("echo", r#"{"n":1}"#, "card1").await;
+    chat.say("ana", "yes", 1, "card1").await;
+    chat.ask("echo", r#"{"n":2}"#, "card2").await;
+    chat.say("ana", "no", 2, "card2").await;
+    chat.ask("echo", r#"{"n":3}"#, "card3").await;
+    let messages = chat
+        .service
+        .get(&chat.agent, "/v1/channels/chat/transcript")
+        .await
+        .good();
+    let messages = messages.as_array().unwrap();
+    assert_eq!(messages.len(), 6, "three turns of calls, three of results");
+    let results: Vec<&Value> = messages
+        .iter()
+        .skip(1)
+        .step_by(2)
+        .map(|message| &message["content"][0])
+        .collect();
+    let words: Vec<String> = results
+        .iter()
+        .map(|result| {
+            let content: Value = serde_json::from_str(result["content"].as_str().unwrap()).unwrap();
+            content["status"].as_str().unwrap().to_owned()
+        })
+        .collect();
+    assert_eq!(words, ["succeeded", "denied", "pending_confirmation"]);
+    assert_eq!(results[1]["is_error"], true);
+    let openai = chat
+        .service
+        .get(&chat.agent, "/v1/channels/chat/transcript?format=openai")
+        .await
+        .good();
+    let roles: Vec<&str> = openai
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|message| message["role"].as_str().unwrap())
+        .collect();
+    assert_eq!(
+        roles,
+        ["assistant", "tool", "assistant", "tool", "assistant", "tool"]
+    );
+    let other = chat.service.agent("other").await;
+    assert_eq!(
+        chat.service
+            .get(&other, "/v1/channels/chat/transcript")
+            .await
+            .good(),
+        json!([])
+    );
+    assert_eq!(
+        chat.service
+            .get(&chat.agent, "/v1/channels/chat/transcript?format=odd")
+            .await
+            .status,
+        400
+    );
+}
