@@ -49,6 +49,33 @@ pub struct Global {
         hide_env_values = true
     )]
     pub store: Option<String>,
+    /// A server to work at instead of a store, as https://countersign.example.com
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "COUNTERSIGN_SERVER",
+        hide_env_values = true
+    )]
+    pub server: Option<String>,
+    /// The token to show the server; better put it into the environment, where others cannot see it
+    #[arg(
+        long,
+        global = true,
+        value_name = "TOKEN",
+        env = "COUNTERSIGN_TOKEN",
+        hide_env_values = true
+    )]
+    pub token: Option<String>,
+    /// A file with the token to show the server
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "COUNTERSIGN_TOKEN_FILE",
+        hide_env_values = true
+    )]
+    pub token_file: Option<PathBuf>,
     /// The policy; `countersign.toml` if it is there, else everything is held
     #[arg(
         long,
@@ -177,9 +204,9 @@ pub struct Propose {
     /// A batch: one `{"tool":…, "arguments":{…}}` per line; `-` for standard input
     #[arg(long, value_name = "FILE.jsonl", conflicts_with_all = ["tool", "arguments", "definition", "secret_env"])]
     pub calls: Option<PathBuf>,
-    /// The agent that asks
-    #[arg(long, value_name = "NAME", default_value = "command-line")]
-    pub agent: String,
+    /// The agent that asks; `command-line` if you do not say, and at a server the one the token was made for
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
     /// The conversation; a new proposal there takes the place of the pending one
     #[arg(long, value_name = "NAME")]
     pub channel: Option<String>,
@@ -501,14 +528,6 @@ Examples:
     Link {
         /// Their name
         name: String,
-        /// Where the service is
-        #[arg(
-            long,
-            value_name = "URL",
-            env = "COUNTERSIGN_SERVER",
-            default_value = "http://localhost:8787"
-        )]
-        server: String,
     },
     /// Take somebody's account away; their sessions and tokens end with it
     Remove {

@@ -6,6 +6,7 @@
 pub mod access;
 mod bench;
 mod cli;
+mod client;
 mod commands;
 mod desk;
 mod duration;

@@ -16,13 +16,11 @@ use countersign::state::State as ApprovalState;
 use countersign::store::{Filter, LONGEST_PAGE};
 
 use super::extract::{Again, Asked, Body, Id};
-use super::wire::{
-    Ask, Decide, DecideCall, DecideQuery, ErrorView, GetQuery, ListQuery, PageView, WithdrawBody,
-};
+use super::wire::{Ask, Decide, DecideCall, DecideQuery, ErrorView, GetQuery, ListQuery, WithdrawBody};
 use super::{Answer, ApiError, App, For, scope};
 use crate::access::Caller;
 use crate::duration;
-use crate::view::{self, ApprovalView};
+use crate::view::{self, ApprovalView, PageView};
 
 /// The longest comment.
 const LONGEST_COMMENT: usize = 4096;
@@ -44,7 +42,7 @@ pub async fn list(
     let is_full = approvals.len() >= filter.page();
     let next = approvals.last().filter(|_| is_full);
     Ok(Json(PageView {
-        next: next.map(|approval| approval.id.to_string()),
+        next: next.map(|approval| approval.id),
         approvals: approvals
             .iter()
             .map(|approval| view::approval(approval, app.gate.policy(), now))

@@ -15,7 +15,7 @@ mod limits;
 mod metrics;
 mod operations;
 mod router;
-mod wire;
+pub mod wire;
 
 pub use app::{App, Settings};
 pub use door::{AllowedHosts, Door};

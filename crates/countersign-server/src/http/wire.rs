@@ -1,7 +1,9 @@
-//! What requests look like. Answers are in `view`.
+//! What requests look like, to who answers them and to who sends them. Most answers are in `view`.
 //!
 //! INVARIANT: arguments are taken as raw JSON, to the byte. Unknown fields are refused: a misspelt one must not be
 //! silently without effect.
+
+use std::borrow::Cow;
 
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -10,7 +12,7 @@ use utoipa::{IntoParams, ToSchema};
 use crate::view::ApprovalView;
 
 /// The calls of one agent turn.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Submit {
     /// The calls, in the order in which they are to run; 1 to 100.
@@ -27,7 +29,7 @@ pub struct Submit {
 }
 
 /// One call of a turn.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SubmitCall {
     /// The tool's name.
@@ -42,7 +44,7 @@ pub struct SubmitCall {
 }
 
 /// What became of a turn's calls.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SubmittedView {
     /// One ruling per call, in order.
@@ -52,13 +54,13 @@ pub struct SubmittedView {
 }
 
 /// What the gate says to one call.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RulingView {
     /// `pass`, `held` or `forbidden`.
-    pub ruling: &'static str,
+    pub ruling: Cow<'static, str>,
     /// `pending_confirmation` for a held call; `succeeded`, `failed` or `unknown` for one that passed and was run here.
-    pub status: Option<&'static str>,
+    pub status: Option<Cow<'static, str>>,
     /// The held call's id.
     pub id: Option<String>,
     /// The sentence a person will read.
@@ -98,7 +100,7 @@ pub struct Ask {
 }
 
 /// A decision.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Decide {
     /// Yes or no.
@@ -115,7 +117,7 @@ pub struct Decide {
 }
 
 /// What is decided about one call of a batch.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DecideCall {
     /// Yes or no.
@@ -145,15 +147,6 @@ pub struct ListQuery {
     pub limit: Option<u16>,
 }
 
-/// A page of approvals.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct PageView {
-    /// The approvals.
-    pub approvals: Vec<ApprovalView>,
-    /// Give this as `cursor`; nothing when this was the last page.
-    pub next: Option<String>,
-}
-
 /// How one approval is asked for.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -177,7 +170,7 @@ pub struct DecideQuery {
 }
 
 /// Why something is taken back.
-#[derive(Debug, Default, Deserialize, ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WithdrawBody {
     /// In a few words.
@@ -186,7 +179,7 @@ pub struct WithdrawBody {
 }
 
 /// The permit to run one call, once.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PermitView {
     /// The call; also the idempotency key for the tool.
@@ -207,7 +200,7 @@ pub struct PermitView {
 }
 
 /// How a call ended.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Finish {
     /// The permit that `start` gave.
@@ -220,7 +213,7 @@ pub struct Finish {
 }
 
 /// Where an undo is asked for.
-#[derive(Debug, Default, Deserialize, ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UndoBody {
     /// The conversation to ask in.

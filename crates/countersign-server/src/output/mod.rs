@@ -111,7 +111,7 @@ impl Output {
         }
         let (message, hint) = (once(&failure.message), failure.hint.as_deref().map(once));
         if self.is_json {
-            return self.error_line(&json::error(failure.code, &message, hint.as_deref()));
+            return self.error_line(&json::error(&failure.code, &message, hint.as_deref()));
         }
         self.error_line(&format!("{} {message}", style::paint(style::ERROR, "error:")));
         if let Some(hint) = hint {
