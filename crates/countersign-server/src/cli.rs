@@ -159,6 +159,8 @@ Examples:
     Deny(Deny),
     /// Wait until an approval is decided, and run what it releases
     Wait(Wait),
+    /// Follow what happens, live
+    Watch(Watch),
     /// Propose to undo a call that succeeded
     Undo(Undo),
     /// Take a pending approval back
@@ -357,6 +359,23 @@ pub struct Wait {
     pub finished: bool,
     #[command(flatten)]
     pub exec: Exec,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  countersign watch --what proposed
+  countersign watch --agent crm --json | jq -r .approval")]
+pub struct Watch {
+    /// Only of this agent's approvals
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// Only of this conversation's approvals
+    #[arg(long, value_name = "NAME")]
+    pub channel: Option<String>,
+    /// Only events of these kinds, `proposed,approved` say
+    #[arg(long, value_name = "EVENT,…", value_delimiter = ',')]
+    pub what: Vec<String>,
 }
 
 #[derive(Debug, Args)]

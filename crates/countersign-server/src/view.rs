@@ -5,10 +5,12 @@
 //! and lists are drawn from this and nothing else, so they are the same near and far.
 //! Deliberately absent: wording and layout for people.
 
+mod happening;
 mod make;
 mod moment;
 mod value;
 
+pub use happening::Happening;
 pub use make::{approval, description, result};
 pub use moment::Moment;
 pub use value::{Shown, ValueView};

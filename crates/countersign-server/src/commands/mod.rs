@@ -15,6 +15,7 @@ mod token;
 mod undo;
 mod wait;
 mod waiting;
+mod watch;
 mod withdraw;
 
 use crate::cli::{Cli, Command};
@@ -34,6 +35,7 @@ pub async fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
         Command::Approve(options) => decide::approve(global, options, output).await,
         Command::Deny(options) => decide::deny(global, options, output).await,
         Command::Wait(options) => wait::run(global, options, output).await,
+        Command::Watch(options) => watch::run(global, options, output).await,
         Command::Undo(options) => undo::run(global, options, output).await,
         Command::Withdraw(options) => withdraw::run(global, options, output).await,
         Command::Reconcile(options) => reconcile::run(global, options, output).await,

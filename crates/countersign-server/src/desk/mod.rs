@@ -5,10 +5,13 @@
 //! Deliberately absent: rules and wording. A local desk asks the gate, a remote one asks a gate elsewhere.
 
 mod credential;
+mod follow;
 mod local;
 mod remote;
 mod server;
+mod sse;
 
+pub use follow::{Followed, Following, Wanted};
 pub use local::{LocalDesk, tenant};
 pub use remote::RemoteDesk;
 
@@ -22,6 +25,7 @@ use countersign::id::{Agent, ApprovalId, CallId, Channel, Key, Run, Session, Too
 use countersign::seal::Secret;
 use countersign::store::Filter;
 
+use self::follow::{LocalFollowing, RemoteFollowing};
 use crate::cli::Global;
 use crate::exec::CommandExecutor;
 use crate::failure::Failure;
@@ -194,6 +198,14 @@ impl Desk {
     /// Waits for a decision, or for the end of what it releases.
     pub async fn wait(&self, id: ApprovalId, until: Until, limit: Duration) -> Result<Reached, Failure> {
         either!(self, desk => desk.wait(id, until, limit).await)
+    }
+
+    /// Follows what happens from now on.
+    pub async fn follow(&self, wanted: Wanted) -> Result<Following<'_>, Failure> {
+        Ok(match self {
+            Desk::Local(desk) => Following::Local(LocalFollowing::start(desk, wanted).await?),
+            Desk::Remote(desk) => Following::Remote(Box::new(RemoteFollowing::start(desk, wanted).await?)),
+        })
     }
 
     /// Runs what is released, with the command that was given for it.

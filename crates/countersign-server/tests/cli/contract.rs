@@ -230,6 +230,7 @@ fn the_help_is_a_contract() {
       approve    Let calls run, with exactly the arguments shown
       deny       Say no
       wait       Wait until an approval is decided, and run what it releases
+      watch      Follow what happens, live
       undo       Propose to undo a call that succeeded
       withdraw   Take a pending approval back
       reconcile  Say how a call ended whose outcome is unknown

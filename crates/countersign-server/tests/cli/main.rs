@@ -17,3 +17,4 @@ mod remote;
 mod secrets;
 mod served;
 mod show;
+mod watch;
