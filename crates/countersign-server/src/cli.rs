@@ -159,6 +159,9 @@ Examples:
     Deny(Deny),
     /// Wait until an approval is decided, and run what it releases
     Wait(Wait),
+    /// Open the inbox on this terminal: look and decide, full screen
+    #[cfg(feature = "tui")]
+    Inbox,
     /// Follow what happens, live
     Watch(Watch),
     /// Propose to undo a call that succeeded

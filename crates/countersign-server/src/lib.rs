@@ -22,6 +22,8 @@ mod output;
 mod policy;
 mod serve;
 mod store;
+#[cfg(feature = "tui")]
+mod terminal;
 mod view;
 
 use std::process::ExitCode;

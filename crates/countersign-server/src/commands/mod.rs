@@ -35,6 +35,8 @@ pub async fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
         Command::Approve(options) => decide::approve(global, options, output).await,
         Command::Deny(options) => decide::deny(global, options, output).await,
         Command::Wait(options) => wait::run(global, options, output).await,
+        #[cfg(feature = "tui")]
+        Command::Inbox => crate::terminal::run(global, output).await,
         Command::Watch(options) => watch::run(global, options, output).await,
         Command::Undo(options) => undo::run(global, options, output).await,
         Command::Withdraw(options) => withdraw::run(global, options, output).await,

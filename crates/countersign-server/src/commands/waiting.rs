@@ -8,7 +8,7 @@ use countersign::id::ApprovalId;
 use countersign::state::{CallState, State};
 use tokio::time::Instant;
 
-use crate::desk::{Desk, Reached};
+use crate::desk::Desk;
 use crate::duration;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
@@ -69,7 +69,7 @@ async fn until(
         waited = desk.wait(waiting.id, until, left) => waited?,
         _ = tokio::signal::ctrl_c() => return Err(interrupted()),
     };
-    if let Reached::Done(approval) = waited {
+    if let Some(approval) = waited {
         return Ok(approval);
     }
     let what = match until {

@@ -11,7 +11,7 @@ use countersign::gate::{Gate, Ruled, Submission, Submitted, SubmittedCall, Until
 use countersign::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Tenant};
 use countersign::store::{Filter, Store};
 
-use super::{Deciding, Proposal, Proposed, ProposedCall, Reached, not_there};
+use super::{Deciding, Proposal, Proposed, ProposedCall, not_there};
 use crate::cli::Global;
 use crate::exec::CommandExecutor;
 use crate::failure::Failure;
@@ -238,10 +238,15 @@ impl LocalDesk {
         self.view(&approval).await
     }
 
-    pub async fn wait(&self, id: ApprovalId, until: Until, limit: Duration) -> Result<Reached, Failure> {
+    pub async fn wait(
+        &self,
+        id: ApprovalId,
+        until: Until,
+        limit: Duration,
+    ) -> Result<Option<ApprovalView>, Failure> {
         match self.gate.wait(&self.tenant, id, until, limit).await? {
-            Waited::Done(approval) => Ok(Reached::Done(self.view(&approval).await?)),
-            Waited::TimedOut(_) => Ok(Reached::TimedOut),
+            Waited::Done(approval) => Ok(Some(self.view(&approval).await?)),
+            Waited::TimedOut(_) => Ok(None),
             Waited::NotFound => Err(not_there(id)),
         }
     }

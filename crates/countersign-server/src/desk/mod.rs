@@ -93,14 +93,6 @@ pub struct Deciding {
     pub key: Option<Key>,
 }
 
-/// How a wait ended.
-pub enum Reached {
-    /// What was waited for came true.
-    Done(ApprovalView),
-    /// The time ran out.
-    TimedOut,
-}
-
 /// The same question to either desk.
 macro_rules! either {
     ($desk:expr, $inner:ident => $answer:expr) => {
@@ -195,8 +187,13 @@ impl Desk {
         either!(self, desk => desk.undo(call, channel, key).await)
     }
 
-    /// Waits for a decision, or for the end of what it releases.
-    pub async fn wait(&self, id: ApprovalId, until: Until, limit: Duration) -> Result<Reached, Failure> {
+    /// Waits for a decision, or for the end of what it releases; nothing when the time ran out before.
+    pub async fn wait(
+        &self,
+        id: ApprovalId,
+        until: Until,
+        limit: Duration,
+    ) -> Result<Option<ApprovalView>, Failure> {
         either!(self, desk => desk.wait(id, until, limit).await)
     }
 

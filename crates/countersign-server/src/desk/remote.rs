@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::server::{ANSWERS_WITHIN, Server, encode};
-use super::{Deciding, Proposal, Proposed, ProposedCall, Reached, credential};
+use super::{Deciding, Proposal, Proposed, ProposedCall, credential};
 use crate::cli::Global;
 use crate::exec::{CommandExecutor, Job};
 use crate::failure::Failure;
@@ -205,7 +205,12 @@ impl RemoteDesk {
 
     /// Asks again and again. The approval was found before, so a server that is gone for a while is waited for: a wait
     /// outlives a restart (X32).
-    pub async fn wait(&self, id: ApprovalId, until: Until, limit: Duration) -> Result<Reached, Failure> {
+    pub async fn wait(
+        &self,
+        id: ApprovalId,
+        until: Until,
+        limit: Duration,
+    ) -> Result<Option<ApprovalView>, Failure> {
         let give_up_at = Instant::now() + limit;
         let word = match until {
             Until::Decided => "decided",
@@ -223,7 +228,7 @@ impl RemoteDesk {
                 .get_within::<ApprovalView>(&path, left + ANSWERS_WITHIN)
                 .await
             {
-                Ok(approval) if is_reached(&approval, until) => return Ok(Reached::Done(approval)),
+                Ok(approval) if is_reached(&approval, until) => return Ok(Some(approval)),
                 Ok(_) => {}
                 Err(failure) if is_passing(&failure) => {
                     if !is_told {
@@ -234,7 +239,7 @@ impl RemoteDesk {
                 Err(failure) => return Err(failure),
             }
             if Instant::now() >= give_up_at {
-                return Ok(Reached::TimedOut);
+                return Ok(None);
             }
             // A server that answers at once, because it stops or is gone, is not asked without a pause.
             if asked_at.elapsed() < PAUSE {

@@ -17,4 +17,5 @@ mod remote;
 mod secrets;
 mod served;
 mod show;
+mod terminal;
 mod watch;
