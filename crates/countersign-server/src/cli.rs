@@ -172,6 +172,10 @@ Examples:
     Reconcile(Reconcile),
     /// End everything whose time is up, now
     Expire,
+    /// Show where each value of a call came from
+    Trace(Trace),
+    /// Say what a reply means: yes, no or something else, and which words decided
+    Read(Read),
     /// Check a policy, or try a call against it
     #[command(subcommand)]
     Policy(PolicyCommand),
@@ -227,6 +231,9 @@ pub struct Propose {
     /// The same key again is the same proposal, not a second one
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
+    /// What was said before, so that each value's origin can be shown; see `countersign trace --help`
+    #[arg(long, value_name = "FILE.json")]
+    pub conversation: Option<PathBuf>,
     /// The hash of the tool's definition, 64 hex digits
     #[arg(long, value_name = "HASH")]
     pub definition: Option<String>,
@@ -238,6 +245,36 @@ pub struct Propose {
     pub wait: Option<Option<Duration>>,
     #[command(flatten)]
     pub exec: Exec,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A conversation is {\"messages\":[…]}, oldest first, each with `role` and `text`: `user` is a person, `assistant` the
+agent, `tool` a tool's result and `outside` text that strangers may have written, both with a `name`.
+
+With --jsonl, each line of standard input is {\"id\",\"user\":[…],\"tools\":[{\"name\",\"text\"}],\"tool\",\"args\"}, and
+each line of the answer {\"id\",\"leaves\":{\"/pointer\":\"user\" | \"tool:NAME\" | \"none\"}}: a derived value counts as the
+person's only if all of its parts are.
+
+Examples:
+  countersign trace send_mail @mail.json --conversation chat.json
+  countersign trace --jsonl < calls.jsonl > leaves.jsonl")]
+pub struct Trace {
+    /// The tool's name
+    #[arg(required_unless_present = "jsonl")]
+    pub tool: Option<String>,
+    /// One JSON object, `@FILE`, or `-` for standard input
+    #[arg(value_name = "ARGUMENTS|@FILE|-", allow_hyphen_values = true)]
+    pub arguments: Option<String>,
+    /// What was said before the call
+    #[arg(long, value_name = "FILE.json", required_unless_present = "jsonl")]
+    pub conversation: Option<PathBuf>,
+    /// Many calls, one per line, each with what was said before it
+    #[arg(long, conflicts_with_all = ["tool", "arguments", "conversation"])]
+    pub jsonl: bool,
+    /// Say on standard error how long tracing took
+    #[arg(long, requires = "jsonl")]
+    pub timing: bool,
 }
 
 /// Running calls from here.
@@ -418,6 +455,43 @@ pub struct Reconcile {
     /// How you know
     #[arg(long, value_name = "TEXT")]
     pub note: Option<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+A reply is yes or no only when every word of it belongs to a plain answer. No store is touched, no model asked.
+
+Examples:
+  countersign read 'Yes, go ahead' --prompt 'Delete 13 paddocks?'
+  countersign read 'Sí, borrar' --yes 'Sí, borrar' --language es --destructive
+  countersign read --jsonl < replies.jsonl           {\"id\",\"lang\",\"prompt\",\"reply\"} per line in,
+                                                     {\"id\",\"decision\",\"why\"} out")]
+pub struct Read {
+    /// The reply
+    #[arg(
+        value_name = "REPLY",
+        required_unless_present = "jsonl",
+        allow_hyphen_values = true
+    )]
+    pub text: Option<String>,
+    /// What the person was shown
+    #[arg(long, value_name = "TEXT")]
+    pub prompt: Option<String>,
+    /// The person's language, such as `es` or `pt-BR`; any, if you do not say
+    #[arg(long, value_name = "TAG")]
+    pub language: Option<String>,
+    /// What the approving button says
+    #[arg(long, value_name = "LABEL")]
+    pub yes: Option<String>,
+    /// What the denying button says
+    #[arg(long, value_name = "LABEL")]
+    pub no: Option<String>,
+    /// Something destructive is offered: a filler such as `ok` is too little
+    #[arg(long)]
+    pub destructive: bool,
+    /// Read many, one JSON object per line of standard input
+    #[arg(long, conflicts_with = "text")]
+    pub jsonl: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -8,13 +8,15 @@
 mod happening;
 mod make;
 mod moment;
+pub mod origin;
 mod value;
 
 pub use happening::Happening;
-pub use make::{approval, description, result};
+pub use make::{approval, description, result, state};
 pub use moment::Moment;
 pub use value::{Shown, ValueView};
 
+use countersign::decision::Surface;
 use countersign::effect::{Effect, Risk};
 use countersign::hash::Hash;
 use countersign::id::{ApprovalId, CallId};
@@ -22,6 +24,8 @@ use countersign::state::{CallState, State};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
+
+use self::origin::ProvenanceView;
 
 /// One approval. The first fields are those of the contract (D3); the rest says more.
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
@@ -70,6 +74,10 @@ pub struct ApprovalView {
     pub superseded_by: Option<ApprovalId>,
     #[schema(value_type = Option<String>)]
     pub undoes: Option<CallId>,
+    /// So many different people have to approve it.
+    pub quorum: u8,
+    /// Who has approved it so far.
+    pub approvals: Vec<VoteView>,
     /// It was held under another policy than the one in force now, which may hide other values.
     #[serde(default, skip_serializing_if = "is_false")]
     pub other_policy: bool,
@@ -79,6 +87,20 @@ pub struct ApprovalView {
     pub calls: Vec<CallView>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<EventView>>,
+}
+
+/// One person's approval.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct VoteView {
+    pub by: String,
+    #[schema(value_type = String)]
+    pub at: Moment,
+    pub on: String,
+    pub comment: Option<String>,
+    /// The calls they want to run, when not all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<Vec<u8>>,
 }
 
 /// One call.
@@ -109,7 +131,14 @@ pub struct CallView {
     pub because: Option<String>,
     pub notes: Vec<String>,
     pub warnings: Vec<String>,
+    /// Where each proposed value came from; nothing when no conversation was given: then it is unknown.
+    pub provenance: Option<ProvenanceView>,
     pub approvers: Vec<String>,
+    /// Whoever asked for it cannot approve it.
+    pub four_eyes: bool,
+    /// The least surface to approve it from.
+    #[schema(value_type = String)]
+    pub surface: Surface,
     pub undoable: bool,
     pub edited: bool,
     #[schema(value_type = String)]
@@ -119,7 +148,7 @@ pub struct CallView {
     #[schema(value_type = Option<String>)]
     pub ended_at: Option<Moment>,
     /// JSON as it came; any other text as a string.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<serde_json::Value>)]
     pub result: Option<Box<RawValue>>,
     #[schema(value_type = Option<String>)]
     pub undone_by: Option<CallId>,
@@ -167,6 +196,16 @@ impl ApprovalView {
         let mut calls = self.numbered();
         let released = calls.find(|(_, call)| call.state == CallState::Released);
         released.map(|(position, _)| position)
+    }
+
+    /// How many people are still missing before it is approved.
+    pub fn missing(&self) -> usize {
+        match self.status {
+            State::Pending => usize::from(self.quorum)
+                .saturating_sub(self.approvals.len())
+                .max(1),
+            _ => 0,
+        }
     }
 
     /// True when it is decided, or otherwise over, and none of its calls will do anything any more.

@@ -5,6 +5,7 @@ use countersign::call::Arguments;
 use countersign::display::escape;
 use countersign::json::{self, Limits};
 use countersign::policy::{Asked, Policy};
+use countersign::provenance::{Conversation, Message, trace};
 
 fn main() {
     divan::main();
@@ -51,4 +52,24 @@ fn rule(bencher: divan::Bencher, tool: &str) {
 #[divan::bench(args = ["plain ASCII text of a usual length", "Sí, borrar: año, größe, 東京", "hidden \u{202e}txt\u{200b}"])]
 fn escape_text(text: &str) -> usize {
     escape(divan::black_box(text)).len()
+}
+
+/// A call of eight values after a conversation of so many bytes, most of them a tool's.
+#[divan::bench(args = [2_048, 16_384, 131_072])]
+fn trace_call(bencher: divan::Bencher, bytes: usize) {
+    let record =
+        r#"{"id":"c7","name":"Maria Garcia","email":"maria@acme.com","orders":["W2378156","W2378157"]},"#;
+    let result = format!("[{}null]", record.repeat(bytes / record.len()));
+    let said = "Invite Maria Garcia on November 20th, 2026 at 9:30 am and pay her 1,200.50".to_owned();
+    let conversation = Conversation {
+        messages: vec![
+            Message::Person { text: said, at: None },
+            Message::Tool {
+                name: "find_contact".to_owned(),
+                text: result,
+            },
+        ],
+    };
+    let arguments = br#"{"name":"Maria Garcia","to":"maria@company.com","id":"c7","at":"2026-11-20T09:30:00Z","amount":1200.5,"note":"Invitation for Maria Garcia, enjoy","urgent":true,"order":"W2378157"}"#;
+    bencher.bench(|| trace(divan::black_box(&conversation), arguments, &|_| false));
 }

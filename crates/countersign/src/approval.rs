@@ -65,6 +65,8 @@ pub struct Approval {
     pub link: Hash,
     /// How it was decided, if it was.
     pub decision: Option<Decided>,
+    /// Who approved it while others still had to.
+    pub endorsements: Vec<Endorsement>,
     /// What took its place.
     pub superseded_by: Option<ApprovalId>,
     /// What it replaced.
@@ -96,6 +98,32 @@ pub struct Decided {
     pub claimed_by: Option<String>,
     /// The decider's idempotency key, and the hash of what came with it.
     pub key: Option<(Key, Hash)>,
+}
+
+/// An approval by one of several people who have to approve.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Endorsement {
+    /// The person, from their credential.
+    pub by: Person,
+    /// When, by the store's clock.
+    pub at: Time,
+    /// Where they decided.
+    pub surface: String,
+    /// The positions they approved; absent: all of them.
+    pub calls: Option<Vec<u8>>,
+    /// What they added.
+    pub comment: Option<String>,
+    /// Who a request's body said decided: a claim.
+    pub claimed_by: Option<String>,
+    /// Their idempotency key, and the hash of what came with it.
+    pub key: Option<(Key, Hash)>,
+}
+
+impl Endorsement {
+    /// True when this person approved the call at this position.
+    pub fn grants(&self, position: u8) -> bool {
+        self.calls.as_ref().is_none_or(|calls| calls.contains(&position))
+    }
 }
 
 /// Its nonce and salt do not print themselves.
@@ -130,6 +158,23 @@ impl Approval {
     /// The digest over its calls' digests, in order.
     pub fn digest_of_calls(&self) -> Hash {
         digest_of(self.calls.iter().map(|call| call.digest))
+    }
+
+    /// How many different people have to approve it: as many as its strictest call asks for.
+    pub fn quorum(&self) -> u8 {
+        let asked = self.calls.iter().map(|call| call.terms.authority.quorum);
+        asked.max().unwrap_or(1).max(1)
+    }
+
+    /// How many of them are still missing; none when it is over.
+    pub fn missing(&self) -> u8 {
+        match self.state {
+            State::Pending => {
+                let found = u8::try_from(self.endorsements.len()).unwrap_or(u8::MAX);
+                self.quorum().saturating_sub(found).max(1)
+            }
+            _ => 0,
+        }
     }
 
     /// When the sweep has something to do for it: expiry, a stale release or a lost run.

@@ -12,6 +12,7 @@ use crate::hash::{Fields, Hash};
 use crate::id::{CallId, ToolName};
 use crate::json::{self, Limits, Malformed};
 use crate::policy::Terms;
+use crate::provenance::Provenance;
 use crate::state::CallState;
 use crate::time::Time;
 
@@ -119,6 +120,8 @@ pub struct Call {
     pub sealed: Option<Arc<[u8]>>,
     /// The call that undid this one, or has started to.
     pub undone_by: Option<CallId>,
+    /// Where the proposed values came from; nothing when no conversation was given, or a person changed them.
+    pub provenance: Option<Arc<Provenance>>,
 }
 
 /// Results and credentials do not print themselves.

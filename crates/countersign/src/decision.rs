@@ -40,6 +40,18 @@ impl Surface {
             Surface::Passkey => "passkey",
         }
     }
+
+    /// The words used in sentences.
+    pub fn phrase(self) -> &'static str {
+        match self {
+            Surface::Text => "a text reply",
+            Surface::Button => "a button",
+            Surface::Api => "a program's credential",
+            Surface::CommandLine => "the command line",
+            Surface::Page => "a signed-in page",
+            Surface::Passkey => "a passkey",
+        }
+    }
 }
 
 /// Who decides: from the credential, never from the request's body.
@@ -163,6 +175,42 @@ pub enum Refusal {
         /// The person.
         person: Person,
     },
+    /// The person asked for it, or is whom the agent acts for.
+    #[error("`{person}` asked for approval `{}`, so somebody else has to approve it", id.short())]
+    FourEyes {
+        /// Which approval.
+        id: ApprovalId,
+        /// The person.
+        person: Person,
+    },
+    /// The decision came from a place that is not safe enough.
+    #[error("approval `{}` cannot be approved by {}: it takes {} or better", id.short(), on.phrase(), least.phrase())]
+    SurfaceTooWeak {
+        /// Which approval.
+        id: ApprovalId,
+        /// Where the decision was made.
+        on: Surface,
+        /// The least it takes.
+        least: Surface,
+    },
+    /// The same person again, where several have to approve.
+    #[error("`{person}` has already approved approval `{}`; it takes {missing} more", id.short())]
+    AlreadyEndorsed {
+        /// Which approval.
+        id: ApprovalId,
+        /// The person.
+        person: Person,
+        /// How many others still have to.
+        missing: u8,
+    },
+    /// Whoever changes a call's arguments cannot be the only one to approve them.
+    #[error("call {call} of approval `{}` needs more than one pair of eyes, so it cannot be edited", id.short())]
+    EditNotAlone {
+        /// Which approval.
+        id: ApprovalId,
+        /// Which call, from 1.
+        call: u8,
+    },
     /// The choices do not fit the calls.
     #[error("approval `{}` has {calls} calls, the decision speaks of {choices}", id.short())]
     BadChoices {
@@ -197,6 +245,10 @@ impl Refusal {
             Refusal::Withdrawn { .. } => "withdrawn",
             Refusal::Stale { .. } => "stale",
             Refusal::NotAllowed { .. } => "not_allowed",
+            Refusal::FourEyes { .. } => "four_eyes",
+            Refusal::SurfaceTooWeak { .. } => "surface_too_weak",
+            Refusal::AlreadyEndorsed { .. } => "already_endorsed",
+            Refusal::EditNotAlone { .. } => "edit_not_alone",
             Refusal::BadChoices { .. } => "bad_choices",
             Refusal::BadEdit { .. } => "bad_edit",
             Refusal::KeyReused(_) => "key_reused",
@@ -213,6 +265,10 @@ impl Refusal {
             Refusal::Superseded { .. } => "decide the newer approval instead",
             Refusal::Stale { .. } => "look at the current card and decide again",
             Refusal::NotAllowed { .. } => "ask one of its approvers",
+            Refusal::FourEyes { .. } => "ask another of its approvers, or deny it",
+            Refusal::SurfaceTooWeak { .. } => "decide it there, or deny it from here",
+            Refusal::AlreadyEndorsed { .. } => "ask another of its approvers, or deny it",
+            Refusal::EditNotAlone { .. } => "deny it, and have it proposed again as it should be",
             Refusal::BadChoices { .. } => "give one choice per call",
             Refusal::BadEdit { .. } => "correct the arguments, or deny the call",
             Refusal::KeyReused(_) => "use a new key for a new decision",

@@ -80,7 +80,8 @@ pub(crate) fn is_forbidden(character: char) -> bool {
     }
 }
 
-fn is_mark(character: char) -> bool {
+/// Whether a character is drawn onto the one before it.
+pub(crate) fn is_mark(character: char) -> bool {
     let category = |character| CodePointMapData::<GeneralCategory>::new().get(character);
     !character.is_ascii() && GeneralCategoryGroup::Mark.contains(category(character))
 }

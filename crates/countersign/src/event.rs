@@ -112,6 +112,14 @@ pub enum What {
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         edited: Vec<Edited>,
     },
+    /// An approval by one of several who have to approve; the last of them writes `approved`.
+    Endorsed {
+        digest: Hash,
+        surface: String,
+        /// Positions this person approved. Absent: all of them.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        calls: Option<Vec<u8>>,
+    },
     Denied {
         digest: Hash,
         surface: String,
@@ -194,6 +202,7 @@ impl What {
         match self {
             What::Proposed { .. } => "proposed",
             What::Approved { .. } => "approved",
+            What::Endorsed { .. } => "endorsed",
             What::Denied { .. } => "denied",
             What::Expired => "expired",
             What::Superseded { .. } => "superseded",
@@ -240,6 +249,10 @@ impl What {
                     calls: (1..=calls).map(|position| (position, change(position))).collect(),
                 }
             }
+            What::Endorsed { .. } => Changes {
+                approval: Some(Change::Endorsed),
+                calls: Vec::new(),
+            },
             What::Denied { .. } => whole(Change::Denied, CallChange::Refused),
             What::Expired => whole(Change::Expired, CallChange::Refused),
             What::Superseded { .. } => whole(Change::Superseded, CallChange::Refused),
@@ -272,6 +285,7 @@ impl What {
         match self {
             What::Proposed { .. } => "proposed",
             What::Approved { .. } => "approved",
+            What::Endorsed { .. } => "endorsed",
             What::Denied { .. } => "denied",
             What::Expired => "expired",
             What::Superseded { .. } => "superseded",

@@ -21,6 +21,7 @@ use crate::executor::{Executor, HostRuns, Permit, PermitToken};
 use crate::hash::{Fields, Hash};
 use crate::id::{Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
 use crate::policy::{Asked, Policy, Ruling, Terms};
+use crate::provenance::{Conversation, Provenance};
 use crate::seal::{SealError, Sealer, Secret};
 use crate::store::{Store, StoreError};
 
@@ -62,6 +63,8 @@ pub struct Submission {
     pub claim: Option<String>,
     /// Says that this is the same submission sent again.
     pub key: Option<Key>,
+    /// What was said before, so that every value's origin can be told. Without it they are unknown.
+    pub conversation: Option<Arc<Conversation>>,
     /// The calls, in the order in which they are to run.
     pub calls: Vec<SubmittedCall>,
 }
@@ -184,9 +187,11 @@ impl Gate {
             .calls
             .iter()
             .any(|call| self.policy.is_slow(&call.tool, call.arguments.len()))
+            || submission.conversation.as_deref().is_some_and(is_long)
         {
             false => self.rule_all(&submission, &seeds)?,
-            // Conditions over large arguments may take long: not on the threads that everybody shares.
+            // Conditions over large arguments and long conversations may take long: not on the threads that everybody
+            // shares.
             true => {
                 let (gate, submission) = (self.clone(), submission.clone());
                 let ruling = tokio::task::spawn_blocking(move || gate.rule_all(&submission, &seeds));
@@ -248,7 +253,8 @@ impl Gate {
                 definition: call.definition,
                 salt: &seeds.salt,
             };
-            let mut terms = self.policy.hold(asked).map_err(bad)?;
+            let provenance = self.trace(submission, asked);
+            let mut terms = self.policy.hold_traced(asked, provenance.as_ref()).map_err(bad)?;
             terms.risk = asking.risk.map_or(terms.risk, |risk| risk.max(terms.risk));
             terms.ttl = asking.ttl.map_or(terms.ttl, |ttl| ttl.min(terms.ttl));
             let id = CallId {
@@ -263,6 +269,7 @@ impl Gate {
                 arguments,
                 terms: Arc::new(terms),
                 sealed: sealed.transpose()?,
+                provenance: provenance.map(Arc::new),
             });
         }
         Ok(held)
@@ -305,6 +312,7 @@ impl Gate {
             arguments,
             terms: Arc::new(terms),
             sealed: None,
+            provenance: None,
         };
         submission.calls.clear();
         let propose = self.propose_command(submission, seeds, vec![new], Some(call));
@@ -337,18 +345,19 @@ impl Gate {
         seeds: &Seeds,
     ) -> Result<(Vec<Ruled>, Vec<NewCall>), SubmitError> {
         let mut held = Vec::new();
-        let rule = |call| self.rule(&submission.tenant, call, seeds, &mut held);
+        let rule = |call| self.rule(submission, call, seeds, &mut held);
         let ruled = submission.calls.iter().map(rule).collect::<Result<_, _>>()?;
         Ok((ruled, held))
     }
 
     fn rule(
         &self,
-        tenant: &Tenant,
+        submission: &Submission,
         call: &SubmittedCall,
         seeds: &Seeds,
         held: &mut Vec<NewCall>,
     ) -> Result<Ruled, SubmitError> {
+        let tenant = &submission.tenant;
         let forbidden = |reason: String| Ok(Ruled::Forbidden { reason });
         let tool = match ToolName::new(call.tool.as_str()) {
             Ok(tool) => tool,
@@ -364,7 +373,11 @@ impl Gate {
             definition: call.definition,
             salt: &seeds.salt,
         };
-        let terms = match self.policy.rule(asked) {
+        let provenance = match self.policy.is_traced(asked.tool) {
+            true => self.trace(submission, asked),
+            false => None,
+        };
+        let terms = match self.policy.rule_traced(asked, provenance.as_ref()) {
             Ruling::Hold(terms) => terms,
             Ruling::Forbid { reason } => return forbidden(reason),
             Ruling::Pass(pass) => {
@@ -396,8 +409,15 @@ impl Gate {
             arguments,
             terms: Arc::new(terms),
             sealed,
+            provenance: provenance.map(Arc::new),
         });
         Ok(Ruled::Held(id))
+    }
+
+    /// Where a call's values came from, if the conversation was given.
+    fn trace(&self, submission: &Submission, asked: Asked<'_>) -> Option<Provenance> {
+        let conversation = submission.conversation.as_deref()?;
+        Some(self.policy.trace(asked.tool, asked.arguments, conversation))
     }
 
     fn seal(&self, secret: &Secret, tenant: &Tenant, call: CallId) -> Result<Arc<[u8]>, SealError> {
@@ -518,6 +538,13 @@ fn submission_hash(submission: &Submission, calls: &[NewCall], undoes: Option<Ca
             .field(call.arguments.as_bytes());
     }
     fields.finish()
+}
+
+/// Whether looking through a conversation may take longer than a thread that others wait for should be held.
+fn is_long(conversation: &Conversation) -> bool {
+    const LONG_FROM: usize = 64 * 1024;
+    let bytes = conversation.messages.iter().map(|message| message.text().len());
+    bytes.sum::<usize>() >= LONG_FROM
 }
 
 /// A store that answers something else than it was asked.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use uuid::Uuid;
 
-/// The longest name, in bytes.
+/// The longest name, in characters.
 pub const LONGEST_NAME: usize = 256;
 
 /// Why a text is not a name.
@@ -16,7 +16,7 @@ pub enum BadName {
     #[error("a {0} must not be empty")]
     Empty(&'static str),
     /// Names are short.
-    #[error("a {0} has at most {LONGEST_NAME} bytes")]
+    #[error("a {0} has at most {LONGEST_NAME} characters")]
     TooLong(&'static str),
     /// Names are stored in databases that know no NUL, and shown on one line.
     #[error("a {0} must not contain control characters")]
@@ -115,7 +115,8 @@ fn check_name(word: &'static str, text: &str) -> Result<(), BadName> {
     if text.is_empty() {
         return Err(BadName::Empty(word));
     }
-    if text.len() > LONGEST_NAME {
+    // Bytes first: nobody counts the characters of a novel.
+    if text.len() > 4 * LONGEST_NAME || text.chars().count() > LONGEST_NAME {
         return Err(BadName::TooLong(word));
     }
     if text.chars().any(char::is_control) {
@@ -199,7 +200,12 @@ pub struct BadId(pub String);
 impl FromStr for ApprovalId {
     type Err = BadId;
     fn from_str(text: &str) -> Result<Self, BadId> {
-        text.parse().map(ApprovalId).map_err(|_| BadId(text.to_owned()))
+        let bad = || BadId(text.to_owned());
+        // One way to write an id, not the five that exist.
+        if text.len() != 36 {
+            return Err(bad());
+        }
+        text.parse().map(ApprovalId).map_err(|_| bad())
     }
 }
 

@@ -10,8 +10,8 @@ mod number;
 mod scan;
 mod tree;
 
-pub(crate) use leaf::push_segment;
 pub use leaf::{Kind, Leaf, leaves, unescape};
+pub(crate) use leaf::{pointer_at, push_segment};
 
 pub(crate) use number::Number;
 pub(crate) use tree::{Node, Tree};

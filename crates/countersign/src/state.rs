@@ -32,6 +32,8 @@ pub enum Change {
     Expired,
     Superseded,
     Withdrawn,
+    /// One of several who have to approve did; it still waits for the others.
+    Endorsed,
     /// Somebody tried to decide and was refused; kept as evidence, changes nothing.
     DecisionRefused,
 }
@@ -110,6 +112,7 @@ impl State {
             (State::Pending, Change::Expired) => Ok(State::Expired),
             (State::Pending, Change::Superseded) => Ok(State::Superseded),
             (State::Pending, Change::Withdrawn) => Ok(State::Withdrawn),
+            (State::Pending, Change::Endorsed) => Ok(State::Pending),
             (state, Change::DecisionRefused) => Ok(state),
             (state, change) => Err(Illegal {
                 state: state.as_str(),
@@ -150,12 +153,13 @@ impl State {
 
 impl Change {
     /// All of them, for grids.
-    pub const ALL: [Change; 6] = [
+    pub const ALL: [Change; 7] = [
         Change::Approved,
         Change::Denied,
         Change::Expired,
         Change::Superseded,
         Change::Withdrawn,
+        Change::Endorsed,
         Change::DecisionRefused,
     ];
 
@@ -166,6 +170,7 @@ impl Change {
             Change::Expired => "expired",
             Change::Superseded => "superseded",
             Change::Withdrawn => "withdrawn",
+            Change::Endorsed => "endorsed",
             Change::DecisionRefused => "decision refused",
         }
     }
@@ -331,13 +336,14 @@ mod tests {
         pending + expired = expired
         pending + superseded = superseded
         pending + withdrawn = withdrawn
+        pending + endorsed = pending
         pending + decision refused = pending
         approved + decision refused = approved
         denied + decision refused = denied
         expired + decision refused = expired
         superseded + decision refused = superseded
         withdrawn + decision refused = withdrawn
-        11 of 36 are legal
+        12 of 42 are legal
         ");
     }
 

@@ -17,7 +17,7 @@ mod table;
 pub use secret::{BadSecretPath, SecretPath};
 pub use table::{Row, table};
 
-pub(crate) use secret::hide;
+pub(crate) use secret::{hide, is_secret};
 
 /// Longest summary, in characters.
 const MAX_CHARS: usize = 2_000;

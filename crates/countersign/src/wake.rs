@@ -6,9 +6,8 @@ mod changes;
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
-use std::sync::{Arc, Mutex, PoisonError, Weak};
-
-use tokio::sync::oneshot;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::task::{Context, Poll, Waker};
 
 use crate::approval::SharedApproval;
 use crate::id::ApprovalId;
@@ -18,7 +17,7 @@ use changes::Signal;
 const SHARDS: usize = 16;
 
 /// Mostly one waits for an approval: its agent.
-type Waiting = Vec<oneshot::Sender<SharedApproval>>;
+type Waiting = Vec<Bell>;
 
 /// All who wait in this process.
 #[derive(Debug, Default)]
@@ -33,58 +32,109 @@ struct Shards {
 
 type Shard = Mutex<HashMap<ApprovalId, Waiting>>;
 
-/// One who waits. Dropping it ends the wait, and leaves nothing behind.
+/// What one who waits has not taken yet: only the newest change, whatever came before it.
+#[derive(Debug, Default)]
+struct Change {
+    newest: Option<SharedApproval>,
+    waker: Option<Waker>,
+    /// The newest version that was published. A slow reader of another node's change may come after a faster one.
+    version: u32,
+    is_closed: bool,
+}
+
+type Shared = Arc<Mutex<Change>>;
+
+/// The hub's end of a wait.
+#[derive(Debug)]
+struct Bell(Shared);
+
+impl Bell {
+    /// Leaves a change there, and says who is to be woken for it.
+    fn ring(&self, approval: &SharedApproval) -> Option<Waker> {
+        let mut change = open(&self.0);
+        if approval.version < change.version {
+            return None;
+        }
+        change.version = approval.version;
+        change.newest = Some(approval.clone());
+        change.waker.take()
+    }
+}
+
+impl Drop for Bell {
+    fn drop(&mut self) {
+        let mut change = open(&self.0);
+        change.is_closed = true;
+        let waker = change.waker.take();
+        drop(change);
+        waker.into_iter().for_each(Waker::wake);
+    }
+}
+
+fn open(change: &Shared) -> MutexGuard<'_, Change> {
+    change.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// One who waits. It hears of every change from its making on, or of the newest of several. Dropping it ends the wait,
+/// and leaves nothing behind.
 #[derive(Debug)]
 pub struct Waiter {
     id: ApprovalId,
-    receiver: oneshot::Receiver<SharedApproval>,
-    // Weak: when the hub is gone, nobody will ever be woken, and the receiver says so.
+    change: Shared,
+    // Weak: when the hub is gone, nobody will ever be woken, and the change says so.
     shards: Weak<Shards>,
 }
 
 impl Waiter {
     /// The approval after its next change; nothing when the store is gone.
-    pub async fn changed(mut self) -> Option<SharedApproval> {
-        (&mut self.receiver).await.ok()
+    pub async fn changed(&self) -> Option<SharedApproval> {
+        std::future::poll_fn(|context| self.poll(context)).await
+    }
+
+    fn poll(&self, context: &Context<'_>) -> Poll<Option<SharedApproval>> {
+        let mut change = open(&self.change);
+        if let Some(newest) = change.newest.take() {
+            return Poll::Ready(Some(newest));
+        }
+        if change.is_closed {
+            return Poll::Ready(None);
+        }
+        change.waker = Some(context.waker().clone());
+        Poll::Pending
     }
 }
 
 impl Drop for Waiter {
     fn drop(&mut self) {
-        self.receiver.close();
         if let Some(shards) = self.shards.upgrade() {
-            shards.forget(self.id);
+            shards.forget(self.id, &self.change);
         }
     }
 }
 
 impl Hub {
-    /// Waits for the next change of an approval. Look at the approval after this, not before: what changes in
+    /// Waits for changes of an approval. Look at the approval after this, not before: what changes in
     /// between is then seen by one or the other.
     pub fn wait_for(&self, id: ApprovalId) -> Waiter {
-        let (sender, receiver) = oneshot::channel();
+        let change = Shared::default();
         let mut shard = self.0.shard(id).lock().unwrap_or_else(PoisonError::into_inner);
-        shard.entry(id).or_default().push(sender);
+        shard.entry(id).or_default().push(Bell(change.clone()));
         Waiter {
             id,
-            receiver,
+            change,
             shards: Arc::downgrade(&self.0),
         }
     }
 
     /// Wakes all who wait for this approval.
     pub fn publish(&self, approval: &SharedApproval) {
-        let mut shard = self
-            .0
-            .shard(approval.id)
-            .lock()
-            .unwrap_or_else(PoisonError::into_inner);
-        let waiting = shard.remove(&approval.id);
+        let shard = self.0.shard(approval.id);
+        let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
+        let waiting = shard.get(&approval.id).map(Vec::as_slice).unwrap_or_default();
+        let wakers: Vec<Waker> = waiting.iter().filter_map(|bell| bell.ring(approval)).collect();
+        // Without the lock: what a waker does is not ours to know.
         drop(shard);
-        for sender in waiting.into_iter().flatten() {
-            // A closed one has given up.
-            let _ = sender.send(approval.clone());
-        }
+        wakers.into_iter().for_each(Waker::wake);
     }
 
     /// Hears of every commit from here on, in this process and, so far as the store can tell, in others. Look at the
@@ -136,14 +186,18 @@ impl Hub {
 }
 
 impl Shards {
-    /// Removes those who gave up waiting for this approval.
-    fn forget(&self, id: ApprovalId) {
+    /// Removes one who waited for this approval.
+    fn forget(&self, id: ApprovalId, change: &Shared) {
         let mut shard = self.shard(id).lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(waiting) = shard.get_mut(&id) {
-            waiting.retain(|sender| !sender.is_closed());
+            let place = waiting.iter().position(|bell| Arc::ptr_eq(&bell.0, change));
+            let bell = place.map(|place| waiting.swap_remove(place));
             if waiting.is_empty() {
                 shard.remove(&id);
             }
+            // Without the lock, as above.
+            drop(shard);
+            drop(bell);
         }
     }
 
@@ -187,6 +241,28 @@ mod tests {
         hub.publish(&approval);
         let late = hub.wait_for(approval.id);
         assert_eq!(late.changed().now_or_never(), None, "only what comes next");
+        hub.publish(&approval);
+        assert_eq!(late.changed().now_or_never().flatten(), Some(approval.clone()));
+    }
+
+    /// One wait hears of every change; of several that came meanwhile only the newest counts, and none goes back.
+    #[tokio::test]
+    async fn d2_a_waiter_hears_of_later_changes_too() {
+        let fixture = fixture().await;
+        let proposed = fixture.propose(sample::propose(1)).await;
+        let approve = crate::command::Command::Decide(Box::new(sample::approve(&proposed)));
+        fixture.store.write(approve).await.unwrap();
+        let seen = fixture.store.approval(&proposed.tenant, proposed.id).await;
+        let decided = seen.unwrap().unwrap();
+        assert!(decided.version > proposed.version);
+        let hub = Hub::default();
+        let waiter = hub.wait_for(proposed.id);
+        hub.publish(&proposed);
+        assert_eq!(waiter.changed().now_or_never().flatten(), Some(proposed.clone()));
+        hub.publish(&decided);
+        hub.publish(&proposed);
+        assert_eq!(waiter.changed().now_or_never().flatten(), Some(decided));
+        assert_eq!(waiter.changed().now_or_never(), None, "each is heard once");
     }
 
     #[test]

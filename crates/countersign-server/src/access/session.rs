@@ -50,10 +50,24 @@ impl Session {
             return Ok(None);
         };
         let session: Session = read_body(&entry.body)?;
-        let Some(account) = Account::find(store, &entry.tenant, &session.person).await? else {
+        session.touch(store, &entry).await?;
+        session.caller(store, entry).await
+    }
+
+    /// As [`open`](Self::open), for what a page asks by itself: it does not count as use, so a page that is left open
+    /// keeps nobody signed in.
+    pub async fn look(store: &dyn Store, text: &str) -> Result<Option<Caller>, StoreError> {
+        let Some(entry) = store.entry(Kind::Session, &key_of(text)).await? else {
             return Ok(None);
         };
-        session.touch(store, &entry).await?;
+        let session: Session = read_body(&entry.body)?;
+        session.caller(store, entry).await
+    }
+
+    async fn caller(&self, store: &dyn Store, entry: Entry) -> Result<Option<Caller>, StoreError> {
+        let Some(account) = Account::find(store, &entry.tenant, &self.person).await? else {
+            return Ok(None);
+        };
         let mut scopes = vec![Scope::Read, Scope::Decide];
         if account.admin {
             scopes.push(Scope::Admin);

@@ -65,6 +65,7 @@ pub(crate) fn submission(tool: &str, arguments: Arc<[u8]>) -> anyhow::Result<Sub
         session: None,
         claim: None,
         key: None,
+        conversation: None,
         calls: vec![call],
     })
 }

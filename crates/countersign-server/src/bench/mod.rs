@@ -3,6 +3,9 @@
 //! Enters: a case and how long. Leaves: one JSON object per case, with the field names that every gate's benchmark
 //! here uses (`per_s`, `p50_us`, `p99_us`, `ops`). Compare only figures of one run: machines are noisy.
 
+mod bare;
+mod connection;
+mod http;
 mod load;
 mod raw;
 mod scale;
@@ -42,6 +45,17 @@ pub enum Case {
     Recover,
     /// From a decision on one node to the waiter on another (PostgreSQL).
     Nodes,
+    /// Whole approvals over HTTP, with everything on that the service has.
+    Http,
+    /// Looking at one approval over HTTP, next to a bare handler that gives the same bytes.
+    HttpGet,
+    /// What `--rows` long polls weigh.
+    HttpWaiting,
+    /// `--rows` readers of events, a tenth of them stalled.
+    HttpStreams,
+    /// Used by `http-get` itself: a bare server.
+    #[value(hide = true)]
+    Bare,
 }
 
 /// How to measure it.
@@ -75,6 +89,9 @@ impl BenchArgs {
 
 /// Runs the cases and hands each result to `print`.
 pub async fn run(args: BenchArgs, mut print: impl FnMut(&Value) -> anyhow::Result<()>) -> anyhow::Result<()> {
+    if args.case == Some(Case::Bare) {
+        return bare::serve().await;
+    }
     let place = Place::new(args.on.as_deref())?;
     let cases = match args.case {
         Some(case) => vec![case],
@@ -107,6 +124,11 @@ async fn one(case: Case, args: &BenchArgs, place: &Place) -> anyhow::Result<Valu
         Case::Bytes => scale::bytes(place, args.rows.min(20_000)).await?,
         Case::Recover => scale::recover(place, args).await?,
         Case::Nodes => wake::nodes(place, args.span()).await?,
+        Case::Http => http::cycle(place, args.callers, args.span()).await?,
+        Case::HttpGet => http::get(place, args.callers, args.span()).await?,
+        Case::HttpWaiting => http::waiting(place, args.rows).await?,
+        Case::HttpStreams => http::streams(place, args.rows, args.span()).await?,
+        Case::Bare => Value::Null,
     };
     if let Some(object) = result.as_object_mut() {
         object.insert("store".to_owned(), json!(place.name()));

@@ -7,6 +7,7 @@ use countersign::approval::MOST_CALLS;
 use countersign::call::Arguments;
 use countersign::id::ToolName;
 use countersign::json::Limits;
+use countersign::provenance::Conversation;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -14,6 +15,9 @@ use crate::failure::Failure;
 
 /// More than a full batch of the largest arguments.
 const LARGEST_BATCH: usize = MOST_CALLS * (Limits::ARGUMENTS.bytes + 1024);
+
+/// The largest file with a conversation.
+const LARGEST_CONVERSATION: usize = 16 * 1024 * 1024;
 
 /// A tool's name and the exact bytes of its arguments.
 pub struct Proposed {
@@ -65,6 +69,21 @@ struct Line<'a> {
     tool: String,
     #[serde(borrow, default)]
     arguments: Option<&'a RawValue>,
+}
+
+/// What was said before a call.
+pub fn conversation(file: &Path) -> Result<Conversation, Failure> {
+    // More than is looked at, so that the newest part of it is there.
+    let bytes = read_file(file, LARGEST_CONVERSATION + 1)?;
+    let bad = |message: String| {
+        Failure::error("bad_conversation", format!("{}: {message}", file.display())).hint(
+            "write `{\"messages\":[{\"role\":\"user\",\"text\":\"…\"}]}`; see `countersign trace --help`",
+        )
+    };
+    if bytes.len() > LARGEST_CONVERSATION {
+        return Err(bad(format!("larger than {LARGEST_CONVERSATION} bytes")));
+    }
+    serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))
 }
 
 /// The bytes that `JSON`, `@FILE` or `-` stand for.

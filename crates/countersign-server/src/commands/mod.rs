@@ -9,9 +9,11 @@ mod list;
 mod person;
 mod policy;
 mod propose;
+mod read;
 mod reconcile;
 mod show;
 mod token;
+mod trace;
 mod undo;
 mod wait;
 mod waiting;
@@ -42,6 +44,8 @@ pub async fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
         Command::Withdraw(options) => withdraw::run(global, options, output).await,
         Command::Reconcile(options) => reconcile::run(global, options, output).await,
         Command::Expire => expire::run(global, output).await,
+        Command::Trace(options) => trace::run(global, options, output),
+        Command::Read(options) => read::run(&options, output),
         Command::Policy(command) => policy::run(global, command, output),
         Command::Key(command) => key::run(&command, output),
         Command::Bench(options) => bench::run(options, cli.global.json, output).await,

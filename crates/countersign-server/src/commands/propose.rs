@@ -109,6 +109,11 @@ fn proposal(options: &Propose, calls: Vec<input::Proposed>) -> Result<Proposal, 
         session: name(options.session.as_deref())?,
         claim: options.claim.clone(),
         key: name(options.key.as_deref())?,
+        conversation: options
+            .conversation
+            .as_deref()
+            .map(input::conversation)
+            .transpose()?,
         calls: calls.into_iter().map(call).collect(),
     })
 }

@@ -160,6 +160,7 @@ impl LocalDesk {
             session: proposal.session,
             claim: proposal.claim,
             key: proposal.key,
+            conversation: proposal.conversation.map(Arc::new),
             calls: proposal.calls.into_iter().map(call).collect(),
         })
     }
@@ -233,6 +234,7 @@ impl LocalDesk {
             session: None,
             claim: None,
             key,
+            conversation: None,
         })?;
         let approval = self.gate.undo(submission, call).await?;
         self.view(&approval).await

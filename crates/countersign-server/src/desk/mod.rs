@@ -22,6 +22,7 @@ use countersign::decision::Verdict;
 use countersign::gate::Until;
 use countersign::hash::Hash;
 use countersign::id::{Agent, ApprovalId, CallId, Channel, Key, Run, Session, ToolName};
+use countersign::provenance::Conversation;
 use countersign::seal::Secret;
 use countersign::store::Filter;
 
@@ -57,6 +58,8 @@ pub struct Proposal {
     pub claim: Option<String>,
     /// The same key again is the same proposal.
     pub key: Option<Key>,
+    /// What was said before; it is traced, not kept.
+    pub conversation: Option<Conversation>,
 }
 
 /// One call of a proposal.

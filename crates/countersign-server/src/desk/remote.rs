@@ -126,6 +126,7 @@ impl RemoteDesk {
             run_id: proposal.run.map(|run| run.to_string()),
             session: proposal.session.map(|session| session.to_string()),
             claim: proposal.claim,
+            conversation: proposal.conversation.map(|conversation| conversation.messages),
         };
         let key = proposal.key.as_ref();
         let answer: SubmittedView = self.server.post("/v1/calls", key, &body).await?;

@@ -1,5 +1,6 @@
 //! What every handler shares.
 
+use std::num::NonZeroU32;
 use std::ops::Deref;
 use std::sync::Arc;
 use std::time::Duration;
@@ -44,6 +45,8 @@ pub struct Settings {
     pub hosts: AllowedHosts,
     /// The longest a request may wait for a decision.
     pub longest_wait: Duration,
+    /// How many decisions one person may make in a second.
+    pub decisions_per_second: NonZeroU32,
     /// Whether a proxy in front speaks TLS for us.
     pub is_secure: bool,
 }
@@ -53,8 +56,8 @@ impl App {
     pub fn new(gate: Gate, settings: Settings) -> App {
         App(Arc::new(Parts {
             gate,
+            limits: Limits::new(settings.decisions_per_second),
             settings,
-            limits: Limits::default(),
             metrics: Metrics::default(),
             feeds: Feeds::default(),
             runs: TaskTracker::new(),

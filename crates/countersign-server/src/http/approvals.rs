@@ -16,14 +16,16 @@ use countersign::state::State as ApprovalState;
 use countersign::store::{Filter, LONGEST_PAGE};
 
 use super::extract::{Again, Asked, Body, Id};
-use super::wire::{Ask, Decide, DecideCall, DecideQuery, ErrorView, GetQuery, ListQuery, WithdrawBody};
+use super::wire::{
+    Ask, Decide, DecideCall, DecideQuery, ErrorView, GetQuery, IdempotencyKey, ListQuery, WithdrawBody,
+};
 use super::{Answer, ApiError, App, For, scope};
 use crate::access::Caller;
 use crate::duration;
 use crate::view::{self, ApprovalView, PageView};
 
 /// The longest comment.
-const LONGEST_COMMENT: usize = 4096;
+pub const LONGEST_COMMENT: usize = 4096;
 
 /// List approvals
 ///
@@ -54,7 +56,7 @@ pub async fn list(
 ///
 /// The call is held even where the policy would let it pass.
 #[utoipa::path(post, path = "/v1/approvals", tag = "approvals", request_body = Ask,
-    params(("idempotency-key" = Option<String>, Header, description = "the same key again is the same request")),
+    params(("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "the same key again is the same request")),
     security(("token" = ["propose"])),
     responses((status = 201, body = ApprovalView), (status = "default", body = ErrorView)))]
 pub async fn ask(
@@ -128,7 +130,7 @@ pub async fn get(
 /// Who decides is whom the token was made for. Answers once the decision is on record; what it releases runs on.
 #[utoipa::path(post, path = "/v1/approvals/{id}", tag = "approvals", request_body = Decide,
     params(("id" = String, Path, description = "the approval's id"), DecideQuery,
-        ("idempotency-key" = Option<String>, Header, description = "the same key again is the same decision")),
+        ("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "the same key again is the same decision")),
     security(("token" = ["decide"])),
     responses((status = 200, body = ApprovalView),
         (status = 403, body = ErrorView, description = "`not_allowed`, `wrong_scope`"),
@@ -265,10 +267,10 @@ fn decision(caller: &Caller, approval: ApprovalId, body: Decide) -> Answer<Decis
     if body
         .comment
         .as_ref()
-        .is_some_and(|comment| comment.len() > LONGEST_COMMENT)
+        .is_some_and(|comment| comment.chars().count() > LONGEST_COMMENT)
     {
-        let message = format!("a comment has at most {LONGEST_COMMENT} bytes");
-        return Err(ApiError::too_large(message));
+        let message = format!("a comment has at most {LONGEST_COMMENT} characters");
+        return Err(ApiError::unclear(message, "say it shorter"));
     }
     let digest = body
         .digest
@@ -292,7 +294,10 @@ fn verdict(approved: bool, calls: Option<Vec<DecideCall>>) -> Answer<Verdict> {
     };
     if !approved {
         let message = "`approved` is false and yet single calls are decided: that is not clear";
-        return Err(ApiError::bad_request(message));
+        return Err(ApiError::unclear(
+            message,
+            "leave `calls` out, or say `\"approved\": true`",
+        ));
     }
     let choice = |call: DecideCall| match (call.approved, call.arguments) {
         (true, None) => Ok(Choice::Approve),
@@ -300,10 +305,12 @@ fn verdict(approved: bool, calls: Option<Vec<DecideCall>>) -> Answer<Verdict> {
         (true, Some(arguments)) => Arguments::parse(arguments.get().as_bytes())
             .map(Choice::Edit)
             .map_err(|problem| {
-                ApiError::bad_request(format!("the changed arguments are not acceptable: {problem}"))
+                let message = format!("the changed arguments are not acceptable: {problem}");
+                ApiError::unclear(message, "send one JSON object")
             }),
-        (false, Some(_)) => Err(ApiError::bad_request(
+        (false, Some(_)) => Err(ApiError::unclear(
             "a call is denied and yet changed: that is not clear",
+            "deny it without `arguments`",
         )),
     };
     let choices = calls.into_iter().map(choice).collect::<Result<_, _>>()?;

@@ -1,5 +1,6 @@
 //! `/v1/calls`: propose the calls of a turn, start and finish released ones, undo.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Json;
@@ -11,13 +12,15 @@ use countersign::executor::{Outcome, PermitToken};
 use countersign::gate::{Asking, Ruled, Submission, SubmittedCall};
 use countersign::hash::Hash;
 use countersign::id::{BadName, CallId, Channel, Key, Run, Session};
+use countersign::provenance::{Conversation, Message};
 use countersign::seal::Secret;
 use serde_json::value::RawValue;
 
 use super::approvals::visible;
 use super::extract::{Again, Body, Id};
 use super::wire::{
-    Ask, ErrorView, Finish, PermitView, RulingView, Submit, SubmitCall, SubmittedView, UndoBody,
+    Ask, ErrorView, Finish, IdempotencyKey, PermitView, RulingView, Submit, SubmitCall, SubmittedView,
+    UndoBody,
 };
 use super::{Answer, ApiError, App, For, scope};
 use crate::access::Caller;
@@ -28,7 +31,7 @@ use crate::view::{self, ApprovalView};
 /// Each call passes, is held or is forbidden; all held ones share one approval. A call that passes is run here when
 /// the service runs its tool, else by whoever asked.
 #[utoipa::path(post, path = "/v1/calls", tag = "calls", request_body = Submit,
-    params(("idempotency-key" = Option<String>, Header, description = "the same key again is the same turn")),
+    params(("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "the same key again is the same turn")),
     security(("token" = ["propose"])),
     responses((status = 200, body = SubmittedView), (status = "default", body = ErrorView)))]
 pub async fn submit(
@@ -129,7 +132,7 @@ pub async fn finish(
 /// As an approval of its own: shown, decided and run like any other.
 #[utoipa::path(post, path = "/v1/calls/{id}/undo", tag = "calls", request_body = UndoBody,
     params(("id" = String, Path, description = "the call's id"),
-        ("idempotency-key" = Option<String>, Header, description = "the same key again is the same request")),
+        ("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "the same key again is the same request")),
     security(("token" = ["propose"])),
     responses((status = 201, body = ApprovalView), (status = "default", body = ErrorView)))]
 pub async fn undo(
@@ -145,6 +148,7 @@ pub async fn undo(
         run: body.run_id,
         session: None,
         claim: None,
+        conversation: None,
         key,
     };
     let submission = place.submission(&caller, Vec::new())?;
@@ -165,16 +169,14 @@ pub fn asking(caller: &Caller, ask: Ask, key: Option<Key>) -> Answer<(Submission
     });
     let asking = Asking {
         risk: risk.transpose()?,
-        ttl: ask.ttl_ms.map(Duration::from_millis),
+        ttl: ask.ttl_ms.map(ttl).transpose()?,
     };
-    if asking.ttl.is_some_and(|ttl| ttl < Duration::from_secs(1)) {
-        return Err(ApiError::bad_request("`ttlMs` is at least 1000"));
-    }
     let place = Place {
         channel: ask.channel,
         run: ask.run_id,
         session: ask.session,
         claim: ask.description,
+        conversation: ask.conversation,
         key,
     };
     let call = SubmittedCall {
@@ -188,12 +190,24 @@ pub fn asking(caller: &Caller, ask: Ask, key: Option<Key>) -> Answer<(Submission
     Ok((place.submission(caller, vec![call])?, asking))
 }
 
+/// JSON has one kind of number: 2000.0 is 2000.
+fn ttl(millis: f64) -> Answer<Duration> {
+    const LONGEST: f64 = 30.0 * 24.0 * 3600.0 * 1000.0;
+    match (1000.0..=LONGEST).contains(&millis) && millis.fract() == 0.0 {
+        true => Ok(Duration::from_secs_f64(millis / 1000.0)),
+        false => Err(ApiError::bad_request(
+            "`ttlMs` is a whole number from 1000 to 2592000000, which is 30 days",
+        )),
+    }
+}
+
 fn submission(caller: &Caller, body: Submit, key: Option<Key>) -> Answer<Submission> {
     let place = Place {
         channel: body.channel,
         run: body.run_id,
         session: body.session,
         claim: body.claim,
+        conversation: body.conversation,
         key,
     };
     let calls = body.calls.into_iter().map(call).collect::<Result<_, _>>()?;
@@ -218,6 +232,7 @@ struct Place {
     run: Option<String>,
     session: Option<String>,
     claim: Option<String>,
+    conversation: Option<Vec<Message>>,
     key: Option<Key>,
 }
 
@@ -239,6 +254,9 @@ impl Place {
             session: self.session.map(Session::new).transpose().map_err(bad_name)?,
             claim: self.claim,
             key: self.key,
+            conversation: self
+                .conversation
+                .map(|messages| Arc::new(Conversation { messages })),
             calls,
         })
     }

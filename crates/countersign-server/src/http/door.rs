@@ -102,7 +102,8 @@ fn dress(headers: &mut HeaderMap, is_secure: bool) {
     let fixed = [
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
-        (header::REFERRER_POLICY, "no-referrer"),
+        // Not `no-referrer`: with that, browsers send our own forms with `Origin: null`.
+        (header::REFERRER_POLICY, "same-origin"),
         (header::X_FRAME_OPTIONS, "DENY"),
         (
             HeaderName::from_static("cross-origin-opener-policy"),

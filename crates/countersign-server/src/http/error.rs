@@ -60,6 +60,11 @@ impl ApiError {
         ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message, hint)
     }
 
+    /// The request can be read, but not be meant.
+    pub fn unclear(message: impl Into<String>, hint: &str) -> ApiError {
+        ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "unclear", message, hint)
+    }
+
     /// Not there, or not this caller's: one cannot tell.
     pub fn not_found(what: &str) -> ApiError {
         ApiError::new(
@@ -168,9 +173,13 @@ impl From<Refusal> for ApiError {
             | Refusal::Superseded { .. }
             | Refusal::Withdrawn { .. }
             | Refusal::Stale { .. }
+            | Refusal::AlreadyEndorsed { .. }
             | Refusal::KeyReused(_) => StatusCode::CONFLICT,
             Refusal::Expired { .. } => StatusCode::GONE,
-            Refusal::NotAllowed { .. } => StatusCode::FORBIDDEN,
+            Refusal::NotAllowed { .. }
+            | Refusal::FourEyes { .. }
+            | Refusal::SurfaceTooWeak { .. }
+            | Refusal::EditNotAlone { .. } => StatusCode::FORBIDDEN,
             Refusal::BadChoices { .. } | Refusal::BadEdit { .. } => StatusCode::UNPROCESSABLE_ENTITY,
         };
         let error = ApiError::new(status, refusal.code(), refusal.to_string(), refusal.hint());

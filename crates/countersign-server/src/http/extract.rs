@@ -147,9 +147,11 @@ impl FromRequestParts<App> for Again {
         let Some(value) = parts.headers.get("idempotency-key") else {
             return Ok(Again(None));
         };
-        let text = value
+        let plain = value
             .to_str()
-            .map_err(|_| ApiError::bad_request("the idempotency key is not plain text"))?;
+            .ok()
+            .filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()));
+        let text = plain.ok_or_else(|| ApiError::bad_request("the idempotency key is not one plain word"))?;
         let key = Key::new(text).map_err(|problem| ApiError::bad_request(problem.to_string()))?;
         Ok(Again(Some(key)))
     }

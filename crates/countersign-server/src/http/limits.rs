@@ -14,7 +14,8 @@ use super::ApiError;
 
 type Keyed = RateLimiter<String, HashMapStateStore<String>, DefaultClock>;
 
-const DECISIONS_A_SECOND: NonZeroU32 = NonZeroU32::new(10).unwrap();
+/// How many decisions one person may make in a second, unless the operator says otherwise.
+pub const DECISIONS_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).unwrap();
 const SIGN_INS_A_MINUTE: NonZeroU32 = NonZeroU32::new(5).unwrap();
 /// How many streams of events one caller may hold open.
 const MOST_STREAMS: usize = 10;
@@ -28,17 +29,16 @@ pub struct Limits {
     streams: Arc<Mutex<HashMap<String, usize>>>,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
+impl Limits {
+    /// Limits, with so many decisions per person and second.
+    pub fn new(decisions_per_second: NonZeroU32) -> Limits {
         Limits {
-            decisions: RateLimiter::hashmap(Quota::per_second(DECISIONS_A_SECOND)),
+            decisions: RateLimiter::hashmap(Quota::per_second(decisions_per_second)),
             sign_ins: RateLimiter::hashmap(Quota::per_minute(SIGN_INS_A_MINUTE)),
             streams: Arc::default(),
         }
     }
-}
 
-impl Limits {
     /// Counts a decision.
     pub fn decision(&self, who: &str) -> Result<(), ApiError> {
         check(&self.decisions, who, "too many decisions in one second")

@@ -4,11 +4,11 @@
 //! Deliberately absent: rules. A handler reads the request, asks the gate and writes the answer.
 
 mod app;
-mod approvals;
+pub(crate) mod approvals;
 mod calls;
 mod door;
 mod error;
-mod events;
+pub(crate) mod events;
 mod extract;
 mod feed;
 mod limits;
@@ -21,6 +21,6 @@ pub use app::{App, Settings};
 pub use door::{AllowedHosts, Door};
 pub use error::{Answer, ApiError};
 pub use extract::{For, scope};
-pub use limits::Limits;
+pub use limits::{DECISIONS_PER_SECOND, Limits};
 pub use metrics::Metrics;
 pub use router::{openapi, router};

@@ -27,7 +27,7 @@ pub async fn readyz(State(app): State<App>) -> Answer<&'static str> {
 
 /// Figures for Prometheus
 #[utoipa::path(get, path = "/metrics", tag = "operations", security(("token" = ["admin"])),
-    responses((status = 200, content_type = "text/plain", body = String), (status = "default", body = super::wire::ErrorView)))]
+    responses((status = 200, content_type = "application/openmetrics-text", body = String), (status = "default", body = super::wire::ErrorView)))]
 pub async fn metrics(State(app): State<App>, For(caller, ..): For<scope::Admin>) -> Answer<Response> {
     let pending = Filter {
         limit: Some(LONGEST_PAGE),

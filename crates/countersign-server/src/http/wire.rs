@@ -5,11 +5,26 @@
 
 use std::borrow::Cow;
 
+use countersign::provenance::Message;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use crate::view::ApprovalView;
+
+/// A name: no control characters, at most 256 others.
+#[derive(ToSchema)]
+#[schema(
+    min_length = 1,
+    max_length = 256,
+    pattern = r"^[^\u0000-\u001F\u007F-\u009F]+$"
+)]
+pub struct Name(#[expect(dead_code, reason = "only its description is used")] String);
+
+/// The same key again is the same request.
+#[derive(ToSchema)]
+#[schema(pattern = "^[!-~]{1,256}$")]
+pub struct IdempotencyKey(#[expect(dead_code, reason = "only its description is used")] String);
 
 /// The calls of one agent turn.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
@@ -19,25 +34,68 @@ pub struct Submit {
     #[schema(min_items = 1, max_items = 100)]
     pub calls: Vec<SubmitCall>,
     /// The conversation; a new proposal there takes the place of the pending one.
+    #[schema(value_type = Option<Name>)]
     pub channel: Option<String>,
     /// The agent's run.
+    #[schema(value_type = Option<Name>)]
     pub run_id: Option<String>,
     /// The agent's session.
+    #[schema(value_type = Option<Name>)]
     pub session: Option<String>,
     /// The agent's own words, shown apart as its claim.
     pub claim: Option<String>,
+    /// What was said before, oldest first, so that a person sees where each value came from; not kept.
+    #[schema(value_type = Option<Vec<Said>>)]
+    pub conversation: Option<Vec<Message>>,
+}
+
+/// One message of a conversation.
+#[derive(Deserialize, ToSchema)]
+#[serde(tag = "role", rename_all = "snake_case")]
+#[expect(
+    dead_code,
+    reason = "only its description is used; see `countersign::provenance::Message`"
+)]
+pub enum Said {
+    /// A person spoke.
+    User {
+        /// What they said.
+        text: String,
+        /// When, in microseconds since 1970.
+        at: Option<i64>,
+    },
+    /// The agent spoke: it is no source.
+    Assistant {
+        /// What it said.
+        text: String,
+    },
+    /// A tool answered.
+    Tool {
+        /// The tool.
+        name: String,
+        /// Its result.
+        text: String,
+    },
+    /// Text that strangers may have written: a web page, a mail's body.
+    Outside {
+        /// Where it is from.
+        name: String,
+        /// The text.
+        text: String,
+    },
 }
 
 /// One call of a turn.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SubmitCall {
-    /// The tool's name.
+    /// The tool's name; a call of one that cannot be a tool's name is forbidden.
     pub tool: String,
-    /// One JSON object, kept, shown and run byte for byte as it stands here.
-    #[schema(value_type = Object)]
+    /// One JSON object, kept, shown and run byte for byte as it stands here; anything else is forbidden.
+    #[schema(value_type = serde_json::Value)]
     pub arguments: Box<RawValue>,
     /// SHA-256 of the tool's whole definition, where the caller knows it.
+    #[schema(pattern = "^[0-9a-fA-F]{64}$")]
     pub definition: Option<String>,
     /// A credential the call will need; kept sealed and erased when the call ends.
     pub secret: Option<String>,
@@ -68,7 +126,7 @@ pub struct RulingView {
     /// Why it is forbidden.
     pub reason: Option<String>,
     /// What the tool answered, when the service runs it.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<serde_json::Value>)]
     pub result: Option<Box<RawValue>>,
 }
 
@@ -77,26 +135,34 @@ pub struct RulingView {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Ask {
     /// The agent's run.
+    #[schema(value_type = Option<Name>)]
     pub run_id: Option<String>,
     /// Ignored: the agent is the one the token was made for.
     #[serde(default, rename = "agentName")]
     pub _agent_name: Option<String>,
     /// The tool to be called.
+    #[schema(pattern = "^[A-Za-z0-9_./:-]{1,128}$")]
     pub tool_name: String,
     /// Its arguments, byte for byte.
     #[schema(value_type = Option<Object>)]
     pub tool_arguments: Option<Box<RawValue>>,
     /// `low`, `medium`, `high` or `critical`; may raise what the policy says, never lower it.
+    #[schema(pattern = "^(low|medium|high|critical)$")]
     pub risk_level: Option<String>,
     /// Why, in the agent's own words; shown apart as its claim.
     pub description: Option<String>,
     /// How long it waits, in milliseconds; may shorten what the policy says, never lengthen it.
-    #[schema(minimum = 1000)]
-    pub ttl_ms: Option<u64>,
+    #[schema(value_type = Option<u64>, minimum = 1000, maximum = 2592000000_u64)]
+    pub ttl_ms: Option<f64>,
     /// The conversation.
+    #[schema(value_type = Option<Name>)]
     pub channel: Option<String>,
     /// The agent's session.
+    #[schema(value_type = Option<Name>)]
     pub session: Option<String>,
+    /// What was said before, oldest first, so that a person sees where each value came from; not kept.
+    #[schema(value_type = Option<Vec<Said>>)]
+    pub conversation: Option<Vec<Message>>,
 }
 
 /// A decision.
@@ -111,6 +177,7 @@ pub struct Decide {
     /// Kept as a claim: who decides is whom the token was made for.
     pub decided_by: Option<String>,
     /// The digest of what was shown; a decision about anything else is refused as stale.
+    #[schema(pattern = "^[0-9a-fA-F]{64}$")]
     pub digest: Option<String>,
     /// One choice per call, in order, when they differ. Needs `approved: true`.
     pub calls: Option<Vec<DecideCall>>,
@@ -133,14 +200,19 @@ pub struct DecideCall {
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
     /// `pending` (the default), `approved`, `denied`, `expired`, `superseded`, `withdrawn` or `all`.
+    #[param(pattern = "^(pending|approved|denied|rejected|expired|superseded|withdrawn|all)$")]
     pub status: Option<String>,
     /// Only this agent's.
+    #[param(value_type = Option<Name>)]
     pub agent_name: Option<String>,
     /// Only those of this conversation.
+    #[param(value_type = Option<Name>)]
     pub channel: Option<String>,
     /// Only those of this run.
+    #[param(value_type = Option<Name>)]
     pub run_id: Option<String>,
     /// Goes on behind the page that gave this as `next`.
+    #[param(pattern = "^[0-9a-fA-F]{8}(-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}$")]
     pub cursor: Option<String>,
     /// At most so many, 1 to 500; 50 if not given.
     #[param(minimum = 1, maximum = 500)]
@@ -153,8 +225,10 @@ pub struct ListQuery {
 #[into_params(parameter_in = Query)]
 pub struct GetQuery {
     /// Answer as soon as it is decided, or after this long: `30s`, `2m`.
+    #[param(pattern = "^([0-9]{1,6}|([0-9]{1,6}(ms|s|m|h|d))+)$")]
     pub wait: Option<String>,
     /// `decided` (the default), or `finished`: its calls have also run, or never will.
+    #[param(pattern = "^(decided|finished)$")]
     pub wait_for: Option<String>,
     /// Add what happened to it, event by event.
     pub events: Option<bool>,
@@ -166,6 +240,7 @@ pub struct GetQuery {
 #[into_params(parameter_in = Query)]
 pub struct DecideQuery {
     /// `finished`: answer once the service has run what was released.
+    #[param(pattern = "^(decided|finished)$")]
     pub wait_for: Option<String>,
 }
 
@@ -173,8 +248,7 @@ pub struct DecideQuery {
 #[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WithdrawBody {
-    /// In a few words.
-    #[schema(max_length = 200)]
+    /// In a few words; what is beyond 200 characters is left out.
     pub reason: Option<String>,
 }
 
@@ -204,11 +278,13 @@ pub struct PermitView {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Finish {
     /// The permit that `start` gave.
+    #[schema(pattern = "^[0-9a-fA-F]{64}$")]
     pub permit: String,
     /// `succeeded`, `failed` or `unknown`.
+    #[schema(pattern = "^(succeeded|failed|unknown)$")]
     pub outcome: String,
     /// What the tool answered: any JSON.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<serde_json::Value>)]
     pub result: Option<Box<RawValue>>,
 }
 
@@ -217,8 +293,10 @@ pub struct Finish {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UndoBody {
     /// The conversation to ask in.
+    #[schema(value_type = Option<Name>)]
     pub channel: Option<String>,
     /// The agent's run.
+    #[schema(value_type = Option<Name>)]
     pub run_id: Option<String>,
 }
 
@@ -230,8 +308,10 @@ pub struct EventsQuery {
     /// Only of this approval.
     pub approval: Option<String>,
     /// Only of this agent's approvals.
+    #[param(value_type = Option<Name>)]
     pub agent_name: Option<String>,
     /// Only of this conversation's approvals.
+    #[param(value_type = Option<Name>)]
     pub channel: Option<String>,
     /// Only events of this kind, `approved` say; several with commas.
     pub what: Option<String>,

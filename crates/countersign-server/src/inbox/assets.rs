@@ -1,18 +1,43 @@
 //! Style and script, compiled into the program.
 
 use axum::extract::Path;
-use axum::http::header;
+use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use countersign::hash::Hash;
 
 use crate::http::ApiError;
 
-/// One file.
-pub async fn file(Path(name): Path<String>) -> Response {
-    let (kind, text) = match name.as_str() {
-        "inbox.css" => ("text/css; charset=utf-8", include_str!("assets/inbox.css")),
-        "inbox.js" => ("text/javascript; charset=utf-8", include_str!("assets/inbox.js")),
-        _ => return ApiError::not_found("file").into_response(),
+const STYLE: &str = "text/css; charset=utf-8";
+const SCRIPT: &str = "text/javascript; charset=utf-8";
+const PICTURE: &str = "image/svg+xml";
+
+const FILES: [(&str, &str, &str); 6] = [
+    ("inbox.css", STYLE, include_str!("assets/inbox.css")),
+    ("inbox.js", SCRIPT, include_str!("assets/inbox.js")),
+    ("cards.js", SCRIPT, include_str!("assets/cards.js")),
+    ("live.js", SCRIPT, include_str!("assets/live.js")),
+    ("keys.js", SCRIPT, include_str!("assets/keys.js")),
+    ("icon.svg", PICTURE, include_str!("assets/icon.svg")),
+];
+
+/// One file. Browsers ask each time, and are told when they have it already.
+pub async fn file(Path(name): Path<String>, headers: HeaderMap) -> Response {
+    let found = FILES.iter().find(|(file, ..)| *file == name);
+    let Some((_, kind, text)) = found else {
+        return ApiError::not_found("file").into_response();
     };
-    let headers = [(header::CONTENT_TYPE, kind), (header::CACHE_CONTROL, "no-cache")];
-    (headers, text).into_response()
+    let tag = format!("\"{}\"", Hash::of(text.as_bytes()).short());
+    let has_it = headers
+        .get(header::IF_NONE_MATCH)
+        .is_some_and(|known| known.as_bytes() == tag.as_bytes());
+    let mut response = match has_it {
+        true => StatusCode::NOT_MODIFIED.into_response(),
+        false => ([(header::CONTENT_TYPE, *kind)], *text).into_response(),
+    };
+    let headers = response.headers_mut();
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache"));
+    if let Ok(tag) = HeaderValue::from_str(&tag) {
+        headers.insert(header::ETAG, tag);
+    }
+    response
 }

@@ -1,43 +1,256 @@
-//! The list of what waits.
+//! The list of what waits, and its single cards.
+//!
+//! Enters: a query. Leaves: the page, or a part of it for the script that refreshes it.
 
-use axum::extract::State;
+use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Redirect, Response};
+use countersign::approval::SharedApproval;
+use countersign::hash::Hash;
+use countersign::id::{ApprovalId, Tenant};
 use countersign::store::{Filter, LONGEST_PAGE};
-use minijinja::context;
+use countersign::time::Time;
+use minijinja::value::Serde;
+use minijinja::{Value, context};
+use serde::Deserialize;
 
+use super::card::{Card, Drawing, Measure, order};
+use super::filter::{Choices, Wanted};
 use super::page;
-use super::session::SignedIn;
-use crate::http::App;
+use super::session::{SignedIn, Watching};
+use crate::access::Caller;
+use crate::http::approvals::visible;
+use crate::http::{Answer, ApiError, App};
 use crate::view;
+
+/// So many cards stand on one page.
+const CARDS: usize = 100;
+/// So many pending approvals are looked at; the oldest ones, which are the first to expire.
+const MOST_PENDING: usize = 2 * LONGEST_PAGE;
+
+#[derive(Debug, Default, Deserialize)]
+pub struct Asked {
+    #[serde(default)]
+    agent: String,
+    #[serde(default)]
+    tool: String,
+    #[serde(default)]
+    risk: String,
+    page: Option<usize>,
+    /// What was decided just now.
+    done: Option<String>,
+    /// What the script has on its page already.
+    #[serde(default)]
+    stamp: String,
+    /// The card with everything on it.
+    full: Option<String>,
+}
+
+impl Asked {
+    fn wanted(&self) -> Wanted {
+        Wanted {
+            agent: self.agent.clone(),
+            tool: self.tool.clone(),
+            risk: self.risk.clone(),
+        }
+    }
+}
 
 /// The front door.
 pub async fn home() -> Response {
     Redirect::to("/approvals").into_response()
 }
 
-/// What waits for a decision.
-pub async fn show(State(app): State<App>, SignedIn(caller): SignedIn) -> Response {
-    let filter = Filter {
+/// The page.
+pub async fn show(
+    State(app): State<App>,
+    SignedIn(caller): SignedIn,
+    Query(asked): Query<Asked>,
+) -> Response {
+    let listed = match list(&app, &caller, &asked).await {
+        Ok(listed) => listed,
+        Err(error) => return page::failure(&error),
+    };
+    let done = match asked.done.as_deref() {
+        None => None,
+        Some(id) => done(&app, &caller, id, listed.now).await,
+    };
+    let wanted = asked.wanted();
+    let more = context! { done, wanted => Value::from(Serde(&wanted)), choices => Value::from(Serde(&listed.choices)) };
+    let values = context! { ..listed.values(&wanted), ..more };
+    page::signed_in(StatusCode::OK, "list.html", &caller, "inbox", values)
+}
+
+/// The cards alone; nothing when the script has them already.
+pub async fn cards(
+    State(app): State<App>,
+    Watching(caller): Watching,
+    Query(asked): Query<Asked>,
+) -> Response {
+    match list(&app, &caller, &asked).await {
+        Ok(listed) if listed.stamp == asked.stamp => StatusCode::NO_CONTENT.into_response(),
+        Ok(listed) => page::render(StatusCode::OK, "cards.html", listed.values(&asked.wanted())),
+        Err(error) => page::failure(&error),
+    }
+}
+
+/// One card alone; nothing when it waits and is not wanted.
+pub async fn card(
+    State(app): State<App>,
+    Watching(caller): Watching,
+    Path(id): Path<String>,
+    Query(asked): Query<Asked>,
+) -> Response {
+    match one(&app, &caller, &id).await {
+        Ok((approval, now)) => {
+            let is_pending = view::state(&approval, now) == countersign::state::State::Pending;
+            if is_pending && !asked.wanted().includes(&approval) {
+                return StatusCode::NO_CONTENT.into_response();
+            }
+            let measure = match asked.full {
+                Some(_) => Measure::FULL,
+                None => Measure::LIST,
+            };
+            fragment(StatusCode::OK, &app, &caller, &approval, now, measure, None)
+        }
+        Err(error) => page::failure(&error),
+    }
+}
+
+/// A card as an answer to the script, with what went wrong.
+pub fn fragment(
+    status: StatusCode,
+    app: &App,
+    caller: &Caller,
+    approval: &SharedApproval,
+    now: Time,
+    measure: Measure,
+    problem: Option<&ApiError>,
+) -> Response {
+    let decider = caller.decider();
+    let drawing = Drawing {
+        policy: app.gate.policy(),
+        now,
+        decider: decider.as_ref(),
+        measure,
+    };
+    let card = Card::new(approval, drawing);
+    let values = context! {
+        card => Value::from(Serde(&card)),
+        key => page::form_key(),
+        from => "list",
+        problem => problem.map(page::problem),
+    };
+    page::render(status, "card.html", values)
+}
+
+/// An approval by the id in an address, if this person may see it, and the store's clock.
+pub async fn one(app: &App, caller: &Caller, id: &str) -> Answer<(SharedApproval, Time)> {
+    let id: ApprovalId = id.parse().map_err(|_| ApiError::not_found("approval"))?;
+    let approval = visible(app, caller, id).await?;
+    Ok((approval, app.store().now().await?))
+}
+
+/// What stands on one page of the list.
+struct Listed {
+    cards: Vec<Card>,
+    stamp: String,
+    total: usize,
+    is_cut: bool,
+    page: usize,
+    pages: usize,
+    now: Time,
+    choices: Choices,
+}
+
+impl Listed {
+    fn values(&self, wanted: &Wanted) -> Value {
+        context! {
+            cards => Value::from(Serde(&self.cards)),
+            stamp => self.stamp.as_str(),
+            total => self.total,
+            is_cut => self.is_cut,
+            most => MOST_PENDING,
+            page => self.page,
+            pages => self.pages,
+            now => self.now.to_string(),
+            query => wanted.query(),
+            is_everything => wanted.is_everything(),
+            key => page::form_key(),
+            from => "list",
+            problem => None::<Value>,
+        }
+    }
+}
+
+async fn list(app: &App, caller: &Caller, asked: &Asked) -> Answer<Listed> {
+    let wanted = asked.wanted();
+    let pending = pending(app, &caller.tenant).await?;
+    let now = app.store().now().await?;
+    let is_cut = pending.len() >= MOST_PENDING;
+    let choices = Choices::new(pending.iter().map(|approval| &**approval), &wanted);
+    let mut chosen: Vec<&SharedApproval> = pending
+        .iter()
+        .filter(|approval| wanted.includes(approval))
+        .collect();
+    chosen.sort_by_key(|approval| order(approval));
+    let pages = chosen.len().div_ceil(CARDS).max(1);
+    let page = asked.page.unwrap_or(1).clamp(1, pages);
+    let decider = caller.decider();
+    let drawing = Drawing {
+        policy: app.gate.policy(),
+        now,
+        decider: decider.as_ref(),
+        measure: Measure::LIST,
+    };
+    let total = chosen.len();
+    let on_page = chosen.into_iter().skip((page - 1) * CARDS).take(CARDS);
+    let mut seen = format!("{page}/{pages}/{total}");
+    let cards: Vec<Card> = on_page
+        .map(|approval| {
+            seen.push_str(&format!(" {}.{}", approval.id, approval.version));
+            Card::new(approval, drawing)
+        })
+        .collect();
+    Ok(Listed {
+        cards,
+        stamp: Hash::of(seen.as_bytes()).short(),
+        total,
+        is_cut,
+        page,
+        pages,
+        now,
+        choices,
+    })
+}
+
+async fn pending(app: &App, tenant: &Tenant) -> Answer<Vec<SharedApproval>> {
+    let mut filter = Filter {
         limit: Some(LONGEST_PAGE),
         ..Filter::pending()
     };
-    let pending = match app.store().list(&caller.tenant, &filter).await {
-        Ok(pending) => pending,
-        Err(error) => return page::failure(&error.into()),
-    };
-    let rows: Vec<_> = pending
-        .iter()
-        .map(|approval| {
-            context! {
-                id => approval.id.to_string(),
-                description => view::description(approval),
-            }
-        })
-        .collect();
-    page::render(
-        StatusCode::OK,
-        "list.html",
-        context! { person => caller.name.as_str(), rows },
-    )
+    let mut pending = Vec::new();
+    while pending.len() < MOST_PENDING {
+        let page = app.store().list(tenant, &filter).await?;
+        filter.after = page.last().map(|approval| approval.id);
+        let is_last = page.len() < filter.page();
+        pending.extend(page);
+        if is_last {
+            break;
+        }
+    }
+    Ok(pending)
+}
+
+/// What the person did just now, as it is on record. The address says only which approval is meant.
+async fn done(app: &App, caller: &Caller, id: &str, now: Time) -> Option<Value> {
+    let (approval, _) = one(app, caller, id).await.ok()?;
+    let decided = approval.decision.as_ref()?;
+    Some(context! {
+        id => approval.id.to_string(),
+        title => view::description(&approval),
+        state => view::state(&approval, now).as_str(),
+        is_you => caller.person.as_ref() == Some(&decided.by),
+        by => super::card::shown(decided.by.as_str()),
+    })
 }

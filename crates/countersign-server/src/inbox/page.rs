@@ -4,8 +4,11 @@ use std::sync::OnceLock;
 
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
+use minijinja::syntax::SyntaxConfig;
 use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, context};
 
+use super::card::shown;
+use crate::access::Caller;
 use crate::http::ApiError;
 
 /// The templates, compiled into the program.
@@ -14,6 +17,14 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("sign_in.html", include_str!("templates/sign_in.html")),
     ("failure.html", include_str!("templates/failure.html")),
     ("list.html", include_str!("templates/list.html")),
+    ("cards.html", include_str!("templates/cards.html")),
+    ("card.html", include_str!("templates/card.html")),
+    ("call.html", include_str!("templates/call.html")),
+    ("values.html", include_str!("templates/values.html")),
+    ("decide.html", include_str!("templates/decide.html")),
+    ("detail.html", include_str!("templates/detail.html")),
+    ("history.html", include_str!("templates/history.html")),
+    ("numbers.html", include_str!("templates/numbers.html")),
 ];
 
 /// A page.
@@ -31,12 +42,50 @@ pub fn render(status: StatusCode, name: &str, values: Value) -> Response {
     }
 }
 
+/// A page for somebody who signed in, with the way to the other pages; `here` is which of them it is.
+pub fn signed_in(status: StatusCode, name: &str, caller: &Caller, here: &str, values: Value) -> Response {
+    let person = shown(caller.name.as_str());
+    render(status, name, context! { person, here, ..values })
+}
+
+/// Says that two sendings of one form are one.
+pub fn form_key() -> String {
+    let mut random = [0; 8];
+    // Without randomness the form still works; it is only not known when it is sent twice.
+    match getrandom::fill(&mut random) {
+        Ok(()) => format!("{:016x}", u64::from_be_bytes(random)),
+        Err(_) => String::new(),
+    }
+}
+
+/// Why something was not done, for a template.
+pub fn problem(error: &ApiError) -> Value {
+    let message = error.message.split("\nhint: ").next().unwrap_or_default();
+    context! { code => error.code, message => sentence(&shown(message)), hint => sentence(&error.hint) }
+}
+
+/// A fragment as a sentence.
+fn sentence(fragment: &str) -> String {
+    let mut characters = fragment.chars();
+    match characters.next() {
+        Some(first) => {
+            let mut text: String = first.to_uppercase().collect();
+            text.push_str(characters.as_str());
+            if !text.ends_with(['.', '!', '?', '`']) {
+                text.push('.');
+            }
+            text
+        }
+        None => String::new(),
+    }
+}
+
 /// The page that says why something was not done.
 pub fn failure(error: &ApiError) -> Response {
     render(
         error.status,
         "failure.html",
-        context! { message => error.message.as_str(), hint => error.hint.as_str() },
+        context! { problem => problem(error), code => error.code },
     )
 }
 
@@ -66,6 +115,7 @@ fn environment() -> &'static Environment<'static> {
         // INVARIANT: whatever a template is called, what it shows is escaped for HTML.
         environment.set_auto_escape_callback(|_| AutoEscape::Html);
         environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
+        environment.set_syntax(syntax());
         for (name, source) in TEMPLATES {
             if let Err(error) = environment.add_template(name, source) {
                 tracing::error!("the template {name} is broken: {error:#}");
@@ -73,6 +123,13 @@ fn environment() -> &'static Environment<'static> {
         }
         environment
     })
+}
+
+/// Lines that hold nothing but a block leave no trace.
+fn syntax() -> SyntaxConfig {
+    let mut syntax = SyntaxConfig::builder();
+    syntax.trim_blocks(true).lstrip_blocks(true);
+    syntax.build().unwrap_or_default()
 }
 
 #[cfg(test)]

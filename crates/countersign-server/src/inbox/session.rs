@@ -2,7 +2,7 @@
 
 use axum::extract::{FromRequestParts, OriginalUri};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 
 use super::page;
@@ -12,13 +12,41 @@ use crate::http::{ApiError, App};
 /// `__Host-` binds it to this very host: no other, and no subdomain, can set it.
 const COOKIE: &str = "__Host-countersign";
 
+/// The script asks for a part of a page.
+pub const FRAGMENT: &str = "countersign-fragment";
+
 /// Somebody who signed in.
 pub struct SignedIn(pub Caller);
+
+/// The page of somebody who signed in, asking by itself. Being left open is not being used.
+pub struct Watching(pub Caller);
+
+impl FromRequestParts<App> for Watching {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Response> {
+        let caller = match cookie(&parts.headers) {
+            Some(text) => Session::look(app.store(), text).await,
+            None => Ok(None),
+        };
+        match caller {
+            Ok(Some(caller)) => Ok(Watching(caller)),
+            Ok(None) => Err(page::failure(&signed_out())),
+            Err(error) => Err(page::failure(&ApiError::from(error))),
+        }
+    }
+}
 
 impl FromRequestParts<App> for SignedIn {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Response> {
+        // What the script loads again by itself is not use either.
+        let is_use = parts.method != Method::GET || !parts.headers.contains_key(FRAGMENT);
+        if !is_use {
+            let watching = Watching::from_request_parts(parts, app).await?;
+            return Ok(SignedIn(watching.0));
+        }
         let caller = match cookie(&parts.headers) {
             Some(text) => Session::open(app.store(), text).await,
             None => Ok(None),
@@ -33,18 +61,21 @@ impl FromRequestParts<App> for SignedIn {
 
 /// A page asked for by following a link leads to the sign-in; anything else is told to sign in.
 fn sign_in_first(parts: &Parts) -> Response {
-    if parts.method != axum::http::Method::GET {
-        let error = ApiError::new(
-            StatusCode::UNAUTHORIZED,
-            "signed_out",
-            "you are signed out",
-            "sign in and decide again",
-        );
-        return page::failure(&error);
+    if parts.method != Method::GET {
+        return page::failure(&signed_out());
     }
     let uri = parts.extensions.get::<OriginalUri>().map(|OriginalUri(uri)| uri);
     let wanted = uri.unwrap_or(&parts.uri).path();
     Redirect::to(&format!("/sign-in?next={}", page::url_part(wanted))).into_response()
+}
+
+fn signed_out() -> ApiError {
+    ApiError::new(
+        StatusCode::UNAUTHORIZED,
+        "signed_out",
+        "you are signed out",
+        "sign in and decide again",
+    )
 }
 
 /// What the browser shows.

@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use countersign::decision::Surface;
 use countersign::display::{clip, escape};
 use countersign::event::What;
 use countersign::state::{CallState, State};
@@ -11,9 +12,10 @@ use serde_json::value::RawValue;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::once;
+use super::origin::{self, Marks};
 use super::style::{self, paint};
 use crate::duration;
-use crate::view::{ApprovalView, CallView, EventView, Shown};
+use crate::view::{ApprovalView, CallView, EventView, Shown, VoteView};
 
 /// Longest result on a card, unless it is shown whole.
 const RESULT_CHARS: usize = 600;
@@ -112,7 +114,10 @@ fn call_block(approval: &ApprovalView, number: Option<u8>, call: &CallView, leng
         ));
     }
     if call.edited {
-        let note = "the arguments were changed by the person who approved them";
+        let note = match approval.status {
+            State::Pending => "changed by you: these would run; the sentence is still about the old ones",
+            _ => "the arguments were changed by the person who approved them",
+        };
         text.push_str(&format!("{indent}{} {note}\n", paint(style::NOTICE, "note:")));
     }
     text.push_str(&result(call, &indent, length));
@@ -141,14 +146,29 @@ fn arguments(approval: &ApprovalView, call: &CallView, indent: &str, length: Len
         .into_iter()
         .map(|Shown { row, whole }| (row.clone(), (row.pointer, whole)))
         .unzip();
-    let mut text = rows(&table, indent, |row| {
+    let mut table = table;
+    let mut text = String::new();
+    let marks = call.provenance.as_ref().map(Marks::new);
+    match (&call.provenance, &marks) {
+        (Some(provenance), Some(marks)) => {
+            text.push_str(&format!("{indent}{}\n", origin::verdict(provenance)));
+            marks.loudest_first(&mut table);
+        }
+        // An edited call's values are those of the person who approved it.
+        _ if !call.edited && !table.is_empty() => {
+            let note = "where the values came from is unknown: no conversation was given";
+            text.push_str(&format!("{indent}{}\n", paint(style::FAINT, note)));
+        }
+        _ => {}
+    }
+    text.push_str(&rows(&table, indent, marks.as_ref(), |row| {
         let whole = whole.get(row.pointer.as_str()).and_then(Option::as_deref);
         match whole.filter(|_| !row.clipped || is_whole) {
             Some(text) if is_lines(text, is_whole) => lines(text, indent),
             Some(text) => escape(text).into_owned(),
             None => row.value.clone(),
         }
-    });
+    }));
     if !is_whole && table.iter().any(|row| row.clipped) {
         let label = paint(style::WARNING, "not all is shown:");
         let command = format!("countersign show {} --full", approval.id.short());
@@ -157,8 +177,8 @@ fn arguments(approval: &ApprovalView, call: &CallView, indent: &str, length: Len
     text
 }
 
-/// The values under each other: where each stands, and what it is.
-pub fn rows(rows: &[Row], indent: &str, value: impl Fn(&Row) -> String) -> String {
+/// The values under each other: where each stands, what it is, and where it came from.
+pub fn rows(rows: &[Row], indent: &str, marks: Option<&Marks<'_>>, value: impl Fn(&Row) -> String) -> String {
     if rows.is_empty() {
         return format!("{indent}  {}\n", paint(style::FAINT, "no arguments"));
     }
@@ -177,7 +197,17 @@ pub fn rows(rows: &[Row], indent: &str, value: impl Fn(&Row) -> String) -> Strin
             false if row.bytes == 0 => paint(style::FAINT, "(empty)"),
             false => value(row),
         };
-        text.push_str(&format!("{indent}  {pointer}{padding}  {shown}\n"));
+        let mark = marks.map(|marks| marks.of(row));
+        let tag = mark.map(origin::mark).unwrap_or_default();
+        text.push_str(&format!("{indent}  {tag}{pointer}{padding}  {shown}\n"));
+        if let Some(detail) = mark.flatten().and_then(|mark| mark.detail.as_deref()) {
+            // On a line of its own, which no value can begin.
+            let space = " ".repeat(origin::MARK_WIDTH + widest);
+            text.push_str(&format!(
+                "{indent}  {space}  {}\n",
+                paint(style::FAINT, &format!("└ {}", once(detail)))
+            ));
+        }
         for warning in &row.warnings {
             let label = paint(style::WARNING, "warning:");
             let warning = once(&warning.to_string());
@@ -248,7 +278,18 @@ fn facts(approval: &ApprovalView, length: Length) -> String {
         ));
     }
     lines.push(("approvers", approvers(approval)));
+    lines.extend(takes(approval).map(|takes| ("takes", takes)));
     lines.push(("proposed", when(approval.created_at.0, now)));
+    for vote in earlier_votes(approval) {
+        let (by, on) = (escape(&vote.by), escape(&vote.on));
+        let mut line = format!("by {by} on {on}, {}", when(vote.at.0, now));
+        if let Some(calls) = &vote.calls {
+            line.push_str(&format!(", only {}", listed(calls)));
+        }
+        lines.push(("approved", line));
+        let comment = vote.comment.as_deref();
+        lines.extend(comment.map(|comment| ("comment", escape(comment).into_owned())));
+    }
     match (&approval.decided_by, approval.decided_at) {
         (Some(by), Some(at)) => {
             let verb = match approval.status {
@@ -295,6 +336,37 @@ fn approvers(approval: &ApprovalView) -> String {
         }
     }
     lists.join("; ")
+}
+
+/// Who approved before the one whose approval decided it.
+fn earlier_votes(approval: &ApprovalView) -> &[VoteView] {
+    match (approval.status, approval.approvals.split_last()) {
+        (State::Approved, Some((_, earlier))) => earlier,
+        _ => &approval.approvals,
+    }
+}
+
+/// What approving takes beyond being an approver, where it is more than usual.
+fn takes(approval: &ApprovalView) -> Option<String> {
+    let mut takes = Vec::new();
+    if approval.quorum > 1 {
+        takes.push(match approval.missing() {
+            0 => format!("{} people", approval.quorum),
+            missing => format!("{} people, {missing} of them still missing", approval.quorum),
+        });
+    }
+    if approval.calls.iter().any(|call| call.four_eyes) {
+        takes.push("somebody else than who asked".to_owned());
+    }
+    let surface = approval.calls.iter().map(|call| call.surface).max();
+    let surface = surface.filter(|surface| *surface > Surface::Text);
+    takes.extend(surface.map(|surface| format!("{} or better", surface.phrase())));
+    (!takes.is_empty()).then(|| takes.join("; "))
+}
+
+fn listed(calls: &[u8]) -> String {
+    let calls: Vec<String> = calls.iter().map(ToString::to_string).collect();
+    calls.join(", ")
 }
 
 fn when(moment: Time, now: Time) -> String {
@@ -356,10 +428,10 @@ fn detail(what: &What) -> String {
         What::Proposed { calls, .. } => format!(", {calls} calls"),
         What::Approved {
             calls: Some(granted), ..
-        } => {
-            let granted: Vec<String> = granted.iter().map(ToString::to_string).collect();
-            format!(", only {}", granted.join(", "))
         }
+        | What::Endorsed {
+            calls: Some(granted), ..
+        } => format!(", only {}", listed(granted)),
         What::Superseded { successor } => format!(", by {}", successor.short()),
         What::Withdrawn { reason: Some(reason) } => format!(", {}", escape(reason)),
         What::DecisionRefused { reason, .. } => format!(", {}", escape(reason)),

@@ -2,9 +2,10 @@
 
 use std::path::Path;
 
+use countersign::decision::Surface;
 use countersign::display::escape;
 use countersign::effect::Effect;
-use countersign::policy::{Listed, Problem, Ruling, Undoable};
+use countersign::policy::{Authority, Listed, Problem, Ruling, Undoable};
 use countersign::summary::Row;
 use serde::Serialize;
 
@@ -65,7 +66,13 @@ fn row(listed: &Listed<'_>) -> [Cell; 6] {
     let approvers = match (is_asked, approvers.is_empty()) {
         (false, _) => Cell::styled("-", style::FAINT),
         (true, true) => Cell::styled("nobody", style::BAD),
-        (true, false) => Cell::new(approvers.join(", ")),
+        (true, false) => {
+            let asks = authority(&listed.authority);
+            Cell::new(
+                asks.iter()
+                    .fold(approvers.join(", "), |all, asks| format!("{all}; {asks}")),
+            )
+        }
     };
     [
         Cell::styled(listed.tool, style::STRONG),
@@ -75,6 +82,21 @@ fn row(listed: &Listed<'_>) -> [Cell; 6] {
         approvers,
         Cell::new(held_when(listed)),
     ]
+}
+
+/// What approving takes beyond being on the list, where it is more than usual.
+fn authority(authority: &Authority) -> Vec<String> {
+    let mut asks = Vec::new();
+    if authority.quorum > 1 {
+        asks.push(format!("{} people", authority.quorum));
+    }
+    if authority.four_eyes {
+        asks.push("four eyes".to_owned());
+    }
+    if authority.surface > Surface::Text {
+        asks.push(format!("{} or better", authority.surface.as_str()));
+    }
+    asks
 }
 
 fn held_when(listed: &Listed<'_>) -> String {
@@ -140,7 +162,7 @@ pub fn tried(tool: &str, ruling: &Ruling, rows: &[Row]) -> String {
     let risk = paint(style::risk(terms.risk), &format!("{} risk", terms.risk));
     let mut text = format!("{word}: {}\n", paint(style::STRONG, &once(&terms.summary)));
     text.push_str(&format!("  {tool} · {} · {risk} · {undo}\n", terms.effect));
-    text.push_str(&card::rows(rows, "  ", |row| row.value.clone()));
+    text.push_str(&card::rows(rows, "  ", None, |row| row.value.clone()));
     for note in &terms.notes {
         text.push_str(&format!("  {} {}\n", paint(style::NOTICE, "note:"), once(note)));
     }

@@ -8,6 +8,7 @@ pub mod card;
 pub mod catalogue;
 pub mod json;
 pub mod list;
+pub mod origin;
 pub mod ruling;
 pub mod style;
 pub mod table;

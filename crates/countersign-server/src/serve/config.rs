@@ -3,9 +3,11 @@
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
+use std::num::NonZeroU32;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use countersign::policy::Policy;
 use serde::Deserialize;
 
 use super::log::LogFormat;
@@ -14,6 +16,7 @@ use crate::cli::{Global, Serve};
 use crate::duration;
 use crate::executors::ToolTarget;
 use crate::failure::Failure;
+use crate::http::DECISIONS_PER_SECOND;
 use crate::policy::{self, Loaded};
 
 /// Where the configuration is looked for when nobody says.
@@ -45,6 +48,8 @@ pub struct Config {
     pub seal_key_file: Option<PathBuf>,
     /// The longest a request waits for a decision.
     pub longest_wait: Duration,
+    /// How many decisions one person may make in a second.
+    pub decisions_per_second: NonZeroU32,
     /// Tools the service runs itself.
     pub tools: BTreeMap<String, ToolTarget>,
     /// Private addresses that tools may be at.
@@ -66,6 +71,7 @@ struct File {
     policy: Option<PathBuf>,
     seal_key_file: Option<PathBuf>,
     longest_wait: Option<String>,
+    decisions_per_second: Option<NonZeroU32>,
     #[serde(default)]
     tools: BTreeMap<String, ToolTarget>,
     #[serde(default)]
@@ -78,8 +84,13 @@ impl Config {
         let path = find(options.config.as_deref())?;
         let file = path.as_deref().map(read).transpose()?.unwrap_or_default();
         let named_policy = global.policy.as_deref().or(file.policy.as_deref());
-        let policy = policy::load(named_policy)?;
+        let mut policy = policy::load(named_policy)?;
         let is_tryout = path.is_none() && policy.file.is_none();
+        let mut tools = file.tools;
+        if is_tryout {
+            policy.policy = tryout_policy()?;
+            tools = echoes(&policy.policy);
+        }
         let tls = match (&options.tls_certificate, &options.tls_key) {
             (Some(certificate), Some(key)) => Some(Files {
                 certificate: certificate.clone(),
@@ -107,7 +118,8 @@ impl Config {
             policy,
             seal_key_file: global.seal_key_file.clone().or(file.seal_key_file),
             longest_wait: longest_wait.unwrap_or(LONGEST_WAIT),
-            tools: file.tools,
+            decisions_per_second: file.decisions_per_second.unwrap_or(DECISIONS_PER_SECOND),
+            tools,
             private_targets: file.private_targets,
         })
     }
@@ -125,6 +137,23 @@ impl Config {
             "listen on 127.0.0.1, give `--tls-certificate` and `--tls-key`, or say `--behind-proxy` if a proxy speaks TLS",
         ))
     }
+}
+
+/// What there is to look at when nobody configured anything: the policy of a small CRM.
+fn tryout_policy() -> Result<Policy, Failure> {
+    let text = include_str!("../../../../examples/policy.toml");
+    Policy::parse(text).map_err(|problems| bad(None, &problems.to_string()))
+}
+
+/// Its tools do nothing but say what they would have done.
+fn echoes(policy: &Policy) -> BTreeMap<String, ToolTarget> {
+    let names = policy
+        .catalogue()
+        .into_iter()
+        .map(|listed| listed.tool.to_owned());
+    names
+        .map(|name| (name, ToolTarget::Echo { echo: true }))
+        .collect()
 }
 
 fn find(named: Option<&Path>) -> Result<Option<PathBuf>, Failure> {

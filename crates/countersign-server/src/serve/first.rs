@@ -47,7 +47,12 @@ pub async fn greet(app: &App, global: &Global, start: &Start, output: &mut Outpu
             paint(style::HINT, &format!("{base}/sign-in?code={link}"))
         ));
     }
-    if start.policy_file.is_none() {
+    if start.is_tryout {
+        text.push_str(
+            "\n  You are trying it out: an example policy is in force, and its tools only echo their arguments.\n  \
+             Write `countersign.toml` to make it yours.\n",
+        );
+    } else if start.policy_file.is_none() {
         text.push_str(
             "\n  There is no policy: every call is held as destructive. Write `countersign.toml`.\n",
         );

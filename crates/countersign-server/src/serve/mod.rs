@@ -55,6 +55,7 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
         tenant: tenant.clone(),
         hosts: hosts(&config.hosts, address),
         longest_wait: config.longest_wait,
+        decisions_per_second: config.decisions_per_second,
         is_secure: tls.is_some() || config.behind_proxy,
     };
     let app = App::new(gate, settings);

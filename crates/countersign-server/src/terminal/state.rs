@@ -196,8 +196,9 @@ impl Inbox {
             let text = String::from_utf8_lossy(arguments.as_bytes()).into_owned();
             call.arguments = RawValue::from_string(text).ok();
             call.arguments_hex = Some(crate::view::hex(arguments.as_bytes()));
-            let note = "changed by you: these arguments would run; the sentence is still about the old ones";
-            call.notes.push(note.to_owned());
+            // Where they came from is known: from this person.
+            call.provenance = None;
+            call.edited = true;
         }
         Some(approval)
     }

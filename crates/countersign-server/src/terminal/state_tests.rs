@@ -10,7 +10,7 @@ fn approval(number: u8, risk: &str, tools: &[&str]) -> ApprovalView {
             serde_json::json!({
                 "id": format!("{id}.{position}"), "tool": tool, "arguments": {"n": position}, "effect": "write",
                 "risk": risk, "summary": tool, "state": "held", "because": null, "notes": [], "warnings": [],
-                "approvers": [], "undoable": false, "edited": false, "digest": "00".repeat(32), "startedAt": null,
+                "provenance": null, "approvers": [], "fourEyes": false, "surface": "text", "undoable": false, "edited": false, "digest": "00".repeat(32), "startedAt": null,
                 "endedAt": null, "result": null, "undoneBy": null
             })
         })
@@ -20,7 +20,7 @@ fn approval(number: u8, risk: &str, tools: &[&str]) -> ApprovalView {
         "status": "pending", "comment": null, "createdAt": "2026-01-01T00:00:00Z",
         "expiresAt": "2026-01-01T00:05:00Z", "decidedAt": null, "requestedBy": "r", "decidedBy": null,
         "onBehalfOf": null, "channel": null, "session": null, "claim": null, "digest": "11".repeat(32), "version": 1,
-        "endedAt": null, "decidedOn": null, "replaces": null, "supersededBy": null, "undoes": null,
+        "endedAt": null, "decidedOn": null, "replaces": null, "supersededBy": null, "undoes": null, "quorum": 1, "approvals": [],
         "now": "2026-01-01T00:00:00Z", "calls": calls
     });
     // Through text: a tree of values would rebuild the arguments.

@@ -14,7 +14,7 @@ use countersign::time::Time;
 use serde_json::value::RawValue;
 
 use super::value::with_whole;
-use super::{ApprovalView, CallView, EventView, ValueView, hex};
+use super::{ApprovalView, CallView, EventView, ValueView, VoteView, hex, origin};
 
 /// The approval as JSON shows it at `now`.
 pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView {
@@ -59,6 +59,8 @@ pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView
         replaces: approval.replaces,
         superseded_by: approval.superseded_by,
         undoes: approval.undoes,
+        quorum: approval.quorum(),
+        approvals: votes(approval),
         other_policy: approval.policy != policy.hash(),
         now: now.into(),
         calls,
@@ -84,7 +86,7 @@ impl ApprovalView {
 }
 
 /// The state that is true at `now`: an approval has expired before anybody wrote that down.
-fn state(approval: &Approval, now: Time) -> State {
+pub fn state(approval: &Approval, now: Time) -> State {
     match approval.state {
         State::Pending if now >= approval.expires_at => State::Expired,
         state => state,
@@ -111,6 +113,25 @@ pub fn description(approval: &Approval) -> String {
             format!("{} calls: {}{more}", calls.len(), named.join("; "))
         }
     }
+}
+
+fn votes(approval: &Approval) -> Vec<VoteView> {
+    let endorsed = approval.endorsements.iter().map(|endorsed| VoteView {
+        by: endorsed.by.to_string(),
+        at: endorsed.at.into(),
+        on: endorsed.surface.clone(),
+        comment: endorsed.comment.clone(),
+        calls: endorsed.calls.clone(),
+    });
+    let decided = approval.decision.iter().filter(|decided| decided.approved);
+    let decided = decided.map(|decided| VoteView {
+        by: decided.by.to_string(),
+        at: decided.at.into(),
+        on: decided.surface.clone(),
+        comment: decided.comment.clone(),
+        calls: None,
+    });
+    endorsed.chain(decided).collect()
 }
 
 fn shared_tool(approval: &Approval) -> Option<String> {
@@ -153,7 +174,10 @@ fn call_view(approval: &Approval, position: u8, call: &Call, policy: &Policy) ->
         because: call.because.as_ref().map(|because| because.as_str().to_owned()),
         notes: call.terms.notes.clone(),
         warnings,
+        provenance: call.provenance.as_deref().map(origin::view),
         approvers: call.terms.approvers.clone(),
+        four_eyes: call.terms.authority.four_eyes,
+        surface: call.terms.authority.surface,
         undoable: call.terms.undo == Undoable::Yes,
         edited: call.original.is_some(),
         digest: call.digest,

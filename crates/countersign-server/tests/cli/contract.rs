@@ -108,6 +108,8 @@ fn d3_the_json_of_a_proposal_and_of_an_approval_is_a_contract() {
         "replaces": null,
         "supersededBy": null,
         "undoes": null,
+        "quorum": 1,
+        "approvals": [],
         "now": "[time]",
         "calls": [
           {
@@ -121,9 +123,12 @@ fn d3_the_json_of_a_proposal_and_of_an_approval_is_a_contract() {
             "because": null,
             "notes": [],
             "warnings": [],
+            "provenance": null,
             "approvers": [
               "approvers"
             ],
+            "fourEyes": false,
+            "surface": "text",
             "undoable": true,
             "edited": false,
             "digest": "[hash]",
@@ -166,6 +171,15 @@ fn d3_the_json_of_a_proposal_and_of_an_approval_is_a_contract() {
       "replaces": null,
       "supersededBy": null,
       "undoes": null,
+      "quorum": 1,
+      "approvals": [
+        {
+          "by": "ana",
+          "at": "[time]",
+          "on": "command_line",
+          "comment": "ok"
+        }
+      ],
       "now": "[time]",
       "calls": [
         {
@@ -179,9 +193,12 @@ fn d3_the_json_of_a_proposal_and_of_an_approval_is_a_contract() {
           "because": null,
           "notes": [],
           "warnings": [],
+          "provenance": null,
           "approvers": [
             "approvers"
           ],
+          "fourEyes": false,
+          "surface": "text",
           "undoable": true,
           "edited": false,
           "digest": "[hash]",

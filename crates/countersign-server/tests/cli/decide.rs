@@ -53,7 +53,14 @@ fn b7_each_refusal_says_what_is_so() {
     let left = place.run(&["approve", &id, "--group", "finance", "--digest", "000000000000"]);
     assert!(left.code == 4 && left.stderr.contains("another card"), "{left:?}");
     let digest = place.json(&["show", &id])["digest"].as_str().unwrap()[..12].to_owned();
-    place.good(&["approve", &id, "--group", "finance", "--digest", &digest]);
+    let approve = ["approve", &id, "--group", "finance", "--digest", &digest];
+    // X34: a refund is critical, and who asked for one cannot approve it.
+    let left = place.run(&approve);
+    assert!(
+        left.code == 4 && left.stderr.contains("somebody else has to approve it"),
+        "{left:?}"
+    );
+    place.good(&[&approve[..], &["--as", "bob"]].concat());
 }
 
 #[test]

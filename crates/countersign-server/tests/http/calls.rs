@@ -182,3 +182,35 @@ async fn x31_secret_arguments_are_in_no_answer() {
         assert!(answered.text.contains("\"hidden\":true"));
     }
 }
+
+#[tokio::test]
+async fn a18_the_conversation_comes_with_the_calls() {
+    let service = Service::new().await;
+    let agent = service.agent("crm").await;
+    let conversation =
+        r#"[{"role":"user","text":"Add Maria"},{"role":"tool","name":"find","text":"{\"id\":\"c7\"}"}]"#;
+    let arguments = r#"{"name":"Maria","id":"c7","email":"maria@acme.com"}"#;
+    let body = format!(
+        r#"{{"calls":[{{"tool":"create_contact","arguments":{arguments}}}],"conversation":{conversation}}}"#
+    );
+    let answered = service.post(&agent, "/v1/calls", &body).await.good();
+    let provenance = &answered["approval"]["calls"][0]["provenance"];
+    let marks: Vec<_> = provenance["leaves"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|leaf| leaf["mark"].clone())
+        .collect();
+    assert_eq!(marks, ["user", "tool:find", "none"]);
+    assert_eq!(
+        provenance["verdict"],
+        "2 of 3 values were not given by you: 1 invented, 1 from tools"
+    );
+    let body = format!(
+        r#"{{"toolName":"create_contact","toolArguments":{arguments},"conversation":{conversation}}}"#
+    );
+    let asked = service.post(&agent, "/v1/approvals", &body).await.good();
+    assert_eq!(asked["calls"][0]["provenance"]["counts"]["invented"], 1);
+    let body = r#"{"calls":[{"tool":"search","arguments":{}}],"conversation":[{"role":"root","text":"x"}]}"#;
+    assert_eq!(service.post(&agent, "/v1/calls", body).await.status, 400);
+}

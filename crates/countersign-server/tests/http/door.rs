@@ -97,7 +97,10 @@ async fn h05_every_answer_keeps_browsers_careful() {
         );
         assert!(!policy.contains("unsafe"), "{policy}");
         assert_eq!(headers["x-content-type-options"], "nosniff");
-        assert_eq!(headers["referrer-policy"], "no-referrer");
+        assert_eq!(
+            headers["referrer-policy"], "same-origin",
+            "nothing to other sites"
+        );
         assert!(!headers.contains_key("access-control-allow-origin"), "no CORS");
         assert_eq!(headers["cache-control"], "no-store");
     }

@@ -105,6 +105,7 @@ impl Service {
                 tenant: tenant(),
                 hosts: AllowedHosts::new(["service.test".to_owned()]),
                 longest_wait: Duration::from_secs(60),
+                decisions_per_second: countersign_server::http::DECISIONS_PER_SECOND,
                 is_secure: false,
             },
         );

@@ -62,3 +62,16 @@ CREATE TABLE event (
 );
 
 CREATE UNIQUE INDEX event_feed ON event (tenant, xact, seq);
+
+-- Rows on their way in: a group of commands sends each kind as one array.
+CREATE TYPE changed_approval AS (
+    tenant text, id bytea, version_before integer, state smallint, version integer, due_at bigint, body bytea
+);
+-- Arguments stand here only when they were edited, results only when the call ended.
+CREATE TYPE changed_call AS (
+    tenant text, approval bytea, position smallint, state smallint, body bytea, arguments bytea, original bytea,
+    ended boolean, result bytea, sealed bytea
+);
+CREATE TYPE new_event AS (
+    seq integer, tenant text, approval bytea, number integer, at bigint, policy bytea, by text, what text, link bytea
+);

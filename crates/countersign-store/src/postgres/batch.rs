@@ -7,23 +7,20 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use countersign::approval::Approval;
-use countersign::command::{Answer, Command, PutEntry};
-use countersign::executor::Outcome;
+use countersign::command::{Answer, Command};
 use countersign::hash::Hash;
 use countersign::store::StoreError;
 use countersign::time::Clock;
 use tokio::sync::{mpsc, oneshot};
 use tokio_postgres::{Client, Error};
 
+use super::clock::ServerClock;
 use super::connect::{Connector, Session};
 use super::error::words;
+use super::gather::{Gathering, Job};
 use super::notify::Announcer;
-use super::transaction::{self, Done, Failure, Statements};
+use super::transaction::{Done, Failure, Run, Statements};
 
-/// The most commands that share a commit.
-const LARGEST_GROUP: usize = 128;
-/// Roughly the most bytes that share a commit; one command alone may be larger.
-const HEAVIEST_GROUP: usize = 8 * 1024 * 1024;
 /// So many may wait for a lane; more are turned away.
 const LONGEST_QUEUE: usize = 4096;
 /// How often a command that collided with others is tried alone.
@@ -34,34 +31,19 @@ const DOUBT_PAUSE: Duration = Duration::from_millis(50);
 
 type Outcomes = Vec<Result<Answer, StoreError>>;
 
-struct Job {
-    command: Command,
-    answer: oneshot::Sender<Result<Answer, StoreError>>,
-}
-
 /// The lanes of a store. The last one is the sweep's, so that it holds nobody up.
 pub(super) struct Lanes(Vec<mpsc::Sender<Job>>);
 
 impl Lanes {
-    pub(super) fn start(
-        count: usize,
-        connector: &Arc<Connector>,
-        clock: Option<&Arc<dyn Clock>>,
-        announcer: &Announcer,
-    ) -> Lanes {
-        let lane = |_| {
+    /// Starts so many lanes, and the sweep's.
+    pub(super) fn start(count: usize, lane: impl Fn() -> Lane) -> Lanes {
+        let start = |_| {
             let (sender, receiver) = mpsc::channel(LONGEST_QUEUE);
-            let lane = Lane {
-                connector: connector.clone(),
-                clock: clock.cloned(),
-                announcer: announcer.clone(),
-                session: None,
-            };
             // A lane ends when its store is gone and what was queued is done.
-            tokio::spawn(lane.work(receiver));
+            tokio::spawn(lane().work(receiver));
             sender
         };
-        Lanes((0..=count.max(1)).map(lane).collect())
+        Lanes((0..=count.max(1)).map(start).collect())
     }
 
     pub(super) async fn write(&self, command: Command) -> Result<Answer, StoreError> {
@@ -102,27 +84,25 @@ fn number(name: &[u8]) -> usize {
     usize::from(bytes.first().copied().unwrap_or(0))
 }
 
-struct Lane {
-    connector: Arc<Connector>,
-    clock: Option<Arc<dyn Clock>>,
-    announcer: Announcer,
-    session: Option<(Session, Statements)>,
+/// A connection, and what runs on it.
+pub(super) struct Lane {
+    pub(super) connector: Arc<Connector>,
+    pub(super) clock: Option<Arc<dyn Clock>>,
+    pub(super) server_clock: Arc<ServerClock>,
+    pub(super) announcer: Announcer,
+    pub(super) session: Option<(Session, Statements)>,
+    pub(super) gathering: Gathering,
 }
 
 impl Lane {
     async fn work(mut self, mut queue: mpsc::Receiver<Job>) {
-        while let Some(first) = queue.recv().await {
-            let mut weight = weight(&first.command);
-            let mut group = vec![first];
-            while group.len() < LARGEST_GROUP && weight < HEAVIEST_GROUP {
-                let Ok(next) = queue.try_recv() else { break };
-                weight = weight.saturating_add(self::weight(&next.command));
-                group.push(next);
-            }
+        while let Some(group) = self.gathering.next(&mut queue).await {
             let (commands, answers): (Vec<Command>, Vec<_>) =
                 group.into_iter().map(|job| (job.command, job.answer)).unzip();
             let commands: Vec<&Command> = commands.iter().collect();
+            let begun = Instant::now();
             let outcomes = self.run_group(&commands).await;
+            self.gathering.ran(commands.len(), begun.elapsed(), &mut queue);
             for (answer, outcome) in answers.into_iter().zip(outcomes) {
                 // Whoever gave up finds the outcome in the store.
                 let _ = answer.send(outcome);
@@ -186,7 +166,14 @@ impl Lane {
         let Some((session, statements)) = &self.session else {
             return Err(Attempt::Over(StoreError::Unavailable("no connection".to_owned())));
         };
-        let done = match transaction::run(session, statements, self.clock.as_ref(), commands).await {
+        let run = Run {
+            session,
+            statements,
+            clock: self.clock.as_ref(),
+            server_clock: &self.server_clock,
+            announcer: &self.announcer,
+        };
+        let done = match run.commands(commands).await {
             Ok(done) => done,
             Err(Failure::Refused(error)) => return Err(Attempt::Refused(error)),
             Err(Failure::Collided(error)) => return Err(Attempt::Collided(error)),
@@ -196,11 +183,20 @@ impl Lane {
             }
             Err(Failure::InDoubt { xact, done, why }) => {
                 self.session = None;
-                self.resolve(xact, done, why).await.map_err(Attempt::Over)?
+                let done = self.resolve(xact, done, why).await.map_err(Attempt::Over)?;
+                // Whether the other nodes were told is not known either.
+                self.tell(&done);
+                done
             }
         };
-        self.announcer.announce(&done);
+        self.announcer.publish(&done);
         Ok(done.answers)
+    }
+
+    fn tell(&self, done: &Done) {
+        if let Some((session, statements)) = &self.session {
+            statements.tell(&session.client, &self.announcer.payloads(&done));
+        }
     }
 
     async fn connect(&mut self) -> Result<(), StoreError> {
@@ -302,29 +298,4 @@ enum Fate {
     Committed,
     Aborted,
     Forgotten,
-}
-
-/// Roughly how many bytes a command writes.
-fn weight(command: &Command) -> usize {
-    match command {
-        Command::Propose(propose) => {
-            let calls = propose.calls.iter();
-            calls
-                .map(|call| {
-                    call.arguments.as_bytes().len() + call.sealed.as_ref().map_or(0, |sealed| sealed.len())
-                })
-                .sum()
-        }
-        Command::Decide(decide) => decide
-            .revisions
-            .iter()
-            .map(|revision| revision.arguments.as_bytes().len())
-            .sum(),
-        Command::Finish(finish) => match &finish.outcome {
-            Outcome::Succeeded(result) | Outcome::Failed(result) => result.len(),
-            Outcome::Unknown(_) => 0,
-        },
-        Command::PutEntry(PutEntry(entry)) => entry.body.len(),
-        _ => 0,
-    }
 }

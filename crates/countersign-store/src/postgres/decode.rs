@@ -55,6 +55,9 @@ pub(super) fn apart(
     for call in calls {
         placed.entry(key(call, from)).or_default().push(call);
     }
+    for calls in placed.values_mut() {
+        calls.sort_by_key(|call| call.try_get::<_, Option<i16>>(from + 2).ok().flatten());
+    }
     let is_wanted = |row: &&Row| {
         let is_pending = row
             .try_get(STATE)

@@ -13,7 +13,7 @@ use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, Statement};
 
 use super::decode;
-use super::save::{column, number};
+use super::fields::number;
 
 /// Which entry.
 pub(super) type Place = (Kind, String);
@@ -111,6 +111,10 @@ impl EntryStatements {
         ];
         client.execute(&self.keep, &parameters).await.map(|_| ())
     }
+}
+
+fn column<'a, R, T>(rows: &'a [R], value: impl Fn(&'a R) -> T) -> Vec<T> {
+    rows.iter().map(value).collect()
 }
 
 /// Reads the columns of [`ENTRY`].

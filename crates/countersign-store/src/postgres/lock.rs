@@ -27,7 +27,7 @@ const BEGIN: &str = "BEGIN ISOLATION LEVEL READ COMMITTED";
 /// the same for entries.
 const LOCK_SLOTS: &str = "SELECT count(pg_advisory_xact_lock(slot)) FROM unnest($1::bigint[]) AS slot";
 
-/// The approvals named.
+/// The approvals named. They are looked up, and locked, in the order in which they are sent, which is sorted.
 const NAMED: &str = "SELECT tenant, id FROM unnest($1::text[], $2::bytea[]) AS n(tenant, id)";
 
 /// Those that hold a channel or a key.
@@ -63,10 +63,10 @@ pub(super) struct Locks {
 impl Locks {
     pub(super) async fn prepare(client: &Client) -> Result<Locks, Error> {
         // A row that was waited for comes as it is now, not as it was when the statement began.
-        let lock = |wanted: &str| {
+        let lock = |wanted: &str, order: &str| {
             format!(
                 "SELECT {APPROVAL} FROM ({wanted}) w JOIN approval a ON a.tenant = w.tenant AND a.id = w.id
-                 ORDER BY a.tenant, a.id FOR UPDATE OF a"
+                 {order} FOR UPDATE OF a"
             )
         };
         // That holds only for the locked rows themselves. So their calls are read by a statement behind it, and so
@@ -74,16 +74,15 @@ impl Locks {
         let calls = |wanted: &str| {
             format!(
                 "SELECT t.now, t.xact, c.tenant, c.approval, {CALL} FROM ({CLOCK}) t LEFT JOIN
-                 (({wanted}) w JOIN call c ON c.tenant = w.tenant AND c.approval = w.id) ON TRUE
-                 ORDER BY c.tenant, c.approval, c.position"
+                 (({wanted}) w JOIN call c ON c.tenant = w.tenant AND c.approval = w.id) ON TRUE"
             )
         };
         let all = format!("{NAMED}{HOLDERS}");
         Ok(Locks {
             lock_slots: client.prepare(LOCK_SLOTS).await?,
-            lock_named: client.prepare(&lock(NAMED)).await?,
+            lock_named: client.prepare(&lock(NAMED, "")).await?,
             calls_of_named: client.prepare(&calls(NAMED)).await?,
-            lock_all: client.prepare(&lock(&all)).await?,
+            lock_all: client.prepare(&lock(&all, "ORDER BY a.tenant, a.id")).await?,
             calls_of_all: client.prepare(&calls(&all)).await?,
             lock_due: client
                 .prepare(&format!("SELECT {APPROVAL} FROM approval a WHERE {DUE}"))

@@ -5,17 +5,22 @@
 //! any of them may stop at any time.
 
 mod batch;
+mod clock;
+mod composite;
 mod config;
 mod connect;
 mod decode;
 mod entries;
 mod error;
+mod fields;
+mod gather;
 mod lock;
 mod migrate;
 mod notify;
 mod read;
 mod rows;
 mod save;
+mod together;
 mod transaction;
 
 use std::path::PathBuf;
@@ -30,11 +35,14 @@ use countersign::store::{Cursor, FeedEvent, Filter, Store, StoreError, Stored};
 use countersign::time::{Clock, Time};
 use countersign::wake::Hub;
 
-use batch::Lanes;
+use batch::{Lane, Lanes};
+use clock::ServerClock;
 use config::Target;
 use connect::Connector;
+use gather::Gathering;
 use notify::Wakers;
 use read::Readers;
+use together::Looks;
 
 pub use error::ConnectError;
 
@@ -75,6 +83,7 @@ pub struct PostgresStore {
     place: String,
     lanes: RwLock<Option<Arc<Lanes>>>,
     readers: Arc<Readers>,
+    looks: Arc<Looks>,
     wakers: RwLock<Option<Wakers>>,
     hub: Arc<Hub>,
 }
@@ -93,13 +102,23 @@ impl PostgresStore {
         }
         drop(first);
         let hub = Arc::new(Hub::default());
-        let readers = Arc::new(Readers::new(connector.clone(), options.clock.clone()));
+        let server_clock = Arc::new(ServerClock::default());
+        let readers = Readers::new(connector.clone(), options.clock.clone(), server_clock.clone());
+        let readers = Arc::new(readers);
         let (wakers, announcer) = Wakers::start(&hub, &connector, &readers, options.notify);
-        let lanes = Lanes::start(options.lanes, &connector, options.clock.as_ref(), &announcer);
+        let lanes = Lanes::start(options.lanes, || Lane {
+            connector: connector.clone(),
+            clock: options.clock.clone(),
+            server_clock: server_clock.clone(),
+            announcer: announcer.clone(),
+            session: None,
+            gathering: Gathering::default(),
+        });
         Ok(PostgresStore {
             place,
             lanes: RwLock::new(Some(Arc::new(lanes))),
             readers,
+            looks: Arc::default(),
             wakers: RwLock::new(Some(wakers)),
             hub,
         })
@@ -132,7 +151,7 @@ impl Store for PostgresStore {
     }
 
     fn approval<'a>(&'a self, tenant: &'a Tenant, id: ApprovalId) -> Stored<'a, Option<SharedApproval>> {
-        Box::pin(self.readers.approval(tenant, id))
+        Box::pin(self.looks.look(&self.readers, (tenant.clone(), id)))
     }
 
     fn pending_in<'a>(

@@ -1,7 +1,8 @@
 //! Waking: at once in this process, by a notification in others, and within a second when that is lost.
 //!
-//! Notifications are sent after the commit, on a connection of their own: inside the transaction they would make all
-//! commits of the server queue behind one lock, and a stuck listener could hold a decision up.
+//! A notification is sent right behind the COMMIT, as a transaction of its own, and tells of a whole group: inside the
+//! transaction it would make all commits of the server queue behind one lock, and a stuck listener could hold a
+//! decision up.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -13,10 +14,10 @@ use countersign::store::StoreError;
 use countersign::wake::Hub;
 use futures_util::stream::{self, StreamExt};
 use tokio::sync::mpsc;
-use tokio::time::{Instant, MissedTickBehavior};
+use tokio::time::MissedTickBehavior;
 use tokio_postgres::{AsyncMessage, Error};
 
-use super::connect::{Connector, Owned, Session};
+use super::connect::{Connector, Owned};
 use super::read::Readers;
 use super::transaction::Done;
 
@@ -24,12 +25,8 @@ use super::transaction::Done;
 const FLOOR: Duration = Duration::from_secs(1);
 /// A payload has room for 8,000 bytes; an id and its comma take 37.
 const MOST_IDS: usize = 200;
-/// So many groups may wait to be told of. More are left to the floor.
-const LONGEST_QUEUE: usize = 1024;
 /// So many approvals are looked at in one question.
 const LARGEST_LOOK: usize = 1000;
-/// A notification that names no approval wakes nobody who waits for one; so it may wait this long for others.
-const LONGEST_GATHER: Duration = Duration::from_millis(5);
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
@@ -37,26 +34,34 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 #[derive(Clone)]
 pub(super) struct Announcer {
     hub: Arc<Hub>,
-    others: Option<mpsc::Sender<Vec<ApprovalId>>>,
+    /// This node's name, when others are told.
+    node: Option<Arc<str>>,
 }
 
 impl Announcer {
-    /// Wakes those who wait here, then lets other nodes know.
-    pub(super) fn announce(&self, done: &Done) {
-        if done.changed.is_empty() && !done.entries {
+    /// Wakes those who wait here.
+    pub(super) fn publish(&self, done: &Done) {
+        if done.is_unchanged() {
             return;
         }
         for change in &done.changed {
             self.hub.publish(&change.approval);
         }
         self.hub.signal();
+    }
+
+    /// What to tell other nodes. Without any id it still says that something is new.
+    pub(super) fn payloads(&self, done: &Done) -> Vec<String> {
+        let Some(node) = self.node.as_ref().filter(|_| !done.is_unchanged()) else {
+            return Vec::new();
+        };
         // In another process nobody can wait for what was not there before; but they may follow all that changes.
         let old = done.changed.iter().filter(|change| !change.is_new);
         let ids: Vec<ApprovalId> = old.map(|change| change.approval.id).collect();
-        if let Some(others) = &self.others {
-            // A full queue costs the others a second, never us a commit.
-            let _ = others.try_send(ids);
-        }
+        let mut chunks = ids.chunks(MOST_IDS);
+        let first = chunks.next().unwrap_or_default();
+        let chunks = std::iter::once(first).chain(chunks);
+        chunks.map(|ids| payload(node, ids)).collect()
     }
 }
 
@@ -73,78 +78,21 @@ impl Wakers {
         readers: &Arc<Readers>,
         notify: bool,
     ) -> (Wakers, Announcer) {
-        let node = format!("{:016x}", RandomState::new().build_hasher().finish());
+        let node: Arc<str> = format!("{:016x}", RandomState::new().build_hasher().finish()).into();
         let waker = Waker {
             hub: hub.clone(),
             readers: readers.clone(),
         };
         let mut tasks = vec![Owned::spawn(keep_floor(waker.clone()))];
-        let mut others = None;
         if notify {
-            let (sender, receiver) = mpsc::channel(LONGEST_QUEUE);
-            others = Some(sender);
-            tasks.push(Owned::spawn(tell(connector.clone(), node.clone(), receiver)));
-            tasks.push(Owned::spawn(listen(connector.clone(), node, waker)));
+            tasks.push(Owned::spawn(listen(connector.clone(), node.clone(), waker)));
         }
         let announcer = Announcer {
             hub: hub.clone(),
-            others,
+            node: notify.then_some(node),
         };
         (Wakers { _tasks: tasks }, announcer)
     }
-}
-
-/// Tells other nodes. What gathers while one notification is under way goes into the next.
-async fn tell(connector: Arc<Connector>, node: String, mut queue: mpsc::Receiver<Vec<ApprovalId>>) {
-    let mut session: Option<Session> = None;
-    while let Some(ids) = queue.recv().await {
-        let ids = gather(ids, &mut queue).await;
-        if session.as_ref().is_none_or(|session| session.client.is_closed()) {
-            session = open_teller(&connector).await;
-        }
-        let Some(open) = &session else { continue };
-        // Without any id it still says that something is new.
-        let mut chunks = ids.chunks(MOST_IDS);
-        let first = chunks.next().unwrap_or_default();
-        for ids in std::iter::once(first).chain(chunks) {
-            let sent = open
-                .client
-                .query_typed(
-                    "SELECT pg_notify('countersign', $1)",
-                    &[(&payload(&node, ids), tokio_postgres::types::Type::TEXT)],
-                )
-                .await;
-            if sent.is_err() {
-                // The others find out by themselves, within a second.
-                session = None;
-                break;
-            }
-        }
-    }
-}
-
-/// What is to be told together.
-async fn gather(first: Vec<ApprovalId>, queue: &mut mpsc::Receiver<Vec<ApprovalId>>) -> Vec<ApprovalId> {
-    let mut ids = first;
-    let deadline = Instant::now() + LONGEST_GATHER;
-    while ids.is_empty() {
-        let Ok(Some(more)) = tokio::time::timeout_at(deadline, queue.recv()).await else {
-            break;
-        };
-        ids.extend(more);
-    }
-    while ids.len() < MOST_IDS {
-        let Ok(more) = queue.try_recv() else { break };
-        ids.extend(more);
-    }
-    ids
-}
-
-/// A notification is worth no disk: without this the server would sync for each of them.
-async fn open_teller(connector: &Connector) -> Option<Session> {
-    let session = connector.open().await.ok()?;
-    let unsynced = session.client.batch_execute("SET synchronous_commit = off").await;
-    unsynced.ok().map(|()| session)
 }
 
 fn payload(node: &str, ids: &[ApprovalId]) -> String {
@@ -159,7 +107,7 @@ fn read_payload(node: &str, payload: &str) -> Option<Vec<ApprovalId>> {
 }
 
 /// Listens to other nodes, and connects again whenever that ends.
-async fn listen(connector: Arc<Connector>, node: String, waker: Waker) {
+async fn listen(connector: Arc<Connector>, node: Arc<str>, waker: Waker) {
     let mut pause = SHORTEST_PAUSE;
     loop {
         if listen_once(&connector, &node, &waker).await.is_ok() {

@@ -3,6 +3,7 @@
 //! An approval and its calls come from one statement, so they are of one moment. Every question but two names the
 //! tenant: those two serve waiters of this process, who got their ids from questions that did.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -17,6 +18,7 @@ use tokio::sync::Mutex;
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row, Statement};
 
+use super::clock::ServerClock;
 use super::connect::{Connector, Session};
 use super::decode::{self, APPROVAL, CALL, EVENT_COLUMNS, WITH_CALLS};
 use super::entries::{self, ENTRY};
@@ -32,6 +34,7 @@ type Parameters<'a> = [&'a (dyn ToSql + Sync)];
 
 struct Statements {
     approval: Statement,
+    approvals: Statement,
     pending_in: Statement,
     by_ids: Statement,
     versions: Statement,
@@ -48,6 +51,10 @@ impl Statements {
                 "SELECT {APPROVAL}, {CALL} FROM approval a {WITH_CALLS} WHERE {condition} ORDER BY a.tenant, a.id, c.position"
             )
         };
+        let of_several = format!(
+            "SELECT {APPROVAL}, {CALL} FROM unnest($1::text[], $2::bytea[]) AS n(tenant, id)
+             JOIN approval a ON a.tenant = n.tenant AND a.id = n.id {WITH_CALLS} ORDER BY a.tenant, a.id, c.position"
+        );
         let pending = format!(
             "a.tenant = $1 AND a.channel = $2 AND a.state = 0 AND a.expires_at > COALESCE($3::bigint, {NOW})"
         );
@@ -69,6 +76,7 @@ impl Statements {
         );
         Ok(Statements {
             approval: client.prepare(&approvals("a.tenant = $1 AND a.id = $2")).await?,
+            approvals: client.prepare(&of_several).await?,
             pending_in: client.prepare(&approvals(&pending)).await?,
             by_ids: client.prepare(&approvals("a.id = ANY($1::bytea[])")).await?,
             versions: client
@@ -109,29 +117,40 @@ impl Question<'_> {
 pub(super) struct Readers {
     connector: Arc<Connector>,
     clock: Option<Arc<dyn Clock>>,
+    server_clock: Arc<ServerClock>,
     slots: [Mutex<Option<Arc<Reader>>>; 2],
     next: AtomicUsize,
 }
 
 impl Readers {
-    pub(super) fn new(connector: Arc<Connector>, clock: Option<Arc<dyn Clock>>) -> Readers {
+    pub(super) fn new(
+        connector: Arc<Connector>,
+        clock: Option<Arc<dyn Clock>>,
+        server_clock: Arc<ServerClock>,
+    ) -> Readers {
         Readers {
             connector,
             clock,
+            server_clock,
             slots: Default::default(),
             next: AtomicUsize::new(0),
         }
     }
 
-    pub(super) async fn approval(
+    pub(super) async fn approvals(
         &self,
-        tenant: &Tenant,
-        id: ApprovalId,
-    ) -> Result<Option<SharedApproval>, StoreError> {
-        let id = id.as_bytes().as_slice();
-        let parameters: &Parameters<'_> = &[&tenant.as_str(), &id];
-        let rows = self.query(|statements| &statements.approval, parameters).await?;
-        Ok(decode::joined(&rows)?.pop())
+        ids: &BTreeSet<&(Tenant, ApprovalId)>,
+    ) -> Result<Vec<SharedApproval>, StoreError> {
+        let tenants: Vec<&str> = ids.iter().map(|(tenant, _)| tenant.as_str()).collect();
+        let ids: Vec<&[u8]> = ids.iter().map(|(_, id)| id.as_bytes().as_slice()).collect();
+        let rows = match (tenants.as_slice(), ids.as_slice()) {
+            ([tenant], [id]) => self.query(|statements| &statements.approval, &[tenant, id]).await,
+            _ => {
+                self.query(|statements| &statements.approvals, &[&tenants, &ids])
+                    .await
+            }
+        };
+        decode::joined(&rows?)
     }
 
     pub(super) async fn pending_in(
@@ -226,10 +245,15 @@ impl Readers {
         if let Some(clock) = &self.clock {
             return Ok(clock.now());
         }
+        if let Some(now) = self.server_clock.now() {
+            return Ok(now);
+        }
         let sql = format!("SELECT {NOW}");
         let rows = self.ask(Question::Text(&sql, &[])).await?;
         let row = rows.first().ok_or_else(|| decode::impossible("no clock"))?;
-        Ok(Time::from_micros(decode::get(row, 0)?))
+        let now = Time::from_micros(decode::get(row, 0)?);
+        self.server_clock.hear(now);
+        Ok(now)
     }
 
     pub(super) async fn list(

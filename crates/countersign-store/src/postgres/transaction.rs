@@ -9,12 +9,15 @@ use countersign::approval::SharedApproval;
 use countersign::command::{Answer, Command};
 use countersign::store::StoreError;
 use countersign::time::Clock;
-use tokio_postgres::{Client, Error};
+use futures_util::FutureExt as _;
+use tokio_postgres::{Client, Error, Statement};
 
+use super::clock::ServerClock;
 use super::connect::Session;
 use super::entries::EntryStatements;
 use super::error::{is_collision, is_lost, store_error, words};
 use super::lock::{self, Locked, Locks};
+use super::notify::Announcer;
 use super::rows::{Entry, Wanted, WorkingSet};
 use super::save::Writes;
 
@@ -26,7 +29,11 @@ pub(super) struct Statements {
     locks: Locks,
     writes: Writes,
     entries: EntryStatements,
+    tell: Statement,
 }
+
+/// In a transaction of its own, which is worth no disk: otherwise the server would sync for each notification.
+const TELL: &str = "SELECT set_config('synchronous_commit', 'off', true), pg_notify('countersign', $1)";
 
 impl Statements {
     pub(super) async fn prepare(client: &Client) -> Result<Statements, Error> {
@@ -34,7 +41,16 @@ impl Statements {
             locks: Locks::prepare(client).await?,
             writes: Writes::prepare(client).await?,
             entries: EntryStatements::prepare(client).await?,
+            tell: client.prepare(TELL).await?,
         })
+    }
+
+    /// Tells other nodes, behind whatever was sent before. Nobody waits for it: what is lost is found by the floor.
+    pub(super) fn tell(&self, client: &Client, payloads: &[String]) {
+        for payload in payloads {
+            // It is sent when it is first polled; the answer is dropped.
+            let _ = client.query(&self.tell, &[payload]).now_or_never();
+        }
     }
 }
 
@@ -46,6 +62,13 @@ pub(super) struct Done {
     pub(super) changed: Vec<Changed>,
     /// True when entries of the registry changed.
     pub(super) entries: bool,
+}
+
+impl Done {
+    /// True when nothing was written.
+    pub(super) fn is_unchanged(&self) -> bool {
+        self.changed.is_empty() && !self.entries
+    }
 }
 
 /// An approval that changed.
@@ -67,42 +90,57 @@ pub(super) enum Failure {
     InDoubt { xact: i64, done: Done, why: String },
 }
 
-/// Runs commands in one transaction.
-pub(super) async fn run(
-    session: &Session,
-    statements: &Statements,
-    clock: Option<&Arc<dyn Clock>>,
-    commands: &[&Command],
-) -> Result<Done, Failure> {
-    let client = &session.client;
-    let mut wanted = Wanted::of(commands);
-    let mut locked = lock(client, statements, clock, &wanted).await?;
-    // What an approval would undo never changes, so it is known now; but its lock has to be taken in order.
-    let named = wanted.approvals.clone();
-    while wanted.due.is_none() && wanted.add_undone(&named, &locked.found) {
-        roll_back(client).await?;
-        locked = lock(client, statements, clock, &wanted).await?;
+/// Where a transaction runs, and by which clock.
+pub(super) struct Run<'a> {
+    pub(super) session: &'a Session,
+    pub(super) statements: &'a Statements,
+    /// Replaces the server's, in tests.
+    pub(super) clock: Option<&'a Arc<dyn Clock>>,
+    pub(super) server_clock: &'a ServerClock,
+    pub(super) announcer: &'a Announcer,
+}
+
+impl Run<'_> {
+    /// Runs commands in one transaction.
+    pub(super) async fn commands(&self, commands: &[&Command]) -> Result<Done, Failure> {
+        let Run {
+            statements, clock, ..
+        } = *self;
+        let client = &self.session.client;
+        let mut wanted = Wanted::of(commands);
+        let mut locked = lock(client, statements, clock, &wanted).await?;
+        // What an approval would undo never changes, so it is known now; but its lock has to be taken in order.
+        let named = wanted.approvals.clone();
+        while wanted.due.is_none() && wanted.add_undone(&named, &locked.found) {
+            roll_back(client).await?;
+            locked = lock(client, statements, clock, &wanted).await?;
+        }
+        self.server_clock.hear(locked.now);
+        // Lock first, clock second.
+        let now = clock.map_or(locked.now, |clock| clock.now());
+        let mut set = WorkingSet::new(&wanted, locked.found, locked.entries);
+        let answers = commands.iter().map(|command| set.apply(command, now)).collect();
+        let (entries, registry) = set.into_changed();
+        let done = Done {
+            answers,
+            changed: entries.iter().map(changed).collect(),
+            entries: !registry.is_empty(),
+        };
+        let payloads = self.announcer.payloads(&done);
+        let registry = (&statements.entries, &registry);
+        let behind = || statements.tell(client, &payloads);
+        let saving = statements
+            .writes
+            .save_and_commit(client, &entries, registry, behind);
+        let why = match tokio::time::timeout(EXCHANGE_TIMEOUT, saving).await {
+            Ok(Ok(())) => return Ok(done),
+            Ok(Err(error)) if !is_lost(&error) => return Err(sorted(&error)),
+            Ok(Err(error)) => words(&error),
+            Err(_) => "no answer in time".to_owned(),
+        };
+        let xact = locked.xact;
+        Err(Failure::InDoubt { xact, done, why })
     }
-    // Lock first, clock second.
-    let now = clock.map_or(locked.now, |clock| clock.now());
-    let mut set = WorkingSet::new(&wanted, locked.found, locked.entries);
-    let answers = commands.iter().map(|command| set.apply(command, now)).collect();
-    let (entries, registry) = set.into_changed();
-    let done = Done {
-        answers,
-        changed: entries.iter().map(changed).collect(),
-        entries: !registry.is_empty(),
-    };
-    let registry = (&statements.entries, &registry);
-    let saving = statements.writes.save_and_commit(client, &entries, registry);
-    let why = match tokio::time::timeout(EXCHANGE_TIMEOUT, saving).await {
-        Ok(Ok(())) => return Ok(done),
-        Ok(Err(error)) if !is_lost(&error) => return Err(sorted(&error)),
-        Ok(Err(error)) => words(&error),
-        Err(_) => "no answer in time".to_owned(),
-    };
-    let xact = locked.xact;
-    Err(Failure::InDoubt { xact, done, why })
 }
 
 fn changed(entry: &Entry) -> Changed {

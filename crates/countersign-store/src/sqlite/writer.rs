@@ -24,11 +24,11 @@ use super::watch::Seen;
 /// The most commands in one transaction.
 const LARGEST_GROUP: usize = 1024;
 
-/// The longest we wait for callers to come back, whatever a commit takes.
-const LONGEST_GATHER: Duration = Duration::from_micros(500);
+/// The longest we stand idle for callers to come back, whatever a commit takes.
+const LONGEST_IDLE: Duration = Duration::from_micros(500);
 
-/// We wait for at most this part of what the last commit took: little to lose, and half the syncs to win.
-const GATHER_PART: u32 = 4;
+/// We stand idle for at most this part of what the last commit took: little to lose, and half the syncs to win.
+const IDLE_PART: u32 = 4;
 
 /// Nobody came for so long: a quiet moment.
 const QUIET: Duration = Duration::from_millis(200);
@@ -154,14 +154,74 @@ struct Committed {
     saved: Vec<SharedApproval>,
     events: Option<(i64, i64)>,
     is_changed: bool,
+    took: Duration,
+}
+
+/// Those who come while a group is at work.
+///
+/// Whoever was answered just now is likely to come back at once. Without waiting for them, many callers fall into two
+/// halves that take turns and never meet, with twice the syncs. What has come is worked on meanwhile, so little of
+/// the wait is lost. With one caller this never waits.
+struct Arrivals {
+    expected: usize,
+    /// How long we may still stand idle.
+    patience: Duration,
+    idle_since: Option<Instant>,
+    closing: Option<oneshot::Sender<()>>,
+}
+
+impl Arrivals {
+    fn new(expected: usize, patience: Duration) -> Arrivals {
+        Arrivals {
+            expected: expected.min(LARGEST_GROUP),
+            patience,
+            idle_since: None,
+            closing: None,
+        }
+    }
+
+    /// For a command that is to be alone.
+    fn none() -> Arrivals {
+        Arrivals::new(0, Duration::ZERO)
+    }
+
+    /// The next to join a group of so many; nothing when it is complete.
+    fn next(&mut self, queue: &Receiver<Message>, count: usize) -> Option<Job> {
+        if self.expected == 0 || count >= LARGEST_GROUP || self.closing.is_some() {
+            return None;
+        }
+        loop {
+            match queue.try_recv() {
+                Ok(Message::Write(job)) => {
+                    self.idle_since = None;
+                    return Some(*job);
+                }
+                Ok(Message::Close(done)) => {
+                    self.closing = Some(done);
+                    return None;
+                }
+                Err(_) if count >= self.expected => return None,
+                Err(_) => self.idle()?,
+            }
+        }
+    }
+
+    /// Lets others work for a moment; nothing when patience has come to its end.
+    fn idle(&mut self) -> Option<()> {
+        let now = Instant::now();
+        let since = self.idle_since.replace(now).unwrap_or(now);
+        self.patience = self.patience.checked_sub(now - since)?;
+        std::thread::yield_now();
+        Some(())
+    }
 }
 
 impl Work {
     fn run(mut self) {
         while self.closing.is_none() || !self.behind.is_empty() {
-            let Some(group) = self.gather() else { break };
-            self.last_group = group.len();
-            self.serve(group);
+            let behind = self.behind.len();
+            let Some(group) = self.first() else { break };
+            self.serve(group, behind.saturating_add(self.last_group).max(1));
         }
         let closing = self.closing.take();
         if self.broken.is_none() {
@@ -174,24 +234,12 @@ impl Work {
         }
     }
 
-    /// The first command, and all that are there or about to be; nothing when the store is gone.
-    ///
-    /// Whoever was answered just now is likely to come back at once. Without waiting for them, many callers fall into
-    /// two halves that take turns and never meet, with twice the syncs. With one caller this never waits.
-    fn gather(&mut self) -> Option<Vec<Job>> {
+    /// Those who queued up behind the last group, or the next to come; nothing when the store is gone.
+    fn first(&mut self) -> Option<Vec<Job>> {
         let mut group = std::mem::take(&mut self.behind);
-        let expected = group.len().saturating_add(self.last_group).min(LARGEST_GROUP);
         if group.is_empty() {
             let first = self.next()?;
             self.take(first, &mut group);
-        }
-        let deadline = Instant::now() + (self.last_commit / GATHER_PART).min(LONGEST_GATHER);
-        while group.len() < LARGEST_GROUP && self.closing.is_none() {
-            match self.queue.try_recv() {
-                Ok(message) => self.take(message, &mut group),
-                Err(_) if group.len() >= expected || Instant::now() >= deadline => break,
-                Err(_) => std::thread::yield_now(),
-            }
         }
         Some(group)
     }
@@ -231,33 +279,35 @@ impl Work {
         }
     }
 
-    /// Runs a group in one transaction; when one of it is at fault, each in a transaction of its own.
-    fn serve(&mut self, group: Vec<Job>) {
-        let (mut tasks, waiting): (Vec<Task>, Vec<_>) =
-            group.into_iter().map(|job| (job.task, job.answer)).unzip();
-        let start = Instant::now();
-        let outcomes = match self.transact(&mut tasks) {
+    /// Runs a group in one transaction, with all who come while it is at work; when one of it is at fault, each in a
+    /// transaction of its own.
+    fn serve(&mut self, mut group: Vec<Job>, expected: usize) {
+        let mut arrivals = Arrivals::new(expected, (self.last_commit / IDLE_PART).min(LONGEST_IDLE));
+        let outcomes = match self.transact(&mut group, &mut arrivals) {
             Ok(answers) => answers.into_iter().map(Ok).collect(),
-            Err(Fault::Command(_)) if tasks.len() > 1 => self.one_by_one(&mut tasks),
-            Err(fault) => self.refuse(fault, tasks.len()),
+            Err(Fault::Command(_)) if group.len() > 1 => self.one_by_one(&mut group),
+            Err(fault) => self.refuse(fault, group.len()),
         };
-        self.last_commit = start.elapsed();
+        self.closing = self.closing.take().or(arrivals.closing);
+        self.last_group = group.len();
         self.take_behind();
-        let count = tasks.len();
-        for ((answer, outcome), task) in waiting.into_iter().zip(outcomes).zip(tasks) {
+        let count = group.len();
+        for (job, outcome) in group.into_iter().zip(outcomes) {
             // Who no longer waits does not want to know.
-            let _ = answer.send((outcome, Some(task)));
+            let _ = job.answer.send((outcome, Some(job.task)));
         }
         self.keep_log_short(count);
     }
 
-    fn one_by_one(&mut self, tasks: &mut [Task]) -> Vec<Outcome> {
-        let mut outcomes = Vec::with_capacity(tasks.len());
-        for task in tasks {
-            match self.transact(std::slice::from_mut(task)) {
+    fn one_by_one(&mut self, group: &mut Vec<Job>) -> Vec<Outcome> {
+        let mut outcomes = Vec::with_capacity(group.len());
+        for job in std::mem::take(group) {
+            let mut alone = vec![job];
+            match self.transact(&mut alone, &mut Arrivals::none()) {
                 Ok(answers) => outcomes.extend(answers.into_iter().map(Ok)),
                 Err(fault) => outcomes.extend(self.refuse(fault, 1)),
             }
+            group.append(&mut alone);
         }
         outcomes
     }
@@ -287,14 +337,16 @@ impl Work {
         self.broken.get_or_insert(reason).clone()
     }
 
-    fn transact(&mut self, tasks: &mut [Task]) -> Result<Vec<Answer>, Fault> {
+    fn transact(&mut self, group: &mut Vec<Job>, arrivals: &mut Arrivals) -> Result<Vec<Answer>, Fault> {
         if let Some(reason) = &self.broken {
             return Err(Fault::Broken(reason.clone()));
         }
-        if tasks.is_empty() {
+        if group.is_empty() {
             return Ok(Vec::new());
         }
-        let committed = self.apply(tasks).inspect_err(|_| self.roll_back())?;
+        let applied = self.apply(group, arrivals);
+        let committed = applied.inspect_err(|_| self.roll_back())?;
+        self.last_commit = committed.took;
         for approval in &committed.saved {
             self.hub.publish(approval);
         }
@@ -305,17 +357,25 @@ impl Work {
         Ok(committed.answers)
     }
 
-    fn apply(&self, tasks: &mut [Task]) -> Result<Committed, Fault> {
+    fn apply(&self, group: &mut Vec<Job>, arrivals: &mut Arrivals) -> Result<Committed, Fault> {
         self.run_sql("BEGIN IMMEDIATE")?;
         self.seen.begin();
         let mut rows = SqlRows::new(&self.connection);
-        let mut answers = Vec::with_capacity(tasks.len());
-        for task in tasks {
+        let mut answers = Vec::with_capacity(group.len());
+        loop {
+            let Some(job) = group.get_mut(answers.len()) else {
+                let Some(job) = arrivals.next(&self.queue, group.len()) else {
+                    break;
+                };
+                group.push(job);
+                continue;
+            };
             // INVARIANT: lock first, clock second: see `command`.
-            let now = self.clock.now();
+            let (now, task) = (self.clock.now(), &mut job.task);
             let answer = task.command.apply_prepared(task.prepared.take(), &mut rows, now);
             answers.push(answer.map_err(|error| rows.fault(error))?);
         }
+        let begun = Instant::now();
         self.run_sql("COMMIT")?;
         let is_changed = rows.is_changed();
         let (saved, events) = rows.into_saved();
@@ -324,6 +384,7 @@ impl Work {
             saved,
             events,
             is_changed,
+            took: begun.elapsed(),
         })
     }
 

@@ -11,7 +11,7 @@ use countersign::decision::{Decider, Decision, Surface, Verdict};
 use countersign::effect::{Effect, Risk};
 use countersign::hash::Hash;
 use countersign::id::{Agent, ApprovalId, Channel, Person, Tenant, ToolName};
-use countersign::policy::{OnFailure, Terms, Undoable};
+use countersign::policy::{Authority, OnFailure, Terms, Undoable};
 use countersign::store::{Cursor, FeedEvent, Store, StoreError};
 use countersign_store::postgres::{PostgresOptions, PostgresStore};
 use tokio_postgres::{Client, NoTls};
@@ -101,6 +101,7 @@ pub fn new_approval(number: u64) -> Propose {
         on_failure: OnFailure::Stop,
         undo: Undoable::Yes,
         notes: Vec::new(),
+        authority: Authority::default(),
     };
     Propose {
         tenant: Tenant::single(),
@@ -126,6 +127,7 @@ pub fn new_approval(number: u64) -> Propose {
             arguments: Arguments::parse(br#"{"b": 1e2,"a":-0}"#.to_vec()).unwrap(),
             terms: Arc::new(terms),
             sealed: None,
+            provenance: None,
         }],
     }
 }

@@ -143,6 +143,7 @@ impl Living {
             session: None,
             claim: None,
             key: None,
+            conversation: None,
             calls: (1..=calls).map(call).collect(),
         };
         match self.gate.submit(submission).await {

@@ -82,3 +82,13 @@ async fn a4_race_proposals_on_postgres() {
 async fn a4_race_proposals_on_sqlite() {
     race::race_proposals(&sqlite().await.store, 16, 20).await;
 }
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn quorum_race_on_postgres() {
+    race::race_quorums(&two_nodes().await.store, 16, 30, 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn quorum_race_on_sqlite() {
+    race::race_quorums(&sqlite().await.store, 16, 30, 3).await;
+}

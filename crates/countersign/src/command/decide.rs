@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use super::{Change, Rows};
-use crate::approval::{Approval, Decided, SharedApproval};
+use super::{Change, Rows, authority};
+use crate::approval::{Approval, Decided, Endorsement, SharedApproval};
 use crate::call::Arguments;
 use crate::decision::{Choice, Decision, Refusal, Verdict};
 use crate::event::{Edited, What};
@@ -47,7 +47,7 @@ pub struct Revision {
 /// What became of a decision.
 #[derive(Clone, Debug)]
 pub struct DecideAnswer {
-    /// The approval as it is now; nothing when there is none.
+    /// The approval as it is now; nothing when there is none. Still pending after an approval that others must share.
     pub approval: Option<SharedApproval>,
     /// Why the decision was not accepted; nothing when it was.
     pub refusal: Option<Refusal>,
@@ -104,14 +104,21 @@ impl Decide {
     /// The same decision sent again gets the same answer, and nothing happens twice. A key belongs to who used it:
     /// with somebody else's, one is merely late.
     fn answer_again(&self, approval: &Approval) -> Option<DecideAnswer> {
-        let decided = approval.decision.as_ref()?;
-        if decided.by != self.decision.decider.person {
-            return None;
-        }
-        let (earlier_key, earlier_body) = decided.key.as_ref()?;
-        let key = self.decision.key.as_ref().filter(|key| *key == earlier_key)?;
+        let decided = approval
+            .decision
+            .iter()
+            .map(|decided| (&decided.by, &decided.key));
+        let endorsed = approval.endorsements.iter();
+        let endorsed = endorsed.map(|endorsed| (&endorsed.by, &endorsed.key));
+        let own = decided
+            .chain(endorsed)
+            .filter(|(by, _)| **by == self.decision.decider.person);
+        let key = self.decision.key.as_ref()?;
+        let mut earlier = own.filter_map(|(_, earlier)| earlier.as_ref());
+        let (_, body) = earlier.find(|(earlier, _)| earlier == key)?;
+        let is_same = *body == self.body;
         let approval = Arc::new(approval.clone());
-        Some(match *earlier_body == self.body {
+        Some(match is_same {
             true => DecideAnswer::accepted(approval, None),
             false => DecideAnswer::refused(approval, Refusal::KeyReused(key.clone())),
         })
@@ -121,11 +128,8 @@ impl Decide {
         let decision = &self.decision;
         let id = approval.id;
         // Authority first: who may not decide is told so, whatever else is wrong.
-        if !self.is_allowed(approval) {
-            return Some(Refusal::NotAllowed {
-                id,
-                person: decision.decider.person.clone(),
-            });
+        if let Some(refusal) = authority::why_not(self, approval) {
+            return Some(refusal);
         }
         if decision.digest.is_some_and(|digest| digest != approval.digest) {
             return Some(Refusal::Stale {
@@ -142,35 +146,26 @@ impl Decide {
                 choices: choices.len(),
             });
         }
-        None
-    }
-
-    /// To approve, one must be an approver of each call one approves, also as edited; to deny, of any.
-    fn is_allowed(&self, approval: &Approval) -> bool {
-        let decider = &self.decision.decider;
-        let among = |terms: &Terms| decider.is_among(&terms.approvers);
-        let choices = choices(&self.decision.verdict, approval.calls.len());
-        if !approves(&choices) {
-            return approval.calls.iter().any(|call| among(&call.terms));
-        }
-        let granted = approval
-            .calls
-            .iter()
-            .zip(&choices)
-            .filter(|(_, choice)| ***choice != Choice::Deny);
-        granted.into_iter().all(|(call, _)| among(&call.terms))
-            && self.revisions.iter().all(|revision| among(&revision.terms))
+        authority::why_not_again(self, approval).or_else(|| authority::why_no_edit(self, approval))
     }
 
     fn accept<R: Rows>(&self, rows: &mut R, change: &mut Change) -> Result<Option<u8>, StoreError> {
         let decision = &self.decision;
         let count = change.approval.calls.len();
         let choices = choices(&decision.verdict, count);
-        let granted: Vec<u8> = (1u8..)
+        let own: Vec<u8> = (1u8..)
             .zip(&choices)
             .filter(|(_, choice)| ***choice != Choice::Deny)
-            .map(|(n, _)| n)
+            .map(|(position, _)| position)
             .collect();
+        // A call runs only if all who have to approve it did. When they have none in common, that is a no.
+        let endorsements = &change.approval.endorsements;
+        let by_all = |position: &u8| endorsements.iter().all(|earlier| earlier.grants(*position));
+        let granted: Vec<u8> = own.iter().copied().filter(by_all).collect();
+        if !granted.is_empty() && change.approval.missing() > 1 {
+            self.endorse(change, (own.len() < count).then_some(own))?;
+            return Ok(None);
+        }
         change.approval.decision = Some(Decided {
             approved: !granted.is_empty(),
             by: decision.decider.person.clone(),
@@ -202,6 +197,28 @@ impl Decide {
         }
     }
 
+    /// One of several who have to approve did.
+    fn endorse(&self, change: &mut Change, calls: Option<Vec<u8>>) -> Result<(), StoreError> {
+        let decision = &self.decision;
+        let surface = decision.decider.surface.as_str().to_owned();
+        change.approval.endorsements.push(Endorsement {
+            by: decision.decider.person.clone(),
+            at: change.at,
+            surface: surface.clone(),
+            calls: calls.clone(),
+            comment: decision.comment.clone(),
+            claimed_by: decision.claimed_by.clone(),
+            key: decision.key.clone().map(|key| (key, self.body)),
+        });
+        let digest = change.approval.digest;
+        let what = What::Endorsed {
+            digest,
+            surface,
+            calls,
+        };
+        Ok(change.record(Actor::Person(decision.decider.person.clone()), what)?)
+    }
+
     /// True when whoever decides can also run what comes first.
     fn runs_next(&self, approval: &Approval) -> bool {
         let next = approval
@@ -224,6 +241,8 @@ impl Decide {
                 revision.ok_or_else(|| StoreError::Impossible("an edit nobody ruled on".to_owned()))?;
             if let Some(call) = approval.call_mut(position) {
                 call.original = Some(std::mem::replace(&mut call.arguments, revision.arguments.clone()));
+                // It was about the values as proposed.
+                call.provenance = None;
                 call.terms = revision.terms.clone();
                 call.revision = call.revision.saturating_add(1);
             }
@@ -337,11 +356,11 @@ fn check_untouched(approval: &Approval) -> Result<(), StoreError> {
 }
 
 /// True when at least one call is to run.
-fn approves(choices: &[&Choice]) -> bool {
+pub(super) fn approves(choices: &[&Choice]) -> bool {
     choices.iter().any(|choice| **choice != Choice::Deny)
 }
 
-fn choices(verdict: &Verdict, calls: usize) -> Vec<&Choice> {
+pub(super) fn choices(verdict: &Verdict, calls: usize) -> Vec<&Choice> {
     match verdict {
         Verdict::Approve => vec![&Choice::Approve; calls],
         Verdict::Deny => vec![&Choice::Deny; calls],

@@ -4,6 +4,7 @@
 //! Leaves: the rows to save, with their events, and an answer.
 //! Deliberately absent: how rows are kept. Every store runs this same code, so every store behaves the same.
 
+mod authority;
 mod decide;
 mod finish;
 mod propose;

@@ -11,6 +11,7 @@ use crate::event::{What, first_link};
 use crate::hash::Hash;
 use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
 use crate::policy::Terms;
+use crate::provenance::Provenance;
 use crate::state::{CallState, State};
 use crate::store::StoreError;
 use crate::store::record::Bodies;
@@ -48,6 +49,7 @@ pub struct NewCall {
     pub arguments: Arguments,
     pub terms: Arc<Terms>,
     pub sealed: Option<Arc<[u8]>>,
+    pub provenance: Option<Arc<Provenance>>,
 }
 
 /// What was proposed.
@@ -196,6 +198,7 @@ impl Propose {
             undoes: self.undoes,
             key: self.key.clone(),
             refusals: 0,
+            endorsements: Vec::new(),
             calls: self.calls.iter().map(NewCall::hold).collect(),
         };
         let digests: Vec<Hash> = approval
@@ -235,6 +238,7 @@ impl NewCall {
             result: None,
             sealed: self.sealed.clone(),
             undone_by: None,
+            provenance: self.provenance.clone(),
         }
     }
 }

@@ -1,9 +1,11 @@
 //! What follows from a history: the states, and whether the history can be true.
 
+use std::collections::BTreeSet;
+
 use super::{Event, What, first_link, link};
 use crate::approval::{Approval, digest_of};
 use crate::hash::Hash;
-use crate::id::{ApprovalId, Tenant};
+use crate::id::{Actor, ApprovalId, Person, Tenant};
 use crate::state::{CallState, Illegal, State};
 use crate::time::Time;
 
@@ -152,6 +154,8 @@ pub fn verify(approval: &Approval, events: &[Event]) -> Result<(), BrokenHistory
         ("state", approval.state == life.state),
         ("state of the calls", calls.eq(life.calls)),
         ("digest or expiry", began_so(approval, &first.what)),
+        ("endorsements", endorsed_so(approval, events)),
+        ("quorum", has_quorum(approval, events)),
     ];
     if let Some((what, _)) = same.into_iter().find(|(_, same)| !same) {
         return Err(BrokenHistory::OtherContent(what));
@@ -176,6 +180,51 @@ fn began_so(approval: &Approval, first: &What) -> bool {
             && *digest == approval.digest
             && *replaces == approval.replaces
             && *undoes == approval.undoes)
+}
+
+/// The endorsements are those of the history, each on this very card.
+fn endorsed_so(approval: &Approval, events: &[Event]) -> bool {
+    let told = events.iter().filter_map(|event| match (&event.what, &event.by) {
+        (What::Endorsed { digest, calls, .. }, Actor::Person(by)) if *digest == approval.digest => {
+            Some((by, event.at, calls))
+        }
+        _ => None,
+    });
+    let kept = approval.endorsements.iter();
+    let count = events
+        .iter()
+        .filter(|event| matches!(event.what, What::Endorsed { .. }));
+    count.count() == approval.endorsements.len()
+        && told.eq(kept.map(|endorsed| (&endorsed.by, endorsed.at, &endorsed.calls)))
+}
+
+/// What was approved was approved by as many people as it takes, and each call that was released by all of them.
+fn has_quorum(approval: &Approval, events: &[Event]) -> bool {
+    let approved = events.iter().find_map(|event| match &event.what {
+        What::Approved { calls, .. } => Some((event, calls)),
+        _ => None,
+    });
+    let Some((event, calls)) = approved else {
+        return true;
+    };
+    let earlier = approval.endorsements.iter().map(|endorsed| &endorsed.by);
+    let last = match &event.by {
+        Actor::Person(person) => Some(person),
+        _ => None,
+    };
+    let people: BTreeSet<&Person> = earlier.chain(last).collect();
+    let is_granted = |position: &u8| calls.as_ref().is_none_or(|calls| calls.contains(position));
+    let mut granted = approval
+        .numbered()
+        .map(|(position, _)| position)
+        .filter(is_granted);
+    people.len() >= usize::from(approval.quorum())
+        && granted.all(|position| {
+            approval
+                .endorsements
+                .iter()
+                .all(|endorsed| endorsed.grants(position))
+        })
 }
 
 /// The stored bytes are those that were proposed, or those that the approving person put in their place.

@@ -276,3 +276,50 @@ async fn i16_links_are_what_they_always_were() {
         "4a824070f788f141be2191fe02bb171b4418c31e592e5ce42fed2baf79af8d76"
     );
 }
+
+#[tokio::test]
+async fn i16_an_endorsement_that_was_added_moved_or_removed_is_found() {
+    let fixture = fixture().await;
+    let authority = crate::policy::Authority {
+        quorum: 2,
+        ..crate::policy::Authority::default()
+    };
+    let mut propose = sample::propose(1);
+    propose.calls = vec![sample::call_under("{}", sample::terms_asking(authority))];
+    let approval = fixture.propose(propose).await;
+    fixture.accept(sample::approve(&approval)).await;
+    let mut second = sample::decide_as("bob", &approval, Verdict::Approve);
+    second.decision.decider.groups = vec!["ops".to_owned()];
+    fixture.accept(second).await;
+    let honest = Approval::clone(&*fixture.get(&approval).await);
+    let events = fixture.events(&approval).await;
+    assert_eq!(verify(&honest, &events), Ok(()));
+    type Change = fn(&mut Approval);
+    let changes: [(&str, Change); 5] = [
+        ("endorsements", |approval| approval.endorsements.clear()),
+        ("endorsements", |approval| {
+            approval.endorsements[0].by = sample::person("carol");
+        }),
+        ("endorsements", |approval| {
+            approval.endorsements[0].calls = Some(Vec::new());
+        }),
+        ("endorsements", |approval| {
+            let again = approval.endorsements[0].clone();
+            approval.endorsements.push(again);
+        }),
+        ("quorum", |approval| {
+            let mut terms = (*approval.calls[0].terms).clone();
+            terms.authority.quorum = 3;
+            approval.calls[0].terms = Arc::new(terms);
+        }),
+    ];
+    for (what, change) in changes {
+        let mut forged = honest.clone();
+        change(&mut forged);
+        assert_eq!(
+            verify(&forged, &events),
+            Err(BrokenHistory::OtherContent(what)),
+            "{what}"
+        );
+    }
+}

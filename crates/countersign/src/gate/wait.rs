@@ -49,12 +49,12 @@ impl Gate {
         timeout: Duration,
     ) -> Result<Waited, StoreError> {
         let give_up_at = Instant::now() + timeout;
+        // Register first, look second: what happens in between is seen by one or the other.
+        let waiter = self.store.hub().wait_for(id);
+        let Some(mut approval) = self.store.approval(tenant, id).await? else {
+            return Ok(Waited::NotFound);
+        };
         loop {
-            // Register first, look second: what happens in between is seen by one or the other.
-            let waiter = self.store.hub().wait_for(id);
-            let Some(approval) = self.store.approval(tenant, id).await? else {
-                return Ok(Waited::NotFound);
-            };
             if until.is_reached(&approval) {
                 return Ok(Waited::Done(approval));
             }
@@ -62,19 +62,23 @@ impl Gate {
                 .due_at(&approval)
                 .await?
                 .map_or(give_up_at, |due| due.min(give_up_at));
+            // Who waits holds nothing.
             drop(approval);
-            match tokio::time::timeout_at(wake_at, waiter.changed()).await {
-                Ok(Some(approval)) if until.is_reached(&approval) && approval.tenant == *tenant => {
-                    return Ok(Waited::Done(approval));
-                }
-                Ok(Some(_)) => {}
+            approval = match tokio::time::timeout_at(wake_at, waiter.changed()).await {
+                Ok(Some(changed)) if changed.tenant == *tenant => changed,
                 Ok(None) => return Err(StoreError::Stopped("it was closed".to_owned())),
-                Err(_) => {
-                    if let Some(answer) = self.time_is_up(tenant, id, until, give_up_at).await? {
-                        return Ok(answer);
+                Ok(Some(_)) | Err(_) => {
+                    // Either it is due, and what time did to it is written down, or the one who waits gives up.
+                    self.expire_due().await?;
+                    let Some(current) = self.store.approval(tenant, id).await? else {
+                        return Ok(Waited::NotFound);
+                    };
+                    if !until.is_reached(&current) && Instant::now() >= give_up_at {
+                        return Ok(Waited::TimedOut(current));
                     }
+                    current
                 }
-            }
+            };
         }
     }
 
@@ -85,23 +89,5 @@ impl Gate {
         };
         let left = due.since(self.store.now().await?);
         Ok(Some(Instant::now() + left + Duration::from_millis(1)))
-    }
-
-    /// Either the approval is due, and what time did to it is written down, or the one who waits gives up.
-    async fn time_is_up(
-        &self,
-        tenant: &Tenant,
-        id: ApprovalId,
-        until: Until,
-        give_up_at: Instant,
-    ) -> Result<Option<Waited>, StoreError> {
-        self.expire_due().await?;
-        let Some(approval) = self.store.approval(tenant, id).await? else {
-            return Ok(Some(Waited::NotFound));
-        };
-        if until.is_reached(&approval) {
-            return Ok(Some(Waited::Done(approval)));
-        }
-        Ok((Instant::now() >= give_up_at).then_some(Waited::TimedOut(approval)))
     }
 }

@@ -86,6 +86,37 @@ pub fn leaves(bytes: &[u8]) -> Vec<Leaf<'_>> {
     found
 }
 
+/// The pointer of the value that a byte of a JSON text belongs to; nothing for a key, or for text that is not JSON up to
+/// there.
+pub(crate) fn pointer_at(text: &str, offset: usize) -> Option<String> {
+    let limits = Limits {
+        bytes: usize::MAX,
+        depth: usize::MAX,
+        paths: usize::MAX,
+    };
+    let mut pointer = String::new();
+    let mut bases = Vec::new();
+    let mut is_value = false;
+    // Cut off there, the scan ends inside the value.
+    let _fault = scan(text.get(..offset)?.as_bytes(), limits, Top::Any, |step| {
+        is_value = matches!(step, Step::Key(_) | Step::Index(_));
+        match step {
+            Step::Open { .. } => bases.push(pointer.len()),
+            Step::Key(raw) => {
+                pointer.truncate(bases.last().copied().unwrap_or(0));
+                push_segment(&mut pointer, &unescape(raw));
+            }
+            Step::Index(index) => {
+                pointer.truncate(bases.last().copied().unwrap_or(0));
+                push_segment(&mut pointer, &index.to_string());
+            }
+            Step::Leaf(..) => {}
+            Step::Close { .. } => pointer.truncate(bases.pop().unwrap_or(0)),
+        }
+    });
+    is_value.then_some(pointer)
+}
+
 /// Appends `/segment`, with `~` and `/` written as RFC 6901 wants.
 pub(crate) fn push_segment(pointer: &mut String, segment: &str) {
     pointer.push('/');

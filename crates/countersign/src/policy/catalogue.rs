@@ -2,7 +2,7 @@
 //!
 //! Deliberately absent: anything that rules. This is for `policy check` and for pages.
 
-use super::{Policy, Tool};
+use super::{Authority, Policy, Tool};
 use crate::effect::{Effect, Risk};
 
 /// What the policy says about one tool, before any arguments are known.
@@ -22,6 +22,8 @@ pub struct Listed<'p> {
     pub deny: Option<&'p str>,
     /// Groups and people who may approve; empty: nobody.
     pub approvers: &'p [String],
+    /// What approving takes beyond that.
+    pub authority: Authority,
     /// The tool that takes it back.
     pub undo: Option<&'p str>,
 }
@@ -29,14 +31,18 @@ pub struct Listed<'p> {
 impl Policy {
     /// All listed tools, sorted by name.
     pub fn catalogue(&self) -> Vec<Listed<'_>> {
-        let mut listed: Vec<_> = self.tools.iter().map(|(name, tool)| tool.listed(name)).collect();
+        let mut listed: Vec<_> = self
+            .tools
+            .iter()
+            .map(|(name, tool)| tool.listed(name, self))
+            .collect();
         listed.sort_unstable_by_key(|listed| listed.tool);
         listed
     }
 }
 
 impl Tool {
-    fn listed<'p>(&'p self, name: &'p str) -> Listed<'p> {
+    fn listed<'p>(&'p self, name: &'p str, policy: &Policy) -> Listed<'p> {
         Listed {
             tool: name,
             title: self.title.as_deref(),
@@ -45,6 +51,7 @@ impl Tool {
             hold: self.hold.as_ref().map(|condition| condition.source()),
             deny: self.deny.as_ref().map(|condition| condition.source()),
             approvers: &self.approvers,
+            authority: self.asks.authority(self.risk, policy.surfaces),
             undo: self.undo.as_ref().map(|undo| undo.tool.as_str()),
         }
     }

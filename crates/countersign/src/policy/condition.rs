@@ -12,12 +12,16 @@ use cel::{Context, Env, ExecutionError, Program, Value};
 
 use crate::display::clip;
 use crate::json::{Node, Number, Tree};
+use crate::provenance::Counts;
 
 mod survey;
 
 const MAX_BYTES: usize = 4 * 1024;
 /// The evaluator has no cost limit, so this bounds turns of the innermost loop: about 30 ms, 160 ms with patterns.
 const MAX_TURNS: usize = 100_000;
+
+/// The variable that counts where values came from.
+const ORIGINS: &str = "provenance";
 
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
@@ -28,6 +32,8 @@ pub(super) struct Condition {
     program: Program,
     /// How deep its loops nest.
     loops: usize,
+    /// Whether it asks where values came from.
+    asks_origin: bool,
 }
 
 /// Why an expression cannot be a condition: where in it, and what to do.
@@ -63,6 +69,7 @@ impl Condition {
         let loops = survey::survey(&program)?;
         Ok(Condition {
             source: source.to_owned(),
+            asks_origin: program.references().has_variable(ORIGINS),
             program,
             loops,
         })
@@ -72,8 +79,12 @@ impl Condition {
         &self.source
     }
 
-    /// Answers for these arguments, or says why it cannot.
-    pub(super) fn holds_for(&self, arguments: &Tree<'_>) -> Result<bool, String> {
+    /// Answers for these arguments and the counts of where they came from, or says why it cannot.
+    pub(super) fn holds_for(&self, arguments: &Tree<'_>, origins: Option<&Counts>) -> Result<bool, String> {
+        // INVARIANT: unknown is not fine. Who asks about origins gets no answer where there was no conversation.
+        if self.asks_origin && origins.is_none() {
+            return Err("no conversation was given, so where the values came from is unknown".to_owned());
+        }
         let turns = u32::try_from(self.loops)
             .ok()
             .and_then(|loops| arguments.count().checked_pow(loops));
@@ -82,6 +93,9 @@ impl Condition {
         }
         let mut context = Context::with_env(ENVIRONMENT.clone());
         context.add_variable_from_value("args", to_cel(arguments)?);
+        if let Some(origins) = origins.filter(|_| self.asks_origin) {
+            context.add_variable_from_value(ORIGINS, counts_to_cel(origins));
+        }
         match self.program.execute(&context) {
             Ok(Value::Bool(answer)) => Ok(answer),
             Ok(_) => Err("its result is neither true nor false".to_owned()),
@@ -102,6 +116,25 @@ fn offset_of(source: &str, (line, column): (isize, isize)) -> usize {
     let rest = source.get(before..).unwrap_or_default();
     let column = usize::try_from(column - 1).unwrap_or(0);
     before + rest.char_indices().nth(column).map_or(rest.len(), |(at, _)| at)
+}
+
+fn counts_to_cel(counts: &Counts) -> Value {
+    let fields = [
+        ("invented", counts.invented),
+        ("tool", counts.tool),
+        ("outside", counts.outside),
+        ("user", counts.user),
+        ("derived", counts.derived),
+        ("default", counts.default),
+        ("unknown", counts.unknown),
+        ("total", counts.total()),
+    ];
+    let entries = fields.map(|(name, count)| {
+        let key = Key::String(Arc::new(name.to_owned()));
+        (key, Value::Int(count.into()))
+    });
+    let map = Arc::new(HashMap::from(entries));
+    Value::Map(Map { map })
 }
 
 /// Integers are converted here: left to serde they become unsigned, and `args.amount * 2` an error.

@@ -15,16 +15,21 @@ use crate::display::clip;
 use crate::effect::{Effect, Risk};
 use crate::hash::Hash;
 use crate::json::{Top, Tree};
+use crate::provenance::{Counts, Provenance};
 use crate::summary::{Row, SecretPath, Summaries, generic, generic_tree, hide, table};
 
+mod authority;
 mod catalogue;
 mod condition;
 mod parse;
 mod problem;
 mod read;
 mod schema;
+mod trace;
 mod undo;
 
+use authority::{Asks, Surfaces};
+pub use authority::{Authority, LARGEST_QUORUM};
 pub use catalogue::Listed;
 use condition::Condition;
 pub use problem::{Problem, Problems};
@@ -37,6 +42,7 @@ pub use undo::UndoProblem;
 pub struct Policy {
     hash: Hash,
     channel: Channel,
+    surfaces: Surfaces,
     tools: HashMap<String, Tool>,
     summaries: Summaries,
     notices: Vec<Problem>,
@@ -154,6 +160,9 @@ pub struct Terms {
     pub undo: Undoable,
     /// Why it is held, where that is not plain; safe to show.
     pub notes: Vec<String>,
+    /// What approving it takes beyond being among the approvers. Kept apart from the rest; see `store/record.rs`.
+    #[serde(skip)]
+    pub authority: Authority,
 }
 
 /// A tool as the operator sees it.
@@ -167,10 +176,12 @@ struct Tool {
     no: Option<String>,
     hold: Option<Condition>,
     deny: Option<Condition>,
+    raise_risk: Option<Condition>,
     ttl: Option<Duration>,
     start_within: Option<Duration>,
     timeout: Duration,
     approvers: Vec<String>,
+    asks: Asks,
     secrets: Vec<SecretPath>,
     undo: Option<Undo>,
     on_failure: OnFailure,
@@ -204,6 +215,7 @@ impl Policy {
         Policy {
             hash: Hash::of(b""),
             channel: Channel::default(),
+            surfaces: Surfaces::default(),
             tools: HashMap::new(),
             summaries: Summaries::new(),
             notices: Vec::new(),
@@ -240,12 +252,31 @@ impl Policy {
     /// Whether ruling on a call may take longer than a thread that others wait for should be held.
     pub fn is_slow(&self, tool: &str, argument_bytes: usize) -> bool {
         const SLOW_FROM: usize = 2048;
-        let conditional = |tool: &Tool| tool.hold.is_some() || tool.deny.is_some() || tool.schema.is_some();
+        let conditional = |tool: &Tool| {
+            let conditions = [&tool.hold, &tool.deny, &tool.raise_risk];
+            conditions.iter().any(|condition| condition.is_some()) || tool.schema.is_some()
+        };
         argument_bytes >= SLOW_FROM && self.tools.get(tool).is_some_and(conditional)
     }
 
-    /// Rules on a call.
+    /// Rules on a call of which nobody knows where its values came from.
     pub fn rule(&self, asked: Asked<'_>) -> Ruling {
+        self.rule_traced(asked, None)
+    }
+
+    /// Rules on a call whose values were traced, if there was a conversation. A condition that asks about origins
+    /// fails without one, and what fails is held.
+    pub fn rule_traced(&self, asked: Asked<'_>, provenance: Option<&Provenance>) -> Ruling {
+        let counts = provenance.map(Provenance::counts);
+        let counts = counts.as_ref();
+        let ruling = self.rule_counted(asked, counts);
+        match (ruling, self.tools.get(asked.tool)) {
+            (Ruling::Hold(terms), Some(tool)) => Ruling::Hold(raise(tool, terms, asked, counts)),
+            (ruling, _) => ruling,
+        }
+    }
+
+    fn rule_counted(&self, asked: Asked<'_>, counts: Option<&Counts>) -> Ruling {
         let Some(tool) = self.tools.get(asked.tool) else {
             return Ruling::Hold(self.unknown(asked));
         };
@@ -257,7 +288,7 @@ impl Policy {
             return Ruling::Hold(self.terms(tool, asked, None, vec![note.to_owned()]));
         };
         let mut notes = Vec::new();
-        if let Some(reason) = self.forbidden(tool, asked.tool, &arguments, &mut notes) {
+        if let Some(reason) = self.forbidden(tool, asked.tool, (&arguments, counts), &mut notes) {
             return Ruling::Forbid { reason };
         }
         if tool.definition.is_some() && tool.definition != asked.definition {
@@ -267,7 +298,7 @@ impl Policy {
         }
         let is_held = match &tool.hold {
             None => tool.effect != Effect::Read,
-            Some(condition) => condition.holds_for(&arguments).unwrap_or_else(|reason| {
+            Some(condition) => condition.holds_for(&arguments, counts).unwrap_or_else(|reason| {
                 notes.push(format!("the `hold` condition failed: {reason}"));
                 true
             }),
@@ -281,7 +312,12 @@ impl Policy {
     /// The terms on which a call is put to a person even where it would pass: for edited arguments and for undos.
     /// Fails, with the reason, for a call that is forbidden.
     pub fn hold(&self, asked: Asked<'_>) -> Result<Terms, String> {
-        match (self.rule(asked), self.tools.get(asked.tool)) {
+        self.hold_traced(asked, None)
+    }
+
+    /// The same, for a call whose values were traced, if there was a conversation.
+    pub fn hold_traced(&self, asked: Asked<'_>, provenance: Option<&Provenance>) -> Result<Terms, String> {
+        match (self.rule_traced(asked, provenance), self.tools.get(asked.tool)) {
             (Ruling::Hold(terms), _) => Ok(terms),
             (Ruling::Forbid { reason }, _) => Err(reason),
             (Ruling::Pass(_), Some(tool)) => {
@@ -327,7 +363,7 @@ impl Policy {
         &self,
         tool: &Tool,
         name: &str,
-        arguments: &Tree<'_>,
+        (arguments, counts): (&Tree<'_>, Option<&Counts>),
         notes: &mut Vec<String>,
     ) -> Option<String> {
         if let Some(Err(reason)) = tool.schema.as_ref().map(|schema| schema.check(arguments)) {
@@ -336,7 +372,7 @@ impl Policy {
             ));
         }
         let deny = tool.deny.as_ref()?;
-        match deny.holds_for(arguments) {
+        match deny.holds_for(arguments, counts) {
             Ok(true) => Some(format!(
                 "the policy forbids this call of `{name}`: `{}`\nhint: no one can approve it; propose something else",
                 deny.source()
@@ -391,6 +427,7 @@ impl Policy {
                 Undoable::No
             },
             notes,
+            authority: tool.asks.authority(tool.risk, self.surfaces),
         }
     }
 
@@ -402,9 +439,11 @@ impl Policy {
             Effect::External => Effect::External,
             Effect::Read | Effect::Write | Effect::Destructive => Effect::Destructive,
         };
+        let risk = tool.risk.max(Risk::High);
         Terms {
             effect,
-            risk: tool.risk.max(Risk::High),
+            risk,
+            authority: tool.asks.authority(risk, self.surfaces),
             summary: generic_tree(asked.tool, &shown),
             yes: None,
             no: None,
@@ -428,8 +467,33 @@ impl Policy {
             on_failure: OnFailure::Stop,
             undo: Undoable::No,
             notes: vec!["not in the policy: treated as destructive".to_owned()],
+            authority: Asks::default().authority(Risk::High, self.surfaces),
         }
     }
+}
+
+/// One degree more risk where the tool's `raise_risk` holds, or cannot be told.
+fn raise(tool: &Tool, terms: Terms, asked: Asked<'_>, counts: Option<&Counts>) -> Terms {
+    let Some(condition) = &tool.raise_risk else {
+        return terms;
+    };
+    let holds = match Tree::read(asked.arguments, Top::Object) {
+        Ok(arguments) => condition.holds_for(&arguments, counts),
+        Err(_) => Err("the arguments cannot be read".to_owned()),
+    };
+    let note = match holds {
+        Ok(false) => return terms,
+        Ok(true) => format!("more risk than usual: `{}`", condition.source()),
+        Err(reason) => format!("the `raise_risk` condition failed: {reason}"),
+    };
+    let risk = match terms.risk {
+        Risk::Low => Risk::Medium,
+        Risk::Medium => Risk::High,
+        Risk::High | Risk::Critical => Risk::Critical,
+    };
+    let mut notes = terms.notes;
+    notes.push(note);
+    Terms { risk, notes, ..terms }
 }
 
 #[cfg(test)]

@@ -5,12 +5,14 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 
+use super::authority::{Asks, Surfaces};
 use super::condition::Condition;
 use super::problem::{Problem, Problems, nearest};
 use super::read::Reader;
 use super::schema::{Schema, table_to_json};
 use super::undo::Undo;
 use super::{Channel, OnFailure, OnOther, Policy, Tool};
+use crate::decision::Surface;
 use crate::effect::{Effect, Risk};
 use crate::hash::Hash;
 use crate::summary::{SecretPath, Summaries};
@@ -35,7 +37,7 @@ const RISKS: [(&str, Risk); 4] = [
     ("high", Risk::High),
     ("critical", Risk::Critical),
 ];
-const TOOL_KEYS: [&str; 17] = [
+const TOOL_KEYS: [&str; 21] = [
     "effect",
     "risk",
     "title",
@@ -44,10 +46,14 @@ const TOOL_KEYS: [&str; 17] = [
     "no",
     "hold",
     "deny",
+    "raise_risk",
     "ttl",
     "start_within",
     "timeout",
     "approvers",
+    "four_eyes",
+    "quorum",
+    "surface",
     "secret",
     "undo",
     "on_failure",
@@ -73,10 +79,11 @@ pub(super) fn parse(text: &str) -> Result<Policy, Problems> {
         return Err(sorted(reader.problems));
     }
     let root = document.get_ref();
-    reader.only(root, "the policy", &["channel", "tools"]);
+    reader.only(root, "the policy", &["channel", "surfaces", "tools"]);
     let mut policy = Policy {
         hash: Hash::of(text.as_bytes()),
         channel: channel(&mut reader, root),
+        surfaces: Surfaces::read(&mut reader, root),
         tools: HashMap::new(),
         summaries: Summaries::new(),
         notices: Vec::new(),
@@ -195,12 +202,14 @@ impl Entry<'_, '_> {
             no: self.label(reader, "no", 40),
             hold: self.condition(reader, "hold"),
             deny: self.condition(reader, "deny"),
+            raise_risk: self.condition(reader, "raise_risk"),
             ttl: reader.duration(table, "ttl", SECOND..=MONTH),
             start_within: reader.duration(table, "start_within", SECOND..=MONTH),
             timeout: reader
                 .duration(table, "timeout", SECOND..=HOUR)
                 .unwrap_or(DEFAULT_TIMEOUT),
             approvers: self.approvers(reader),
+            asks: Asks::read(reader, table),
             secrets: self.secrets(reader),
             undo: self.undo(reader),
             on_failure: self.on_failure(reader),
@@ -359,6 +368,14 @@ impl Entry<'_, '_> {
         }
         let is_always_passed =
             tool.effect == Effect::Read && tool.hold.is_none() && tool.definition.is_none();
+        // A passkey's signature is not taken anywhere yet.
+        let least = tool.asks.authority(tool.risk, policy.surfaces).surface;
+        if !is_always_passed && least == Surface::Passkey {
+            let message = format!("nobody can approve `{name}`: no surface offers passkeys yet");
+            policy
+                .notices
+                .push(reader.notice(place("surface"), message, "ask for `page` instead"));
+        }
         if is_always_passed && tool.has_summary {
             let message = format!("`{name}` reads and is never held, so its summary is never shown");
             policy

@@ -123,6 +123,37 @@ impl<'t> Reader<'t> {
         chosen.map(|(_, value)| *value)
     }
 
+    pub(super) fn boolean(&mut self, table: &DeTable<'_>, key: &str) -> Option<bool> {
+        let value = table.get(key)?;
+        let found = value.get_ref().as_bool();
+        if found.is_none() {
+            self.wrong_kind(key, value, "true or false");
+        }
+        found
+    }
+
+    /// A whole number in a range.
+    pub(super) fn number(
+        &mut self,
+        table: &DeTable<'_>,
+        key: &str,
+        allowed: RangeInclusive<u8>,
+    ) -> Option<u8> {
+        let value = table.get(key)?;
+        let Some(number) = value.get_ref().as_integer() else {
+            self.wrong_kind(key, value, "a whole number");
+            return None;
+        };
+        let digits: String = number.as_str().chars().filter(|c| *c != '_').collect();
+        let number = u8::from_str_radix(&digits, number.radix()).ok();
+        let fits = number.filter(|number| allowed.contains(number));
+        if fits.is_none() {
+            let hint = format!("between {} and {}", allowed.start(), allowed.end());
+            self.problem(value.span().start, format!("{key} is out of range"), hint);
+        }
+        fits
+    }
+
     pub(super) fn duration(
         &mut self,
         table: &DeTable<'_>,

@@ -1,15 +1,21 @@
 //! A JSON Schema for a tool's arguments: what an agent can mend by itself is not put to a person.
 
+use std::collections::HashMap;
+
 use jsonschema::{PatternOptions, Validator};
 use serde_json::{Map, Number as JsonNumber, Value};
 use toml::de::{DeTable, DeValue};
 
 use crate::display::clip;
-use crate::json::{Node, Number, Tree};
+use crate::json::{Node, Number, Tree, push_segment};
 
 /// A compiled schema.
 #[derive(Debug)]
-pub(super) struct Schema(Validator);
+pub(super) struct Schema {
+    validator: Validator,
+    /// What is taken for a value that is not given, by JSON pointer.
+    defaults: HashMap<String, Value>,
+}
 
 impl Schema {
     /// Compiles a schema. References to other documents are not followed, and patterns take linear time.
@@ -19,13 +25,21 @@ impl Schema {
             .dfa_size_limit(1 << 20);
         let options = jsonschema::options().offline().with_pattern_options(patterns);
         let validator = options.should_validate_formats(true).build(schema);
-        validator.map(Schema).map_err(|error| error.to_string())
+        let validator = validator.map_err(|error| error.to_string())?;
+        let mut defaults = HashMap::new();
+        collect_defaults(schema, &mut String::new(), &mut defaults);
+        Ok(Schema { validator, defaults })
+    }
+
+    /// The default of the value at a pointer. Lists have none: which of their values would it be?
+    pub(super) fn default(&self, pointer: &str) -> Option<&Value> {
+        self.defaults.get(pointer)
     }
 
     /// Says what is wrong with the arguments, without repeating their values.
     pub(super) fn check(&self, arguments: &Tree<'_>) -> Result<(), String> {
         let value = to_json(arguments).ok_or("a number is too large to be checked")?;
-        self.0.validate(&value).map_err(|error| {
+        self.validator.validate(&value).map_err(|error| {
             let place = error.instance_path().to_string();
             let message = error.masked_with("the value").to_string();
             let place = if place.is_empty() {
@@ -35,6 +49,19 @@ impl Schema {
             };
             format!("{}{place}", clip(&message, 200))
         })
+    }
+}
+
+fn collect_defaults(schema: &Value, pointer: &mut String, defaults: &mut HashMap<String, Value>) {
+    if let Some(default) = schema.get("default") {
+        defaults.insert(pointer.clone(), default.clone());
+    }
+    let properties = schema.get("properties").and_then(Value::as_object);
+    for (name, property) in properties.into_iter().flatten() {
+        let length = pointer.len();
+        push_segment(pointer, name);
+        collect_defaults(property, pointer, defaults);
+        pointer.truncate(length);
     }
 }
 

@@ -253,6 +253,19 @@ fn problems_are_exact_and_complete() {
             "12:7 `yes` should have 1 to 40 characters",
         ],
     );
+    check_problems(
+        "[surfaces]\nhuge = 'page'\nlow = 'phone'\n[tools.a]\neffect = 'write'\nfour_eyes = 'yes'\nquorum = 0\n\
+         surface = 3\n[tools.b]\neffect = 'write'\nquorum = 6\n[tools.c]\neffect = 'write'\nquorum = '2'",
+        &[
+            "2:1 unknown key `huge` in `[surfaces]`",
+            "3:7 unknown low `phone`",
+            "6:13 `four_eyes` should be true or false, not string",
+            "7:10 quorum is out of range",
+            "8:11 `surface` should be a string, not integer",
+            "11:10 quorum is out of range",
+            "14:10 `quorum` should be a whole number, not string",
+        ],
+    );
     let hinted = Policy::parse("[tools.a]\nefect = 'read'").unwrap_err();
     assert_eq!(hinted.0[1].hint.as_deref(), Some("did you mean `effect`?"));
     let shown = "line 2, column 1: unknown key `efect` in tool `a`\nhint: did you mean `effect`?";
@@ -333,6 +346,10 @@ fn x04_surprises_are_noticed() {
     check_notices(
         "[tools.t]\neffect = 'write'\napprovers = []",
         &["nobody can approve `t`: its list of approvers is empty"],
+    );
+    check_notices(
+        "[tools.t]\neffect = 'write'\nsurface = 'passkey'",
+        &["nobody can approve `t`: no surface offers passkeys yet"],
     );
     check_notices(
         "[tools.t]\neffect = 'external'",

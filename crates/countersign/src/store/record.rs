@@ -1,22 +1,28 @@
 //! How approvals and calls are written into rows: what is searched for in columns, the rest in one compact body.
 //!
-//! SQL stores share this, so that a change of the format is one change. Each body begins with its version.
+//! SQL stores share this, so that a change of the format is one change. Each body begins with its version. What a later
+//! version adds stands behind what the first one wrote, so that every version is still read.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::approval::{Approval, Decided};
+use crate::approval::{Approval, Decided, Endorsement};
 use crate::call::{Arguments, Because, Call, Execution};
 use crate::hash::Hash;
 use crate::id::{Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
-use crate::policy::Terms;
+use crate::policy::{Authority, Terms};
+use crate::provenance::Provenance;
 use crate::state::{CallState, State};
 use crate::time::Time;
 
-const APPROVAL_VERSION: u8 = 1;
-const CALL_VERSION: u8 = 1;
+/// What every version writes is the first part of a body.
+const FIRST: u8 = 1;
+/// The second part follows it.
+const SECOND: u8 = 2;
+/// A call's provenance follows both.
+const THIRD: u8 = 3;
 
 /// A row that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -110,7 +116,7 @@ pub fn encode_approval(approval: &Approval) -> Vec<u8> {
         key: approval.key.clone(),
         refusals: approval.refusals,
     };
-    encode(APPROVAL_VERSION, &body)
+    encode(SECOND, &(body, &approval.endorsements))
 }
 
 /// Reads an approval's row, with its calls.
@@ -119,7 +125,7 @@ pub fn decode_approval(
     body: &[u8],
     calls: Vec<Call>,
 ) -> Result<Approval, BadRecord> {
-    let body: ApprovalBody = decode(APPROVAL_VERSION, body)?;
+    let (body, endorsements): (ApprovalBody, Vec<Endorsement>) = decode(body)?;
     let state = State::from_code(columns.state).ok_or_else(|| damaged("an unknown state"))?;
     Ok(Approval {
         id: columns.id,
@@ -144,6 +150,7 @@ pub fn decode_approval(
         version: columns.version,
         link: body.link,
         decision: body.decision,
+        endorsements,
         superseded_by: body.superseded_by,
         replaces: body.replaces,
         undoes: body
@@ -189,12 +196,29 @@ pub fn encode_call(call: &Call) -> Vec<u8> {
         execution: call.execution.clone(),
         undone_by: call.undone_by.map(|call| (call.approval, call.position)),
     };
-    encode(CALL_VERSION, &body)
+    match &call.provenance {
+        None => encode(SECOND, &(body, call.terms.authority)),
+        Some(provenance) => encode(THIRD, &(body, call.terms.authority, provenance)),
+    }
 }
 
 /// Reads a call's row.
 pub fn decode_call(columns: CallColumns, body: &[u8]) -> Result<Call, BadRecord> {
-    let body: CallBody = decode(CALL_VERSION, body)?;
+    // What nobody had thought of yet was not asked for.
+    let (mut body, authority, provenance): (CallBody, Authority, Option<Arc<Provenance>>) =
+        match body.split_first() {
+            Some((&THIRD, body)) => {
+                let (body, authority, provenance) = whole(body)?;
+                (body, authority, Some(provenance))
+            }
+            _ => {
+                let (body, authority) = decode(body)?;
+                (body, authority, None)
+            }
+        };
+    if authority != body.terms.authority {
+        Arc::make_mut(&mut body.terms).authority = authority;
+    }
     Ok(Call {
         tool: ToolName::new(columns.tool).map_err(|error| damaged(&error.to_string()))?,
         definition: body.definition,
@@ -211,6 +235,7 @@ pub fn decode_call(columns: CallColumns, body: &[u8]) -> Result<Call, BadRecord>
         undone_by: body
             .undone_by
             .map(|(approval, position)| CallId { approval, position }),
+        provenance,
     })
 }
 
@@ -221,15 +246,25 @@ fn encode<T: Serialize>(version: u8, body: &T) -> Vec<u8> {
     postcard::to_extend(body, bytes).unwrap_or_default()
 }
 
-fn decode<T: for<'de> Deserialize<'de>>(version: u8, bytes: &[u8]) -> Result<T, BadRecord> {
+/// Reads a body of either version.
+fn decode<B, M>(bytes: &[u8]) -> Result<(B, M), BadRecord>
+where
+    B: for<'de> Deserialize<'de>,
+    M: for<'de> Deserialize<'de> + Default,
+{
     match bytes.split_first() {
         None => Err(damaged("it is empty")),
-        Some((found, _)) if *found != version => Err(BadRecord::Version(*found)),
-        Some((_, body)) => match postcard::take_from_bytes(body) {
-            Ok((body, [])) => Ok(body),
-            Ok(_) => Err(damaged("something follows it")),
-            Err(error) => Err(damaged(&error.to_string())),
-        },
+        Some((&FIRST, body)) => Ok((whole(body)?, M::default())),
+        Some((&SECOND, body)) => whole(body),
+        Some((version, _)) => Err(BadRecord::Version(*version)),
+    }
+}
+
+fn whole<T: for<'de> Deserialize<'de>>(bytes: &[u8]) -> Result<T, BadRecord> {
+    match postcard::take_from_bytes(bytes) {
+        Ok((body, [])) => Ok(body),
+        Ok(_) => Err(damaged("something follows it")),
+        Err(error) => Err(damaged(&error.to_string())),
     }
 }
 

@@ -29,6 +29,7 @@ macro_rules! for_each_store_case {
         $callback! { $fixture;
             // Propose.
             b1_an_approval_comes_back_as_it_was_proposed,
+            a18_where_values_came_from_comes_back,
             a4_new_proposal_replaces_the_pending_one_atomically,
             a4_an_expired_one_is_not_replaced_but_expires,
             x20_tenants_with_the_same_channel_and_key_do_not_meet,
@@ -61,6 +62,21 @@ macro_rules! for_each_store_case {
             a_person_withdraws_by_going_on,
             b8_the_history_tells_everything_in_order,
             x47_time_never_goes_back_within_an_approval,
+            // Authority.
+            x34_who_asked_cannot_approve,
+            x34_who_asked_may_deny,
+            x34_without_four_eyes_who_asked_may_approve,
+            x34_four_eyes_count_for_the_calls_that_are_approved,
+            x44_under_four_eyes_nobody_edits_alone,
+            h08_a_weaker_surface_cannot_approve,
+            quorum_takes_as_many_people_as_it_says,
+            quorum_counts_a_person_once,
+            quorum_ends_with_the_first_no,
+            quorum_runs_what_all_approved,
+            quorum_is_bound_to_the_card_and_the_rules,
+            quorum_survives_a_restart,
+            x49_a_denial_counts_from_anywhere,
+            x04_who_is_not_listed_learns_nothing_of_four_eyes,
             // Start, finish, reconcile.
             a8_decision_is_consumed_before_the_run,
             a8_a_call_starts_once,

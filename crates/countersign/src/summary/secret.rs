@@ -76,6 +76,16 @@ impl<'s> Secrets<'s> {
     }
 }
 
+/// Whether the value at a JSON pointer is secret, or part of one.
+pub(crate) fn is_secret(paths: &[SecretPath], pointer: &str) -> bool {
+    let mut secrets = Secrets::new(paths);
+    let mut segments = pointer.split('/').skip(1);
+    segments.any(|segment| {
+        secrets = secrets.below(&segment.replace("~1", "/").replace("~0", "~"));
+        secrets.is_here()
+    })
+}
+
 /// What is shown instead of a secret. The salt keeps the hash from confirming a guess.
 pub(super) fn mark(value: &Tree<'_>, salt: &[u8]) -> String {
     let bytes = value.text().as_bytes();

@@ -10,6 +10,7 @@
 mod closed;
 mod conversation;
 mod deciding;
+mod origins;
 mod running;
 mod submitting;
 mod world;

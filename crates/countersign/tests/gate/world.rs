@@ -151,6 +151,7 @@ pub fn submission(calls: Vec<SubmittedCall>) -> Submission {
         session: None,
         claim: None,
         key: None,
+        conversation: None,
         calls,
     }
 }

@@ -1,1 +1,247 @@
-"use strict";
+// The inbox kept up to date. Everything works without this script; with it, nothing has to be loaded again.
+
+import { cards, find, fitsQuietly, handle, idOf, insert, isGrave, isPending, parse, patch, recount, say, setClock, tick } from "./cards.js";
+import { listen } from "./live.js";
+import { keys } from "./keys.js";
+
+const main = document.getElementById("main");
+const list = document.getElementById("cards");
+const link = document.getElementById("link");
+const fresh = document.getElementById("fresh");
+const isList = main.dataset.live === "list";
+const waiting = new Map();
+
+const query = () => list.dataset.query ? "?" + list.dataset.query : "";
+const isFull = (id) => find(id)?.classList.contains("full");
+
+async function load(path) {
+  try {
+    const response = await fetch(path, { headers: { "countersign-fragment": "1" }, redirect: "manual" });
+    if (response.status === 401) return signedOut();
+    return response.status === 200 ? parse(await response.text()) : null;
+  } catch {
+    return null;
+  }
+}
+
+// ---- what is shown ----
+
+// One at a time for each card, so that an older answer never lands on a newer one.
+const loading = new Map();
+function refresh(id) {
+  const before = loading.get(id) || Promise.resolve();
+  const next = before.then(() => (isList ? refreshCard(id) : refreshPage(id)));
+  loading.set(id, next);
+  next.finally(() => loading.get(id) === next && loading.delete(id));
+  return next;
+}
+
+async function refreshCard(id) {
+  const how = isFull(id) ? (query() ? query() + "&full=1" : "?full=1") : query();
+  const page = await load(`/approvals/${id}/card${how}`);
+  const card = page?.querySelector(".card");
+  if (!card) return;
+  const old = find(id);
+  if (old) {
+    if (isPending(old) && !isPending(card)) say(card.querySelector(".ended").textContent + ": " + titleOf(card));
+    patch(old, card);
+  } else if (isPending(card) && !waiting.has(id)) arrive(id, card);
+  recount();
+}
+
+async function refreshPage(id) {
+  if (id !== main.dataset.id) return;
+  const page = await load(`/approvals/${id}${"edit" in main.dataset ? "?edit=1" : ""}`);
+  const card = page?.querySelector(".card");
+  const old = find(id);
+  if (!card || !old) return;
+  if (isPending(old) && !isPending(card)) say(card.querySelector(".ended").textContent);
+  patch(old, card);
+  for (const part of ["facts", "timeline"]) document.getElementById(part).replaceWith(page.getElementById(part));
+}
+
+// Everything once more: after a connection came back, and when a page is opened again.
+async function sync() {
+  if (!isList) return refresh(main.dataset.id);
+  const parts = [list.dataset.query, "stamp=" + list.dataset.stamp, "page=" + list.dataset.page].filter(Boolean);
+  const page = await load("/approvals/cards?" + parts.join("&"));
+  const there = page?.getElementById("cards");
+  if (!there) return;
+  list.dataset.stamp = there.dataset.stamp;
+  list.dataset.total = there.dataset.total;
+  setClock(there.dataset.now);
+  const ids = new Set();
+  for (const card of [...there.querySelectorAll(".card")]) {
+    const id = idOf(card);
+    ids.add(id);
+    const old = find(id);
+    if (!old) waiting.has(id) || arrive(id, card);
+    else if (old.dataset.v !== card.dataset.v) refresh(id);
+  }
+  for (const card of cards()) if (isPending(card) && !ids.has(idOf(card))) refresh(idOf(card));
+  recount();
+}
+
+// Events come in bursts. A few cards are loaded one by one; many at once are one list.
+const changed = new Set();
+let soon = 0;
+function happened(kind, { approval }) {
+  if (kind !== "proposed" && !find(approval)) return;
+  changed.add(approval);
+  soon ||= setTimeout(() => {
+    soon = 0;
+    const ids = [...changed];
+    changed.clear();
+    if (isList && ids.length > 8) sync();
+    else ids.forEach(refresh);
+  }, 30);
+}
+
+// ---- arrivals ----
+
+const titleOf = (card) => card.querySelector("h2").textContent.trim();
+
+function arrive(id, card) {
+  say(`New, ${card.classList[1]} risk: ${titleOf(card)}`);
+  notify(card);
+  if (fitsQuietly(card)) return insert(card);
+  waiting.set(id, card);
+  offer();
+}
+
+function offer() {
+  const grave = [...waiting.values()].filter(isGrave).length;
+  fresh.hidden = waiting.size === 0;
+  fresh.textContent = `${waiting.size} new` + (grave ? `, ${grave} of high risk` : "");
+}
+
+function showNew() {
+  let first = null;
+  for (const [id, card] of waiting) {
+    const shown = insert(card);
+    first ||= shown;
+    refresh(id);
+  }
+  waiting.clear();
+  offer();
+  recount();
+  if (first) handle(first).focus({ preventScroll: true });
+  first?.scrollIntoView({ block: "nearest" });
+}
+
+// ---- deciding without leaving the page ----
+
+async function decide(event) {
+  const form = event.target;
+  const button = event.submitter;
+  if (!form.matches(".decide") || !button?.value || button.value === "edit") return;
+  event.preventDefault();
+  const card = form.closest(".card");
+  const body = new URLSearchParams(new FormData(form, button));
+  const buttons = form.querySelectorAll("button");
+  buttons.forEach((each) => { each.disabled = true; });
+  try {
+    const response = await fetch(form.action, { method: "POST", body, headers: { "countersign-fragment": "1" } });
+    if (response.status === 401) return signedOut();
+    const answer = parse(await response.text()).querySelector(".card");
+    if (!answer) throw new Error();
+    const shown = patch(card, answer);
+    const problem = shown.querySelector(".problem");
+    say(problem ? problem.textContent : shown.querySelector(".ended")?.textContent + ": " + titleOf(shown));
+    if (!isPending(shown)) handle(shown).focus({ preventScroll: true });
+    recount();
+    if (!isList) refresh(main.dataset.id);
+  } catch {
+    // Whether it was heard is not known. The form says the same again under the same key, so trying again is safe.
+    say("The service did not answer. Try again.");
+    buttons.forEach((each) => { each.disabled = false; });
+    lost();
+  }
+}
+
+async function expand(event) {
+  const anchor = event.target.closest?.("a.all");
+  if (!anchor || !isList || event.ctrlKey || event.metaKey || event.shiftKey) return;
+  event.preventDefault();
+  const card = anchor.closest(".card");
+  const page = await load(`/approvals/${idOf(card)}/card?full=1`);
+  const whole = page?.querySelector(".card");
+  if (!whole) return location.assign(anchor.href);
+  whole.querySelector("[name=comment]")?.replaceWith(card.querySelector("[name=comment]"));
+  card.replaceWith(whole);
+  whole.focus({ preventScroll: true });
+}
+
+// ---- the connection ----
+
+let wasLost = false;
+function lost() {
+  wasLost = true;
+  show("lost", "Connection lost, trying again…");
+}
+
+function opened() {
+  if (wasLost) {
+    wasLost = false;
+    show("live", "Connected again");
+    setTimeout(() => { if (!wasLost) link.hidden = true; }, 3000);
+  }
+  sync();
+}
+
+function show(kind, text) {
+  link.hidden = false;
+  link.className = "link " + kind;
+  if (link.textContent !== text) link.textContent = text;
+}
+
+function signedOut() {
+  show("lost", "");
+  const again = document.createElement("a");
+  again.href = "/sign-in?next=" + encodeURIComponent(location.pathname);
+  again.textContent = "You are signed out. Sign in";
+  link.replaceChildren(again);
+  document.title = "Signed out · Countersign";
+  return null;
+}
+
+// ---- notifications ----
+
+const button = document.getElementById("notify");
+
+function offerNotices() {
+  if (!button || !("Notification" in window)) return;
+  button.hidden = Notification.permission !== "default";
+  button.onclick = async () => {
+    await Notification.requestPermission();
+    button.hidden = Notification.permission !== "default";
+  };
+}
+
+// Nothing of what is asked stands in it: others may see the screen.
+function notify(card) {
+  if (!document.hidden || !("Notification" in window) || Notification.permission !== "granted") return;
+  const notice = new Notification("Something waits for your decision", { body: card.classList[1] + " risk", tag: card.id });
+  notice.onclick = () => { window.focus(); notice.close(); };
+}
+
+// ---- start ----
+
+setClock(list.dataset.now);
+document.addEventListener("submit", decide);
+document.addEventListener("click", expand);
+document.querySelector(".filters")?.addEventListener("change", (event) => event.target.form.requestSubmit());
+if (isList) {
+  const dialog = document.getElementById("keys");
+  const help = () => { dialog.showModal(); };
+  document.getElementById("tools").hidden = false;
+  document.getElementById("help").onclick = help;
+  fresh.onclick = showNew;
+  offerNotices();
+  keys({ showNew, help });
+} else {
+  keys({ showNew: () => false, help: () => false });
+}
+setInterval(() => tick().forEach((card) => setTimeout(refresh, 500, idOf(card))), 1000);
+addEventListener("pageshow", (event) => { if (event.persisted) sync(); });
+listen({ opened, lost, happened });

@@ -7,7 +7,7 @@ use super::super::problem::nearest;
 use super::{BadCondition, ENVIRONMENT};
 
 /// What a condition may look at.
-const VARIABLES: [&str; 1] = ["args"];
+const VARIABLES: [&str; 2] = ["args", super::ORIGINS];
 /// Types that CEL lets one name.
 const TYPES: [&str; 11] = [
     "bool",

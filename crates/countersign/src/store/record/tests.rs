@@ -122,8 +122,11 @@ fn i7_whatever_happens_is_written_and_read_back() {
 #[tokio::test]
 async fn version_1_is_what_it_always_was() {
     let approval = full().await;
-    insta::assert_snapshot!(hex(&encode_approval(&approval)), @r"
-    01010773657373696f6e07746f6b656e2d3701056d617269610105636c61696d
+    let body = encode_approval(&approval);
+    let (as_before, endorsements) = body.split_at(body.len() - 1);
+    assert_eq!(endorsements, [0], "no endorsements");
+    insta::assert_snapshot!(hex(as_before), @r"
+    02010773657373696f6e07746f6b656e2d3701056d617269610105636c61696d
     0303030303030303030303030303030307070707070707070707070707070707
     808082e288d2a306808c8f808bd2a30678008e90706fc017cc27ed565237d796
     9676f2af5e96a33c94e35af260a94c1f237ef5f33c2982225839ec7661ec218e
@@ -135,13 +138,60 @@ async fn version_1_is_what_it_always_was() {
     0000020110019b76daa801700080000000000000010101036b6579230d8358dc
     8e8890b4c58deeb62912ee2f20357ae92a5cc861b98e68fe31acb500
     ");
-    insta::assert_snapshot!(hex(&encode_call(&approval.calls[0])), @r"
-    01014c4ed1afbfdaa1e4c3bf7bbb82d730cecb7e384da91eea4f3cc093fd5455
+    let call = encode_call(&approval.calls[0]);
+    let (as_before, authority) = call.split_at(call.len() - 3);
+    assert_eq!(authority, [0, 1, 0], "no four eyes, one approver, any surface");
+    insta::assert_snapshot!(hex(as_before), @r"
+    02014c4ed1afbfdaa1e4c3bf7bbb82d730cecb7e384da91eea4f3cc093fd5455
     24d60201011b43726561746520636f6e74616374204d61726961204761726369
     61010a53c3ad2c20637265617200ac02000178001e000205616c696365036f70
     73000000d0c8d1fb50869df54dad221abe5c5c6267836272acde0d14dd367aff
     a1b238470001808082e288d2a306808ed0fe88d2a3065e8364517f72bfb69bdb
     381779f29dfaf82c7666c0706f895b45ecf7b3e61e3b0000
+    ");
+}
+
+/// What version 1 wrote is read, with the terms of its time.
+#[tokio::test]
+async fn version_1_is_still_read() {
+    let approval = full().await;
+    let mut old = encode_approval(&approval);
+    old.pop();
+    old[0] = FIRST;
+    let read = decode_approval(approval_columns(&approval), &old, approval.calls.clone());
+    assert_eq!(read.unwrap(), *approval);
+    let call = &approval.calls[0];
+    let mut old = encode_call(call);
+    old.truncate(old.len() - 3);
+    old[0] = FIRST;
+    assert_eq!(decode_call(call_columns(call), &old).unwrap(), *call);
+    let strict = Authority {
+        four_eyes: true,
+        quorum: 3,
+        surface: crate::decision::Surface::Page,
+    };
+    let mut call = call.clone();
+    call.terms = Arc::new(sample::terms_asking(strict));
+    let read = decode_call(call_columns(&call), &encode_call(&call)).unwrap();
+    assert_eq!(read.terms.authority, strict);
+}
+
+/// Version 3 of a call's body is version 2 with its provenance behind it; version 2 is written where there is none.
+#[tokio::test]
+async fn version_3_of_a_call_carries_its_provenance() {
+    let mut call = full().await.calls[0].clone();
+    let second = encode_call(&call);
+    assert_eq!(second.first(), Some(&2));
+    call.provenance = Some(sample::provenance());
+    let third = encode_call(&call);
+    assert_eq!(third.first(), Some(&3));
+    assert!(third.get(1..).unwrap().starts_with(second.get(1..).unwrap()));
+    assert_eq!(decode_call(call_columns(&call), &third).unwrap(), call);
+    insta::assert_snapshot!(hex(third.get(second.len()..).unwrap()), @r"
+    06022f3000022f31010101020705312c32303001022f32020c66696e645f636f
+    6e746163740101082f302f656d61696c010102070e6d617269614061636d652e
+    636f6d01022f3303022f3404010101066f7264657273000531202b2032010565
+    6e6a6f79022f35050101
     ");
 }
 
@@ -159,8 +209,8 @@ async fn damage_is_told_from_a_newer_version() {
     let read = |body: &[u8]| decode_approval(approval_columns(&approval), body, Vec::new()).err();
     assert_eq!(read(&body), None);
     let mut newer = body.clone();
-    newer[0] = 2;
-    assert_eq!(read(&newer), Some(BadRecord::Version(2)));
+    newer[0] = 3;
+    assert_eq!(read(&newer), Some(BadRecord::Version(3)));
     assert_eq!(read(&[]), Some(damaged("it is empty")));
     for length in 1..body.len() {
         assert!(

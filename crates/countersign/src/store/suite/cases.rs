@@ -2,6 +2,7 @@
 
 #![expect(missing_docs, reason = "the name of a case says what must be so")]
 
+mod authority;
 mod decisions;
 mod edits;
 mod entries;
@@ -13,6 +14,7 @@ mod time;
 mod undos;
 mod waiting;
 
+pub use authority::*;
 pub use decisions::*;
 pub use edits::*;
 pub use entries::*;

@@ -33,6 +33,7 @@ pub enum Step {
         calls: u8,
         going_on: bool,
         approvers: Approvers,
+        asking: Asking,
     },
     Undo {
         of: Target,
@@ -45,6 +46,7 @@ pub enum Step {
         digest: Digest,
         key: Option<SampleKey>,
         start: bool,
+        by_text: bool,
     },
     Withdraw {
         on: Target,
@@ -115,6 +117,19 @@ pub enum Approvers {
     Nobody,
 }
 
+/// What approving takes beyond that.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "they say it")]
+pub enum Asking {
+    Nothing,
+    /// The last call asks for two people.
+    TwoPeople,
+    /// The agent acts for bob, who may not approve the first call.
+    FourEyes,
+    /// No text reply will do.
+    Button,
+}
+
 /// Who decides.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "they are names")]
@@ -180,6 +195,7 @@ pub fn programs() -> impl Strategy<Value = Program> {
         1 => undo(),
         1 => Just(rivals()),
         1 => Just(failure()),
+        1 => Just(together()),
     ];
     vec(part, 1..=28).prop_map(|parts| Program(parts.concat()))
 }
@@ -257,6 +273,7 @@ fn failure() -> Vec<Step> {
         calls: 2,
         going_on: false,
         approvers: Approvers::Alice,
+        asking: Asking::Nothing,
     };
     let finish = Step::Finish {
         on: NEWEST,
@@ -267,6 +284,33 @@ fn failure() -> Vec<Step> {
     };
     let start = Step::Start { on: NEWEST, call: 2 };
     vec![propose, approve(NEWEST, true), finish, start]
+}
+
+/// Two people approve what takes both.
+fn together() -> Vec<Step> {
+    let propose = Step::Propose {
+        tenant: 0,
+        agent: 0,
+        channel: None,
+        key: None,
+        calls: 2,
+        going_on: false,
+        approvers: Approvers::AliceAndBob,
+        asking: Asking::TwoPeople,
+    };
+    let second = Step::Decide {
+        on: NEWEST,
+        person: Who::Bob,
+        verdict: Saying::Each {
+            granted: 2,
+            edited: 0,
+        },
+        digest: Digest::Right,
+        key: None,
+        start: true,
+        by_text: false,
+    };
+    vec![propose, approve(NEWEST, true), second]
 }
 
 const NEWEST: Target = Target {
@@ -282,6 +326,7 @@ fn approve(on: Target, start: bool) -> Step {
         digest: Digest::Right,
         key: None,
         start,
+        by_text: false,
     }
 }
 
@@ -315,8 +360,14 @@ fn propose() -> impl Strategy<Value = Step> {
         weighted(0.6, 0..2u8),
         sample_key(),
     );
-    (whose, 1..=4u8, any::<bool>(), approvers).prop_map(
-        |((tenant, agent, channel, key), calls, going_on, approvers)| Step::Propose {
+    let asking = prop_oneof![
+        6 => Just(Asking::Nothing),
+        2 => Just(Asking::TwoPeople),
+        1 => Just(Asking::FourEyes),
+        1 => Just(Asking::Button),
+    ];
+    (whose, 1..=4u8, any::<bool>(), approvers, asking).prop_map(
+        |((tenant, agent, channel, key), calls, going_on, approvers, asking)| Step::Propose {
             tenant,
             agent,
             channel,
@@ -324,6 +375,7 @@ fn propose() -> impl Strategy<Value = Step> {
             calls,
             going_on,
             approvers,
+            asking,
         },
     )
 }
@@ -337,14 +389,17 @@ fn decide() -> impl Strategy<Value = Step> {
         1 => Just(Saying::TooFew),
     ];
     let digest = prop_oneof![6 => Just(Digest::Right), 1 => Just(Digest::Wrong), 2 => Just(Digest::Absent)];
-    (target(), person, verdict, digest, sample_key(), any::<bool>()).prop_map(
-        |(on, person, verdict, digest, key, start)| Step::Decide {
+    let by_text = prop::bool::weighted(0.2);
+    let what = (person, verdict, digest, by_text);
+    (target(), what, sample_key(), any::<bool>()).prop_map(
+        |(on, (person, verdict, digest, by_text), key, start)| Step::Decide {
             on,
             person,
             verdict,
             digest,
             key,
             start,
+            by_text,
         },
     )
 }

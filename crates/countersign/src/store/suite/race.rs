@@ -16,6 +16,7 @@ use crate::decision::{Refusal, Verdict};
 use crate::event::{What, verify};
 use crate::executor::Outcome;
 use crate::id::{ApprovalId, Person};
+use crate::policy::Authority;
 use crate::state::{CallState, State};
 use crate::store::Store;
 
@@ -111,6 +112,43 @@ pub async fn race_decides(store: &Arc<dyn Store>, tasks: usize, approvals: usize
             }
         }
         assert_eq!(winners, 1, "approval {}", approval.id);
+    }
+}
+
+/// `tasks` people approve the same approvals at once, each of which takes `quorum` of them: so many are counted, the
+/// last of them releases it, and all who come later are told.
+pub async fn race_quorums(store: &Arc<dyn Store>, tasks: usize, approvals: usize, quorum: u8) {
+    for n in 0..approvals as u64 {
+        let authority = Authority {
+            quorum,
+            ..Authority::default()
+        };
+        let proposal = Propose {
+            calls: vec![sample::call_under("{}", sample::terms_asking(authority))],
+            ..sample::propose(n)
+        };
+        let pending = propose(store, proposal).await;
+        let answers = together(tasks, |task| {
+            let mut decide = racer(task * 2, &pending);
+            decide.start = Some(sample::permit(task as u64));
+            let store = store.clone();
+            async move { write(&store, Command::Decide(Box::new(decide))).await }
+        })
+        .await;
+        let stored = look(store, pending.id).await;
+        assert_eq!(stored.state, State::Approved);
+        assert_eq!(stored.endorsements.len() + 1, usize::from(quorum));
+        let (mut accepted, mut started) = (0, 0);
+        for answer in answers {
+            let Answer::Decide(answer) = answer else {
+                panic!("{answer:?}");
+            };
+            accepted += usize::from(answer.refusal.is_none());
+            started += usize::from(answer.started.is_some());
+            let late = matches!(answer.refusal, None | Some(Refusal::AlreadyDecided { .. }));
+            assert!(late, "{:?}", answer.refusal);
+        }
+        assert_eq!((accepted, started), (usize::from(quorum), 1));
     }
 }
 

@@ -11,7 +11,8 @@ use crate::effect::{Effect, Risk};
 use crate::executor::Outcome;
 use crate::hash::Hash;
 use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
-use crate::policy::{OnFailure, Terms, Undoable};
+use crate::policy::{Authority, OnFailure, Terms, Undoable};
+use crate::provenance::{Derived, How, Making, Mark, Part, Provenance, Quote, ToolQuote, Traced};
 use crate::registry::{Entry, Kind};
 use crate::time::Time;
 
@@ -103,7 +104,13 @@ pub fn terms() -> Terms {
         on_failure: OnFailure::Stop,
         undo: Undoable::Yes,
         notes: Vec::new(),
+        authority: Authority::default(),
     }
+}
+
+/// Terms that ask more of those who approve.
+pub fn terms_asking(authority: Authority) -> Terms {
+    Terms { authority, ..terms() }
 }
 
 /// Terms under which nobody else than these may decide.
@@ -119,6 +126,45 @@ pub fn arguments(text: &str) -> Arguments {
     Arguments::parse(text.as_bytes()).unwrap()
 }
 
+/// One mark of every kind.
+pub fn provenance() -> Arc<Provenance> {
+    let quote = |words: &str| Quote {
+        message: 1,
+        span: Some((2, 7)),
+        words: words.to_owned(),
+        how: How::Number,
+    };
+    let marks = [
+        Mark::Unknown,
+        Mark::Person(quote("1,200")),
+        Mark::Tool(ToolQuote {
+            name: "find_contact".to_owned(),
+            is_outside: true,
+            pointer: Some("/0/email".to_owned()),
+            quote: quote("maria@acme.com"),
+        }),
+        Mark::Default,
+        Mark::Derived(Derived {
+            how: Making::Sum,
+            parts: vec![Part {
+                tool: Some("orders".to_owned()),
+                is_outside: false,
+                words: "1 + 2".to_owned(),
+            }],
+            unstated: vec!["enjoy".to_owned()],
+        }),
+        Mark::Invented { agent_said_it: true },
+    ];
+    let leaves = marks.into_iter().enumerate().map(|(at, mark)| Traced {
+        pointer: format!("/{at}"),
+        mark,
+    });
+    Arc::new(Provenance {
+        leaves: leaves.collect(),
+        is_partial: true,
+    })
+}
+
 /// A call with these arguments under these terms, with a sealed credential.
 pub fn call_under(text: &str, terms: Terms) -> NewCall {
     NewCall {
@@ -127,6 +173,7 @@ pub fn call_under(text: &str, terms: Terms) -> NewCall {
         arguments: arguments(text),
         terms: Arc::new(terms),
         sealed: Some(Arc::from(&b"sealed bytes"[..])),
+        provenance: None,
     }
 }
 

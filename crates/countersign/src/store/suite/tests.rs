@@ -18,6 +18,7 @@ crate::conformance!(fixture);
 #[test]
 fn every_case_is_listed_once() {
     let files = [
+        include_str!("cases/authority.rs"),
         include_str!("cases/decisions.rs"),
         include_str!("cases/edits.rs"),
         include_str!("cases/entries.rs"),
@@ -100,6 +101,11 @@ fn random_programs_reach_everything() {
         ": Changed",
         "took Some",
         "took None",
+        "FourEyes",
+        "SurfaceTooWeak",
+        "AlreadyEndorsed",
+        "EditNotAlone",
+        "endorsed by 1",
     ] {
         assert!(seen.contains(word), "no program ever saw `{word}`");
     }
@@ -129,4 +135,9 @@ async fn a17_race_undos() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn a4_race_proposals() {
     race::race_proposals(&fixture().await.store, 32, 20).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn quorum_race() {
+    race::race_quorums(&fixture().await.store, 16, 100, 3).await;
 }

@@ -40,6 +40,16 @@ pub async fn b1_an_approval_comes_back_as_it_was_proposed(fixture: Fixture) {
     assert_eq!(fixture.words(&approval).await, ["proposed"]);
 }
 
+pub async fn a18_where_values_came_from_comes_back(fixture: Fixture) {
+    let mut propose = sample::propose(1);
+    propose.calls[0].provenance = Some(sample::provenance());
+    let approval = fixture.propose(propose).await;
+    assert_eq!(approval.calls[0].provenance, Some(sample::provenance()));
+    let decided = fixture.accept(sample::decide(&approval, Verdict::Approve)).await;
+    assert_eq!(decided.calls[0].provenance, Some(sample::provenance()));
+    assert_eq!(fixture.get(&approval).await, decided);
+}
+
 pub async fn a4_new_proposal_replaces_the_pending_one_atomically(fixture: Fixture) {
     let channel = sample::channel("c");
     let first = fixture.propose(sample::propose_in(1, "c")).await;

@@ -12,15 +12,15 @@ use futures_util::future::join_all;
 use super::invariants::Watch;
 use super::transcript::{describe, normal};
 use super::{
-    Approvers, Digest, Ending, Pause, Program, SampleKey, Saying, Step, Taker, Target, Version, Who,
+    Approvers, Asking, Digest, Ending, Pause, Program, SampleKey, Saying, Step, Taker, Target, Version, Who,
 };
 use crate::approval::{Approval, SharedApproval};
 use crate::command::{Answer, Command, Decide, Finish, NewCall, Propose, PutEntry, Swept, TakeEntry};
-use crate::decision::{Choice, Verdict};
+use crate::decision::{Choice, Surface, Verdict};
 use crate::executor::Outcome;
 use crate::hash::Hash;
 use crate::id::{Actor, ApprovalId, Tenant};
-use crate::policy::{OnFailure, Terms};
+use crate::policy::{Authority, OnFailure, Terms};
 use crate::registry::{Entry, Kind};
 use crate::store::suite::{Fixture, sample};
 use crate::store::{Cursor, Filter};
@@ -313,6 +313,7 @@ impl World<'_> {
             calls,
             going_on,
             approvers,
+            asking,
         } = step
         else {
             return None;
@@ -330,6 +331,17 @@ impl World<'_> {
                     true => OnFailure::Continue,
                     false => OnFailure::Stop,
                 },
+                authority: Authority {
+                    four_eyes: matches!(asking, Asking::FourEyes) && position == 1,
+                    quorum: match asking {
+                        Asking::TwoPeople if position == *calls => 2,
+                        _ => 1,
+                    },
+                    surface: match asking {
+                        Asking::Button => Surface::Button,
+                        _ => Surface::Text,
+                    },
+                },
                 ..sample::terms_for(approvers)
             };
             sample::call_under(&format!("{{ \"call\":{position}.0 }}"), terms)
@@ -340,6 +352,7 @@ impl World<'_> {
             agent: sample::agent(&format!("agent {agent}")),
             channel: channel.map(|n| sample::channel(&format!("channel {n}"))),
             key: key.map(sample_key),
+            on_behalf_of: matches!(asking, Asking::FourEyes).then(|| sample::person("bob")),
             calls: (1..=*calls).map(new_call).collect(),
             ..sample::propose(self.step)
         })
@@ -357,6 +370,7 @@ fn decide(step: &Step, approval: &Approval, permit: u64) -> Option<Decide> {
         digest,
         key,
         start,
+        by_text,
         ..
     } = step
     else {
@@ -391,6 +405,9 @@ fn decide(step: &Step, approval: &Approval, permit: u64) -> Option<Decide> {
         let (key, body) = sample_key(*key);
         decide.decision.key = Some(key);
         decide.body = body;
+    }
+    if *by_text {
+        decide.decision.decider.surface = Surface::Text;
     }
     decide.start = start.then(|| sample::permit(permit));
     Some(decide)

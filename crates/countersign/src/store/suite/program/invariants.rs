@@ -96,9 +96,14 @@ impl Watch {
             }
         );
         assert!(!wrong, "I8: a decision on another card was accepted");
-        assert_eq!(
-            approval.decision.as_ref().map(|decided| &decided.by),
-            Some(&decision.decider.person)
+        let by = match approval.state {
+            State::Pending => approval.endorsements.last().map(|endorsed| &endorsed.by),
+            _ => approval.decision.as_ref().map(|decided| &decided.by),
+        };
+        assert_eq!(by, Some(&decision.decider.person));
+        assert!(
+            approval.state != State::Pending || answer.started.is_none(),
+            "I1: started while others had to approve"
         );
         if let Some(key) = decision_key(decide) {
             self.decisions.insert(key, decide.body);
@@ -225,6 +230,27 @@ fn check_starts(approval: &Approval, events: &[Event]) {
                 };
                 let granted = calls.as_ref().is_none_or(|calls| calls.contains(call));
                 assert!(granted, "I1: call {call} was started and had been denied");
+                let mut people = vec![person];
+                for endorsed in &approval.endorsements {
+                    assert!(
+                        endorsed.grants(*call),
+                        "I1: call {call} was started, and not by all"
+                    );
+                    assert!(!people.contains(&&endorsed.by), "I1: {person} counted twice");
+                    people.push(&endorsed.by);
+                }
+                assert!(
+                    people.len() >= usize::from(approval.quorum()),
+                    "I1: too few approved"
+                );
+                let four_eyes = approval
+                    .call(*call)
+                    .is_some_and(|call| call.terms.authority.four_eyes);
+                let own = approval.on_behalf_of.iter().any(|own| people.contains(&own));
+                assert!(
+                    !(four_eyes && own),
+                    "X34: {person} approved what was asked for them"
+                );
                 let approvers = approval.call(*call).map(|call| call.terms.approvers.clone());
                 let may = approvers
                     .unwrap_or_default()

@@ -48,10 +48,11 @@ pub(super) fn describe(approval: &Approval) -> String {
     let (channel, run, bodies) = (&approval.channel, &approval.run, Bodies::of(approval));
     let rest = Hash::of(format!("{approval:?} {channel:?} {run:?} {bodies:?} {bytes:?}").as_bytes());
     format!(
-        "approval {} {} {calls:?} version {} undone by {undone:?} rest {}",
+        "approval {} {} {calls:?} version {} endorsed by {} undone by {undone:?} rest {}",
         approval.id.short(),
         approval.state,
         approval.version,
+        approval.endorsements.len(),
         rest.short()
     )
 }

@@ -1,0 +1,99 @@
+//! One plain HTTP/1.1 connection that is kept open: as little work as a client can do.
+
+use anyhow::{Context as _, bail};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+
+/// A connection and what was read ahead.
+pub(super) struct Connection {
+    stream: TcpStream,
+    address: String,
+    buffer: Vec<u8>,
+}
+
+impl Connection {
+    pub(super) async fn open(address: &str) -> anyhow::Result<Connection> {
+        let stream = TcpStream::connect(address).await?;
+        stream.set_nodelay(true)?;
+        Ok(Connection {
+            stream,
+            address: address.to_owned(),
+            buffer: Vec::new(),
+        })
+    }
+
+    pub(super) async fn ask(
+        &mut self,
+        method: &str,
+        path: &str,
+        token: &str,
+        body: &str,
+    ) -> anyhow::Result<String> {
+        self.send(method, path, token, body).await?;
+        self.receive().await
+    }
+
+    pub(super) async fn send(
+        &mut self,
+        method: &str,
+        path: &str,
+        token: &str,
+        body: &str,
+    ) -> anyhow::Result<()> {
+        let request = format!(
+            "{method} {path} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {token}\r\ncontent-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            self.address,
+            body.len()
+        );
+        Ok(self.stream.write_all(request.as_bytes()).await?)
+    }
+
+    /// One answer with a length; anything but success is an error.
+    pub(super) async fn receive(&mut self) -> anyhow::Result<String> {
+        loop {
+            if let Some(answer) = self.take_answer()? {
+                return Ok(answer);
+            }
+            if self.stream.read_buf(&mut self.buffer).await? == 0 {
+                bail!("the service closed the connection");
+            }
+        }
+    }
+
+    fn take_answer(&mut self) -> anyhow::Result<Option<String>> {
+        let Some(end) = self.buffer.windows(4).position(|window| window == b"\r\n\r\n") else {
+            return Ok(None);
+        };
+        let head = String::from_utf8_lossy(self.buffer.get(..end).unwrap_or_default()).to_ascii_lowercase();
+        let length = head
+            .lines()
+            .find_map(|line| line.strip_prefix("content-length:"))
+            .and_then(|length| length.trim().parse::<usize>().ok())
+            .context("an answer without a length")?;
+        let whole = end + 4 + length;
+        if self.buffer.len() < whole {
+            return Ok(None);
+        }
+        let body = String::from_utf8_lossy(self.buffer.get(end + 4..whole).unwrap_or_default()).into_owned();
+        self.buffer.drain(..whole);
+        if !head.starts_with("http/1.1 2") {
+            bail!("{}: {body}", head.lines().next().unwrap_or_default());
+        }
+        Ok(Some(body))
+    }
+
+    /// Reads to the end and counts lines that are exactly `line`.
+    pub(super) async fn count_events(mut self, line: &'static str) -> usize {
+        let mut count = 0;
+        loop {
+            while let Some(end) = self.buffer.iter().position(|byte| *byte == b'\n') {
+                let read: Vec<u8> = self.buffer.drain(..=end).collect();
+                count += usize::from(read.trim_ascii_end() == line.as_bytes());
+            }
+            match self.stream.read_buf(&mut self.buffer).await {
+                Ok(1..) => {}
+                _ => return count,
+            }
+        }
+    }
+}

@@ -1,0 +1,320 @@
+//! The service over HTTP: the real program in a process of its own, driven over plain connections.
+//!
+//! An agent and a person per caller, each with a connection that is kept open and a token of their own. One whole
+//! approval is four requests: propose, wait, decide, and wait for the recorded result.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, bail};
+use countersign::id::{Agent, Person, Tenant};
+use countersign_store::sqlite::{SqliteOptions, SqliteStore};
+use serde_json::{Value, json};
+use tokio::io::{AsyncBufReadExt as _, BufReader};
+use tokio::process::{Child, Command};
+
+use super::connection::Connection;
+use super::load::arguments;
+use super::{Place, drive, report};
+use crate::access::{Account, NewToken, Scope};
+
+const TOOL: &str = "delete_paddocks";
+/// One caller may hold ten streams open, so many callers are needed.
+const STREAMS_EACH: usize = 10;
+
+/// The service, running.
+pub(super) struct Service {
+    child: Child,
+    address: String,
+    agent: String,
+    person: String,
+    readers: Vec<String>,
+    _directory: PathBuf,
+}
+
+impl Service {
+    /// Starts one over an empty SQLite store, with everything on that a service has.
+    pub(super) async fn start(place: &Place, readers: usize) -> anyhow::Result<Service> {
+        let directory = place.file("http").with_extension("");
+        std::fs::remove_dir_all(&directory).ok();
+        std::fs::create_dir_all(&directory)?;
+        let policy = format!("[tools.{TOOL}]\neffect = \"write\"\nttl = \"1h\"\n");
+        std::fs::write(directory.join("countersign.toml"), policy)?;
+        let config =
+            format!("decisions_per_second = 1000000\nlongest_wait = \"1h\"\n[tools.{TOOL}]\necho = true\n");
+        std::fs::write(directory.join("countersign-serve.toml"), config)?;
+        let store = SqliteStore::open(directory.join("countersign.db"), SqliteOptions::default())?;
+        let account = Account {
+            name: Person::new("bench")?,
+            groups: vec!["approvers".to_owned()],
+            admin: true,
+            password: None,
+            created_at: countersign::store::Store::now(&store).await?,
+        };
+        account.add(&store, &Tenant::single()).await?;
+        let agent = mint(&store, "agent", &[Scope::Propose, Scope::Wait]).await?;
+        let person = mint(&store, "person", &[Scope::Read, Scope::Decide]).await?;
+        let mut tokens = Vec::new();
+        for reader in 0..readers {
+            tokens.push(mint(&store, &format!("reader-{reader}"), &[Scope::Read]).await?);
+        }
+        drop(store);
+        let (child, address) = spawn(&directory).await?;
+        Ok(Service {
+            child,
+            address,
+            agent,
+            person,
+            readers: tokens,
+            _directory: directory,
+        })
+    }
+
+    async fn propose(&self, connection: &mut Connection) -> anyhow::Result<String> {
+        let arguments = arguments();
+        let arguments = String::from_utf8_lossy(&arguments);
+        let body = format!(r#"{{"calls":[{{"tool":"{TOOL}","arguments":{arguments}}}]}}"#);
+        let answer = connection.ask("POST", "/v1/calls", &self.agent, &body).await?;
+        let marker = "\"approval\":{\"id\":\"";
+        let at = answer.find(marker).context("no approval came back")? + marker.len();
+        Ok(answer.get(at..at + 36).context("no id came back")?.to_owned())
+    }
+}
+
+async fn mint(store: &SqliteStore, name: &str, scopes: &[Scope]) -> anyhow::Result<String> {
+    let is_agent = scopes.contains(&Scope::Propose);
+    let new = NewToken {
+        tenant: Tenant::single(),
+        name: Some(Person::new(name)?),
+        scopes: scopes.iter().copied().collect(),
+        agent: is_agent.then(|| Agent::new("bench")).transpose()?,
+        person: (!is_agent).then(|| Person::new("bench")).transpose()?,
+        lasts: Duration::from_secs(24 * 3600),
+    };
+    Ok(new.mint(store).await?.text)
+}
+
+async fn spawn(directory: &Path) -> anyhow::Result<(Child, String)> {
+    let mut child = Command::new(std::env::current_exe()?)
+        .current_dir(directory)
+        .args(["serve", "--listen", "127.0.0.1:0", "--as", "bench"])
+        .env("COUNTERSIGN_LOG", "error")
+        .stdout(std::process::Stdio::piped())
+        .kill_on_drop(true)
+        .spawn()?;
+    let stdout = child.stdout.take().context("no output")?;
+    let mut lines = BufReader::new(stdout).lines();
+    while let Some(line) = lines.next_line().await? {
+        if let Some((_, rest)) = line.split_once("http://localhost:") {
+            let port: String = rest.chars().take_while(char::is_ascii_digit).collect();
+            tokio::spawn(async move { while let Ok(Some(_)) = lines.next_line().await {} });
+            return Ok((child, format!("127.0.0.1:{port}")));
+        }
+    }
+    bail!("the service did not start")
+}
+
+/// Whole approvals.
+pub(super) async fn cycle(place: &Place, callers: usize, span: Duration) -> anyhow::Result<Value> {
+    let service = Arc::new(Service::start(place, 0).await?);
+    let wakes: Arc<Mutex<Vec<Duration>>> = Arc::default();
+    let proposals: Arc<Mutex<Vec<Duration>>> = Arc::default();
+    let mut pairs = Vec::new();
+    for _ in 0..callers {
+        let pair = (
+            Connection::open(&service.address).await?,
+            Connection::open(&service.address).await?,
+        );
+        pairs.push(Arc::new(tokio::sync::Mutex::new(pair)));
+    }
+    let paused: Arc<Mutex<Duration>> = Arc::default();
+    let work = {
+        let (service, wakes, proposals, paused) =
+            (service.clone(), wakes.clone(), proposals.clone(), paused.clone());
+        move |caller: usize| {
+            let (service, wakes, proposals, paused) =
+                (service.clone(), wakes.clone(), proposals.clone(), paused.clone());
+            let pair = pairs.get(caller).cloned();
+            async move {
+                let pair = pair.context("no connection")?;
+                let (agent, person) = &mut *pair.lock().await;
+                let began = Instant::now();
+                let id = service.propose(agent).await?;
+                keep(&proposals, began.elapsed());
+                let path = format!("/v1/approvals/{id}");
+                agent
+                    .send("GET", &format!("{path}?wait=1h"), &service.agent, "")
+                    .await?;
+                if callers == 1 {
+                    // Let the wait arrive first; that is nobody's work.
+                    let began = Instant::now();
+                    tokio::time::sleep(Duration::from_millis(1)).await;
+                    *paused.lock().unwrap_or_else(PoisonError::into_inner) += began.elapsed();
+                }
+                let began = Instant::now();
+                person
+                    .send("POST", &path, &service.person, r#"{"approved":true}"#)
+                    .await?;
+                agent.receive().await?;
+                keep(&wakes, began.elapsed());
+                person.receive().await?;
+                let finished = format!("{path}?wait=1h&waitFor=finished");
+                let answer = agent.ask("GET", &finished, &service.agent, "").await?;
+                if !answer.contains("\"state\":\"succeeded\"") {
+                    bail!("a call did not run: {answer}");
+                }
+                Ok(())
+            }
+        }
+    };
+    let (whole, elapsed) = drive(callers, span, work).await?;
+    let elapsed = elapsed.saturating_sub(*paused.lock().unwrap_or_else(PoisonError::into_inner));
+    let of = |kept: &Mutex<Vec<Duration>>| {
+        let kept = std::mem::take(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner));
+        report("", kept, elapsed, json!({}))
+    };
+    let (wakes, proposals) = (of(&wakes), of(&proposals));
+    let extra = json!({
+        "conc": callers,
+        "wake_p50_us": wakes.get("p50_us"), "wake_p99_us": wakes.get("p99_us"),
+        "propose_p50_us": proposals.get("p50_us"), "propose_p99_us": proposals.get("p99_us"),
+    });
+    Ok(report("http", whole, elapsed, extra))
+}
+
+fn keep(kept: &Mutex<Vec<Duration>>, took: Duration) {
+    kept.lock().unwrap_or_else(PoisonError::into_inner).push(took);
+}
+
+/// Looking at one approval, next to a bare handler that gives the same bytes, in turns.
+pub(super) async fn get(place: &Place, callers: usize, span: Duration) -> anyhow::Result<Value> {
+    let service = Service::start(place, 0).await?;
+    let mut connection = Connection::open(&service.address).await?;
+    let id = service.propose(&mut connection).await?;
+    let path = format!("/v1/approvals/{id}");
+    let bytes = connection.ask("GET", &path, &service.agent, "").await?;
+    let bare = super::bare::start(bytes).await?;
+    let mut ratios = Vec::new();
+    let (mut ours, mut theirs) = (0.0, 0.0);
+    for _ in 0..7 {
+        let slice = span / 14;
+        let mine = rate(&service.address, &path, &service.agent, callers, slice).await?;
+        let floor = rate(&bare.address, "/", &service.agent, callers, slice).await?;
+        (ours, theirs) = (ours + mine, theirs + floor);
+        ratios.push(mine / floor);
+    }
+    ratios.sort_unstable_by(f64::total_cmp);
+    let middle = ratios.get(ratios.len() / 2).copied().unwrap_or_default();
+    Ok(json!({
+        "bench": "http-get", "conc": callers, "per_s": (ours / 7.0).round(),
+        "bare_per_s": (theirs / 7.0).round(), "ratio": (middle * 100.0).round() / 100.0,
+    }))
+}
+
+async fn rate(address: &str, path: &str, token: &str, callers: usize, span: Duration) -> anyhow::Result<f64> {
+    let mut connections = Vec::new();
+    for _ in 0..callers {
+        connections.push(Arc::new(tokio::sync::Mutex::new(
+            Connection::open(address).await?,
+        )));
+    }
+    let (path, token) = (path.to_owned(), token.to_owned());
+    let work = move |caller: usize| {
+        let connection = connections.get(caller).cloned();
+        let (path, token) = (path.clone(), token.clone());
+        async move {
+            let connection = connection.context("no connection")?;
+            connection.lock().await.ask("GET", &path, &token, "").await?;
+            Ok(())
+        }
+    };
+    let (latencies, elapsed) = drive(callers, span, work).await?;
+    Ok(latencies.len() as f64 / elapsed.as_secs_f64())
+}
+
+/// What long polls weigh.
+pub(super) async fn waiting(place: &Place, count: usize) -> anyhow::Result<Value> {
+    let service = Service::start(place, 0).await?;
+    let pid = service.child.id().context("the service is gone")?;
+    let mut first = Connection::open(&service.address).await?;
+    service.propose(&mut first).await?;
+    let before = resident(pid)?;
+    let mut open = Vec::with_capacity(count);
+    for _ in 0..count {
+        let mut connection = Connection::open(&service.address).await?;
+        let id = service.propose(&mut connection).await?;
+        let path = format!("/v1/approvals/{id}?wait=1h");
+        connection.send("GET", &path, &service.agent, "").await?;
+        open.push(connection);
+    }
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let grown = resident(pid)?.saturating_sub(before);
+    let idle = processor_ticks(pid)?;
+    tokio::time::sleep(Duration::from_secs(5)).await;
+    let idle = processor_ticks(pid)?.saturating_sub(idle);
+    Ok(json!({
+        "bench": "http-waiting", "waiters": count,
+        "mib_per_10k_waiting": (grown as f64 / 1024.0 * 1e4 / count as f64 * 10.0).round() / 10.0,
+        "cpu_ms_in_5_s": idle * 10,
+    }))
+}
+
+/// Many readers of events, a tenth of them stalled: what the others see and what the service grows by (F17).
+pub(super) async fn streams(place: &Place, count: usize, span: Duration) -> anyhow::Result<Value> {
+    let service = Service::start(place, count.div_ceil(STREAMS_EACH)).await?;
+    let pid = service.child.id().context("the service is gone")?;
+    let before = resident(pid)?;
+    let mut stalled = Vec::new();
+    let mut reading = Vec::new();
+    for number in 0..count {
+        let token = service.readers.get(number / STREAMS_EACH).context("no token")?;
+        let mut connection = Connection::open(&service.address).await?;
+        connection
+            .send("GET", "/v1/events?what=proposed", token, "")
+            .await?;
+        match number % 10 {
+            0 => stalled.push(connection),
+            _ => reading.push(tokio::spawn(connection.count_events("event: proposed"))),
+        }
+    }
+    tokio::time::sleep(Duration::from_millis(500)).await;
+    let mut connection = Connection::open(&service.address).await?;
+    let began = Instant::now();
+    let mut proposed = 0usize;
+    while began.elapsed() < span {
+        service.propose(&mut connection).await?;
+        proposed += 1;
+        // Faster than people, slower than a thousand readers on two processors can be written to.
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    tokio::time::sleep(Duration::from_secs(2)).await;
+    let grown = resident(pid)?.saturating_sub(before);
+    drop(service);
+    let mut complete = 0;
+    let readers = reading.len();
+    for reader in reading {
+        complete += usize::from(reader.await? == proposed);
+    }
+    Ok(json!({
+        "bench": "http-streams", "readers": readers, "stalled": stalled.len(), "events": proposed,
+        "saw_every_event": complete, "grown_mib": (grown as f64 / 1024.0).round(),
+    }))
+}
+
+/// Resident memory of a process in KiB.
+fn resident(pid: u32) -> anyhow::Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
+    let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
+    let number = line.and_then(|line| line.split_whitespace().next());
+    Ok(number.context("no memory figure")?.parse()?)
+}
+
+/// Processor time of a process in hundredths of a second.
+fn processor_ticks(pid: u32) -> anyhow::Result<u64> {
+    let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
+    let rest = text.rsplit_once(')').context("no processor figure")?.1;
+    let fields: Vec<&str> = rest.split_whitespace().collect();
+    let tick = |at: usize| fields.get(at).and_then(|field| field.parse::<u64>().ok());
+    Ok(tick(11).unwrap_or_default() + tick(12).unwrap_or_default())
+}

@@ -1,0 +1,128 @@
+//! `read`: what a reply says, and which words decided. Touches no store.
+
+use std::borrow::Cow;
+use std::io::{BufRead, Write};
+
+use countersign::display::escape;
+use countersign::reply::{Interpreted, Offered, Reading, interpret};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+
+use crate::cli::Read;
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+
+/// The longest line of a batch: the largest prompt we would show, and then some.
+const LONGEST_LINE: usize = 1024 * 1024;
+
+pub fn run(options: &Read, output: &mut Output) -> Result<Exit, Failure> {
+    if options.jsonl {
+        let (input, result) = (std::io::stdin().lock(), std::io::stdout().lock());
+        return batch(options, input, std::io::BufWriter::with_capacity(1 << 16, result));
+    }
+    let text = options.text.as_deref().unwrap_or_default();
+    let read = interpret(&options.offered(), text, options.language.as_deref());
+    match output.is_json {
+        true => output.json(&One {
+            reading: read.reading.as_str(),
+            decision: decision(read.reading),
+            why: read.why.to_string(),
+        })?,
+        false => output.line(&sentence(&read)),
+    }
+    Ok(Exit::Done)
+}
+
+impl Read {
+    fn offered(&self) -> Offered<'_> {
+        Offered {
+            text: self.prompt.as_deref().unwrap_or_default(),
+            yes: self.yes.as_deref(),
+            no: self.no.as_deref(),
+            needs_yes: self.destructive,
+        }
+    }
+}
+
+#[derive(Serialize)]
+struct One {
+    reading: &'static str,
+    decision: &'static str,
+    why: String,
+}
+
+fn sentence(read: &Interpreted) -> String {
+    format!("{}: {}", read.reading.as_str(), escape(&read.why.to_string()))
+}
+
+/// What a surface would do with it.
+fn decision(reading: Reading) -> &'static str {
+    match reading {
+        Reading::Yes => "approve",
+        Reading::No => "decline",
+        Reading::Other => "other",
+    }
+}
+
+/// One reply of a batch. Other fields are ignored, so that labelled data can be fed as it is.
+#[derive(Deserialize)]
+struct Line<'a> {
+    #[serde(borrow)]
+    id: &'a RawValue,
+    #[serde(borrow, default)]
+    lang: Option<Cow<'a, str>>,
+    #[serde(borrow, default)]
+    prompt: Option<Cow<'a, str>>,
+    #[serde(borrow)]
+    reply: Cow<'a, str>,
+}
+
+fn batch(options: &Read, mut input: impl BufRead, mut result: impl Write) -> Result<Exit, Failure> {
+    let mut line = Vec::new();
+    let mut why = String::new();
+    for number in 1u64.. {
+        line.clear();
+        let mut limited = std::io::Read::take(&mut input, LONGEST_LINE as u64);
+        let read = limited.read_until(b'\n', &mut line).map_err(unreadable)?;
+        if read == 0 {
+            break;
+        }
+        if line.iter().all(u8::is_ascii_whitespace) {
+            continue;
+        }
+        let row: Line<'_> = serde_json::from_slice(&line).map_err(|error| {
+            Failure::error("malformed_line", format!("line {number}: {error}"))
+                .hint("each line is `{\"id\":…, \"lang\":\"en\", \"prompt\":\"…\", \"reply\":\"…\"}`")
+        })?;
+        let mut offered = options.offered();
+        if let Some(prompt) = &row.prompt {
+            offered.text = prompt;
+        }
+        let language = row.lang.as_deref().or(options.language.as_deref());
+        let read = interpret(&offered, &row.reply, language);
+        why.clear();
+        // Writing into a string does not fail.
+        let _ = std::fmt::Write::write_fmt(&mut why, format_args!("{}", read.why));
+        write_row(&mut result, row.id, decision(read.reading), &why).map_err(unwritable)?;
+    }
+    result.flush().map_err(unwritable)?;
+    Ok(Exit::Done)
+}
+
+fn write_row(result: &mut impl Write, id: &RawValue, decision: &str, why: &str) -> std::io::Result<()> {
+    result.write_all(b"{\"id\":")?;
+    result.write_all(id.get().as_bytes())?;
+    result.write_all(b",\"decision\":\"")?;
+    result.write_all(decision.as_bytes())?;
+    result.write_all(b"\",\"why\":")?;
+    serde_json::to_writer(&mut *result, why)?;
+    result.write_all(b"}\n")
+}
+
+fn unreadable(error: std::io::Error) -> Failure {
+    Failure::error("unreadable_input", format!("cannot read standard input: {error}"))
+}
+
+fn unwritable(error: std::io::Error) -> Failure {
+    Failure::error("output", format!("cannot write the answers: {error}"))
+}

@@ -1,0 +1,114 @@
+// Cards on the page: reading them from HTML, putting them where they belong, changing them in place.
+// A person who reads, writes or has something open is never interrupted: what they look at does not move.
+
+const parser = new DOMParser();
+
+export const parse = (html) => parser.parseFromString(html, "text/html");
+export const cards = () => [...document.querySelectorAll("#cards > .card")];
+export const find = (id) => document.getElementById("a" + id);
+export const idOf = (card) => card.id.slice(1);
+export const isPending = (card) => !card.classList.contains("over");
+export const isGrave = (card) => card.classList.contains("grave");
+// What takes the focus for a card: its title, which says what it is.
+export const handle = (card) => card.querySelector("h2 a") || card;
+
+export function say(text) {
+  const place = document.getElementById("say");
+  if (place) place.textContent = text;
+}
+
+// The server's clock, as far as we know it: the browser's may be wrong.
+let ahead = 0;
+export function setClock(moment) {
+  const now = Date.parse(moment);
+  if (now) ahead = now - Date.now();
+}
+export const now = () => Date.now() + ahead;
+
+// Puts a fresh card in an old one's place. While it waits, what the person types in stays as it is.
+export function patch(old, fresh) {
+  if (old.dataset.v === fresh.dataset.v && !fresh.querySelector(".problem")) return old;
+  const had = old.contains(document.activeElement);
+  if (isPending(old) && isPending(fresh)) keepWhatIsTyped(old, fresh);
+  // A card that says less than before keeps its room, so that nothing below it moves.
+  const height = old.offsetHeight;
+  old.replaceWith(fresh);
+  if (fresh.offsetHeight < height) fresh.style.minHeight = height + "px";
+  if (had) (fresh.querySelector("[data-focus]") || handle(fresh)).focus({ preventScroll: true });
+  return fresh;
+}
+
+function keepWhatIsTyped(old, fresh) {
+  for (const field of old.querySelectorAll("textarea[name], input[type=radio]:checked")) {
+    const value = field.type === "radio" ? `[value="${field.value}"]` : "";
+    const same = fresh.querySelector(`[name="${field.name}"]${value}`);
+    if (!same) continue;
+    if (field.type === "radio") same.checked = true;
+    else same.value = field.value;
+    if (field === document.activeElement) same.dataset.focus = "";
+  }
+  const opened = [...old.querySelectorAll("details")].map((part) => part.open);
+  fresh.querySelectorAll("details").forEach((part, at) => { part.open = opened[at] || false; });
+}
+
+// As the server sorts them: from grave to light, then by the end of their time.
+function comesAfter(card, other) {
+  const place = (each) => ["critical", "high", "medium", "low"].findIndex((risk) => each.classList.contains(risk));
+  const end = (each) => Date.parse(each.querySelector(".left").dateTime);
+  return place(card) - place(other) || end(card) - end(other);
+}
+
+// Where a card belongs: before the first one that comes after it.
+export const successor = (fresh) => cards().find((card) => isPending(card) && comesAfter(card, fresh) > 0) || null;
+
+export function insert(fresh) {
+  document.querySelector("#cards > .empty")?.remove();
+  const next = successor(fresh);
+  if (next) next.before(fresh);
+  else {
+    const last = cards().at(-1);
+    if (last) last.after(fresh);
+    else document.getElementById("count").after(fresh);
+  }
+  fresh.classList.add("arrived");
+  return fresh;
+}
+
+// Whether putting it there would move nothing that can be seen.
+export function fitsQuietly(fresh) {
+  const next = successor(fresh);
+  return document.hidden || !next || next.getBoundingClientRect().top > innerHeight;
+}
+
+export function recount() {
+  const waiting = cards().filter(isPending).length;
+  const count = document.getElementById("count");
+  if (!count || document.getElementById("cards").dataset.total > 100) return;
+  count.textContent = waiting === 0 ? "Nothing waits for you." : waiting === 1 ? "1 waits" : waiting + " wait";
+  document.title = (waiting ? `(${waiting}) ` : "") + "Inbox · Countersign";
+}
+
+function words(seconds) {
+  const [m, h, d] = [60, 3600, 86400].map((unit) => Math.floor(seconds / unit));
+  if (d) return `${d}d ${h % 24}h`;
+  if (h) return `${h}h ${m % 60}m`;
+  return m ? `${m}m ${seconds % 60}s` : `${seconds}s`;
+}
+
+// Once a second. Gives the cards whose time has just run out.
+export function tick() {
+  const over = [];
+  for (const time of document.querySelectorAll(".left")) {
+    const left = Math.floor((Date.parse(time.dateTime) - now()) / 1000);
+    const text = left < 0 ? "time is up" : words(left) + " left";
+    if (time.textContent !== text) time.textContent = text;
+    time.classList.toggle("urgent", left < 60);
+    if (left < 0 && !time.dataset.over) {
+      time.dataset.over = "1";
+      const card = time.closest(".card");
+      card.querySelectorAll(".decide button").forEach((button) => { button.disabled = true; });
+      over.push(card);
+    }
+  }
+  return over;
+}

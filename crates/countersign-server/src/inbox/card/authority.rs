@@ -1,0 +1,84 @@
+//! What a card says about who may approve it, before anybody tries.
+//!
+//! Deliberately absent: the rule. The gate applies it, inside the transaction; this only keeps people from pressing
+//! buttons that would be refused.
+
+use countersign::approval::Approval;
+use countersign::call::Call;
+use countersign::decision::{Decider, Surface};
+use serde::Serialize;
+
+use super::shown;
+
+/// What whoever looks at a card may do with it.
+#[derive(Debug, Serialize)]
+pub struct May {
+    /// Approve everything on it.
+    pub approve: bool,
+    /// Approve at least one of its calls.
+    pub approve_some: bool,
+    pub deny: bool,
+    /// Change arguments while approving.
+    pub edit: bool,
+    /// Why not everything, for people.
+    pub why_not: Option<String>,
+    /// So many different people have to approve it.
+    pub quorum: u8,
+}
+
+impl May {
+    pub(super) fn new(approval: &Approval, decider: Option<&Decider>) -> May {
+        let why_not = approval
+            .calls
+            .iter()
+            .find_map(|call| why_not(approval, call, decider));
+        let is_open = |call: &Call| why_not_at_all(call, decider).is_none();
+        let authorities = || approval.calls.iter().map(|call| call.terms.authority);
+        let quorum = authorities().map(|authority| authority.quorum).max().unwrap_or(1);
+        May {
+            approve: why_not.is_none(),
+            approve_some: approval
+                .calls
+                .iter()
+                .any(|call| self::why_not(approval, call, decider).is_none()),
+            deny: approval.calls.iter().any(is_open),
+            // Whoever edits would be alone with what runs.
+            edit: why_not.is_none() && quorum == 1 && !authorities().any(|authority| authority.four_eyes),
+            why_not,
+            quorum,
+        }
+    }
+}
+
+fn why_not_at_all(call: &Call, decider: Option<&Decider>) -> Option<String> {
+    let approvers = &call.terms.approvers;
+    if decider.is_some_and(|decider| decider.is_among(approvers)) {
+        return None;
+    }
+    let names: Vec<String> = approvers.iter().map(|name| shown(name)).collect();
+    Some(match names.is_empty() {
+        true => "Nobody may approve this: its policy names no approvers.".to_owned(),
+        false => format!("Only {} may approve this.", names.join(" or ")),
+    })
+}
+
+/// Why somebody may not approve one call.
+pub(super) fn why_not(approval: &Approval, call: &Call, decider: Option<&Decider>) -> Option<String> {
+    let decider = match (why_not_at_all(call, decider), decider) {
+        (Some(reason), _) => return Some(reason),
+        (None, decider) => decider?,
+    };
+    let authority = call.terms.authority;
+    let asked_for_it =
+        decider.person == approval.requester || approval.on_behalf_of.as_ref() == Some(&decider.person);
+    if authority.four_eyes && asked_for_it {
+        return Some("You asked for this, so somebody else has to approve it.".to_owned());
+    }
+    if authority.surface > decider.surface {
+        return Some(match authority.surface {
+            Surface::Passkey => "This takes a passkey to approve.".to_owned(),
+            surface => format!("This cannot be approved here: it takes {}.", surface.as_str()),
+        });
+    }
+    None
+}

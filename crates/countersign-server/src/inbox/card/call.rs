@@ -1,0 +1,115 @@
+//! One call on a card.
+
+use countersign::approval::Approval;
+use countersign::call::Call;
+use countersign::display::clip;
+use countersign::policy::Undoable;
+use countersign::state::CallState;
+use serde::Serialize;
+
+use super::authority::why_not;
+use super::value::{Values, values};
+use super::{Drawing, Place, shown, size};
+
+/// The longest result on a card.
+const RESULT_CHARS: usize = 600;
+
+/// One call.
+#[derive(Debug, Serialize)]
+pub struct CallCard {
+    pub position: u8,
+    pub tool: String,
+    pub title: Option<String>,
+    pub summary: String,
+    pub effect: &'static str,
+    pub risk: &'static str,
+    pub can_undo: bool,
+    pub notes: Vec<String>,
+    pub values: Values,
+    pub size: String,
+    pub state: &'static str,
+    pub because: Option<&'static str>,
+    /// The person who approved it changed its arguments.
+    pub is_edited: bool,
+    pub result: Option<ResultCard>,
+    pub undone_by: Option<Place>,
+    /// It ran, and can be taken back.
+    pub offers_undo: bool,
+    /// Nobody knows how it ended, and this person may say.
+    pub offers_reconcile: bool,
+    /// What is typed into its field, on a page where it is being changed.
+    pub edit: Option<Edit>,
+    /// Whoever looks may approve this call.
+    pub may_approve: bool,
+    /// It is not among what would be approved: they may not, or chose so before the page came back to them.
+    pub is_left_out: bool,
+}
+
+/// Arguments that are being changed.
+#[derive(Debug, Serialize)]
+pub struct Edit {
+    pub text: String,
+    pub lines: usize,
+    pub problem: Option<String>,
+}
+
+/// What a call answered.
+#[derive(Debug, Serialize)]
+pub struct ResultCard {
+    pub text: String,
+    /// Part of it is not shown.
+    pub size: Option<String>,
+}
+
+impl CallCard {
+    pub(super) fn new(approval: &Approval, position: u8, call: &Call, drawing: Drawing<'_>) -> CallCard {
+        let terms = &call.terms;
+        let arguments = call.arguments.as_bytes();
+        let rows = drawing
+            .policy
+            .table(call.tool.as_str(), arguments, &approval.salt);
+        let may_approve = why_not(approval, call, drawing.decider).is_none();
+        let can_undo = terms.undo == Undoable::Yes;
+        let is_approver = drawing
+            .decider
+            .is_some_and(|decider| decider.is_among(&terms.approvers));
+        CallCard {
+            position,
+            tool: call.tool.to_string(),
+            title: drawing.policy.title(call.tool.as_str()).map(shown),
+            summary: terms.summary.clone(),
+            effect: terms.effect.as_str(),
+            risk: terms.risk.as_str(),
+            can_undo,
+            notes: terms.notes.iter().map(|note| shown(note)).collect(),
+            values: values(&rows, arguments, drawing.measure),
+            size: size(arguments.len()),
+            state: call.state.as_str(),
+            because: call.because.as_ref().map(|because| because.as_str()),
+            is_edited: call.original.is_some(),
+            result: call.result.as_deref().and_then(result),
+            undone_by: call.undone_by.map(|undo| Place {
+                id: undo.approval.to_string(),
+                short: format!("{}.{}", undo.approval.short(), undo.position),
+            }),
+            offers_undo: call.state == CallState::Succeeded && can_undo && call.undone_by.is_none(),
+            offers_reconcile: call.state == CallState::Unknown && is_approver,
+            edit: None,
+            may_approve,
+            is_left_out: !may_approve,
+        }
+    }
+}
+
+fn result(bytes: &[u8]) -> Option<ResultCard> {
+    let text = String::from_utf8_lossy(bytes);
+    let text = text.trim_end();
+    if text.is_empty() {
+        return None;
+    }
+    let clipped = clip(text, RESULT_CHARS);
+    Some(ResultCard {
+        size: clipped.is_clipped().then(|| size(bytes.len())),
+        text: clipped.to_string(),
+    })
+}

@@ -1,0 +1,275 @@
+//! The card: everything a person needs to decide, and what became of it.
+//!
+//! Enters: an approval, the policy, the store's clock and who looks. Leaves: values for the templates, in which every
+//! text of others is escaped already.
+//! Deliberately absent: HTML, and rules. Whether a decision is accepted is said by the gate; what is worked out here
+//! only keeps people from pressing buttons that would be refused.
+
+mod authority;
+mod call;
+mod value;
+
+pub use call::{CallCard, Edit};
+pub use value::{Measure, size};
+
+use std::cmp::Reverse;
+
+use authority::May;
+use countersign::approval::Approval;
+use countersign::decision::Decider;
+use countersign::display::{clip, escape};
+use countersign::effect::{Effect, Risk};
+use countersign::policy::Policy;
+use countersign::state::State;
+use countersign::time::Time;
+use serde::Serialize;
+
+use crate::{duration, view};
+
+/// The longest claim on the list.
+const CLAIM_CHARS: usize = 240;
+
+/// How a card is drawn.
+#[derive(Clone, Copy)]
+pub struct Drawing<'a> {
+    /// Says what is secret.
+    pub policy: &'a Policy,
+    /// The store's clock.
+    pub now: Time,
+    /// Who looks.
+    pub decider: Option<&'a Decider>,
+    /// How much is shown.
+    pub measure: Measure,
+}
+
+/// One approval.
+#[derive(Debug, Serialize)]
+pub struct Card {
+    pub id: String,
+    pub short: String,
+    pub digest: String,
+    pub version: u32,
+    pub state: &'static str,
+    pub is_pending: bool,
+    pub title: String,
+    pub risk: &'static str,
+    /// Approving it by a key takes two presses.
+    pub is_grave: bool,
+    pub calls: Vec<CallCard>,
+    pub is_batch: bool,
+    /// Part of what would run is not shown here: it cannot be approved here.
+    pub is_partial: bool,
+    /// Nothing is left out.
+    pub is_full: bool,
+    pub agent: String,
+    pub requester: String,
+    pub on_behalf_of: Option<String>,
+    pub run: Option<String>,
+    pub session: Option<String>,
+    pub channel: Option<String>,
+    pub claim: Option<String>,
+    pub created: Moment,
+    pub expires: Moment,
+    pub is_urgent: bool,
+    pub yes: String,
+    pub no: String,
+    pub approvers: String,
+    pub may: May,
+    pub ended: Option<Ended>,
+    pub undoes: Option<Place>,
+    pub replaces: Option<Place>,
+    pub superseded_by: Option<Place>,
+    /// It was held under another policy than the one in force.
+    pub is_other_policy: bool,
+}
+
+/// A moment, for people and for the script.
+#[derive(Debug, Serialize)]
+pub struct Moment {
+    pub exact: String,
+    pub words: String,
+}
+
+/// How an approval ended.
+#[derive(Debug, Serialize)]
+pub struct Ended {
+    pub by: Option<String>,
+    pub is_you: bool,
+    pub at: Moment,
+    pub surface: Option<String>,
+    pub comment: Option<String>,
+    pub claimed_by: Option<String>,
+}
+
+/// Another approval, or a call of it.
+#[derive(Debug, Serialize)]
+pub struct Place {
+    pub id: String,
+    pub short: String,
+}
+
+impl Moment {
+    /// How far away a moment is, either way.
+    pub fn new(moment: Time, now: Time) -> Moment {
+        Moment {
+            exact: moment.to_string(),
+            words: match now >= moment && now.since(moment).as_secs() < 5 {
+                true => "just now".to_owned(),
+                false => duration::show_relative(moment, now),
+            },
+        }
+    }
+
+    fn left(moment: Time, now: Time) -> Moment {
+        Moment {
+            exact: moment.to_string(),
+            words: format!("{} left", duration::show(moment.since(now))),
+        }
+    }
+}
+
+impl Card {
+    /// The card as it stands now.
+    pub fn new(approval: &Approval, drawing: Drawing<'_>) -> Card {
+        let Drawing {
+            policy, now, decider, ..
+        } = drawing;
+        let state = view::state(approval, now);
+        let is_pending = state == State::Pending;
+        let calls: Vec<CallCard> = approval
+            .numbered()
+            .map(|(position, call)| CallCard::new(approval, position, call, drawing))
+            .collect();
+        let risk = risk(approval);
+        let is_batch = calls.len() > 1;
+        let is_full = drawing.measure == Measure::FULL;
+        let claim = approval.claim.as_deref().map(|claim| match is_full {
+            true => escape(claim).into_owned(),
+            false => clip(claim, CLAIM_CHARS).to_string(),
+        });
+        let destroys = |call: &countersign::call::Call| call.terms.effect == Effect::Destructive;
+        Card {
+            id: approval.id.to_string(),
+            short: approval.id.short(),
+            digest: approval.digest.to_string(),
+            version: approval.version,
+            state: state.as_str(),
+            is_pending,
+            title: match is_batch {
+                true => format!("{} calls, to run in this order", calls.len()),
+                false => view::description(approval),
+            },
+            risk: risk.as_str(),
+            is_grave: risk >= Risk::High || approval.calls.iter().any(destroys),
+            is_batch,
+            is_partial: calls.iter().any(|call| call.values.is_partial),
+            is_full,
+            calls,
+            agent: shown(approval.agent.as_str()),
+            requester: shown(approval.requester.as_str()),
+            on_behalf_of: approval.on_behalf_of.as_ref().map(|name| shown(name.as_str())),
+            run: approval.run.as_ref().map(|name| shown(name.as_str())),
+            session: approval.session.as_ref().map(|name| shown(name.as_str())),
+            channel: approval.channel.as_ref().map(|name| shown(name.as_str())),
+            claim,
+            created: Moment::new(approval.created_at, now),
+            expires: Moment::left(approval.expires_at, now),
+            is_urgent: approval.expires_at.since(now).as_secs() < 60,
+            yes: label(
+                approval,
+                |call| call.terms.yes.as_deref(),
+                "Approve",
+                "Approve all",
+            ),
+            no: label(approval, |call| call.terms.no.as_deref(), "Deny", "Deny all"),
+            approvers: approvers(approval),
+            may: May::new(approval, decider),
+            ended: (!is_pending).then(|| ended(approval, now, decider)),
+            undoes: approval.undoes.map(|call| Place {
+                id: call.approval.to_string(),
+                short: format!("{}.{}", call.approval.short(), call.position),
+            }),
+            replaces: approval.replaces.map(place),
+            superseded_by: approval.superseded_by.map(place),
+            is_other_policy: is_pending && approval.policy != policy.hash(),
+        }
+    }
+}
+
+/// The gravest risk among its calls.
+pub fn risk(approval: &Approval) -> Risk {
+    let risks = approval.calls.iter().map(|call| call.terms.risk);
+    risks.max().unwrap_or(Risk::Low)
+}
+
+/// Text of others, safe to show.
+pub fn shown(text: &str) -> String {
+    escape(text).into_owned()
+}
+
+/// A surface as people call it.
+pub fn surface_words(surface: &str) -> String {
+    match surface {
+        "text" => "a text reply".to_owned(),
+        "button" => "a button".to_owned(),
+        "api" => "the API".to_owned(),
+        "command_line" => "the command line".to_owned(),
+        "page" => "the page".to_owned(),
+        "passkey" => "a passkey".to_owned(),
+        other => shown(other),
+    }
+}
+
+/// Sorts cards: from grave to light, then by the end of their time. The script does the same.
+pub fn order(approval: &Approval) -> (Reverse<Risk>, Time) {
+    (Reverse(risk(approval)), approval.expires_at)
+}
+
+fn place(id: countersign::id::ApprovalId) -> Place {
+    Place {
+        id: id.to_string(),
+        short: id.short(),
+    }
+}
+
+/// What a button says: the policy's word for a single call; for a batch always ours, which says "all".
+fn label<'a>(
+    approval: &'a Approval,
+    word: impl Fn(&'a countersign::call::Call) -> Option<&'a str>,
+    single: &str,
+    batch: &str,
+) -> String {
+    match approval.calls.as_slice() {
+        [only] => word(only).map_or_else(|| single.to_owned(), shown),
+        _ => batch.to_owned(),
+    }
+}
+
+fn approvers(approval: &Approval) -> String {
+    let mut lists: Vec<String> = Vec::new();
+    for call in &approval.calls {
+        let names: Vec<String> = call.terms.approvers.iter().map(|name| shown(name)).collect();
+        let list = match names.is_empty() {
+            true => "nobody".to_owned(),
+            false => names.join(" or "),
+        };
+        if !lists.contains(&list) {
+            lists.push(list);
+        }
+    }
+    lists.join("; ")
+}
+
+fn ended(approval: &Approval, now: Time, decider: Option<&Decider>) -> Ended {
+    let decided = approval.decision.as_ref();
+    let at = decided.map(|decided| decided.at).or(approval.ended_at);
+    Ended {
+        by: decided.map(|decided| shown(decided.by.as_str())),
+        is_you: decided.is_some_and(|decided| decider.is_some_and(|you| you.person == decided.by)),
+        // Expired, and nobody has written that down yet.
+        at: Moment::new(at.unwrap_or(approval.expires_at), now),
+        surface: decided.map(|decided| surface_words(&decided.surface)),
+        comment: decided.and_then(|decided| decided.comment.as_deref().map(shown)),
+        claimed_by: decided.and_then(|decided| decided.claimed_by.as_deref().map(shown)),
+    }
+}

@@ -1,0 +1,104 @@
+//! One approval on a page of its own: the whole card, what became of it, and its history.
+
+use axum::extract::{Path, Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use countersign::approval::SharedApproval;
+use countersign::time::Time;
+use minijinja::value::Serde;
+use minijinja::{Value, context};
+use serde::Deserialize;
+
+use super::card::{Card, Drawing, Edit, Measure};
+use super::decide::{Typed, edit_problem};
+use super::session::SignedIn;
+use super::{edit, list, page, timeline};
+use crate::access::Caller;
+use crate::http::{Answer, ApiError, App};
+
+/// Fields grow with their text up to so many lines.
+const MOST_LINES: usize = 30;
+
+#[derive(Debug, Default, Deserialize)]
+pub struct Asked {
+    /// The arguments are to be changed.
+    edit: Option<String>,
+}
+
+/// The page.
+pub async fn show(
+    State(app): State<App>,
+    SignedIn(caller): SignedIn,
+    Path(id): Path<String>,
+    Query(asked): Query<Asked>,
+) -> Response {
+    let typed = Typed::default();
+    let page = draw(&app, &caller, &id, asked.edit.is_some(), None, &typed).await;
+    page.unwrap_or_else(|error| page::failure(&error))
+}
+
+/// The page once more, because a decision was not accepted: with the reason, and with what was typed.
+pub async fn again(app: &App, caller: &Caller, id: &str, problem: &ApiError, typed: &Typed) -> Response {
+    let page = draw(app, caller, id, typed.is_edit(), Some(problem), typed).await;
+    page.unwrap_or_else(|error| page::failure(&error))
+}
+
+async fn draw(
+    app: &App,
+    caller: &Caller,
+    id: &str,
+    is_edit: bool,
+    problem: Option<&ApiError>,
+    typed: &Typed,
+) -> Answer<Response> {
+    let (approval, now) = list::one(app, caller, id).await?;
+    let events = app.store().events(&caller.tenant, approval.id).await?;
+    let card = card(app, caller, &approval, now, is_edit, typed);
+    let is_edit = is_edit && card.is_pending && card.may.edit;
+    let values = context! {
+        card => Value::from(Serde(&card)),
+        events => Value::from(Serde(timeline::lines(&events, now))),
+        now => now.to_string(),
+        problem => problem.map(page::problem),
+        comment => typed.comment(),
+        is_edit,
+        key => page::form_key(),
+        from => "detail",
+    };
+    let status = problem.map_or(StatusCode::OK, |problem| problem.status);
+    Ok(page::signed_in(status, "detail.html", caller, "", values))
+}
+
+fn card(
+    app: &App,
+    caller: &Caller,
+    approval: &SharedApproval,
+    now: Time,
+    is_edit: bool,
+    typed: &Typed,
+) -> Card {
+    let decider = caller.decider();
+    let drawing = Drawing {
+        policy: app.gate.policy(),
+        now,
+        decider: decider.as_ref(),
+        measure: Measure::FULL,
+    };
+    let mut card = Card::new(approval, drawing);
+    for (call, (position, held)) in card.calls.iter_mut().zip(approval.numbered()) {
+        call.is_left_out |= typed.leaves_out(position);
+        // A secret must not stand in a field: such a call is approved as it is, or denied.
+        if is_edit && !call.values.has_secret {
+            let text = match typed.arguments(position) {
+                Some(text) => text.to_owned(),
+                None => edit::field(held.arguments.as_bytes()),
+            };
+            call.edit = Some(Edit {
+                lines: text.lines().count().clamp(3, MOST_LINES),
+                problem: edit_problem(approval, position, typed),
+                text,
+            });
+        }
+    }
+    card
+}

@@ -1,0 +1,99 @@
+//! What the list is narrowed to.
+//!
+//! Enters: a query string. Leaves: a test for approvals, and the same query again for links.
+
+use countersign::approval::Approval;
+use countersign::display::clip;
+use countersign::effect::Risk;
+use serde::{Deserialize, Serialize};
+
+use super::card::risk;
+use super::page::url_part;
+
+/// What somebody wants to see. An empty field of a form means nothing.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+pub struct Wanted {
+    /// Only this agent's.
+    #[serde(default)]
+    pub agent: String,
+    /// Only with a call of this tool.
+    #[serde(default)]
+    pub tool: String,
+    /// Only of this risk.
+    #[serde(default)]
+    pub risk: String,
+}
+
+impl Wanted {
+    /// True when nothing is left out.
+    pub fn is_everything(&self) -> bool {
+        self.agent.is_empty() && self.tool.is_empty() && self.risk.is_empty()
+    }
+
+    /// True when the approval is wanted.
+    pub fn includes(&self, approval: &Approval) -> bool {
+        (self.agent.is_empty() || approval.agent.as_str() == self.agent)
+            && (self.tool.is_empty() || approval.calls.iter().any(|call| call.tool.as_str() == self.tool))
+            && (self.risk.is_empty() || risk(approval).as_str() == self.risk)
+    }
+
+    /// The same again, as a query without its question mark.
+    pub fn query(&self) -> String {
+        let pairs = [("agent", &self.agent), ("tool", &self.tool), ("risk", &self.risk)];
+        let named = pairs.iter().filter(|(_, value)| !value.is_empty());
+        let parts: Vec<String> = named
+            .map(|(name, value)| format!("{name}={}", url_part(value)))
+            .collect();
+        parts.join("&")
+    }
+}
+
+/// What the filters offer: what there is to choose from.
+#[derive(Debug, Default, Serialize)]
+pub struct Choices {
+    agents: Vec<Choice>,
+    tools: Vec<Choice>,
+    risks: Vec<&'static str>,
+}
+
+/// One of them: what it stands for, and how it is shown.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+struct Choice {
+    value: String,
+    text: String,
+}
+
+impl Choice {
+    fn new(name: &str) -> Choice {
+        Choice {
+            value: name.to_owned(),
+            text: clip(name, 60).to_string(),
+        }
+    }
+}
+
+impl Choices {
+    /// From all that waits, and from what is wanted, so that a choice does not vanish with its last card.
+    pub fn new<'a>(approvals: impl Iterator<Item = &'a Approval>, wanted: &Wanted) -> Choices {
+        let mut choices = Choices {
+            risks: Risk::ALL.iter().rev().map(|risk| risk.as_str()).collect(),
+            ..Choices::default()
+        };
+        choices.agents.extend(non_empty(&wanted.agent));
+        choices.tools.extend(non_empty(&wanted.tool));
+        for approval in approvals {
+            choices.agents.push(Choice::new(approval.agent.as_str()));
+            let tools = approval.calls.iter().map(|call| Choice::new(call.tool.as_str()));
+            choices.tools.extend(tools);
+        }
+        for names in [&mut choices.agents, &mut choices.tools] {
+            names.sort_unstable();
+            names.dedup();
+        }
+        choices
+    }
+}
+
+fn non_empty(text: &str) -> Option<Choice> {
+    (!text.is_empty()).then(|| Choice::new(text))
+}

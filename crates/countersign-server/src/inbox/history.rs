@@ -1,0 +1,115 @@
+//! What was decided, newest first.
+
+use axum::extract::{Query, State};
+use axum::http::StatusCode;
+use axum::response::Response;
+use countersign::state::State as ApprovalState;
+use countersign::store::Filter;
+use minijinja::value::Serde;
+use minijinja::{Value, context};
+use serde::{Deserialize, Serialize};
+
+use super::card::{Moment, risk, shown};
+use super::page;
+use super::session::SignedIn;
+use crate::access::Caller;
+use crate::http::{Answer, ApiError, App};
+use crate::view;
+
+/// So many lines stand on one page.
+const LINES: usize = 50;
+
+#[derive(Debug, Default, Deserialize)]
+pub struct Asked {
+    #[serde(default)]
+    status: String,
+    #[serde(default)]
+    after: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Line {
+    id: String,
+    title: String,
+    state: &'static str,
+    risk: &'static str,
+    agent: String,
+    by: Option<String>,
+    at: Moment,
+    /// How its calls ended, each word once.
+    outcomes: Vec<&'static str>,
+}
+
+/// The page.
+pub async fn show(
+    State(app): State<App>,
+    SignedIn(caller): SignedIn,
+    Query(asked): Query<Asked>,
+) -> Response {
+    draw(&app, &caller, &asked)
+        .await
+        .unwrap_or_else(|error| page::failure(&error))
+}
+
+async fn draw(app: &App, caller: &Caller, asked: &Asked) -> Answer<Response> {
+    let state = ended_states().find(|state| state.as_str() == asked.status);
+    let after = match asked.after.as_str() {
+        "" => None,
+        text => Some(text.parse().map_err(|_| ApiError::not_found("page"))?),
+    };
+    let filter = Filter {
+        state,
+        after,
+        limit: Some(LINES),
+        ..Filter::default()
+    };
+    let approvals = app.store().list(&caller.tenant, &filter).await?;
+    let now = app.store().now().await?;
+    let is_full = approvals.len() >= LINES;
+    let next = approvals.last().filter(|_| is_full);
+    let next = next.map(|approval| approval.id.to_string());
+    let lines: Vec<Line> = approvals
+        .iter()
+        .filter(|approval| view::state(approval, now) != ApprovalState::Pending)
+        .map(|approval| {
+            let decided = approval.decision.as_ref();
+            let at = decided.map(|decided| decided.at).or(approval.ended_at);
+            let mut outcomes: Vec<&'static str> =
+                approval.calls.iter().map(|call| call.state.as_str()).collect();
+            outcomes.dedup();
+            // That a denied call was refused goes without saying.
+            outcomes.retain(|word| !matches!(*word, "refused" | "held"));
+            Line {
+                id: approval.id.to_string(),
+                title: view::description(approval),
+                state: view::state(approval, now).as_str(),
+                risk: risk(approval).as_str(),
+                agent: shown(approval.agent.as_str()),
+                by: decided.map(|decided| shown(decided.by.as_str())),
+                at: Moment::new(at.unwrap_or(approval.expires_at), now),
+                outcomes,
+            }
+        })
+        .collect();
+    let states: Vec<&str> = ended_states().map(ApprovalState::as_str).collect();
+    let values = context! {
+        lines => Value::from(Serde(&lines)),
+        states,
+        status => state.map_or("", ApprovalState::as_str),
+        is_first => asked.after.is_empty(),
+        next,
+    };
+    Ok(page::signed_in(
+        StatusCode::OK,
+        "history.html",
+        caller,
+        "history",
+        values,
+    ))
+}
+
+fn ended_states() -> impl Iterator<Item = ApprovalState> {
+    ApprovalState::ALL
+        .into_iter()
+        .filter(|state| *state != ApprovalState::Pending)
+}

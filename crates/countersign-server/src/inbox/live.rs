@@ -1,0 +1,35 @@
+//! What happens, as it happens, for the page's script.
+
+use std::time::Duration;
+
+use axum::body::Body;
+use axum::extract::State;
+use axum::http::HeaderMap;
+use axum::response::Response;
+use futures_util::StreamExt as _;
+
+use super::page;
+use super::session::Watching;
+use crate::http::App;
+use crate::http::events::{Filter, stream};
+
+/// After so long the browser has to come back, and show its session again: who signed out, or was removed, learns no
+/// more.
+const AT_MOST: Duration = Duration::from_secs(2 * 60);
+
+/// The stream. A browser that comes back says itself what it saw last.
+pub async fn follow(State(app): State<App>, Watching(caller): Watching, headers: HeaderMap) -> Response {
+    let after = headers.get("last-event-id").and_then(|value| value.to_str().ok());
+    let open = match app.limits.stream(&format!("page:{}", caller.name)) {
+        Ok(open) => open,
+        Err(error) => return page::failure(&error),
+    };
+    match stream(&app, &caller.tenant, after, Filter::default(), open).await {
+        Ok(response) => {
+            let (parts, body) = response.into_parts();
+            let limited = body.into_data_stream().take_until(tokio::time::sleep(AT_MOST));
+            Response::from_parts(parts, Body::from_stream(limited))
+        }
+        Err(error) => page::failure(&error),
+    }
+}

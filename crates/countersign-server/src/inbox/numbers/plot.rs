@@ -1,0 +1,240 @@
+//! Plots: from numbers to shapes. The template draws them; colours come from the style sheet.
+
+use std::time::Duration;
+
+use serde::Serialize;
+
+use super::count::{Span, Tool, percent, show_time};
+
+/// The room for shapes.
+const WIDTH: usize = 640;
+const HEIGHT: usize = 160;
+/// Room for words below.
+const FOOT: usize = 20;
+
+/// A plot over time.
+#[derive(Debug, Serialize)]
+pub struct Plot {
+    width: usize,
+    height: usize,
+    floor: usize,
+    /// Lines across, with what they stand for.
+    marks: Vec<Mark>,
+    bars: Vec<Bar>,
+    /// Points of a line, broken where there is nothing to show.
+    points: Vec<Point>,
+    line: String,
+    first: String,
+    last: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Mark {
+    y: usize,
+    text: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Bar {
+    x: usize,
+    width: usize,
+    parts: Vec<Part>,
+    text: String,
+}
+
+#[derive(Debug, Serialize)]
+struct Part {
+    kind: &'static str,
+    y: usize,
+    height: usize,
+}
+
+#[derive(Debug, Serialize)]
+struct Point {
+    x: usize,
+    y: usize,
+    text: String,
+}
+
+/// One tool's rate.
+#[derive(Debug, Serialize)]
+pub struct Rate {
+    name: String,
+    approved: usize,
+    decided: usize,
+    percent: usize,
+}
+
+/// Decisions over time, stacked.
+pub fn bars(spans: &[Span]) -> Option<Plot> {
+    let most = spans.iter().map(total).max().filter(|most| *most > 0)?;
+    let most = rounded_up(most);
+    let mut plot = empty(spans)?;
+    plot.marks = vec![
+        Mark {
+            y: 0,
+            text: most.to_string(),
+        },
+        Mark {
+            y: HEIGHT / 2,
+            text: (most / 2).to_string(),
+        },
+    ];
+    for (at, span) in spans.iter().enumerate() {
+        let (x, width) = place(at, spans.len());
+        let mut below = 0;
+        let counts = [
+            ("approved", span.approved),
+            ("denied", span.denied),
+            ("expired", span.expired),
+        ];
+        let parts = counts.into_iter().filter(|(_, count)| *count > 0);
+        let parts = parts.map(|(kind, count)| {
+            let top = (below + count) * HEIGHT / most;
+            let height = top - below * HEIGHT / most;
+            below += count;
+            Part {
+                kind,
+                y: HEIGHT - top,
+                height,
+            }
+        });
+        plot.bars.push(Bar {
+            x,
+            width,
+            parts: parts.collect(),
+            text: format!(
+                "{}: {} approved, {} denied, {} expired",
+                day(&span.begins),
+                span.approved,
+                span.denied,
+                span.expired
+            ),
+        });
+    }
+    Some(plot)
+}
+
+/// The median time to decide.
+pub fn line(spans: &[Span]) -> Option<Plot> {
+    let longest = spans.iter().filter_map(|span| span.median).max()?;
+    let longest = longest.max(Duration::from_secs(1));
+    let mut plot = empty(spans)?;
+    plot.marks = vec![
+        Mark {
+            y: 0,
+            text: show_time(longest),
+        },
+        Mark {
+            y: HEIGHT / 2,
+            text: show_time(longest / 2),
+        },
+    ];
+    let mut is_drawing = false;
+    for (at, span) in spans.iter().enumerate() {
+        let Some(median) = span.median else {
+            is_drawing = false;
+            continue;
+        };
+        let (left, width) = place(at, spans.len());
+        let share = median.as_secs_f64() / longest.as_secs_f64();
+        let y = HEIGHT - (share * HEIGHT as f64).round() as usize;
+        let x = left + width / 2;
+        plot.line
+            .push_str(&format!("{}{x} {y}", if is_drawing { "L" } else { "M" }));
+        is_drawing = true;
+        plot.points.push(Point {
+            x,
+            y,
+            text: format!("{}: {}", day(&span.begins), show_time(median)),
+        });
+    }
+    Some(plot)
+}
+
+/// How often each tool's calls are approved.
+pub fn rates(tools: &[Tool]) -> Vec<Rate> {
+    let rate = |tool: &Tool| Rate {
+        name: tool.name.clone(),
+        approved: tool.approved,
+        decided: tool.decided,
+        percent: percent(tool.approved, tool.decided),
+    };
+    tools.iter().map(rate).collect()
+}
+
+fn empty(spans: &[Span]) -> Option<Plot> {
+    Some(Plot {
+        width: WIDTH,
+        height: HEIGHT + FOOT,
+        floor: HEIGHT,
+        marks: Vec::new(),
+        bars: Vec::new(),
+        points: Vec::new(),
+        line: String::new(),
+        first: day(&spans.first()?.begins),
+        last: day(&spans.last()?.begins),
+    })
+}
+
+fn total(span: &Span) -> usize {
+    span.approved + span.denied + span.expired
+}
+
+/// A number that reads well on an axis, and halves.
+fn rounded_up(most: usize) -> usize {
+    let steps = [2, 4, 10, 20, 40, 100, 200, 400, 1_000, 2_000, 4_000, 10_000];
+    steps.into_iter().find(|step| *step >= most).unwrap_or(most)
+}
+
+/// Bars share the width and leave a little air.
+fn place(at: usize, count: usize) -> (usize, usize) {
+    let step = (WIDTH / count.max(1)).min(48);
+    (at * step, step.saturating_sub(3).max(2))
+}
+
+/// `11-15 21:00` of a whole moment.
+fn day(moment: &str) -> String {
+    let short = moment.get(5..16).unwrap_or(moment);
+    short.replace('T', " ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn span(approved: usize, denied: usize, median: Option<u64>) -> Span {
+        Span {
+            begins: "2026-11-15T21:00:00.000Z".to_owned(),
+            approved,
+            denied,
+            expired: 0,
+            median: median.map(Duration::from_secs),
+        }
+    }
+
+    #[test]
+    fn bars_stand_on_each_other_and_stay_inside() {
+        let plot = bars(&[span(3, 1, None), span(0, 0, None), span(10, 0, None)]).unwrap();
+        assert_eq!(plot.bars.len(), 3);
+        let parts = &plot.bars[0].parts;
+        assert_eq!(parts[0].y + parts[0].height, HEIGHT);
+        assert_eq!(parts[1].y + parts[1].height, parts[0].y);
+        assert_eq!(plot.bars[2].parts[0].height, HEIGHT);
+        assert!(plot.bars.iter().all(|bar| bar.x + bar.width <= WIDTH));
+        assert!(bars(&[span(0, 0, None)]).is_none(), "nothing to draw");
+    }
+
+    #[test]
+    fn a_line_is_broken_where_nothing_was_decided() {
+        let plot = line(&[
+            span(1, 0, Some(10)),
+            span(0, 0, None),
+            span(1, 0, Some(20)),
+            span(1, 0, Some(5)),
+        ]);
+        let plot = plot.unwrap();
+        assert_eq!(plot.line.matches('M').count(), 2);
+        assert_eq!(plot.line.matches('L').count(), 1);
+    }
+}

@@ -1,0 +1,137 @@
+//! The history of an approval in words, one line per event.
+
+use countersign::event::{Event, What};
+use countersign::id::{Actor, ApprovalId};
+use countersign::time::Time;
+use serde::Serialize;
+
+use super::card::{Moment, Place, shown, surface_words as place};
+
+/// One line.
+#[derive(Debug, Serialize)]
+pub struct Line {
+    number: u32,
+    at: Moment,
+    /// Who; nothing when it was the gate itself.
+    by: Option<String>,
+    is_agent: bool,
+    /// The event's own word, which also picks its colour.
+    what: &'static str,
+    words: String,
+    /// Another approval that has to do with it.
+    other: Option<Place>,
+    link: String,
+}
+
+/// The whole history.
+pub fn lines(events: &[Event], now: Time) -> Vec<Line> {
+    let line = |event: &Event| {
+        let (words, other) = words(&event.what);
+        let (by, is_agent) = match &event.by {
+            Actor::Gate => (None, false),
+            Actor::Agent(agent) => (Some(shown(agent.as_str())), true),
+            Actor::Person(person) => (Some(shown(person.as_str())), false),
+        };
+        Line {
+            number: event.number,
+            at: Moment::new(event.at, now),
+            by,
+            is_agent,
+            what: event.what.name(),
+            words,
+            other: other.map(|id| Place {
+                id: id.to_string(),
+                short: id.short(),
+            }),
+            link: event.link.short(),
+        }
+    };
+    events.iter().map(line).collect()
+}
+
+fn words(what: &What) -> (String, Option<ApprovalId>) {
+    let alone = |text: String| (text, None);
+    match what {
+        What::Proposed {
+            calls,
+            replaces,
+            undoes,
+            ..
+        } => match (undoes, replaces) {
+            (Some(call), _) => ("asked to undo".to_owned(), Some(call.approval)),
+            (None, Some(old)) => (format!("asked for {} in place of", count(*calls)), Some(*old)),
+            (None, None) => alone(format!("asked for {}", count(*calls))),
+        },
+        What::Approved {
+            calls,
+            edited,
+            surface,
+            ..
+        } => {
+            let mut text = format!("approved on {}", place(surface));
+            if let Some(granted) = calls {
+                text.push_str(&format!(", only {}", numbers(granted)));
+            }
+            if !edited.is_empty() {
+                let changed: Vec<u8> = edited.iter().map(|edited| edited.call).collect();
+                text.push_str(&format!(", with changed arguments for {}", numbers(&changed)));
+            }
+            alone(text)
+        }
+        What::Endorsed { calls, surface, .. } => {
+            let only = calls
+                .as_ref()
+                .map(|granted| format!(", only {}", numbers(granted)));
+            alone(format!(
+                "endorsed it on {}{}; more people are needed",
+                place(surface),
+                only.unwrap_or_default()
+            ))
+        }
+        What::Denied { surface, .. } => alone(format!("denied on {}", place(surface))),
+        What::Expired => alone("expired: nobody decided in time".to_owned()),
+        What::Superseded { successor } => ("a newer approval took its place:".to_owned(), Some(*successor)),
+        What::Withdrawn { reason: Some(reason) } => alone(format!("took it back: {}", shown(reason))),
+        What::Withdrawn { reason: None } => alone("took it back".to_owned()),
+        What::DecisionRefused {
+            reason,
+            approve,
+            surface,
+        } => {
+            let verb = if *approve { "approve" } else { "deny" };
+            let reason = shown(reason).replace('_', " ");
+            alone(format!(
+                "tried to {verb} on {}, refused: {reason}",
+                place(surface)
+            ))
+        }
+        What::Started { call, .. } => alone(format!("call {call} started")),
+        What::Succeeded { call, bytes, .. } => alone(format!("call {call} succeeded, {bytes} bytes")),
+        What::Failed { call, bytes, .. } => alone(format!("call {call} failed, {bytes} bytes")),
+        What::Lost { call, reason } => alone(format!(
+            "call {call}: nobody knows how it ended ({})",
+            shown(reason)
+        )),
+        What::Refused { call, because } => alone(format!("call {call} will not run: {}", because.as_str())),
+        What::Reconciled { call, succeeded } => {
+            let ended = if *succeeded { "succeeded" } else { "failed" };
+            alone(format!("found out that call {call} {ended}"))
+        }
+        What::UndoStarted { call, undo } => (format!("undo of call {call} started:"), Some(undo.approval)),
+        What::UndoFailed { call, undo } => (format!("undo of call {call} failed:"), Some(undo.approval)),
+        What::Undone { call, undo } => (format!("call {call} was undone by"), Some(undo.approval)),
+    }
+}
+
+fn count(calls: u8) -> String {
+    match calls {
+        1 => "1 call".to_owned(),
+        calls => format!("{calls} calls"),
+    }
+}
+
+fn numbers(calls: &[u8]) -> String {
+    let word = if calls.len() == 1 { "call" } else { "calls" };
+    let calls: Vec<String> = calls.iter().map(ToString::to_string).collect();
+    format!("{word} {}", calls.join(", "))
+}

@@ -1,0 +1,153 @@
+//! After the run: results, undo, and calls whose end nobody knows.
+
+use std::time::Duration;
+
+use countersign::decision::Verdict;
+use countersign::state::{CallState, State};
+
+use crate::support::{MARIA, World};
+
+#[tokio::test]
+async fn an_undo_is_an_approval_of_its_own() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let approval = world.hold(&[("create_contact", MARIA)]).await;
+    let path = format!("/approvals/{}", approval.id);
+    world.get(&ana, &path).await.hides("Undo…");
+    world.decide(&ana, &approval, &[("verdict", "approve")]).await;
+    world.finished(&approval).await;
+    let page = world.get(&ana, &path).await;
+    page.shows("Undo…").shows("{&quot;id&quot;:&quot;c-1&quot;}");
+    let undo = format!("{path}/calls/1/undo");
+    let asked = world.post(&ana, &undo, &[("key", "u1")]).await;
+    assert_eq!(asked.status, 303);
+    // Asked for twice with one form is asked for once.
+    let again = world.post(&ana, &undo, &[("key", "u1")]).await;
+    assert_eq!(again.location(), asked.location());
+    let page = world.get(&ana, asked.location()).await;
+    page.shows("Delete contact c-1")
+        .shows("<b>inbox</b> asks as ana")
+        .shows("asked to undo");
+    let id = asked.location().rsplit('/').next().unwrap().parse().unwrap();
+    let undoing = world
+        .app
+        .store()
+        .approval(&approval.tenant, id)
+        .await
+        .unwrap()
+        .unwrap();
+    assert_eq!(undoing.state, State::Pending);
+    assert_eq!(undoing.requester.as_str(), "ana");
+    assert_eq!(world.ran().len(), 1, "nothing is undone before it is approved");
+    assert_eq!(
+        world
+            .decide(&ana, &undoing, &[("verdict", "approve")])
+            .await
+            .status,
+        303
+    );
+    world.finished(&undoing).await;
+    assert_eq!(world.now(&approval).await.calls[0].state, CallState::Undone);
+    let page = world.get(&ana, &path).await;
+    page.hides("Undo…").shows("was undone by");
+}
+
+#[tokio::test]
+async fn what_cannot_be_undone_says_why() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let approval = world.hold(&[("note", r#"{"text":"x"}"#)]).await;
+    world.decide(&ana, &approval, &[("verdict", "approve")]).await;
+    world.finished(&approval).await;
+    let path = format!("/approvals/{}/calls/1/undo", approval.id);
+    let page = world.post(&ana, &path, &[]).await;
+    assert_eq!(page.status, 409);
+    page.shows("cannot be undone").shows("Undo it by hand.");
+    let path = format!("/approvals/{}/calls/9/undo", approval.id);
+    assert!(world.post(&ana, &path, &[]).await.status.is_client_error());
+}
+
+#[tokio::test]
+async fn an_unknown_end_is_found_out_by_an_approver() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let eve = world.sign_in("eve", &["visitors"]).await;
+    let approval = world.hold(&[("hang", "{}")]).await;
+    world.decide(&ana, &approval, &[("verdict", "approve")]).await;
+    for _ in 0..400 {
+        if world.now(&approval).await.calls[0].state == CallState::Unknown {
+            break;
+        }
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
+    assert_eq!(world.now(&approval).await.calls[0].state, CallState::Unknown);
+    let path = format!("/approvals/{}", approval.id);
+    world
+        .get(&ana, &path)
+        .await
+        .shows("Nobody knows how this call ended.")
+        .shows("it succeeded");
+    world
+        .get(&eve, &path)
+        .await
+        .shows("One of its approvers can say")
+        .hides("it succeeded");
+    world
+        .get(&ana, "/numbers")
+        .await
+        .shows("<dt>Unknown outcomes</dt><dd>1</dd>");
+    let found = format!("{path}/calls/1/reconciliation");
+    let said = [("outcome", "succeeded"), ("note", "seen in the ledger")];
+    assert_eq!(world.post(&eve, &found, &said).await.status, 403);
+    assert_eq!(world.post(&ana, &found, &[("note", "hm")]).await.status, 422);
+    assert_eq!(world.now(&approval).await.calls[0].state, CallState::Unknown);
+    assert_eq!(world.post(&ana, &found, &said).await.status, 303);
+    assert_eq!(world.now(&approval).await.calls[0].state, CallState::Succeeded);
+    let page = world.get(&ana, &path).await;
+    page.shows("found out that call 1 succeeded")
+        .shows("seen in the ledger");
+    // Once is enough.
+    assert_eq!(world.post(&ana, &found, &said).await.status, 409);
+}
+
+#[tokio::test]
+async fn history_lists_what_was_decided_newest_first() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    world
+        .get(&ana, "/approvals/history")
+        .await
+        .shows("Nothing has been decided yet.");
+    for number in 0..60 {
+        let arguments = format!(r#"{{"text":"n{number:02}"}}"#);
+        let approval = world.hold(&[("note", &arguments)]).await;
+        world.clock.advance(Duration::from_millis(200));
+        let verdict = if number % 2 == 0 {
+            Verdict::Approve
+        } else {
+            Verdict::Deny
+        };
+        world.decide_elsewhere(&approval, verdict).await;
+    }
+    let page = world.get(&ana, "/approvals/history").await;
+    assert_eq!(page.text.matches("<li>").count(), 50);
+    assert!(page.text.find("Note n59").unwrap() < page.text.find("Note n58").unwrap());
+    let older = page
+        .between("href=\"/approvals/history?status=&amp;after=", "\"")
+        .to_owned();
+    let next = world
+        .get(&ana, &format!("/approvals/history?status=&after={older}"))
+        .await;
+    assert_eq!(next.text.matches("<li>").count(), 10);
+    next.shows("Note n00").hides("Older");
+    let denied = world.get(&ana, "/approvals/history?status=denied").await;
+    assert_eq!(denied.text.matches("<li>").count(), 30);
+    let numbers = world.get(&ana, "/numbers").await;
+    numbers
+        .shows("<dt>Approved</dt><dd>30</dd>")
+        .shows("<dt>Denied</dt><dd>30</dd>")
+        .shows("<dt>Median time to decide</dt><dd>0.2s</dd>")
+        .shows("<dt>Decided in under 2 s</dt><dd>100 %</dd>")
+        .shows("50 % <span class=\"quiet\">of 60")
+        .shows("<svg");
+}

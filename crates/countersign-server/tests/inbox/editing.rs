@@ -1,0 +1,130 @@
+//! Changing arguments before they run.
+
+use countersign::state::State;
+
+use crate::support::{MARIA, World};
+
+#[tokio::test]
+async fn what_was_typed_runs_and_what_was_proposed_stays_on_record() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let approval = world.hold(&[("create_contact", MARIA)]).await;
+    let page = world
+        .get(&ana, &format!("/approvals/{}?edit=1", approval.id))
+        .await;
+    page.shows("name=\"arguments-1\"")
+        .shows("Approve with these arguments")
+        .hides("value=approve>");
+    let typed = "{\r\n  \"name\": \"Maria G.\",\r\n  \"email\": \"maria@example.com\"\r\n}";
+    let form = [("verdict", "edit"), ("arguments-1", typed)];
+    assert_eq!(world.decide(&ana, &approval, &form).await.status, 303);
+    let done = world.finished(&approval).await;
+    let runs = "{\n  \"name\": \"Maria G.\",\n  \"email\": \"maria@example.com\"\n}";
+    assert_eq!(world.ran(), [format!("create_contact {runs}")]);
+    assert_eq!(
+        done.calls[0].original.as_ref().unwrap().as_bytes(),
+        MARIA.as_bytes()
+    );
+    let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
+    page.shows("changed by who approved it")
+        .shows("with changed arguments for call 1");
+    let path = format!("/approvals/{}/calls/1/arguments?original=1", approval.id);
+    assert_eq!(world.get(&ana, &path).await.text, MARIA);
+}
+
+#[tokio::test]
+async fn an_untouched_field_is_no_edit() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let odd = "{\n\t\"name\": \"Maria\u{202e}\",\r\n\"email\":\"a@b\"}";
+    let approval = world.hold(&[("create_contact", odd)]).await;
+    let page = world
+        .get(&ana, &format!("/approvals/{}?edit=1", approval.id))
+        .await;
+    let field = page.between("autocomplete=\"off\">\n", "</textarea>");
+    assert!(field.contains("Maria\\u202e"), "{field}");
+    let sent = field
+        .replace("&quot;", "\"")
+        .replace("\r\n", "\n")
+        .replace('\n', "\r\n");
+    let form = [("verdict", "edit"), ("arguments-1", sent.as_str())];
+    assert_eq!(world.decide(&ana, &approval, &form).await.status, 303);
+    let done = world.finished(&approval).await;
+    assert!(done.calls[0].original.is_none());
+    assert_eq!(world.ran(), [format!("create_contact {odd}")]);
+}
+
+#[tokio::test]
+async fn what_is_wrong_is_said_and_what_was_typed_is_kept() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let approval = world.hold(&[("create_contact", MARIA)]).await;
+    for (typed, reason) in [
+        ("{\"name\":\"x\",", "line 1, column 13"),
+        (
+            "{\"name\":\"x\",\"name\":\"y\",\"email\":\"a@b\"}",
+            "The arguments of call 1 are not acceptable",
+        ),
+        ("{\"name\":\"x\",\"email\":\"nobody\"}", "do not fit its schema"),
+        (
+            "{\"name\":\"x\",\"email\":\"a@b\",\"extra\":1}",
+            "do not fit its schema",
+        ),
+    ] {
+        let form = [("verdict", "edit"), ("arguments-1", typed), ("comment", "better")];
+        let page = world.decide(&ana, &approval, &form).await;
+        assert_eq!(page.status, 422, "{typed}");
+        page.shows("role=\"alert\"")
+            .shows(reason)
+            .shows(&typed.replace('"', "&quot;"))
+            .shows(">better</textarea>");
+        assert_eq!(world.now(&approval).await.state, State::Pending);
+    }
+    assert!(world.ran().is_empty());
+}
+
+#[tokio::test]
+async fn in_a_batch_one_call_is_changed_and_another_left_out() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let approval = world
+        .hold(&[
+            ("note", r#"{"text":"a"}"#),
+            ("note", r#"{"text":"b"}"#),
+            ("note", r#"{"text":"c"}"#),
+        ])
+        .await;
+    let form = [
+        ("verdict", "edit"),
+        ("choice-1", "approve"),
+        ("arguments-1", r#"{"text":"a"}"#),
+        ("choice-2", "approve"),
+        ("arguments-2", r#"{"text":"B"}"#),
+        ("choice-3", "deny"),
+        ("arguments-3", "not even json"),
+    ];
+    assert_eq!(world.decide(&ana, &approval, &form).await.status, 303);
+    world.finished(&approval).await;
+    assert_eq!(world.ran(), [r#"note {"text":"a"}"#, r#"note {"text":"B"}"#]);
+}
+
+/// X31: a secret stands in no field, so the call that holds it is approved as it is, or denied.
+#[tokio::test]
+async fn x31_a_call_with_a_secret_is_not_edited_here() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let arguments = r#"{"name":"M","email":"a@b","api_key":"canary-7"}"#;
+    let approval = world.hold(&[("create_contact", arguments)]).await;
+    let page = world
+        .get(&ana, &format!("/approvals/{}?edit=1", approval.id))
+        .await;
+    page.hides("canary")
+        .hides("name=\"arguments-1\"")
+        .shows("hidden, 8 bytes");
+    assert_eq!(
+        world.decide(&ana, &approval, &[("verdict", "edit")]).await.status,
+        303
+    );
+    world.finished(&approval).await;
+    assert_eq!(world.ran(), [format!("create_contact {arguments}")]);
+}

@@ -1,0 +1,134 @@
+//! Who may open a page, and what every page carries.
+
+use std::time::Duration;
+
+use axum::http::StatusCode;
+
+use crate::support::World;
+
+const PAGES: [&str; 6] = [
+    "/approvals",
+    "/approvals/history",
+    "/numbers",
+    "/approvals/00000000-0000-0000-0000-000000000000",
+    "/approvals/cards",
+    "/approvals/live",
+];
+
+#[tokio::test]
+async fn nobody_looks_without_signing_in() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    world.post(&ana, "/sign-out", &[]).await;
+    for path in PAGES {
+        let page = world.get(&ana, path).await;
+        match path {
+            "/approvals/cards" | "/approvals/live" => assert_eq!(page.status, 401, "{path}"),
+            _ => assert_eq!(page.location(), format!("/sign-in?next={path}"), "{path}"),
+        }
+    }
+    let page = world.post(&ana, "/approvals/1/decision", &[]).await;
+    assert_eq!(page.status, 401);
+    page.shows("You are signed out.");
+}
+
+/// A page that is left open, and asks for news by itself, keeps nobody signed in (H04).
+#[tokio::test]
+async fn h04_a_page_left_open_is_not_use() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    for _ in 0..31 {
+        world.clock.advance(Duration::from_secs(59));
+        world.get(&ana, "/approvals/cards").await;
+        world
+            .send(&ana, "/approvals", None, &[("countersign-fragment", "1")])
+            .await;
+    }
+    let page = world.get(&ana, "/approvals/cards").await;
+    assert_eq!(page.status, StatusCode::UNAUTHORIZED);
+}
+
+#[tokio::test]
+async fn what_belongs_to_nobody_here_is_not_there() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    for path in [
+        "/approvals/00000000-0000-0000-0000-000000000000",
+        "/approvals/nonsense",
+        "/approvals/nonsense/card",
+        "/approvals/nonsense/calls/1/arguments",
+        "/approvals/history?after=nonsense",
+    ] {
+        let page = world.get(&ana, path).await;
+        assert_eq!(page.status, 404, "{path}");
+        page.shows("Not done");
+    }
+    let path = "/approvals/00000000-0000-0000-0000-000000000000/decision";
+    let form = [("digest", "0"), ("verdict", "approve")];
+    assert_eq!(world.post(&ana, path, &form).await.status, 404);
+}
+
+/// Another tenant's approval is not to be told from one that never was.
+#[tokio::test]
+async fn tenants_do_not_meet() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let other = world
+        .hold_as(&[("note", r#"{"text":"theirs"}"#)], |submission| {
+            submission.tenant = "other".parse().unwrap();
+        })
+        .await;
+    world.get(&ana, "/approvals").await.hides("theirs");
+    world.get(&ana, "/approvals/history").await.hides("theirs");
+    for path in ["", "/card", "/calls/1/arguments", "/calls/1/result"] {
+        let page = world.get(&ana, &format!("/approvals/{}{path}", other.id)).await;
+        assert_eq!(page.status, 404, "{path}");
+    }
+    assert_eq!(
+        world.decide(&ana, &other, &[("verdict", "approve")]).await.status,
+        404
+    );
+    for path in ["/calls/1/undo", "/calls/1/reconciliation"] {
+        let path = format!("/approvals/{}{path}", other.id);
+        let page = world.post(&ana, &path, &[("outcome", "failed")]).await;
+        assert_eq!(page.status, 404, "{path}");
+    }
+}
+
+#[tokio::test]
+async fn pages_are_not_kept_and_load_nothing_foreign() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let page = world.get(&ana, "/approvals").await;
+    let policy = page.headers["content-security-policy"].to_str().unwrap();
+    assert!(policy.starts_with("default-src 'none'"), "{policy}");
+    assert!(!policy.contains("unsafe"), "{policy}");
+    assert_eq!(page.headers["cache-control"], "no-store");
+    page.hides("http:").hides("https:");
+}
+
+#[tokio::test]
+async fn assets_are_asked_for_once() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    for name in [
+        "inbox.css",
+        "inbox.js",
+        "cards.js",
+        "live.js",
+        "keys.js",
+        "icon.svg",
+    ] {
+        let path = format!("/assets/{name}");
+        let file = world.get(&ana, &path).await;
+        assert_eq!(file.status, 200, "{name}");
+        let tag = file.headers["etag"].to_str().unwrap().to_owned();
+        let again = world.send(&ana, &path, None, &[("if-none-match", &tag)]).await;
+        assert_eq!(
+            (again.status, again.text.len()),
+            (StatusCode::NOT_MODIFIED, 0),
+            "{name}"
+        );
+    }
+    assert_eq!(world.get(&ana, "/assets/../Cargo.toml").await.status, 404);
+}

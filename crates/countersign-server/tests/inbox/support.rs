@@ -1,0 +1,328 @@
+//! A service with an inbox, and people who look at it.
+
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::http::{HeaderMap, Request, StatusCode};
+use countersign::approval::SharedApproval;
+use countersign::decision::{Decider, Decision, Surface, Verdict};
+use countersign::executor::{Outcome, Permit, Tools};
+use countersign::gate::{Gate, Submission, SubmittedCall};
+use countersign::id::{Agent, Channel, Person, Run, Tenant, ToolName};
+use countersign::policy::Policy;
+use countersign::store::memory::MemoryStore;
+use countersign::time::{ManualClock, Time};
+use countersign_server::access::{Account, Session};
+use countersign_server::http::{AllowedHosts, App, Settings, router};
+use countersign_server::inbox;
+use http_body_util::BodyExt as _;
+use tower::ServiceExt as _;
+
+pub const POLICY: &str = r#"
+[tools.create_contact]
+effect = "write"
+summary = "Create contact {{ name }}, {{ email }}"
+yes = "Create"
+no = "Do not create"
+secret = ["api_key"]
+undo = { tool = "delete_contact", arguments = { id = "{{ result.id }}" } }
+
+[tools.create_contact.schema]
+type = "object"
+required = ["name", "email"]
+additionalProperties = false
+
+[tools.create_contact.schema.properties]
+name = { type = "string", minLength = 1 }
+email = { type = "string", pattern = "^[^@ ]+@[^@ ]+$" }
+api_key = { type = "string" }
+
+[tools.delete_contact]
+effect = "destructive"
+risk = "high"
+summary = "Delete contact {{ id }}"
+
+[tools.note]
+effect = "write"
+risk = "low"
+summary = "Note {{ text }}"
+
+[tools.pay]
+effect = "external"
+risk = "critical"
+summary = "Pay {{ amount }}"
+
+[tools.refund]
+effect = "external"
+approvers = ["finance"]
+summary = "Refund {{ amount }}"
+
+[tools.hang]
+effect = "external"
+summary = "Hang"
+timeout = "1s"
+
+[tools.host_runs]
+effect = "write"
+"#;
+
+/// 2026-01-01.
+const BEGIN: i64 = 1_767_225_600_000_000;
+
+/// The service. `ana` is an approver, `finn` is in finance, `eve` is in nothing.
+pub struct World {
+    pub app: App,
+    pub clock: Arc<ManualClock>,
+    pub ran: Arc<Mutex<Vec<String>>>,
+    router: Router,
+}
+
+/// Somebody's browser.
+#[derive(Clone)]
+pub struct Browser(String);
+
+/// What came back.
+#[derive(Debug)]
+pub struct Page {
+    pub status: StatusCode,
+    pub headers: HeaderMap,
+    pub text: String,
+}
+
+impl Page {
+    /// Where it leads.
+    pub fn location(&self) -> &str {
+        self.headers
+            .get("location")
+            .map_or("", |place| place.to_str().unwrap())
+    }
+
+    #[track_caller]
+    pub fn shows(&self, text: &str) -> &Page {
+        assert!(self.text.contains(text), "no `{text}` in:\n{}", self.text);
+        self
+    }
+
+    #[track_caller]
+    pub fn hides(&self, text: &str) -> &Page {
+        assert!(!self.text.contains(text), "`{text}` in:\n{}", self.text);
+        self
+    }
+
+    /// What stands between the first two of these.
+    pub fn between(&self, begin: &str, end: &str) -> &str {
+        let from = self.text.find(begin).unwrap_or_else(|| panic!("no {begin}")) + begin.len();
+        let rest = &self.text[from..];
+        &rest[..rest.find(end).unwrap_or_else(|| panic!("no {end}"))]
+    }
+}
+
+impl World {
+    pub async fn new() -> World {
+        World::with_policy(POLICY).await
+    }
+
+    pub async fn with_policy(policy: &str) -> World {
+        let clock = Arc::new(ManualClock::at(Time::from_micros(BEGIN)));
+        let store = Arc::new(MemoryStore::with_clock(clock.clone()));
+        let ran = Arc::<Mutex<Vec<String>>>::default();
+        let mut tools = Tools::default();
+        for name in [
+            "create_contact",
+            "delete_contact",
+            "note",
+            "pay",
+            "refund",
+            "hang",
+        ] {
+            let ran = ran.clone();
+            tools = tools.with(ToolName::new(name).unwrap(), move |permit: Permit| {
+                let arguments = String::from_utf8_lossy(permit.arguments().as_bytes()).into_owned();
+                ran.lock().unwrap().push(format!("{} {arguments}", permit.tool()));
+                async move {
+                    if name == "hang" {
+                        std::future::pending::<()>().await;
+                    }
+                    Outcome::succeeded(r#"{"id":"c-1"}"#)
+                }
+            });
+        }
+        let gate = Gate::new(store, Arc::new(Policy::parse(policy).unwrap())).with_executor(Arc::new(tools));
+        let settings = Settings {
+            tenant: Tenant::single(),
+            hosts: AllowedHosts::new(["inbox.test".to_owned()]),
+            longest_wait: Duration::from_secs(60),
+            is_secure: false,
+        };
+        let app = App::new(gate, settings);
+        let router = router(app.clone(), inbox::pages());
+        World {
+            app,
+            clock,
+            ran,
+            router,
+        }
+    }
+
+    pub async fn sign_in(&self, name: &str, groups: &[&str]) -> Browser {
+        let person = Person::new(name).unwrap();
+        let account = Account {
+            name: person.clone(),
+            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
+            admin: false,
+            password: None,
+            created_at: Time::from_micros(BEGIN),
+        };
+        let tenant = Tenant::single();
+        account.add(self.app.store(), &tenant).await.unwrap();
+        Browser(Session::begin(self.app.store(), &tenant, person).await.unwrap())
+    }
+
+    pub async fn ana(&self) -> Browser {
+        self.sign_in("ana", &["approvers"]).await
+    }
+
+    pub async fn get(&self, browser: &Browser, path: &str) -> Page {
+        self.send(browser, path, None, &[]).await
+    }
+
+    pub async fn post(&self, browser: &Browser, path: &str, fields: &[(&str, &str)]) -> Page {
+        self.send(browser, path, Some(fields), &[]).await
+    }
+
+    pub async fn send(
+        &self,
+        browser: &Browser,
+        path: &str,
+        form: Option<&[(&str, &str)]>,
+        headers: &[(&str, &str)],
+    ) -> Page {
+        let mut request = Request::builder()
+            .uri(path)
+            .header("host", "inbox.test")
+            .header("cookie", format!("__Host-countersign={}", browser.0));
+        for (name, value) in headers {
+            request = request.header(*name, *value);
+        }
+        let body = match form {
+            None => String::new(),
+            Some(fields) => {
+                request = request
+                    .method("POST")
+                    .header("origin", "http://inbox.test")
+                    .header("sec-fetch-site", "same-origin")
+                    .header("content-type", "application/x-www-form-urlencoded");
+                let pairs: Vec<String> = fields
+                    .iter()
+                    .map(|(name, value)| format!("{name}={}", encoded(value)))
+                    .collect();
+                pairs.join("&")
+            }
+        };
+        let request = request.body(Body::from(body)).unwrap();
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        Page {
+            status: parts.status,
+            headers: parts.headers,
+            text: String::from_utf8(bytes.to_vec()).unwrap(),
+        }
+    }
+
+    /// Decides with the fields that stand on the page, and more.
+    pub async fn decide(&self, browser: &Browser, approval: &SharedApproval, more: &[(&str, &str)]) -> Page {
+        let digest = approval.digest.to_string();
+        let mut fields = vec![("digest", digest.as_str()), ("from", "detail")];
+        fields.extend(more);
+        let path = format!("/approvals/{}/decision", approval.id);
+        self.post(browser, &path, &fields).await
+    }
+
+    /// `bo` decides, on the command line.
+    pub async fn decide_elsewhere(&self, approval: &SharedApproval, verdict: Verdict) {
+        let decision = Decision {
+            tenant: approval.tenant.clone(),
+            approval: approval.id,
+            decider: Decider {
+                person: Person::new("bo").unwrap(),
+                groups: vec!["approvers".to_owned()],
+                surface: Surface::CommandLine,
+            },
+            verdict,
+            digest: Some(approval.digest),
+            comment: Some("not today".to_owned()),
+            claimed_by: Some("the boss".to_owned()),
+            key: None,
+        };
+        let answer = self.app.gate.decide(decision).await.unwrap();
+        assert_eq!(answer.refusal, None);
+    }
+
+    pub async fn hold(&self, calls: &[(&str, &str)]) -> SharedApproval {
+        self.hold_as(calls, |_| ()).await
+    }
+
+    pub async fn hold_as(
+        &self,
+        calls: &[(&str, &str)],
+        change: impl FnOnce(&mut Submission),
+    ) -> SharedApproval {
+        let call = |(tool, arguments): &(&str, &str)| SubmittedCall {
+            tool: (*tool).to_owned(),
+            arguments: arguments.as_bytes().into(),
+            definition: None,
+            secret: None,
+        };
+        let mut submission = Submission {
+            tenant: Tenant::single(),
+            agent: Agent::new("crm").unwrap(),
+            requester: Person::new("crm-token").unwrap(),
+            on_behalf_of: None,
+            channel: None::<Channel>,
+            run: None::<Run>,
+            session: None,
+            claim: None,
+            key: None,
+            calls: calls.iter().map(call).collect(),
+        };
+        change(&mut submission);
+        self.app.gate.submit(submission).await.unwrap().approval.unwrap()
+    }
+
+    /// The approval as it is now.
+    pub async fn now(&self, approval: &SharedApproval) -> SharedApproval {
+        let found = self.app.store().approval(&approval.tenant, approval.id).await;
+        found.unwrap().unwrap()
+    }
+
+    /// The approval once nothing of it runs any more.
+    pub async fn finished(&self, approval: &SharedApproval) -> SharedApproval {
+        for _ in 0..1_000 {
+            let now = self.now(approval).await;
+            if now.is_finished() {
+                return now;
+            }
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("it never finished");
+    }
+
+    pub fn ran(&self) -> Vec<String> {
+        self.ran.lock().unwrap().clone()
+    }
+}
+
+pub const MARIA: &str = r#"{"name":"Maria Garcia","email":"maria@example.com"}"#;
+
+fn encoded(text: &str) -> String {
+    let safe = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+    text.bytes()
+        .map(|byte| match safe(byte) {
+            true => char::from(byte).to_string(),
+            false => format!("%{byte:02X}"),
+        })
+        .collect()
+}

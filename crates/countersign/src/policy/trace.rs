@@ -1,0 +1,42 @@
+//! Where a call's values came from, with what only the policy knows: defaults and secrets.
+
+use crate::json::{Kind, Leaf};
+use crate::provenance::{self, Conversation, Provenance};
+use crate::summary::is_secret;
+
+use super::{Policy, Tool};
+
+impl Policy {
+    /// Whether it matters where a tool's values came from: not for one that passes without a look.
+    pub(crate) fn is_traced(&self, tool: &str) -> bool {
+        !self.tools.get(tool).is_some_and(Tool::is_plain_read)
+    }
+
+    /// Traces a call's values. A secret's mark is kept, the words it was found in are not.
+    pub fn trace(&self, tool: &str, arguments: &[u8], conversation: &Conversation) -> Provenance {
+        let tool = self.tools.get(tool);
+        let is_default = |leaf: &Leaf<'_>| tool.is_some_and(|tool| is_default(tool, leaf));
+        let mut provenance = provenance::trace(conversation, arguments, &is_default);
+        let secrets = tool.map(|tool| tool.secrets.as_slice()).unwrap_or_default();
+        for leaf in &mut provenance.leaves {
+            if is_secret(secrets, &leaf.pointer) {
+                leaf.mark.hide();
+            }
+        }
+        provenance
+    }
+}
+
+fn is_default(tool: &Tool, leaf: &Leaf<'_>) -> bool {
+    let declared = tool
+        .schema
+        .as_ref()
+        .and_then(|schema| schema.default(&leaf.pointer));
+    match (declared, leaf.kind) {
+        (None, _) => false,
+        (Some(declared), Kind::String) => declared.as_str() == Some(&*leaf.text()),
+        (Some(declared), _) => {
+            serde_json::from_str(leaf.raw).is_ok_and(|value: serde_json::Value| value == *declared)
+        }
+    }
+}

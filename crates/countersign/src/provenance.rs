@@ -1,0 +1,265 @@
+//! Where every value of a call came from: the person's words, a tool's result, or nowhere.
+//!
+//! Enters: what was said, and the exact bytes of a call's arguments. Leaves: a mark for each value, with the words it
+//! was found in. Deliberately absent: models, likeness and trust in wording. A value is somebody's when they stated
+//! it as a whole; who spoke is told by the message's place in the conversation.
+//!
+//! The order in which explanations are tried is the promise made here:
+//!
+//! 1. the person states it as it is (or the same number, day or account, written otherwise),
+//! 2. a tool states it so,
+//! 3. the person says it in other words ("May 3rd", "two", "New York"),
+//! 4. a tool does,
+//! 5. the tool's schema has it as the default,
+//! 6. it is made of stated values, and called `derived`, with the least trusted of them named,
+//! 7. nobody stated it.
+//!
+//! INVARIANT: what only a tool states is found in step 2 before any wording of the person's is tried.
+
+mod code;
+mod compose;
+mod conversation;
+mod date;
+mod form;
+mod mark;
+mod number;
+mod shape;
+mod text;
+mod verdict;
+
+use jiff::civil::Date;
+
+use crate::json::{self, Leaf};
+use form::{Place, Value};
+use text::Text;
+
+pub use conversation::{Conversation, MOST_BYTES, MOST_MESSAGES, Message};
+pub use mark::{Counts, Derived, How, Making, Mark, Part, Provenance, Quote, ToolQuote, Traced};
+
+/// More values than this are not looked for: they are unknown.
+const MOST_LEAVES: usize = 1_000;
+/// Longest quoted words, in characters.
+const QUOTED_CHARS: usize = 120;
+
+/// Finds out where each value of `arguments` came from. `is_default` says what the tool's schema would take anyway.
+pub fn trace(
+    conversation: &Conversation,
+    arguments: &[u8],
+    is_default: &dyn Fn(&Leaf<'_>) -> bool,
+) -> Provenance {
+    let (sources, agent, is_partial) = sources(conversation);
+    let leaves = json::leaves(arguments);
+    // An empty outer object has no values.
+    let leaves: Vec<&Leaf<'_>> = leaves.iter().filter(|leaf| !leaf.pointer.is_empty()).collect();
+    let values: Vec<Value> = leaves
+        .iter()
+        .take(MOST_LEAVES)
+        .map(|leaf| Value::new(leaf))
+        .collect();
+    let tracing = Tracing {
+        sources,
+        agent,
+        values: &values,
+    };
+    let marked = leaves.iter().enumerate().map(|(at, leaf)| {
+        let mark = match values.get(at) {
+            Some(value) => tracing.mark(value, || is_default(leaf)),
+            None => Mark::Unknown,
+        };
+        let pointer = leaf.pointer.clone();
+        Traced { pointer, mark }
+    });
+    Provenance {
+        leaves: marked.collect(),
+        is_partial,
+    }
+}
+
+/// The marks when there is no conversation: unknown, never fine.
+pub fn unknown(arguments: &[u8]) -> Provenance {
+    let leaves = json::leaves(arguments);
+    let named = leaves.into_iter().filter(|leaf| !leaf.pointer.is_empty());
+    let traced = named.map(|leaf| Traced {
+        pointer: leaf.pointer,
+        mark: Mark::Unknown,
+    });
+    Provenance {
+        leaves: traced.collect(),
+        is_partial: false,
+    }
+}
+
+struct Tracing<'c, 'v> {
+    sources: Vec<Source<'c>>,
+    /// What the agent said, with the number of the message.
+    agent: Vec<(usize, Text<'c>)>,
+    values: &'v [Value],
+}
+
+/// One message that can state a value.
+struct Source<'c> {
+    message: usize,
+    by: By<'c>,
+    /// The day it was said.
+    said: Option<Date>,
+    text: Text<'c>,
+    /// The text without the escapes of structured results.
+    plain: Option<Text<'c>>,
+}
+
+enum By<'c> {
+    Person,
+    Tool { name: &'c str, is_outside: bool },
+}
+
+impl<'c> Source<'c> {
+    fn is_person(&self) -> bool {
+        matches!(self.by, By::Person)
+    }
+
+    fn texts(&self) -> impl Iterator<Item = &Text<'c>> {
+        std::iter::once(&self.text).chain(&self.plain)
+    }
+
+    /// A piece of a derived value that came from here.
+    fn part(&self, words: &str) -> Part {
+        let (tool, is_outside) = match self.by {
+            By::Person => (None, false),
+            By::Tool { name, is_outside } => (Some(name.to_owned()), is_outside),
+        };
+        Part {
+            tool,
+            is_outside,
+            words: shorten(words),
+        }
+    }
+
+    fn find(&self, look: impl Fn(&Text<'_>) -> Option<(Place, How)>) -> Option<Mark> {
+        if let Some((place, how)) = look(&self.text) {
+            let range = match place {
+                Place::Raw(range) => range,
+                Place::Folded(range) => self.text.raw_range(&range),
+            };
+            let words = self.text.raw().get(range.clone()).unwrap_or_default();
+            let span = u32::try_from(range.start).ok().zip(u32::try_from(range.end).ok());
+            return Some(self.marked(words, span, how));
+        }
+        let plain = self.plain.as_ref()?;
+        let (place, how) = look(plain)?;
+        let words = match place {
+            Place::Raw(range) => plain.raw().get(range),
+            Place::Folded(range) => plain.folded().get(range),
+        };
+        Some(self.marked(words.unwrap_or_default(), None, how))
+    }
+
+    fn marked(&self, words: &str, span: Option<(u32, u32)>, how: How) -> Mark {
+        let quote = Quote {
+            message: u32::try_from(self.message).unwrap_or(u32::MAX),
+            span,
+            words: shorten(words),
+            how,
+        };
+        match self.by {
+            By::Person => Mark::Person(quote),
+            By::Tool { name, is_outside } => Mark::Tool(ToolQuote {
+                name: name.to_owned(),
+                is_outside,
+                pointer: span.and_then(|(from, _)| json::pointer_at(self.text.raw(), from as usize)),
+                quote,
+            }),
+        }
+    }
+}
+
+impl Tracing<'_, '_> {
+    fn mark(&self, value: &Value, is_default: impl Fn() -> bool) -> Mark {
+        if value.is_empty() {
+            return Mark::Default;
+        }
+        // What the person said last is what they mean; what a tool said first is where it came from.
+        let people = || self.sources.iter().filter(|source| source.is_person()).rev();
+        let tools = || self.sources.iter().filter(|source| !source.is_person());
+        let stated = |source: &Source<'_>| source.find(|text| value.stated_in(text));
+        let implied = |source: &Source<'_>| source.find(|text| value.implied_in(text, source.said));
+        if let Some(mark) = people().find_map(stated) {
+            return mark;
+        }
+        let from_tool = tools().find_map(|source| Some((source.message, stated(source)?)));
+        if let Some((message, mark)) = from_tool {
+            // A tool that repeats what the agent made up is no source.
+            return match self.agent_said(value, message) {
+                true => Mark::Invented { agent_said_it: true },
+                false => mark,
+            };
+        }
+        if let Some(mark) = people().find_map(implied).or_else(|| tools().find_map(implied)) {
+            return mark;
+        }
+        if is_default() {
+            return Mark::Default;
+        }
+        match compose::derive(value, self.values, &self.sources) {
+            Some(derived) => Mark::Derived(derived),
+            None => Mark::Invented {
+                agent_said_it: self.agent_said(value, usize::MAX),
+            },
+        }
+    }
+
+    fn agent_said(&self, value: &Value, before: usize) -> bool {
+        let earlier = self.agent.iter().filter(|(message, _)| *message < before);
+        earlier
+            .into_iter()
+            .any(|(_, text)| value.stated_in(text).is_some())
+    }
+}
+
+type Sources<'c> = (Vec<Source<'c>>, Vec<(usize, Text<'c>)>, bool);
+
+fn sources(conversation: &Conversation) -> Sources<'_> {
+    let (messages, is_partial) = conversation.recent();
+    let mut sources = Vec::new();
+    let mut agent = Vec::new();
+    for (number, message) in messages {
+        let (by, at) = match message {
+            Message::Agent { text } => {
+                agent.push((number, Text::new(text.as_str())));
+                continue;
+            }
+            Message::Person { at, .. } => (By::Person, *at),
+            Message::Tool { name, .. } => {
+                let is_outside = false;
+                (By::Tool { name, is_outside }, None)
+            }
+            Message::Outside { name, .. } => {
+                let is_outside = true;
+                (By::Tool { name, is_outside }, None)
+            }
+        };
+        let said = at.and_then(|at| jiff::Timestamp::from_microsecond(at.as_micros()).ok());
+        let plain = match by {
+            By::Person => None,
+            By::Tool { .. } => text::without_escapes(message.text()).map(Text::new),
+        };
+        sources.push(Source {
+            message: number,
+            by,
+            said: said.map(|said| said.to_zoned(jiff::tz::TimeZone::UTC).date()),
+            text: Text::new(message.text()),
+            plain,
+        });
+    }
+    (sources, agent, is_partial)
+}
+
+fn shorten(words: &str) -> String {
+    let words = words.trim();
+    match words.chars().count() > QUOTED_CHARS {
+        true => words.chars().take(QUOTED_CHARS).chain(['…']).collect(),
+        false => words.to_owned(),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,226 @@
+//! What a value's origin is called, and what is kept of it.
+
+use serde::{Deserialize, Serialize};
+
+/// Where every value of a call came from.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Provenance {
+    /// Each value in the order of the arguments.
+    pub leaves: Vec<Traced>,
+    /// Whether the conversation was too long to be looked at from its beginning.
+    pub is_partial: bool,
+}
+
+/// One value's origin.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Traced {
+    /// Where the value stands: a JSON pointer, as the agent wrote it.
+    pub pointer: String,
+    /// Where it came from.
+    pub mark: Mark,
+}
+
+/// Where a value came from.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Mark {
+    /// Nobody looked, or it was one value too many to look for. Never to be read as "fine".
+    Unknown,
+    /// The person stated it.
+    Person(Quote),
+    /// Only a tool's result states it.
+    Tool(ToolQuote),
+    /// The tool's schema has it as what is taken when nothing is said, or it says nothing: null or empty.
+    Default,
+    /// Made of what was stated, and itself stated by nobody.
+    Derived(Derived),
+    /// Stated by nobody.
+    Invented {
+        /// Whether the agent said it before, so that a tool could repeat it.
+        agent_said_it: bool,
+    },
+}
+
+/// The words a value was found in.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Quote {
+    /// The message, counted from 0 in the conversation as it was given.
+    pub message: u32,
+    /// Which bytes of the message, where that can be told.
+    pub span: Option<(u32, u32)>,
+    /// The words themselves, shortened; not escaped. Empty for a secret.
+    pub words: String,
+    /// How they say the value.
+    pub how: How,
+}
+
+/// A quote from a tool's result.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ToolQuote {
+    /// The tool.
+    pub name: String,
+    /// Whether strangers may have written the text.
+    pub is_outside: bool,
+    /// Where in a JSON result.
+    pub pointer: Option<String>,
+    /// The words.
+    pub quote: Quote,
+}
+
+/// How a value was made.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Derived {
+    /// What was done.
+    pub how: Making,
+    /// What it was made of. The least trusted of them counts: see [`Derived::tool`].
+    pub parts: Vec<Part>,
+    /// Words in it that nobody stated.
+    pub unstated: Vec<String>,
+}
+
+/// A piece of a derived value.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The tool that stated it; the person, if none.
+    pub tool: Option<String>,
+    /// Whether strangers may have written it.
+    pub is_outside: bool,
+    /// The piece, shortened; not escaped. Empty for a secret.
+    pub words: String,
+}
+
+impl Derived {
+    /// The first tool among its parts: a value made with a tool's words is not the person's.
+    pub fn tool(&self) -> Option<&str> {
+        self.parts.iter().find_map(|part| part.tool.as_deref())
+    }
+}
+
+/// How words say a value.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum How {
+    /// Letter for letter, up to case and spacing.
+    Exactly,
+    /// The same number, written otherwise.
+    Number,
+    /// The same number, in words or as a share.
+    NumberWord,
+    /// The same day or time, written otherwise or less completely.
+    Date,
+    /// The same digits and letters, grouped otherwise.
+    Grouping,
+    /// The same address without its scheme, or a part of one.
+    Address,
+    /// The same words, joined or inflected otherwise.
+    Wording,
+    /// A well-known code for the words.
+    Code,
+    /// A part of a longer name.
+    Part,
+    /// Yes or no, from how the thing is spoken of.
+    Implied,
+}
+
+/// What was done with stated values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Making {
+    /// Put together from stated pieces.
+    Composed,
+    /// Added up or taken off.
+    Sum,
+    /// A stated day, moved.
+    Shifted,
+}
+
+impl Mark {
+    /// One word for programs; for a tool and for what was derived with a tool's words, `tool:` and its name.
+    pub fn word(&self) -> String {
+        match self {
+            Mark::Person(_) => "user".to_owned(),
+            Mark::Tool(tool) => format!("tool:{}", tool.name),
+            Mark::Default => "default".to_owned(),
+            Mark::Derived(_) => "derived".to_owned(),
+            Mark::Invented { .. } => "none".to_owned(),
+            Mark::Unknown => "unknown".to_owned(),
+        }
+    }
+
+    /// Who has to answer for the value, when there is no word for `derived` and `default`: the person only if all of
+    /// it is theirs.
+    pub fn source(&self) -> String {
+        match self {
+            Mark::Derived(derived) => derived
+                .tool()
+                .map_or_else(|| "user".to_owned(), |tool| format!("tool:{tool}")),
+            Mark::Default | Mark::Unknown => "none".to_owned(),
+            other => other.word(),
+        }
+    }
+
+    /// Removes the words, for a value that is not to be shown.
+    pub(crate) fn hide(&mut self) {
+        match self {
+            Mark::Person(quote) => quote.words.clear(),
+            Mark::Tool(tool) => tool.quote.words.clear(),
+            Mark::Derived(derived) => {
+                derived.parts.iter_mut().for_each(|part| part.words.clear());
+                derived.unstated.clear();
+            }
+            Mark::Unknown | Mark::Default | Mark::Invented { .. } => {}
+        }
+    }
+}
+
+/// How many values came from where.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Counts {
+    /// Stated by nobody.
+    pub invented: u32,
+    /// Stated only by tools.
+    pub tool: u32,
+    /// Of those: by text that strangers may have written.
+    pub outside: u32,
+    /// Stated by the person.
+    pub user: u32,
+    /// Made of what was stated.
+    pub derived: u32,
+    /// What is taken when nothing is said.
+    pub default: u32,
+    /// Not looked for.
+    pub unknown: u32,
+}
+
+impl Counts {
+    /// All values.
+    pub fn total(&self) -> u32 {
+        self.invented + self.tool + self.user + self.derived + self.default + self.unknown
+    }
+}
+
+impl Provenance {
+    /// How many values came from where.
+    pub fn counts(&self) -> Counts {
+        let mut counts = Counts::default();
+        for leaf in &self.leaves {
+            match &leaf.mark {
+                Mark::Unknown => counts.unknown += 1,
+                Mark::Person(_) => counts.user += 1,
+                Mark::Tool(tool) => {
+                    counts.tool += 1;
+                    counts.outside += u32::from(tool.is_outside);
+                }
+                Mark::Default => counts.default += 1,
+                Mark::Derived(_) => counts.derived += 1,
+                Mark::Invented { .. } => counts.invented += 1,
+            }
+        }
+        counts
+    }
+
+    /// The mark of the value at a pointer.
+    pub fn mark(&self, pointer: &str) -> Option<&Mark> {
+        self.leaves
+            .iter()
+            .find(|leaf| leaf.pointer == pointer)
+            .map(|leaf| &leaf.mark)
+    }
+}

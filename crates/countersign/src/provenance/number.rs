@@ -1,0 +1,311 @@
+//! Numbers as people and programs write them.
+//!
+//! Enters: folded text. Leaves: each number in it with every plain reading: `1,200` is 1200 and 1.2, since it depends
+//! on who writes. Numbers are compared as decimal digits, never as floating point.
+
+use std::ops::Range;
+
+use super::text::is_inside_word;
+
+/// A decimal number without superfluous zeros: `-1200.5`.
+pub(super) type Decimal = String;
+
+/// A number in a text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Figure {
+    pub(super) at: Range<usize>,
+    /// What it may mean; the first is the reading of somebody who writes `1,200.50`.
+    pub(super) readings: Vec<Decimal>,
+    /// Whether a per cent sign follows.
+    pub(super) is_percent: bool,
+}
+
+/// Every number of a folded text.
+pub(super) fn figures(text: &str) -> Vec<Figure> {
+    let bytes = text.as_bytes();
+    let mut found = Vec::new();
+    let mut at = 0;
+    while let Some(offset) = bytes
+        .get(at..)
+        .and_then(|rest| rest.iter().position(u8::is_ascii_digit))
+    {
+        let from = at + offset;
+        let to = end_of_figure(bytes, from);
+        at = to;
+        if !is_own_word(text, from, to) {
+            at = skip_word(text, to);
+            continue;
+        }
+        let written = text.get(from..to).unwrap_or_default();
+        let is_negative = is_minus(text, from);
+        let mut readings = readings(written);
+        if is_negative {
+            readings.iter_mut().for_each(|reading| reading.insert(0, '-'));
+        }
+        if let Some(factor) = multiplier(text, to) {
+            let times = readings.first().and_then(|reading| shift(reading, factor));
+            readings.extend(times);
+        }
+        let is_percent = text
+            .get(to..)
+            .is_some_and(|rest| rest.trim_start().starts_with('%'));
+        found.push(Figure {
+            at: from..to,
+            readings,
+            is_percent,
+        });
+        // `1 200`: groups of three after a blank are one number as well as several.
+        let last = found.len() - 1;
+        if let Some(grouped) = grouped(bytes, from, to)
+            && let Some(figure) = found.get_mut(last)
+        {
+            figure.readings.push(grouped);
+        }
+    }
+    found
+}
+
+/// The value of a number as JSON or a person's tool writes it: `1200.50`, `$1,200`, `1e3`.
+pub(super) fn value(text: &str) -> Option<Decimal> {
+    let bare = text.trim();
+    let bare = bare.trim_matches(|c: char| "$€£¥₹ ".contains(c));
+    let (sign, digits) = match bare.strip_prefix('-') {
+        Some(digits) => ("-", digits.trim_start_matches(['$', '€', '£'])),
+        None => ("", bare),
+    };
+    if digits.contains(['e', 'E']) && digits.starts_with(|c: char| c.is_ascii_digit()) {
+        let number: f64 = digits.parse().ok()?;
+        return canonical(&format!("{sign}{number}"));
+    }
+    let is_number = digits.starts_with(|c: char| c.is_ascii_digit())
+        && digits
+            .chars()
+            .all(|c| c.is_ascii_digit() || matches!(c, '.' | ','));
+    // `02134` is a code: its zero means something.
+    let is_code = digits.len() > 1 && digits.starts_with('0') && !digits.starts_with("0.");
+    if !is_number || is_code {
+        return None;
+    }
+    let reading = readings(digits).into_iter().next()?;
+    canonical(&format!("{sign}{reading}"))
+}
+
+/// What a word for a number means.
+pub(super) fn word_value(word: &str) -> Option<u32> {
+    const ONES: [&str; 20] = [
+        "zero",
+        "one",
+        "two",
+        "three",
+        "four",
+        "five",
+        "six",
+        "seven",
+        "eight",
+        "nine",
+        "ten",
+        "eleven",
+        "twelve",
+        "thirteen",
+        "fourteen",
+        "fifteen",
+        "sixteen",
+        "seventeen",
+        "eighteen",
+        "nineteen",
+    ];
+    const TENS: [&str; 8] = [
+        "twenty", "thirty", "forty", "fifty", "sixty", "seventy", "eighty", "ninety",
+    ];
+    let ones = |word: &str| ONES.iter().position(|one| *one == word);
+    let tens = |word: &str| TENS.iter().position(|ten| *ten == word).map(|at| (at + 2) * 10);
+    let value = match word.split_once('-') {
+        Some((first, second)) => tens(first)? + ones(second).filter(|one| (1..10).contains(one))?,
+        None => ones(word).or_else(|| tens(word)).or(match word {
+            "dozen" => Some(12),
+            "hundred" => Some(100),
+            "thousand" => Some(1_000),
+            _ => None,
+        })?,
+    };
+    u32::try_from(value).ok()
+}
+
+/// The sum or difference of two decimals, when both are small enough to be exact.
+pub(super) fn add(left: &str, right: &str) -> Option<Decimal> {
+    let sum = scaled(left)?.checked_add(scaled(right)?)?;
+    canonical(&format!(
+        "{}{}.{:06}",
+        if sum < 0 { "-" } else { "" },
+        sum.unsigned_abs() / SCALE,
+        sum.unsigned_abs() % SCALE
+    ))
+}
+
+const SCALE: u64 = 1_000_000;
+
+fn scaled(decimal: &str) -> Option<i64> {
+    let (sign, digits) = match decimal.strip_prefix('-') {
+        Some(digits) => (-1, digits),
+        None => (1, decimal),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    if whole.len() > 12 || fraction.len() > 6 {
+        return None;
+    }
+    let scaled: i64 = format!("{whole}{fraction:0<6}").parse().ok()?;
+    Some(sign * scaled)
+}
+
+fn end_of_figure(bytes: &[u8], from: usize) -> usize {
+    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    let mut to = from;
+    loop {
+        match bytes.get(to) {
+            Some(b'0'..=b'9') => to += 1,
+            Some(b'.' | b',' | b'\'') if is_digit(to + 1) => to += 1,
+            _ => return to,
+        }
+    }
+}
+
+/// Whether the digits are a number and not the end or the beginning of a name; `20th`, `8am` and `30kg` are.
+fn is_own_word(text: &str, from: usize, to: usize) -> bool {
+    let before = text.get(..from).and_then(|before| before.chars().next_back());
+    if before.is_some_and(|c| is_inside_word(c) || c == '_') {
+        return false;
+    }
+    let rest = text.get(to..).unwrap_or_default();
+    let letters = rest
+        .chars()
+        .take_while(|c| is_inside_word(*c) || *c == '_')
+        .take(5);
+    letters.clone().count() <= 4 && letters.into_iter().all(char::is_alphabetic)
+}
+
+fn skip_word(text: &str, at: usize) -> usize {
+    let rest = text.get(at..).unwrap_or_default();
+    let length: usize = rest
+        .chars()
+        .take_while(|c| is_inside_word(*c) || *c == '_')
+        .map(char::len_utf8)
+        .sum();
+    at + length
+}
+
+/// A minus is one only after a blank: in `2024-05` it is not.
+fn is_minus(text: &str, from: usize) -> bool {
+    let Some(head) = text.get(..from) else {
+        return false;
+    };
+    let head = head.trim_end_matches(['$', '€', '£']);
+    let Some(before) = head.strip_suffix('-') else {
+        return false;
+    };
+    before.chars().next_back().is_none_or(|c| !is_inside_word(c))
+}
+
+fn readings(written: &str) -> Vec<Decimal> {
+    let plain = |group: &str, point: &str| {
+        let text = written
+            .replace(['\'', ' '], "")
+            .replace(group, "")
+            .replace(point, ".");
+        canonical(&text)
+    };
+    // `1,200.50` before `1.200,50`; a separator that groups by three may also be a decimal point.
+    let english = well_grouped(written, ',', '.').then(|| plain(",", "."));
+    let european = well_grouped(written, '.', ',').then(|| plain(".", ","));
+    let mut readings: Vec<Decimal> = [english, european].into_iter().flatten().flatten().collect();
+    readings.dedup();
+    if readings.is_empty() {
+        // A list without blanks: `1,2,3`.
+        readings.extend(written.split([',', '.', '\'']).filter_map(canonical));
+    }
+    readings
+}
+
+fn well_grouped(written: &str, group: char, point: char) -> bool {
+    let (whole, fraction) = match written.rsplit_once(point) {
+        Some((whole, fraction)) => (whole, fraction),
+        None => (written, ""),
+    };
+    if whole.contains(point) || fraction.contains([group, '\'']) {
+        return false;
+    }
+    let mut groups = whole.split([group, '\'']);
+    let first = groups.next().unwrap_or_default();
+    let is_grouped = whole.contains([group, '\'']);
+    (!is_grouped || (1..=3).contains(&first.len())) && groups.all(|group| group.len() == 3)
+}
+
+fn grouped(bytes: &[u8], from: usize, to: usize) -> Option<Decimal> {
+    if to - from > 3 {
+        return None;
+    }
+    let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
+    let mut end = to;
+    let mut digits = bytes.get(from..to)?.to_vec();
+    while bytes.get(end) == Some(&b' ') && (1..=3).all(|by| is_digit(end + by)) && !is_digit(end + 4) {
+        digits.extend(bytes.get(end + 1..end + 4)?);
+        end += 4;
+    }
+    let text = String::from_utf8(digits).ok()?;
+    (end > to).then(|| canonical(&text)).flatten()
+}
+
+fn multiplier(text: &str, to: usize) -> Option<usize> {
+    let rest = text.get(to..)?;
+    let unit: String = rest
+        .trim_start()
+        .chars()
+        .take_while(|c| c.is_alphabetic())
+        .take(9)
+        .collect();
+    match unit.as_str() {
+        "k" | "thousand" => Some(3),
+        "million" | "mio" => Some(6),
+        _ => None,
+    }
+}
+
+/// Moves the point to the right.
+fn shift(decimal: &str, places: usize) -> Option<Decimal> {
+    let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
+    if fraction.len() > places {
+        return None;
+    }
+    canonical(&format!("{whole}{fraction:0<places$}"))
+}
+
+/// A percentage as a share: `50` becomes `0.5`.
+pub(super) fn share(decimal: &str) -> Option<Decimal> {
+    let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
+    let whole = format!("{whole:0>3}");
+    let (head, tail) = whole.split_at_checked(whole.len().checked_sub(2)?)?;
+    canonical(&format!("{head}.{tail}{fraction}"))
+}
+
+fn canonical(text: &str) -> Option<Decimal> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", text),
+    };
+    let is_plain = digits.chars().all(|c| c.is_ascii_digit() || c == '.') && digits.matches('.').count() <= 1;
+    if !is_plain || digits.is_empty() {
+        return None;
+    }
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let whole = whole.trim_start_matches('0');
+    let fraction = fraction.trim_end_matches('0');
+    let whole = if whole.is_empty() { "0" } else { whole };
+    let sign = if whole == "0" && fraction.is_empty() {
+        ""
+    } else {
+        sign
+    };
+    Some(match fraction {
+        "" => format!("{sign}{whole}"),
+        fraction => format!("{sign}{whole}.{fraction}"),
+    })
+}

@@ -1,0 +1,117 @@
+//! What a value looks like, and where one of its kind ends.
+//!
+//! A word ends at a blank. An address does not end at a dot: `acme.com` is not what somebody said who said
+//! `acme.com.example.net`.
+
+use super::text::{is_hidden, is_inside_word, neighbours};
+
+/// The kinds of values that end differently.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Shape {
+    /// `maria@acme.com`
+    Mail,
+    /// `https://acme.com/a`, `acme.com`, `notes/plan.docx`
+    Place,
+    /// `W2378156`, `mia_li_3668`, `12345`
+    Code,
+    /// Everything else.
+    Words,
+}
+
+impl Shape {
+    /// What a value looks like.
+    pub(super) fn of(value: &str) -> Shape {
+        let value = value.trim();
+        if value.chars().any(char::is_whitespace) {
+            return Shape::Words;
+        }
+        let is_dotted = value
+            .split('.')
+            .skip(1)
+            .any(|part| part.chars().next().is_some_and(is_inside_word))
+            && !value
+                .chars()
+                .all(|c| c.is_ascii_digit() || matches!(c, '.' | ',' | '-'));
+        match value {
+            _ if value.contains('@') => Shape::Mail,
+            _ if value.contains("://") || is_dotted || value.contains('/') => Shape::Place,
+            _ if value.contains(|c: char| c.is_ascii_digit() || c == '_') => Shape::Code,
+            _ => Shape::Words,
+        }
+    }
+
+    /// Whether `text[from..to]` is a whole value of this shape, not a piece of a longer one.
+    pub(super) fn stands_alone(self, text: &str, from: usize, to: usize) -> bool {
+        let (before, after) = neighbours(text, from, to);
+        let (first, last) = ends(text, from, to);
+        let goes_on = |outer: Option<char>, inner: Option<char>| {
+            outer.is_some_and(|outer| {
+                is_hidden(outer) || is_inside_word(outer) && inner.is_some_and(is_inside_word)
+            })
+        };
+        if goes_on(before, first) || goes_on(after, last) {
+            return false;
+        }
+        match self {
+            Shape::Words => true,
+            Shape::Code => !is_joined(before, text, from, "_-") && !continues(after, text, to, "_-"),
+            Shape::Mail => {
+                !matches!(before, Some('.' | '_' | '-' | '+' | '%' | '@'))
+                    && !continues(after, text, to, ".-_+@%")
+            }
+            Shape::Place => begins_place(text, from, before) && ends_place(text, from, to, after),
+        }
+    }
+}
+
+fn ends(text: &str, from: usize, to: usize) -> (Option<char>, Option<char>) {
+    let value = text.get(from..to).unwrap_or_default();
+    (value.chars().next(), value.chars().next_back())
+}
+
+/// Whether a joining character before `from` hangs on something.
+fn is_joined(before: Option<char>, text: &str, from: usize, joining: &str) -> bool {
+    let Some(character) = before.filter(|character| joining.contains(*character)) else {
+        return false;
+    };
+    let outer = from.saturating_sub(character.len_utf8());
+    neighbours(text, outer, outer).0.is_some_and(is_inside_word)
+}
+
+/// Whether a joining character after `to` goes on with something.
+fn continues(after: Option<char>, text: &str, to: usize, joining: &str) -> bool {
+    let Some(character) = after.filter(|character| joining.contains(*character)) else {
+        return false;
+    };
+    let inner = to + character.len_utf8();
+    neighbours(text, inner, inner).1.is_some_and(is_inside_word)
+}
+
+fn begins_place(text: &str, from: usize, before: Option<char>) -> bool {
+    match before {
+        Some('.') => {
+            let head = text.get(..from).unwrap_or_default();
+            let head = head.strip_suffix("www.").unwrap_or(head);
+            !head.ends_with('.') && !head.chars().next_back().is_some_and(is_inside_word)
+        }
+        Some('/') => {
+            // Right after the scheme, or the last step of a path that is no link.
+            let word = text.get(..from).unwrap_or_default();
+            let word = word.rsplit(char::is_whitespace).next().unwrap_or_default();
+            word.ends_with("://") || !word.contains("://") && !word.starts_with("www.")
+        }
+        Some('-' | '_' | '+' | '%') => !is_joined(before, text, from, "-_+%"),
+        _ => true,
+    }
+}
+
+fn ends_place(text: &str, from: usize, to: usize, after: Option<char>) -> bool {
+    let value = text.get(from..to).unwrap_or_default();
+    let bare = value.split_once("://").map_or(value, |(_, bare)| bare);
+    match after {
+        // More path behind a host is that host; more path behind a path is another place.
+        Some('/') => !bare.trim_end_matches('/').contains('/') || !continues(after, text, to, "/"),
+        Some('?' | '#' | '=' | '&') => !continues(after, text, to, "?#=&"),
+        _ => !continues(after, text, to, ".-_+@%"),
+    }
+}

@@ -1,0 +1,173 @@
+//! The one line that says how far a call's values are the person's, and what each mark is called.
+
+use std::cmp::Reverse;
+use std::collections::HashMap;
+
+use super::mark::{Derived, How, Making, Mark, Provenance};
+use crate::display::{clip, escape};
+use crate::summary::Row;
+
+/// How much of a quote a card shows.
+const QUOTE_CHARS: usize = 60;
+
+impl Provenance {
+    /// The verdict: safe to show.
+    pub fn verdict(&self) -> String {
+        let counts = self.counts();
+        let total = counts.total();
+        if total == 0 {
+            return "no values".to_owned();
+        }
+        if counts.unknown == total {
+            return "where the values came from is unknown".to_owned();
+        }
+        let not_given = total - counts.user - counts.default;
+        let noun = if total == 1 { "value" } else { "values" };
+        if not_given == 0 {
+            return match (total, counts.default) {
+                (1, 0) => "the one value was given by you".to_owned(),
+                (_, 0) => format!("all {total} values were given by you"),
+                (_, default) => format!(
+                    "{} of {total} {noun} given by you, {default} empty or default",
+                    counts.user
+                ),
+            };
+        }
+        let mut kinds = Vec::new();
+        let mut add = |count: u32, what: &str| {
+            if count > 0 {
+                kinds.push(format!("{count} {what}"));
+            }
+        };
+        add(counts.invented, "invented");
+        add(counts.outside, "from outside text");
+        add(counts.tool - counts.outside, "from tools");
+        add(counts.derived, "derived");
+        add(counts.unknown, "unknown");
+        let verb = if not_given == 1 { "was" } else { "were" };
+        let partial = if self.is_partial {
+            "; the conversation was too long to be read whole"
+        } else {
+            ""
+        };
+        format!(
+            "{not_given} of {total} {noun} {verb} not given by you: {}{partial}",
+            kinds.join(", ")
+        )
+    }
+}
+
+/// Most values a prompt lists.
+const PROMPT_VALUES: usize = 20;
+
+impl Provenance {
+    /// The verdict and each value with its mark, the loudest first, as plain text for a conversation. `rows` are the
+    /// call's, so that secrets stay hidden. The mark begins the line: no value can come before it.
+    pub fn prompt(&self, rows: &[Row]) -> String {
+        let marks: HashMap<_, _> = self
+            .leaves
+            .iter()
+            .map(|leaf| (escape(&leaf.pointer), &leaf.mark))
+            .collect();
+        let mark = |row: &Row| {
+            marks
+                .get(row.pointer.as_str())
+                .map_or(&Mark::Unknown, |mark| *mark)
+        };
+        let mut rows: Vec<&Row> = rows.iter().collect();
+        rows.sort_by_key(|row| Reverse(mark(row).loudness()));
+        let mut text = self.verdict();
+        for row in rows.iter().take(PROMPT_VALUES) {
+            text.push_str(&format!("\n[{}] {}: {}", mark(row).tag(), row.pointer, row.value));
+        }
+        if rows.len() > PROMPT_VALUES {
+            text.push_str(&format!("\n… and {} more values", rows.len() - PROMPT_VALUES));
+        }
+        text
+    }
+}
+
+impl Mark {
+    /// How loud it has to be: what nobody stated first, what the person said last.
+    pub fn loudness(&self) -> u8 {
+        match self {
+            Mark::Invented { .. } => 5,
+            Mark::Tool(tool) if tool.is_outside => 4,
+            Mark::Unknown => 3,
+            Mark::Derived(_) => 2,
+            Mark::Tool(_) => 1,
+            Mark::Person(_) | Mark::Default => 0,
+        }
+    }
+
+    /// The mark in one or two words.
+    pub fn tag(&self) -> &'static str {
+        match self {
+            Mark::Invented { .. } => "NOT FROM YOU",
+            Mark::Tool(tool) if tool.is_outside => "FROM OUTSIDE",
+            Mark::Unknown => "unknown",
+            Mark::Derived(_) => "derived",
+            Mark::Tool(_) => "from a tool",
+            Mark::Person(_) => "from you",
+            Mark::Default => "default",
+        }
+    }
+
+    /// What the tag leaves open: who stated it, and in which words where they say more than the value itself. Safe to
+    /// show, and to be kept apart from values: it quotes what others wrote.
+    pub fn detail(&self) -> Option<String> {
+        let quoted = |words: &str| format!("“{}”", clip(words, QUOTE_CHARS));
+        match self {
+            Mark::Invented { agent_said_it: true } => Some("only the agent said it before".to_owned()),
+            Mark::Invented { agent_said_it: false } => Some("nobody stated it".to_owned()),
+            Mark::Person(quote) if quote.how == How::Exactly || quote.words.is_empty() => None,
+            Mark::Person(quote) => Some(format!("you said {}", quoted(&quote.words))),
+            Mark::Tool(tool) => {
+                let text = if tool.is_outside {
+                    "text that strangers may have written, by "
+                } else {
+                    ""
+                };
+                let place = tool.pointer.as_ref().filter(|pointer| !pointer.is_empty());
+                let place = place.map(|pointer| format!(", at {}", clip(pointer, QUOTE_CHARS)));
+                Some(format!(
+                    "{text}{}{}",
+                    clip(&tool.name, 60),
+                    place.unwrap_or_default()
+                ))
+            }
+            Mark::Derived(derived) => Some(explain(derived)),
+            Mark::Unknown | Mark::Default => None,
+        }
+    }
+}
+
+fn explain(derived: &Derived) -> String {
+    let parts = derived
+        .parts
+        .iter()
+        .filter(|part| !part.words.is_empty())
+        .map(|part| {
+            let words = clip(&part.words, QUOTE_CHARS);
+            match &part.tool {
+                Some(tool) => format!("“{words}” ({})", clip(tool, 60)),
+                None => format!("“{words}” (you)"),
+            }
+        });
+    let parts: Vec<String> = parts.take(4).collect();
+    let joint = match derived.how {
+        Making::Sum | Making::Shifted => " and ",
+        Making::Composed => ", ",
+    };
+    let mut text = parts.join(joint);
+    if !derived.unstated.is_empty() {
+        let words: Vec<String> = derived
+            .unstated
+            .iter()
+            .take(8)
+            .map(|word| clip(word, 30).to_string())
+            .collect();
+        text.push_str(&format!("; nobody said: {}", words.join(", ")));
+    }
+    text
+}

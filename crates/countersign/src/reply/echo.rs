@@ -1,0 +1,240 @@
+//! Echoes: words of the offer, said again.
+//!
+//! Enters: what was offered, and a reply from some word on. Leaves: how far the reply only repeats the offer.
+//!
+//! An echo keeps the offer's order, so that "from savings to checking" is no echo of "from checking to savings". A
+//! number keeps its neighbours. And an echo names the whole of a list or nothing of it: who says one item of three
+//! may mean only that one.
+
+use super::kind::Kind;
+use super::language::{Language, Tables};
+use super::lexicon::Word;
+use super::word::Words;
+
+/// The most words of an offer that are looked at.
+const MOST_OFFERED: usize = 2048;
+
+/// Words with which an offer leaves something open.
+const CHOICES: [&str; 8] = ["or", "which", "what", "who", "how", "o", "oder", "ou"];
+
+/// What was offered, word by word.
+pub(super) struct Offer<'a> {
+    reply: &'a Words,
+    offered: Words,
+    ids: Vec<Option<Word>>,
+    has_from: bool,
+    /// It offers a choice between things.
+    is_choice: bool,
+}
+
+impl<'a> Offer<'a> {
+    pub(super) fn new(tables: &Tables, text: &str, reply: &'a Words) -> Option<Offer<'a>> {
+        let offered = Words::of(text, MOST_OFFERED)?;
+        let ids: Vec<Option<Word>> = offered.iter().map(|word| tables.lexicon.find(word)).collect();
+        let says = |wanted: &str| offered.iter().any(|word| word == wanted);
+        Some(Offer {
+            has_from: says("from"),
+            is_choice: CHOICES.into_iter().any(says),
+            reply,
+            ids,
+            offered,
+        })
+    }
+
+    /// Whether it asks for more to do rather than for leave.
+    pub(super) fn asks_for_more(&self, language: &Language) -> bool {
+        self.ids.iter().any(|word| language.asks_for_more(*word))
+    }
+
+    /// Whether `word` stands in it.
+    pub(super) fn says(&self, word: &str) -> bool {
+        self.offered.iter().any(|offered| offered == word)
+    }
+
+    /// The word's side in a pair such as `y/n`: true for the first, false for the second.
+    pub(super) fn side_of(&self, word: &str) -> Option<bool> {
+        let mut sides = (1..self.offered.len()).filter(|index| self.offered.gap(*index).is_slash);
+        sides.find_map(|second| {
+            let (yes, no) = (self.offered.get(second - 1), self.offered.get(second));
+            match (yes == word, no == word) {
+                (true, false) => Some(true),
+                (false, true) => Some(false),
+                _ => None,
+            }
+        })
+    }
+
+    fn is_joint(&self, index: usize) -> bool {
+        self.offered.gap(index).is_joint
+            || matches!(
+                self.offered.get(index),
+                "and" | "or" | "y" | "und" | "et" | "e" | "o" | "&"
+            )
+    }
+
+    /// Whether the word at `place` stands behind one that turns it, as in "without subtitles".
+    fn is_turned(&self, language: &Language, place: usize) -> bool {
+        let before = place.checked_sub(1).and_then(|before| self.ids.get(before));
+        language.is_stop(before.copied().flatten())
+    }
+
+    /// Whether word `at` of the reply says what the offer says at `place`.
+    fn meets(&self, language: &Language, at: usize, id: Option<Word>, place: usize) -> bool {
+        let (said, offered) = (self.reply.get(at), self.offered.get(place));
+        if said == offered {
+            return true;
+        }
+        let acts = language.acts(id) & language.acts(self.ids.get(place).copied().flatten());
+        acts != 0 || stem(said) == stem(offered)
+    }
+}
+
+/// The places where an echo that begins at word `start` of the reply may end, and what it then is.
+pub(super) fn echoes(
+    offer: &Offer<'_>,
+    language: &Language,
+    words: &[Option<Word>],
+    start: usize,
+    mut found: impl FnMut(usize, Kind),
+) {
+    // Little words in front belong to the echo; the first other one says where in the offer it begins.
+    let mut at = start;
+    while words.get(at).is_some_and(|id| language.is_glue(*id)) {
+        at += 1;
+    }
+    let Some(id) = words.get(at).copied() else { return };
+    if language.is_stop(id) {
+        return;
+    }
+    for place in 0..offer.offered.len() {
+        if !offer.meets(language, at, id, place) || offer.is_turned(language, place) {
+            continue;
+        }
+        let mut echo = Echo {
+            offer,
+            language,
+            first: place,
+            last: place,
+            content: 1,
+            begins_with_act: language.acts(id) != 0,
+            is_number: is_number(offer.reply.get(at)),
+            has_number: is_number(offer.reply.get(at)),
+        };
+        let mut next = at + 1;
+        loop {
+            if !echo.cuts_something() {
+                found(next, echo.kind());
+            }
+            match words.get(next) {
+                Some(id) if echo.goes_on(next, *id) => next += 1,
+                _ => break,
+            }
+        }
+    }
+}
+
+/// A walk through the offer, beside the reply.
+struct Echo<'a> {
+    offer: &'a Offer<'a>,
+    language: &'a Language,
+    /// The first and the last place of the offer that was met.
+    first: usize,
+    last: usize,
+    /// How many words of substance it has.
+    content: usize,
+    begins_with_act: bool,
+    is_number: bool,
+    has_number: bool,
+}
+
+impl Echo<'_> {
+    /// An echo that names the act shortly is as good as a yes; a longer one needs one.
+    fn kind(&self) -> Kind {
+        let is_plain = self.content <= 4 && !self.has_number && !self.offer.is_choice;
+        match self.begins_with_act && is_plain {
+            true => Kind::EchoAct,
+            false => Kind::Echo,
+        }
+    }
+
+    /// Takes word `at` of the reply, if the offer goes on like that.
+    fn goes_on(&mut self, at: usize, id: Option<Word>) -> bool {
+        let said = self.offer.reply.get(at);
+        let from = self.last + 1;
+        if self.language.is_stop(id) {
+            return false;
+        }
+        if self.language.is_glue(id) && !(said == "to" && self.offer.has_from) {
+            // Little words are not searched for, but when they stand next they are met.
+            if from < self.offer.offered.len() && self.offer.meets(self.language, at, id, from) {
+                self.last = from;
+            }
+            return true;
+        }
+        let is_number = is_number(said);
+        let Some(place) = self.search(at, id, is_number || self.is_number) else {
+            return false;
+        };
+        self.last = place;
+        self.content += 1;
+        self.is_number = is_number;
+        self.has_number |= is_number;
+        true
+    }
+
+    /// The next place that meets the word. Numbers keep their neighbours; nothing leaps into another item of a list,
+    /// or over a word that turns the meaning.
+    fn search(&self, at: usize, id: Option<Word>, is_strict: bool) -> Option<usize> {
+        let from = self.last + 1;
+        for place in from..self.offer.offered.len() {
+            if self.offer.meets(self.language, at, id, place) {
+                return Some(place);
+            }
+            let skipped = self.offer.ids.get(place).copied().flatten();
+            let is_barred = self.language.is_stop(skipped) || self.offer.is_joint(place);
+            if is_barred || (is_strict && !self.language.is_glue(skipped)) {
+                return None;
+            }
+        }
+        None
+    }
+
+    /// Whether what was said so far is one item of a list, or half of a number.
+    fn cuts_something(&self) -> bool {
+        let next = self.last + 1;
+        let goes_on = next < self.offer.offered.len() && self.offer.is_joint(next);
+        let began_earlier = self.first > 0 && self.offer.is_joint(self.first) && !self.begins_with_act;
+        let is_half = (self.is_number && is_number(self.offer.offered.get(next)))
+            || (is_number(self.offer.offered.get(self.first))
+                && self.first > 0
+                && is_number(self.offer.offered.get(self.first - 1)));
+        goes_on || began_earlier || is_half
+    }
+}
+
+fn is_number(word: &str) -> bool {
+    word.bytes().any(|byte| byte.is_ascii_digit())
+}
+
+/// The part of a word that its forms share: `booking` and `booked` are `book`.
+fn stem(word: &str) -> &str {
+    if word.len() < 4 || !word.is_ascii() {
+        return word;
+    }
+    let mut stem = word;
+    for ending in ["ation", "ings", "ing", "ied", "ies", "ed", "es", "s"] {
+        if let Some(shorter) = stem.strip_suffix(ending).filter(|shorter| shorter.len() >= 3) {
+            stem = shorter;
+            break;
+        }
+    }
+    stem = stem.strip_suffix(['e', 'y']).unwrap_or(stem);
+    // `cancelling` keeps one of its two letters.
+    let mut ends = stem.bytes().rev();
+    match (ends.next(), ends.next()) {
+        (Some(last), Some(before)) if last == before && stem.len() > 4 => {
+            stem.get(..stem.len() - 1).unwrap_or(stem)
+        }
+        _ => stem,
+    }
+}

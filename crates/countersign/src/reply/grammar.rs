@@ -1,0 +1,425 @@
+//! The grammar of a language's table: patterns of words, compiled into one automaton.
+//!
+//! Enters: the text of a table. Leaves: a machine that is fed words and says which kinds of piece end here.
+//! Deliberately absent: what the kinds mean together; see `parse.rs`.
+//!
+//! A table has classes (`name = a | b c`) and sections (`[yes]`) of patterns, one per line. A pattern is a row of
+//! words, classes (`<name>`) and groups (`(a | b c)`), each of which may be followed by `?`, `*` or `+`.
+
+use std::collections::HashMap;
+
+use super::kind::{Kind, Kinds};
+use super::lexicon::{FastMap, Lexicon, Word};
+use super::word::split;
+
+/// A part of a pattern.
+#[derive(Clone, Debug, PartialEq)]
+enum Part {
+    /// Any one of these words.
+    Words(Vec<Word>),
+    Row(Vec<Part>),
+    Any(Vec<Part>),
+    Maybe(Box<Part>),
+    Repeat(Box<Part>),
+}
+
+/// What is wrong with a table: a mistake of ours, found by a test.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+#[error("line {line}: {problem}")]
+pub(super) struct TableProblem {
+    pub(super) line: usize,
+    pub(super) problem: String,
+}
+
+/// A table, read but not yet compiled.
+#[derive(Debug, Default)]
+pub(super) struct Table {
+    classes: HashMap<String, Part>,
+    patterns: Vec<(Kind, Part)>,
+    /// Lines of sections that hold plain words: `glue`, `stop`, `acts`, `international`.
+    pub(super) lists: Vec<(&'static str, Vec<Word>)>,
+    /// Every word that stands in a pattern.
+    pub(super) words: Vec<Word>,
+}
+
+/// Sections whose lines are words, not patterns.
+const LISTS: [&str; 5] = ["glue", "stop", "acts", "international", "more"];
+
+impl Table {
+    /// Reads one more text into the table.
+    pub(super) fn read(&mut self, text: &str, lexicon: &mut Lexicon) -> Result<(), TableProblem> {
+        let mut section = Section::Classes;
+        for (number, line) in (1..).zip(text.lines()) {
+            let line = line.split_once('#').map_or(line, |(before, _)| before).trim();
+            if line.is_empty() {
+                continue;
+            }
+            let wrong = |problem: String| TableProblem {
+                line: number,
+                problem,
+            };
+            if let Some(name) = line.strip_prefix('[').and_then(|rest| rest.strip_suffix(']')) {
+                section = Section::named(name).ok_or_else(|| wrong(format!("no section `{name}`")))?;
+                continue;
+            }
+            match section {
+                Section::Classes => {
+                    let (name, pattern) = line
+                        .split_once('=')
+                        .ok_or_else(|| wrong("a class is `name = pattern`".to_owned()))?;
+                    let part = self.parse(pattern, lexicon).map_err(wrong)?;
+                    self.classes.insert(name.trim().to_owned(), part);
+                }
+                Section::Patterns(kind) => {
+                    let part = self.parse(line, lexicon).map_err(wrong)?;
+                    self.patterns.push((kind, part));
+                }
+                Section::List(name) => {
+                    let words = line.split_whitespace().flat_map(split);
+                    let words = words.map(|word| lexicon.intern(&word)).collect();
+                    self.lists.push((name, words));
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds a plain phrase.
+    pub(super) fn add(&mut self, kind: Kind, phrase: &str, lexicon: &mut Lexicon) {
+        let words: Vec<Word> = split(phrase).iter().map(|word| lexicon.intern(word)).collect();
+        if words.is_empty() {
+            return;
+        }
+        self.words.extend(&words);
+        let row = words.into_iter().map(|word| Part::Words(vec![word])).collect();
+        self.patterns.push((kind, Part::Row(row)));
+    }
+
+    fn parse(&mut self, pattern: &str, lexicon: &mut Lexicon) -> Result<Part, String> {
+        let mut reader = Reader {
+            rest: pattern,
+            classes: &self.classes,
+            words: &mut self.words,
+            lexicon,
+        };
+        let part = reader.alternatives()?;
+        match reader.rest.trim() {
+            "" => Ok(part),
+            rest => Err(format!("not understood: `{rest}`")),
+        }
+    }
+
+    /// Compiles all patterns.
+    pub(super) fn compile(&self) -> Automaton {
+        let mut net = Net::default();
+        let start = net.state();
+        for (kind, part) in &self.patterns {
+            let end = net.add(part, start);
+            let accept = net.state();
+            net.empty(end, accept);
+            net.accept(accept, *kind);
+        }
+        let mut automaton = net.determine(start);
+        let most = self.words.iter().map(|word| word.0 as usize + 1).max();
+        automaton.words = vec![false; most.unwrap_or(0)];
+        for word in &self.words {
+            if let Some(known) = automaton.words.get_mut(word.0 as usize) {
+                *known = true;
+            }
+        }
+        automaton
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Section {
+    Classes,
+    Patterns(Kind),
+    List(&'static str),
+}
+
+impl Section {
+    fn named(name: &str) -> Option<Section> {
+        let list = LISTS.into_iter().find(|list| *list == name).map(Section::List);
+        list.or_else(|| Kind::named(name).map(Section::Patterns))
+    }
+}
+
+/// Reads a pattern from left to right.
+struct Reader<'a> {
+    rest: &'a str,
+    classes: &'a HashMap<String, Part>,
+    words: &'a mut Vec<Word>,
+    lexicon: &'a mut Lexicon,
+}
+
+impl Reader<'_> {
+    fn peek(&mut self) -> Option<char> {
+        self.rest = self.rest.trim_start();
+        self.rest.chars().next()
+    }
+
+    fn take(&mut self, expected: char) -> bool {
+        let found = self.peek() == Some(expected);
+        if found {
+            self.rest = self.rest.strip_prefix(expected).unwrap_or(self.rest);
+        }
+        found
+    }
+
+    fn alternatives(&mut self) -> Result<Part, String> {
+        let mut rows = vec![self.row()?];
+        while self.take('|') {
+            rows.push(self.row()?);
+        }
+        // Single words side by side are one edge: that keeps the automaton small.
+        let (singles, mut others): (Vec<Part>, Vec<Part>) =
+            rows.into_iter().partition(|row| matches!(row, Part::Words(_)));
+        let mut words: Vec<Word> = Vec::new();
+        for single in singles {
+            if let Part::Words(more) = single {
+                words.extend(more);
+            }
+        }
+        if !words.is_empty() {
+            others.push(Part::Words(words));
+        }
+        match others.len() {
+            1 => others.pop().ok_or_else(String::new),
+            _ => Ok(Part::Any(others)),
+        }
+    }
+
+    fn row(&mut self) -> Result<Part, String> {
+        let mut parts = Vec::new();
+        while let Some(next) = self.peek() {
+            let mut part = match next {
+                '|' | ')' => break,
+                '(' => {
+                    self.take('(');
+                    let inner = self.alternatives()?;
+                    if !self.take(')') {
+                        return Err("a group is not closed".to_owned());
+                    }
+                    inner
+                }
+                '<' => self.class()?,
+                _ => self.word()?,
+            };
+            if self.take('?') {
+                part = Part::Maybe(Box::new(part));
+            } else if self.take('*') {
+                part = Part::Maybe(Box::new(Part::Repeat(Box::new(part))));
+            } else if self.take('+') {
+                part = Part::Repeat(Box::new(part));
+            }
+            parts.push(part);
+        }
+        match parts.len() {
+            0 => Err("an empty alternative".to_owned()),
+            1 => parts.pop().ok_or_else(String::new),
+            _ => Ok(Part::Row(parts)),
+        }
+    }
+
+    fn class(&mut self) -> Result<Part, String> {
+        self.take('<');
+        let (name, rest) = self.rest.split_once('>').ok_or("a class is not closed")?;
+        self.rest = rest;
+        let class = self.classes.get(name.trim());
+        class.cloned().ok_or_else(|| format!("no class `{name}`"))
+    }
+
+    fn word(&mut self) -> Result<Part, String> {
+        let ends = |c: char| c.is_whitespace() || "()|<>?*+".contains(c);
+        let end = self.rest.find(ends).unwrap_or(self.rest.len());
+        let (text, rest) = self.rest.split_at(end);
+        self.rest = rest;
+        let words: Vec<Word> = split(text).iter().map(|word| self.lexicon.intern(word)).collect();
+        self.words.extend(&words);
+        let mut parts: Vec<Part> = words.into_iter().map(|word| Part::Words(vec![word])).collect();
+        match parts.len() {
+            0 => Err(format!("`{text}` is not a word")),
+            1 => parts.pop().ok_or_else(String::new),
+            _ => Ok(Part::Row(parts)),
+        }
+    }
+}
+
+/// The automaton while it is built: states with edges, some of which read nothing.
+#[derive(Default)]
+struct Net {
+    edges: Vec<Vec<(Word, u32)>>,
+    empties: Vec<Vec<u32>>,
+    kinds: Vec<Kinds>,
+}
+
+impl Net {
+    fn state(&mut self) -> u32 {
+        self.edges.push(Vec::new());
+        self.empties.push(Vec::new());
+        self.kinds.push(Kinds::NONE);
+        u32::try_from(self.edges.len() - 1).unwrap_or(u32::MAX)
+    }
+
+    fn empty(&mut self, from: u32, to: u32) {
+        if let Some(empties) = self.empties.get_mut(from as usize) {
+            empties.push(to);
+        }
+    }
+
+    fn accept(&mut self, state: u32, kind: Kind) {
+        if let Some(kinds) = self.kinds.get_mut(state as usize) {
+            *kinds = kinds.with(kind);
+        }
+    }
+
+    /// Adds a part behind `from`, and gives the state behind it.
+    fn add(&mut self, part: &Part, from: u32) -> u32 {
+        match part {
+            Part::Words(words) => {
+                let to = self.state();
+                if let Some(edges) = self.edges.get_mut(from as usize) {
+                    edges.extend(words.iter().map(|word| (*word, to)));
+                }
+                to
+            }
+            Part::Row(parts) => parts.iter().fold(from, |at, part| self.add(part, at)),
+            Part::Any(parts) => {
+                let to = self.state();
+                for part in parts {
+                    let end = self.add(part, from);
+                    self.empty(end, to);
+                }
+                to
+            }
+            Part::Maybe(part) => {
+                // A loop inside must not lead back past this point.
+                let begin = self.state();
+                self.empty(from, begin);
+                let end = self.add(part, begin);
+                let to = self.state();
+                self.empty(end, to);
+                self.empty(begin, to);
+                to
+            }
+            Part::Repeat(part) => {
+                let begin = self.state();
+                self.empty(from, begin);
+                let end = self.add(part, begin);
+                let to = self.state();
+                self.empty(end, to);
+                self.empty(end, begin);
+                to
+            }
+        }
+    }
+
+    /// Follows empty edges; keeps only states that read a word or end a piece.
+    fn close(&self, states: &[u32], seen: &mut [bool]) -> Vec<u32> {
+        let mut stack = states.to_vec();
+        let mut visited = Vec::new();
+        let mut closed = Vec::new();
+        while let Some(state) = stack.pop() {
+            let at = state as usize;
+            let Some(seen) = seen.get_mut(at).filter(|seen| !**seen) else {
+                continue;
+            };
+            *seen = true;
+            visited.push(at);
+            let reads = self.edges.get(at).is_some_and(|edges| !edges.is_empty());
+            let ends = self.kinds.get(at).is_some_and(|kinds| *kinds != Kinds::NONE);
+            if reads || ends {
+                closed.push(state);
+            }
+            stack.extend(self.empties.get(at).into_iter().flatten());
+        }
+        for at in visited {
+            if let Some(seen) = seen.get_mut(at) {
+                *seen = false;
+            }
+        }
+        closed.sort_unstable();
+        closed
+    }
+
+    /// Makes every step certain: sets of states become states.
+    fn determine(&self, start: u32) -> Automaton {
+        let mut seen = vec![false; self.edges.len()];
+        let mut sets: HashMap<Vec<u32>, u32> = HashMap::new();
+        let mut targets: HashMap<Vec<u32>, u32> = HashMap::new();
+        let first = self.close(&[start], &mut seen);
+        sets.insert(first.clone(), 0);
+        let mut waiting = vec![first];
+        let mut automaton = Automaton::default();
+        let mut at: u32 = 0;
+        while let Some(set) = waiting.get(at as usize).cloned() {
+            let kinds = set.iter().filter_map(|state| self.kinds.get(*state as usize));
+            automaton
+                .kinds
+                .push(kinds.fold(Kinds::NONE, |all, kinds| all.and(*kinds)));
+            let mut steps: Vec<(Word, u32)> = Vec::new();
+            for state in &set {
+                steps.extend(self.edges.get(*state as usize).into_iter().flatten());
+            }
+            steps.sort_unstable();
+            steps.dedup();
+            for group in steps.chunk_by(|left, right| left.0 == right.0) {
+                let Some((word, _)) = group.first() else { continue };
+                let reached: Vec<u32> = group.iter().map(|(_, to)| *to).collect();
+                let to = match targets.get(&reached) {
+                    Some(to) => *to,
+                    None => {
+                        let closed = self.close(&reached, &mut seen);
+                        let next = u32::try_from(waiting.len()).unwrap_or(u32::MAX);
+                        let to = *sets.entry(closed.clone()).or_insert(next);
+                        if to == next {
+                            waiting.push(closed);
+                        }
+                        targets.insert(reached, to);
+                        to
+                    }
+                };
+                automaton.steps.insert(Automaton::key(at, *word), to);
+            }
+            at += 1;
+        }
+        automaton
+    }
+}
+
+/// The compiled table. State 0 is the beginning of a piece.
+#[derive(Debug, Default)]
+pub(super) struct Automaton {
+    steps: FastMap<u64, u32>,
+    kinds: Vec<Kinds>,
+    /// For each word whether any piece has it.
+    words: Vec<bool>,
+}
+
+impl Automaton {
+    /// Whether any piece has the word.
+    pub(super) fn knows(&self, word: Word) -> bool {
+        self.words.get(word.0 as usize).copied().unwrap_or(false)
+    }
+
+    fn key(state: u32, word: Word) -> u64 {
+        (u64::from(state) << 32) | u64::from(word.0)
+    }
+
+    /// The state behind `word`, if a piece goes on with it.
+    pub(super) fn step(&self, state: u32, word: Word) -> Option<u32> {
+        self.steps.get(&Automaton::key(state, word)).copied()
+    }
+
+    /// The kinds of piece that end in this state.
+    pub(super) fn kinds(&self, state: u32) -> Kinds {
+        self.kinds.get(state as usize).copied().unwrap_or(Kinds::NONE)
+    }
+
+    /// How many states there are.
+    #[cfg(test)]
+    pub(super) fn size(&self) -> (usize, usize) {
+        (self.kinds.len(), self.steps.len())
+    }
+}

@@ -1,0 +1,303 @@
+//! The languages: tables compiled once, and the yes and no words of every locale.
+
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use super::grammar::{Automaton, Table, TableProblem};
+use super::kind::Kind;
+use super::lexicon::{FastMap, Lexicon, Word};
+use super::word::split;
+
+/// Tables of their own: the first tag names the language, the others are read by the same table.
+const RICH: [(&str, &str); 14] = [
+    ("en", include_str!("tables/english.txt")),
+    ("es", include_str!("tables/spanish.txt")),
+    ("de gsw", include_str!("tables/german.txt")),
+    ("fr", include_str!("tables/french.txt")),
+    ("pt", include_str!("tables/portuguese.txt")),
+    ("it", include_str!("tables/italian.txt")),
+    ("nl", include_str!("tables/dutch.txt")),
+    ("pl", include_str!("tables/polish.txt")),
+    ("tr", include_str!("tables/turkish.txt")),
+    ("ar", include_str!("tables/arabic.txt")),
+    ("hi", include_str!("tables/hindi.txt")),
+    ("ja", include_str!("tables/japanese.txt")),
+    ("ko", include_str!("tables/korean.txt")),
+    ("zh yue", include_str!("tables/chinese.txt")),
+];
+
+/// Several short tables, each behind a line `@ tag tag`.
+const SHORT: &str = include_str!("tables/others.txt");
+const UNIVERSAL: &str = include_str!("tables/universal.txt");
+/// Yes and no words of locales; see the note in the file.
+const LOCALES: &str = include_str!("tables/locales.tsv");
+
+static TABLES: LazyLock<Tables> = LazyLock::new(|| Tables::build().unwrap_or_default());
+
+/// All languages. A table with a mistake would leave nothing, which reads every reply as `Other`; a test builds them.
+pub(super) fn tables() -> &'static Tables {
+    &TABLES
+}
+
+/// Everything known about words.
+#[derive(Debug, Default)]
+pub(super) struct Tables {
+    pub(super) lexicon: Lexicon,
+    pub(super) languages: Vec<Language>,
+    /// For each word the languages, by bit, that know it in a pattern or between the words of an echo.
+    known: Vec<u64>,
+    tags: HashMap<&'static str, usize>,
+    locales: HashMap<String, Locale>,
+    /// For each whole reply: said for yes somewhere, said for no somewhere.
+    anywhere: HashMap<String, (bool, bool)>,
+}
+
+/// One language.
+#[derive(Debug)]
+pub(super) struct Language {
+    pub(super) tag: &'static str,
+    pub(super) automaton: Automaton,
+    marks: Vec<u8>,
+    acts: FastMap<Word, u64>,
+}
+
+/// Words of one locale.
+#[derive(Debug, Default)]
+struct Locale {
+    yes: Vec<String>,
+    no: Vec<String>,
+}
+
+const GLUE: u8 = 1;
+const STOP: u8 = 2;
+const INTERNATIONAL: u8 = 4;
+const MORE: u8 = 8;
+
+impl Language {
+    fn is(&self, word: Option<Word>, mark: u8) -> bool {
+        let marks = word.and_then(|word| self.marks.get(word.0 as usize));
+        marks.is_some_and(|marks| marks & mark != 0)
+    }
+
+    /// A word that may stand anywhere in an echo.
+    pub(super) fn is_glue(&self, word: Option<Word>) -> bool {
+        self.is(word, GLUE)
+    }
+
+    /// A word that is never an echo: it turns or narrows what is said.
+    pub(super) fn is_stop(&self, word: Option<Word>) -> bool {
+        self.is(word, STOP)
+    }
+
+    /// A word that people of all languages use.
+    pub(super) fn is_international(&self, word: Option<Word>) -> bool {
+        self.is(word, INTERNATIONAL)
+    }
+
+    /// A word with which a prompt asks for more to do.
+    pub(super) fn asks_for_more(&self, word: Option<Word>) -> bool {
+        self.is(word, MORE)
+    }
+
+    /// The groups of acts the word belongs to, by bit.
+    pub(super) fn acts(&self, word: Option<Word>) -> u64 {
+        word.and_then(|word| self.acts.get(&word)).copied().unwrap_or(0)
+    }
+}
+
+impl Tables {
+    pub(super) fn build() -> Result<Tables, TableProblem> {
+        let mut tables = Tables::default();
+        tables.read_locales();
+        let rich = RICH.map(|(tags, text)| (tags, text.to_owned()));
+        for (tags, text) in rich.into_iter().chain(short_tables()) {
+            tables.add(tags, &text)?;
+        }
+        tables.lexicon.add_plain_forms();
+        Ok(tables)
+    }
+
+    fn add(&mut self, tags: &'static str, text: &str) -> Result<(), TableProblem> {
+        let number = self.languages.len();
+        let mut table = Table::default();
+        table.read(UNIVERSAL, &mut self.lexicon)?;
+        table.read(text, &mut self.lexicon)?;
+        let tag = tags.split_whitespace().next().unwrap_or_default();
+        for tag in tags.split_whitespace() {
+            self.tags.insert(tag, number);
+        }
+        if let Some(locale) = self.locales.get(tag) {
+            for (kind, phrases) in [(Kind::Yes, &locale.yes), (Kind::No, &locale.no)] {
+                // Single letters stand alone or not at all: see `Tables::locale`.
+                for phrase in phrases.iter().filter(|phrase| phrase.chars().count() > 1) {
+                    table.add(kind, phrase, &mut self.lexicon);
+                }
+            }
+        }
+        let mut language = Language {
+            tag,
+            automaton: table.compile(),
+            marks: vec![0; self.lexicon.len()],
+            acts: FastMap::default(),
+        };
+        let bit = 1u64
+            .checked_shl(u32::try_from(number).unwrap_or(u32::MAX))
+            .unwrap_or(0);
+        self.known.resize(self.lexicon.len(), 0);
+        let mut group = 1u64;
+        for (list, words) in &table.lists {
+            let mark = match *list {
+                "glue" => GLUE,
+                "stop" => STOP,
+                "international" => INTERNATIONAL,
+                "more" => MORE,
+                _ => 0,
+            };
+            for word in words {
+                if let Some(marks) = language.marks.get_mut(word.0 as usize) {
+                    *marks |= mark;
+                }
+                if mark == 0 {
+                    *language.acts.entry(*word).or_default() |= group;
+                }
+                if mark == GLUE
+                    && let Some(known) = self.known.get_mut(word.0 as usize)
+                {
+                    *known |= bit;
+                }
+            }
+            if mark == 0 {
+                group = group.rotate_left(1);
+            }
+        }
+        for word in &table.words {
+            if let Some(known) = self.known.get_mut(word.0 as usize) {
+                *known |= bit;
+            }
+        }
+        self.languages.push(language);
+        Ok(())
+    }
+
+    fn read_locales(&mut self) {
+        let rows = LOCALES.lines().filter(|line| !line.starts_with('#'));
+        for row in rows {
+            let mut columns = row.split('\t');
+            let (Some(tag), Some(yes), Some(no)) = (columns.next(), columns.next(), columns.next()) else {
+                continue;
+            };
+            let phrases = |list: &str| -> Vec<String> {
+                let phrases = list.split('|').map(|phrase| split(phrase).join(" "));
+                phrases.filter(|phrase| !phrase.is_empty()).collect()
+            };
+            let locale = Locale {
+                yes: phrases(yes),
+                no: phrases(no),
+            };
+            for phrase in &locale.yes {
+                self.anywhere.entry(phrase.clone()).or_default().0 = true;
+            }
+            for phrase in &locale.no {
+                self.anywhere.entry(phrase.clone()).or_default().1 = true;
+            }
+            self.locales.insert(tag.to_owned(), locale);
+        }
+    }
+
+    /// The language of a tag such as `pt-BR` or `sr_RS@latin`.
+    pub(super) fn language(&self, tag: &str) -> Option<&Language> {
+        let found = fallbacks(tag)
+            .into_iter()
+            .find_map(|tag| self.tags.get(tag.as_str()).copied());
+        self.languages.get(found?)
+    }
+
+    /// What a whole reply means in a locale: yes or no.
+    pub(super) fn locale(&self, tag: &str, reply: &str) -> Option<bool> {
+        let locale = fallbacks(tag)
+            .into_iter()
+            .find_map(|tag| self.locales.get(&tag))?;
+        let says = |phrases: &[String]| phrases.iter().any(|phrase| phrase == reply);
+        match (says(&locale.yes), says(&locale.no)) {
+            (true, false) => Some(true),
+            (false, true) => Some(false),
+            _ => None,
+        }
+    }
+
+    /// Whether a whole reply means yes somewhere and whether it means no somewhere.
+    pub(super) fn anywhere(&self, reply: &str) -> (bool, bool) {
+        self.anywhere.get(reply).copied().unwrap_or_default()
+    }
+
+    /// The languages, by bit, that know the word.
+    pub(super) fn known(&self, word: Option<Word>) -> u64 {
+        let known = word.and_then(|word| self.known.get(word.0 as usize));
+        known.copied().unwrap_or(0)
+    }
+
+    /// English, which everybody falls back to.
+    pub(super) fn english(&self) -> Option<&Language> {
+        self.languages.first()
+    }
+
+    /// All locales, for tests.
+    #[cfg(test)]
+    pub(super) fn every_locale(&self) -> std::collections::BTreeMap<&str, (&[String], &[String])> {
+        let locales = self.locales.iter();
+        locales
+            .map(|(tag, locale)| (tag.as_str(), (locale.yes.as_slice(), locale.no.as_slice())))
+            .collect()
+    }
+}
+
+/// A tag, then its shorter forms: `sr-latn-rs`, `sr-latn`, `sr`.
+fn fallbacks(tag: &str) -> Vec<String> {
+    let tag = tag
+        .split('.')
+        .next()
+        .unwrap_or_default()
+        .to_ascii_lowercase()
+        .replace('_', "-");
+    let (base, variant) = tag.split_once('@').unwrap_or((&tag, ""));
+    let mut forms = Vec::new();
+    let primary = base.split('-').next().unwrap_or_default();
+    if variant == "latin" {
+        forms.push(format!("{primary}-latn"));
+    }
+    let mut form = base;
+    loop {
+        forms.push(form.to_owned());
+        match form.rsplit_once('-') {
+            Some((shorter, _)) => form = shorter,
+            None => break,
+        }
+    }
+    let alias = match primary {
+        "nb" | "nn" => "no",
+        "iw" => "he",
+        "in" => "id",
+        "tl" => "fil",
+        "sh" => "sr-latn",
+        _ => return forms,
+    };
+    forms.push(alias.to_owned());
+    forms
+}
+
+/// The tables in `others.txt`, each with its tags.
+fn short_tables() -> Vec<(&'static str, String)> {
+    let mut tables: Vec<(&'static str, String)> = Vec::new();
+    for line in SHORT.lines() {
+        match line.strip_prefix("@ ") {
+            Some(tags) => tables.push((tags, String::new())),
+            None => {
+                if let Some((_, text)) = tables.last_mut() {
+                    text.push_str(line);
+                    text.push('\n');
+                }
+            }
+        }
+    }
+    tables
+}

@@ -1,0 +1,268 @@
+//! From text to words: one folding for replies, prompts and tables.
+//!
+//! Enters: whatever somebody typed. Leaves: words in one form, whatever their case, width, accents' encoding or
+//! apostrophes were. Deliberately absent: meaning, and any guess at characters that cannot be seen: they are
+//! reported, not skipped.
+
+use icu_properties::CodePointMapData;
+use icu_properties::props::{GeneralCategory, Script};
+use unicode_normalization::UnicodeNormalization as _;
+
+/// The words of a text.
+#[derive(Debug, Default)]
+pub(super) struct Words {
+    /// The words, one behind the other.
+    text: String,
+    spans: Vec<Span>,
+    /// Whether it asks something.
+    pub(super) is_question: bool,
+    /// A character that cannot be seen, or that reorders what is seen.
+    pub(super) hidden: Option<char>,
+}
+
+/// One word: where it stands, and what stood before it.
+#[derive(Clone, Copy, Debug)]
+struct Span {
+    start: u32,
+    end: u32,
+    gap: Gap,
+}
+
+/// What stood between a word and the one before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Gap {
+    /// A comma, a new line, a bullet: another item may begin here.
+    pub(super) is_joint: bool,
+    /// A slash, as in `y/n`.
+    pub(super) is_slash: bool,
+}
+
+impl Words {
+    /// Reads a text; past `limit` words it stops, and says so with `None`.
+    pub(super) fn of(text: &str, limit: usize) -> Option<Words> {
+        let mut reader = WordReader {
+            words: Words {
+                text: String::with_capacity(text.len()),
+                spans: Vec::with_capacity(16.min(limit)),
+                ..Words::default()
+            },
+            open: None,
+            gap: Gap::default(),
+            last: Last::None,
+        };
+        if text.is_ascii() {
+            text.bytes().for_each(|byte| reader.ascii(byte));
+        } else {
+            text.nfkc().for_each(|c| reader.character(c));
+        }
+        reader.close();
+        (reader.words.spans.len() <= limit).then_some(reader.words)
+    }
+
+    pub(super) fn len(&self) -> usize {
+        self.spans.len()
+    }
+
+    /// The word at `index`; empty past the end.
+    pub(super) fn get(&self, index: usize) -> &str {
+        let span = self.spans.get(index);
+        span.and_then(|span| self.text.get(span.start as usize..span.end as usize))
+            .unwrap_or_default()
+    }
+
+    pub(super) fn iter(&self) -> impl Iterator<Item = &str> {
+        (0..self.len()).map(|index| self.get(index))
+    }
+
+    pub(super) fn gap(&self, index: usize) -> Gap {
+        self.spans.get(index).map(|span| span.gap).unwrap_or_default()
+    }
+}
+
+/// The words of a line of a table.
+pub(super) fn split(text: &str) -> Vec<String> {
+    let words = Words::of(text, usize::MAX).unwrap_or_default();
+    words.iter().map(str::to_owned).collect()
+}
+
+/// What the character before was.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Last {
+    None,
+    /// A letter or digit of a word.
+    Letter,
+    /// A letter of a script in which joiners belong to the spelling.
+    JoiningLetter,
+    /// A sign of its own.
+    Sign,
+    /// A joiner behind a sign: the next sign belongs to it.
+    JoinedSign,
+}
+
+struct WordReader {
+    words: Words,
+    open: Option<u32>,
+    gap: Gap,
+    last: Last,
+}
+
+impl WordReader {
+    fn ascii(&mut self, byte: u8) {
+        match byte {
+            b'a'..=b'z' | b'0'..=b'9' => self.letter(char::from(byte), Last::Letter),
+            b'A'..=b'Z' => self.letter(char::from(byte.to_ascii_lowercase()), Last::Letter),
+            // Apostrophes are written or not: `don't`, `dont`.
+            b'\'' => {}
+            b'?' => {
+                self.words.is_question = true;
+                self.close();
+            }
+            b',' | b';' | b'\n' | b'\r' => self.joint(),
+            b'/' => {
+                self.close();
+                self.gap.is_slash = true;
+            }
+            b' ' | b'\t' | b'.' | b'!' | b':' | b'(' | b')' | b'"' | b'-' | b'_' | b'*' | b'[' | b']'
+            | b'{' | b'}' => self.close(),
+            b'#' | b'$' | b'%' | b'&' | b'+' | b'<' | b'=' | b'>' | b'@' | b'\\' | b'^' | b'`' | b'|'
+            | b'~' => {
+                self.sign(char::from(byte));
+            }
+            _ => self.hide(char::from(byte)),
+        }
+    }
+
+    fn character(&mut self, c: char) {
+        if let Ok(byte) = u8::try_from(c)
+            && byte.is_ascii()
+        {
+            return self.ascii(byte);
+        }
+        match c {
+            '’' | '‘' | 'ʼ' | 'ʹ' | '´' | '·' | '״' | '׳' => {}
+            '؟' | '¿' | '⁇' | '՞' | '፧' | '；' => {
+                self.words.is_question = true;
+                self.close();
+            }
+            '،' | '、' | '•' | '؛' | '\u{2028}' | '\u{2029}' => self.joint(),
+            // Skin tones and presentation say nothing.
+            '\u{1f3fb}'..='\u{1f3ff}' | '\u{fe0e}' | '\u{fe0f}' if self.last == Last::Sign => {}
+            '\u{200d}' if self.last == Last::Sign => self.last = Last::JoinedSign,
+            '\u{200c}' | '\u{200d}' if self.last == Last::JoiningLetter => {}
+            _ => self.by_category(c),
+        }
+    }
+
+    fn by_category(&mut self, c: char) {
+        use GeneralCategory as G;
+        match CodePointMapData::<GeneralCategory>::new().get(c) {
+            G::UppercaseLetter | G::TitlecaseLetter => c.to_lowercase().for_each(|c| self.folded(c)),
+            G::LowercaseLetter | G::OtherLetter | G::ModifierLetter | G::DecimalNumber => self.folded(c),
+            G::LetterNumber | G::OtherNumber => self.sign(c),
+            G::NonspacingMark | G::SpacingMark => self.mark(c),
+            G::SpaceSeparator
+            | G::DashPunctuation
+            | G::OpenPunctuation
+            | G::ClosePunctuation
+            | G::InitialPunctuation
+            | G::FinalPunctuation
+            | G::ConnectorPunctuation
+            | G::OtherPunctuation => self.close(),
+            G::OtherSymbol | G::MathSymbol | G::CurrencySymbol | G::ModifierSymbol => self.sign(c),
+            _ => self.hide(c),
+        }
+    }
+
+    /// Letters that people use for each other.
+    fn folded(&mut self, c: char) {
+        match c {
+            // Turkish writes both; keyboards and phones often cannot.
+            'ı' => self.letter('i', Last::Letter),
+            'ß' => {
+                self.letter('s', Last::Letter);
+                self.letter('s', Last::Letter);
+            }
+            'ς' => self.letter('σ', Last::Letter),
+            'أ' | 'إ' | 'آ' | 'ٱ' => self.letter('ا', Last::JoiningLetter),
+            'ى' | 'ی' => self.letter('ي', Last::JoiningLetter),
+            'ک' => self.letter('ك', Last::JoiningLetter),
+            'ـ' => {}
+            _ => self.letter_of_script(c),
+        }
+    }
+
+    fn letter_of_script(&mut self, c: char) {
+        use Script as S;
+        let script = match c {
+            // Most text: no need to ask.
+            '\u{80}'..='\u{5ff}' => S::Latin,
+            _ => CodePointMapData::<Script>::new().get(c),
+        };
+        match script {
+            // These write without spaces: each character is a word here, and a word of theirs is a row of them.
+            S::Han | S::Hiragana | S::Katakana | S::Thai | S::Lao | S::Khmer | S::Myanmar => {
+                self.close();
+                self.letter(c, Last::Letter);
+            }
+            S::Arabic
+            | S::Devanagari
+            | S::Bengali
+            | S::Gurmukhi
+            | S::Gujarati
+            | S::Oriya
+            | S::Tamil
+            | S::Telugu
+            | S::Kannada
+            | S::Malayalam
+            | S::Sinhala => self.letter(c, Last::JoiningLetter),
+            _ => self.letter(c, Last::Letter),
+        }
+    }
+
+    fn mark(&mut self, c: char) {
+        match c {
+            // The dot that lower-casing a Turkish İ leaves behind; vowel points that are mostly not written.
+            '\u{307}' | '\u{64b}'..='\u{652}' | '\u{670}' | '\u{591}'..='\u{5c7}' => {}
+            '\u{901}' => self.letter('\u{902}', Last::JoiningLetter),
+            _ if self.open.is_some() => self.words.text.push(c),
+            _ => self.hide(c),
+        }
+    }
+
+    fn letter(&mut self, c: char, last: Last) {
+        if self.open.is_none() {
+            self.open = Some(u32::try_from(self.words.text.len()).unwrap_or(u32::MAX));
+        }
+        self.words.text.push(c);
+        self.last = last;
+    }
+
+    fn sign(&mut self, c: char) {
+        if self.last == Last::JoinedSign {
+            self.last = Last::Sign;
+            return;
+        }
+        self.close();
+        self.letter(c, Last::Sign);
+        self.close();
+        self.last = Last::Sign;
+    }
+
+    fn joint(&mut self) {
+        self.close();
+        self.gap.is_joint = true;
+    }
+
+    fn hide(&mut self, c: char) {
+        self.words.hidden.get_or_insert(c);
+    }
+
+    fn close(&mut self) {
+        self.last = Last::None;
+        if let Some(start) = self.open.take() {
+            let end = u32::try_from(self.words.text.len()).unwrap_or(u32::MAX);
+            let gap = std::mem::take(&mut self.gap);
+            self.words.spans.push(Span { start, end, gap });
+        }
+    }
+}
