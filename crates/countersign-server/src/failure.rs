@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use countersign::command::ExecuteRefusal;
+use countersign::command::{ExecuteRefusal, ProposeRefusal};
 use countersign::decision::Refusal;
 use countersign::gate::SubmitError;
 use countersign::store::StoreError;
@@ -162,6 +162,14 @@ impl From<SubmitError> for Failure {
             SubmitError::NotAskable(..) => Failure::with(Exit::Forbidden, "forbidden", message),
             SubmitError::Seal(_) => Failure::error("seal", message)
                 .hint("make a key with `countersign key generate` and name it with `--seal-key-file`"),
+            SubmitError::Refused(ProposeRefusal::TooManyPending { .. }) => {
+                Failure::with(Exit::Refused, "too_many_pending", message)
+                    .hint("decide what is pending, or let it be withdrawn, first")
+            }
+            SubmitError::Refused(ProposeRefusal::DeniedLately { .. }) => {
+                Failure::with(Exit::Refused, "denied_lately", message)
+                    .hint("propose something else, or ask a person why")
+            }
             SubmitError::Refused(_) => Failure::with(Exit::Refused, "refused", message)
                 .hint("use a new key for a new proposal; undo only what succeeded"),
             SubmitError::NoUndo(..) => {

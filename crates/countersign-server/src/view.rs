@@ -131,6 +131,9 @@ pub struct CallView {
     pub because: Option<String>,
     pub notes: Vec<String>,
     pub warnings: Vec<String>,
+    /// What deserves a second look, by what the same agent asked before; only where it was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub concerns: Vec<String>,
     /// Where each proposed value came from; nothing when no conversation was given: then it is unknown.
     pub provenance: Option<ProvenanceView>,
     pub approvers: Vec<String>,

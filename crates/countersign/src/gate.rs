@@ -6,7 +6,9 @@
 //! It fails closed: before a start is on record, any error, time-out or unknown answer means that nothing runs.
 
 mod decide;
+mod flag;
 mod hear;
+mod look;
 mod run;
 mod wait;
 
@@ -15,18 +17,21 @@ use std::time::Duration;
 
 use crate::approval::{MOST_CALLS, SharedApproval};
 use crate::call::Arguments;
-use crate::command::{Answer, Command, NewCall, Propose, ProposeRefusal, Proposed, Swept};
+use crate::command::{
+    Answer, Command, NewCall, Propose, ProposeRefusal, Proposed, Restraint, Swept, denial_key,
+};
 use crate::effect::Risk;
 use crate::executor::{Executor, HostRuns, Permit, PermitToken};
 use crate::hash::{Fields, Hash};
 use crate::id::{Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
-use crate::policy::{Asked, Policy, Ruling, Terms};
+use crate::policy::{Agents, Asked, Policy, Ruling, Terms};
 use crate::provenance::{Conversation, Provenance};
 use crate::seal::{SealError, Sealer, Secret};
 use crate::store::{Store, StoreError};
 
 pub use decide::{Resolved, Running};
-pub use hear::{Heard, Reading, Reply};
+pub use flag::{Flagged, GUIDE};
+pub use hear::{Heard, Reply};
 pub use run::Ran;
 pub use wait::{Until, Waited};
 
@@ -435,6 +440,7 @@ impl Gate {
         undoes: Option<CallId>,
     ) -> Propose {
         let body = submission_hash(&submission, &calls, undoes);
+        let restraint = self.restraint(&submission, &calls);
         // The strictest call decides for all: they are one question.
         let shortest = |of: fn(&Terms) -> Duration| calls.iter().map(|call| of(&call.terms)).min();
         let ttl = shortest(|terms| terms.ttl).unwrap_or(Duration::ZERO);
@@ -456,8 +462,23 @@ impl Gate {
             policy: self.policy.hash(),
             undoes,
             key: submission.key.map(|key| (key, body)),
+            restraint,
             calls,
         }
+    }
+
+    fn restraint(&self, submission: &Submission, calls: &[NewCall]) -> Option<Restraint> {
+        let agents = self.policy.agents();
+        let calls = calls
+            .iter()
+            .map(|call| (call.tool.as_str(), call.arguments.as_bytes()));
+        let denial = agents
+            .cool_down
+            .map(|_| denial_key(&submission.tenant, &submission.agent, calls));
+        (agents != Agents::default()).then_some(Restraint {
+            most_pending: agents.most_pending,
+            denial,
+        })
     }
 
     async fn propose(&self, propose: Propose) -> Result<Proposed, SubmitError> {

@@ -6,6 +6,8 @@
 pub mod approval;
 pub mod call;
 pub mod command;
+pub mod concern;
+pub mod conversation;
 pub mod decision;
 pub mod display;
 pub mod effect;
@@ -16,14 +18,17 @@ pub mod hash;
 pub mod id;
 pub mod json;
 pub mod policy;
+pub mod prompt;
 pub mod provenance;
 pub mod registry;
 pub mod reply;
 pub mod seal;
+pub mod sentence;
 pub mod state;
 pub mod store;
 pub mod summary;
 pub mod time;
+pub mod transcript;
 pub mod wake;
 
 /// The README's own example is compiled and run.

@@ -25,16 +25,19 @@ pub enum Kind {
     Link,
     /// What a service remembers about itself.
     Setting,
+    /// Calls that somebody denied, for as long as they may not be asked again.
+    Denial,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 5] = [
+    pub const ALL: [Kind; 6] = [
         Kind::Token,
         Kind::Person,
         Kind::Session,
         Kind::Link,
         Kind::Setting,
+        Kind::Denial,
     ];
 
     /// The word for it.
@@ -45,6 +48,7 @@ impl Kind {
             Kind::Session => "session",
             Kind::Link => "link",
             Kind::Setting => "setting",
+            Kind::Denial => "denial",
         }
     }
 
@@ -56,6 +60,7 @@ impl Kind {
             Kind::Session => 3,
             Kind::Link => 4,
             Kind::Setting => 5,
+            Kind::Denial => 6,
         }
     }
 
@@ -143,7 +148,7 @@ mod tests {
             assert_eq!(Kind::from_code(kind.code()), Some(kind), "{kind}");
         }
         assert_eq!(Kind::from_code(0), None);
-        assert_eq!(Kind::from_code(6), None);
+        assert_eq!(Kind::from_code(7), None);
     }
 
     #[test]

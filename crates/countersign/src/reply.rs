@@ -164,7 +164,11 @@ impl<'a> Reader<'a> {
             Some(tag) => self.in_language(tag),
             None => self.in_any_language(),
         };
-        if reading == Reading::Yes && plain.is_ok_and(|plain| plain.reading == Reading::No) {
+        let is_doubtful = match plain {
+            Ok(plain) => plain.reading == Reading::No,
+            Err(why) => matches!(why, Why::Ambiguous(_)) && self.words.get(0).chars().count() > 2,
+        };
+        if reading == Reading::Yes && is_doubtful {
             return Some(Err(Why::Ambiguous(self.whole())));
         }
         Some(Ok(Interpreted {
@@ -178,9 +182,7 @@ impl<'a> Reader<'a> {
     }
 
     fn in_language(&self, tag: &str) -> Result<Interpreted, Why> {
-        if self.words.len() <= 3
-            && let Some(is_yes) = self.tables.locale(tag, &self.whole())
-        {
+        if let Some(is_yes) = self.tables.locale(tag, self.words) {
             return Ok(self.said(is_yes));
         }
         let english = self.tables.english().ok_or(Why::Empty)?;
@@ -205,6 +207,7 @@ impl<'a> Reader<'a> {
     fn in_any_language(&self) -> Result<Interpreted, Why> {
         let mut answer: Option<Interpreted> = None;
         let mut failure = None;
+        let mut is_doubtful = false;
         let mut known = self.ids.iter().fold(u64::MAX, |known, word| {
             // A word of the offer may stand in any language.
             match self.tables.known(*word) {
@@ -213,7 +216,12 @@ impl<'a> Reader<'a> {
             }
         });
         if self.ids.iter().all(|word| self.tables.known(*word) == 0) {
-            known = 1;
+            // An act of some language, named as the prompt names it; or no word of any.
+            known = if self.ids.iter().all(Option::is_none) {
+                1
+            } else {
+                u64::MAX
+            };
         }
         for (number, language) in self.tables.languages.iter().enumerate() {
             if known
@@ -232,33 +240,50 @@ impl<'a> Reader<'a> {
                     answer.get_or_insert(read);
                 }
                 Err(why) => {
+                    // Understood as neither yes nor no, if only in one language, is not a yes.
+                    is_doubtful |= matches!(why, Why::Undecided(_) | Why::Ambiguous(_));
                     failure.get_or_insert(why);
                 }
             }
         }
-        let whole = if self.words.len() <= 3 {
-            self.whole()
-        } else {
-            String::new()
+        let whole = match self.words.len() <= self.tables.longest_phrase() {
+            true => self.whole(),
+            false => String::new(),
         };
         let anywhere = self.tables.anywhere(&whole);
+        if anywhere == (true, true) {
+            return self.offered_letter(whole);
+        }
+        let says_yes = answer.as_ref().is_some_and(|read| read.reading == Reading::Yes);
+        if says_yes && (is_doubtful || self.is_too_short()) {
+            return Err(Why::Ambiguous(self.whole()));
+        }
         match (answer, anywhere) {
-            (_, (true, true)) => self.offered_letter(whole),
             (Some(read), (false, false)) => Ok(read),
             (Some(read), (is_yes, _)) => match (read.reading == Reading::Yes) == is_yes {
                 true => Ok(read),
                 false => Err(Why::Ambiguous(whole)),
             },
+            // A letter of one locale is no answer from somebody whose locale is not known.
+            (None, (true, false)) if self.is_too_short() || whole.chars().count() == 1 => {
+                Err(Why::Ambiguous(whole))
+            }
             (None, (true, false)) => Ok(self.said(true)),
             (None, (false, true)) => Ok(self.said(false)),
-            (None, (false, false)) => Err(failure.unwrap_or_else(|| self.unknown())),
+            (None, _) => Err(failure.unwrap_or_else(|| self.unknown())),
         }
+    }
+
+    /// Two letters are a word of some language for nearly everything; only these are known well enough.
+    fn is_too_short(&self) -> bool {
+        let word = self.words.get(0);
+        self.words.len() == 1 && word.is_ascii() && word.len() < 3 && !matches!(word, "ok" | "si" | "ja")
     }
 
     /// A word that flips its meaning between locales counts only when the prompt itself used it, in English.
     fn offered_letter(&self, whole: String) -> Result<Interpreted, Why> {
         let is_offered = self.offer().is_some_and(|offer| offer.says(&whole));
-        match is_offered.then(|| self.tables.locale("en", &whole)).flatten() {
+        match is_offered.then(|| self.tables.locale("en", self.words)).flatten() {
             Some(is_yes) => Ok(self.said(is_yes)),
             None => Err(Why::Ambiguous(whole)),
         }
@@ -284,14 +309,27 @@ impl<'a> Reader<'a> {
     }
 
     fn parse(&self, language: &Language) -> Result<Interpreted, Why> {
-        let bit_known = |word: &Option<Word>| word.is_some_and(|word| language.automaton.knows(word));
-        let all_known = self.ids.iter().all(bit_known);
         let labels = self.labels();
-        let mut parse = Parse::of(&self.ids, language, None, &labels);
-        if !parse.is_whole() && (!all_known || self.words.len() > 1) {
-            // Only now the offer matters: some words may be its own.
-            parse = Parse::of(&self.ids, language, self.offer(), &labels);
+        let knows = |word: &Option<Word>| word.is_some_and(|word| language.automaton.knows(word));
+        let unknown = (0..self.ids.len()).filter(|at| !self.ids.get(*at).is_some_and(knows));
+        let unknown: Vec<usize> = unknown.collect();
+        let mut parse = None;
+        let names_act = self.ids.iter().any(|word| language.acts(*word) != 0);
+        if unknown.is_empty() && !names_act {
+            parse = Some(Parse::of(&self.ids, language, None, &labels)).filter(Parse::is_whole);
+        } else if !unknown.is_empty() && labels.is_empty() {
+            // Most other messages end here: a word that is in no piece and not the offer's either.
+            let id = |at: usize| self.ids.get(at).copied().flatten();
+            let may_echo = |at: &usize| {
+                let is_offered = |offer: &Offer<'_>| offer.may_echo(language, *at, id(*at));
+                language.is_glue(id(*at)) || self.offer().is_some_and(is_offered)
+            };
+            if let Some(at) = unknown.into_iter().find(|at| !may_echo(at)) {
+                return Err(Why::Unknown(self.words.get(at).to_owned()));
+            }
         }
+        // Only now the offer matters: some words may be its own.
+        let parse = parse.unwrap_or_else(|| Parse::of(&self.ids, language, self.offer(), &labels));
         if !parse.is_whole() {
             return Err(self.why_not(language, &parse));
         }

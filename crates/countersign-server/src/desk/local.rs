@@ -9,6 +9,7 @@ use countersign::decision::{Decider, Decision};
 use countersign::executor::Executor;
 use countersign::gate::{Gate, Ruled, Submission, Submitted, SubmittedCall, Until, Waited};
 use countersign::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Tenant};
+use countersign::state::State;
 use countersign::store::{Filter, Store};
 
 use super::{Deciding, Proposal, Proposed, ProposedCall, not_there};
@@ -88,6 +89,16 @@ impl LocalDesk {
         Ok(view::approval(approval, self.gate.policy(), now))
     }
 
+    /// An approval as somebody looks at it who may decide it.
+    async fn looked_at(&self, approval: &Approval) -> Result<ApprovalView, Failure> {
+        let view = self.view(approval).await?;
+        // Once it is decided there is nothing left to look at twice.
+        match view.status {
+            State::Pending => Ok(view.with_concerns(&self.gate.concerns(approval).await?)),
+            _ => Ok(view),
+        }
+    }
+
     pub async fn list(&self, filter: &Filter) -> Result<PageView, Failure> {
         let approvals = self.store().list(&self.tenant, filter).await?;
         let now = self.store().now().await?;
@@ -109,7 +120,7 @@ impl LocalDesk {
 
     pub async fn approval(&self, id: ApprovalId) -> Result<Option<ApprovalView>, Failure> {
         match self.store().approval(&self.tenant, id).await? {
-            Some(approval) => Ok(Some(self.view(&approval).await?)),
+            Some(approval) => Ok(Some(self.looked_at(&approval).await?)),
             None => Ok(None),
         }
     }

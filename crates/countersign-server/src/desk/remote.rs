@@ -83,11 +83,19 @@ impl RemoteDesk {
     }
 
     pub async fn approval(&self, id: ApprovalId) -> Result<Option<ApprovalView>, Failure> {
-        found(self.server.get(&format!("/v1/approvals/{id}")).await)
+        found(
+            self.server
+                .get(&format!("/v1/approvals/{id}?concerns=true"))
+                .await,
+        )
     }
 
     pub async fn history(&self, id: ApprovalId) -> Result<Option<ApprovalView>, Failure> {
-        found(self.server.get(&format!("/v1/approvals/{id}?events=true")).await)
+        found(
+            self.server
+                .get(&format!("/v1/approvals/{id}?events=true&concerns=true"))
+                .await,
+        )
     }
 
     pub async fn argument_bytes(&self, call: CallId) -> Result<Option<Vec<u8>>, Failure> {

@@ -246,7 +246,8 @@ fn read<T: DeserializeOwned>(answered: &Answered) -> Result<T, Failure> {
 fn exit(status: u16, code: &str) -> Exit {
     match code {
         "forbidden" => Exit::Forbidden,
-        "not_allowed" | "bad_choices" | "bad_edit" | "not_your_permit" => Exit::Refused,
+        "not_allowed" | "bad_choices" | "bad_edit" | "not_your_permit" | "too_many_pending"
+        | "denied_lately" => Exit::Refused,
         _ if matches!(status, 409 | 410) => Exit::Refused,
         _ => Exit::Error,
     }

@@ -113,6 +113,9 @@ pub async fn get(
     };
     let now = app.store().now().await?;
     let mut view = view::approval(&approval, app.gate.policy(), now);
+    if query.concerns == Some(true) && approval.state == ApprovalState::Pending {
+        view = view.with_concerns(&app.gate.concerns(&approval).await?);
+    }
     if query.events == Some(true) {
         view = view.with_events(&app.store().events(&caller.tenant, id).await?);
     }

@@ -246,6 +246,18 @@ impl From<SubmitError> for ApiError {
                 message,
                 "use a new key for a new proposal",
             ),
+            SubmitError::Refused(ProposeRefusal::TooManyPending { .. }) => ApiError::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too_many_pending",
+                message,
+                "wait until people have decided what is pending",
+            ),
+            SubmitError::Refused(ProposeRefusal::DeniedLately { .. }) => ApiError::new(
+                StatusCode::CONFLICT,
+                "denied_lately",
+                message,
+                "propose something else, or ask a person why",
+            ),
             SubmitError::Refused(_) => {
                 ApiError::new(StatusCode::CONFLICT, "refused", message, "look at the approval")
             }

@@ -15,7 +15,7 @@ mod limits;
 mod metrics;
 mod operations;
 mod router;
-pub mod wire;
+pub(crate) mod wire;
 
 pub use app::{App, Settings};
 pub use door::{AllowedHosts, Door};

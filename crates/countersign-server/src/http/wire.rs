@@ -232,6 +232,8 @@ pub struct GetQuery {
     pub wait_for: Option<String>,
     /// Add what happened to it, event by event.
     pub events: Option<bool>,
+    /// Add what deserves a second look, while it is pending.
+    pub concerns: Option<bool>,
 }
 
 /// How a decision is answered.

@@ -43,6 +43,11 @@ pub fn card(approval: &ApprovalView, length: Length) -> String {
         text.push('\n');
         let number = is_batch.then_some(position);
         text.push_str(&call_block(approval, number, call, length));
+        for concern in &call.concerns {
+            let indent = if is_batch { "     " } else { "  " };
+            let label = paint(style::WARNING, "look twice:");
+            text.push_str(&format!("{indent}{label} {}\n", once(concern)));
+        }
     }
     text.push('\n');
     text.push_str(&facts(approval, length));

@@ -67,6 +67,7 @@ async fn look(desk: &Desk, inbox: &mut Inbox, looks: &Looks, screen: &mut Screen
     let mut terminated = signal(SignalKind::terminate()).map_err(|error| broken(&error))?;
     let mut hung_up = signal(SignalKind::hangup()).map_err(|error| broken(&error))?;
     loop {
+        complete(desk, inbox).await;
         screen.draw(inbox, looks)?;
         tokio::select! {
             event = screen.keys.next() => match event {
@@ -198,6 +199,18 @@ async fn refresh(desk: &Desk, inbox: &mut Inbox) -> Result<(), Failure> {
     };
     inbox.refresh(page.approvals, looked_at, Instant::now());
     Ok(())
+}
+
+/// Asks for all there is to know about the approval that is looked at.
+async fn complete(desk: &Desk, inbox: &mut Inbox) {
+    let Some(listed) = inbox.current().filter(|listed| !listed.is_whole) else {
+        return;
+    };
+    match desk.approval(listed.approval.id).await {
+        Ok(Some(approval)) => inbox.complete(approval, Instant::now()),
+        Ok(None) => {}
+        Err(failure) => inbox.lost = Some(failure.message),
+    }
 }
 
 async fn refresh_or_say(desk: &Desk, inbox: &mut Inbox) {

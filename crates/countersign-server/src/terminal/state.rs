@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 
 use crate::desk::Deciding;
 use crate::output::list;
-use crate::view::ApprovalView;
+use crate::view::{ApprovalView, CallView};
 
 /// A card that came by itself cannot be approved before somebody can have seen it.
 const LOOK_FIRST: Duration = Duration::from_millis(800);
@@ -45,6 +45,8 @@ pub struct Inbox {
 pub struct Listed {
     /// The approval.
     pub approval: ApprovalView,
+    /// It was asked for by itself, which says more than a list does.
+    pub is_whole: bool,
     read_at: Instant,
 }
 
@@ -105,6 +107,7 @@ impl Inbox {
         let before = self.index();
         let listed = |approval| Listed {
             approval,
+            is_whole: false,
             read_at: now,
         };
         self.listed = pending.into_iter().map(listed).collect();
@@ -127,6 +130,21 @@ impl Inbox {
         if self.index().is_none() {
             let next = before.unwrap_or(0).min(self.listed.len().saturating_sub(1));
             self.select(next, now);
+        }
+    }
+
+    /// Takes all there is to know about the one that is looked at.
+    pub fn complete(&mut self, approval: ApprovalView, now: Instant) {
+        let found = self
+            .listed
+            .iter_mut()
+            .find(|listed| listed.approval.id == approval.id);
+        if let Some(found) = found {
+            *found = Listed {
+                approval,
+                is_whole: true,
+                read_at: now,
+            };
         }
     }
 
@@ -215,7 +233,8 @@ impl Inbox {
                 approval.risk_level
             ));
         }
-        if approval.calls.iter().any(|call| !call.warnings.is_empty()) {
+        let is_odd = |call: &CallView| !call.warnings.is_empty() || !call.concerns.is_empty();
+        if approval.calls.iter().any(is_odd) {
             reasons.push("it has warnings".to_owned());
         }
         if !self.seen_to_end {

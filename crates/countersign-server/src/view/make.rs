@@ -4,6 +4,7 @@
 
 use countersign::approval::Approval;
 use countersign::call::{Arguments, Call};
+use countersign::concern::Concern;
 use countersign::display::clip;
 use countersign::effect::Risk;
 use countersign::event::Event;
@@ -69,6 +70,14 @@ pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView
 }
 
 impl ApprovalView {
+    /// Adds what deserves a second look, call by call.
+    pub fn with_concerns(mut self, concerns: &[Vec<Concern>]) -> ApprovalView {
+        for (call, concerns) in self.calls.iter_mut().zip(concerns) {
+            call.concerns = concerns.iter().map(ToString::to_string).collect();
+        }
+        self
+    }
+
     /// Adds the history.
     pub fn with_events(self, events: &[Event]) -> ApprovalView {
         let view = |event: &Event| EventView {
@@ -174,6 +183,7 @@ fn call_view(approval: &Approval, position: u8, call: &Call, policy: &Policy) ->
         because: call.because.as_ref().map(|because| because.as_str().to_owned()),
         notes: call.terms.notes.clone(),
         warnings,
+        concerns: Vec::new(),
         provenance: call.provenance.as_deref().map(origin::view),
         approvers: call.terms.approvers.clone(),
         four_eyes: call.terms.authority.four_eyes,

@@ -229,6 +229,37 @@ fn d3_the_json_of_a_proposal_and_of_an_approval_is_a_contract() {
 }
 
 #[test]
+fn c4_a_reply_is_read_with_its_reason() {
+    let place = Place::without_policy();
+    let read = |arguments: &[&str]| place.good(arguments).trim().to_owned();
+    assert_eq!(
+        read(&["read", "Yes, go ahead", "--prompt", "Delete it?"]),
+        "yes: `yes`, `go ahead`"
+    );
+    assert_eq!(
+        read(&["read", "ok", "--destructive", "--prompt", "Delete it?"]),
+        "other: `ok` is too little here"
+    );
+    assert_eq!(
+        read(&["read", "Sí, borrar", "--yes", "Sí, borrar", "--language", "es"]),
+        "yes: `sí borrar` is what was offered"
+    );
+    let lines = concat!(
+        r#"{"id":"a","lang":"en","prompt":"Delete it?","reply":"no, thanks","label":"ignored"}"#,
+        "\n\n",
+        r#"{"id":7,"prompt":"","reply":"what?"}"#,
+        "\n"
+    );
+    let left = place.run_with(&["read", "--jsonl"], lines.as_bytes());
+    assert_eq!(
+        left.stdout,
+        "{\"id\":\"a\",\"decision\":\"decline\",\"why\":\"`no thanks`\"}\n{\"id\":7,\"decision\":\"other\",\"why\":\"it asks something\"}\n"
+    );
+    let left = place.run_with(&["read", "--jsonl"], b"nonsense");
+    assert!(left.stderr.contains("line 1"), "{}", left.stderr);
+}
+
+#[test]
 fn the_help_is_a_contract() {
     let place = Place::without_policy();
     insta::assert_snapshot!(place.good(&["--help"]), @r##"
@@ -247,11 +278,14 @@ fn the_help_is_a_contract() {
       approve    Let calls run, with exactly the arguments shown
       deny       Say no
       wait       Wait until an approval is decided, and run what it releases
+      inbox      Open the inbox on this terminal: look and decide, full screen
       watch      Follow what happens, live
       undo       Propose to undo a call that succeeded
       withdraw   Take a pending approval back
       reconcile  Say how a call ended whose outcome is unknown
       expire     End everything whose time is up, now
+      trace      Show where each value of a call came from
+      read       Say what a reply means: yes, no or something else, and which words decided
       policy     Check a policy, or try a call against it
       key        Keys for secrets that calls come with
       bench      Measure how fast the gate is on this machine

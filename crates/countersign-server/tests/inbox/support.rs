@@ -155,6 +155,7 @@ impl World {
             hosts: AllowedHosts::new(["inbox.test".to_owned()]),
             longest_wait: Duration::from_secs(60),
             is_secure: false,
+            decisions_per_second: countersign_server::http::DECISIONS_PER_SECOND,
         };
         let app = App::new(gate, settings);
         let router = router(app.clone(), inbox::pages());
@@ -286,6 +287,7 @@ impl World {
             session: None,
             claim: None,
             key: None,
+            conversation: None,
             calls: calls.iter().map(call).collect(),
         };
         change(&mut submission);

@@ -195,7 +195,7 @@ impl Lane {
 
     fn tell(&self, done: &Done) {
         if let Some((session, statements)) = &self.session {
-            statements.tell(&session.client, &self.announcer.payloads(&done));
+            statements.tell(&session.client, &self.announcer.payloads(done));
         }
     }
 

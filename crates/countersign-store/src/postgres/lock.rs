@@ -9,6 +9,7 @@
 use std::sync::Arc;
 
 use countersign::approval::SharedApproval;
+use countersign::command::MOST_LOOKED_AT;
 use countersign::hash::Hash;
 use countersign::registry::Entry;
 use countersign::store::StoreError;
@@ -30,14 +31,18 @@ const LOCK_SLOTS: &str = "SELECT count(pg_advisory_xact_lock(slot)) FROM unnest(
 /// The approvals named. They are looked up, and locked, in the order in which they are sent, which is sorted.
 const NAMED: &str = "SELECT tenant, id FROM unnest($1::text[], $2::bytea[]) AS n(tenant, id)";
 
-/// Those that hold a channel or a key.
+/// Those that hold a channel or a key, and the pending ones of agents that are counted.
 const HOLDERS: &str = "
     UNION
     SELECT a.tenant, a.id FROM unnest($3::text[], $4::text[]) AS s(tenant, channel)
     JOIN approval a ON a.tenant = s.tenant AND a.channel = s.channel AND a.state = 0
     UNION
     SELECT a.tenant, a.id FROM unnest($5::text[], $6::text[], $7::text[]) AS s(tenant, agent, key)
-    JOIN approval a ON a.tenant = s.tenant AND a.agent = s.agent AND a.key = s.key";
+    JOIN approval a ON a.tenant = s.tenant AND a.agent = s.agent AND a.key = s.key
+    UNION
+    SELECT p.tenant, p.id FROM unnest($8::text[], $9::text[]) AS s(tenant, agent)
+    CROSS JOIN LATERAL (SELECT a.tenant, a.id FROM approval a
+        WHERE a.tenant = s.tenant AND a.agent = s.agent AND a.state = 0 ORDER BY a.id LIMIT $10) p";
 
 /// Locked rows are skipped: somebody is busy with them, and the next sweep comes soon.
 const DUE: &str = "
@@ -155,8 +160,14 @@ async fn lock_wanted(client: &Client, locks: &Locks, entries: &EntryStatements, 
     let key_tenants: Vec<&str> = wanted.keys.iter().map(|(tenant, _, _)| tenant.as_str()).collect();
     let key_agents: Vec<&str> = wanted.keys.iter().map(|(_, agent, _)| agent.as_str()).collect();
     let keys: Vec<&str> = wanted.keys.iter().map(|(_, _, key)| key.as_str()).collect();
+    let agents: (Vec<&str>, Vec<&str>) = wanted
+        .agents
+        .iter()
+        .map(|(tenant, agent)| (tenant.as_str(), agent.as_str()))
+        .unzip();
+    let most = i64::try_from(MOST_LOOKED_AT).unwrap_or(i64::MAX);
     let few: [&(dyn ToSql + Sync); 2] = [&named.0, &named.1];
-    let all: [&(dyn ToSql + Sync); 7] = [
+    let all: [&(dyn ToSql + Sync); 10] = [
         &named.0,
         &named.1,
         &channels.0,
@@ -164,6 +175,9 @@ async fn lock_wanted(client: &Client, locks: &Locks, entries: &EntryStatements, 
         &key_tenants,
         &key_agents,
         &keys,
+        &agents.0,
+        &agents.1,
+        &most,
     ];
     let (lock, calls, parameters) = match wanted.has_no_slots() {
         true => (&locks.lock_named, &locks.calls_of_named, few.as_slice()),
@@ -238,9 +252,11 @@ fn slots(wanted: &Wanted) -> Vec<i64> {
     let keys = wanted.keys.iter();
     let keys =
         keys.map(|(tenant, agent, key)| number("key", [tenant.as_str(), agent.as_str(), key.as_str()]));
+    let agents = wanted.agents.iter();
+    let agents = agents.map(|(tenant, agent)| number("agent", [tenant.as_str(), agent.as_str(), ""]));
     let entries = wanted.entries.iter();
     let entries = entries.map(|(kind, key)| number("entry", [kind.as_str(), key, ""]));
-    let mut slots: Vec<i64> = channels.chain(keys).chain(entries).collect();
+    let mut slots: Vec<i64> = channels.chain(keys).chain(agents).chain(entries).collect();
     slots.sort_unstable();
     slots.dedup();
     slots

@@ -24,6 +24,8 @@ pub(super) struct Wanted {
     pub(super) approvals: BTreeSet<Id>,
     pub(super) channels: BTreeSet<(Tenant, Channel)>,
     pub(super) keys: BTreeSet<(Tenant, Agent, Key)>,
+    /// Agents whose pending approvals are counted.
+    pub(super) agents: BTreeSet<(Tenant, Agent)>,
     pub(super) entries: BTreeSet<Place>,
     /// Up to so many due ones, for the sweep.
     pub(super) due: Option<usize>,
@@ -47,6 +49,8 @@ impl Wanted {
                 .key
                 .map(|(agent, key)| (tenant.clone(), agent.clone(), key.clone()));
             wanted.keys.extend(key);
+            let agent = needs.pending_of.map(|agent| (tenant.clone(), agent.clone()));
+            wanted.agents.extend(agent);
         }
         wanted
     }
@@ -69,9 +73,9 @@ impl Wanted {
         self.approvals.is_empty() && self.has_no_slots() && self.entries.is_empty()
     }
 
-    /// True when neither a channel nor a key is needed.
+    /// True when neither a channel nor a key nor an agent is needed.
     pub(super) fn has_no_slots(&self) -> bool {
-        self.channels.is_empty() && self.keys.is_empty()
+        self.channels.is_empty() && self.keys.is_empty() && self.agents.is_empty()
     }
 }
 
@@ -102,6 +106,7 @@ pub(super) struct WorkingSet {
     entries: HashMap<Id, Option<Entry>>,
     channels: HashMap<(Tenant, Channel), Option<ApprovalId>>,
     keys: HashMap<(Tenant, Agent, Key), Option<ApprovalId>>,
+    agents: BTreeSet<(Tenant, Agent)>,
     due: Vec<Id>,
     // In the order in which they were first saved, which is the order of the feed.
     saved: Vec<Id>,
@@ -122,6 +127,7 @@ impl WorkingSet {
             .extend(wanted.channels.iter().cloned().map(|slot| (slot, None)));
         set.keys
             .extend(wanted.keys.iter().cloned().map(|slot| (slot, None)));
+        set.agents.extend(wanted.agents.iter().cloned());
         set.entries
             .extend(wanted.approvals.iter().cloned().map(|id| (id, None)));
         for approval in found {
@@ -247,6 +253,24 @@ impl Rows for Staged<'_> {
         let is_due = |approval: &Approval| approval.due_at().is_some_and(|due_at| due_at <= now);
         let due = found?.into_iter().flatten().filter(is_due);
         Ok(due.take(limit).collect())
+    }
+
+    fn pending_of(
+        &mut self,
+        tenant: &Tenant,
+        agent: &Agent,
+        limit: usize,
+    ) -> Result<Vec<Approval>, StoreError> {
+        if !self.set.agents.contains(&(tenant.clone(), agent.clone())) {
+            return Err(unlocked());
+        }
+        let ids = self.set.entries.keys().filter(|(of, _)| of == tenant);
+        let mut ids: Vec<ApprovalId> = ids.map(|(_, id)| *id).collect();
+        ids.sort_unstable();
+        let found: Result<Vec<Option<Approval>>, StoreError> =
+            ids.into_iter().map(|id| self.find(tenant, id)).collect();
+        let is_own = |approval: &Approval| approval.agent == *agent && approval.state == State::Pending;
+        Ok(found?.into_iter().flatten().filter(is_own).take(limit).collect())
     }
 
     fn save(&mut self, saved: Saved) -> Result<(), StoreError> {

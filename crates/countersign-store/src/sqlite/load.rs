@@ -69,6 +69,9 @@ macro_rules! approvals {
 pub(super) const BY_ID: &str = approvals!("WHERE tenant = ?1 AND id = ?2");
 pub(super) const BY_CHANNEL: &str = approvals!("WHERE tenant = ?1 AND channel = ?2 AND state = 0");
 pub(super) const BY_KEY: &str = approvals!("WHERE tenant = ?1 AND agent = ?2 AND key = ?3");
+pub(super) const PENDING_OF: &str = approvals!(
+    "INDEXED BY approval_pending WHERE state = 0 AND tenant = ?1 AND agent = ?2 ORDER BY id LIMIT ?3"
+);
 pub(super) const DUE: &str = approvals!("WHERE due_at <= ?1 ORDER BY due_at, tenant, id LIMIT ?2");
 
 // The indexes are named where another choice of SQLite's would make the cost grow with history.

@@ -274,6 +274,22 @@ impl Rows for SqlRows<'_> {
         Ok(due.into_iter().map(|loaded| self.remember(loaded)).collect())
     }
 
+    fn pending_of(
+        &mut self,
+        tenant: &Tenant,
+        agent: &Agent,
+        limit: usize,
+    ) -> Result<Vec<Approval>, StoreError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let own = load::many(
+            self.connection,
+            load::PENDING_OF,
+            (tenant.as_str(), agent.as_str(), limit),
+        );
+        let own = own.map_err(|error| self.note(error))?;
+        Ok(own.into_iter().map(|loaded| self.remember(loaded)).collect())
+    }
+
     fn save(&mut self, saved: Saved) -> Result<(), StoreError> {
         // A refused decision beyond those we count leaves everything as it was.
         if saved.version_before == saved.approval.version {

@@ -120,6 +120,7 @@ pub fn new_approval(number: u64) -> Propose {
         policy: Hash([1; 32]),
         undoes: None,
         key: None,
+        restraint: None,
         calls: vec![NewCall {
             tool: ToolName::new("delete_paddocks").unwrap(),
             definition: None,

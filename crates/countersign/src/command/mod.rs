@@ -9,6 +9,7 @@ mod decide;
 mod finish;
 mod propose;
 mod register;
+mod restraint;
 mod start;
 mod sweep;
 #[cfg(test)]
@@ -31,6 +32,7 @@ pub use decide::{Decide, DecideAnswer, Revision, Withdraw};
 pub use finish::{Finish, Finished, Reconcile};
 pub use propose::{NewCall, Propose, ProposeRefusal, Proposed};
 pub use register::{PutEntry, TakeEntry};
+pub use restraint::{MOST_LOOKED_AT, Restraint, denial_key};
 pub use start::{ExecuteRefusal, Start, Started};
 pub use sweep::{Sweep, Swept};
 
@@ -82,6 +84,13 @@ pub trait Rows {
     fn by_key(&mut self, tenant: &Tenant, agent: &Agent, key: &Key) -> Result<Option<Approval>, StoreError>;
     /// Some approvals whose [`Approval::due_at`] is not after `now`, longest due first, locked.
     fn due(&mut self, now: Time, limit: usize) -> Result<Vec<Approval>, StoreError>;
+    /// This agent's pending approvals, oldest first, locked; also those that have expired.
+    fn pending_of(
+        &mut self,
+        tenant: &Tenant,
+        agent: &Agent,
+        limit: usize,
+    ) -> Result<Vec<Approval>, StoreError>;
     /// Keeps a changed or new approval and its new events.
     fn save(&mut self, saved: Saved) -> Result<(), StoreError>;
     /// The entry of this kind and key, locked; also when its time is over.
@@ -122,6 +131,8 @@ pub struct Needs<'a> {
     pub channel: Option<&'a Channel>,
     /// An approval by its proposer's key.
     pub key: Option<(&'a Agent, &'a Key)>,
+    /// All pending approvals of an agent.
+    pub pending_of: Option<&'a Agent>,
     /// Up to so many due approvals, and as many entries whose time is over.
     pub due: Option<usize>,
     /// An entry of the registry.

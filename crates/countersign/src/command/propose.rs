@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use super::restraint::{self, Restraint};
 use super::undo::why_not_undoable;
 use super::{Change, Needs, Rows, Saved};
 use crate::approval::{Approval, MOST_CALLS, SharedApproval};
@@ -12,6 +13,7 @@ use crate::hash::Hash;
 use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
 use crate::policy::Terms;
 use crate::provenance::Provenance;
+use crate::registry::Kind;
 use crate::state::{CallState, State};
 use crate::store::StoreError;
 use crate::store::record::Bodies;
@@ -38,6 +40,8 @@ pub struct Propose {
     pub undoes: Option<CallId>,
     pub key: Option<(Key, Hash)>,
     pub calls: Vec<NewCall>,
+    /// What keeps one agent from asking too much; nothing is checked without it.
+    pub restraint: Option<Restraint>,
 }
 
 /// A call that is to be held.
@@ -75,17 +79,37 @@ pub enum ProposeRefusal {
         /// Its state, or `not there`.
         state: &'static str,
     },
+    /// The agent has asked enough for now.
+    #[error("the agent has {count} approvals pending, and {most} are the most")]
+    TooManyPending {
+        /// How many are pending.
+        count: usize,
+        /// How many may be.
+        most: usize,
+    },
+    /// Somebody said no to exactly this a short while ago.
+    #[error("the same calls were denied a short while ago; they may be asked again after {until}")]
+    DeniedLately {
+        /// When they may be asked again.
+        until: Time,
+    },
 }
 
 impl Propose {
     pub(super) fn needs(&self) -> Needs<'_> {
+        let restraint = self.restraint.as_ref();
         Needs {
             tenant: Some(&self.tenant),
             approvals: self.undoes.map(|call| call.approval).into_iter().collect(),
             channel: self.channel.as_ref(),
             key: self.key.as_ref().map(|(key, _)| (&self.agent, key)),
+            pending_of: restraint
+                .and_then(|restraint| restraint.most_pending)
+                .map(|_| &self.agent),
+            entry: restraint
+                .and_then(|restraint| restraint.denial.as_deref())
+                .map(|key| (Kind::Denial, key)),
             due: None,
-            entry: None,
         }
     }
 
@@ -132,6 +156,11 @@ impl Propose {
             if let Some(state) = why_not_undoable(target.as_ref(), call.position) {
                 return Ok(Err(ProposeRefusal::NotUndoable { call, state }));
             }
+        }
+        if let Some(restraint) = &self.restraint
+            && let Some(answer) = restraint::check(self, restraint, rows, now)?
+        {
+            return Ok(answer);
         }
         let saved = match (self.replace_pending(rows, now)?, prepared) {
             (None, Some(prepared)) => prepared,

@@ -21,6 +21,9 @@ impl Rows for OnlyRow {
     fn due(&mut self, _: Time, _: usize) -> Result<Vec<Approval>, StoreError> {
         Ok(Vec::new())
     }
+    fn pending_of(&mut self, _: &Tenant, _: &Agent, _: usize) -> Result<Vec<Approval>, StoreError> {
+        Ok(Vec::new())
+    }
     fn save(&mut self, _: Saved) -> Result<(), StoreError> {
         Ok(())
     }

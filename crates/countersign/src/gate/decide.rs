@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use super::{Gate, Ran, mismatch, new_token};
 use crate::approval::{Approval, SharedApproval};
-use crate::command::{Answer, Command, Decide, DecideAnswer, Revision, Withdraw};
+use crate::command::{Answer, Command, Decide, DecideAnswer, PutEntry, Revision, Withdraw, denial_key};
 use crate::decision::{Choice, Decision, Refusal, Verdict};
 use crate::executor::{PermitToken, Runs};
 use crate::hash::{Fields, Hash};
 use crate::id::{Actor, ApprovalId, Tenant};
 use crate::policy::Asked;
+use crate::registry::{Entry, Kind};
 use crate::store::StoreError;
 
 /// The most characters of a reason for withdrawing.
@@ -126,9 +127,36 @@ impl Gate {
             runs: Some(Runs(self.executor.clone())),
         };
         match self.store.write(Command::Decide(Box::new(decide))).await? {
-            Answer::Decide(answer) => Ok(answer),
+            Answer::Decide(answer) => {
+                self.cool_down(&answer).await;
+                Ok(answer)
+            }
             _ => Err(mismatch()),
         }
+    }
+
+    /// Notes for a while that exactly these calls were denied. The decision stands without it: should the store fail
+    /// here, the agent may merely ask again sooner.
+    async fn cool_down(&self, answer: &DecideAnswer) {
+        let (Some(wait), Some(approval), None) =
+            (self.policy.agents().cool_down, &answer.approval, &answer.refusal)
+        else {
+            return;
+        };
+        let Some(decided) = approval.decision.as_ref().filter(|decided| !decided.approved) else {
+            return;
+        };
+        let calls = approval.calls.iter();
+        let calls = calls.map(|call| (call.tool.as_str(), call.arguments.as_bytes()));
+        let entry = Entry {
+            kind: Kind::Denial,
+            key: denial_key(&approval.tenant, &approval.agent, calls),
+            tenant: approval.tenant.clone(),
+            body: [].into(),
+            version: 0,
+            expires_at: Some(decided.at.plus(wait)),
+        };
+        let _ = self.store.write(Command::PutEntry(PutEntry(entry))).await;
     }
 
     /// The policy rules on edited arguments again, before anything is decided.

@@ -1,7 +1,8 @@
 //! Hearing: a person's reply in a channel, while an approval is pending there.
 //!
 //! Enters: what the reply was read as, who sent it, and which card they had seen. Leaves: what happened, and whether
-//! the message still goes on to the agent. Deliberately absent: reading the words; they come in as a [`Reading`].
+//! the message still goes on to the agent. Deliberately absent: reading the words, and saying any; see `reply` and
+//! `conversation`.
 
 use super::{Gate, Resolved};
 use crate::approval::SharedApproval;
@@ -9,18 +10,8 @@ use crate::decision::{Decider, Decision, Refusal, Verdict};
 use crate::hash::Hash;
 use crate::id::{Actor, Channel, Key, Tenant};
 use crate::policy::OnOther;
+use crate::reply::Reading;
 use crate::store::StoreError;
-
-/// What a reply says to the pending approval.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Reading {
-    /// Plainly yes.
-    Yes,
-    /// Plainly no.
-    No,
-    /// Anything else: a question, a change of plan, another subject.
-    Other,
-}
 
 /// A message in a channel, from a verified sender.
 #[derive(Clone, Debug)]

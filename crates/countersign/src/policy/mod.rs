@@ -43,6 +43,7 @@ pub struct Policy {
     hash: Hash,
     channel: Channel,
     surfaces: Surfaces,
+    agents: Agents,
     tools: HashMap<String, Tool>,
     summaries: Summaries,
     notices: Vec<Problem>,
@@ -55,6 +56,8 @@ pub struct Channel {
     pub ttl: Duration,
     /// What a reply that is neither yes nor no does to the pending approval.
     pub on_other: OnOther,
+    /// What a filler such as "ok" does to something destructive.
+    pub on_filler: OnFiller,
 }
 
 impl Default for Channel {
@@ -62,6 +65,7 @@ impl Default for Channel {
         Channel {
             ttl: Duration::from_secs(5 * 60),
             on_other: OnOther::Cancel,
+            on_filler: OnFiller::AskAgain,
         }
     }
 }
@@ -74,6 +78,25 @@ pub enum OnOther {
     Cancel,
     /// Leaves it pending.
     Keep,
+}
+
+/// What a filler such as "ok" does to something destructive.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum OnFiller {
+    /// Nothing: the question is put again.
+    AskAgain,
+    /// Approves it, as anything else.
+    Approve,
+}
+
+/// What keeps an agent from asking too much of people. Nothing is limited that the policy does not limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Agents {
+    /// The most approvals one agent may have pending; the same calls again join the pending one.
+    pub most_pending: Option<usize>,
+    /// How long an agent may not ask again for exactly what was denied.
+    pub cool_down: Option<Duration>,
 }
 
 /// What happens to the rest of a batch when a call fails.
@@ -216,6 +239,7 @@ impl Policy {
             hash: Hash::of(b""),
             channel: Channel::default(),
             surfaces: Surfaces::default(),
+            agents: Agents::default(),
             tools: HashMap::new(),
             summaries: Summaries::new(),
             notices: Vec::new(),
@@ -230,6 +254,11 @@ impl Policy {
     /// Settings for conversations.
     pub fn channel(&self) -> Channel {
         self.channel
+    }
+
+    /// What keeps agents from asking too much.
+    pub fn agents(&self) -> Agents {
+        self.agents
     }
 
     /// Remarks that are not mistakes.

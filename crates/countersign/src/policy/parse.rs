@@ -11,7 +11,8 @@ use super::problem::{Problem, Problems, nearest};
 use super::read::Reader;
 use super::schema::{Schema, table_to_json};
 use super::undo::Undo;
-use super::{Channel, OnFailure, OnOther, Policy, Tool};
+use super::{Agents, Channel, OnFailure, OnFiller, OnOther, Policy, Tool};
+use crate::command::MOST_LOOKED_AT;
 use crate::decision::Surface;
 use crate::effect::{Effect, Risk};
 use crate::hash::Hash;
@@ -79,11 +80,12 @@ pub(super) fn parse(text: &str) -> Result<Policy, Problems> {
         return Err(sorted(reader.problems));
     }
     let root = document.get_ref();
-    reader.only(root, "the policy", &["channel", "surfaces", "tools"]);
+    reader.only(root, "the policy", &["agents", "channel", "surfaces", "tools"]);
     let mut policy = Policy {
         hash: Hash::of(text.as_bytes()),
         channel: channel(&mut reader, root),
         surfaces: Surfaces::read(&mut reader, root),
+        agents: agents(&mut reader, root),
         tools: HashMap::new(),
         summaries: Summaries::new(),
         notices: Vec::new(),
@@ -134,7 +136,7 @@ fn channel(reader: &mut Reader<'_>, root: &DeTable<'_>) -> Channel {
         .table(root, "channel")
         .and_then(|value| value.get_ref().as_table())
     {
-        reader.only(table, "`[channel]`", &["ttl", "on_other"]);
+        reader.only(table, "`[channel]`", &["ttl", "on_other", "on_filler"]);
         channel.ttl = reader
             .duration(table, "ttl", SECOND..=MONTH)
             .unwrap_or(channel.ttl);
@@ -142,8 +144,24 @@ fn channel(reader: &mut Reader<'_>, root: &DeTable<'_>) -> Channel {
         channel.on_other = reader
             .choice(table, "on_other", &choices)
             .unwrap_or(channel.on_other);
+        let choices = [("ask_again", OnFiller::AskAgain), ("approve", OnFiller::Approve)];
+        channel.on_filler = reader
+            .choice(table, "on_filler", &choices)
+            .unwrap_or(channel.on_filler);
     }
     channel
+}
+
+fn agents(reader: &mut Reader<'_>, root: &DeTable<'_>) -> Agents {
+    let table = reader.table(root, "agents");
+    let Some(table) = table.and_then(|value| value.get_ref().as_table()) else {
+        return Agents::default();
+    };
+    reader.only(table, "`[agents]`", &["most_pending", "cool_down"]);
+    Agents {
+        most_pending: reader.number(table, "most_pending", 1..=MOST_LOOKED_AT),
+        cool_down: reader.duration(table, "cool_down", SECOND..=MONTH),
+    }
 }
 
 /// Names are ASCII, so that no two tools can look alike on a card.

@@ -133,20 +133,21 @@ impl<'t> Reader<'t> {
     }
 
     /// A whole number in a range.
-    pub(super) fn number(
+    pub(super) fn number<N: TryFrom<u64> + PartialOrd + std::fmt::Display>(
         &mut self,
         table: &DeTable<'_>,
         key: &str,
-        allowed: RangeInclusive<u8>,
-    ) -> Option<u8> {
+        allowed: RangeInclusive<N>,
+    ) -> Option<N> {
         let value = table.get(key)?;
         let Some(number) = value.get_ref().as_integer() else {
             self.wrong_kind(key, value, "a whole number");
             return None;
         };
         let digits: String = number.as_str().chars().filter(|c| *c != '_').collect();
-        let number = u8::from_str_radix(&digits, number.radix()).ok();
-        let fits = number.filter(|number| allowed.contains(number));
+        let number = u64::from_str_radix(&digits, number.radix()).ok();
+        let fits = number.and_then(|number| N::try_from(number).ok());
+        let fits = fits.filter(|number| allowed.contains(number));
         if fits.is_none() {
             let hint = format!("between {} and {}", allowed.start(), allowed.end());
             self.problem(value.span().start, format!("{key} is out of range"), hint);

@@ -214,7 +214,8 @@ fn terms_come_from_the_policy() {
         example().channel(),
         Channel {
             ttl: Duration::from_secs(300),
-            on_other: OnOther::Cancel
+            on_other: OnOther::Cancel,
+            on_filler: OnFiller::AskAgain,
         }
     );
 }

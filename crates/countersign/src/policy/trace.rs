@@ -12,6 +12,12 @@ impl Policy {
         !self.tools.get(tool).is_some_and(Tool::is_plain_read)
     }
 
+    /// Whether the value at a pointer, or what it is part of, is secret.
+    pub fn is_secret(&self, tool: &str, pointer: &str) -> bool {
+        let tool = self.tools.get(tool);
+        tool.is_some_and(|tool| is_secret(&tool.secrets, pointer))
+    }
+
     /// Traces a call's values. A secret's mark is kept, the words it was found in are not.
     pub fn trace(&self, tool: &str, arguments: &[u8], conversation: &Conversation) -> Provenance {
         let tool = self.tools.get(tool);

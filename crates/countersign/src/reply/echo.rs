@@ -6,6 +6,8 @@
 //! number keeps its neighbours. And an echo names the whole of a list or nothing of it: who says one item of three
 //! may mean only that one.
 
+use std::cell::OnceCell;
+
 use super::kind::Kind;
 use super::language::{Language, Tables};
 use super::lexicon::Word;
@@ -19,36 +21,70 @@ const CHOICES: [&str; 8] = ["or", "which", "what", "who", "how", "o", "oder", "o
 
 /// What was offered, word by word.
 pub(super) struct Offer<'a> {
+    tables: &'a Tables,
     reply: &'a Words,
+    reply_stems: Vec<u8>,
     offered: Words,
-    ids: Vec<Option<Word>>,
+    /// How long each word's stem is.
+    stems: Vec<u8>,
+    ids: OnceCell<Vec<Option<Word>>>,
     has_from: bool,
     /// It offers a choice between things.
     is_choice: bool,
 }
 
 impl<'a> Offer<'a> {
-    pub(super) fn new(tables: &Tables, text: &str, reply: &'a Words) -> Option<Offer<'a>> {
+    pub(super) fn new(tables: &'a Tables, text: &str, reply: &'a Words) -> Option<Offer<'a>> {
         let offered = Words::of(text, MOST_OFFERED)?;
-        let ids: Vec<Option<Word>> = offered.iter().map(|word| tables.lexicon.find(word)).collect();
         let says = |wanted: &str| offered.iter().any(|word| word == wanted);
         Some(Offer {
+            tables,
             has_from: says("from"),
             is_choice: CHOICES.into_iter().any(says),
             reply,
-            ids,
+            reply_stems: stems(reply),
+            stems: stems(&offered),
+            ids: OnceCell::new(),
             offered,
         })
     }
 
+    /// The number of the word at `place`. Looked up late: most replies are settled without.
+    fn id(&self, place: usize) -> Option<Word> {
+        let ids = self.ids.get_or_init(|| {
+            let words = self.offered.iter();
+            words.map(|word| self.tables.lexicon.find(word)).collect()
+        });
+        ids.get(place).copied().flatten()
+    }
+
     /// Whether it asks for more to do rather than for leave.
     pub(super) fn asks_for_more(&self, language: &Language) -> bool {
-        self.ids.iter().any(|word| language.asks_for_more(*word))
+        (0..self.offered.len()).any(|place| language.asks_for_more(self.id(place)))
     }
 
     /// Whether `word` stands in it.
     pub(super) fn says(&self, word: &str) -> bool {
         self.offered.iter().any(|offered| offered == word)
+    }
+
+    /// Whether word `at` of the reply could be an echo at all.
+    pub(super) fn may_echo(&self, language: &Language, at: usize, id: Option<Word>) -> bool {
+        (0..self.offered.len()).any(|place| self.shares_stem(at, place))
+            || (language.acts(id) != 0
+                && (0..self.offered.len())
+                    .any(|place| language.acts(id) & language.acts(self.id(place)) != 0))
+    }
+
+    fn shares_stem(&self, at: usize, place: usize) -> bool {
+        let (Some(said), Some(offered)) = (self.reply_stems.get(at), self.stems.get(place)) else {
+            return false;
+        };
+        if said != offered {
+            return false;
+        }
+        let (said_word, offered_word) = (self.reply.get(at), self.offered.get(place));
+        said_word.get(..usize::from(*said)) == offered_word.get(..usize::from(*offered))
     }
 
     /// The word's side in a pair such as `y/n`: true for the first, false for the second.
@@ -74,18 +110,18 @@ impl<'a> Offer<'a> {
 
     /// Whether the word at `place` stands behind one that turns it, as in "without subtitles".
     fn is_turned(&self, language: &Language, place: usize) -> bool {
-        let before = place.checked_sub(1).and_then(|before| self.ids.get(before));
-        language.is_stop(before.copied().flatten())
+        place
+            .checked_sub(1)
+            .is_some_and(|before| language.is_stop(self.id(before)))
     }
 
     /// Whether word `at` of the reply says what the offer says at `place`.
     fn meets(&self, language: &Language, at: usize, id: Option<Word>, place: usize) -> bool {
-        let (said, offered) = (self.reply.get(at), self.offered.get(place));
-        if said == offered {
+        if self.shares_stem(at, place) {
             return true;
         }
-        let acts = language.acts(id) & language.acts(self.ids.get(place).copied().flatten());
-        acts != 0 || stem(said) == stem(offered)
+        let acts = language.acts(id);
+        acts != 0 && acts & language.acts(self.id(place)) != 0
     }
 }
 
@@ -190,7 +226,7 @@ impl Echo<'_> {
             if self.offer.meets(self.language, at, id, place) {
                 return Some(place);
             }
-            let skipped = self.offer.ids.get(place).copied().flatten();
+            let skipped = self.offer.id(place);
             let is_barred = self.language.is_stop(skipped) || self.offer.is_joint(place);
             if is_barred || (is_strict && !self.language.is_glue(skipped)) {
                 return None;
@@ -214,6 +250,13 @@ impl Echo<'_> {
 
 fn is_number(word: &str) -> bool {
     word.bytes().any(|byte| byte.is_ascii_digit())
+}
+
+fn stems(words: &Words) -> Vec<u8> {
+    let lengths = words
+        .iter()
+        .map(|word| u8::try_from(stem(word).len()).unwrap_or(u8::MAX));
+    lengths.collect()
 }
 
 /// The part of a word that its forms share: `booking` and `booked` are `book`.

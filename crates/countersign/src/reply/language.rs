@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 use super::grammar::{Automaton, Table, TableProblem};
 use super::kind::Kind;
 use super::lexicon::{FastMap, Lexicon, Word};
-use super::word::split;
+use super::word::{Words, split};
 
 /// Tables of their own: the first tag names the language, the others are read by the same table.
 const RICH: [(&str, &str); 14] = [
@@ -50,6 +50,7 @@ pub(super) struct Tables {
     locales: HashMap<String, Locale>,
     /// For each whole reply: said for yes somewhere, said for no somewhere.
     anywhere: HashMap<String, (bool, bool)>,
+    longest_phrase: usize,
 }
 
 /// One language.
@@ -194,6 +195,9 @@ impl Tables {
                 yes: phrases(yes),
                 no: phrases(no),
             };
+            for phrase in locale.yes.iter().chain(&locale.no) {
+                self.longest_phrase = self.longest_phrase.max(phrase.split(' ').count());
+            }
             for phrase in &locale.yes {
                 self.anywhere.entry(phrase.clone()).or_default().0 = true;
             }
@@ -206,18 +210,21 @@ impl Tables {
 
     /// The language of a tag such as `pt-BR` or `sr_RS@latin`.
     pub(super) fn language(&self, tag: &str) -> Option<&Language> {
-        let found = fallbacks(tag)
-            .into_iter()
-            .find_map(|tag| self.tags.get(tag.as_str()).copied());
-        self.languages.get(found?)
+        let exact = self.tags.get(tag).copied();
+        let shorter = || {
+            fallbacks(tag)
+                .into_iter()
+                .find_map(|tag| self.tags.get(tag.as_str()).copied())
+        };
+        self.languages.get(exact.or_else(shorter)?)
     }
 
     /// What a whole reply means in a locale: yes or no.
-    pub(super) fn locale(&self, tag: &str, reply: &str) -> Option<bool> {
-        let locale = fallbacks(tag)
-            .into_iter()
-            .find_map(|tag| self.locales.get(&tag))?;
-        let says = |phrases: &[String]| phrases.iter().any(|phrase| phrase == reply);
+    pub(super) fn locale(&self, tag: &str, reply: &Words) -> Option<bool> {
+        let exact = self.locales.get(tag);
+        let shorter = || fallbacks(tag).into_iter().find_map(|tag| self.locales.get(&tag));
+        let locale = exact.or_else(shorter)?;
+        let says = |phrases: &[String]| phrases.iter().any(|phrase| phrase.split(' ').eq(reply.iter()));
         match (says(&locale.yes), says(&locale.no)) {
             (true, false) => Some(true),
             (false, true) => Some(false),
@@ -228,6 +235,11 @@ impl Tables {
     /// Whether a whole reply means yes somewhere and whether it means no somewhere.
     pub(super) fn anywhere(&self, reply: &str) -> (bool, bool) {
         self.anywhere.get(reply).copied().unwrap_or_default()
+    }
+
+    /// The most words of a phrase of any locale.
+    pub(super) fn longest_phrase(&self) -> usize {
+        self.longest_phrase
     }
 
     /// The languages, by bit, that know the word.

@@ -42,8 +42,7 @@ impl Words {
     pub(super) fn of(text: &str, limit: usize) -> Option<Words> {
         let mut reader = WordReader {
             words: Words {
-                text: String::with_capacity(text.len()),
-                spans: Vec::with_capacity(16.min(limit)),
+                spans: Vec::with_capacity((text.len() / 4 + 1).min(limit)),
                 ..Words::default()
             },
             open: None,
@@ -51,8 +50,9 @@ impl Words {
             last: Last::None,
         };
         if text.is_ascii() {
-            text.bytes().for_each(|byte| reader.ascii(byte));
+            reader.plain(text);
         } else {
+            reader.words.text.reserve(text.len());
             text.nfkc().for_each(|c| reader.character(c));
         }
         reader.close();
@@ -85,6 +85,51 @@ pub(super) fn split(text: &str) -> Vec<String> {
     words.iter().map(str::to_owned).collect()
 }
 
+/// What an ASCII character does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Class {
+    Letter,
+    /// Written or not: `don't`, `dont`.
+    Apostrophe,
+    Space,
+    Joint,
+    Slash,
+    Question,
+    Sign,
+    Hidden,
+}
+
+static ASCII: [Class; 128] = classes();
+
+const fn classes() -> [Class; 128] {
+    let mut classes = [Class::Hidden; 128];
+    let mut byte = 0;
+    while byte < 128 {
+        #[expect(clippy::indexing_slicing, reason = "a constant: a mistake does not compile")]
+        {
+            classes[byte as usize] = class(byte);
+        }
+        byte += 1;
+    }
+    classes
+}
+
+const fn class(byte: u8) -> Class {
+    match byte {
+        b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' => Class::Letter,
+        b'\'' => Class::Apostrophe,
+        b'?' => Class::Question,
+        b',' | b';' | b'\n' | b'\r' => Class::Joint,
+        b'/' => Class::Slash,
+        b' ' | b'\t' | b'.' | b'!' | b':' | b'(' | b')' | b'"' | b'-' | b'_' | b'*' | b'[' | b']' | b'{'
+        | b'}' => Class::Space,
+        b'#' | b'$' | b'%' | b'&' | b'+' | b'<' | b'=' | b'>' | b'@' | b'\\' | b'^' | b'`' | b'|' | b'~' => {
+            Class::Sign
+        }
+        _ => Class::Hidden,
+    }
+}
+
 /// What the character before was.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last {
@@ -107,28 +152,80 @@ struct WordReader {
 }
 
 impl WordReader {
+    /// Reads ASCII: most text. Words stay where they are, in a lower-case copy of the whole.
+    fn plain(&mut self, text: &str) {
+        self.words.text = text.to_ascii_lowercase();
+        let mut start = None;
+        let mut has_apostrophe = false;
+        for (at, byte) in text.bytes().enumerate() {
+            let class = ASCII.get(usize::from(byte)).copied().unwrap_or(Class::Hidden);
+            match class {
+                Class::Letter => {
+                    start.get_or_insert(at);
+                    continue;
+                }
+                Class::Apostrophe => {
+                    has_apostrophe |= start.is_some();
+                    continue;
+                }
+                _ => {}
+            }
+            if let Some(start) = start.take() {
+                self.span(start, at, std::mem::take(&mut has_apostrophe));
+            }
+            match class {
+                Class::Joint => self.gap.is_joint = true,
+                Class::Slash => self.gap.is_slash = true,
+                Class::Question => self.words.is_question = true,
+                Class::Sign => self.span(at, at + 1, false),
+                Class::Hidden => self.hide(char::from(byte)),
+                Class::Space | Class::Letter | Class::Apostrophe => {}
+            }
+        }
+        if let Some(start) = start {
+            self.span(start, text.len(), has_apostrophe);
+        }
+    }
+
+    /// A word from `start` to `end`; with an apostrophe in it, its letters are put together behind everything else.
+    fn span(&mut self, start: usize, end: usize, has_apostrophe: bool) {
+        let (mut start, mut end) = (start, end);
+        if has_apostrophe {
+            let letters = self
+                .words
+                .text
+                .get(start..end)
+                .unwrap_or_default()
+                .replace('\'', "");
+            start = self.words.text.len();
+            self.words.text.push_str(&letters);
+            end = self.words.text.len();
+        }
+        let place = |at: usize| u32::try_from(at).unwrap_or(u32::MAX);
+        let gap = std::mem::take(&mut self.gap);
+        self.words.spans.push(Span {
+            start: place(start),
+            end: place(end),
+            gap,
+        });
+    }
+
     fn ascii(&mut self, byte: u8) {
-        match byte {
-            b'a'..=b'z' | b'0'..=b'9' => self.letter(char::from(byte), Last::Letter),
-            b'A'..=b'Z' => self.letter(char::from(byte.to_ascii_lowercase()), Last::Letter),
-            // Apostrophes are written or not: `don't`, `dont`.
-            b'\'' => {}
-            b'?' => {
+        match ASCII.get(usize::from(byte)).copied().unwrap_or(Class::Hidden) {
+            Class::Letter => self.letter(char::from(byte.to_ascii_lowercase()), Last::Letter),
+            Class::Apostrophe => {}
+            Class::Question => {
                 self.words.is_question = true;
                 self.close();
             }
-            b',' | b';' | b'\n' | b'\r' => self.joint(),
-            b'/' => {
+            Class::Joint => self.joint(),
+            Class::Slash => {
                 self.close();
                 self.gap.is_slash = true;
             }
-            b' ' | b'\t' | b'.' | b'!' | b':' | b'(' | b')' | b'"' | b'-' | b'_' | b'*' | b'[' | b']'
-            | b'{' | b'}' => self.close(),
-            b'#' | b'$' | b'%' | b'&' | b'+' | b'<' | b'=' | b'>' | b'@' | b'\\' | b'^' | b'`' | b'|'
-            | b'~' => {
-                self.sign(char::from(byte));
-            }
-            _ => self.hide(char::from(byte)),
+            Class::Space => self.close(),
+            Class::Sign => self.sign(char::from(byte)),
+            Class::Hidden => self.hide(char::from(byte)),
         }
     }
 
@@ -176,6 +273,8 @@ impl WordReader {
     /// Letters that people use for each other.
     fn folded(&mut self, c: char) {
         match c {
+            // What lower-casing an İ leaves behind.
+            '\u{307}' => {}
             // Turkish writes both; keyboards and phones often cannot.
             'ı' => self.letter('i', Last::Letter),
             'ß' => {

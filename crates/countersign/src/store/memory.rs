@@ -218,6 +218,25 @@ impl Rows for Staged<'_> {
         Ok(due.filter_map(|(_, tenant, id)| self.find(tenant, *id)).collect())
     }
 
+    fn pending_of(
+        &mut self,
+        tenant: &Tenant,
+        agent: &Agent,
+        limit: usize,
+    ) -> Result<Vec<Approval>, StoreError> {
+        let (first, last) = (ApprovalId::from_bytes([0; 16]), ApprovalId::from_bytes([255; 16]));
+        let range = self
+            .inner
+            .pending
+            .range((tenant.clone(), first)..=(tenant.clone(), last));
+        let pending = range.filter_map(|(_, id)| self.current(tenant, *id));
+        let own = pending.filter(|approval| approval.agent == *agent && approval.state == State::Pending);
+        Ok(own
+            .take(limit)
+            .map(|approval| Approval::clone(approval))
+            .collect())
+    }
+
     fn save(&mut self, saved: Saved) -> Result<(), StoreError> {
         let approval = &saved.approval;
         // A new approval under the id of an old one would otherwise take its place.

@@ -41,6 +41,11 @@ macro_rules! for_each_store_case {
             i7_bytes_come_back_identical,
             i7_the_largest_arguments_and_results_come_back,
             names_may_be_in_any_language,
+            // Restraint.
+            x11_the_same_calls_join_the_open_card,
+            x11_an_agent_has_only_so_many_pending,
+            x11_who_takes_a_place_does_not_count_twice,
+            x11_a_denied_call_cools_down,
             // Decide and withdraw.
             a5_expired_is_invisible_and_cannot_be_approved,
             x10_the_last_microsecond_is_in_time_and_the_next_is_late,
@@ -130,6 +135,11 @@ macro_rules! for_each_store_case {
             d2_waiters_are_woken_by_every_change,
             d2_a_change_of_nothing_wakes_nobody,
             d2_who_follows_hears_of_every_commit,
+            // Conversations.
+            b10_thirteen_paddocks_are_deleted_by_typing_the_label,
+            x03_a_yes_to_the_replaced_card_decides_nothing,
+            a7_no_and_other_messages_end_the_question,
+            a5_an_expired_question_hears_nothing,
             // Restart.
             a6_everything_survives_a_restart,
             x32_what_waits_goes_on_after_a_restart,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::world::*;
 use countersign::decision::Verdict;
-use countersign::gate::{Reading, Reply, SubmitError};
+use countersign::gate::{Reply, SubmitError};
 use countersign::id::{Channel, Tenant};
 use countersign::store::memory::MemoryStore;
 use countersign::store::suite::failing::{Breaks, FailingStore, Fault};
@@ -54,7 +54,7 @@ async fn whole_life(world: &World) -> Result<(), StoreError> {
         tenant: approval.tenant.clone(),
         channel: Channel::new("chat-1").unwrap(),
         sender: alice(),
-        reading: Reading::Yes,
+        reading: countersign::reply::Reading::Yes,
         seen: Some(approval.digest),
         message: None,
     };

@@ -1,7 +1,8 @@
 use crate::world::*;
-use countersign::gate::{Heard, Reading, Reply};
+use countersign::gate::{Heard, Reply};
 use countersign::hash::Hash;
 use countersign::id::{Channel, Key, Tenant};
+use countersign::reply::Reading;
 use countersign::state::State;
 
 fn reply(reading: Reading, seen: Option<Hash>) -> Reply {

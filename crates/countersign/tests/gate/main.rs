@@ -10,7 +10,10 @@
 mod closed;
 mod conversation;
 mod deciding;
+mod dialogue;
+mod interleaving;
 mod origins;
+mod restraint;
 mod running;
 mod submitting;
 mod world;

@@ -3,11 +3,13 @@
 #![expect(missing_docs, reason = "the name of a case says what must be so")]
 
 mod authority;
+mod conversations;
 mod decisions;
 mod edits;
 mod entries;
 mod proposals;
 mod reads;
+mod restraint;
 mod runs;
 mod tenants;
 mod time;
@@ -15,11 +17,13 @@ mod undos;
 mod waiting;
 
 pub use authority::*;
+pub use conversations::*;
 pub use decisions::*;
 pub use edits::*;
 pub use entries::*;
 pub use proposals::*;
 pub use reads::*;
+pub use restraint::*;
 pub use runs::*;
 pub use tenants::*;
 pub use time::*;

@@ -201,6 +201,7 @@ pub fn propose(n: u64) -> Propose {
         policy: policy(),
         undoes: None,
         key: None,
+        restraint: None,
         calls: vec![call(&format!("{{\"n\":{n}}}"))],
     }
 }

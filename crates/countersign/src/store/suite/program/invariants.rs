@@ -66,6 +66,12 @@ impl Watch {
                 self.proposals.insert(name, (*body, proposed.approval.id));
             }
             (_, Err(ProposeRefusal::NotUndoable { .. })) => {}
+            (
+                _,
+                Err(refusal @ (ProposeRefusal::TooManyPending { .. } | ProposeRefusal::DeniedLately { .. })),
+            ) => {
+                panic!("programs propose without restraint: {refusal}")
+            }
             (None, Err(refusal)) => panic!("I15: {refusal}"),
         }
     }

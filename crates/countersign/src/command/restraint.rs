@@ -1,0 +1,96 @@
+//! Restraint: how much one agent may ask of people at once, and how soon again after a no.
+//!
+//! Enters: a proposal, the agent's other pending approvals, the entry that a denial left. Leaves: the card it joins, a
+//! refusal, or nothing, and then it is proposed.
+//! Deliberately absent: what the numbers are; the policy says, and without it nothing here is looked at.
+
+use std::sync::Arc;
+
+use super::propose::{NewCall, Propose, ProposeRefusal};
+use super::{Proposed, Rows};
+use crate::approval::Approval;
+use crate::call::Call;
+use crate::hash::{Fields, Hash};
+use crate::id::{Agent, Tenant};
+use crate::registry::Kind;
+use crate::store::StoreError;
+use crate::time::Time;
+
+/// The most pending approvals of one agent that are looked at; a policy's limit is below it.
+pub const MOST_LOOKED_AT: usize = 200;
+
+/// What a proposal is checked against.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Restraint {
+    /// The most pending approvals of this agent; the same calls again join the pending one.
+    pub most_pending: Option<usize>,
+    /// The entry a denial of these calls leaves for as long as they may not be asked again.
+    pub denial: Option<String>,
+}
+
+/// The name of the entry that a denial of these calls leaves.
+pub fn denial_key<'c>(
+    tenant: &Tenant,
+    agent: &Agent,
+    calls: impl Iterator<Item = (&'c str, &'c [u8])>,
+) -> String {
+    let fields = Fields::new("countersign/denial/1")
+        .field(tenant.as_str().as_bytes())
+        .field(agent.as_str().as_bytes());
+    let hash: Hash = calls
+        .fold(fields, |fields, (tool, arguments)| {
+            fields.field(tool.as_bytes()).field(arguments)
+        })
+        .finish();
+    hash.to_string()
+}
+
+/// The card a proposal joins, or why it is refused; nothing when it may be proposed.
+pub(super) fn check<R: Rows>(
+    propose: &Propose,
+    restraint: &Restraint,
+    rows: &mut R,
+    now: Time,
+) -> Result<Option<Result<Proposed, ProposeRefusal>>, StoreError> {
+    if let Some(key) = &restraint.denial
+        && let Some(entry) = rows.entry(Kind::Denial, key)?
+        && entry.is_there(now)
+    {
+        let until = entry.expires_at.unwrap_or(now);
+        return Ok(Some(Err(ProposeRefusal::DeniedLately { until })));
+    }
+    let Some(most) = restraint.most_pending else {
+        return Ok(None);
+    };
+    let pending = rows.pending_of(&propose.tenant, &propose.agent, MOST_LOOKED_AT)?;
+    let open: Vec<Approval> = pending
+        .into_iter()
+        .filter(|approval| approval.expires_at > now)
+        .collect();
+    if let Some(same) = open.iter().find(|approval| is_same(propose, approval)) {
+        return Ok(Some(Ok(Proposed {
+            approval: Arc::new(same.clone()),
+            repeated: true,
+        })));
+    }
+    // The one whose place it takes does not count.
+    let stays = |approval: &&Approval| propose.channel.is_none() || approval.channel != propose.channel;
+    let count = open.iter().filter(stays).count();
+    Ok((count >= most).then_some(Err(ProposeRefusal::TooManyPending { count, most })))
+}
+
+/// Whether a pending approval asks exactly this. Calls with credentials are never the same: nobody can compare them.
+fn is_same(propose: &Propose, approval: &Approval) -> bool {
+    let same_call = |(new, call): (&NewCall, &Call)| {
+        (&new.tool, new.definition, &new.arguments) == (&call.tool, call.definition, &call.arguments)
+            && new.sealed.is_none()
+            && call.sealed.is_none()
+    };
+    propose.calls.len() == approval.calls.len()
+        && propose.calls.iter().zip(&approval.calls).all(same_call)
+        && propose.channel == approval.channel
+        && propose.undoes == approval.undoes
+        && propose.requester == approval.requester
+        && propose.on_behalf_of == approval.on_behalf_of
+        && propose.policy == approval.policy
+}

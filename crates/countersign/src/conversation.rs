@@ -1,0 +1,329 @@
+//! A conversation: from a message in a channel to what happened and what the channel says.
+//!
+//! Enters: a message from a verified sender, and the fact that a card was shown. Leaves: [`Said`]. The order is
+//! fixed: the pending approval first, then the reading, then the act.
+//!
+//! Which cards were shown is remembered in memory, for a bounded number of channels. What was forgotten, by a restart
+//! or by that bound, is shown again: a yes to a card that nobody remembers decides nothing.
+
+use std::collections::{HashMap, VecDeque};
+use std::sync::{Arc, Mutex, PoisonError};
+
+use crate::approval::{Approval, SharedApproval};
+use crate::decision::{Decider, Decision, Refusal};
+use crate::executor::Outcome;
+use crate::gate::{Gate, Heard, Reply, Resolved};
+use crate::hash::Hash;
+use crate::id::{Channel, Key, Tenant};
+use crate::policy::OnFiller;
+use crate::prompt::{Pressed, Prompt};
+use crate::reply::{Interpreted, Reading, Why, interpret};
+use crate::sentence::{Sentences, fill};
+use crate::state::CallState;
+use crate::store::StoreError;
+
+/// The most channels whose cards are remembered.
+const MOST_CHANNELS: usize = 100_000;
+/// How many messages of a channel are remembered, so that the same one counts once.
+const MOST_MESSAGES: usize = 64;
+
+/// A message in a channel.
+#[derive(Clone, Debug)]
+pub struct Message {
+    /// Whose world.
+    pub tenant: Tenant,
+    /// The conversation.
+    pub channel: Channel,
+    /// Who sent it, as the channel's adapter verified.
+    pub sender: Decider,
+    /// What they wrote.
+    pub text: String,
+    /// Their language, if it is known.
+    pub language: Option<String>,
+    /// The message's id in its channel.
+    pub id: Key,
+    /// What kind of message it is.
+    pub origin: Origin,
+    /// The last message of ours that stood in the channel when this one was sent, or that it answers.
+    pub after: Option<Key>,
+}
+
+/// How a message came to be. Only a person's own, new words decide anything.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Origin {
+    /// Written by its sender, just now.
+    Written,
+    /// An older message, changed.
+    Edited,
+    /// Somebody else's words, passed on.
+    Forwarded,
+    /// From a program, ours or another.
+    Program,
+}
+
+/// What came of a message.
+#[derive(Debug)]
+pub struct Said {
+    /// How it was read; nothing when it was not looked at.
+    pub read: Option<Interpreted>,
+    /// What happened.
+    pub heard: Heard,
+    /// What the channel says now.
+    pub say: Option<String>,
+    /// The card to show now.
+    pub show: Option<Prompt>,
+    /// Whether the message goes on to the agent.
+    pub goes_on: bool,
+}
+
+/// Conversations over one gate. Clones share everything.
+#[derive(Clone)]
+pub struct Conversations {
+    gate: Gate,
+    sentences: Option<Sentences>,
+    channels: Arc<Mutex<HashMap<(Tenant, Channel), Memory>>>,
+}
+
+/// What is remembered of a channel.
+#[derive(Default)]
+struct Memory {
+    /// The last card shown, and the message that showed it.
+    card: Option<(Key, Hash)>,
+    heard: VecDeque<Key>,
+}
+
+impl Conversations {
+    /// Conversations over a gate, in each person's language so far as there is a catalogue.
+    pub fn new(gate: Gate) -> Conversations {
+        Conversations {
+            gate,
+            sentences: None,
+            channels: Arc::default(),
+        }
+    }
+
+    /// Says these sentences to everybody.
+    pub fn with_sentences(self, sentences: Sentences) -> Conversations {
+        Conversations {
+            sentences: Some(sentences),
+            ..self
+        }
+    }
+
+    /// The gate behind them.
+    pub fn gate(&self) -> &Gate {
+        &self.gate
+    }
+
+    /// The card of an approval. Once it stands in the channel, say so with [`Conversations::shown`].
+    pub fn prompt(&self, approval: &Approval, language: Option<&str>) -> Prompt {
+        let on_filler = self.gate.policy().channel().on_filler;
+        Prompt::of(approval, &self.sentences(language), on_filler)
+    }
+
+    /// Records that a card stands in the channel now, as the message `id`.
+    pub fn shown(&self, tenant: &Tenant, channel: &Channel, prompt: &Prompt, id: Key) {
+        self.remember(tenant, channel, |memory| memory.card = Some((id, prompt.digest)));
+    }
+
+    /// Records that something else of ours stands in the channel now: the card is no longer the last thing shown.
+    pub fn said(&self, tenant: &Tenant, channel: &Channel) {
+        self.remember(tenant, channel, |memory| memory.card = None);
+    }
+
+    /// Hears a message.
+    pub async fn hear(&self, message: Message) -> Result<Said, StoreError> {
+        let sentences = self.sentences(message.language.as_deref());
+        if message.origin != Origin::Written {
+            return Ok(Said::passed_on(message.origin != Origin::Program));
+        }
+        if self.was_heard(&message) {
+            return Ok(Said::passed_on(false));
+        }
+        let store = self.gate.store();
+        let Some(pending) = store.pending_in(&message.tenant, &message.channel).await? else {
+            return Ok(Said::passed_on(true));
+        };
+        let on_filler = self.gate.policy().channel().on_filler;
+        let prompt = Prompt::of(&pending, &sentences, on_filler);
+        let read = interpret(&prompt.offered(), &message.text, message.language.as_deref());
+        let is_approver = |call: &crate::call::Call| message.sender.is_among(&call.terms.approvers);
+        if matches!(read.why, Why::Filler(_)) && pending.calls.iter().any(is_approver) {
+            let say = fill(&sentences.too_little, &[("yes", &prompt.yes), ("no", &prompt.no)]);
+            return Ok(Said {
+                read: Some(read),
+                heard: Heard::ShowAgain(pending),
+                say: Some(say),
+                show: Some(prompt),
+                goes_on: false,
+            });
+        }
+        let reply = Reply {
+            seen: self.seen(&message),
+            tenant: message.tenant,
+            channel: message.channel,
+            sender: message.sender,
+            reading: read.reading,
+            message: Some(message.id),
+        };
+        let heard = self.gate.hear(reply).await?;
+        Ok(self.answer(read, heard, &sentences))
+    }
+
+    /// Takes a pressed button: bound to its card whatever else was shown since.
+    pub async fn press(
+        &self,
+        tenant: &Tenant,
+        payload: &str,
+        by: Decider,
+        key: Option<Key>,
+    ) -> Result<Option<Resolved>, StoreError> {
+        let Some(pressed) = Pressed::read(payload) else {
+            return Ok(None);
+        };
+        let Some(approval) = self.gate.store().approval(tenant, pressed.approval).await? else {
+            return Ok(None);
+        };
+        let Some(verdict) = pressed.verdict(&approval) else {
+            return Ok(Some(Resolved {
+                refusal: Some(Refusal::Stale {
+                    id: approval.id,
+                    digest: approval.digest,
+                }),
+                approval: Some(approval),
+                ran: Vec::new(),
+            }));
+        };
+        let decision = Decision {
+            tenant: tenant.clone(),
+            approval: approval.id,
+            decider: by,
+            verdict,
+            digest: Some(approval.digest),
+            comment: None,
+            claimed_by: None,
+            key,
+        };
+        self.gate.decide_and_run(decision).await.map(Some)
+    }
+
+    /// What the channel says to a decision, from a button or a reply.
+    pub fn outcome(&self, resolved: &Resolved, language: Option<&str>) -> String {
+        outcome(resolved, &self.sentences(language))
+    }
+
+    fn answer(&self, read: Interpreted, heard: Heard, sentences: &Sentences) -> Said {
+        let on_filler = self.gate.policy().channel().on_filler;
+        let card = |approval: &SharedApproval| Some(Prompt::of(approval, sentences, on_filler));
+        let what = |approval: &SharedApproval| Prompt::of(approval, sentences, on_filler).summary;
+        let (say, show, goes_on) = match &heard {
+            Heard::NotForUs => (None, None, true),
+            Heard::Decided(resolved) => (Some(outcome(resolved, sentences)), None, false),
+            Heard::Cancelled(approval) => {
+                let say = fill(&sentences.cancelled_by_other, &[("what", &what(approval))]);
+                (Some(say), None, true)
+            }
+            Heard::Kept(approval) => (Some(sentences.kept.clone()), card(approval), true),
+            Heard::ShowAgain(approval) => (Some(sentences.show_again.clone()), card(approval), false),
+            Heard::Refused(refusal) => {
+                let say = fill(&sentences.refused, &[("why", &refusal.to_string())]);
+                // Words that were no answer still have a reader.
+                (Some(say), None, read.reading == Reading::Other)
+            }
+        };
+        Said {
+            read: Some(read),
+            heard,
+            say,
+            show,
+            goes_on,
+        }
+    }
+
+    fn sentences(&self, language: Option<&str>) -> Sentences {
+        match &self.sentences {
+            Some(sentences) => sentences.clone(),
+            None => Sentences::for_language(language.unwrap_or("en")),
+        }
+    }
+
+    fn remember(&self, tenant: &Tenant, channel: &Channel, change: impl FnOnce(&mut Memory)) {
+        let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
+        if channels.len() >= MOST_CHANNELS {
+            // What is forgotten is shown again.
+            channels.clear();
+        }
+        change(channels.entry((tenant.clone(), channel.clone())).or_default());
+    }
+
+    /// Whether the message came before, and from now on it did.
+    fn was_heard(&self, message: &Message) -> bool {
+        let mut was_heard = false;
+        self.remember(&message.tenant, &message.channel, |memory| {
+            was_heard = memory.heard.contains(&message.id);
+            if !was_heard {
+                memory.heard.push_back(message.id.clone());
+                if memory.heard.len() > MOST_MESSAGES {
+                    memory.heard.pop_front();
+                }
+            }
+        });
+        was_heard
+    }
+
+    /// The digest of the card the sender had before their eyes: the last thing shown, and before their message.
+    fn seen(&self, message: &Message) -> Option<Hash> {
+        let mut seen = None;
+        self.remember(&message.tenant, &message.channel, |memory| {
+            let last = memory.card.as_ref();
+            seen = last
+                .filter(|(id, _)| message.after.as_ref() == Some(id))
+                .map(|(_, digest)| *digest);
+        });
+        seen
+    }
+}
+
+impl Said {
+    fn passed_on(goes_on: bool) -> Said {
+        Said {
+            read: None,
+            heard: Heard::NotForUs,
+            say: None,
+            show: None,
+            goes_on,
+        }
+    }
+}
+
+fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
+    if let Some(refusal) = &resolved.refusal {
+        return fill(&sentences.refused, &[("why", &refusal.to_string())]);
+    }
+    let Some(approval) = &resolved.approval else {
+        return sentences.cancelled.clone();
+    };
+    if approval
+        .decision
+        .as_ref()
+        .is_none_or(|decision| !decision.approved)
+    {
+        return sentences.cancelled.clone();
+    }
+    let ended = |wanted: fn(&Outcome) -> bool| resolved.ran.iter().any(|ran| wanted(&ran.outcome));
+    let sentence = if ended(|outcome| matches!(outcome, Outcome::Unknown(_))) {
+        &sentences.unknown
+    } else if ended(|outcome| matches!(outcome, Outcome::Failed(_))) {
+        &sentences.failed
+    } else if approval
+        .calls
+        .iter()
+        .all(|call| call.state == CallState::Succeeded)
+    {
+        &sentences.done
+    } else {
+        &sentences.approved
+    };
+    let what = Prompt::of(approval, sentences, OnFiller::AskAgain).summary;
+    fill(sentence, &[("what", &what)])
+}

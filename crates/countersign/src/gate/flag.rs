@@ -1,0 +1,118 @@
+//! The `confirmed` flag: for agents whose tools ask by themselves.
+//!
+//! Such an agent calls a tool, is told `requiresConfirmation`, asks the person, and calls again with
+//! `confirmed: true`. The flag is never believed. It runs only what a person approved, with the same arguments, in the
+//! same channel, and what then runs are the bytes that were shown.
+
+use super::{Gate, Ruled, Submission, SubmitError, Submitted};
+use crate::approval::{Approval, SharedApproval};
+use crate::executor::Permit;
+use crate::id::CallId;
+use crate::json::{Node, Top, Tree};
+use crate::state::{CallState, State};
+use crate::store::Filter;
+
+/// The argument that says a person confirmed.
+const FLAG: &str = "confirmed";
+
+/// Tells a model how to work with held calls, for agents whose loop is not ours.
+pub const GUIDE: &str = include_str!("guide.txt");
+
+/// What became of a call that may carry the flag.
+#[derive(Debug)]
+pub enum Flagged {
+    /// A person approved exactly this: it may run, once.
+    Confirmed(Permit),
+    /// It was ruled on like any other call.
+    Submitted(Submitted),
+}
+
+impl Gate {
+    /// Submits one call whose arguments may say `confirmed: true`.
+    pub async fn submit_flagged(&self, submission: Submission) -> Result<Flagged, SubmitError> {
+        let ([call], Some(channel)) = (submission.calls.as_slice(), &submission.channel) else {
+            return Ok(Flagged::Submitted(self.submit(submission).await?));
+        };
+        if is_flagged(&call.arguments) {
+            let filter = Filter {
+                state: Some(State::Approved),
+                agent: Some(submission.agent.clone()),
+                channel: Some(channel.clone()),
+                ..Filter::default()
+            };
+            let approved = self.store.list(&submission.tenant, &filter).await?;
+            let waiting = approved.iter().find_map(|approval| {
+                let position = released(approval, &call.tool, &call.arguments)?;
+                Some(CallId {
+                    approval: approval.id,
+                    position,
+                })
+            });
+            if let Some(id) = waiting
+                && let Ok(permit) = self.start(&submission.tenant, id).await?
+            {
+                return Ok(Flagged::Confirmed(permit));
+            }
+        }
+        Ok(Flagged::Submitted(self.submit(submission).await?))
+    }
+}
+
+impl Submitted {
+    /// What such a tool answers: `requiresConfirmation` with a message, while a person is asked.
+    pub fn requires_confirmation(&self) -> Option<String> {
+        let approval = self.approval.as_ref()?;
+        self.calls
+            .iter()
+            .any(|ruled| matches!(ruled, Ruled::Held(_)))
+            .then(|| {
+                let summaries = approval.calls.iter().map(|call| call.terms.summary.as_str());
+                let details: Vec<&str> = summaries.collect();
+                serde_json::json!({
+                    "requiresConfirmation": true,
+                    "message": format!("Are you sure? {}", details.join("; ")),
+                    "details": details,
+                })
+                .to_string()
+            })
+    }
+}
+
+/// The position of the approved call that waits to be started with these arguments.
+fn released(approval: &SharedApproval, tool: &str, arguments: &[u8]) -> Option<u8> {
+    let approval: &Approval = approval;
+    let mut calls = approval.numbered();
+    calls.find_map(|(position, call)| {
+        let is_same = call.state == CallState::Released
+            && call.tool.as_str() == tool
+            && is_same_but_for_the_flag(call.arguments.as_bytes(), arguments);
+        is_same.then_some(position)
+    })
+}
+
+fn is_flagged(arguments: &[u8]) -> bool {
+    let Ok(tree) = Tree::read(arguments, Top::Object) else {
+        return false;
+    };
+    let Node::Object(fields) = &tree.node else {
+        return false;
+    };
+    let mut flags = fields.iter().filter(|(name, _)| name == FLAG);
+    flags.any(|(_, value)| value.node == Node::Bool(true))
+}
+
+/// Compares as written: a number written otherwise is another argument.
+fn is_same_but_for_the_flag(left: &[u8], right: &[u8]) -> bool {
+    let fields = |bytes| -> Option<Vec<(String, String)>> {
+        let Node::Object(fields) = Tree::read(bytes, Top::Object).ok()?.node else {
+            return None;
+        };
+        let others = fields.into_iter().filter(|(name, _)| name != FLAG);
+        let mut others: Vec<_> = others
+            .map(|(name, value)| (name.into_owned(), value.raw.into_owned()))
+            .collect();
+        others.sort_unstable();
+        Some(others)
+    };
+    matches!((fields(left), fields(right)), (Some(left), Some(right)) if left == right)
+}

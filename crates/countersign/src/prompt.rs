@@ -1,0 +1,169 @@
+//! The question as every surface renders it: a short text, two labels, two opaque payloads, an end.
+//!
+//! Enters: a pending approval. Leaves: a [`Prompt`]. Ids and raw arguments stay out of the visible text; what a button
+//! sends back is bound to the approval, to exactly what it showed, and to one of the two answers.
+
+use crate::approval::Approval;
+use crate::decision::Verdict;
+use crate::effect::Effect;
+use crate::hash::{Fields, Hash};
+use crate::id::ApprovalId;
+use crate::policy::OnFiller;
+use crate::reply::Offered;
+use crate::sentence::{Sentences, fill};
+use crate::time::Time;
+
+/// How many calls of a batch are written out.
+const MOST_LINES: usize = 20;
+
+/// What a surface shows while an approval is pending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Prompt {
+    /// The approval it asks about; not for people.
+    pub approval: ApprovalId,
+    /// The digest of what it shows; a decision on another one is stale.
+    pub digest: Hash,
+    /// What would happen, safe to show.
+    pub summary: String,
+    /// The whole question, for a surface without buttons.
+    pub text: String,
+    /// What the approving button says.
+    pub yes: String,
+    /// What the denying button says.
+    pub no: String,
+    /// What the approving button sends back.
+    pub approve: String,
+    /// What the denying button sends back.
+    pub deny: String,
+    /// Whether "ok" is too little.
+    pub needs_yes: bool,
+    /// From then on nobody can answer.
+    pub expires_at: Time,
+}
+
+impl Prompt {
+    /// The question an approval asks, in these sentences.
+    pub fn of(approval: &Approval, sentences: &Sentences, on_filler: OnFiller) -> Prompt {
+        let mut terms = approval.calls.iter().map(|call| &call.terms);
+        let first = terms.next();
+        // One label for all, or none: a button must not name one act and release another.
+        let shared = |of: fn(&crate::policy::Terms) -> Option<&String>| {
+            let label = of(first?)?;
+            let is_shared = approval.calls.iter().all(|call| of(&call.terms) == Some(label));
+            is_shared.then(|| label.clone())
+        };
+        let yes = shared(|terms| terms.yes.as_ref()).unwrap_or_else(|| sentences.yes.clone());
+        let no = shared(|terms| terms.no.as_ref()).unwrap_or_else(|| sentences.no.clone());
+        let summary = summary(approval, sentences);
+        let values = [
+            ("what", summary.as_str()),
+            ("yes", yes.as_str()),
+            ("no", no.as_str()),
+        ];
+        let is_destructive = approval
+            .calls
+            .iter()
+            .any(|call| call.terms.effect == Effect::Destructive);
+        Prompt {
+            approval: approval.id,
+            digest: approval.digest,
+            text: fill(&sentences.ask, &values),
+            approve: payload(approval, &Verdict::Approve),
+            deny: payload(approval, &Verdict::Deny),
+            needs_yes: on_filler == OnFiller::AskAgain && is_destructive,
+            expires_at: approval.expires_at,
+            summary,
+            yes,
+            no,
+        }
+    }
+
+    /// What a reply is read against.
+    pub fn offered(&self) -> Offered<'_> {
+        Offered {
+            text: &self.text,
+            yes: Some(&self.yes),
+            no: Some(&self.no),
+            needs_yes: self.needs_yes,
+        }
+    }
+}
+
+fn summary(approval: &Approval, sentences: &Sentences) -> String {
+    if let [call] = approval.calls.as_slice() {
+        return call.terms.summary.clone();
+    }
+    let count = approval.calls.len();
+    let mut lines = vec![fill(&sentences.several, &[("count", &count.to_string())])];
+    let shown = approval.calls.iter().take(MOST_LINES);
+    lines.extend(shown.map(|call| format!("- {}", call.terms.summary)));
+    if count > MOST_LINES {
+        lines.push(format!("- … + {}", count - MOST_LINES));
+    }
+    lines.join("\n")
+}
+
+/// A pressed button: which approval, and the proof of what it showed and said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Pressed {
+    /// The approval it belongs to.
+    pub approval: ApprovalId,
+    proof: String,
+}
+
+/// The letters of a proof: 96 bits, so that a payload fits into the 64 bytes some chats allow.
+const PROOF: usize = 24;
+
+fn payload(approval: &Approval, verdict: &Verdict) -> String {
+    let id: String = approval
+        .id
+        .as_bytes()
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("{id}.{}", proof(approval, verdict))
+}
+
+fn proof(approval: &Approval, verdict: &Verdict) -> String {
+    let answer: &[u8] = match verdict {
+        Verdict::Approve => b"approve",
+        _ => b"deny",
+    };
+    let hash = Fields::new("countersign/button/1")
+        .field(approval.tenant.as_str().as_bytes())
+        .field(approval.id.as_bytes())
+        .field(&approval.digest.0)
+        .field(&approval.nonce)
+        .field(answer)
+        .finish();
+    hash.to_string().chars().take(PROOF).collect()
+}
+
+impl Pressed {
+    /// Reads what a button sent back.
+    pub fn read(payload: &str) -> Option<Pressed> {
+        let (id, proof) = payload.split_once('.')?;
+        let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
+        if id.len() != 32 || proof.len() != PROOF || !is_hex(id) || !is_hex(proof) {
+            return None;
+        }
+        Some(Pressed {
+            approval: ApprovalId::from_bytes(u128::from_str_radix(id, 16).ok()?.to_be_bytes()),
+            proof: proof.to_owned(),
+        })
+    }
+
+    /// What it says to this approval; nothing when it belongs to another card.
+    pub fn verdict(&self, approval: &Approval) -> Option<Verdict> {
+        let verdicts = [Verdict::Approve, Verdict::Deny].into_iter();
+        verdicts
+            .filter(|_| self.approval == approval.id)
+            .find(|verdict| is_same(&proof(approval, verdict), &self.proof))
+    }
+}
+
+/// Compares in a time that tells nothing of where they differ.
+fn is_same(expected: &str, given: &str) -> bool {
+    let pairs = expected.bytes().zip(given.bytes());
+    expected.len() == given.len() && pairs.fold(0, |differs, (a, b)| differs | (a ^ b)) == 0
+}

@@ -1,0 +1,138 @@
+//! What a channel says: a small catalogue of sentences, each one replaceable.
+//!
+//! Enters: facts that are safe to show. Leaves: one short line for a person. Deliberately absent: ids, arguments and
+//! the model's own words.
+
+/// The sentences of one language. `{what}` stands for what is being asked, `{yes}` and `{no}` for the labels,
+/// `{result}` for what a call answered, `{why}` for a reason.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sentences {
+    /// The language these are in, as replies are read: `en`.
+    pub language: String,
+    /// The question under a card.
+    pub ask: String,
+    /// Several calls in one question; `{count}` of them.
+    pub several: String,
+    /// The approving label, where the policy names none.
+    pub yes: String,
+    /// The denying label, where the policy names none.
+    pub no: String,
+    /// It ran.
+    pub done: String,
+    /// It was approved and somebody else runs it.
+    pub approved: String,
+    /// It ran and failed.
+    pub failed: String,
+    /// It was started, and nobody knows how it ended.
+    pub unknown: String,
+    /// A no.
+    pub cancelled: String,
+    /// Another message came instead of an answer.
+    pub cancelled_by_other: String,
+    /// Another message came, and the question stands.
+    pub kept: String,
+    /// A yes to something that is not asked any more.
+    pub show_again: String,
+    /// An "ok" where a yes is needed.
+    pub too_little: String,
+    /// The decision came too late, or was not theirs.
+    pub refused: String,
+}
+
+impl Sentences {
+    /// English.
+    pub fn english() -> Sentences {
+        Sentences {
+            language: "en".to_owned(),
+            ask: "{what}\n-- reply \"{yes}\" to confirm or \"{no}\" to cancel.".to_owned(),
+            several: "{count} actions:".to_owned(),
+            yes: "yes".to_owned(),
+            no: "no".to_owned(),
+            done: "Done! {what}".to_owned(),
+            approved: "Approved: {what}".to_owned(),
+            failed: "That did not work: {what}".to_owned(),
+            unknown: "Started, but it is not known how it ended: {what}. It will not be run again by itself."
+                .to_owned(),
+            cancelled: "Cancelled.".to_owned(),
+            cancelled_by_other: "Cancelled, because you went on to something else: {what}".to_owned(),
+            kept: "Still waiting for your answer.".to_owned(),
+            show_again: "That was not about this. Please look again:".to_owned(),
+            too_little: "This cannot be taken back. Please say \"{yes}\" or \"{no}\".".to_owned(),
+            refused: "Nothing was done: {why}.".to_owned(),
+        }
+    }
+
+    /// Spanish.
+    pub fn spanish() -> Sentences {
+        Sentences {
+            language: "es".to_owned(),
+            ask: "{what}\n-- responde \"{yes}\" para confirmar o \"{no}\" para cancelar.".to_owned(),
+            several: "{count} acciones:".to_owned(),
+            yes: "sí".to_owned(),
+            no: "no".to_owned(),
+            done: "¡Listo! {what}".to_owned(),
+            approved: "Aprobado: {what}".to_owned(),
+            failed: "No ha funcionado: {what}".to_owned(),
+            unknown: "Empezó, pero no se sabe cómo terminó: {what}. No se repetirá por sí solo.".to_owned(),
+            cancelled: "Cancelado.".to_owned(),
+            cancelled_by_other: "Cancelado, porque has pasado a otra cosa: {what}".to_owned(),
+            kept: "Sigo esperando tu respuesta.".to_owned(),
+            show_again: "Eso no era sobre esto. Míralo otra vez, por favor:".to_owned(),
+            too_little: "Esto no se puede deshacer. Di \"{yes}\" o \"{no}\", por favor.".to_owned(),
+            refused: "No se ha hecho nada: {why}.".to_owned(),
+        }
+    }
+
+    /// The catalogue for a person's language; English where there is none.
+    pub fn for_language(tag: &str) -> Sentences {
+        match tag.get(..2).map(str::to_ascii_lowercase).as_deref() {
+            Some("es") => Sentences::spanish(),
+            _ => Sentences::english(),
+        }
+    }
+}
+
+/// Puts values into a sentence. A value is never looked at for further places, so what others wrote cannot add one.
+pub(crate) fn fill(sentence: &str, values: &[(&str, &str)]) -> String {
+    let mut filled = String::with_capacity(sentence.len());
+    let mut rest = sentence;
+    while let Some(start) = rest.find('{') {
+        let (before, from) = rest.split_at(start);
+        filled.push_str(before);
+        let place = values.iter().find(|(name, _)| {
+            from.get(1..)
+                .is_some_and(|inner| inner.starts_with(&format!("{name}}}")))
+        });
+        match place {
+            Some((name, value)) => {
+                filled.push_str(value);
+                rest = from.get(name.len() + 2..).unwrap_or_default();
+            }
+            None => {
+                filled.push('{');
+                rest = from.get(1..).unwrap_or_default();
+            }
+        }
+    }
+    filled.push_str(rest);
+    filled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x39_what_others_wrote_fills_no_further_place() {
+        let filled = fill("{what}: {yes}", &[("what", "{yes} {no}"), ("yes", "Create")]);
+        assert_eq!(filled, "{yes} {no}: Create");
+        assert_eq!(fill("a { b } {unknown}", &[("what", "x")]), "a { b } {unknown}");
+    }
+
+    #[test]
+    fn every_language_has_its_own_catalogue() {
+        assert_eq!(Sentences::for_language("es-MX"), Sentences::spanish());
+        assert_eq!(Sentences::for_language("EN"), Sentences::english());
+        assert_eq!(Sentences::for_language("ü"), Sentences::english());
+    }
+}

@@ -1,0 +1,201 @@
+//! The transcript: what the model is told about calls that were held.
+//!
+//! Enters: an approval as its events made it. Leaves: for every call exactly one tool call and one tool result, in
+//! the message shapes of two providers. Both reject a conversation in which a result is missing.
+//!
+//! A result says in its first word how the call ended. What did not run is marked as an error and says so, so that
+//! nobody can read a denial as a success. Arguments appear byte for byte as they ran.
+
+use crate::approval::Approval;
+use crate::call::{Because, Call};
+use crate::state::CallState;
+
+/// A tool call and its result.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Exchange {
+    /// The call's id, which binds the two.
+    pub id: String,
+    /// The tool.
+    pub tool: String,
+    /// The arguments as the model proposed them.
+    pub arguments: String,
+    /// What the model is told.
+    pub result: ToolResult,
+}
+
+/// What the model is told about one call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ToolResult {
+    /// How it ended, in a word.
+    pub status: &'static str,
+    /// Whether the tool was run, so far as is known.
+    pub ran: bool,
+    /// Whether it is to be taken as an error.
+    pub is_error: bool,
+    /// The whole text: one JSON object.
+    pub content: String,
+}
+
+/// The exchanges of an approval, one for each of its calls, in order.
+pub fn exchanges(approval: &Approval) -> Vec<Exchange> {
+    let calls = approval.numbered();
+    calls
+        .map(|(position, call)| {
+            let proposed = call.original.as_ref().unwrap_or(&call.arguments);
+            Exchange {
+                id: format!("call_{}_{position}", hex(approval.id.as_bytes())),
+                tool: call.tool.as_str().to_owned(),
+                arguments: text(proposed.as_bytes()),
+                result: result(approval, call),
+            }
+        })
+        .collect()
+}
+
+/// The messages of these exchanges as Anthropic's API takes them: one turn with all calls, one with all results.
+pub fn anthropic(exchanges: &[Exchange]) -> String {
+    let uses = exchanges.iter().map(|exchange| {
+        // INVARIANT: the arguments stand here as they are, never rebuilt.
+        format!(
+            r#"{{"type":"tool_use","id":{},"name":{},"input":{}}}"#,
+            quote(&exchange.id),
+            quote(&exchange.tool),
+            exchange.arguments
+        )
+    });
+    let results = exchanges.iter().map(|exchange| {
+        format!(
+            r#"{{"type":"tool_result","tool_use_id":{},"is_error":{},"content":{}}}"#,
+            quote(&exchange.id),
+            exchange.result.is_error,
+            quote(&exchange.result.content)
+        )
+    });
+    format!(
+        r#"[{{"role":"assistant","content":[{}]}},{{"role":"user","content":[{}]}}]"#,
+        joined(uses),
+        joined(results)
+    )
+}
+
+/// The messages of these exchanges as OpenAI's API takes them.
+pub fn openai(exchanges: &[Exchange]) -> String {
+    let calls = exchanges.iter().map(|exchange| {
+        format!(
+            r#"{{"id":{},"type":"function","function":{{"name":{},"arguments":{}}}}}"#,
+            quote(&exchange.id),
+            quote(&exchange.tool),
+            quote(&exchange.arguments)
+        )
+    });
+    let results = exchanges.iter().map(|exchange| {
+        format!(
+            r#"{{"role":"tool","tool_call_id":{},"content":{}}}"#,
+            quote(&exchange.id),
+            quote(&exchange.result.content)
+        )
+    });
+    let turn = format!(
+        r#"{{"role":"assistant","content":null,"tool_calls":[{}]}}"#,
+        joined(calls)
+    );
+    format!("[{}]", joined(std::iter::once(turn).chain(results)))
+}
+
+fn result(approval: &Approval, call: &Call) -> ToolResult {
+    let (status, ran, message) = match call.state {
+        CallState::Held => (
+            "pending_confirmation",
+            false,
+            "A person has been asked. It has not run.",
+        ),
+        CallState::Released => ("approved", false, "A person approved it. It has not run yet."),
+        CallState::Running => ("running", true, "It was started and has not ended yet."),
+        CallState::Succeeded => ("succeeded", true, "It ran."),
+        CallState::Failed => ("failed", true, "It ran and failed."),
+        CallState::Unknown => (
+            "unknown",
+            true,
+            "It was started and nobody knows how it ended. Do not propose it again before somebody found out.",
+        ),
+        CallState::Undone => ("undone", true, "It ran and was then undone."),
+        CallState::Refused => refused(call.because.as_ref()),
+    };
+    let mut content = format!(
+        r#"{{"status":{},"ran":{ran},"message":{}"#,
+        quote(status),
+        quote(message)
+    );
+    if let Some(comment) = approval
+        .decision
+        .as_ref()
+        .and_then(|decision| decision.comment.as_ref())
+    {
+        content.push_str(&format!(r#","comment":{}"#, quote(comment)));
+    }
+    if call.original.is_some() {
+        // The model must know what ran, not what it asked for.
+        let ran_with = text(call.arguments.as_bytes());
+        content.push_str(&format!(r#","editedArguments":{ran_with}"#));
+    }
+    if let Some(answer) = &call.result {
+        content.push_str(&format!(r#","result":{}"#, quote(&text(answer))));
+    }
+    content.push('}');
+    ToolResult {
+        status,
+        ran,
+        is_error: !matches!(
+            call.state,
+            CallState::Succeeded | CallState::Held | CallState::Released | CallState::Running
+        ),
+        content,
+    }
+}
+
+fn refused(because: Option<&Because>) -> (&'static str, bool, &'static str) {
+    match because {
+        Some(Because::Expired) => ("expired", false, "Nobody decided in time. It did not run."),
+        Some(Because::Superseded) => (
+            "superseded",
+            false,
+            "A newer proposal took its place. It did not run.",
+        ),
+        Some(Because::Withdrawn) => (
+            "withdrawn",
+            false,
+            "It was taken back before a decision. It did not run.",
+        ),
+        Some(Because::Stale) => (
+            "stale",
+            false,
+            "It was approved but not started in time. It did not run.",
+        ),
+        Some(Because::EarlierFailed) => (
+            "not_run",
+            false,
+            "An earlier call did not succeed. It did not run.",
+        ),
+        Some(Because::Denied) | None => (
+            "denied",
+            false,
+            "A person said no. It did not run. Do not propose it again unless they ask for it.",
+        ),
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn quote(text: &str) -> String {
+    serde_json::Value::from(text).to_string()
+}
+
+fn joined(parts: impl Iterator<Item = String>) -> String {
+    parts.collect::<Vec<_>>().join(",")
+}
