@@ -182,6 +182,14 @@ Examples:
     /// Keys for secrets that calls come with
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Look whether everything is as it should be
+    Doctor(Doctor),
+    /// Copy the whole store to a file, while it is in use
+    Backup(Backup),
+    /// Begin anew from a backup; everything open in it is voided
+    Restore(Restore),
+    /// Erase the content of what is long over
+    Purge(Purge),
     /// Measure how fast the gate is on this machine
     #[command(after_help = "\
 Figures of one run compare; figures of two runs on a busy machine do not.
@@ -416,6 +424,42 @@ pub struct Watch {
     /// Only events of these kinds, `proposed,approved` say
     #[arg(long, value_name = "EVENT,…", value_delimiter = ',')]
     pub what: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+With `--server` it looks at the server, else at the store, the policy and the settings here. It changes nothing.
+The exit code is 1 when there is a problem.")]
+pub struct Doctor {
+    /// The service's configuration; `countersign-serve.toml` if it is there
+    #[arg(long, value_name = "FILE", env = "COUNTERSIGN_CONFIG")]
+    pub config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Backup {
+    /// A new file; its checksum stands beside it, with `.sha256` behind the name
+    pub file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What the backup says was pending, approved or running may have happened since: it is voided, and every token,
+session and link is taken back. Stop the service first, and move the old store away.")]
+pub struct Restore {
+    /// The backup, with its checksum beside it
+    #[arg(required_unless_present = "in_place")]
+    pub file: Option<PathBuf>,
+    /// The store was restored by other means, with pg_restore say: only void what is open in it
+    #[arg(long, conflicts_with = "file")]
+    pub in_place: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Purge {
+    /// What has not changed for so long, `90d` say
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub older_than: Duration,
 }
 
 #[derive(Debug, Args)]

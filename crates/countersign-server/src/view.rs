@@ -74,6 +74,10 @@ pub struct ApprovalView {
     pub superseded_by: Option<ApprovalId>,
     #[schema(value_type = Option<String>)]
     pub undoes: Option<CallId>,
+    /// When its content was erased, if it was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub erased_at: Option<Moment>,
     /// So many different people have to approve it.
     pub quorum: u8,
     /// Who has approved it so far.

@@ -77,6 +77,8 @@ pub struct Approval {
     pub key: Option<(Key, Hash)>,
     /// How many decisions were refused, so far as they were counted.
     pub refusals: u8,
+    /// When its content was erased, if it was.
+    pub erased_at: Option<Time>,
     /// What would run, in order.
     pub calls: Vec<Call>,
 }

@@ -62,6 +62,8 @@ pub enum Because {
     Stale,
     /// An earlier call of its batch did not succeed.
     EarlierFailed,
+    /// The store was restored from a backup that was made before the call was started.
+    Voided,
 }
 
 impl Because {
@@ -74,6 +76,7 @@ impl Because {
             Because::Withdrawn => "withdrawn",
             Because::Stale => "not started in time",
             Because::EarlierFailed => "an earlier call did not succeed",
+            Because::Voided => "the store was restored from a backup",
         }
     }
 }

@@ -176,6 +176,8 @@ pub enum What {
         call: u8,
         undo: CallId,
     },
+    /// Arguments, results, summaries, claims and comments are gone; everything else stays.
+    Erased,
 }
 
 /// A call whose arguments the approving person changed.
@@ -217,6 +219,7 @@ impl What {
             What::UndoStarted { .. } => "undo_started",
             What::UndoFailed { .. } => "undo_failed",
             What::Undone { .. } => "undone",
+            What::Erased => "erased",
         }
     }
 
@@ -277,6 +280,10 @@ impl What {
             What::UndoStarted { call, .. } => one(call, CallChange::UndoStarted),
             What::UndoFailed { call, .. } => one(call, CallChange::UndoFailed),
             What::Undone { call, .. } => one(call, CallChange::Undone),
+            What::Erased => Changes {
+                approval: Some(Change::Erased),
+                calls: Vec::new(),
+            },
         }
     }
 
@@ -300,6 +307,7 @@ impl What {
             What::UndoStarted { .. } => "undo_started",
             What::UndoFailed { .. } => "undo_failed",
             What::Undone { .. } => "undone",
+            What::Erased => "erased",
         }
     }
 }

@@ -34,6 +34,8 @@ pub enum Change {
     Withdrawn,
     /// One of several who have to approve did; it still waits for the others.
     Endorsed,
+    /// The content of what is over was erased; what happened stays.
+    Erased,
     /// Somebody tried to decide and was refused; kept as evidence, changes nothing.
     DecisionRefused,
 }
@@ -113,7 +115,11 @@ impl State {
             (State::Pending, Change::Superseded) => Ok(State::Superseded),
             (State::Pending, Change::Withdrawn) => Ok(State::Withdrawn),
             (State::Pending, Change::Endorsed) => Ok(State::Pending),
-            (state, Change::DecisionRefused) => Ok(state),
+            (State::Pending, Change::Erased) => Err(Illegal {
+                state: State::Pending.as_str(),
+                event: Change::Erased.as_str(),
+            }),
+            (state, Change::DecisionRefused | Change::Erased) => Ok(state),
             (state, change) => Err(Illegal {
                 state: state.as_str(),
                 event: change.as_str(),
@@ -153,13 +159,14 @@ impl State {
 
 impl Change {
     /// All of them, for grids.
-    pub const ALL: [Change; 7] = [
+    pub const ALL: [Change; 8] = [
         Change::Approved,
         Change::Denied,
         Change::Expired,
         Change::Superseded,
         Change::Withdrawn,
         Change::Endorsed,
+        Change::Erased,
         Change::DecisionRefused,
     ];
 
@@ -171,6 +178,7 @@ impl Change {
             Change::Superseded => "superseded",
             Change::Withdrawn => "withdrawn",
             Change::Endorsed => "endorsed",
+            Change::Erased => "erased",
             Change::DecisionRefused => "decision refused",
         }
     }
@@ -338,12 +346,17 @@ mod tests {
         pending + withdrawn = withdrawn
         pending + endorsed = pending
         pending + decision refused = pending
+        approved + erased = approved
         approved + decision refused = approved
+        denied + erased = denied
         denied + decision refused = denied
+        expired + erased = expired
         expired + decision refused = expired
+        superseded + erased = superseded
         superseded + decision refused = superseded
+        withdrawn + erased = withdrawn
         withdrawn + decision refused = withdrawn
-        12 of 42 are legal
+        17 of 48 are legal
         ");
     }
 

@@ -4,6 +4,7 @@
 //! wakes who waits. It knows no rule of its own. [`suite`] proves that one behaves.
 
 pub mod memory;
+mod purge;
 pub mod record;
 #[cfg(any(test, feature = "suite"))]
 pub mod suite;
@@ -12,13 +13,16 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 
 use crate::approval::SharedApproval;
-use crate::command::{Answer, Command, PutEntry, TakeEntry};
+use crate::command::{Answer, Command, PutEntry, TakeEntry, Void, Voided};
 use crate::event::Event;
+use crate::hash::Hash;
 use crate::id::{Agent, ApprovalId, Channel, Run, Tenant};
 use crate::registry::{Entry, Kind, Put};
 use crate::state::State;
 use crate::time::Time;
 use crate::wake::Hub;
+
+pub use purge::{Purge, Purged};
 
 /// The most rows one listing gives.
 pub const LONGEST_PAGE: usize = 500;
@@ -90,6 +94,34 @@ pub trait Store: Send + Sync + 'static {
             _ => Err(other_answer()),
         });
         taken.boxed()
+    }
+
+    /// Erases the content of approvals that are over and have not changed since a time, a page at a time.
+    fn purge<'a>(&'a self, purge: &'a Purge) -> Stored<'a, Purged> {
+        purge::purge(self, purge).boxed()
+    }
+
+    /// Ends everything that is open and takes back every token, session and link: what must happen after a backup was
+    /// restored, before anything else does.
+    fn void_open(&self, policy: Hash) -> Stored<'_, Voided> {
+        async move {
+            let mut total = Voided::default();
+            loop {
+                let limit = LONGEST_PAGE;
+                match self.write(Command::Void(Void { limit, policy })).await? {
+                    Answer::Void(voided) => {
+                        total.pending += voided.pending;
+                        total.released += voided.released;
+                        total.running += voided.running;
+                        if !voided.more {
+                            return Ok(total);
+                        }
+                    }
+                    _ => return Err(other_answer()),
+                }
+            }
+        }
+        .boxed()
     }
 
     /// The store's clock.

@@ -176,6 +176,11 @@ fn refused(because: Option<&Because>) -> (&'static str, bool, &'static str) {
             false,
             "An earlier call did not succeed. It did not run.",
         ),
+        Some(Because::Voided) => (
+            "voided",
+            false,
+            "The store was restored from a copy and everything open was ended. It did not run.",
+        ),
         Some(Because::Denied) | None => (
             "denied",
             false,

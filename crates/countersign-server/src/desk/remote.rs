@@ -64,6 +64,20 @@ impl RemoteDesk {
         Ok(RemoteDesk { server, executor })
     }
 
+    /// The server's version, as its document says.
+    pub async fn version(&self) -> Result<String, Failure> {
+        #[derive(serde::Deserialize)]
+        struct Document {
+            info: Info,
+        }
+        #[derive(serde::Deserialize)]
+        struct Info {
+            version: String,
+        }
+        let document: Document = self.server.get("/openapi.json").await?;
+        Ok(document.info.version)
+    }
+
     pub async fn list(&self, filter: &Filter) -> Result<PageView, Failure> {
         let status = filter.state.map_or("all", State::as_str);
         let mut path = format!("/v1/approvals?status={status}&limit={}", filter.page());

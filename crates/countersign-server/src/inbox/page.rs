@@ -15,6 +15,7 @@ use crate::http::ApiError;
 const TEMPLATES: &[(&str, &str)] = &[
     ("base.html", include_str!("templates/base.html")),
     ("sign_in.html", include_str!("templates/sign_in.html")),
+    ("arrive.html", include_str!("templates/arrive.html")),
     ("failure.html", include_str!("templates/failure.html")),
     ("list.html", include_str!("templates/list.html")),
     ("cards.html", include_str!("templates/cards.html")),

@@ -5,6 +5,8 @@ use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 
+use minijinja::context;
+
 use super::page;
 use crate::access::{Caller, SESSION_LONGEST, Session};
 use crate::http::{ApiError, App};
@@ -66,6 +68,12 @@ fn sign_in_first(parts: &Parts) -> Response {
     }
     let uri = parts.extensions.get::<OriginalUri>().map(|OriginalUri(uri)| uri);
     let wanted = uri.unwrap_or(&parts.uri).path();
+    // Browsers keep the cookie back when a link on another site led here. Asked for once more by a page of our own, it
+    // comes along, if there is one.
+    let site = parts.headers.get("sec-fetch-site");
+    if site.is_some_and(|site| site == "cross-site" || site == "same-site") {
+        return page::render(StatusCode::OK, "arrive.html", context! { wanted });
+    }
     Redirect::to(&format!("/sign-in?next={}", page::url_part(wanted))).into_response()
 }
 

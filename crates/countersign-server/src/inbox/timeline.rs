@@ -120,6 +120,7 @@ fn words(what: &What) -> (String, Option<ApprovalId>) {
         What::UndoStarted { call, undo } => (format!("undo of call {call} started:"), Some(undo.approval)),
         What::UndoFailed { call, undo } => (format!("undo of call {call} failed:"), Some(undo.approval)),
         What::Undone { call, undo } => (format!("call {call} was undone by"), Some(undo.approval)),
+        What::Erased => alone("erased arguments, results and comments".to_owned()),
     }
 }
 

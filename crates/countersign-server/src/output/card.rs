@@ -139,6 +139,13 @@ fn call_state(call: &CallView) -> String {
 
 /// One row per value. Nothing is cut without saying so, and how to see it whole.
 fn arguments(approval: &ApprovalView, call: &CallView, indent: &str, length: Length) -> String {
+    if let Some(at) = approval.erased_at {
+        let erased = format!(
+            "the content was erased {}",
+            duration::show_relative(at.0, approval.now.0)
+        );
+        return format!("{indent}  {}\n", paint(style::FAINT, &erased));
+    }
     let shown = call.shown();
     if shown.is_empty() && call.arguments.is_none() {
         return format!(

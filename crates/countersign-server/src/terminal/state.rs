@@ -16,7 +16,7 @@ use serde_json::value::RawValue;
 
 use crate::desk::Deciding;
 use crate::output::list;
-use crate::view::{ApprovalView, CallView};
+use crate::view::ApprovalView;
 
 /// A card that came by itself cannot be approved before somebody can have seen it.
 const LOOK_FIRST: Duration = Duration::from_millis(800);
@@ -233,8 +233,8 @@ impl Inbox {
                 approval.risk_level
             ));
         }
-        let is_odd = |call: &CallView| !call.warnings.is_empty() || !call.concerns.is_empty();
-        if approval.calls.iter().any(is_odd) {
+        // What deserves a second look stands on the card; asking about it each time would teach to press `y`.
+        if approval.calls.iter().any(|call| !call.warnings.is_empty()) {
             reasons.push("it has warnings".to_owned());
         }
         if !self.seen_to_end {

@@ -60,6 +60,7 @@ pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView
         replaces: approval.replaces,
         superseded_by: approval.superseded_by,
         undoes: approval.undoes,
+        erased_at: approval.erased_at.map(Into::into),
         quorum: approval.quorum(),
         approvals: votes(approval),
         other_policy: approval.policy != policy.hash(),

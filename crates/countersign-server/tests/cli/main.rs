@@ -10,6 +10,7 @@
 mod contract;
 mod decide;
 mod life;
+mod operations;
 mod place;
 mod process;
 mod propose;

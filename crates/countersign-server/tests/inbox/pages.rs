@@ -132,3 +132,41 @@ async fn assets_are_asked_for_once() {
     }
     assert_eq!(world.get(&ana, "/assets/../Cargo.toml").await.status, 404);
 }
+
+/// A link in a chat leads to the page, although the cookie stays behind at first.
+#[tokio::test]
+async fn a_link_from_elsewhere_arrives() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let approval = world.hold(&[("note", r#"{"text":"x"}"#)]).await;
+    let path = format!("/approvals/{}", approval.id);
+    let nobody = world.nobody();
+    let from_chat = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
+    let page = world.send(&nobody, &path, None, &from_chat).await;
+    assert_eq!(page.status, 200);
+    page.shows(&format!("content=\"0; url={}\"", path.replace('/', "&#x2f;")))
+        .hides("Note x");
+    let own = [("sec-fetch-site", "same-origin"), ("sec-fetch-mode", "navigate")];
+    world.send(&ana, &path, None, &own).await.shows("Note x");
+    let page = world.send(&nobody, &path, None, &own).await;
+    assert_eq!(page.location(), format!("/sign-in?next={path}"));
+}
+
+/// What happens is told to who is signed in, for as long as they are; then the browser has to come back.
+#[tokio::test(start_paused = true)]
+async fn the_live_stream_ends_in_time_and_is_limited() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let begin = tokio::time::Instant::now();
+    let stream = world.get(&ana, "/approvals/live").await;
+    assert_eq!(stream.headers["content-type"], "text/event-stream");
+    assert_eq!(begin.elapsed().as_secs(), 120);
+    let mut open = Vec::new();
+    for _ in 0..10 {
+        open.push(world.open(&ana, "/approvals/live").await);
+    }
+    assert!(open.iter().all(|stream| stream.status() == 200));
+    assert_eq!(world.open(&ana, "/approvals/live").await.status(), 429);
+    open.clear();
+    assert_eq!(world.open(&ana, "/approvals/live").await.status(), 200);
+}

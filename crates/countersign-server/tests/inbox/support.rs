@@ -185,12 +185,27 @@ impl World {
         self.sign_in("ana", &["approvers"]).await
     }
 
+    /// A browser that shows no session.
+    pub fn nobody(&self) -> Browser {
+        Browser(String::new())
+    }
+
     pub async fn get(&self, browser: &Browser, path: &str) -> Page {
         self.send(browser, path, None, &[]).await
     }
 
     pub async fn post(&self, browser: &Browser, path: &str, fields: &[(&str, &str)]) -> Page {
         self.send(browser, path, Some(fields), &[]).await
+    }
+
+    /// The response with its body still to be read.
+    pub async fn open(&self, browser: &Browser, path: &str) -> axum::response::Response {
+        let request = Request::builder()
+            .uri(path)
+            .header("host", "inbox.test")
+            .header("cookie", format!("__Host-countersign={}", browser.0));
+        let request = request.body(Body::empty()).unwrap();
+        self.router.clone().oneshot(request).await.unwrap()
     }
 
     pub async fn send(

@@ -21,6 +21,8 @@ pub(super) type Place = (Kind, String);
 /// The columns of an entry, in the order [`read`] reads them.
 pub(super) const ENTRY: &str = "e.kind, e.key, e.tenant, e.body, e.version, e.expires_at";
 
+const REMOVE_KINDS: &str = "DELETE FROM entry WHERE kind = ANY($1::smallint[])";
+
 const REMOVE: &str = "
     DELETE FROM entry e USING unnest($1::smallint[], $2::text[]) AS r(kind, key)
     WHERE e.kind = r.kind AND e.key = r.key";
@@ -37,6 +39,7 @@ pub(super) struct EntryStatements {
     lock_due: Statement,
     keep: Statement,
     remove: Statement,
+    remove_kinds: Statement,
 }
 
 impl EntryStatements {
@@ -56,6 +59,7 @@ impl EntryStatements {
             lock_due: client.prepare(&due).await?,
             keep: client.prepare(KEEP).await?,
             remove: client.prepare(REMOVE).await?,
+            remove_kinds: client.prepare(REMOVE_KINDS).await?,
         })
     }
 
@@ -85,6 +89,11 @@ impl EntryStatements {
 
     /// Removes what a group removed.
     pub(super) async fn remove(&self, client: &Client, changes: &Changes) -> Result<(), Error> {
+        // Comes alone: see `Entries::clear`.
+        if !changes.1.is_empty() {
+            let kinds: Vec<i16> = changes.1.iter().map(|kind| kind.code()).collect();
+            return client.execute(&self.remove_kinds, &[&kinds]).await.map(|_| ());
+        }
         let removed = changes.0.iter().filter(|(_, entry)| entry.is_none());
         let removed: Vec<&Place> = removed.map(|(place, _)| place).collect();
         if removed.is_empty() {
@@ -135,11 +144,11 @@ pub(super) fn read(row: &Row) -> Result<Entry, StoreError> {
 
 /// What a group's commands made of its entries; nothing stands for one that was removed.
 #[derive(Default)]
-pub(super) struct Changes(Vec<(Place, Option<Entry>)>);
+pub(super) struct Changes(Vec<(Place, Option<Entry>)>, Vec<Kind>);
 
 impl Changes {
     pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.0.is_empty() && self.1.is_empty()
     }
 }
 
@@ -150,6 +159,7 @@ pub(super) struct Entries {
     current: HashMap<Place, Option<Entry>>,
     due: Vec<Place>,
     changed: BTreeSet<Place>,
+    cleared: Vec<Kind>,
 }
 
 impl Entries {
@@ -188,6 +198,11 @@ impl Entries {
         self.current.insert(place, entry);
     }
 
+    /// Removes all of a kind. Only a command that runs alone, and changes no other entry, does this.
+    pub(super) fn clear(&mut self, kind: Kind) {
+        self.cleared.push(kind);
+    }
+
     /// What is to be written.
     pub(super) fn into_changes(mut self) -> Changes {
         let changed = std::mem::take(&mut self.changed);
@@ -195,6 +210,6 @@ impl Entries {
             let entry = self.current.remove(&place).flatten();
             (place, entry)
         });
-        Changes(changes.collect())
+        Changes(changes.collect(), self.cleared)
     }
 }

@@ -49,6 +49,9 @@ const DUE: &str = "
     a.due_at <= COALESCE($1::bigint, (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint))
     ORDER BY a.due_at LIMIT $2 FOR UPDATE SKIP LOCKED";
 
+/// Whatever is open is due at some time. Nothing is skipped: after this, none of it may be left.
+const OPEN: &str = "a.due_at IS NOT NULL ORDER BY a.due_at LIMIT $1 FOR UPDATE";
+
 const CLOCK: &str = "SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint AS now, \
     pg_current_xact_id()::text::bigint AS xact";
 
@@ -63,6 +66,7 @@ pub(super) struct Locks {
     lock_all: Statement,
     calls_of_all: Statement,
     lock_due: Statement,
+    lock_open: Statement,
 }
 
 impl Locks {
@@ -92,6 +96,9 @@ impl Locks {
             lock_due: client
                 .prepare(&format!("SELECT {APPROVAL} FROM approval a WHERE {DUE}"))
                 .await?,
+            lock_open: client
+                .prepare(&format!("SELECT {APPROVAL} FROM approval a WHERE {OPEN}"))
+                .await?,
         })
     }
 }
@@ -116,6 +123,12 @@ pub(super) async fn lock(
     wanted: &Wanted,
 ) -> Read {
     match wanted.due {
+        Some(limit) if wanted.open => {
+            let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+            let open = async { client.query(&locks.lock_open, &[&limit]).await };
+            let nothing = async { Ok(Vec::new()) };
+            lock_found(client, locks, open, nothing).await
+        }
         Some(limit) => lock_due(client, locks, entries, clock, limit).await,
         None if wanted.is_empty() => begin_only(client).await,
         None => lock_wanted(client, locks, entries, wanted).await,
@@ -211,18 +224,24 @@ async fn lock_due(
 ) -> Read {
     let now = clock.map(|clock| clock.now().as_micros());
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let (begun, due, entries) = join3(
-        client.batch_execute(BEGIN),
-        client.query(&locks.lock_due, &[&now, &limit]),
-        entries.lock_due(client, now, limit),
-    )
-    .await;
+    let due = async { client.query(&locks.lock_due, &[&now, &limit]).await };
+    lock_found(client, locks, due, entries.lock_due(client, now, limit)).await
+}
+
+/// Begins, and locks what is found; then reads its calls and the clock.
+async fn lock_found(
+    client: &Client,
+    locks: &Locks,
+    found: impl Future<Output = Result<Vec<Row>, Error>>,
+    entries: impl Future<Output = Result<Vec<Row>, Error>>,
+) -> Read {
+    let (begun, found, entries) = join3(client.batch_execute(BEGIN), found, entries).await;
     begun?;
-    let (due, entries) = (due?, entries?);
-    let tenants: Result<Vec<&str>, Error> = due.iter().map(|row| row.try_get(0)).collect();
-    let ids: Result<Vec<&[u8]>, Error> = due.iter().map(|row| row.try_get(1)).collect();
+    let (found, entries) = (found?, entries?);
+    let tenants: Result<Vec<&str>, Error> = found.iter().map(|row| row.try_get(0)).collect();
+    let ids: Result<Vec<&[u8]>, Error> = found.iter().map(|row| row.try_get(1)).collect();
     let calls = client.query(&locks.calls_of_named, &[&tenants?, &ids?]).await?;
-    Ok(read(&due, &entries, &calls))
+    Ok(read(&found, &entries, &calls))
 }
 
 fn read(approvals: &[Row], registry: &[Row], calls: &[Row]) -> Result<Locked, StoreError> {

@@ -29,6 +29,8 @@ pub(super) struct Wanted {
     pub(super) entries: BTreeSet<Place>,
     /// Up to so many due ones, for the sweep.
     pub(super) due: Option<usize>,
+    /// With `due`: whatever will ever be due, and no entries.
+    pub(super) open: bool,
 }
 
 impl Wanted {
@@ -37,6 +39,7 @@ impl Wanted {
         for command in commands {
             let needs = command.needs();
             wanted.due = wanted.due.max(needs.due);
+            wanted.open |= needs.open;
             let entry = needs.entry.map(|(kind, key)| (kind, key.to_owned()));
             wanted.entries.extend(entry);
             let Some(tenant) = needs.tenant else { continue };
@@ -150,15 +153,17 @@ impl WorkingSet {
             set: self,
             saved: Vec::new(),
             entries: Vec::new(),
+            kinds: Vec::new(),
         };
         let answer = command.apply(&mut staged, now);
-        let (saved, entries) = (staged.saved, staged.entries);
+        let (saved, entries, kinds) = (staged.saved, staged.entries, staged.kinds);
         // Only a command that is through as a whole is kept.
         let answer = answer?;
         saved.into_iter().for_each(|saved| self.keep(saved));
         for (place, entry) in entries {
             self.registry.change(place, entry);
         }
+        kinds.into_iter().for_each(|kind| self.registry.clear(kind));
         Ok(answer)
     }
 
@@ -213,6 +218,7 @@ struct Staged<'a> {
     set: &'a mut WorkingSet,
     saved: Vec<Saved>,
     entries: Vec<(Place, Option<RegistryEntry>)>,
+    kinds: Vec<Kind>,
 }
 
 impl Staged<'_> {
@@ -309,6 +315,11 @@ impl Rows for Staged<'_> {
 
     fn keep_entry(&mut self, entry: RegistryEntry) -> Result<(), StoreError> {
         self.entries.push(((entry.kind, entry.key.clone()), Some(entry)));
+        Ok(())
+    }
+
+    fn remove_kind(&mut self, kind: Kind) -> Result<(), StoreError> {
+        self.kinds.push(kind);
         Ok(())
     }
 

@@ -23,6 +23,7 @@ const KEEP: &str = "INSERT INTO entry (kind, key, tenant, body, version, expires
     VALUES (?1, ?2, ?3, ?4, ?5, ?6)
     ON CONFLICT (kind, key) DO UPDATE SET tenant = excluded.tenant, body = excluded.body,
         version = excluded.version, expires_at = excluded.expires_at";
+const REMOVE_KIND: &str = "DELETE FROM entry WHERE kind = ?1";
 const REMOVE: &str = "DELETE FROM entry WHERE kind = ?1 AND key = ?2";
 
 /// The entry of this kind and key, also when its time is over.
@@ -82,6 +83,11 @@ pub(super) fn keep(connection: &Connection, entry: &Entry) -> Result<(), LoadErr
         entry.version,
         entry.expires_at.map(Time::as_micros),
     ])?;
+    Ok(())
+}
+
+pub(super) fn remove_kind(connection: &Connection, kind: Kind) -> Result<(), LoadError> {
+    connection.prepare_cached(REMOVE_KIND)?.execute([kind.code()])?;
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 //! Enters: commands and questions. Leaves: answers that survive a power cut.
 //! Deliberately absent: rules (they are the library's), and any type of the database in what is public here.
 
+mod backup;
 mod entries;
 mod fault;
 mod load;
@@ -30,6 +31,7 @@ use futures_util::FutureExt;
 use futures_util::future::ready;
 use rusqlite::{Connection, OptionalExtension};
 
+pub use backup::{Backup, BackupError, check_backup};
 pub use open::OpenError;
 use read::Readers;
 use watch::{Seen, Watcher};
@@ -58,6 +60,7 @@ impl Default for SqliteOptions {
 ///
 /// Dropping it finishes what was queued and closes the file; [`SqliteStore::close`] does so without blocking.
 pub struct SqliteStore {
+    path: PathBuf,
     // Dropped in this order: who only reads first, so that the writer is the last and leaves no log behind.
     watcher: std::sync::Mutex<Option<Watcher>>,
     readers: Arc<Readers>,
@@ -86,10 +89,23 @@ impl SqliteStore {
         let writer = Writer::start(connection, clock.clone(), hub.clone(), seen);
         Ok(SqliteStore {
             watcher: std::sync::Mutex::new(watcher),
-            readers: Readers::new(path),
+            readers: Readers::new(path.clone()),
+            path,
             writer: writer.map_err(|error| OpenError::Failed(error.to_string()))?,
             clock,
             hub,
+        })
+    }
+
+    /// Copies the whole store to a new file, as it is at one moment; others go on reading and writing. Beside it, at the
+    /// same name with `.sha256` behind it, stands its checksum.
+    pub async fn backup_to(&self, path: impl Into<PathBuf>) -> Result<Backup, BackupError> {
+        let (from, to) = (self.path.clone(), path.into());
+        let place = to.clone();
+        let made = tokio::task::spawn_blocking(move || backup::make(&from, &to)).await;
+        made.unwrap_or_else(|error| {
+            let reason = error.to_string();
+            Err(BackupError::File { path: place, reason })
         })
     }
 

@@ -174,6 +174,12 @@ pub(super) fn reader(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
+/// Opens a connection to a file that nobody writes, without a trace beside it.
+pub(super) fn still(path: &Path) -> Result<Connection, OpenError> {
+    let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
+    connect(Path::new(&past_journal(path)), flags)
+}
+
 /// INVARIANT: no file is used with a library that can damage it.
 fn check_library(number: i32, name: &str) -> Result<(), OpenError> {
     match number >= OLDEST_LIBRARY {

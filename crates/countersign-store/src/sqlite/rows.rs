@@ -316,6 +316,11 @@ impl Rows for SqlRows<'_> {
         entries::keep(self.connection, &entry).map_err(|error| self.note(error))
     }
 
+    fn remove_kind(&mut self, kind: Kind) -> Result<(), StoreError> {
+        self.entries_changed = true;
+        entries::remove_kind(self.connection, kind).map_err(|error| self.note(error))
+    }
+
     fn remove_entry(&mut self, kind: Kind, key: &str) -> Result<(), StoreError> {
         self.entries_changed = true;
         entries::remove(self.connection, kind, key).map_err(|error| self.note(error))

@@ -6,6 +6,7 @@
 
 mod authority;
 mod decide;
+mod erase;
 mod finish;
 mod propose;
 mod register;
@@ -15,6 +16,7 @@ mod sweep;
 #[cfg(test)]
 mod tests;
 mod undo;
+mod void;
 
 use std::sync::Arc;
 
@@ -29,12 +31,14 @@ use crate::store::record::Bodies;
 use crate::time::{Clock, Time};
 
 pub use decide::{Decide, DecideAnswer, Revision, Withdraw};
+pub use erase::{ERASED, Erase, Erasure};
 pub use finish::{Finish, Finished, Reconcile};
 pub use propose::{NewCall, Propose, ProposeRefusal, Proposed};
 pub use register::{PutEntry, TakeEntry};
 pub use restraint::{MOST_LOOKED_AT, Restraint, denial_key};
 pub use start::{ExecuteRefusal, Start, Started};
 pub use sweep::{Sweep, Swept};
+pub use void::{Void, Voided};
 
 /// One transaction.
 #[derive(Clone, Debug)]
@@ -57,6 +61,10 @@ pub enum Command {
     PutEntry(PutEntry),
     /// Takes an entry out of the registry. Crash before: still there. After: gone.
     TakeEntry(TakeEntry),
+    /// Erases the content of an approval that is over. Crash before: as it was. After: gone.
+    Erase(Erase),
+    /// Ends everything that is open, after a restore.
+    Void(Void),
 }
 
 /// What a command answered. Refusals are answers.
@@ -72,6 +80,8 @@ pub enum Answer {
     Sweep(Swept),
     PutEntry(Put),
     TakeEntry(Option<Entry>),
+    Erase(Erasure),
+    Void(Voided),
 }
 
 /// What a command may see and change, inside its transaction.
@@ -101,6 +111,8 @@ pub trait Rows {
     fn keep_entry(&mut self, entry: Entry) -> Result<(), StoreError>;
     /// Removes an entry.
     fn remove_entry(&mut self, kind: Kind, key: &str) -> Result<(), StoreError>;
+    /// Removes all entries of a kind, whoever's they are.
+    fn remove_kind(&mut self, kind: Kind) -> Result<(), StoreError>;
 }
 
 /// An approval as a command left it.
@@ -135,6 +147,8 @@ pub struct Needs<'a> {
     pub pending_of: Option<&'a Agent>,
     /// Up to so many due approvals, and as many entries whose time is over.
     pub due: Option<usize>,
+    /// With `due`: whatever will ever be due, and no entries.
+    pub open: bool,
     /// An entry of the registry.
     pub entry: Option<(Kind, &'a str)>,
 }
@@ -156,6 +170,12 @@ impl Command {
             Command::Reconcile(reconcile) => one(&reconcile.tenant, reconcile.call.approval),
             Command::Sweep(sweep) => Needs {
                 due: Some(sweep.limit),
+                ..Needs::default()
+            },
+            Command::Erase(erase) => one(&erase.tenant, erase.approval),
+            Command::Void(void) => Needs {
+                due: Some(void.limit),
+                open: true,
                 ..Needs::default()
             },
             Command::PutEntry(PutEntry(entry)) => Needs {
@@ -203,6 +223,8 @@ impl Command {
             Command::Sweep(sweep) => sweep.apply(rows, now).map(Answer::Sweep),
             Command::PutEntry(put) => put.apply(rows, now).map(Answer::PutEntry),
             Command::TakeEntry(take) => take.apply(rows, now).map(Answer::TakeEntry),
+            Command::Erase(erase) => erase.apply(rows, now).map(Answer::Erase),
+            Command::Void(void) => void.apply(rows, now).map(Answer::Void),
         }
     }
 }

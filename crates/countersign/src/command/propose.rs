@@ -110,6 +110,7 @@ impl Propose {
                 .and_then(|restraint| restraint.denial.as_deref())
                 .map(|key| (Kind::Denial, key)),
             due: None,
+            open: false,
         }
     }
 
@@ -228,6 +229,7 @@ impl Propose {
             key: self.key.clone(),
             refusals: 0,
             endorsements: Vec::new(),
+            erased_at: None,
             calls: self.calls.iter().map(NewCall::hold).collect(),
         };
         let digests: Vec<Hash> = approval

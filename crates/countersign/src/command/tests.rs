@@ -39,6 +39,9 @@ impl Rows for OnlyRow {
     fn remove_entry(&mut self, _: Kind, _: &str) -> Result<(), StoreError> {
         Ok(())
     }
+    fn remove_kind(&mut self, _: Kind) -> Result<(), StoreError> {
+        Ok(())
+    }
 }
 
 #[tokio::test]

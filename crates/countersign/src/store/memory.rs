@@ -274,6 +274,12 @@ impl Rows for Staged<'_> {
         self.entries.push(((kind, key.to_owned()), None));
         Ok(())
     }
+
+    fn remove_kind(&mut self, kind: Kind) -> Result<(), StoreError> {
+        let places = self.inner.entries.keys().filter(|(found, _)| *found == kind);
+        self.entries.extend(places.map(|place| (place.clone(), None)));
+        Ok(())
+    }
 }
 
 impl Store for MemoryStore {

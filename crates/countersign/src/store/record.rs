@@ -92,6 +92,13 @@ struct ApprovalBody {
     refusals: u8,
 }
 
+/// What the first version did not know.
+#[derive(Default, Serialize, Deserialize)]
+struct More {
+    endorsements: Vec<Endorsement>,
+    erased_at: Option<Time>,
+}
+
 /// The body of an approval's row.
 pub fn encode_approval(approval: &Approval) -> Vec<u8> {
     let body = ApprovalBody {
@@ -116,7 +123,11 @@ pub fn encode_approval(approval: &Approval) -> Vec<u8> {
         key: approval.key.clone(),
         refusals: approval.refusals,
     };
-    encode(SECOND, &(body, &approval.endorsements))
+    let more = More {
+        endorsements: approval.endorsements.clone(),
+        erased_at: approval.erased_at,
+    };
+    encode(SECOND, &(body, more))
 }
 
 /// Reads an approval's row, with its calls.
@@ -125,7 +136,7 @@ pub fn decode_approval(
     body: &[u8],
     calls: Vec<Call>,
 ) -> Result<Approval, BadRecord> {
-    let (body, endorsements): (ApprovalBody, Vec<Endorsement>) = decode(body)?;
+    let (body, more): (ApprovalBody, More) = decode(body)?;
     let state = State::from_code(columns.state).ok_or_else(|| damaged("an unknown state"))?;
     Ok(Approval {
         id: columns.id,
@@ -150,7 +161,8 @@ pub fn decode_approval(
         version: columns.version,
         link: body.link,
         decision: body.decision,
-        endorsements,
+        endorsements: more.endorsements,
+        erased_at: more.erased_at,
         superseded_by: body.superseded_by,
         replaces: body.replaces,
         undoes: body

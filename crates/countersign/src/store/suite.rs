@@ -109,6 +109,13 @@ macro_rules! for_each_store_case {
             // The sweep.
             d7_sweep_counts_what_it_did,
             d7_sweep_keeps_its_limit,
+            // Retention and restore.
+            h21_erasing_leaves_what_happened_and_nothing_that_was_said,
+            h21_what_is_open_or_young_is_not_erased,
+            h21_an_edited_approval_still_verifies_when_erased,
+            h21_a_purge_goes_through_what_is_old,
+            x33_after_a_restore_nothing_that_was_open_goes_on,
+            x33_voiding_goes_on_until_nothing_is_left,
             // Reads.
             d1_pending_is_listed_oldest_first_and_never_expired,
             d1_everything_else_is_listed_newest_first,

@@ -25,17 +25,38 @@ export function setClock(moment) {
 }
 export const now = () => Date.now() + ahead;
 
-// Puts a fresh card in an old one's place. While it waits, what the person types in stays as it is.
-export function patch(old, fresh) {
+// Puts a fresh card in an old one's place. While it waits, what the person types in stays as it is; when somebody else
+// was quicker, it is still there to be read.
+export function patch(old, fresh, isSent = false) {
   if (old.dataset.v === fresh.dataset.v && !fresh.querySelector(".problem")) return old;
   const had = old.contains(document.activeElement);
   if (isPending(old) && isPending(fresh)) keepWhatIsTyped(old, fresh);
+  else if (isPending(old) && !isSent) keepComment(old, fresh);
   // A card that says less than before keeps its room, so that nothing below it moves.
   const height = old.offsetHeight;
   old.replaceWith(fresh);
   if (fresh.offsetHeight < height) fresh.style.minHeight = height + "px";
   if (had) (fresh.querySelector("[data-focus]") || handle(fresh)).focus({ preventScroll: true });
   return fresh;
+}
+
+function keepComment(old, fresh) {
+  const comment = old.querySelector("[name=comment]")?.value.trim();
+  if (!comment) return;
+  const note = document.createElement("p");
+  note.className = "note";
+  note.textContent = "Your comment was not sent: " + comment;
+  fresh.append(note);
+}
+
+// Says on a card why nothing was done.
+export function complain(card, text) {
+  card.querySelector(".problem")?.remove();
+  const problem = document.createElement("div");
+  problem.className = "problem";
+  problem.setAttribute("role", "alert");
+  problem.textContent = text;
+  card.querySelector("header").after(problem);
 }
 
 function keepWhatIsTyped(old, fresh) {

@@ -1,6 +1,6 @@
 // The inbox kept up to date. Everything works without this script; with it, nothing has to be loaded again.
 
-import { cards, find, fitsQuietly, handle, idOf, insert, isGrave, isPending, parse, patch, recount, say, setClock, tick } from "./cards.js";
+import { cards, complain, find, fitsQuietly, handle, idOf, insert, isGrave, isPending, parse, patch, recount, say, setClock, tick } from "./cards.js";
 import { listen } from "./live.js";
 import { keys } from "./keys.js";
 
@@ -42,10 +42,15 @@ async function refreshCard(id) {
   const card = page?.querySelector(".card");
   if (!card) return;
   const old = find(id);
-  if (old) {
+  if (waiting.has(id)) {
+    // Somebody else was quicker, or its time is over, before it was even shown.
+    if (isPending(card)) waiting.set(id, card);
+    else waiting.delete(id);
+    offer();
+  } else if (old) {
     if (isPending(old) && !isPending(card)) say(card.querySelector(".ended").textContent + ": " + titleOf(card));
     patch(old, card);
-  } else if (isPending(card) && !waiting.has(id)) arrive(id, card);
+  } else if (isPending(card)) arrive(id, card);
   recount();
 }
 
@@ -78,7 +83,7 @@ async function sync() {
     if (!old) waiting.has(id) || arrive(id, card);
     else if (old.dataset.v !== card.dataset.v) refresh(id);
   }
-  for (const card of cards()) if (isPending(card) && !ids.has(idOf(card))) refresh(idOf(card));
+  for (const id of [...cards().filter(isPending).map(idOf), ...waiting.keys()]) if (!ids.has(id)) refresh(id);
   recount();
 }
 
@@ -86,7 +91,7 @@ async function sync() {
 const changed = new Set();
 let soon = 0;
 function happened(kind, { approval }) {
-  if (kind !== "proposed" && !find(approval)) return;
+  if (kind !== "proposed" && !find(approval) && !waiting.has(approval)) return;
   changed.add(approval);
   soon ||= setTimeout(() => {
     soon = 0;
@@ -102,6 +107,7 @@ function happened(kind, { approval }) {
 const titleOf = (card) => card.querySelector("h2").textContent.trim();
 
 function arrive(id, card) {
+  if (list.dataset.page > 1) return;
   say(`New, ${card.classList[1]} risk: ${titleOf(card)}`);
   notify(card);
   if (fitsQuietly(card)) return insert(card);
@@ -140,21 +146,25 @@ async function decide(event) {
   const body = new URLSearchParams(new FormData(form, button));
   const buttons = form.querySelectorAll("button");
   buttons.forEach((each) => { each.disabled = true; });
+  const again = (text) => {
+    complain(card, text);
+    buttons.forEach((each) => { each.disabled = false; });
+  };
   try {
     const response = await fetch(form.action, { method: "POST", body, headers: { "countersign-fragment": "1" } });
     if (response.status === 401) return signedOut();
-    const answer = parse(await response.text()).querySelector(".card");
-    if (!answer) throw new Error();
-    const shown = patch(card, answer);
+    const page = parse(await response.text());
+    const answer = page.querySelector(".card");
+    if (!answer) return again(page.querySelector(".problem")?.textContent || "The service did not understand.");
+    const shown = patch(card, answer, true);
     const problem = shown.querySelector(".problem");
     say(problem ? problem.textContent : shown.querySelector(".ended")?.textContent + ": " + titleOf(shown));
     if (!isPending(shown)) handle(shown).focus({ preventScroll: true });
     recount();
     if (!isList) refresh(main.dataset.id);
   } catch {
-    // Whether it was heard is not known. The form says the same again under the same key, so trying again is safe.
-    say("The service did not answer. Try again.");
-    buttons.forEach((each) => { each.disabled = false; });
+    // The same form sent again is the same decision.
+    again("The service did not answer, so it may or may not have heard you. Trying again is safe.");
     lost();
   }
 }

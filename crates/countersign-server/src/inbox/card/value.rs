@@ -116,6 +116,7 @@ fn show(row: &Row, leaf: Option<&Leaf<'_>>, measure: Measure) -> Shown {
         empty: row.bytes == 0 && !row.hidden,
         warnings: row.warnings.iter().map(ToString::to_string).collect(),
     };
+    shown.warnings.extend(blanks(row));
     if let Some(text) = text {
         let clipped = clip(&text, measure.chars);
         shown.size = clipped.is_clipped().then(|| size(row.bytes));
@@ -127,6 +128,16 @@ fn show(row: &Row, leaf: Option<&Leaf<'_>>, measure: Measure) -> Shown {
         shown.whole = (clipped.is_clipped() && measure.with_whole).then(|| whole(&text));
     }
     shown
+}
+
+/// Blanks at an end cannot be seen.
+fn blanks(row: &Row) -> Option<String> {
+    let is_outer = row.value.starts_with(' ') || row.value.ends_with(' ');
+    match row.value.trim().is_empty() {
+        _ if !is_outer || row.hidden => None,
+        true => Some("nothing but blanks".to_owned()),
+        false => Some("begins or ends with a blank".to_owned()),
+    }
 }
 
 /// A pointer as a person reads it. Keys that hold a slash are written with `~1`, so nothing becomes ambiguous.
@@ -218,6 +229,15 @@ mod tests {
             shown(json, Measure::LIST).shown[0].text,
             "Dear Ana,\n\nthank you.\nBo"
         );
+    }
+
+    #[test]
+    fn x08_blanks_at_an_end_are_told() {
+        let warning = |json: &str| shown(json, Measure::LIST).shown[0].warnings.clone();
+        assert_eq!(warning(r#"{"a":"x "}"#), ["begins or ends with a blank"]);
+        assert_eq!(warning(r#"{"a":"  "}"#), ["nothing but blanks"]);
+        assert!(warning(r#"{"a":"x y"}"#).is_empty());
+        assert!(warning(r#"{"a":""}"#).is_empty());
     }
 
     #[test]

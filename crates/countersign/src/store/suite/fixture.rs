@@ -109,7 +109,7 @@ impl Fixture {
 
     /// Runs a command, and checks that what is stored is what was answered and what the events say.
     pub async fn try_write(&self, command: Command) -> Result<Answer, StoreError> {
-        let swept = matches!(command, Command::Sweep(_));
+        let swept = matches!(command, Command::Sweep(_) | Command::Erase(_) | Command::Void(_));
         let answer = self.store.write(command).await?;
         if swept {
             self.check_all().await;
@@ -285,6 +285,8 @@ pub(super) fn answered(answer: &Answer) -> Option<&SharedApproval> {
         | Answer::Reconcile(Err(_))
         | Answer::Sweep(_)
         | Answer::PutEntry(_)
-        | Answer::TakeEntry(_) => None,
+        | Answer::TakeEntry(_)
+        | Answer::Erase(_)
+        | Answer::Void(_) => None,
     }
 }

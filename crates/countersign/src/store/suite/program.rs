@@ -78,6 +78,9 @@ pub enum Step {
     TakeEntry {
         key: u8,
     },
+    Erase {
+        on: Target,
+    },
     Advance(Pause),
 }
 
@@ -196,6 +199,7 @@ pub fn programs() -> impl Strategy<Value = Program> {
         1 => Just(rivals()),
         1 => Just(failure()),
         1 => Just(together()),
+        1 => Just(forgotten()),
     ];
     vec(part, 1..=28).prop_map(|parts| Program(parts.concat()))
 }
@@ -265,16 +269,7 @@ fn rivals() -> Vec<Step> {
 
 /// A batch whose first call fails, so that the second may not start.
 fn failure() -> Vec<Step> {
-    let propose = Step::Propose {
-        tenant: 0,
-        agent: 0,
-        channel: None,
-        key: None,
-        calls: 2,
-        going_on: false,
-        approvers: Approvers::Alice,
-        asking: Asking::Nothing,
-    };
+    let propose = plain(2, Approvers::Alice);
     let finish = Step::Finish {
         on: NEWEST,
         call: 1,
@@ -284,6 +279,31 @@ fn failure() -> Vec<Step> {
     };
     let start = Step::Start { on: NEWEST, call: 2 };
     vec![propose, approve(NEWEST, true), finish, start]
+}
+
+/// What is released and not started in time.
+fn forgotten() -> Vec<Step> {
+    let start = Step::Start { on: NEWEST, call: 1 };
+    vec![
+        plain(1, Approvers::Alice),
+        approve(NEWEST, false),
+        Step::Advance(Pause::StartWithin),
+        start,
+    ]
+}
+
+/// A proposal that nothing stands in the way of.
+fn plain(calls: u8, approvers: Approvers) -> Step {
+    Step::Propose {
+        tenant: 0,
+        agent: 0,
+        channel: None,
+        key: None,
+        calls,
+        going_on: false,
+        approvers,
+        asking: Asking::Nothing,
+    }
 }
 
 /// Two people approve what takes both.
@@ -341,6 +361,7 @@ fn step() -> impl Strategy<Value = Step> {
         1 => (target(), call(), any::<bool>())
             .prop_map(|(on, call, succeeded)| Step::Reconcile { on, call, succeeded }),
         1 => Just(Step::Sweep),
+        1 => target().prop_map(|on| Step::Erase { on }),
         2 => put_entry(),
         1 => (0..2u8).prop_map(|key| Step::TakeEntry { key }),
         2 => pause().prop_map(Step::Advance),
@@ -364,7 +385,7 @@ fn propose() -> impl Strategy<Value = Step> {
         6 => Just(Asking::Nothing),
         2 => Just(Asking::TwoPeople),
         1 => Just(Asking::FourEyes),
-        1 => Just(Asking::Button),
+        2 => Just(Asking::Button),
     ];
     (whose, 1..=4u8, any::<bool>(), approvers, asking).prop_map(
         |((tenant, agent, channel, key), calls, going_on, approvers, asking)| Step::Propose {
@@ -389,7 +410,7 @@ fn decide() -> impl Strategy<Value = Step> {
         1 => Just(Saying::TooFew),
     ];
     let digest = prop_oneof![6 => Just(Digest::Right), 1 => Just(Digest::Wrong), 2 => Just(Digest::Absent)];
-    let by_text = prop::bool::weighted(0.2);
+    let by_text = prop::bool::weighted(0.4);
     let what = (person, verdict, digest, by_text);
     (target(), what, sample_key(), any::<bool>()).prop_map(
         |(on, (person, verdict, digest, by_text), key, start)| Step::Decide {

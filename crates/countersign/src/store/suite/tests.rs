@@ -24,6 +24,7 @@ fn every_case_is_listed_once() {
         include_str!("cases/entries.rs"),
         include_str!("cases/proposals.rs"),
         include_str!("cases/reads.rs"),
+        include_str!("cases/retention.rs"),
         include_str!("cases/runs.rs"),
         include_str!("cases/tenants.rs"),
         include_str!("cases/time.rs"),
@@ -106,6 +107,9 @@ fn random_programs_reach_everything() {
         "AlreadyEndorsed",
         "EditNotAlone",
         "endorsed by 1",
+        ": Done",
+        ": NotYet",
+        ": Already",
     ] {
         assert!(seen.contains(word), "no program ever saw `{word}`");
     }

@@ -15,7 +15,7 @@ use super::{
     Approvers, Asking, Digest, Ending, Pause, Program, SampleKey, Saying, Step, Taker, Target, Version, Who,
 };
 use crate::approval::{Approval, SharedApproval};
-use crate::command::{Answer, Command, Decide, Finish, NewCall, Propose, PutEntry, Swept, TakeEntry};
+use crate::command::{Answer, Command, Decide, Erase, Finish, NewCall, Propose, PutEntry, Swept, TakeEntry};
 use crate::decision::{Choice, Surface, Verdict};
 use crate::executor::Outcome;
 use crate::hash::Hash;
@@ -139,7 +139,7 @@ impl World<'_> {
                 let ids = others.into_iter().flatten().chain([approval.id]);
                 ids.map(|id| (approval.tenant.clone(), id)).collect()
             }
-            None if matches!(answer, Answer::Sweep(_)) => self.approvals.clone(),
+            None if matches!(answer, Answer::Sweep(_) | Answer::Erase(_)) => self.approvals.clone(),
             None => Vec::new(),
         };
         for (tenant, id) in touched {
@@ -256,6 +256,16 @@ impl World<'_> {
             }
             Step::Sweep => Command::Sweep(sample::sweep(sample::SWEEP_ALL)),
             Step::PutEntry { .. } => Command::PutEntry(PutEntry(self.entry(step).await?)),
+            Step::Erase { on } => {
+                let approval = self.target(*on).await?;
+                Command::Erase(Erase {
+                    tenant: approval.tenant.clone(),
+                    approval: approval.id,
+                    before: self.fixture.store.now().await.unwrap(),
+                    by: Actor::Gate,
+                    policy: sample::policy(),
+                })
+            }
             Step::TakeEntry { key } => Command::TakeEntry(TakeEntry {
                 kind: Kind::Link,
                 key: self.entry_key(*key),

@@ -28,6 +28,8 @@ pub(super) fn normal(answer: &Answer) -> String {
         }
         Answer::Sweep(swept) => format!("{swept:?}"),
         Answer::PutEntry(put) => format!("{put:?}"),
+        Answer::Erase(erasure) => format!("{erasure:?}"),
+        Answer::Void(voided) => format!("{voided:?}"),
         Answer::TakeEntry(taken) => format!("took {taken:?}"),
     }
 }

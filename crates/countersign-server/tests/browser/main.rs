@@ -1,0 +1,22 @@
+//! The inbox in a real browser, served by the real program: what only a browser can show.
+//!
+//! Needs chromium and its driver; `scripts/test` installs them. Without them these tests fail: they are not skipped.
+//! Each test has a browser and a service of its own, and goes through several scenes with them.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    clippy::print_stderr,
+    reason = "this is a test; the exceptions in clippy.toml end at its helpers"
+)]
+
+mod hostile;
+mod keyboard;
+mod live;
+mod plain;
+mod restart;
+mod service;
+mod stage;
+mod webdriver;

@@ -1,0 +1,57 @@
+//! No script at all: forms and links do everything.
+
+use crate::stage::{Script, play};
+
+#[test]
+fn everything_works_without_script() {
+    play(Script::Off, |stage| {
+        stage.sign_in();
+        assert!(stage.text("#cards").contains("Nothing waits for you."));
+        let contact = stage.service.propose("create_contact", r#"{"name":"Maria"}"#);
+        let note = stage.service.propose("note", r#"{"text":"x"}"#);
+        let lines = ["a", "b"].map(|text| format!(r#"{{"tool":"note","arguments":{{"text":"{text}"}}}}"#));
+        let batch = stage.service.propose_batch(&lines.join("\n"));
+        stage.goto("/approvals");
+        // Yes, from the list.
+        stage.click(&format!("#a{contact} .yes"));
+        stage.until_address(&format!("?done={contact}"));
+        assert!(stage.text(".done").contains("You approved: Create contact Maria"));
+        // No, with a comment, from its own page.
+        stage.click(&format!("#a{note} h2 a"));
+        stage.until_address(&note);
+        stage.write("[name=comment]", "no");
+        stage.click(".no");
+        stage.until_address(&note);
+        assert!(stage.text(".ended").contains("Denied by you"));
+        assert!(stage.text(".timeline").contains("denied on the page"));
+        // Changed, and in part.
+        stage.goto(&format!("/approvals/{batch}?edit=1"));
+        let field = stage.browser.find("[name='arguments-1']");
+        field.clear();
+        field.write("oops");
+        stage.click("[name='choice-2'][value=deny]");
+        stage.click("button[value=edit]");
+        assert!(stage.text(".problem").contains("call 1"));
+        let field = stage.browser.find("[name='arguments-1']");
+        assert_eq!(field.value(), "oops");
+        field.clear();
+        field.write(r#"{"text":"A"}"#);
+        stage.click("button[value=edit]");
+        stage.until_address(&batch);
+        let shown = stage.service.show(&batch);
+        assert_eq!(shown["calls"][0]["edited"], true);
+        assert_eq!(shown["calls"][1]["state"], "refused");
+        // Filters, history, numbers, and out.
+        stage.service.propose("note", r#"{"text":"filter"}"#);
+        stage.goto("/approvals?risk=high");
+        assert!(stage.text("#cards").contains("Nothing of this kind waits."));
+        stage.click("nav a[href='/approvals/history']");
+        assert!(stage.text(".history").contains("Create contact Maria"));
+        stage.click("nav a[href='/numbers']");
+        assert!(stage.text(".tiles").contains("Approved"));
+        stage.click(".who button");
+        stage.until_address("/sign-in");
+        stage.goto("/approvals");
+        stage.until_address("/sign-in?next=/approvals");
+    });
+}

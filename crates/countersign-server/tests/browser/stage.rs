@@ -1,0 +1,190 @@
+//! A browser in front of a service.
+
+use std::io::{BufRead as _, BufReader};
+use std::os::unix::process::CommandExt as _;
+use std::panic::AssertUnwindSafe;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::{Value, json};
+
+use crate::service::Service;
+use crate::webdriver::Browser;
+
+/// Nothing on the page takes longer.
+const PATIENCE: Duration = Duration::from_secs(20);
+const LOOK_EVERY: Duration = Duration::from_millis(25);
+
+pub struct Stage {
+    pub service: Service,
+    pub browser: Browser,
+}
+
+/// Whether pages may run scripts.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Script {
+    On,
+    Off,
+}
+
+/// Plays a test, and clears the stage whatever happens.
+pub fn play(script: Script, scenes: impl FnOnce(&mut Stage)) {
+    let driver = Driver::start();
+    let mut stage = Stage {
+        service: Service::start(),
+        browser: driver.open(script),
+    };
+    let played = std::panic::catch_unwind(AssertUnwindSafe(|| scenes(&mut stage)));
+    if played.is_err() {
+        eprintln!("the page at the end:\n{}", stage.browser.source());
+        for line in stage.browser.complaints() {
+            eprintln!("the browser says: {line}");
+        }
+    }
+    stage.browser.quit();
+    drop(driver);
+    if let Err(panic) = played {
+        std::panic::resume_unwind(panic);
+    }
+}
+
+impl Stage {
+    /// Signs in with the link, and is on the list then.
+    pub fn sign_in(&self) {
+        self.browser.goto(&self.service.link);
+        self.click("button.yes");
+        self.until_address("/approvals");
+    }
+
+    pub fn goto(&self, path: &str) {
+        self.browser.goto(&format!("{}{path}", self.service.base));
+    }
+
+    /// What an expression gives, in the page.
+    pub fn js(&self, expression: &str) -> Value {
+        let value = self.browser.run(&format!("return {expression};"));
+        value.unwrap_or_else(|error| panic!("{expression}: {error}"))
+    }
+
+    /// Waits until an expression is true in the page.
+    #[track_caller]
+    pub fn until(&self, expression: &str) {
+        let begin = Instant::now();
+        while self.js(&format!("!!({expression})")) != json!(true) {
+            assert!(begin.elapsed() < PATIENCE, "never true: {expression}");
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Waits until the address ends so.
+    #[track_caller]
+    pub fn until_address(&self, end: &str) {
+        let begin = Instant::now();
+        while !self.browser.address().ends_with(end) {
+            assert!(
+                begin.elapsed() < PATIENCE,
+                "at {}, not at {end}",
+                self.browser.address()
+            );
+            std::thread::sleep(LOOK_EVERY);
+        }
+    }
+
+    /// Clicks as a person does.
+    pub fn click(&self, css: &str) {
+        self.browser.find(css).click();
+    }
+
+    /// Types into a field.
+    pub fn write(&self, css: &str, text: &str) {
+        self.browser.find(css).write(text);
+    }
+
+    /// Presses keys, wherever the focus is.
+    pub fn press(&self, keys: &str) {
+        self.browser.press(keys);
+    }
+
+    pub fn text(&self, css: &str) -> String {
+        self.browser.find(css).text()
+    }
+
+    /// Begins to add up how far things on the page move by themselves.
+    pub fn watch_shifts(&self) {
+        let script = "window.shift = 0; new PerformanceObserver((list) => list.getEntries().forEach((entry) => { \
+                      if (!entry.hadRecentInput) window.shift += entry.value; })).observe({ type: 'layout-shift' });";
+        self.browser.run(script).unwrap();
+        // What the hand did just before must not excuse what moves now.
+        std::thread::sleep(Duration::from_millis(600));
+    }
+}
+
+/// The program that drives browsers. It and all browsers it opened end with this.
+struct Driver {
+    child: Child,
+    port: u16,
+    profile: tempfile::TempDir,
+}
+
+impl Driver {
+    fn start() -> Driver {
+        let program = named("COUNTERSIGN_TEST_CHROMEDRIVER", "chromedriver");
+        let started = Command::new(&program)
+            .arg("--port=0")
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .process_group(0)
+            .spawn();
+        let mut child = started.unwrap_or_else(|error| {
+            let hint = "run scripts/test, or apt-get install chromium chromium-driver";
+            panic!("`{program}` cannot be started: {error}\nhint: {hint}")
+        });
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let port = lines.by_ref().map_while(Result::ok).find_map(|line| {
+            let (_, port) = line.split_once("started successfully on port ")?;
+            port.trim_end_matches('.').parse().ok()
+        });
+        std::thread::spawn(move || lines.for_each(drop));
+        Driver {
+            child,
+            port: port.expect("the driver says its port"),
+            profile: tempfile::tempdir().unwrap(),
+        }
+    }
+
+    fn open(&self, script: Script) -> Browser {
+        let mut arguments: Vec<String> = [
+            "--headless",
+            "--no-sandbox",
+            "--disable-gpu",
+            "--disable-quic",
+            "--disable-dev-shm-usage",
+            "--no-first-run",
+            "--disable-background-networking",
+            "--disable-component-update",
+            "--disable-sync",
+            "--window-size=1000,800",
+        ]
+        .map(str::to_owned)
+        .to_vec();
+        arguments.push(format!("--user-data-dir={}", self.profile.path().display()));
+        if script == Script::Off {
+            arguments.push("--blink-settings=scriptEnabled=false".to_owned());
+        }
+        let program = named("COUNTERSIGN_TEST_CHROMIUM", "/usr/bin/chromium");
+        Browser::open(self.port, &program, &arguments)
+    }
+}
+
+impl Drop for Driver {
+    fn drop(&mut self) {
+        // The group: its browsers too, should one be left.
+        let group = format!("-{}", self.child.id());
+        let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
+        let _ = self.child.wait();
+    }
+}
+
+fn named(variable: &str, usual: &str) -> String {
+    std::env::var(variable).unwrap_or_else(|_| usual.to_owned())
+}

@@ -1,0 +1,279 @@
+//! What is left when content is erased, and when a backup is restored.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::approval::SharedApproval;
+use crate::call::Because;
+use crate::command::{Answer, Command, ERASED, Erase, Erasure, Propose, Voided};
+use crate::decision::{Choice, Verdict};
+use crate::executor::Outcome;
+use crate::id::Actor;
+use crate::policy::Authority;
+use crate::registry::Kind;
+use crate::state::{CallState, State};
+use crate::store::suite::{Fixture, sample};
+use crate::store::{Filter, Purge, Purged};
+
+const DAY: Duration = Duration::from_secs(24 * 3600);
+
+fn erase(approval: &SharedApproval) -> Erase {
+    Erase {
+        tenant: approval.tenant.clone(),
+        approval: approval.id,
+        before: approval.changed_at.plus(Duration::from_micros(1)),
+        by: Actor::Gate,
+        policy: sample::policy(),
+    }
+}
+
+async fn erased(fixture: &Fixture, erase: Erase) -> Erasure {
+    match fixture.write(Command::Erase(erase)).await {
+        Answer::Erase(erasure) => erasure,
+        other => panic!("not the answer to an erasure: {other:?}"),
+    }
+}
+
+/// An approval with a word of everybody in it, over and done with.
+async fn talkative(fixture: &Fixture, n: u64) -> SharedApproval {
+    let mut call = sample::call("{\"secret\":\"canary\"}");
+    let mut terms = sample::terms_asking(Authority {
+        quorum: 2,
+        ..Authority::default()
+    });
+    (terms.summary, terms.notes) = ("canary".to_owned(), vec!["canary".to_owned()]);
+    call.terms = Arc::new(terms);
+    let propose = Propose {
+        claim: Some("canary".to_owned()),
+        calls: vec![call],
+        ..sample::propose(n)
+    };
+    let approval = fixture.propose(propose).await;
+    for name in ["alice", "bob"] {
+        let mut decide = sample::decide_as(name, &approval, Verdict::Approve);
+        decide.decision.decider.groups = vec!["ops".to_owned()];
+        decide.decision.comment = Some("canary".to_owned());
+        decide.decision.claimed_by = Some("canary".to_owned());
+        fixture.accept(decide).await;
+    }
+    fixture.start(sample::start(&approval, 1, 1)).await.unwrap();
+    let done = sample::finish(&approval, 1, 1, Outcome::succeeded("canary"));
+    fixture.finish(done).await.unwrap().approval
+}
+
+pub async fn h21_erasing_leaves_what_happened_and_nothing_that_was_said(fixture: Fixture) {
+    let before = talkative(&fixture, 1).await;
+    fixture.advance(DAY);
+    assert_eq!(erased(&fixture, erase(&before)).await, Erasure::Done);
+    let after = fixture.get(&before).await;
+    assert_eq!(after.calls[0].arguments.as_bytes(), b"");
+    assert_eq!(after.calls[0].result, None);
+    assert_eq!(after.calls[0].terms.summary, ERASED);
+    let bodies = crate::store::record::Bodies::of(&after);
+    let holds = |bytes: &[u8]| bytes.windows(6).any(|bytes| bytes == b"canary");
+    assert!(!holds(&bodies.approval) && !holds(&bodies.calls[0]));
+    for event in fixture.events(&before).await {
+        assert!(!holds(event.text().as_bytes()), "{}", event.text());
+    }
+    // Who, when, what state and which digests: all still there.
+    assert_eq!(
+        (after.state, after.digest, after.calls[0].digest),
+        (before.state, before.digest, before.calls[0].digest)
+    );
+    assert_eq!(after.endorsements[0].by, before.endorsements[0].by);
+    assert_eq!(after.erased_at, Some(after.changed_at));
+    assert_eq!(
+        fixture.words(&before).await.last().copied(),
+        Some("erased"),
+        "the history says so"
+    );
+    fixture.check(&after.tenant, after.id).await;
+    assert_eq!(erased(&fixture, erase(&after)).await, Erasure::Already);
+    assert_eq!(fixture.get(&before).await, after);
+}
+
+pub async fn h21_what_is_open_or_young_is_not_erased(fixture: Fixture) {
+    let pending = fixture.propose(sample::propose(1)).await;
+    let released = fixture.approved(sample::propose(2)).await;
+    let running = fixture.running(sample::propose(3)).await;
+    for approval in [&pending, &released, &running] {
+        assert_eq!(erased(&fixture, erase(approval)).await, Erasure::NotYet);
+    }
+    let denied = fixture.propose(sample::propose(4)).await;
+    let denied = fixture.accept(sample::deny(&denied)).await;
+    let young = Erase {
+        before: denied.changed_at,
+        ..erase(&denied)
+    };
+    assert_eq!(erased(&fixture, young).await, Erasure::NotYet);
+    let foreign = Erase {
+        tenant: sample::tenant_named("mallory"),
+        ..erase(&denied)
+    };
+    assert_eq!(erased(&fixture, foreign).await, Erasure::NotFound);
+    for approval in [&pending, &released, &running, &denied] {
+        assert_eq!(fixture.get(approval).await, *approval, "untouched");
+    }
+}
+
+pub async fn h21_an_edited_approval_still_verifies_when_erased(fixture: Fixture) {
+    let approval = fixture.propose(sample::batch(1, 2)).await;
+    let edit = Choice::Edit(sample::arguments("{\"secret\":\"canary\"}"));
+    let verdict = Verdict::Each(vec![edit, Choice::Deny]);
+    fixture.accept(sample::decide(&approval, verdict)).await;
+    fixture.start(sample::start(&approval, 1, 1)).await.unwrap();
+    let lost = sample::finish(&approval, 1, 1, Outcome::Unknown("?".to_owned()));
+    let lost = fixture.finish(lost).await.unwrap().approval;
+    assert_eq!(erased(&fixture, erase(&lost)).await, Erasure::Done);
+    assert_eq!(fixture.get(&approval).await.calls[0].original, None);
+    // What nobody knew can still be found out.
+    fixture
+        .reconcile(sample::reconcile(&approval, 1, true))
+        .await
+        .unwrap();
+}
+
+pub async fn h21_a_purge_goes_through_what_is_old(fixture: Fixture) {
+    for n in 1..=7 {
+        let approval = fixture.propose(sample::propose(n)).await;
+        match n {
+            3 => {}
+            _ => _ = fixture.accept(sample::deny(&approval)).await,
+        }
+    }
+    fixture.advance(DAY);
+    let before = fixture.store.now().await.unwrap();
+    for n in 8..=9 {
+        let approval = fixture.propose(sample::propose(n)).await;
+        fixture.accept(sample::deny(&approval)).await;
+    }
+    let mut purge = Purge {
+        tenant: sample::tenant(),
+        before,
+        after: None,
+        limit: 4,
+        by: Actor::Gate,
+        policy: sample::policy(),
+    };
+    let (mut total, mut pages) = (0, 0);
+    loop {
+        let purged = fixture.store.purge(&purge).await.unwrap();
+        (total, pages) = (total + purged.erased, pages + 1);
+        let Some(next) = purged.next else { break };
+        purge.after = Some(next);
+    }
+    // One was still pending by its row; it expired, but nobody had written that down.
+    assert_eq!(total, 6);
+    assert!(pages >= 2, "{pages}");
+    let all = fixture
+        .store
+        .list(&sample::tenant(), &Filter::default())
+        .await
+        .unwrap();
+    for approval in &all {
+        fixture.check(&approval.tenant, approval.id).await;
+    }
+    let gone = all.iter().filter(|approval| approval.erased_at.is_some());
+    assert_eq!(gone.count(), 6);
+    purge.after = None;
+    purge.limit = 500;
+    let again = fixture.store.purge(&purge).await.unwrap();
+    let expected = Purged {
+        erased: 0,
+        already: 6,
+        next: None,
+    };
+    assert_eq!(again, expected);
+}
+
+pub async fn x33_after_a_restore_nothing_that_was_open_goes_on(fixture: Fixture) {
+    let pending = fixture.propose(sample::propose_in(1, "c")).await;
+    let endorsed = Propose {
+        calls: vec![sample::call_under(
+            "{}",
+            sample::terms_asking(Authority {
+                quorum: 2,
+                ..Authority::default()
+            }),
+        )],
+        ..sample::propose(2)
+    };
+    let endorsed = fixture.propose(endorsed).await;
+    fixture.accept(sample::approve(&endorsed)).await;
+    let released = fixture.approved(sample::batch(3, 2)).await;
+    let running = fixture.running(sample::batch(4, 2)).await;
+    let denied = fixture.propose(sample::propose(5)).await;
+    let denied = fixture.accept(sample::deny(&denied)).await;
+    for kind in Kind::ALL {
+        let entry = sample::entry(kind, "k");
+        fixture.store.put_entry(entry).await.unwrap();
+    }
+    let voided = fixture.store.void_open(sample::policy()).await.unwrap();
+    let expected = Voided {
+        pending: 2,
+        released: 3,
+        running: 1,
+        more: false,
+    };
+    assert_eq!(voided, expected);
+    for approval in [&pending, &endorsed, &released, &running, &denied] {
+        let approval = fixture.get(approval).await;
+        assert!(approval.is_finished());
+        fixture.check(&approval.tenant, approval.id).await;
+    }
+    assert_eq!(fixture.get(&pending).await.state, State::Withdrawn);
+    let answer = fixture.decide(sample::approve(&pending)).await;
+    assert_eq!(answer.refusal.unwrap().code(), "withdrawn");
+    for call in &fixture.get(&released).await.calls {
+        assert_eq!(
+            (call.state, call.because.clone()),
+            (CallState::Refused, Some(Because::Voided))
+        );
+    }
+    assert!(fixture.start(sample::start(&released, 1, 1)).await.is_err());
+    // The one that ran may have done its work; its permit says nothing any more, a person may.
+    let calls = &fixture.get(&running).await.calls;
+    assert_eq!(
+        (calls[0].state, calls[1].state),
+        (CallState::Unknown, CallState::Refused)
+    );
+    let late = sample::finish(&running, 1, 1, Outcome::succeeded("{}"));
+    assert!(fixture.finish(late).await.is_err());
+    fixture
+        .reconcile(sample::reconcile(&running, 1, true))
+        .await
+        .unwrap();
+    assert_eq!(
+        fixture.get(&denied).await,
+        denied,
+        "what was over stays as it was"
+    );
+    // A new proposal finds the channel free; and who had signed in has to do so again.
+    fixture.propose(sample::propose_in(6, "c")).await;
+    for kind in Kind::ALL {
+        let stays = matches!(kind, Kind::Person | Kind::Setting);
+        let found = fixture.store.entry(kind, "k").await.unwrap();
+        assert_eq!(found.is_some(), stays, "{kind}");
+    }
+}
+
+pub async fn x33_voiding_goes_on_until_nothing_is_left(fixture: Fixture) {
+    for n in 1..=7 {
+        fixture.propose(sample::propose(n)).await;
+    }
+    let mut pending = Vec::new();
+    loop {
+        let void = crate::command::Void {
+            limit: 3,
+            policy: sample::policy(),
+        };
+        let Answer::Void(voided) = fixture.write(Command::Void(void)).await else {
+            panic!("not the answer to a void");
+        };
+        pending.push(voided.pending);
+        if !voided.more {
+            break;
+        }
+    }
+    assert_eq!(pending, [3, 3, 1]);
+}
