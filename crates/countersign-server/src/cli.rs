@@ -49,6 +49,33 @@ pub struct Global {
         hide_env_values = true
     )]
     pub store: Option<String>,
+    /// A server to work at instead of a store, as https://countersign.example.com
+    #[arg(
+        long,
+        global = true,
+        value_name = "URL",
+        env = "COUNTERSIGN_SERVER",
+        hide_env_values = true
+    )]
+    pub server: Option<String>,
+    /// The token to show the server; better put it into the environment, where others cannot see it
+    #[arg(
+        long,
+        global = true,
+        value_name = "TOKEN",
+        env = "COUNTERSIGN_TOKEN",
+        hide_env_values = true
+    )]
+    pub token: Option<String>,
+    /// A file with the token to show the server
+    #[arg(
+        long,
+        global = true,
+        value_name = "FILE",
+        env = "COUNTERSIGN_TOKEN_FILE",
+        hide_env_values = true
+    )]
+    pub token_file: Option<PathBuf>,
     /// The policy; `countersign.toml` if it is there, else everything is held
     #[arg(
         long,
@@ -132,6 +159,11 @@ Examples:
     Deny(Deny),
     /// Wait until an approval is decided, and run what it releases
     Wait(Wait),
+    /// Open the inbox on this terminal: look and decide, full screen
+    #[cfg(feature = "tui")]
+    Inbox,
+    /// Follow what happens, live
+    Watch(Watch),
     /// Propose to undo a call that succeeded
     Undo(Undo),
     /// Take a pending approval back
@@ -150,6 +182,14 @@ Examples:
     /// Keys for secrets that calls come with
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Look whether everything is as it should be
+    Doctor(Doctor),
+    /// Copy the whole store to a file, while it is in use
+    Backup(Backup),
+    /// Begin anew from a backup; everything open in it is voided
+    Restore(Restore),
+    /// Erase the content of what is long over
+    Purge(Purge),
     /// Measure how fast the gate is on this machine
     #[command(after_help = "\
 Figures of one run compare; figures of two runs on a busy machine do not.
@@ -181,9 +221,9 @@ pub struct Propose {
     /// A batch: one `{"tool":…, "arguments":{…}}` per line; `-` for standard input
     #[arg(long, value_name = "FILE.jsonl", conflicts_with_all = ["tool", "arguments", "definition", "secret_env"])]
     pub calls: Option<PathBuf>,
-    /// The agent that asks
-    #[arg(long, value_name = "NAME", default_value = "command-line")]
-    pub agent: String,
+    /// The agent that asks; `command-line` if you do not say, and at a server the one the token was made for
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
     /// The conversation; a new proposal there takes the place of the pending one
     #[arg(long, value_name = "NAME")]
     pub channel: Option<String>,
@@ -367,6 +407,59 @@ pub struct Wait {
     pub finished: bool,
     #[command(flatten)]
     pub exec: Exec,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  countersign watch --what proposed
+  countersign watch --agent crm --json | jq -r .approval")]
+pub struct Watch {
+    /// Only of this agent's approvals
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// Only of this conversation's approvals
+    #[arg(long, value_name = "NAME")]
+    pub channel: Option<String>,
+    /// Only events of these kinds, `proposed,approved` say
+    #[arg(long, value_name = "EVENT,…", value_delimiter = ',')]
+    pub what: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+With `--server` it looks at the server, else at the store, the policy and the settings here. It changes nothing.
+The exit code is 1 when there is a problem.")]
+pub struct Doctor {
+    /// The service's configuration; `countersign-serve.toml` if it is there
+    #[arg(long, value_name = "FILE", env = "COUNTERSIGN_CONFIG")]
+    pub config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Backup {
+    /// A new file; its checksum stands beside it, with `.sha256` behind the name
+    pub file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What the backup says was pending, approved or running may have happened since: it is voided, and every token,
+session and link is taken back. Stop the service first, and move the old store away.")]
+pub struct Restore {
+    /// The backup, with its checksum beside it
+    #[arg(required_unless_present = "in_place")]
+    pub file: Option<PathBuf>,
+    /// The store was restored by other means, with pg_restore say: only void what is open in it
+    #[arg(long, conflicts_with = "file")]
+    pub in_place: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Purge {
+    /// What has not changed for so long, `90d` say
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub older_than: Duration,
 }
 
 #[derive(Debug, Args)]
@@ -575,14 +668,6 @@ Examples:
     Link {
         /// Their name
         name: String,
-        /// Where the service is
-        #[arg(
-            long,
-            value_name = "URL",
-            env = "COUNTERSIGN_SERVER",
-            default_value = "http://localhost:8787"
-        )]
-        server: String,
     },
     /// Take somebody's account away; their sessions and tokens end with it
     Remove {

@@ -11,6 +11,7 @@ use std::time::Duration;
 use countersign::display::escape;
 use countersign::executor::{Executor, LARGEST_RESULT, Outcome, Permit};
 use countersign::id::ToolName;
+use countersign::seal::Secret;
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
@@ -25,6 +26,32 @@ const BEFORE_THE_GATE: Duration = Duration::from_millis(200);
 const AFTER_EXIT: Duration = Duration::from_secs(1);
 /// How much of the command's complaints is kept as the reason of a failure.
 const LARGEST_COMPLAINT: usize = 16 * 1024;
+
+/// One call to be run.
+pub struct Job {
+    /// The tool.
+    pub tool: String,
+    /// The call's id; a call that passed has none.
+    pub call: Option<String>,
+    /// The exact bytes.
+    pub arguments: Vec<u8>,
+    /// The credential the call came with.
+    pub secret: Option<Secret>,
+    /// How long it may take.
+    pub timeout: Duration,
+}
+
+impl From<&Permit> for Job {
+    fn from(permit: &Permit) -> Job {
+        Job {
+            tool: permit.tool().to_string(),
+            call: permit.call().map(|call| call.to_string()),
+            arguments: permit.arguments().as_bytes().to_vec(),
+            secret: permit.secret().cloned(),
+            timeout: permit.timeout(),
+        }
+    }
+}
 
 /// Runs every tool with one command.
 #[derive(Clone, Debug)]
@@ -51,25 +78,25 @@ impl CommandExecutor {
         })
     }
 
-    fn spawn(&self, permit: &Permit) -> std::io::Result<Child> {
+    fn spawn(&self, job: &Job) -> std::io::Result<Child> {
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
             .env_remove("COUNTERSIGN_SEAL_KEY")
-            .env("COUNTERSIGN_TOOL", permit.tool().as_str())
+            // A tool that could read it could decide.
+            .env_remove("COUNTERSIGN_TOKEN")
+            .env("COUNTERSIGN_TOOL", &job.tool)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        match permit.call() {
-            Some(call) => command.env("COUNTERSIGN_CALL_ID", call.to_string()),
+        match &job.call {
+            Some(call) => command.env("COUNTERSIGN_CALL_ID", call),
             // A call that passed has no id; one from outside must not be taken for it.
             None => command.env_remove("COUNTERSIGN_CALL_ID"),
         };
-        match permit
-            .secret()
-            .map(|secret| String::from_utf8_lossy(secret.reveal()))
-        {
+        let secret = job.secret.as_ref();
+        match secret.map(|secret| String::from_utf8_lossy(secret.reveal())) {
             Some(secret) => command.env("COUNTERSIGN_SECRET", secret.as_ref()),
             None => command.env_remove("COUNTERSIGN_SECRET"),
         };
@@ -79,15 +106,16 @@ impl CommandExecutor {
         command.spawn()
     }
 
-    async fn run_once(self, permit: Permit) -> Outcome {
-        let mut child = match self.spawn(&permit) {
+    /// Runs one call, once.
+    pub async fn run_once(self, job: Job) -> Outcome {
+        let mut child = match self.spawn(&job) {
             Ok(child) => child,
             Err(error) => return Outcome::failed(format!("cannot start `{}`: {error}", self.program)),
         };
         let stdin = child.stdin.take().map(|mut stdin| {
-            let bytes = permit.arguments().clone();
+            let bytes = job.arguments;
             // A command that does not read its arguments is no failure of ours.
-            tokio::spawn(async move { stdin.write_all(bytes.as_bytes()).await })
+            tokio::spawn(async move { stdin.write_all(&bytes).await })
         });
         let stdout = child
             .stdout
@@ -97,7 +125,7 @@ impl CommandExecutor {
             .stderr
             .take()
             .map(|pipe| Collected::start(pipe, LARGEST_COMPLAINT, true));
-        let limit = permit.timeout().saturating_sub(BEFORE_THE_GATE);
+        let limit = job.timeout.saturating_sub(BEFORE_THE_GATE);
         let status = match tokio::time::timeout(limit, child.wait()).await {
             Ok(Ok(status)) => status,
             Ok(Err(error)) => return Outcome::Unknown(format!("cannot tell how the command ended: {error}")),
@@ -117,7 +145,7 @@ impl Executor for CommandExecutor {
     }
 
     fn run(&self, permit: Permit) -> BoxFuture<'static, Outcome> {
-        Box::pin(self.clone().run_once(permit))
+        Box::pin(self.clone().run_once(Job::from(&permit)))
     }
 }
 

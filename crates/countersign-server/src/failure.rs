@@ -1,5 +1,7 @@
 //! Why a command did not do what it was asked, and the exit codes.
 
+use std::borrow::Cow;
+
 use countersign::command::{ExecuteRefusal, ProposeRefusal};
 use countersign::decision::Refusal;
 use countersign::gate::SubmitError;
@@ -53,7 +55,7 @@ pub struct Failure {
     /// For the shell.
     pub exit: Exit,
     /// For programs.
-    pub code: &'static str,
+    pub code: Cow<'static, str>,
     /// For people. May quote what others wrote: the output makes it safe.
     pub message: String,
     /// What to do now.
@@ -62,7 +64,7 @@ pub struct Failure {
 
 impl Failure {
     /// An error. A `hint:` line at the end of the message becomes the hint.
-    pub fn error(code: &'static str, message: impl Into<String>) -> Failure {
+    pub fn error(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Failure {
         Failure::with(Exit::Error, code, message)
     }
 
@@ -72,7 +74,7 @@ impl Failure {
     }
 
     /// A failure with any exit code.
-    pub fn with(exit: Exit, code: &'static str, message: impl Into<String>) -> Failure {
+    pub fn with(exit: Exit, code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Failure {
         let message = message.into();
         let (message, hint) = match message.split_once("\nhint: ") {
             Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
@@ -80,7 +82,7 @@ impl Failure {
         };
         Failure {
             exit,
-            code,
+            code: code.into(),
             message,
             hint,
         }

@@ -1,12 +1,12 @@
 //! From what a person types to the approval they mean.
 
-use countersign::approval::SharedApproval;
 use countersign::id::{ApprovalId, CallId};
 use countersign::state::State;
 use countersign::store::{Filter, LONGEST_PAGE};
 
 use crate::desk::Desk;
 use crate::failure::Failure;
+use crate::view::ApprovalView;
 
 /// Fewer characters than this are not enough to mean something.
 const FEWEST: usize = 4;
@@ -15,10 +15,15 @@ const MOST_PAGES: usize = 20;
 
 /// The approval that `text` names: its whole id, or any unambiguous beginning or end of it. Pending ones come first,
 /// then recent ones.
-pub async fn approval(desk: &Desk, text: &str) -> Result<SharedApproval, Failure> {
+pub async fn approval(desk: &Desk, text: &str) -> Result<ApprovalView, Failure> {
+    let id = id(desk, text).await?;
+    desk.approval(id).await?.ok_or_else(|| not_found(text))
+}
+
+/// The id that `text` names.
+pub async fn id(desk: &Desk, text: &str) -> Result<ApprovalId, Failure> {
     if let Ok(id) = text.parse::<ApprovalId>() {
-        let found = desk.store().approval(&desk.tenant, id).await?;
-        return found.ok_or_else(|| not_found(text));
+        return Ok(id);
     }
     let wanted = text.to_ascii_lowercase();
     if wanted.len() < FEWEST
@@ -30,22 +35,20 @@ pub async fn approval(desk: &Desk, text: &str) -> Result<SharedApproval, Failure
         return Err(Failure::error("bad_id", message)
             .hint("give at least 4 characters of it, as `countersign list` shows them"));
     }
-    if let Some(approval) = only(text, pending(desk, &wanted).await?)? {
-        return Ok(approval);
+    if let Some(id) = only(text, pending(desk, &wanted).await?)? {
+        return Ok(id);
     }
     let recent = Filter {
         limit: Some(LONGEST_PAGE),
         ..Filter::default()
     };
-    let recent = desk.store().list(&desk.tenant, &recent).await?;
-    let matching = recent
-        .into_iter()
-        .filter(|approval| is_meant(approval.id, &wanted));
+    let recent = desk.ids(&recent).await?;
+    let matching = recent.into_iter().filter(|id| is_meant(*id, &wanted));
     only(text, matching.collect())?.ok_or_else(|| not_found(text))
 }
 
 /// The call that `text` names: `ID.N`, or just `ID` when it holds one call.
-pub async fn call(desk: &Desk, text: &str) -> Result<(SharedApproval, CallId), Failure> {
+pub async fn call(desk: &Desk, text: &str) -> Result<(ApprovalView, CallId), Failure> {
     let (id, position) = match text.rsplit_once('.') {
         Some((id, position)) => (id, Some(position)),
         None => (text, None),
@@ -74,7 +77,7 @@ pub async fn call(desk: &Desk, text: &str) -> Result<(SharedApproval, CallId), F
     Ok((approval, call))
 }
 
-async fn pending(desk: &Desk, wanted: &str) -> Result<Vec<SharedApproval>, Failure> {
+async fn pending(desk: &Desk, wanted: &str) -> Result<Vec<ApprovalId>, Failure> {
     let mut filter = Filter {
         state: Some(State::Pending),
         limit: Some(LONGEST_PAGE),
@@ -82,10 +85,10 @@ async fn pending(desk: &Desk, wanted: &str) -> Result<Vec<SharedApproval>, Failu
     };
     let mut matching = Vec::new();
     for _ in 0..MOST_PAGES {
-        let page = desk.store().list(&desk.tenant, &filter).await?;
-        filter.after = page.last().map(|approval| approval.id);
+        let page = desk.ids(&filter).await?;
+        filter.after = page.last().copied();
         let is_last = page.len() < filter.page();
-        matching.extend(page.into_iter().filter(|approval| is_meant(approval.id, wanted)));
+        matching.extend(page.into_iter().filter(|id| is_meant(*id, wanted)));
         if is_last {
             break;
         }
@@ -100,11 +103,11 @@ fn is_meant(id: ApprovalId, wanted: &str) -> bool {
     matches(&id) || matches(&bare)
 }
 
-fn only(text: &str, mut matching: Vec<SharedApproval>) -> Result<Option<SharedApproval>, Failure> {
+fn only(text: &str, mut matching: Vec<ApprovalId>) -> Result<Option<ApprovalId>, Failure> {
     if matching.len() < 2 {
         return Ok(matching.pop());
     }
-    let ids = matching.iter().take(3).map(|approval| approval.id.short());
+    let ids = matching.iter().take(3).map(ApprovalId::short);
     let ids: Vec<String> = ids.collect();
     let message = format!(
         "`{text}` fits {} approvals: {}{}",

@@ -50,13 +50,15 @@ fn read_key_file(file: &Path) -> Result<String, Failure> {
     std::fs::read_to_string(file).map_err(failed)
 }
 
+/// Whether others than its owner and group can use a file.
 #[cfg(unix)]
-fn is_open_to_all(metadata: &std::fs::Metadata) -> bool {
+pub fn is_open_to_all(metadata: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     metadata.permissions().mode() & 0o007 != 0
 }
 
+/// Whether others than its owner and group can use a file.
 #[cfg(not(unix))]
-fn is_open_to_all(_: &std::fs::Metadata) -> bool {
+pub fn is_open_to_all(_: &std::fs::Metadata) -> bool {
     false
 }

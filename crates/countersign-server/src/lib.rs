@@ -6,6 +6,7 @@
 pub mod access;
 mod bench;
 mod cli;
+mod client;
 mod commands;
 mod desk;
 mod duration;
@@ -21,6 +22,8 @@ mod output;
 mod policy;
 mod serve;
 mod store;
+#[cfg(feature = "tui")]
+mod terminal;
 mod view;
 
 use std::process::ExitCode;

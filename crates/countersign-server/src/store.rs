@@ -38,7 +38,8 @@ pub async fn open(place: &str, missing: Missing, watch: Watch) -> Result<Arc<dyn
     }
 }
 
-fn is_postgres(place: &str) -> bool {
+/// Whether a place is a server's, not a file's.
+pub fn is_postgres(place: &str) -> bool {
     place.starts_with("postgres://") || place.starts_with("postgresql://")
 }
 
@@ -52,11 +53,15 @@ fn open_file(path: &Path, missing: Missing, watch: Watch) -> Result<Arc<dyn Stor
         other_processes: watch == Watch::Others,
         ..SqliteOptions::default()
     };
-    let store = SqliteStore::open(path, options).map_err(|error| {
+    Ok(Arc::new(open_sqlite(path, options)?))
+}
+
+/// Opens a file, for what only a file can do.
+pub fn open_sqlite(path: &Path, options: SqliteOptions) -> Result<SqliteStore, Failure> {
+    SqliteStore::open(path, options).map_err(|error| {
         let message = format!("cannot open the store `{}`: {error}", path.display());
         Failure::error("store_unusable", message).hint(error.hint())
-    })?;
-    Ok(Arc::new(store))
+    })
 }
 
 async fn open_postgres(url: &str, missing: Missing, watch: Watch) -> Result<Arc<dyn Store>, Failure> {

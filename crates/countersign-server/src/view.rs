@@ -1,312 +1,275 @@
-//! An approval as JSON: one shape for the command line and for every other surface that speaks JSON.
+//! An approval as JSON: one shape for the API, the command line, and a command line that asks a server.
 //!
-//! Enters: an approval, the policy that says what is secret, and the store's clock. Leaves: camelCase JSON in which
-//! the arguments stand byte for byte as they came, or not at all when they hold secrets.
+//! Enters: an approval with the policy that says what is secret (`make`), or the JSON of another process. Leaves:
+//! camelCase JSON in which the arguments stand byte for byte as they came, or not at all when they hold secrets; cards
+//! and lists are drawn from this and nothing else, so they are the same near and far.
 //! Deliberately absent: wording and layout for people.
 
-use countersign::approval::Approval;
-use countersign::call::{Arguments, Call};
-use countersign::display::clip;
-use countersign::event::Event;
-use countersign::id::CallId;
-use countersign::policy::{Policy, Undoable};
-use countersign::state::State;
-use countersign::time::Time;
-use serde::Serialize;
+mod happening;
+mod make;
+mod moment;
+pub mod origin;
+mod value;
+
+pub use happening::Happening;
+pub use make::{approval, description, result, state};
+pub use moment::Moment;
+pub use value::{Shown, ValueView};
+
+use countersign::decision::Surface;
+use countersign::effect::{Effect, Risk};
+use countersign::hash::Hash;
+use countersign::id::{ApprovalId, CallId};
+use countersign::state::{CallState, State};
+use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
-pub mod origin;
-
-use origin::ProvenanceView;
+use self::origin::ProvenanceView;
 
 /// One approval. The first fields are those of the contract (D3); the rest says more.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ApprovalView {
-    id: String,
-    run_id: Option<String>,
-    agent_name: String,
+    #[schema(value_type = String)]
+    pub id: ApprovalId,
+    pub run_id: Option<String>,
+    pub agent_name: String,
     /// The tool of all calls; nothing when they differ.
-    tool_name: Option<String>,
+    pub tool_name: Option<String>,
     /// Of a single call, exactly as it came; absent for a batch, and where something in it is secret.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
-    tool_arguments: Option<Box<RawValue>>,
-    /// Some of the arguments are secret, so none are given.
-    #[serde(skip_serializing_if = "is_false")]
-    hidden: bool,
-    risk_level: &'static str,
-    description: String,
-    status: &'static str,
-    comment: Option<String>,
-    created_at: String,
-    expires_at: String,
-    decided_at: Option<String>,
-    requested_by: String,
-    decided_by: Option<String>,
-    on_behalf_of: Option<String>,
-    channel: Option<String>,
-    session: Option<String>,
-    claim: Option<String>,
-    digest: String,
-    version: u32,
-    ended_at: Option<String>,
-    decided_on: Option<String>,
-    replaces: Option<String>,
-    superseded_by: Option<String>,
-    undoes: Option<String>,
+    pub tool_arguments: Option<Box<RawValue>>,
+    /// Some of the arguments are secret, so none are given whole.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub hidden: bool,
+    #[schema(value_type = String)]
+    pub risk_level: Risk,
+    pub description: String,
+    #[schema(value_type = String)]
+    pub status: State,
+    pub comment: Option<String>,
+    #[schema(value_type = String)]
+    pub created_at: Moment,
+    #[schema(value_type = String)]
+    pub expires_at: Moment,
+    #[schema(value_type = Option<String>)]
+    pub decided_at: Option<Moment>,
+    pub requested_by: String,
+    pub decided_by: Option<String>,
+    pub on_behalf_of: Option<String>,
+    pub channel: Option<String>,
+    pub session: Option<String>,
+    pub claim: Option<String>,
+    #[schema(value_type = String)]
+    pub digest: Hash,
+    pub version: u32,
+    #[schema(value_type = Option<String>)]
+    pub ended_at: Option<Moment>,
+    pub decided_on: Option<String>,
+    #[schema(value_type = Option<String>)]
+    pub replaces: Option<ApprovalId>,
+    #[schema(value_type = Option<String>)]
+    pub superseded_by: Option<ApprovalId>,
+    #[schema(value_type = Option<String>)]
+    pub undoes: Option<CallId>,
     /// When its content was erased, if it was.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    erased_at: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    pub erased_at: Option<Moment>,
     /// So many different people have to approve it.
-    quorum: u8,
+    pub quorum: u8,
     /// Who has approved it so far.
-    approvals: Vec<VoteView>,
-    calls: Vec<CallView>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    events: Option<Vec<EventView>>,
+    pub approvals: Vec<VoteView>,
+    /// It was held under another policy than the one in force now, which may hide other values.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub other_policy: bool,
+    /// The store's clock when this was read: time left is told by this clock alone.
+    #[schema(value_type = String)]
+    pub now: Moment,
+    pub calls: Vec<CallView>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub events: Option<Vec<EventView>>,
 }
 
 /// One person's approval.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct VoteView {
-    by: String,
-    at: String,
-    on: String,
-    comment: Option<String>,
+pub struct VoteView {
+    pub by: String,
+    #[schema(value_type = String)]
+    pub at: Moment,
+    pub on: String,
+    pub comment: Option<String>,
+    /// The calls they want to run, when not all of them.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub calls: Option<Vec<u8>>,
 }
 
 /// One call.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
-struct CallView {
-    id: String,
-    tool: String,
-    #[serde(skip_serializing_if = "Option::is_none")]
+pub struct CallView {
+    #[schema(value_type = String)]
+    pub id: CallId,
+    pub tool: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Object>)]
-    arguments: Option<Box<RawValue>>,
-    #[serde(skip_serializing_if = "is_false")]
-    hidden: bool,
-    effect: &'static str,
-    risk: &'static str,
-    summary: String,
-    state: &'static str,
-    because: Option<&'static str>,
-    notes: Vec<String>,
-    warnings: Vec<String>,
+    pub arguments: Option<Box<RawValue>>,
+    /// The arguments to the byte, in hexadecimal, where blanks around them are part of what would run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub arguments_hex: Option<String>,
+    /// Value by value, where some are secret: those are only marked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub values: Option<Vec<ValueView>>,
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub hidden: bool,
+    #[schema(value_type = String)]
+    pub effect: Effect,
+    #[schema(value_type = String)]
+    pub risk: Risk,
+    pub summary: String,
+    #[schema(value_type = String)]
+    pub state: CallState,
+    pub because: Option<String>,
+    pub notes: Vec<String>,
+    pub warnings: Vec<String>,
+    /// What deserves a second look, by what the same agent asked before; only where it was asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub concerns: Vec<String>,
     /// Where each proposed value came from; nothing when no conversation was given: then it is unknown.
-    provenance: Option<ProvenanceView>,
-    approvers: Vec<String>,
+    pub provenance: Option<ProvenanceView>,
+    pub approvers: Vec<String>,
     /// Whoever asked for it cannot approve it.
-    four_eyes: bool,
+    pub four_eyes: bool,
     /// The least surface to approve it from.
-    surface: &'static str,
-    undoable: bool,
-    edited: bool,
-    digest: String,
-    started_at: Option<String>,
-    ended_at: Option<String>,
+    #[schema(value_type = String)]
+    pub surface: Surface,
+    pub undoable: bool,
+    pub edited: bool,
+    #[schema(value_type = String)]
+    pub digest: Hash,
+    #[schema(value_type = Option<String>)]
+    pub started_at: Option<Moment>,
+    #[schema(value_type = Option<String>)]
+    pub ended_at: Option<Moment>,
     /// JSON as it came; any other text as a string.
     #[schema(value_type = Option<serde_json::Value>)]
-    result: Option<Box<RawValue>>,
-    undone_by: Option<String>,
+    pub result: Option<Box<RawValue>>,
+    #[schema(value_type = Option<String>)]
+    pub undone_by: Option<CallId>,
 }
 
 /// One event.
-#[derive(Debug, Serialize, ToSchema)]
-struct EventView {
-    number: u32,
-    at: String,
-    by: String,
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+pub struct EventView {
+    pub number: u32,
+    #[schema(value_type = String)]
+    pub at: Moment,
+    pub by: String,
     #[schema(value_type = Option<Object>)]
-    event: Option<Box<RawValue>>,
-    link: String,
+    pub event: Option<Box<RawValue>>,
+    pub link: String,
 }
 
-/// The approval as JSON shows it at `now`.
-pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView {
-    let calls: Vec<CallView> = approval
-        .numbered()
-        .map(|(position, call)| call_view(approval, position, call, policy))
-        .collect();
-    let only = match calls.as_slice() {
-        [only] => Some(only),
-        _ => None,
-    };
-    let decision = approval.decision.as_ref();
-    let text = |id: Option<CallId>| id.map(|id| id.to_string());
-    ApprovalView {
-        id: approval.id.to_string(),
-        run_id: approval.run.as_ref().map(ToString::to_string),
-        agent_name: approval.agent.to_string(),
-        tool_name: shared_tool(approval),
-        tool_arguments: only.and_then(|call| call.arguments.clone()),
-        hidden: calls.iter().any(|call| call.hidden),
-        risk_level: approval
-            .calls
-            .iter()
-            .map(|call| call.terms.risk)
-            .max()
-            .map_or("low", |risk| risk.as_str()),
-        description: description(approval),
-        status: state(approval, now).as_str(),
-        comment: decision.and_then(|decision| decision.comment.clone()),
-        created_at: approval.created_at.to_string(),
-        expires_at: approval.expires_at.to_string(),
-        decided_at: decision.map(|decision| decision.at.to_string()),
-        requested_by: approval.requester.to_string(),
-        decided_by: decision.map(|decision| decision.by.to_string()),
-        on_behalf_of: approval.on_behalf_of.as_ref().map(ToString::to_string),
-        channel: approval.channel.as_ref().map(ToString::to_string),
-        session: approval.session.as_ref().map(ToString::to_string),
-        claim: approval.claim.clone(),
-        digest: approval.digest.to_string(),
-        version: approval.version,
-        ended_at: approval.ended_at.map(|at| at.to_string()),
-        decided_on: decision.map(|decision| decision.surface.clone()),
-        replaces: approval.replaces.map(|id| id.to_string()),
-        superseded_by: approval.superseded_by.map(|id| id.to_string()),
-        undoes: text(approval.undoes),
-        erased_at: approval.erased_at.map(|at| at.to_string()),
-        quorum: approval.quorum(),
-        approvals: votes(approval),
-        calls,
-        events: None,
-    }
+/// A page of approvals.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+pub struct PageView {
+    /// The approvals.
+    pub approvals: Vec<ApprovalView>,
+    /// Give this as `cursor`, or to `--after`; nothing when this was the last page.
+    #[schema(value_type = Option<String>)]
+    pub next: Option<ApprovalId>,
 }
 
 impl ApprovalView {
-    /// Adds the history.
-    pub fn with_events(self, events: &[Event]) -> ApprovalView {
-        let view = |event: &Event| EventView {
-            number: event.number,
-            at: event.at.to_string(),
-            by: event.by.to_string(),
-            event: RawValue::from_string(event.text().to_owned()).ok(),
-            link: event.link.to_string(),
-        };
-        ApprovalView {
-            events: Some(events.iter().map(view).collect()),
-            ..self
+    /// The call at `position`, from 1.
+    pub fn call(&self, position: u8) -> Option<&CallView> {
+        self.calls.get(usize::from(position).checked_sub(1)?)
+    }
+
+    /// Its calls with their positions, from 1.
+    pub fn numbered(&self) -> impl Iterator<Item = (u8, &CallView)> {
+        (1u8..).zip(&self.calls)
+    }
+
+    /// The position of the call that may be started next.
+    pub fn next_released(&self) -> Option<u8> {
+        let is_running = |call: &CallView| call.state == CallState::Running;
+        if self.calls.iter().any(is_running) {
+            return None;
+        }
+        let mut calls = self.numbered();
+        let released = calls.find(|(_, call)| call.state == CallState::Released);
+        released.map(|(position, _)| position)
+    }
+
+    /// How many people are still missing before it is approved.
+    pub fn missing(&self) -> usize {
+        match self.status {
+            State::Pending => usize::from(self.quorum)
+                .saturating_sub(self.approvals.len())
+                .max(1),
+            _ => 0,
+        }
+    }
+
+    /// True when it is decided, or otherwise over, and none of its calls will do anything any more.
+    pub fn is_finished(&self) -> bool {
+        self.status != State::Pending && self.calls.iter().all(|call| call.state.is_over())
+    }
+}
+
+impl CallView {
+    /// The exact bytes that would run, where they are given.
+    pub fn argument_bytes(&self) -> Option<Vec<u8>> {
+        match &self.arguments_hex {
+            Some(hex) => unhex(hex),
+            None => Some(self.arguments.as_ref()?.get().as_bytes().to_vec()),
         }
     }
 }
 
-/// The state that is true at `now`: an approval has expired before anybody wrote that down.
-pub fn state(approval: &Approval, now: Time) -> State {
-    match approval.state {
-        State::Pending if now >= approval.expires_at => State::Expired,
-        state => state,
+/// Bytes in hexadecimal.
+pub fn hex(bytes: &[u8]) -> String {
+    let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
+    let pairs = bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
+    pairs.collect()
+}
+
+/// Reads hexadecimal back.
+pub fn unhex(text: &str) -> Option<Vec<u8>> {
+    let digits = text.as_bytes();
+    if !digits.len().is_multiple_of(2) {
+        return None;
     }
-}
-
-/// One sentence for the whole approval; safe to show.
-pub fn description(approval: &Approval) -> String {
-    const NAMED: usize = 3;
-    match approval.calls.as_slice() {
-        [only] => only.terms.summary.clone(),
-        calls => {
-            let named: Vec<&str> = calls
-                .iter()
-                .take(NAMED)
-                .map(|call| call.terms.summary.as_str())
-                .collect();
-            let rest = calls.len().saturating_sub(NAMED);
-            let more = if rest > 0 {
-                format!("; and {rest} more")
-            } else {
-                String::new()
-            };
-            format!("{} calls: {}{more}", calls.len(), named.join("; "))
-        }
-    }
-}
-
-fn votes(approval: &Approval) -> Vec<VoteView> {
-    let endorsed = approval.endorsements.iter().map(|endorsed| VoteView {
-        by: endorsed.by.to_string(),
-        at: endorsed.at.to_string(),
-        on: endorsed.surface.clone(),
-        comment: endorsed.comment.clone(),
-    });
-    let decided = approval.decision.iter().filter(|decided| decided.approved);
-    let decided = decided.map(|decided| VoteView {
-        by: decided.by.to_string(),
-        at: decided.at.to_string(),
-        on: decided.surface.clone(),
-        comment: decided.comment.clone(),
-    });
-    endorsed.chain(decided).collect()
-}
-
-fn shared_tool(approval: &Approval) -> Option<String> {
-    let first = &approval.calls.first()?.tool;
-    let is_shared = approval.calls.iter().all(|call| call.tool == *first);
-    is_shared.then(|| first.to_string())
-}
-
-fn call_view(approval: &Approval, position: u8, call: &Call, policy: &Policy) -> CallView {
-    let rows = policy.table(call.tool.as_str(), call.arguments.as_bytes(), &approval.salt);
-    let hidden = rows.iter().any(|row| row.hidden);
-    let warnings = rows.iter().flat_map(|row| {
-        let told = |warning| format!("{} {warning}", row.pointer);
-        row.warnings.iter().map(told)
-    });
-    let id = CallId {
-        approval: approval.id,
-        position,
+    let value = |digit: &u8| {
+        char::from(*digit)
+            .to_digit(16)
+            .and_then(|value| u8::try_from(value).ok())
     };
-    CallView {
-        id: id.to_string(),
-        tool: call.tool.to_string(),
-        arguments: if hidden { None } else { raw(&call.arguments) },
-        hidden,
-        effect: call.terms.effect.as_str(),
-        risk: call.terms.risk.as_str(),
-        summary: call.terms.summary.clone(),
-        state: call.state.as_str(),
-        because: call.because.as_ref().map(|because| because.as_str()),
-        notes: call.terms.notes.clone(),
-        warnings: warnings.collect(),
-        provenance: call.provenance.as_deref().map(origin::view),
-        approvers: call.terms.approvers.clone(),
-        four_eyes: call.terms.authority.four_eyes,
-        surface: call.terms.authority.surface.as_str(),
-        undoable: call.terms.undo == Undoable::Yes,
-        edited: call.original.is_some(),
-        digest: call.digest.to_string(),
-        started_at: call.execution.as_ref().map(|run| run.started_at.to_string()),
-        ended_at: call
-            .execution
-            .as_ref()
-            .and_then(|run| run.ended_at)
-            .map(|at| at.to_string()),
-        result: call.result.as_deref().and_then(result),
-        undone_by: call.undone_by.map(|id| id.to_string()),
-    }
-}
-
-/// INVARIANT: not one byte of the arguments is changed.
-fn raw(arguments: &Arguments) -> Option<Box<RawValue>> {
-    let text = std::str::from_utf8(arguments.as_bytes()).ok()?;
-    // The value without the white space around it: that is how JSON stands inside JSON.
-    RawValue::from_string(text.trim_matches([' ', '\n', '\r', '\t']).to_owned()).ok()
-}
-
-/// What a tool answered: JSON as it came, any other text as a string.
-pub fn result(bytes: &[u8]) -> Option<Box<RawValue>> {
-    const LONGEST_TEXT: usize = 1024 * 1024;
-    let text = String::from_utf8_lossy(bytes);
-    let json = RawValue::from_string(text.trim_matches([' ', '\n', '\r', '\t']).to_owned());
-    json.or_else(|_| {
-        let text = clip(&text, LONGEST_TEXT).to_string();
-        serde_json::value::to_raw_value(&text)
-    })
-    .ok()
+    let pair = |pair: &[u8]| match pair {
+        [high, low] => Some(value(high)? << 4 | value(low)?),
+        _ => None,
+    };
+    digits.chunks(2).map(pair).collect()
 }
 
 fn is_false(value: &bool) -> bool {
     !value
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn i3_hexadecimal_reads_back() {
+        let bytes: Vec<u8> = (0..=255).collect();
+        assert_eq!(unhex(&hex(&bytes)), Some(bytes));
+        for bad in ["0", "0g", "é"] {
+            assert_eq!(unhex(bad), None, "`{bad}`");
+        }
+    }
 }

@@ -47,6 +47,20 @@ impl std::fmt::Display for Time {
     }
 }
 
+/// Reads what is displayed, and any other RFC 3339 text.
+impl std::str::FromStr for Time {
+    type Err = BadTime;
+    fn from_str(text: &str) -> Result<Time, BadTime> {
+        let timestamp: jiff::Timestamp = text.parse().map_err(|_| BadTime(text.to_owned()))?;
+        Ok(Time(timestamp.as_microsecond()))
+    }
+}
+
+/// A text that is no moment.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not a time like 2026-01-31T09:30:00Z")]
+pub struct BadTime(pub String);
+
 /// Tells the time to a store.
 pub trait Clock: Send + Sync + 'static {
     /// The present moment; never earlier than any moment told before.
@@ -137,5 +151,18 @@ mod tests {
             Time::from_micros(1_794_776_400_123_456).to_string(),
             "2026-11-15T21:00:00.123Z"
         );
+    }
+
+    #[test]
+    fn reads_what_it_shows() {
+        let shown = Time::from_micros(1_794_776_400_123_000);
+        assert_eq!(shown.to_string().parse(), Ok(shown));
+        assert_eq!(
+            "2026-11-15T22:00:00+01:00".parse(),
+            Ok(Time::from_micros(1_794_776_400_000_000))
+        );
+        for bad in ["", "now", "2026-11-15", "2026-11-15T21:00:00"] {
+            assert_eq!(bad.parse::<Time>(), Err(BadTime(bad.to_owned())));
+        }
     }
 }

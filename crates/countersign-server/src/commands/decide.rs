@@ -2,20 +2,20 @@
 
 use std::collections::BTreeMap;
 
-use countersign::approval::{Approval, SharedApproval};
 use countersign::call::Arguments;
-use countersign::decision::{Choice, Decision, Refusal, Verdict};
+use countersign::decision::{Choice, Refusal, Verdict};
 use countersign::hash::Hash;
 
 use super::input;
 use super::name;
 use super::show::print;
 use crate::cli::{self, Approve, Deny, Global};
-use crate::desk::Desk;
+use crate::desk::{Deciding, Desk};
 use crate::failure::{Exit, Failure};
 use crate::find;
 use crate::output::Output;
 use crate::store::Missing;
+use crate::view::ApprovalView;
 
 /// Fewer digits of a digest than a card shows mean nothing.
 const FEWEST_DIGITS: usize = 12;
@@ -40,7 +40,7 @@ pub async fn deny(global: &Global, options: Deny, output: &mut Output) -> Result
 
 async fn decide(
     desk: &Desk,
-    approval: SharedApproval,
+    approval: ApprovalView,
     verdict: Verdict,
     options: cli::Decision,
     output: &mut Output,
@@ -49,35 +49,27 @@ async fn decide(
         Some(digits) => Some(seen(&approval, digits)?),
         None => None,
     };
-    let decision = Decision {
-        tenant: desk.tenant.clone(),
-        approval: approval.id,
-        decider: desk.decider()?,
+    let deciding = Deciding {
+        id: approval.id,
         verdict,
         digest,
         comment: options.comment,
-        claimed_by: None,
         key: name(options.key.as_deref())?,
     };
-    let answer = desk.gate.decide(decision).await?;
-    if let Some(refusal) = answer.refusal {
-        return Err(explain(refusal, answer.approval.as_deref()));
-    }
-    print(desk, answer.approval.as_ref().unwrap_or(&approval), output).await?;
+    let decided = desk.decide(deciding).await;
+    print(&decided.map_err(|failure| explain(failure, &approval))?, output)?;
     Ok(Exit::Done)
 }
 
 /// Who could have decided is worth saying.
-fn explain(refusal: Refusal, approval: Option<&Approval>) -> Failure {
-    let is_not_allowed = matches!(refusal, Refusal::NotAllowed { .. });
-    let failure = Failure::from(refusal);
-    let Some(approval) = approval.filter(|_| is_not_allowed) else {
+fn explain(failure: Failure, approval: &ApprovalView) -> Failure {
+    if failure.code != "not_allowed" {
         return failure;
-    };
+    }
     let mut names: Vec<&str> = approval
         .calls
         .iter()
-        .flat_map(|call| &call.terms.approvers)
+        .flat_map(|call| &call.approvers)
         .map(String::as_str)
         .collect();
     names.sort_unstable();
@@ -90,7 +82,7 @@ fn explain(refusal: Refusal, approval: Option<&Approval>) -> Failure {
 
 /// One choice per call.
 fn choices(
-    approval: &Approval,
+    approval: &ApprovalView,
     only: &[u8],
     mut edits: BTreeMap<u8, Arguments>,
 ) -> Result<Vec<Choice>, Failure> {
@@ -141,7 +133,7 @@ fn read_edits(edits: &[String]) -> Result<BTreeMap<u8, Arguments>, Failure> {
 }
 
 /// The digest the person saw. Its beginning, as cards show it, is enough.
-fn seen(approval: &Approval, digits: &str) -> Result<Hash, Failure> {
+fn seen(approval: &ApprovalView, digits: &str) -> Result<Hash, Failure> {
     let digits = digits.to_ascii_lowercase();
     let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
     if !is_hex || digits.len() < FEWEST_DIGITS || digits.len() > 64 {

@@ -7,7 +7,7 @@ use crate::output::Output;
 use crate::store::Missing;
 
 pub async fn run(global: &Global, output: &mut Output) -> Result<Exit, Failure> {
-    let desk = Desk::open(global, Missing::Refuse).await?;
+    let desk = Desk::open(global, Missing::Refuse).await?.at_store("expire")?;
     let swept = desk.gate.expire_due().await?;
     let (expired, stale, unknown) = (swept.expired, swept.stale, swept.unknown);
     match output.is_json {

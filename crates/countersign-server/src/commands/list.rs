@@ -2,16 +2,14 @@
 
 use countersign::state::State;
 use countersign::store::Filter;
-use serde::Serialize;
 
 use super::name;
 use crate::cli::{Global, List};
 use crate::desk::Desk;
 use crate::failure::{Exit, Failure};
+use crate::find;
 use crate::output::{Output, list};
 use crate::store::Missing;
-use crate::view::ApprovalView;
-use crate::{find, view};
 
 pub async fn run(global: &Global, options: List, output: &mut Output) -> Result<Exit, Failure> {
     let desk = Desk::open(global, Missing::Refuse).await?;
@@ -27,38 +25,20 @@ pub async fn run(global: &Global, options: List, output: &mut Output) -> Result<
         after,
         limit: Some(usize::from(options.limit)),
     };
-    let approvals = desk.store().list(&desk.tenant, &filter).await?;
-    let now = desk.store().now().await?;
-    let is_full = approvals.len() >= filter.page();
-    let next = approvals.last().filter(|_| is_full).map(|approval| approval.id);
+    let page = desk.list(&filter).await?;
     if output.is_json {
-        let policy = desk.gate.policy();
-        output.json(&Page {
-            approvals: approvals
-                .iter()
-                .map(|approval| view::approval(approval, policy, now))
-                .collect(),
-            next: next.map(|id| id.to_string()),
-        })?;
+        output.json(&page)?;
         return Ok(Exit::Done);
     }
-    if approvals.is_empty() {
+    if page.approvals.is_empty() {
         output.line(&nothing(&options, &filter));
         return Ok(Exit::Done);
     }
-    output.text(&list::table(&approvals, desk.gate.policy(), now, output.width()));
-    if let Some(next) = next {
+    output.text(&list::table(&page.approvals, output.width()));
+    if let Some(next) = page.next {
         output.notice("more", &format!("there may be more: `--after {}`", next.short()));
     }
     Ok(Exit::Done)
-}
-
-/// Serialised as it is, never through a tree of values: that would rebuild the arguments.
-#[derive(Serialize)]
-struct Page {
-    approvals: Vec<ApprovalView>,
-    /// Give this to `--after`; nothing when this was the last page.
-    next: Option<String>,
 }
 
 fn nothing(options: &List, filter: &Filter) -> String {

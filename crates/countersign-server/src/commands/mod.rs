@@ -1,7 +1,9 @@
 //! One file per command. Each takes the parsed options and an [`Output`], and gives an exit code.
 
+mod backup;
 mod bench;
 mod decide;
+mod doctor;
 mod expire;
 mod input;
 mod key;
@@ -9,6 +11,7 @@ mod list;
 mod person;
 mod policy;
 mod propose;
+mod purge;
 mod read;
 mod reconcile;
 mod show;
@@ -17,6 +20,7 @@ mod trace;
 mod undo;
 mod wait;
 mod waiting;
+mod watch;
 mod withdraw;
 
 use crate::cli::{Cli, Command};
@@ -36,12 +40,19 @@ pub async fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
         Command::Approve(options) => decide::approve(global, options, output).await,
         Command::Deny(options) => decide::deny(global, options, output).await,
         Command::Wait(options) => wait::run(global, options, output).await,
+        #[cfg(feature = "tui")]
+        Command::Inbox => crate::terminal::run(global, output).await,
+        Command::Watch(options) => watch::run(global, options, output).await,
         Command::Undo(options) => undo::run(global, options, output).await,
         Command::Withdraw(options) => withdraw::run(global, options, output).await,
         Command::Reconcile(options) => reconcile::run(global, options, output).await,
         Command::Expire => expire::run(global, output).await,
         Command::Trace(options) => trace::run(global, options, output),
         Command::Read(options) => read::run(&options, output),
+        Command::Doctor(options) => doctor::run(global, options, output).await,
+        Command::Backup(options) => backup::make(global, options, output).await,
+        Command::Restore(options) => backup::restore(global, options, output).await,
+        Command::Purge(options) => purge::run(global, options, output).await,
         Command::Policy(command) => policy::run(global, command, output),
         Command::Key(command) => key::run(&command, output),
         Command::Bench(options) => bench::run(options, cli.global.json, output).await,

@@ -7,16 +7,19 @@ use serde::Serialize;
 
 use crate::access::{Account, Link};
 use crate::cli::{Global, PersonCommand};
-use crate::desk::Desk;
+use crate::desk::LocalDesk;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 use crate::output::style::{self, paint};
 use crate::store::Missing;
 
+/// Where the service is when nobody says.
+const USUAL_SERVER: &str = "http://localhost:8787";
+
 pub async fn run(global: &Global, command: PersonCommand, output: &mut Output) -> Result<Exit, Failure> {
     let desk = match command {
-        PersonCommand::Add { .. } => Desk::open(global, Missing::Create).await?,
-        _ => Desk::open(global, Missing::Refuse).await?,
+        PersonCommand::Add { .. } => LocalDesk::open(global, Missing::Create).await?,
+        _ => LocalDesk::open(global, Missing::Refuse).await?,
     };
     match command {
         PersonCommand::Add { name, groups, admin } => add(&desk, &name, groups, admin, output).await,
@@ -32,7 +35,10 @@ pub async fn run(global: &Global, command: PersonCommand, output: &mut Output) -
             let account = Account::change(desk.store(), &desk.tenant, &person(&name)?, change).await?;
             print(&account, output)
         }
-        PersonCommand::Link { name, server } => link(&desk, &name, &server, output).await,
+        PersonCommand::Link { name } => {
+            let server = global.server.as_deref().unwrap_or(USUAL_SERVER);
+            link(&desk, &name, server, output).await
+        }
         PersonCommand::Remove { name } => {
             Account::remove(desk.store(), &desk.tenant, &person(&name)?).await?;
             match output.is_json {
@@ -72,7 +78,7 @@ fn person(name: &str) -> Result<Person, Failure> {
 }
 
 async fn add(
-    desk: &Desk,
+    desk: &LocalDesk,
     name: &str,
     groups: Vec<String>,
     admin: bool,
@@ -97,7 +103,7 @@ fn print(account: &Account, output: &mut Output) -> Result<Exit, Failure> {
     Ok(Exit::Done)
 }
 
-async fn list(desk: &Desk, output: &mut Output) -> Result<Exit, Failure> {
+async fn list(desk: &LocalDesk, output: &mut Output) -> Result<Exit, Failure> {
     let accounts = Account::list(desk.store(), &desk.tenant).await?;
     if output.is_json {
         output.json(&accounts.iter().map(view).collect::<Vec<_>>())?;
@@ -126,7 +132,7 @@ fn line(account: &Account) -> String {
     format!("{name}  {}", facts.join(" · "))
 }
 
-async fn link(desk: &Desk, name: &str, server: &str, output: &mut Output) -> Result<Exit, Failure> {
+async fn link(desk: &LocalDesk, name: &str, server: &str, output: &mut Output) -> Result<Exit, Failure> {
     let person = person(name)?;
     let account = Account::find(desk.store(), &desk.tenant, &person).await?;
     account.ok_or_else(|| crate::access::AccessError::NotFound(format!("person `{name}`")))?;

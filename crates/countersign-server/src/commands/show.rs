@@ -1,77 +1,68 @@
 //! `show`: the card, the history, or the exact bytes.
 
-use countersign::approval::SharedApproval;
 use countersign::display::escape;
-use countersign::state::State;
+use countersign::id::CallId;
 
 use crate::cli::{Global, Show};
 use crate::desk::Desk;
 use crate::failure::{Exit, Failure};
+use crate::find;
 use crate::output::Output;
-use crate::output::card::{self, Drawing};
+use crate::output::card::{self, Length};
 use crate::store::Missing;
-use crate::{find, view};
+use crate::view::ApprovalView;
 
 pub async fn run(global: &Global, options: Show, output: &mut Output) -> Result<Exit, Failure> {
     let desk = Desk::open(global, Missing::Refuse).await?;
-    let approval = find::approval(&desk, &options.id).await?;
+    let mut approval = find::approval(&desk, &options.id).await?;
     if let Some(position) = options.raw {
-        return raw(&approval, position, output);
+        return raw(&desk, &approval, position, output).await;
     }
-    let events = match options.events {
-        true => Some(desk.store().events(&desk.tenant, approval.id).await?),
-        false => None,
-    };
-    let now = desk.store().now().await?;
-    let policy = desk.gate.policy();
+    if options.events {
+        approval = desk.history(approval.id).await?.unwrap_or(approval);
+    }
     if output.is_json {
-        let view = view::approval(&approval, policy, now);
-        let view = match &events {
-            Some(events) => view.with_events(events),
-            None => view,
-        };
-        output.json(&view)?;
+        output.json(&approval)?;
         return Ok(Exit::Done);
     }
-    let full = options.full;
-    // Once it is decided there is nothing left to look at twice.
-    let concerns = match approval.state {
-        State::Pending => desk.gate.concerns(&approval).await?,
-        _ => Vec::new(),
+    let length = match options.full {
+        true => Length::Whole,
+        false => Length::Short,
     };
-    let drawing = Drawing {
-        policy,
-        now,
-        full,
-        concerns: &concerns,
-    };
-    let mut text = card::card(&approval, drawing);
-    text.extend(events.as_deref().map(card::history));
+    let mut text = card::card(&approval, length);
+    text.push_str(&card::what_now(&approval));
+    text.extend(approval.events.as_deref().map(card::history));
     output.text(&text);
     Ok(Exit::Done)
 }
 
 /// What became of an approval, after a command that changed it.
-pub async fn print(desk: &Desk, approval: &SharedApproval, output: &mut Output) -> Result<(), Failure> {
-    let now = desk.store().now().await?;
-    let policy = desk.gate.policy();
+pub fn print(approval: &ApprovalView, output: &mut Output) -> Result<(), Failure> {
     match output.is_json {
-        true => output.json(&view::approval(approval, policy, now)),
+        true => output.json(approval),
         false => {
-            output.text(&card::outcome(approval, now));
+            output.text(&card::outcome(approval));
             Ok(())
         }
     }
 }
 
-fn raw(approval: &SharedApproval, position: u8, output: &mut Output) -> Result<Exit, Failure> {
-    let Some(call) = approval.call(position) else {
+async fn raw(
+    desk: &Desk,
+    approval: &ApprovalView,
+    position: u8,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
+    let call = CallId {
+        approval: approval.id,
+        position,
+    };
+    let Some(bytes) = desk.argument_bytes(call).await? else {
         let message = format!("approval `{}` has no call {position}", approval.id.short());
         let hint = format!("it has {}, counted from 1", approval.calls.len());
         return Err(Failure::error("not_found", message).hint(hint));
     };
-    let bytes = call.arguments.as_bytes();
-    let text = String::from_utf8_lossy(bytes);
+    let text = String::from_utf8_lossy(&bytes);
     let is_harmless = text
         .lines()
         .all(|line| escape(line).replace("\\u{20×", "").find("\\u{").is_none());
@@ -80,6 +71,6 @@ fn raw(approval: &SharedApproval, position: u8, output: &mut Output) -> Result<E
         return Err(Failure::error("unsafe_bytes", message)
             .hint("write them to a file with `> FILE`, or look at them with `--full`"));
     }
-    output.raw(bytes)?;
+    output.raw(&bytes)?;
     Ok(Exit::Done)
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use super::name;
 use crate::access::{NewToken, Token};
 use crate::cli::{Global, TokenCommand};
-use crate::desk::{self, Desk};
+use crate::desk::{self, LocalDesk};
 use crate::duration;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
@@ -65,7 +65,7 @@ fn view(id: &str, token: &Token, text: Option<&str>) -> TokenView {
 }
 
 async fn create(global: &Global, new: NewToken, output: &mut Output) -> Result<Exit, Failure> {
-    let desk = Desk::open(global, Missing::Create).await?;
+    let desk = LocalDesk::open(global, Missing::Create).await?;
     let minted = new.mint(desk.store()).await?;
     if output.is_json {
         output.json(&view(&minted.id, &minted.token, Some(&minted.text)))?;
@@ -83,7 +83,7 @@ async fn create(global: &Global, new: NewToken, output: &mut Output) -> Result<E
 }
 
 async fn list(global: &Global, output: &mut Output) -> Result<Exit, Failure> {
-    let desk = Desk::open(global, Missing::Refuse).await?;
+    let desk = LocalDesk::open(global, Missing::Refuse).await?;
     let tokens = Token::list(desk.store(), &desk.tenant).await?;
     if output.is_json {
         let views: Vec<TokenView> = tokens.iter().map(|(id, token)| view(id, token, None)).collect();
@@ -114,7 +114,7 @@ async fn list(global: &Global, output: &mut Output) -> Result<Exit, Failure> {
 }
 
 async fn revoke(global: &Global, id: &str, output: &mut Output) -> Result<Exit, Failure> {
-    let desk = Desk::open(global, Missing::Refuse).await?;
+    let desk = LocalDesk::open(global, Missing::Refuse).await?;
     let token = Token::revoke(desk.store(), &desk.tenant, id).await?;
     match output.is_json {
         true => output.json(&view(id, &token, None))?,

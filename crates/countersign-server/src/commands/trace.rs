@@ -30,7 +30,7 @@ pub fn run(global: &Global, options: Trace, output: &mut Output) -> Result<Exit,
         true => output.json(&view::origin::view(&provenance))?,
         false => {
             let rows = policy.table(tool, bytes, &[]);
-            output.text(&origin::traced(tool, &rows, &provenance));
+            output.text(&origin::traced(tool, &rows, &view::origin::view(&provenance)));
         }
     }
     Ok(Exit::Done)

@@ -1,9 +1,5 @@
 //! `wait`: until a person has decided, and on to the end of what that releases.
 
-use std::sync::Arc;
-
-use countersign::executor::Executor;
-
 use super::show;
 use super::waiting::{self, Waiting};
 use crate::cli::{Global, Wait};
@@ -15,10 +11,12 @@ use crate::store::{Missing, Watch};
 use crate::{duration, find};
 
 pub async fn run(global: &Global, options: Wait, output: &mut Output) -> Result<Exit, Failure> {
-    let executor = match &options.exec.exec {
-        Some(command) => Some(Arc::new(CommandExecutor::new(command)?) as Arc<dyn Executor>),
-        None => None,
-    };
+    let executor = options
+        .exec
+        .exec
+        .as_deref()
+        .map(CommandExecutor::new)
+        .transpose()?;
     let runs_here = executor.is_some();
     let desk = Desk::open_with(global, Missing::Refuse, Watch::Others, executor).await?;
     let approval = find::approval(&desk, &options.id).await?;
@@ -29,6 +27,6 @@ pub async fn run(global: &Global, options: Wait, output: &mut Output) -> Result<
         finished: options.finished,
     };
     let approval = waiting::wait(&desk, wanted, output).await?;
-    show::print(&desk, &approval, output).await?;
+    show::print(&approval, output)?;
     Ok(waiting::exit(&approval, runs_here || options.finished))
 }

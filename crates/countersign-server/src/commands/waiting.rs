@@ -2,9 +2,8 @@
 
 use std::time::Duration;
 
-use countersign::approval::{Approval, SharedApproval};
-use countersign::call::{Because, Call};
-use countersign::gate::{Until, Waited};
+use countersign::call::Because;
+use countersign::gate::Until;
 use countersign::id::ApprovalId;
 use countersign::state::{CallState, State};
 use tokio::time::Instant;
@@ -13,6 +12,7 @@ use crate::desk::Desk;
 use crate::duration;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
+use crate::view::{ApprovalView, CallView};
 
 /// What to wait for.
 pub struct Waiting {
@@ -28,10 +28,10 @@ pub struct Waiting {
 
 /// Waits, runs, and gives the approval as it then is. Ctrl-C ends the waiting; what has been started is seen to its
 /// end, unless Ctrl-C is pressed again.
-pub async fn wait(desk: &Desk, waiting: Waiting, output: &mut Output) -> Result<SharedApproval, Failure> {
+pub async fn wait(desk: &Desk, waiting: Waiting, output: &mut Output) -> Result<ApprovalView, Failure> {
     let give_up_at = Instant::now() + waiting.timeout;
     let mut approval = until(desk, &waiting, Until::Decided, give_up_at).await?;
-    if waiting.runs_here && approval.state == State::Approved {
+    if waiting.runs_here && approval.status == State::Approved {
         approval = run(desk, approval, output).await?;
     }
     if waiting.finished && !approval.is_finished() {
@@ -41,13 +41,17 @@ pub async fn wait(desk: &Desk, waiting: Waiting, output: &mut Output) -> Result<
 }
 
 /// The exit code that says how it ended. Failed calls count for those who waited for the calls.
-pub fn exit(approval: &Approval, counts_calls: bool) -> Exit {
-    let is_bad = |call: &Call| match call.state {
+pub fn exit(approval: &ApprovalView, counts_calls: bool) -> Exit {
+    let not_run = [Because::Stale.as_str(), Because::EarlierFailed.as_str()];
+    let is_bad = |call: &CallView| match call.state {
         CallState::Failed | CallState::Unknown => true,
-        CallState::Refused => matches!(call.because, Some(Because::Stale | Because::EarlierFailed)),
+        CallState::Refused => call
+            .because
+            .as_deref()
+            .is_some_and(|because| not_run.contains(&because)),
         _ => false,
     };
-    match approval.state {
+    match approval.status {
         State::Approved if counts_calls && approval.calls.iter().any(is_bad) => Exit::CallFailed,
         State::Approved => Exit::Done,
         _ => Exit::NotApproved,
@@ -59,41 +63,35 @@ async fn until(
     waiting: &Waiting,
     until: Until,
     give_up_at: Instant,
-) -> Result<SharedApproval, Failure> {
+) -> Result<ApprovalView, Failure> {
     let left = give_up_at.saturating_duration_since(Instant::now());
     let waited = tokio::select! {
-        waited = desk.gate.wait(&desk.tenant, waiting.id, until, left) => waited?,
+        waited = desk.wait(waiting.id, until, left) => waited?,
         _ = tokio::signal::ctrl_c() => return Err(interrupted()),
     };
-    let id = waiting.id.short();
-    match waited {
-        Waited::Done(approval) => Ok(approval),
-        Waited::TimedOut(_) => {
-            let what = match until {
-                Until::Decided => "still pending",
-                Until::Finished => "not finished",
-            };
-            let message = format!(
-                "approval `{id}` is {what} after {}",
-                duration::show(waiting.timeout)
-            );
-            Err(Failure::with(Exit::TimedOut, "timed_out", message)
-                .hint("nothing was decided by that: wait again, or decide it"))
-        }
-        Waited::NotFound => Err(Failure::error(
-            "not_found",
-            format!("there is no approval `{id}`"),
-        )),
+    if let Some(approval) = waited {
+        return Ok(approval);
     }
+    let what = match until {
+        Until::Decided => "still pending",
+        Until::Finished => "not finished",
+    };
+    let id = waiting.id.short();
+    let message = format!(
+        "approval `{id}` is {what} after {}",
+        duration::show(waiting.timeout)
+    );
+    Err(Failure::with(Exit::TimedOut, "timed_out", message)
+        .hint("nothing was decided by that: wait again, or decide it"))
 }
 
-async fn run(desk: &Desk, approval: SharedApproval, output: &mut Output) -> Result<SharedApproval, Failure> {
-    let running = desk.gate.run_released(&desk.tenant, approval);
+async fn run(desk: &Desk, approval: ApprovalView, output: &mut Output) -> Result<ApprovalView, Failure> {
+    let running = desk.run_released(approval);
     tokio::pin!(running);
     let mut is_warned = false;
     loop {
         tokio::select! {
-            ran = &mut running => return Ok(ran?.0),
+            ran = &mut running => return ran,
             _ = tokio::signal::ctrl_c() => {
                 if is_warned {
                     return Err(interrupted());

@@ -13,8 +13,7 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use hyper::body::Bytes;
 use sha2::Sha256;
 
-use super::Allowed;
-use super::client::{Answered, Client, NoAnswer, Target};
+use crate::client::{Allowed, Answered, Client, NoAnswer, Target};
 
 /// We give up a moment before the gate does, so that the reason is ours to tell.
 const BEFORE_THE_GATE: Duration = Duration::from_millis(100);

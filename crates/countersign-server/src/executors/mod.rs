@@ -1,7 +1,5 @@
 //! Running tools from the service: each tool has a target, or its host runs it.
 
-mod address;
-mod client;
 mod http;
 
 use std::collections::{BTreeMap, HashMap};
@@ -12,10 +10,9 @@ use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
 
-pub use address::Allowed;
-pub use client::{Client, Target};
 use http::HttpTool;
 
+use crate::client::Allowed;
 use crate::failure::Failure;
 
 /// How the service runs a tool, as the configuration says it.

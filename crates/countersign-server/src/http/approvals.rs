@@ -17,13 +17,12 @@ use countersign::store::{Filter, LONGEST_PAGE};
 
 use super::extract::{Again, Asked, Body, Id};
 use super::wire::{
-    Ask, Decide, DecideCall, DecideQuery, ErrorView, GetQuery, IdempotencyKey, ListQuery, PageView,
-    WithdrawBody,
+    Ask, Decide, DecideCall, DecideQuery, ErrorView, GetQuery, IdempotencyKey, ListQuery, WithdrawBody,
 };
 use super::{Answer, ApiError, App, For, scope};
 use crate::access::Caller;
 use crate::duration;
-use crate::view::{self, ApprovalView};
+use crate::view::{self, ApprovalView, PageView};
 
 /// The longest comment.
 pub const LONGEST_COMMENT: usize = 4096;
@@ -45,7 +44,7 @@ pub async fn list(
     let is_full = approvals.len() >= filter.page();
     let next = approvals.last().filter(|_| is_full);
     Ok(Json(PageView {
-        next: next.map(|approval| approval.id.to_string()),
+        next: next.map(|approval| approval.id),
         approvals: approvals
             .iter()
             .map(|approval| view::approval(approval, app.gate.policy(), now))
@@ -114,6 +113,9 @@ pub async fn get(
     };
     let now = app.store().now().await?;
     let mut view = view::approval(&approval, app.gate.policy(), now);
+    if query.concerns == Some(true) && approval.state == ApprovalState::Pending {
+        view = view.with_concerns(&app.gate.concerns(&approval).await?);
+    }
     if query.events == Some(true) {
         view = view.with_events(&app.store().events(&caller.tenant, id).await?);
     }

@@ -82,7 +82,7 @@ pub async fn start(
         id: id.to_string(),
         tool: permit.tool().to_string(),
         arguments: RawValue::from_string(text).map_err(|_| ApiError::internal())?,
-        arguments_hex: hex(arguments),
+        arguments_hex: view::hex(arguments),
         permit: permit.token().map(PermitToken::reveal).unwrap_or_default(),
         secret: permit
             .secret()
@@ -264,7 +264,7 @@ impl Place {
 
 async fn ruling(app: &App, ruled: Ruled, approval: Option<&countersign::approval::Approval>) -> RulingView {
     let blank = RulingView {
-        ruling: "pass",
+        ruling: "pass".into(),
         status: None,
         id: None,
         summary: None,
@@ -273,8 +273,8 @@ async fn ruling(app: &App, ruled: Ruled, approval: Option<&countersign::approval
     };
     match ruled {
         Ruled::Held(id) => RulingView {
-            ruling: "held",
-            status: Some("pending_confirmation"),
+            ruling: "held".into(),
+            status: Some("pending_confirmation".into()),
             id: Some(id.to_string()),
             summary: approval
                 .and_then(|approval| approval.call(id.position))
@@ -282,7 +282,7 @@ async fn ruling(app: &App, ruled: Ruled, approval: Option<&countersign::approval
             ..blank
         },
         Ruled::Forbidden { reason } => RulingView {
-            ruling: "forbidden",
+            ruling: "forbidden".into(),
             reason: Some(reason),
             ..blank
         },
@@ -295,19 +295,10 @@ async fn ruling(app: &App, ruled: Ruled, approval: Option<&countersign::approval
                 Outcome::Unknown(reason) => ("unknown", view::result(reason.as_bytes())),
             };
             RulingView {
-                status: Some(status),
+                status: Some(status.into()),
                 result,
                 ..blank
             }
         }
     }
-}
-
-fn hex(bytes: &[u8]) -> String {
-    const DIGITS: [char; 16] = [
-        '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', 'a', 'b', 'c', 'd', 'e', 'f',
-    ];
-    let digit = |nibble: u8| DIGITS.get(usize::from(nibble)).copied().unwrap_or('0');
-    let pairs = bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
-    pairs.collect()
 }

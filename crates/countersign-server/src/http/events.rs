@@ -16,8 +16,6 @@ use countersign::id::{Agent, ApprovalId, Channel, Tenant};
 use countersign::store::Cursor;
 use futures_util::Stream;
 use futures_util::stream::unfold;
-use serde::Serialize;
-use serde_json::value::RawValue;
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -27,6 +25,7 @@ use super::limits::OpenStream;
 use super::wire::{ErrorView, EventsQuery};
 use super::{Answer, ApiError, App, For, scope};
 use crate::access::Caller;
+use crate::view::Happening;
 
 /// A silent stream says so often that it is alive.
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
@@ -64,6 +63,12 @@ pub async fn stream(
     let bad_place = || ApiError::bad_request("there is no event with this id");
     let after = after.map(|text| text.parse::<Place>().map_err(|()| bad_place()));
     let after = after.transpose()?.map(|Place(cursor)| cursor);
+    // Who is cut off before the first event still knows where to go on.
+    let place = match after {
+        None => Some(Place(app.store().feed_end(tenant).await?)),
+        Some(_) => None,
+    };
+    let place = place.map(|place| Sent::default().id(place.to_string()));
     // Listen first, read what was missed second: nothing falls in between.
     let live = app.feeds.listen(app, tenant).await?;
     let following = Following {
@@ -72,7 +77,7 @@ pub async fn stream(
         filter,
         missed: after,
         given: after.unwrap_or_default(),
-        queue: VecDeque::new(),
+        queue: place.into_iter().collect(),
         live,
         is_over: false,
         _open: open,
@@ -214,41 +219,13 @@ impl Following {
     }
 }
 
-#[derive(Serialize)]
-#[serde(rename_all = "camelCase")]
-struct EventView<'a> {
-    approval: String,
-    number: u32,
-    at: String,
-    by: String,
-    agent_name: &'a str,
-    channel: Option<&'a str>,
-    status: &'static str,
-    event: &'a RawValue,
-}
-
 fn sent(happened: &Happened) -> Option<Sent> {
-    let Happened {
-        cursor,
-        event,
-        approval,
-    } = happened;
-    let text: &RawValue = serde_json::from_str(event.text()).ok()?;
-    let view = EventView {
-        approval: approval.id.to_string(),
-        number: event.number,
-        at: event.at.to_string(),
-        by: event.by.to_string(),
-        agent_name: approval.agent.as_str(),
-        channel: approval.channel.as_ref().map(|channel| channel.as_str()),
-        status: approval.state.as_str(),
-        event: text,
-    };
+    let view = Happening::new(&happened.approval, &happened.event)?;
     let data = serde_json::to_string(&view).ok()?;
     Some(
         Sent::default()
-            .id(Place(*cursor).to_string())
-            .event(event.what.name())
+            .id(Place(happened.cursor).to_string())
+            .event(happened.event.what.name())
             .data(data),
     )
 }

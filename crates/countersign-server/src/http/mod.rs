@@ -16,7 +16,7 @@ mod limits;
 mod metrics;
 mod operations;
 mod router;
-mod wire;
+pub(crate) mod wire;
 
 pub use app::{App, Settings};
 pub use door::{AllowedHosts, Door};

@@ -1,7 +1,9 @@
-//! What requests look like. Answers are in `view`.
+//! What requests look like, to who answers them and to who sends them. Most answers are in `view`.
 //!
 //! INVARIANT: arguments are taken as raw JSON, to the byte. Unknown fields are refused: a misspelt one must not be
 //! silently without effect.
+
+use std::borrow::Cow;
 
 use countersign::provenance::Message;
 use serde::{Deserialize, Serialize};
@@ -25,7 +27,7 @@ pub struct Name(#[expect(dead_code, reason = "only its description is used")] St
 pub struct IdempotencyKey(#[expect(dead_code, reason = "only its description is used")] String);
 
 /// The calls of one agent turn.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Submit {
     /// The calls, in the order in which they are to run; 1 to 100.
@@ -84,7 +86,7 @@ pub enum Said {
 }
 
 /// One call of a turn.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct SubmitCall {
     /// The tool's name; a call of one that cannot be a tool's name is forbidden.
@@ -100,7 +102,7 @@ pub struct SubmitCall {
 }
 
 /// What became of a turn's calls.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct SubmittedView {
     /// One ruling per call, in order.
@@ -110,13 +112,13 @@ pub struct SubmittedView {
 }
 
 /// What the gate says to one call.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RulingView {
     /// `pass`, `held` or `forbidden`.
-    pub ruling: &'static str,
+    pub ruling: Cow<'static, str>,
     /// `pending_confirmation` for a held call; `succeeded`, `failed` or `unknown` for one that passed and was run here.
-    pub status: Option<&'static str>,
+    pub status: Option<Cow<'static, str>>,
     /// The held call's id.
     pub id: Option<String>,
     /// The sentence a person will read.
@@ -164,7 +166,7 @@ pub struct Ask {
 }
 
 /// A decision.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Decide {
     /// Yes or no.
@@ -182,7 +184,7 @@ pub struct Decide {
 }
 
 /// What is decided about one call of a batch.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct DecideCall {
     /// Yes or no.
@@ -217,15 +219,6 @@ pub struct ListQuery {
     pub limit: Option<u16>,
 }
 
-/// A page of approvals.
-#[derive(Debug, Serialize, ToSchema)]
-pub struct PageView {
-    /// The approvals.
-    pub approvals: Vec<ApprovalView>,
-    /// Give this as `cursor`; nothing when this was the last page.
-    pub next: Option<String>,
-}
-
 /// How one approval is asked for.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -239,6 +232,8 @@ pub struct GetQuery {
     pub wait_for: Option<String>,
     /// Add what happened to it, event by event.
     pub events: Option<bool>,
+    /// Add what deserves a second look, while it is pending.
+    pub concerns: Option<bool>,
 }
 
 /// How a decision is answered.
@@ -252,7 +247,7 @@ pub struct DecideQuery {
 }
 
 /// Why something is taken back.
-#[derive(Debug, Default, Deserialize, ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct WithdrawBody {
     /// In a few words; what is beyond 200 characters is left out.
@@ -260,7 +255,7 @@ pub struct WithdrawBody {
 }
 
 /// The permit to run one call, once.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PermitView {
     /// The call; also the idempotency key for the tool.
@@ -281,7 +276,7 @@ pub struct PermitView {
 }
 
 /// How a call ended.
-#[derive(Debug, Deserialize, ToSchema)]
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct Finish {
     /// The permit that `start` gave.
@@ -296,7 +291,7 @@ pub struct Finish {
 }
 
 /// Where an undo is asked for.
-#[derive(Debug, Default, Deserialize, ToSchema)]
+#[derive(Debug, Default, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 pub struct UndoBody {
     /// The conversation to ask in.

@@ -2,24 +2,20 @@
 
 use std::collections::HashMap;
 
-use countersign::approval::Approval;
-use countersign::call::Call;
-use countersign::concern::Concern;
 use countersign::decision::Surface;
 use countersign::display::{clip, escape};
-use countersign::event::{Event, What};
-use countersign::json;
-use countersign::policy::{Policy, Undoable};
-use countersign::provenance::Mark;
-use countersign::state::State;
+use countersign::event::What;
+use countersign::state::{CallState, State};
 use countersign::summary::Row;
 use countersign::time::Time;
+use serde_json::value::RawValue;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::once;
 use super::origin::{self, Marks};
 use super::style::{self, paint};
-use crate::{duration, view};
+use crate::duration;
+use crate::view::{ApprovalView, CallView, EventView, Shown, VoteView};
 
 /// Longest result on a card, unless it is shown whole.
 const RESULT_CHARS: usize = 600;
@@ -30,73 +26,61 @@ const MOST_LINES: usize = 40;
 /// Longest claim on a card, unless it is shown whole.
 const CLAIM_CHARS: usize = 1_000;
 
-/// How a card is drawn.
-#[derive(Clone, Copy)]
-pub struct Drawing<'a> {
-    /// Says what is secret.
-    pub policy: &'a Policy,
-    /// The store's clock.
-    pub now: Time,
-    /// Long values are shown whole.
-    pub full: bool,
-    /// What deserves a second look, call by call.
-    pub concerns: &'a [Vec<Concern>],
+/// How much of long values a card shows.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Length {
+    /// Their beginning and end, and how much is missing.
+    Short,
+    /// All of it.
+    Whole,
 }
 
 /// The whole card.
-pub fn card(approval: &Approval, drawing: Drawing<'_>) -> String {
-    let mut text = headline(approval, drawing.now);
+pub fn card(approval: &ApprovalView, length: Length) -> String {
+    let mut text = headline(approval);
     let is_batch = approval.calls.len() > 1;
     for (position, call) in approval.numbered() {
         text.push('\n');
         let number = is_batch.then_some(position);
-        text.push_str(&call_block(approval, number, call, drawing));
-        let concerns = drawing.concerns.get(usize::from(position.saturating_sub(1)));
-        for concern in concerns.into_iter().flatten() {
+        text.push_str(&call_block(approval, number, call, length));
+        for concern in &call.concerns {
             let indent = if is_batch { "     " } else { "  " };
             let label = paint(style::WARNING, "look twice:");
-            text.push_str(&format!("{indent}{label} {}\n", once(&concern.to_string())));
+            text.push_str(&format!("{indent}{label} {}\n", once(concern)));
         }
     }
     text.push('\n');
-    text.push_str(&facts(approval, drawing));
-    text.push_str(&what_now(approval, drawing));
+    text.push_str(&facts(approval, length));
+    text.push_str(&notes(approval));
     text
 }
 
 /// `Approval 9a8b7c6d  pending, 4m 58s left`
-pub fn headline(approval: &Approval, now: Time) -> String {
-    let state = view::state(approval, now);
+pub fn headline(approval: &ApprovalView) -> String {
+    let (state, now) = (approval.status, approval.now.0);
     let word = paint(style::state(state), state.as_str());
     let id = paint(style::STRONG, &format!("Approval {}", approval.id.short()));
-    let detail = match (state, &approval.decision) {
-        (State::Pending, _) => format!(", {} left", duration::show(approval.expires_at.since(now))),
-        (_, Some(decided)) => format!(
-            " by {} {}",
-            escape(decided.by.as_str()),
-            duration::show_relative(decided.at, now)
-        ),
-        (State::Expired, None) => format!(" {}", duration::show_relative(approval.expires_at, now)),
-        (_, None) => approval
+    let detail = match (state, &approval.decided_by, approval.decided_at) {
+        (State::Pending, ..) => format!(", {} left", duration::show(approval.expires_at.0.since(now))),
+        (_, Some(by), Some(at)) => format!(" by {} {}", escape(by), duration::show_relative(at.0, now)),
+        (State::Expired, ..) => format!(" {}", duration::show_relative(approval.expires_at.0, now)),
+        _ => approval
             .ended_at
-            .map(|at| format!(" {}", duration::show_relative(at, now)))
+            .map(|at| format!(" {}", duration::show_relative(at.0, now)))
             .unwrap_or_default(),
     };
     format!("{id}  {word}{detail}\n")
 }
 
 /// What became of an approval: the headline and one line per call, with results.
-pub fn outcome(approval: &Approval, now: Time) -> String {
-    let mut text = headline(approval, now);
+pub fn outcome(approval: &ApprovalView) -> String {
+    let mut text = headline(approval);
     for (position, call) in approval.numbered() {
-        let summary = once(&call.terms.summary);
+        let summary = once(&call.summary);
         text.push_str(&format!("{position:>3}  {}  {summary}\n", call_state(call)));
-        text.push_str(&result(call, "     ", false));
+        text.push_str(&result(call, "     ", Length::Short));
     }
-    let comment = approval
-        .decision
-        .as_ref()
-        .and_then(|decided| decided.comment.as_deref());
+    let comment = approval.comment.as_deref();
     text.extend(comment.map(|comment| format!("     comment: {}\n", escape(comment))));
     if approval.next_released().is_some() {
         let command = format!("countersign wait {} --exec CMD", approval.id.short());
@@ -108,89 +92,96 @@ pub fn outcome(approval: &Approval, now: Time) -> String {
     text
 }
 
-fn call_block(approval: &Approval, number: Option<u8>, call: &Call, drawing: Drawing<'_>) -> String {
-    let terms = &call.terms;
+fn call_block(approval: &ApprovalView, number: Option<u8>, call: &CallView, length: Length) -> String {
     let label = number.map_or_else(|| "  ".to_owned(), |number| format!("{number:>3}  "));
     let indent = " ".repeat(label.len());
-    let mut text = format!("{label}{}\n", paint(style::STRONG, &once(&terms.summary)));
-    let undo = match terms.undo {
-        Undoable::Yes => "can be undone",
-        Undoable::No => "cannot be undone",
+    let mut text = format!("{label}{}\n", paint(style::STRONG, &once(&call.summary)));
+    let undo = match call.undoable {
+        true => "can be undone",
+        false => "cannot be undone",
     };
     let mut facts = vec![
-        call.tool.to_string(),
-        terms.effect.to_string(),
-        paint(style::risk(terms.risk), &format!("{} risk", terms.risk)),
+        escape(&call.tool).into_owned(),
+        call.effect.to_string(),
+        paint(style::risk(call.risk), &format!("{} risk", call.risk)),
         undo.to_owned(),
     ];
-    if approval.state != State::Pending {
+    if approval.status != State::Pending && call.state != CallState::Held {
         facts.push(call_state(call));
     }
     text.push_str(&format!("{indent}{}\n", facts.join(" · ")));
-    text.push_str(&arguments(approval, call, &indent, drawing));
-    for note in &terms.notes {
+    text.push_str(&arguments(approval, call, &indent, length));
+    for note in &call.notes {
         text.push_str(&format!(
             "{indent}{} {}\n",
             paint(style::NOTICE, "note:"),
             once(note)
         ));
     }
-    if call.original.is_some() {
-        let note = "the arguments were changed by the person who approved them";
+    if call.edited {
+        let note = match approval.status {
+            State::Pending => "changed by you: these would run; the sentence is still about the old ones",
+            _ => "the arguments were changed by the person who approved them",
+        };
         text.push_str(&format!("{indent}{} {note}\n", paint(style::NOTICE, "note:")));
     }
-    text.push_str(&result(call, &indent, drawing.full));
+    text.push_str(&result(call, &indent, length));
     text
 }
 
-fn call_state(call: &Call) -> String {
+fn call_state(call: &CallView) -> String {
     let word = paint(style::call(call.state), call.state.as_str());
     match &call.because {
-        Some(because) => format!("{word}: {}", because.as_str()),
+        Some(because) => format!("{word}: {}", once(because)),
         None => word,
     }
 }
 
 /// One row per value. Nothing is cut without saying so, and how to see it whole.
-fn arguments(approval: &Approval, call: &Call, indent: &str, drawing: Drawing<'_>) -> String {
+fn arguments(approval: &ApprovalView, call: &CallView, indent: &str, length: Length) -> String {
     if let Some(at) = approval.erased_at {
         let erased = format!(
             "the content was erased {}",
-            duration::show_relative(at, drawing.now)
+            duration::show_relative(at.0, approval.now.0)
         );
         return format!("{indent}  {}\n", paint(style::FAINT, &erased));
     }
-    let bytes = call.arguments.as_bytes();
-    let table = drawing.policy.table(call.tool.as_str(), bytes, &approval.salt);
-    let leaves = json::leaves(bytes);
-    let leaves: HashMap<_, _> = leaves.iter().map(|leaf| (escape(&leaf.pointer), leaf)).collect();
+    let shown = call.shown();
+    if shown.is_empty() && call.arguments.is_none() {
+        return format!(
+            "{indent}  {}\n",
+            paint(style::WARNING, "the arguments are not given")
+        );
+    }
+    let is_whole = length == Length::Whole;
+    let (table, whole): (Vec<Row>, HashMap<String, Option<String>>) = shown
+        .into_iter()
+        .map(|Shown { row, whole }| (row.clone(), (row.pointer, whole)))
+        .unzip();
     let mut table = table;
     let mut text = String::new();
-    let marks = call.provenance.as_deref().map(Marks::new);
-    match (call.provenance.as_deref(), &marks) {
+    let marks = call.provenance.as_ref().map(Marks::new);
+    match (&call.provenance, &marks) {
         (Some(provenance), Some(marks)) => {
             text.push_str(&format!("{indent}{}\n", origin::verdict(provenance)));
             marks.loudest_first(&mut table);
         }
         // An edited call's values are those of the person who approved it.
-        _ if call.original.is_none() && !table.is_empty() => {
+        _ if !call.edited && !table.is_empty() => {
             let note = "where the values came from is unknown: no conversation was given";
             text.push_str(&format!("{indent}{}\n", paint(style::FAINT, note)));
         }
         _ => {}
     }
     text.push_str(&rows(&table, indent, marks.as_ref(), |row| {
-        let leaf = leaves.get(row.pointer.as_str());
-        let text = leaf
-            .filter(|_| !row.clipped || drawing.full)
-            .map(|leaf| leaf.text());
-        match text {
-            Some(text) if is_lines(&text, drawing.full) => lines(&text, indent),
-            Some(text) => escape(&text).into_owned(),
+        let whole = whole.get(row.pointer.as_str()).and_then(Option::as_deref);
+        match whole.filter(|_| !row.clipped || is_whole) {
+            Some(text) if is_lines(text, is_whole) => lines(text, indent),
+            Some(text) => escape(text).into_owned(),
             None => row.value.clone(),
         }
     }));
-    if !drawing.full && table.iter().any(|row| row.clipped) {
+    if !is_whole && table.iter().any(|row| row.clipped) {
         let label = paint(style::WARNING, "not all is shown:");
         let command = format!("countersign show {} --full", approval.id.short());
         text.push_str(&format!("{indent}  {label} see everything with `{command}`\n"));
@@ -214,23 +205,24 @@ pub fn rows(rows: &[Row], indent: &str, marks: Option<&Marks<'_>>, value: impl F
         let padding = " ".repeat(widest.saturating_sub(row.pointer.width()));
         let pointer = paint(style::FAINT, &row.pointer);
         let shown = match row.hidden {
-            true => paint(style::FAINT, &format!("({})", row.value)),
+            true => paint(style::FAINT, &format!("({})", once(&row.value))),
             false if row.bytes == 0 => paint(style::FAINT, "(empty)"),
             false => value(row),
         };
         let mark = marks.map(|marks| marks.of(row));
         let tag = mark.map(origin::mark).unwrap_or_default();
         text.push_str(&format!("{indent}  {tag}{pointer}{padding}  {shown}\n"));
-        if let Some(detail) = mark.flatten().and_then(Mark::detail) {
+        if let Some(detail) = mark.flatten().and_then(|mark| mark.detail.as_deref()) {
             // On a line of its own, which no value can begin.
             let space = " ".repeat(origin::MARK_WIDTH + widest);
             text.push_str(&format!(
                 "{indent}  {space}  {}\n",
-                paint(style::FAINT, &format!("└ {}", once(&detail)))
+                paint(style::FAINT, &format!("└ {}", once(detail)))
             ));
         }
         for warning in &row.warnings {
             let label = paint(style::WARNING, "warning:");
+            let warning = once(&warning.to_string());
             text.push_str(&format!("{indent}  {label} {} {warning}\n", row.pointer));
         }
     }
@@ -250,44 +242,44 @@ fn lines(text: &str, indent: &str) -> String {
     text.split('\n').map(line).collect()
 }
 
-fn result(call: &Call, indent: &str, full: bool) -> String {
-    let Some(bytes) = call.result.as_deref() else {
+fn result(call: &CallView, indent: &str, length: Length) -> String {
+    let Some(told) = call.result.as_deref().map(told).filter(|told| !told.is_empty()) else {
         return String::new();
     };
-    if bytes.is_empty() {
-        return String::new();
-    }
     let label = match call.state {
-        countersign::state::CallState::Failed => "failed with",
+        CallState::Failed => "failed with",
         _ => "result",
     };
-    let limit = if full { usize::MAX } else { RESULT_CHARS };
-    let shown = clip(String::from_utf8_lossy(bytes).trim_end(), limit).to_string();
+    let limit = match length {
+        Length::Short => RESULT_CHARS,
+        Length::Whole => usize::MAX,
+    };
+    let shown = clip(told.trim_end(), limit).to_string();
     format!("{indent}{} {shown}\n", paint(style::STRONG, &format!("{label}:")))
 }
 
+/// What a tool answered: a text without its quotes, any other JSON as it is.
+fn told(result: &RawValue) -> String {
+    serde_json::from_str(result.get()).unwrap_or_else(|_| result.get().to_owned())
+}
+
 /// Who asks, when, and what was decided.
-fn facts(approval: &Approval, drawing: Drawing<'_>) -> String {
-    let mut lines: Vec<(&str, String)> = vec![("agent", escape(approval.agent.as_str()).into_owned())];
+fn facts(approval: &ApprovalView, length: Length) -> String {
+    let now = approval.now.0;
+    let mut lines: Vec<(&str, String)> = vec![("agent", escape(&approval.agent_name).into_owned())];
     let mut name = |label, value: Option<&str>| {
         lines.extend(value.map(|value| (label, escape(value).into_owned())));
     };
-    name("run", approval.run.as_ref().map(|run| run.as_str()));
-    name(
-        "session",
-        approval.session.as_ref().map(|session| session.as_str()),
-    );
-    name(
-        "channel",
-        approval.channel.as_ref().map(|channel| channel.as_str()),
-    );
-    name("asked by", Some(approval.requester.as_str()));
-    name(
-        "for",
-        approval.on_behalf_of.as_ref().map(|person| person.as_str()),
-    );
+    name("run", approval.run_id.as_deref());
+    name("session", approval.session.as_deref());
+    name("channel", approval.channel.as_deref());
+    name("asked by", Some(&approval.requested_by));
+    name("for", approval.on_behalf_of.as_deref());
     if let Some(claim) = &approval.claim {
-        let limit = if drawing.full { usize::MAX } else { CLAIM_CHARS };
+        let limit = match length {
+            Length::Short => CLAIM_CHARS,
+            Length::Whole => usize::MAX,
+        };
         lines.push((
             "it says",
             format!(
@@ -299,38 +291,29 @@ fn facts(approval: &Approval, drawing: Drawing<'_>) -> String {
     }
     lines.push(("approvers", approvers(approval)));
     lines.extend(takes(approval).map(|takes| ("takes", takes)));
-    lines.push(("proposed", when(approval.created_at, drawing.now)));
-    for endorsed in &approval.endorsements {
-        let by = escape(endorsed.by.as_str());
-        let on = escape(&endorsed.surface);
-        let mut line = format!("by {by} on {on}, {}", when(endorsed.at, drawing.now));
-        if let Some(calls) = &endorsed.calls {
+    lines.push(("proposed", when(approval.created_at.0, now)));
+    for vote in earlier_votes(approval) {
+        let (by, on) = (escape(&vote.by), escape(&vote.on));
+        let mut line = format!("by {by} on {on}, {}", when(vote.at.0, now));
+        if let Some(calls) = &vote.calls {
             line.push_str(&format!(", only {}", listed(calls)));
         }
         lines.push(("approved", line));
-        let comment = endorsed.comment.as_deref();
+        let comment = vote.comment.as_deref();
         lines.extend(comment.map(|comment| ("comment", escape(comment).into_owned())));
     }
-    if approval.decision.is_none() {
-        lines.push(("expires", when(approval.expires_at, drawing.now)));
-    }
-    if let Some(decided) = &approval.decision {
-        let verb = if decided.approved { "approved" } else { "denied" };
-        let by = escape(decided.by.as_str());
-        lines.push((
-            verb,
-            format!(
-                "by {by} on {}, {}",
-                escape(&decided.surface),
-                when(decided.at, drawing.now)
-            ),
-        ));
-        lines.extend(
-            decided
-                .comment
-                .as_deref()
-                .map(|comment| ("comment", escape(comment).into_owned())),
-        );
+    match (&approval.decided_by, approval.decided_at) {
+        (Some(by), Some(at)) => {
+            let verb = match approval.status {
+                State::Denied => "denied",
+                _ => "approved",
+            };
+            let on = escape(approval.decided_on.as_deref().unwrap_or("?"));
+            lines.push((verb, format!("by {} on {on}, {}", escape(by), when(at.0, now))));
+            let comment = approval.comment.as_deref();
+            lines.extend(comment.map(|comment| ("comment", escape(comment).into_owned())));
+        }
+        _ => lines.push(("expires", when(approval.expires_at.0, now))),
     }
     lines.extend(
         approval
@@ -352,15 +335,10 @@ fn facts(approval: &Approval, drawing: Drawing<'_>) -> String {
     lines.into_iter().map(line).collect()
 }
 
-fn approvers(approval: &Approval) -> String {
+fn approvers(approval: &ApprovalView) -> String {
     let mut lists: Vec<String> = Vec::new();
     for call in &approval.calls {
-        let names: Vec<_> = call
-            .terms
-            .approvers
-            .iter()
-            .map(|name| escape(name).into_owned())
-            .collect();
+        let names: Vec<_> = call.approvers.iter().map(|name| escape(name)).collect();
         let list = match names.is_empty() {
             true => "nobody".to_owned(),
             false => names.join(" or "),
@@ -372,20 +350,27 @@ fn approvers(approval: &Approval) -> String {
     lists.join("; ")
 }
 
+/// Who approved before the one whose approval decided it.
+fn earlier_votes(approval: &ApprovalView) -> &[VoteView] {
+    match (approval.status, approval.approvals.split_last()) {
+        (State::Approved, Some((_, earlier))) => earlier,
+        _ => &approval.approvals,
+    }
+}
+
 /// What approving takes beyond being an approver, where it is more than usual.
-fn takes(approval: &Approval) -> Option<String> {
-    let terms = || approval.calls.iter().map(|call| call.terms.authority);
+fn takes(approval: &ApprovalView) -> Option<String> {
     let mut takes = Vec::new();
-    if approval.quorum() > 1 {
+    if approval.quorum > 1 {
         takes.push(match approval.missing() {
-            0 => format!("{} people", approval.quorum()),
-            missing => format!("{} people, {missing} of them still missing", approval.quorum()),
+            0 => format!("{} people", approval.quorum),
+            missing => format!("{} people, {missing} of them still missing", approval.quorum),
         });
     }
-    if terms().any(|authority| authority.four_eyes) {
+    if approval.calls.iter().any(|call| call.four_eyes) {
         takes.push("somebody else than who asked".to_owned());
     }
-    let surface = terms().map(|authority| authority.surface).max();
+    let surface = approval.calls.iter().map(|call| call.surface).max();
     let surface = surface.filter(|surface| *surface > Surface::Text);
     takes.extend(surface.map(|surface| format!("{} or better", surface.phrase())));
     (!takes.is_empty()).then(|| takes.join("; "))
@@ -400,38 +385,53 @@ fn when(moment: Time, now: Time) -> String {
     format!("{} ({})", duration::show_relative(moment, now), moment)
 }
 
-/// What the person can do next.
-fn what_now(approval: &Approval, drawing: Drawing<'_>) -> String {
-    let mut text = String::new();
-    if approval.policy != drawing.policy.hash() && view::state(approval, drawing.now) == State::Pending {
-        let label = paint(style::NOTICE, "note:");
-        text.push_str(&format!(
-            "  {label} it was held under another policy than the one in force here, which may hide other values\n"
-        ));
+fn notes(approval: &ApprovalView) -> String {
+    if !approval.other_policy || approval.status != State::Pending {
+        return String::new();
     }
-    if view::state(approval, drawing.now) == State::Pending {
-        let id = approval.id.short();
-        let commands = format!("countersign approve {id}   or   countersign deny {id}");
-        text.push_str(&format!("\n  {}\n", paint(style::HINT, &commands)));
+    let label = paint(style::NOTICE, "note:");
+    format!("  {label} it was held under another policy than the one in force, which may hide other values\n")
+}
+
+/// What the person can do next.
+pub fn what_now(approval: &ApprovalView) -> String {
+    if approval.status != State::Pending {
+        return String::new();
+    }
+    let id = approval.id.short();
+    let commands = format!("countersign approve {id}   or   countersign deny {id}");
+    format!("\n  {}\n", paint(style::HINT, &commands))
+}
+
+/// The history, one line per event.
+pub fn history(events: &[EventView]) -> String {
+    let mut text = format!("\n{}\n", paint(style::STRONG, "History"));
+    for event in events {
+        let (word, detail) = event.event.as_deref().map(told_event).unwrap_or_default();
+        text.push_str(&format!(
+            "{:>3}  {}  {word:<16}  {}{detail}\n",
+            event.number,
+            event.at.0,
+            escape(&event.by),
+        ));
     }
     text
 }
 
-/// The history, one line per event.
-pub fn history(events: &[Event]) -> String {
-    let mut text = format!("\n{}\n", paint(style::STRONG, "History"));
-    for event in events {
-        let by = event.by.to_string();
-        text.push_str(&format!(
-            "{:>3}  {}  {:<16}  {}{}\n",
-            event.number,
-            event.at,
-            event.what.as_str(),
-            escape(&by),
-            detail(&event.what)
-        ));
+/// The word for an event and what else is worth saying. A server may be newer than this: then only the word is known.
+pub fn told_event(event: &RawValue) -> (String, String) {
+    #[derive(serde::Deserialize)]
+    struct Named {
+        what: String,
     }
-    text
+    match serde_json::from_str::<What>(event.get()) {
+        Ok(what) => (what.name().to_owned(), detail(&what)),
+        Err(_) => {
+            let named = serde_json::from_str::<Named>(event.get());
+            let word = named.map(|named| named.what).unwrap_or_default();
+            (escape(&word).into_owned(), String::new())
+        }
+    }
 }
 
 fn detail(what: &What) -> String {

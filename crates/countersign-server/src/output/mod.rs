@@ -68,6 +68,19 @@ impl Output {
         self.text(&format!("{line}\n"));
     }
 
+    /// Prints one line that is safe to show; false when nobody takes it any more.
+    pub fn try_line(&mut self, line: &str) -> bool {
+        let mut stdout = AutoStream::new(std::io::stdout().lock(), self.color);
+        writeln!(stdout, "{line}").and_then(|()| stdout.flush()).is_ok()
+    }
+
+    /// A value as JSON on one line.
+    pub fn json_line<T: Serialize>(&self, value: &T) -> Result<String, Failure> {
+        let text = serde_json::to_string(value)
+            .map_err(|error| Failure::error("output", format!("cannot write JSON: {error}")))?;
+        Ok(json::for_terminal(&text))
+    }
+
     /// Writes bytes exactly as they are.
     pub fn raw(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let mut stdout = std::io::stdout().lock();
@@ -112,7 +125,7 @@ impl Output {
         }
         let (message, hint) = (once(&failure.message), failure.hint.as_deref().map(once));
         if self.is_json {
-            return self.error_line(&json::error(failure.code, &message, hint.as_deref()));
+            return self.error_line(&json::error(&failure.code, &message, hint.as_deref()));
         }
         self.error_line(&format!("{} {message}", style::paint(style::ERROR, "error:")));
         if let Some(hint) = hint {

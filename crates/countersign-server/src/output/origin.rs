@@ -7,24 +7,25 @@ use std::time::Duration;
 
 use clap::builder::styling::Style;
 use countersign::display::escape;
-use countersign::provenance::{Counts, Mark, Provenance};
+use countersign::provenance::Counts;
 use countersign::summary::Row;
 
 use super::style::{self, paint};
 use super::{card, once};
+use crate::view::origin::{LeafView, ProvenanceView};
 
 /// The marks of a call's values, by shown pointer.
-pub struct Marks<'p>(HashMap<Cow<'p, str>, &'p Mark>);
+pub struct Marks<'p>(HashMap<Cow<'p, str>, &'p LeafView>);
 
 impl<'p> Marks<'p> {
     /// Those of a provenance.
-    pub fn new(provenance: &'p Provenance) -> Marks<'p> {
+    pub fn new(provenance: &'p ProvenanceView) -> Marks<'p> {
         let leaves = provenance.leaves.iter();
-        Marks(leaves.map(|leaf| (escape(&leaf.pointer), &leaf.mark)).collect())
+        Marks(leaves.map(|leaf| (escape(&leaf.pointer), leaf)).collect())
     }
 
     /// The mark of a row. A hidden row may hold several values: the loudest of them counts.
-    pub fn of(&self, row: &Row) -> Option<&'p Mark> {
+    pub fn of(&self, row: &Row) -> Option<&'p LeafView> {
         let below = format!("{}/", row.pointer);
         let inside = || {
             let marks = self.0.iter().filter(|(pointer, _)| pointer.starts_with(&below));
@@ -36,12 +37,12 @@ impl<'p> Marks<'p> {
 
     /// Puts what nobody stated first and what the person said last; otherwise the order stays.
     pub fn loudest_first(&self, rows: &mut [Row]) {
-        rows.sort_by_cached_key(|row| Reverse(self.of(row).map_or(0, Mark::loudness)));
+        rows.sort_by_cached_key(|row| Reverse(self.of(row).map_or(0, LeafView::loudness)));
     }
 }
 
 /// A call's values with their marks, the loudest first.
-pub fn traced(tool: &str, rows: &[Row], provenance: &Provenance) -> String {
+pub fn traced(tool: &str, rows: &[Row], provenance: &ProvenanceView) -> String {
     let mut text = format!(
         "{}  {}\n",
         paint(style::STRONG, &escape(tool)),
@@ -55,28 +56,28 @@ pub fn traced(tool: &str, rows: &[Row], provenance: &Provenance) -> String {
 }
 
 /// The verdict in the colour it deserves.
-pub fn verdict(provenance: &Provenance) -> String {
-    let counts = provenance.counts();
+pub fn verdict(provenance: &ProvenanceView) -> String {
+    let counts = provenance.counts;
     let style = match counts {
         Counts { invented: 1.., .. } | Counts { outside: 1.., .. } => style::BAD.bold(),
         Counts { unknown: 1.., .. } => style::WARNING,
         Counts { tool: 1.., .. } | Counts { derived: 1.., .. } => style::OPEN,
         _ => style::GOOD,
     };
-    paint(style, &once(&provenance.verdict()))
+    paint(style, &once(&provenance.verdict))
 }
 
 /// How wide the column of marks is.
 pub const MARK_WIDTH: usize = 14;
 
 /// The mark before a value. It stands first in its line, where no value can imitate it.
-pub fn mark(mark: Option<&Mark>) -> String {
-    let tag = mark.map_or("unknown", Mark::tag);
+pub fn mark(mark: Option<&LeafView>) -> String {
+    let tag = once(mark.map_or("unknown", |leaf| leaf.tag.as_str()));
     paint(mark_style(mark), &format!("{tag:<MARK_WIDTH$}"))
 }
 
-fn mark_style(mark: Option<&Mark>) -> Style {
-    match mark.map_or(3, Mark::loudness) {
+fn mark_style(mark: Option<&LeafView>) -> Style {
+    match mark.map_or(3, LeafView::loudness) {
         0 => style::GOOD,
         1 | 2 => style::OPEN,
         3 => style::WARNING,

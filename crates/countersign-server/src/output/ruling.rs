@@ -1,16 +1,14 @@
 //! What the gate said to each call of a proposal.
 
-use countersign::approval::Approval;
 use countersign::display::clip;
 use countersign::executor::Outcome;
-use countersign::id::ToolName;
-use countersign::time::Time;
 use serde::Serialize;
 
 use super::style::{self, paint};
 use super::table::{Cell, render};
 use super::{card, once};
 use crate::failure::Exit;
+use crate::view::ApprovalView;
 
 /// Longest result of a call that passed and ran at once.
 const RESULT_CHARS: usize = 600;
@@ -18,7 +16,7 @@ const RESULT_CHARS: usize = 600;
 /// One call and its ruling.
 pub struct Line {
     /// The tool.
-    pub tool: ToolName,
+    pub tool: String,
     /// What the gate said.
     pub ruling: Ruling,
 }
@@ -58,13 +56,13 @@ pub fn exit(lines: &[Line]) -> Exit {
 }
 
 /// For people: a table, and the approval that waits.
-pub fn table(lines: &[Line], approval: Option<&Approval>, now: Time, width: Option<usize>) -> String {
+pub fn table(lines: &[Line], approval: Option<&ApprovalView>, width: Option<usize>) -> String {
     let rows = lines.iter().map(row).collect();
     let mut text = render(["RULING", "TOOL", "WHAT"], rows, width);
     if let Some(approval) = approval {
         let id = approval.id.short();
         text.push('\n');
-        text.push_str(&card::headline(approval, now));
+        text.push_str(&card::headline(approval));
         let hint = format!("countersign show {id}   or   countersign wait {id} --exec CMD");
         text.push_str(&format!("  {}\n", paint(style::HINT, &hint)));
     }
@@ -83,7 +81,7 @@ fn row(line: &Line) -> [Cell; 3] {
     };
     [
         Cell::styled(word, color),
-        Cell::new(line.tool.as_str()),
+        Cell::new(once(&line.tool)),
         Cell::new(what),
     ]
 }
@@ -107,7 +105,7 @@ pub struct LineView {
 /// One line for programs.
 pub fn view(line: &Line) -> LineView {
     let view = |ruling| LineView {
-        tool: line.tool.to_string(),
+        tool: line.tool.clone(),
         ruling,
         id: None,
         reason: None,

@@ -59,3 +59,14 @@ pub fn call(state: CallState) -> Style {
         CallState::Refused | CallState::Undone => FAINT,
     }
 }
+
+/// The colour of an event, by its word.
+pub fn event(word: &str) -> Style {
+    match word {
+        "proposed" => OPEN.bold(),
+        "approved" | "succeeded" | "reconciled" => GOOD,
+        "denied" | "failed" | "lost" | "decision_refused" | "undo_failed" => BAD,
+        "started" | "undo_started" => OPEN,
+        _ => FAINT,
+    }
+}

@@ -124,6 +124,16 @@ impl Config {
         })
     }
 
+    /// Looks whether the file is understood, and says where the store is by it.
+    pub fn check(global: &Global, named: Option<&Path>) -> Result<(Option<PathBuf>, String), Failure> {
+        let path = find(named)?;
+        let file = path.as_deref().map(read).transpose()?.unwrap_or_default();
+        let longest_wait = file.longest_wait.as_deref().map(duration::parse).transpose();
+        longest_wait.map_err(|problem| bad(path.as_deref(), &problem))?;
+        let store = global.store.clone().or(file.store);
+        Ok((path, store.unwrap_or_else(|| crate::store::DEFAULT.to_owned())))
+    }
+
     /// Credentials and decisions do not travel in the clear (H02).
     pub fn check_address(&self, has_tls: bool) -> Result<(), Failure> {
         if self.listen.ip().is_loopback() || has_tls || self.behind_proxy {

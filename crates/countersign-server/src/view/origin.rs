@@ -2,45 +2,62 @@
 
 use countersign::display::clip;
 use countersign::provenance::{Counts, Mark, Provenance};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
+/// The tag of what strangers may have written.
+const OUTSIDE: &str = "FROM OUTSIDE";
+
 /// Where each value of a call came from.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct ProvenanceView {
     /// One line for people.
-    verdict: String,
+    pub verdict: String,
     #[schema(value_type = Object)]
-    counts: Counts,
+    pub counts: Counts,
     /// The conversation was too long to be looked at from its beginning.
-    partial: bool,
-    leaves: Vec<LeafView>,
+    pub partial: bool,
+    pub leaves: Vec<LeafView>,
 }
 
 /// Where one value came from.
-#[derive(Debug, Serialize, ToSchema)]
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LeafView {
     /// A JSON pointer.
-    pointer: String,
+    pub pointer: String,
     /// `user`, `tool:NAME`, `derived`, `default`, `none` (stated by nobody) or `unknown`.
-    mark: String,
+    pub mark: String,
     /// The mark as cards show it.
-    tag: &'static str,
+    pub tag: String,
     /// The message of the conversation, from 0.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    message: Option<u32>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub message: Option<u32>,
     /// Bytes of that message.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<Vec<u32>>)]
-    span: Option<(u32, u32)>,
+    pub span: Option<(u32, u32)>,
     /// The words it was found in; not for secrets.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    words: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub words: Option<String>,
     /// What the tag leaves open, for people.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    detail: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub detail: Option<String>,
+}
+
+impl LeafView {
+    /// How loud it has to be, as [`Mark::loudness`] says. A word this version does not know is as good as none.
+    pub fn loudness(&self) -> u8 {
+        match self.mark.as_str() {
+            "none" => 5,
+            _ if self.tag == OUTSIDE => 4,
+            "derived" => 2,
+            "user" | "default" => 0,
+            mark if mark.starts_with("tool:") => 1,
+            _ => 3,
+        }
+    }
 }
 
 /// Everything that is known about where values came from.
@@ -54,7 +71,7 @@ pub fn view(provenance: &Provenance) -> ProvenanceView {
         LeafView {
             pointer: leaf.pointer.clone(),
             mark: leaf.mark.word(),
-            tag: leaf.mark.tag(),
+            tag: leaf.mark.tag().to_owned(),
             message: quote.map(|quote| quote.message),
             span: quote.and_then(|quote| quote.span),
             words: quote
@@ -68,5 +85,42 @@ pub fn view(provenance: &Provenance) -> ProvenanceView {
         counts: provenance.counts(),
         partial: provenance.is_partial,
         leaves: leaves.collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign::provenance::{Conversation, Message, trace};
+
+    use super::*;
+
+    #[test]
+    fn marks_are_as_loud_in_json() {
+        let said = |text: &str| text.to_owned();
+        let conversation = Conversation {
+            messages: vec![
+                Message::Person {
+                    text: said("Write to Maria tomorrow"),
+                    at: None,
+                },
+                Message::Tool {
+                    name: said("crm"),
+                    text: said("maria@acme.com"),
+                },
+                Message::Outside {
+                    name: said("web"),
+                    text: said("eve@evil.example"),
+                },
+            ],
+        };
+        let arguments =
+            br#"{"a":"Maria","b":"maria@acme.com","c":"eve@evil.example","d":"nobody said this","e":null}"#;
+        let provenance = trace(&conversation, arguments, &|_| false);
+        let shown = view(&provenance);
+        for (leaf, shown) in provenance.leaves.iter().zip(&shown.leaves) {
+            assert_eq!(leaf.mark.loudness(), shown.loudness(), "{shown:?}");
+        }
+        let outside = shown.leaves.iter().filter(|leaf| leaf.tag == OUTSIDE).count();
+        assert_eq!(outside, 1, "{shown:?}");
     }
 }

@@ -41,7 +41,8 @@ impl Reader {
                         .unwrap_or_default();
                     line.trim().to_owned()
                 };
-                if event.starts_with(':') {
+                // A sign of life, or only the place where the stream begins.
+                if event.starts_with(':') || field("data:").is_empty() {
                     continue;
                 }
                 let data = serde_json::from_str(&field("data:")).unwrap();

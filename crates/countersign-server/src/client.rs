@@ -1,12 +1,15 @@
 //! A small HTTP client: one request, one connection, to an address that was checked. No redirects, no proxies, no
 //! cookies, nothing remembered.
 
+mod address;
+
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 
 use axum::http::uri::Scheme;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
-use hyper::body::Bytes;
+use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
@@ -14,7 +17,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use super::Allowed;
+pub use address::Allowed;
 
 /// Where requests go.
 #[derive(Clone, Debug)]
@@ -46,6 +49,26 @@ impl Target {
             port: authority.port_u16().unwrap_or(if is_secure { 443 } else { 80 }),
             path: path.to_owned(),
         })
+    }
+
+    /// `HOST:PORT`, as operators name places.
+    pub fn place(&self) -> String {
+        format!("{}:{}", self.host, self.port)
+    }
+
+    /// Whether what is sent there can be read on the way: without TLS, only this machine is safe.
+    pub fn is_open_to_others(&self) -> bool {
+        let bare = self.host.trim_start_matches('[').trim_end_matches(']');
+        let is_loopback = match bare.parse::<IpAddr>() {
+            Ok(address) => address.is_loopback(),
+            Err(_) => bare.eq_ignore_ascii_case("localhost"),
+        };
+        !self.is_secure && !is_loopback
+    }
+
+    /// The path.
+    pub fn path(&self) -> &str {
+        &self.path
     }
 
     /// The same place, another path.
@@ -96,6 +119,28 @@ impl Client {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Answered, NoAnswer> {
+        let Opened {
+            status,
+            body,
+            connection,
+        } = self.open(method, target, headers, body).await?;
+        let body = Limited::new(body, self.largest);
+        let body = body.collect().await.map_err(|error| lost(&error.to_string()))?;
+        drop(connection);
+        Ok(Answered {
+            status,
+            body: body.to_bytes(),
+        })
+    }
+
+    /// Sends one request and takes the answer's head; the body is still to come.
+    pub async fn open(
+        &self,
+        method: Method,
+        target: &Target,
+        headers: HeaderMap,
+        body: Bytes,
+    ) -> Result<Opened, NoAnswer> {
         let address = self
             .allowed
             .resolve(&target.host, target.port)
@@ -103,11 +148,11 @@ impl Client {
             .map_err(NoAnswer::NotSent)?;
         let stream = TcpStream::connect(address)
             .await
-            .map_err(|error| NoAnswer::NotSent(format!("cannot connect to `{}`: {error}", target.host)))?;
+            .map_err(|error| NoAnswer::NotSent(format!("cannot connect to `{}`: {error}", target.place())))?;
         let _ = stream.set_nodelay(true);
         let request = request(method, target, headers, body).map_err(NoAnswer::NotSent)?;
         if !target.is_secure {
-            return self.exchange(stream, request).await;
+            return exchange(stream, request).await;
         }
         let name = ServerName::try_from(target.host.clone())
             .map_err(|_| NoAnswer::NotSent(format!("`{}` is not a name for TLS", target.host)))?;
@@ -116,31 +161,40 @@ impl Client {
             .connect(name, stream)
             .await
             .map_err(|error| NoAnswer::NotSent(format!("no TLS with `{}`: {error}", target.host)))?;
-        self.exchange(stream, request).await
+        exchange(stream, request).await
     }
+}
 
-    async fn exchange<S>(&self, stream: S, request: Request<Full<Bytes>>) -> Result<Answered, NoAnswer>
-    where
-        S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
-    {
-        let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
-            .await
-            .map_err(|error| NoAnswer::NotSent(error.to_string()))?;
-        let connection = Aborting(tokio::spawn(connection));
-        let lost = |error: String| NoAnswer::Unknown(format!("the connection broke: {error}"));
-        let response = sender
-            .send_request(request)
-            .await
-            .map_err(|error| lost(error.to_string()))?;
-        let status = response.status().as_u16();
-        let body = Limited::new(response.into_body(), self.largest);
-        let body = body.collect().await.map_err(|error| lost(error.to_string()))?;
-        drop(connection);
-        Ok(Answered {
-            status,
-            body: body.to_bytes(),
-        })
-    }
+/// An answer whose body is still to come. The connection ends with this.
+pub struct Opened {
+    /// The status code.
+    pub status: u16,
+    /// What comes.
+    pub body: Incoming,
+    connection: Aborting,
+}
+
+async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Opened, NoAnswer>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
+        .await
+        .map_err(|error| NoAnswer::NotSent(error.to_string()))?;
+    let connection = Aborting(tokio::spawn(connection));
+    let response = sender
+        .send_request(request)
+        .await
+        .map_err(|error| lost(&error.to_string()))?;
+    Ok(Opened {
+        status: response.status().as_u16(),
+        body: response.into_body(),
+        connection,
+    })
+}
+
+fn lost(error: &str) -> NoAnswer {
+    NoAnswer::Unknown(format!("the connection broke: {error}"))
 }
 
 /// Ends the connection's task with the exchange, whatever became of it.

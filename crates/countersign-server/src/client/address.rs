@@ -28,6 +28,11 @@ impl Allowed {
         ))
     }
 
+    /// Only this place, besides public ones: who runs the command named it.
+    pub fn named(place: String) -> Allowed {
+        Allowed(Arc::from([place.to_ascii_lowercase()]))
+    }
+
     /// An address of this place that may be connected to.
     pub async fn resolve(&self, host: &str, port: u16) -> Result<SocketAddr, String> {
         let bare = host.trim_start_matches('[').trim_end_matches(']');

@@ -1,0 +1,137 @@
+//! `backup` and `restore`: a whole copy of the store, and a new beginning from one.
+//!
+//! What a backup says was pending, approved or running may have happened since. So a restored store is a new epoch:
+//! everything open in it is voided and every token, session and link taken back before anybody can use it (X33).
+
+use std::path::Path;
+
+use countersign::command::Voided;
+use countersign::hash::Hash;
+use countersign::store::Store as _;
+use countersign_store::sqlite::{BackupError, SqliteOptions, check_backup};
+
+use crate::cli::{Backup, Global, Restore};
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+use crate::store::{Missing, Watch};
+use crate::{policy, store};
+
+pub async fn make(global: &Global, options: Backup, output: &mut Output) -> Result<Exit, Failure> {
+    let place = file(global, "pg_dump --format=custom")?;
+    if matches!(Path::new(place).try_exists(), Ok(false)) {
+        let message = format!("there is no store at `{place}`");
+        return Err(Failure::error("no_store", message).hint("name another store with `--store`"));
+    }
+    let store = store::open_sqlite(Path::new(place), SqliteOptions::default())?;
+    let made = store.backup_to(&options.file).await.map_err(failed)?;
+    match output.is_json {
+        true => {
+            let sha256 = made.sha256.to_string();
+            output
+                .json(&serde_json::json!({ "file": options.file, "bytes": made.bytes, "sha256": sha256 }))?;
+        }
+        false => output.line(&format!("{} bytes, SHA-256 {}", made.bytes, made.sha256)),
+    }
+    Ok(Exit::Done)
+}
+
+pub async fn restore(global: &Global, options: Restore, output: &mut Output) -> Result<Exit, Failure> {
+    let policy = policy::load(global.policy.as_deref())?.policy.hash();
+    let voided = match &options.file {
+        Some(backup) => from_file(global, backup, policy).await?,
+        None => {
+            at_store(global)?;
+            let store = store::open(global.store(), Missing::Refuse, Watch::Nobody).await?;
+            store.void_open(policy).await?
+        }
+    };
+    let (pending, released, running) = (voided.pending, voided.released, voided.running);
+    match output.is_json {
+        true => output
+            .json(&serde_json::json!({ "pending": pending, "released": released, "running": running }))?,
+        false => output.line(&format!(
+            "restored; voided: {pending} pending, {released} approved and not started, {running} running. \
+             Every token, session and link is taken back."
+        )),
+    }
+    Ok(Exit::Done)
+}
+
+async fn from_file(global: &Global, backup: &Path, policy: Hash) -> Result<Voided, Failure> {
+    let place = file(global, "pg_restore, and then `countersign restore --in-place`")?;
+    check_backup(backup).map_err(failed)?;
+    let target = Path::new(place);
+    if !matches!(target.try_exists(), Ok(false)) {
+        let message = format!("there is already a store at `{place}`, and nothing is overwritten");
+        return Err(
+            Failure::error("exists", message).hint("move it away first, or name another with `--store`")
+        );
+    }
+    // Made usable under another name, and moved only then: a crash in between leaves no store that is still open.
+    let half = target.with_extension("restoring");
+    let voided = void(backup, &half, policy).await;
+    if voided.is_err() {
+        remove(&half);
+    }
+    let voided = voided?;
+    std::fs::rename(&half, target).map_err(|error| unwritable(target, &error))?;
+    Ok(voided)
+}
+
+async fn void(backup: &Path, half: &Path, policy: Hash) -> Result<Voided, Failure> {
+    remove(half);
+    std::fs::copy(backup, half).map_err(|error| unwritable(half, &error))?;
+    private(half).map_err(|error| unwritable(half, &error))?;
+    let store = store::open_sqlite(half, SqliteOptions::default())?;
+    let voided = store.void_open(policy).await;
+    // Closing it leaves one file, with everything in it.
+    store.close().await;
+    Ok(voided?)
+}
+
+fn private(file: &Path) -> std::io::Result<()> {
+    use std::os::unix::fs::PermissionsExt as _;
+    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600))
+}
+
+fn remove(file: &Path) {
+    for end in ["", "-wal", "-shm"] {
+        let mut name = file.as_os_str().to_owned();
+        name.push(end);
+        let _ = std::fs::remove_file(name);
+    }
+}
+
+fn at_store(global: &Global) -> Result<(), Failure> {
+    match global.server {
+        None => Ok(()),
+        Some(_) => Err(Failure::usage(
+            "backups are made and restored at the store itself, not over a server",
+        )
+        .hint("leave out `--server` and COUNTERSIGN_SERVER")),
+    }
+}
+
+/// The store's file. A server of PostgreSQL has better means of its own.
+fn file<'g>(global: &'g Global, instead: &str) -> Result<&'g str, Failure> {
+    at_store(global)?;
+    let place = global.store();
+    if store::is_postgres(place) {
+        let message = "PostgreSQL is backed up and restored with its own programs";
+        return Err(Failure::usage(message).hint(format!("use {instead}; see docs/command-line.md")));
+    }
+    Ok(place)
+}
+
+fn failed(error: BackupError) -> Failure {
+    let hint = error.hint();
+    Failure::error("backup", error.to_string()).hint(hint)
+}
+
+fn unwritable(file: &Path, error: &std::io::Error) -> Failure {
+    Failure::error(
+        "backup",
+        format!("`{}` cannot be written: {error}", file.display()),
+    )
+    .hint("check the path, the space on the disk and who may write there")
+}

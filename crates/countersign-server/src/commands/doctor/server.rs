@@ -1,0 +1,41 @@
+//! A server: whether it can be reached, safely, is of this version, and takes the token.
+
+use countersign::store::Filter;
+
+use super::Finding;
+use crate::cli::Global;
+use crate::desk::RemoteDesk;
+
+pub async fn look(global: &Global, url: &str) -> Vec<Finding> {
+    let desk = match RemoteDesk::open(global, url, None) {
+        Ok(desk) => desk,
+        Err(failure) => return vec![Finding::failed("server", failure)],
+    };
+    let version = match desk.version().await {
+        Ok(version) => version,
+        Err(failure) => return vec![Finding::failed("server", failure)],
+    };
+    let how = match url.starts_with("https://") {
+        true => "over TLS, with a certificate this machine trusts",
+        false => "on this machine",
+    };
+    let mut findings = vec![Finding::good("server", format!("it answers {how}"))];
+    let own = env!("CARGO_PKG_VERSION");
+    findings.push(match version == own {
+        true => Finding::good("version", format!("both sides are {own}")),
+        false => Finding::warning(
+            "version",
+            format!("the server is {version}, this command is {own}"),
+            "use the same version on both sides",
+        ),
+    });
+    let one = Filter {
+        limit: Some(1),
+        ..Filter::pending()
+    };
+    findings.push(match desk.list(&one).await {
+        Ok(_) => Finding::good("token", "the server takes it"),
+        Err(failure) => Finding::failed("token", failure),
+    });
+    findings
+}

@@ -1,0 +1,145 @@
+//! The store: whether it opens, who can read it, what its clock says, and which tokens end soon.
+
+use std::path::Path;
+use std::time::Duration;
+
+use countersign::store::Store;
+use countersign::time::{Clock as _, SystemClock, Time};
+
+use super::Finding;
+use crate::access::Token;
+use crate::cli::Global;
+use crate::store::{Missing, Watch, is_postgres, open};
+use crate::{desk, duration};
+
+/// A clock that is further off than this confuses people.
+const CLOCK_MAY_DIFFER: Duration = Duration::from_secs(5);
+/// A token that ends sooner should be replaced now.
+const SOON: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+
+pub async fn look(global: &Global, place: &str) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    let is_file = !is_postgres(place);
+    if is_file {
+        let path = Path::new(place);
+        if matches!(path.try_exists(), Ok(false)) {
+            let message = format!("there is none at `{place}` yet; it is made when it is needed");
+            return vec![Finding::good("store", message)];
+        }
+        findings.extend(look_at_file(path));
+    }
+    let store = match open(place, Missing::Refuse, Watch::Nobody).await {
+        Ok(store) => store,
+        Err(failure) => {
+            findings.push(Finding::failed("store", failure));
+            return findings;
+        }
+    };
+    // Opening it has checked the version of the database and the schema.
+    findings.push(Finding::good(
+        "store",
+        "it opens, and its schema is this version's",
+    ));
+    match store.now().await {
+        Err(error) => findings.push(Finding::problem("clock", error.to_string(), error.hint())),
+        Ok(now) => {
+            findings.push(look_at_clock(now, SystemClock::default().now()));
+            findings.extend(look_at_tokens(global, store.as_ref(), now).await);
+        }
+    }
+    if is_file {
+        // X18: the same account is no boundary.
+        findings.push(Finding::warning(
+            "accounts",
+            "whoever runs under this account, or can read and write the file, can decide",
+            "run agents under another account, with a token of their own",
+        ));
+    }
+    findings
+}
+
+/// The file, and what SQLite keeps beside it.
+fn look_at_file(path: &Path) -> Vec<Finding> {
+    let beside = |end: &str| {
+        let mut name = path.as_os_str().to_owned();
+        name.push(end);
+        std::path::PathBuf::from(name)
+    };
+    let files = [path.to_owned(), beside("-wal"), beside("-shm")];
+    let open: Vec<_> = files
+        .iter()
+        .filter(|file| std::fs::metadata(file).is_ok_and(|metadata| crate::keys::is_open_to_all(&metadata)))
+        .map(|file| file.display().to_string())
+        .collect();
+    if open.is_empty() {
+        return vec![Finding::good("file", "only its owner and group can use it")];
+    }
+    // H06: everybody on the machine can read what was proposed, or even decide.
+    let message = format!("everybody on this machine can use `{}`", open.join("`, `"));
+    vec![Finding::problem(
+        "file",
+        message,
+        format!("chmod 600 {}", open.join(" ")),
+    )]
+}
+
+fn look_at_clock(store: Time, machine: Time) -> Finding {
+    let apart = store.since(machine).max(machine.since(store));
+    match apart > CLOCK_MAY_DIFFER {
+        false => Finding::good("clock", "the store's clock and this machine's agree"),
+        true => Finding::warning(
+            "clock",
+            format!(
+                "the store's clock and this machine's are {} apart",
+                duration::show(apart)
+            ),
+            "set the clocks; only the store's counts for expiry",
+        ),
+    }
+}
+
+async fn look_at_tokens(global: &Global, store: &dyn Store, now: Time) -> Vec<Finding> {
+    let tokens = match desk::tenant(global) {
+        Ok(tenant) => Token::list(store, &tenant).await,
+        Err(failure) => return vec![Finding::failed("tokens", failure)],
+    };
+    let tokens = match tokens {
+        Ok(tokens) => tokens,
+        Err(error) => return vec![Finding::problem("tokens", error.to_string(), error.hint())],
+    };
+    let ending: Vec<Finding> = tokens
+        .iter()
+        .filter(|(_, token)| token.expires_at.since(now) < SOON)
+        .map(|(id, token)| {
+            let left = duration::show(token.expires_at.since(now));
+            let message = format!("token {id} of `{}` ends in {left}", token.name);
+            Finding::warning(
+                "tokens",
+                message,
+                "make a new one with `countersign token create`",
+            )
+        })
+        .collect();
+    match ending.is_empty() {
+        true => vec![Finding::good(
+            "tokens",
+            format!("{} in force, none ends within a week", tokens.len()),
+        )],
+        false => ending,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Health;
+    use super::*;
+
+    #[test]
+    fn x47_clocks_that_differ_are_told() {
+        let now = SystemClock::default().now();
+        let later = now.plus(Duration::from_secs(60));
+        assert_eq!(look_at_clock(now, now).state, Health::Good);
+        assert_eq!(look_at_clock(later, now).state, Health::Warning);
+        assert_eq!(look_at_clock(now, later).state, Health::Warning);
+    }
+}

@@ -1,0 +1,38 @@
+//! `purge`: erases the content of what is over for long enough. That it happened stays on record.
+
+use countersign::id::Actor;
+use countersign::store::{LONGEST_PAGE, Purge};
+
+use crate::cli::{self, Global};
+use crate::desk::Desk;
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+use crate::store::Missing;
+
+pub async fn run(global: &Global, options: cli::Purge, output: &mut Output) -> Result<Exit, Failure> {
+    let desk = Desk::open(global, Missing::Refuse).await?.at_store("purge")?;
+    let now = desk.store().now().await?;
+    let age = i64::try_from(options.older_than.as_micros()).unwrap_or(i64::MAX);
+    let mut purge = Purge {
+        tenant: desk.tenant.clone(),
+        before: countersign::time::Time::from_micros(now.as_micros().saturating_sub(age)),
+        after: None,
+        limit: LONGEST_PAGE,
+        by: Actor::Person(desk.person()?),
+        policy: desk.gate.policy().hash(),
+    };
+    let mut erased = 0;
+    loop {
+        let purged = desk.store().purge(&purge).await?;
+        erased += purged.erased;
+        match purged.next {
+            Some(next) => purge.after = Some(next),
+            None => break,
+        }
+    }
+    match output.is_json {
+        true => output.json(&serde_json::json!({ "erased": erased }))?,
+        false => output.line(&format!("the content of {erased} approvals is erased")),
+    }
+    Ok(Exit::Done)
+}

@@ -1,0 +1,96 @@
+//! `watch`: what happens, line by line, until somebody presses Ctrl-C.
+
+use countersign::display::escape;
+use countersign::event::What;
+
+use super::name;
+use crate::cli::{Global, Watch};
+use crate::desk::{Desk, Followed, Wanted};
+use crate::failure::{Exit, Failure};
+use crate::output::style::{self, paint};
+use crate::output::{Output, card, list};
+use crate::store;
+use crate::view::Happening;
+
+pub async fn run(global: &Global, options: Watch, output: &mut Output) -> Result<Exit, Failure> {
+    options.what.iter().try_for_each(|word| check_kind(word))?;
+    let wanted = Wanted {
+        agent: name(options.agent.as_deref())?,
+        channel: name(options.channel.as_deref())?,
+        what: options.what,
+    };
+    let desk = Desk::open_with(global, store::Missing::Create, store::Watch::Others, None).await?;
+    let mut following = desk.follow(wanted).await?;
+    output.notice("watching", "watching what happens; Ctrl-C ends it");
+    loop {
+        let followed = tokio::select! {
+            followed = following.next() => followed?,
+            _ = tokio::signal::ctrl_c() => {
+                return Err(Failure::with(Exit::Interrupted, "interrupted", "interrupted"));
+            }
+        };
+        let line = match followed {
+            Followed::Happened(happening) if output.is_json => output.json_line(&happening)?,
+            Followed::Happened(happening) => line(&desk, &happening).await?,
+            Followed::Lost(reason) => {
+                output.notice("lost", &format!("{reason}; trying again"));
+                continue;
+            }
+            Followed::Back => {
+                output.notice("back", "the server is there again; nothing was missed");
+                continue;
+            }
+        };
+        if !output.try_line(&line) {
+            return Ok(Exit::Done);
+        }
+    }
+}
+
+/// `09:41:07  9a8b7c6d  proposed          agent:crm  Create contact Maria Garcia`
+async fn line(desk: &Desk, happening: &Happening) -> Result<String, Failure> {
+    let (word, mut detail) = card::told_event(&happening.event);
+    // What it is about is said once, when it is new.
+    if word == "proposed"
+        && let Some(approval) = desk.approval(happening.approval).await?
+    {
+        let risk = approval.risk_level;
+        let risk = paint(style::risk(risk), &format!("{risk} risk"));
+        detail = format!("  {}  {risk}", list::what(&approval));
+    }
+    let time: String = happening.at.0.to_string().chars().skip(11).take(8).collect();
+    let padded = format!("{word:<16}");
+    Ok(format!(
+        "{time}  {}  {}  {}{detail}",
+        paint(style::STRONG, &happening.approval.short()),
+        paint(style::event(&word), &padded),
+        escape(&happening.by),
+    ))
+}
+
+/// A misspelt kind must not look like silence. Whoever reads events knows all kinds there are.
+fn check_kind(word: &str) -> Result<(), Failure> {
+    let read = serde_json::from_value::<What>(serde_json::json!({ "what": word }));
+    match read.map_err(|error| error.to_string()) {
+        Err(problem) if problem.starts_with("unknown variant") => {
+            let kinds = problem.split_once("expected ").map(|(_, kinds)| kinds.to_owned());
+            Err(Failure::usage(format!("there is no event `{word}`")).hint(kinds.unwrap_or_default()))
+        }
+        // It is one, whatever else it would need to be whole.
+        _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kinds_of_events_are_known_and_misspelt_ones_are_not() {
+        for word in ["proposed", "approved", "expired", "undo_failed"] {
+            assert!(check_kind(word).is_ok(), "{word}");
+        }
+        let failure = check_kind("aproved").unwrap_err();
+        assert!(failure.hint.is_some_and(|hint| hint.contains("`approved`")));
+    }
+}

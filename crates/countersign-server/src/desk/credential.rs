@@ -1,0 +1,42 @@
+//! The token a remote desk shows: from the environment, from a file, or from the command line.
+
+use std::path::Path;
+
+use countersign::seal::Secret;
+
+use crate::cli::Global;
+use crate::failure::Failure;
+use crate::keys;
+
+/// The token, if there is one. A file that is named comes first.
+pub fn token(global: &Global) -> Result<Secret, Failure> {
+    let text = match (&global.token_file, &global.token) {
+        (Some(file), _) => read(file)?,
+        (None, Some(token)) => token.clone(),
+        (None, None) => {
+            return Err(Failure::error("no_token", "there is no token to show the server").hint(HINT));
+        }
+    };
+    let text = text.trim();
+    let is_plain = text.bytes().all(|byte| byte.is_ascii_graphic());
+    if text.is_empty() || !is_plain {
+        return Err(Failure::error("bad_token", "that is not a token").hint(HINT));
+    }
+    Ok(Secret::new(text.as_bytes()))
+}
+
+/// What to do about a token that is missing or opens nothing.
+pub const HINT: &str = "put one into COUNTERSIGN_TOKEN or name its file with `--token-file`; make one with `countersign token create`";
+
+fn read(file: &Path) -> Result<String, Failure> {
+    let failed = |error: std::io::Error| {
+        let message = format!("cannot read the token in `{}`: {error}", file.display());
+        Failure::error("bad_token", message).hint("name another file with `--token-file`")
+    };
+    let metadata = std::fs::metadata(file).map_err(failed)?;
+    if keys::is_open_to_all(&metadata) {
+        let message = format!("the token in `{}` can be read by everybody", file.display());
+        return Err(Failure::error("bad_token", message).hint(format!("chmod 600 {}", file.display())));
+    }
+    std::fs::read_to_string(file).map_err(failed)
+}

@@ -1,0 +1,213 @@
+//! Following what happens, at the store or at a server.
+//!
+//! Nothing is missed: at the store by the feed's cursor, at a server by the last event's id, also across restarts of
+//! either side's connection. What is seen twice is given once.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use countersign::id::{Agent, Channel};
+use countersign::store::{Cursor, FeedEvent};
+use countersign::wake::Changes;
+use http_body_util::BodyExt as _;
+
+use super::remote::is_passing;
+use super::server::encode;
+use super::sse::Reader;
+use super::{LocalDesk, RemoteDesk};
+use crate::client::Opened;
+use crate::failure::Failure;
+use crate::view::Happening;
+
+/// How many events are read from the store at a time.
+const PAGE: usize = 256;
+/// The feed may lag behind the signal: it is looked at again so often.
+const LOOKS_AGAIN: Duration = Duration::from_secs(1);
+/// A server that says nothing for so long is gone; it says that it is alive every 15 seconds.
+const SILENCE: Duration = Duration::from_secs(60);
+/// The pause before a connection is made again; each in a row is twice as long.
+const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
+/// No pause is longer.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
+
+/// Which events are wanted.
+#[derive(Clone, Debug, Default)]
+pub struct Wanted {
+    /// Only of this agent's approvals.
+    pub agent: Option<Agent>,
+    /// Only of this conversation's.
+    pub channel: Option<Channel>,
+    /// Only of these kinds; all when empty.
+    pub what: Vec<String>,
+}
+
+/// What came.
+pub enum Followed {
+    /// Something happened.
+    Happened(Happening),
+    /// The server is gone for now; it is asked again.
+    Lost(String),
+    /// The server is there again, and nothing was missed.
+    Back,
+}
+
+/// One who follows a desk.
+pub enum Following<'d> {
+    /// At the store.
+    Local(LocalFollowing<'d>),
+    /// At a server.
+    Remote(Box<RemoteFollowing<'d>>),
+}
+
+impl Following<'_> {
+    /// The next thing that happens. May be dropped while it waits: nothing is lost by that.
+    pub async fn next(&mut self) -> Result<Followed, Failure> {
+        match self {
+            Following::Local(following) => following.next().await.map(Followed::Happened),
+            Following::Remote(following) => following.next().await,
+        }
+    }
+}
+
+/// Follows a store.
+pub struct LocalFollowing<'d> {
+    desk: &'d LocalDesk,
+    wanted: Wanted,
+    changes: Changes,
+    cursor: Cursor,
+    queue: VecDeque<FeedEvent>,
+}
+
+impl<'d> LocalFollowing<'d> {
+    pub(super) async fn start(desk: &'d LocalDesk, wanted: Wanted) -> Result<LocalFollowing<'d>, Failure> {
+        // The signal first, the place second: nothing that happens in between is missed.
+        let changes = desk.store().hub().changes();
+        let cursor = desk.store().feed_end(&desk.tenant).await?;
+        Ok(LocalFollowing {
+            desk,
+            wanted,
+            changes,
+            cursor,
+            queue: VecDeque::new(),
+        })
+    }
+
+    async fn next(&mut self) -> Result<Happening, Failure> {
+        loop {
+            while let Some(event) = self.queue.front() {
+                let happening = self.happening(event).await?;
+                self.queue.pop_front();
+                if let Some(happening) = happening {
+                    return Ok(happening);
+                }
+            }
+            let page = self
+                .desk
+                .store()
+                .feed(&self.desk.tenant, self.cursor, PAGE)
+                .await?;
+            match page.last() {
+                Some(last) => self.cursor = last.cursor,
+                None => _ = tokio::time::timeout(LOOKS_AGAIN, self.changes.next()).await,
+            }
+            self.queue.extend(page);
+        }
+    }
+
+    /// What is to be said about an event; nothing when it is not wanted.
+    async fn happening(&self, event: &FeedEvent) -> Result<Option<Happening>, Failure> {
+        let found = self
+            .desk
+            .store()
+            .approval(&self.desk.tenant, event.approval)
+            .await?;
+        let Some(approval) = found else {
+            return Ok(None);
+        };
+        let wanted = &self.wanted;
+        let is_wanted = wanted.agent.as_ref().is_none_or(|agent| *agent == approval.agent)
+            && wanted
+                .channel
+                .as_ref()
+                .is_none_or(|channel| approval.channel.as_ref() == Some(channel))
+            && (wanted.what.is_empty() || wanted.what.iter().any(|what| what == event.event.what.name()));
+        Ok(is_wanted
+            .then(|| Happening::new(&approval, &event.event))
+            .flatten())
+    }
+}
+
+/// Follows a server.
+pub struct RemoteFollowing<'d> {
+    desk: &'d RemoteDesk,
+    path: String,
+    last: Option<String>,
+    stream: Option<(Opened, Reader)>,
+    pause: Duration,
+    is_lost: bool,
+}
+
+impl<'d> RemoteFollowing<'d> {
+    pub(super) async fn start(desk: &'d RemoteDesk, wanted: Wanted) -> Result<RemoteFollowing<'d>, Failure> {
+        let mut path = "/v1/events?".to_owned();
+        let mut add = |name: &str, value: Option<String>| {
+            path.extend(value.map(|value| format!("{name}={}&", encode(&value))));
+        };
+        add("agentName", wanted.agent.map(|agent| agent.to_string()));
+        add("channel", wanted.channel.map(|channel| channel.to_string()));
+        add("what", (!wanted.what.is_empty()).then(|| wanted.what.join(",")));
+        path.pop();
+        let opened = desk.server.stream(&path, None).await?;
+        Ok(RemoteFollowing {
+            desk,
+            path,
+            last: None,
+            stream: Some((opened, Reader::default())),
+            pause: SHORTEST_PAUSE,
+            is_lost: false,
+        })
+    }
+
+    async fn next(&mut self) -> Result<Followed, Failure> {
+        loop {
+            let Some((opened, reader)) = &mut self.stream else {
+                if let Some(followed) = self.connect().await? {
+                    return Ok(followed);
+                }
+                continue;
+            };
+            while let Some(sent) = reader.take() {
+                self.last = sent.id.or(self.last.take());
+                if let Ok(happening) = serde_json::from_str(&sent.data) {
+                    self.pause = SHORTEST_PAUSE;
+                    return Ok(Followed::Happened(happening));
+                }
+            }
+            match tokio::time::timeout(SILENCE, opened.body.frame()).await {
+                Ok(Some(Ok(frame))) => reader.push(frame.data_ref().map_or(&[][..], |data| data)),
+                // The stream ended, broke, or fell silent; an event that was only half there comes again.
+                _ => self.stream = None,
+            }
+        }
+    }
+
+    /// Connects again, after a pause. What will not be otherwise in a moment is an error.
+    async fn connect(&mut self) -> Result<Option<Followed>, Failure> {
+        match self.desk.server.stream(&self.path, self.last.as_deref()).await {
+            Ok(opened) => {
+                self.stream = Some((opened, Reader::default()));
+                let was_lost = std::mem::take(&mut self.is_lost);
+                Ok(was_lost.then_some(Followed::Back))
+            }
+            Err(failure) if is_passing(&failure) => {
+                if !std::mem::replace(&mut self.is_lost, true) {
+                    return Ok(Some(Followed::Lost(failure.message)));
+                }
+                tokio::time::sleep(self.pause).await;
+                self.pause = (self.pause * 2).min(LONGEST_PAUSE);
+                Ok(None)
+            }
+            Err(failure) => Err(failure),
+        }
+    }
+}

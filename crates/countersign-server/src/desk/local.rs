@@ -1,0 +1,282 @@
+//! The desk at the store: the gate over it, whose world it is, and the policy's file.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign::approval::Approval;
+use countersign::decision::{Decider, Decision};
+use countersign::executor::Executor;
+use countersign::gate::{Gate, Ruled, Submission, Submitted, SubmittedCall, Until, Waited};
+use countersign::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Tenant};
+use countersign::state::State;
+use countersign::store::{Filter, Store};
+
+use super::{Deciding, Proposal, Proposed, ProposedCall, not_there};
+use crate::cli::Global;
+use crate::exec::CommandExecutor;
+use crate::failure::Failure;
+use crate::output::ruling::{Line, Ruling};
+use crate::store::{Missing, Watch};
+use crate::view::{self, ApprovalView, PageView};
+use crate::{identity, keys, policy, store};
+
+/// Who asks when nobody says which agent.
+const AGENT: &str = "command-line";
+
+/// A desk at the store.
+pub struct LocalDesk {
+    /// The gate.
+    pub gate: Gate,
+    /// Whose world.
+    pub tenant: Tenant,
+    /// The policy's file; nothing when everything is held for want of one.
+    pub policy_file: Option<PathBuf>,
+    runs_here: bool,
+    name: Option<String>,
+    groups: Vec<String>,
+}
+
+impl LocalDesk {
+    /// Opens everything. Nothing is made unless the command makes something new.
+    pub async fn open(global: &Global, missing: Missing) -> Result<LocalDesk, Failure> {
+        LocalDesk::open_with(global, missing, Watch::Nobody, None).await
+    }
+
+    /// As [`LocalDesk::open`], for commands that wait, and with a command that runs calls from here.
+    pub async fn open_with(
+        global: &Global,
+        missing: Missing,
+        watch: Watch,
+        executor: Option<CommandExecutor>,
+    ) -> Result<LocalDesk, Failure> {
+        let tenant = tenant(global)?;
+        // First what can be wrong without touching the store.
+        let loaded = policy::load(global.policy.as_deref())?;
+        let sealer = keys::sealer(global.seal_key_file.as_deref())?;
+        let store = store::open(global.store(), missing, watch).await?;
+        let mut gate = Gate::new(store, Arc::new(loaded.policy));
+        let runs_here = executor.is_some();
+        if let Some(executor) = executor {
+            gate = gate.with_executor(Arc::new(executor) as Arc<dyn Executor>);
+        }
+        if let Some(sealer) = sealer {
+            gate = gate.with_sealer(sealer);
+        }
+        Ok(LocalDesk {
+            gate,
+            tenant,
+            policy_file: loaded.file,
+            runs_here,
+            name: global.name.clone(),
+            groups: global.group.clone(),
+        })
+    }
+
+    /// The store behind the gate.
+    pub fn store(&self) -> &dyn Store {
+        self.gate.store()
+    }
+
+    /// Who sits here.
+    pub fn person(&self) -> Result<Person, Failure> {
+        identity::person(self.name.as_deref())
+    }
+
+    /// An approval as it is shown now.
+    pub async fn view(&self, approval: &Approval) -> Result<ApprovalView, Failure> {
+        let now = self.store().now().await?;
+        Ok(view::approval(approval, self.gate.policy(), now))
+    }
+
+    /// An approval as somebody looks at it who may decide it.
+    async fn looked_at(&self, approval: &Approval) -> Result<ApprovalView, Failure> {
+        let view = self.view(approval).await?;
+        // Once it is decided there is nothing left to look at twice.
+        match view.status {
+            State::Pending => Ok(view.with_concerns(&self.gate.concerns(approval).await?)),
+            _ => Ok(view),
+        }
+    }
+
+    pub async fn list(&self, filter: &Filter) -> Result<PageView, Failure> {
+        let approvals = self.store().list(&self.tenant, filter).await?;
+        let now = self.store().now().await?;
+        let is_full = approvals.len() >= filter.page();
+        let next = approvals.last().filter(|_| is_full);
+        Ok(PageView {
+            next: next.map(|approval| approval.id),
+            approvals: approvals
+                .iter()
+                .map(|approval| view::approval(approval, self.gate.policy(), now))
+                .collect(),
+        })
+    }
+
+    pub async fn ids(&self, filter: &Filter) -> Result<Vec<ApprovalId>, Failure> {
+        let approvals = self.store().list(&self.tenant, filter).await?;
+        Ok(approvals.iter().map(|approval| approval.id).collect())
+    }
+
+    pub async fn approval(&self, id: ApprovalId) -> Result<Option<ApprovalView>, Failure> {
+        match self.store().approval(&self.tenant, id).await? {
+            Some(approval) => Ok(Some(self.looked_at(&approval).await?)),
+            None => Ok(None),
+        }
+    }
+
+    pub async fn history(&self, id: ApprovalId) -> Result<Option<ApprovalView>, Failure> {
+        let events = self.store().events(&self.tenant, id).await?;
+        let approval = self.approval(id).await?;
+        Ok(approval.map(|approval| approval.with_events(&events)))
+    }
+
+    pub async fn argument_bytes(&self, call: CallId) -> Result<Option<Vec<u8>>, Failure> {
+        let approval = self.store().approval(&self.tenant, call.approval).await?;
+        let call = approval
+            .as_ref()
+            .and_then(|approval| approval.call(call.position));
+        Ok(call.map(|call| call.arguments.as_bytes().to_vec()))
+    }
+
+    pub async fn propose(&self, proposal: Proposal) -> Result<Proposed, Failure> {
+        let tools: Vec<String> = proposal.calls.iter().map(|call| call.tool.to_string()).collect();
+        let submission = self.submission(proposal)?;
+        let submitted = self.gate.submit(submission).await?;
+        let approval = match &submitted.approval {
+            Some(approval) => Some(self.view(approval).await?),
+            None => None,
+        };
+        let lines = self.ruled(tools, submitted).await;
+        Ok(Proposed { lines, approval })
+    }
+
+    fn submission(&self, proposal: Proposal) -> Result<Submission, Failure> {
+        let call = |call: ProposedCall| SubmittedCall {
+            tool: call.tool.to_string(),
+            arguments: call.arguments.as_bytes().into(),
+            definition: call.definition,
+            secret: call.secret,
+        };
+        Ok(Submission {
+            tenant: self.tenant.clone(),
+            agent: match proposal.agent {
+                Some(agent) => agent,
+                None => own_agent()?,
+            },
+            requester: self.person()?,
+            on_behalf_of: None,
+            channel: proposal.channel,
+            run: proposal.run,
+            session: proposal.session,
+            claim: proposal.claim,
+            key: proposal.key,
+            conversation: proposal.conversation.map(Arc::new),
+            calls: proposal.calls.into_iter().map(call).collect(),
+        })
+    }
+
+    /// One line per call. Calls that pass are run at once, if they are run from here.
+    async fn ruled(&self, tools: Vec<String>, submitted: Submitted) -> Vec<Line> {
+        let approval = submitted.approval;
+        let mut lines = Vec::with_capacity(tools.len());
+        for (tool, ruled) in tools.into_iter().zip(submitted.calls) {
+            let ruling = match ruled {
+                Ruled::Pass(permit) if self.runs_here => Ruling::Ran(self.gate.run_passed(permit).await),
+                Ruled::Pass(_) => Ruling::Pass,
+                Ruled::Held(id) => {
+                    let call = approval.as_ref().and_then(|approval| approval.call(id.position));
+                    Ruling::Held {
+                        id: id.to_string(),
+                        summary: call.map(|call| call.terms.summary.clone()).unwrap_or_default(),
+                    }
+                }
+                Ruled::Forbidden { reason } => Ruling::Forbidden { reason },
+            };
+            lines.push(Line { tool, ruling });
+        }
+        lines
+    }
+
+    pub async fn decide(&self, deciding: Deciding) -> Result<ApprovalView, Failure> {
+        let decision = Decision {
+            tenant: self.tenant.clone(),
+            approval: deciding.id,
+            decider: self.decider()?,
+            verdict: deciding.verdict,
+            digest: deciding.digest,
+            comment: deciding.comment,
+            claimed_by: None,
+            key: deciding.key,
+        };
+        let answer = self.gate.decide(decision).await?;
+        match (answer.refusal, answer.approval) {
+            (Some(refusal), _) => Err(refusal.into()),
+            (None, Some(approval)) => self.view(&approval).await,
+            (None, None) => Err(not_there(deciding.id)),
+        }
+    }
+
+    fn decider(&self) -> Result<Decider, Failure> {
+        Ok(identity::decider(self.person()?, &self.groups))
+    }
+
+    pub async fn withdraw(&self, id: ApprovalId, reason: Option<String>) -> Result<ApprovalView, Failure> {
+        let by = Actor::Person(self.person()?);
+        let answer = self.gate.withdraw(&self.tenant, id, by, reason).await?;
+        match (answer.refusal, answer.approval) {
+            (Some(refusal), _) => Err(refusal.into()),
+            (None, Some(approval)) => self.view(&approval).await,
+            (None, None) => Err(not_there(id)),
+        }
+    }
+
+    pub async fn undo(
+        &self,
+        call: CallId,
+        channel: Option<Channel>,
+        key: Option<Key>,
+    ) -> Result<ApprovalView, Failure> {
+        let submission = self.submission(Proposal {
+            calls: Vec::new(),
+            agent: None,
+            channel,
+            run: None,
+            session: None,
+            claim: None,
+            key,
+            conversation: None,
+        })?;
+        let approval = self.gate.undo(submission, call).await?;
+        self.view(&approval).await
+    }
+
+    pub async fn wait(
+        &self,
+        id: ApprovalId,
+        until: Until,
+        limit: Duration,
+    ) -> Result<Option<ApprovalView>, Failure> {
+        match self.gate.wait(&self.tenant, id, until, limit).await? {
+            Waited::Done(approval) => Ok(Some(self.view(&approval).await?)),
+            Waited::TimedOut(_) => Ok(None),
+            Waited::NotFound => Err(not_there(id)),
+        }
+    }
+
+    pub async fn run_released(&self, approval: ApprovalView) -> Result<ApprovalView, Failure> {
+        let stored = self.store().approval(&self.tenant, approval.id).await?;
+        let stored = stored.ok_or_else(|| not_there(approval.id))?;
+        let (approval, _) = self.gate.run_released(&self.tenant, stored).await?;
+        self.view(&approval).await
+    }
+}
+
+fn own_agent() -> Result<Agent, Failure> {
+    Agent::new(AGENT).map_err(|problem| Failure::error("bad_name", problem.to_string()))
+}
+
+/// Whose world, from the command line.
+pub fn tenant(global: &Global) -> Result<Tenant, Failure> {
+    Tenant::new(global.tenant.as_str()).map_err(|problem| Failure::error("bad_name", problem.to_string()))
+}

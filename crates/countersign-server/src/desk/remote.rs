@@ -1,0 +1,415 @@
+//! The desk at a server: the same questions, over its API.
+//!
+//! Who asks, for whom, and whose world it is all follow from the token; saying otherwise on the command line is a
+//! mistake and refused, not ignored.
+
+use std::time::Duration;
+
+use countersign::call::Arguments;
+use countersign::decision::{Choice, Verdict};
+use countersign::executor::Outcome;
+use countersign::gate::Until;
+use countersign::id::{ApprovalId, CallId, Channel, Key, Tenant};
+use countersign::state::State;
+use countersign::store::Filter;
+use serde_json::value::RawValue;
+use tokio::time::Instant;
+
+use super::server::{ANSWERS_WITHIN, Server, encode};
+use super::{Deciding, Proposal, Proposed, ProposedCall, credential};
+use crate::cli::Global;
+use crate::exec::{CommandExecutor, Job};
+use crate::failure::Failure;
+use crate::http::wire::{
+    Decide, DecideCall, Finish, PermitView, RulingView, Submit, SubmitCall, SubmittedView, UndoBody,
+    WithdrawBody,
+};
+use crate::output;
+use crate::output::ruling::{Line, Ruling};
+use crate::view::{ApprovalView, PageView, unhex};
+
+/// How long one request waits for a decision; then it is asked again. Proxies like to cut at 60 seconds.
+const WAITS_AT_ONCE: Duration = Duration::from_secs(50);
+/// How often a broken wait is taken up again within a minute.
+const PAUSE: Duration = Duration::from_secs(2);
+/// A call that passed and is run from here may take so long.
+const PASSED_WITHIN: Duration = Duration::from_secs(60);
+/// How often the end of a call is told before it is given up.
+const FINISH_TRIES: u32 = 6;
+
+/// A desk at a server.
+pub struct RemoteDesk {
+    pub(super) server: Server,
+    executor: Option<CommandExecutor>,
+}
+
+impl RemoteDesk {
+    /// Names the server; nothing is sent yet.
+    pub fn open(
+        global: &Global,
+        url: &str,
+        executor: Option<CommandExecutor>,
+    ) -> Result<RemoteDesk, Failure> {
+        if global.store.is_some() {
+            let message = "both a store and a server are named";
+            return Err(Failure::usage(message)
+                .hint("leave out `--store` and COUNTERSIGN_STORE, or `--server` and COUNTERSIGN_SERVER"));
+        }
+        let is_other_tenant = global.tenant != Tenant::single().as_str();
+        if global.name.is_some() || !global.group.is_empty() || is_other_tenant {
+            let message = "over a server, who you are and whose world it is follows from the token";
+            return Err(Failure::usage(message).hint("leave out `--as`, `--group` and `--tenant`"));
+        }
+        let server = Server::new(url, credential::token(global)?)?;
+        Ok(RemoteDesk { server, executor })
+    }
+
+    /// The server's version, as its document says.
+    pub async fn version(&self) -> Result<String, Failure> {
+        #[derive(serde::Deserialize)]
+        struct Document {
+            info: Info,
+        }
+        #[derive(serde::Deserialize)]
+        struct Info {
+            version: String,
+        }
+        let document: Document = self.server.get("/openapi.json").await?;
+        Ok(document.info.version)
+    }
+
+    pub async fn list(&self, filter: &Filter) -> Result<PageView, Failure> {
+        let status = filter.state.map_or("all", State::as_str);
+        let mut path = format!("/v1/approvals?status={status}&limit={}", filter.page());
+        let mut add = |name: &str, value: Option<String>| {
+            path.extend(value.map(|value| format!("&{name}={}", encode(&value))));
+        };
+        add("agentName", filter.agent.as_ref().map(ToString::to_string));
+        add("channel", filter.channel.as_ref().map(ToString::to_string));
+        add("runId", filter.run.as_ref().map(ToString::to_string));
+        add("cursor", filter.after.as_ref().map(ToString::to_string));
+        self.server.get(&path).await
+    }
+
+    pub async fn ids(&self, filter: &Filter) -> Result<Vec<ApprovalId>, Failure> {
+        let page = self.list(filter).await?;
+        Ok(page.approvals.iter().map(|approval| approval.id).collect())
+    }
+
+    pub async fn approval(&self, id: ApprovalId) -> Result<Option<ApprovalView>, Failure> {
+        found(
+            self.server
+                .get(&format!("/v1/approvals/{id}?concerns=true"))
+                .await,
+        )
+    }
+
+    pub async fn history(&self, id: ApprovalId) -> Result<Option<ApprovalView>, Failure> {
+        found(
+            self.server
+                .get(&format!("/v1/approvals/{id}?events=true&concerns=true"))
+                .await,
+        )
+    }
+
+    pub async fn argument_bytes(&self, call: CallId) -> Result<Option<Vec<u8>>, Failure> {
+        let Some(approval) = self.approval(call.approval).await? else {
+            return Ok(None);
+        };
+        let Some(call) = approval.call(call.position) else {
+            return Ok(None);
+        };
+        if call.hidden {
+            let message = "some of the arguments are secret, so the server gives none of them whole";
+            return Err(Failure::error("secret", message).hint("look at the others with `countersign show`"));
+        }
+        Ok(call.argument_bytes())
+    }
+
+    pub async fn propose(&self, proposal: Proposal) -> Result<Proposed, Failure> {
+        if proposal.agent.is_some() {
+            return Err(
+                Failure::usage("over a server, the agent is the one the token was made for")
+                    .hint("leave out `--agent`"),
+            );
+        }
+        let passing: Vec<(String, Arguments)> = proposal
+            .calls
+            .iter()
+            .map(|call| (call.tool.to_string(), call.arguments.clone()))
+            .collect();
+        let body = Submit {
+            calls: proposal
+                .calls
+                .into_iter()
+                .map(submitted)
+                .collect::<Result<_, _>>()?,
+            channel: proposal.channel.map(|channel| channel.to_string()),
+            run_id: proposal.run.map(|run| run.to_string()),
+            session: proposal.session.map(|session| session.to_string()),
+            claim: proposal.claim,
+            conversation: proposal.conversation.map(|conversation| conversation.messages),
+        };
+        let key = proposal.key.as_ref();
+        let answer: SubmittedView = self.server.post("/v1/calls", key, &body).await?;
+        let mut lines = Vec::with_capacity(passing.len());
+        for ((tool, arguments), ruled) in passing.into_iter().zip(answer.calls) {
+            let ruling = self.ruling(&tool, &arguments, ruled).await;
+            lines.push(Line { tool, ruling });
+        }
+        Ok(Proposed {
+            lines,
+            approval: answer.approval,
+        })
+    }
+
+    async fn ruling(&self, tool: &str, arguments: &Arguments, ruled: RulingView) -> Ruling {
+        let result = || {
+            let json = ruled.result.as_ref().map(|result| result.get().to_owned());
+            json.unwrap_or_default()
+        };
+        match (ruled.ruling.as_ref(), ruled.status.as_deref()) {
+            ("held", _) => Ruling::Held {
+                id: ruled.id.unwrap_or_default(),
+                summary: ruled.summary.unwrap_or_default(),
+            },
+            ("pass", Some("succeeded")) => Ruling::Ran(Outcome::succeeded(result())),
+            ("pass", Some("failed")) => Ruling::Ran(Outcome::failed(result())),
+            ("pass", Some(_)) => Ruling::Ran(Outcome::Unknown(result())),
+            ("pass", None) => match &self.executor {
+                Some(executor) => Ruling::Ran(executor.clone().run_once(passed(tool, arguments)).await),
+                None => Ruling::Pass,
+            },
+            // A word this version does not know lets nothing run.
+            _ => Ruling::Forbidden {
+                reason: ruled.reason.unwrap_or_default(),
+            },
+        }
+    }
+
+    pub async fn decide(&self, deciding: Deciding) -> Result<ApprovalView, Failure> {
+        let (approved, calls) = match deciding.verdict {
+            Verdict::Approve => (true, None),
+            Verdict::Deny => (false, None),
+            Verdict::Each(choices) => (
+                true,
+                Some(choices.into_iter().map(chosen).collect::<Result<_, _>>()?),
+            ),
+        };
+        let body = Decide {
+            approved,
+            comment: deciding.comment,
+            decided_by: None,
+            digest: deciding.digest.map(|digest| digest.to_string()),
+            calls,
+        };
+        let path = format!("/v1/approvals/{}", deciding.id);
+        self.server.post(&path, deciding.key.as_ref(), &body).await
+    }
+
+    pub async fn withdraw(&self, id: ApprovalId, reason: Option<String>) -> Result<ApprovalView, Failure> {
+        let path = format!("/v1/approvals/{id}/withdraw");
+        self.server.post(&path, None, &WithdrawBody { reason }).await
+    }
+
+    pub async fn undo(
+        &self,
+        call: CallId,
+        channel: Option<Channel>,
+        key: Option<Key>,
+    ) -> Result<ApprovalView, Failure> {
+        let body = UndoBody {
+            channel: channel.map(|channel| channel.to_string()),
+            run_id: None,
+        };
+        let path = format!("/v1/calls/{call}/undo");
+        self.server.post(&path, key.as_ref(), &body).await
+    }
+
+    /// Asks again and again. The approval was found before, so a server that is gone for a while is waited for: a wait
+    /// outlives a restart (X32).
+    pub async fn wait(
+        &self,
+        id: ApprovalId,
+        until: Until,
+        limit: Duration,
+    ) -> Result<Option<ApprovalView>, Failure> {
+        let give_up_at = Instant::now() + limit;
+        let word = match until {
+            Until::Decided => "decided",
+            Until::Finished => "finished",
+        };
+        let mut is_told = false;
+        loop {
+            let left = give_up_at
+                .saturating_duration_since(Instant::now())
+                .min(WAITS_AT_ONCE);
+            let path = format!("/v1/approvals/{id}?wait={}ms&waitFor={word}", left.as_millis());
+            let asked_at = Instant::now();
+            match self
+                .server
+                .get_within::<ApprovalView>(&path, left + ANSWERS_WITHIN)
+                .await
+            {
+                Ok(approval) if is_reached(&approval, until) => return Ok(Some(approval)),
+                Ok(_) => {}
+                Err(failure) if is_passing(&failure) => {
+                    if !is_told {
+                        output::beside(&format!("note: {}; waiting on", output::once(&failure.message)));
+                        is_told = true;
+                    }
+                }
+                Err(failure) => return Err(failure),
+            }
+            if Instant::now() >= give_up_at {
+                return Ok(None);
+            }
+            // A server that answers at once, because it stops or is gone, is not asked without a pause.
+            if asked_at.elapsed() < PAUSE {
+                tokio::time::sleep_until((asked_at + PAUSE).min(give_up_at)).await;
+            }
+        }
+    }
+
+    /// Starts each released call in turn, runs it and tells how it ended. What the server runs itself it runs itself.
+    pub async fn run_released(&self, approval: ApprovalView) -> Result<ApprovalView, Failure> {
+        let Some(executor) = &self.executor else {
+            return Ok(approval);
+        };
+        let mut approval = approval;
+        while let Some(position) = approval.next_released() {
+            let id = CallId {
+                approval: approval.id,
+                position,
+            };
+            let permit: PermitView = self
+                .server
+                .post(&format!("/v1/calls/{id}/start"), None, &serde_json::json!({}))
+                .await?;
+            let token = permit.permit.clone();
+            let outcome = executor.clone().run_once(job(permit)?).await;
+            approval = self.finish(id, finish(token, outcome)).await?;
+        }
+        Ok(approval)
+    }
+
+    /// The same end told twice is one end, so a broken connection is no reason to lose it.
+    async fn finish(&self, id: CallId, body: Finish) -> Result<ApprovalView, Failure> {
+        let path = format!("/v1/calls/{id}/finish");
+        let mut tries = 0;
+        loop {
+            tries += 1;
+            match self.server.post(&path, None, &body).await {
+                Err(failure) if tries < FINISH_TRIES && is_passing(&failure) => {
+                    tokio::time::sleep(PAUSE).await;
+                }
+                answered => return answered,
+            }
+        }
+    }
+}
+
+/// What may be otherwise in a moment.
+pub fn is_passing(failure: &Failure) -> bool {
+    matches!(
+        failure.code.as_ref(),
+        "server_unreachable"
+            | "in_doubt"
+            | "stopping"
+            | "too_many"
+            | "store_unavailable"
+            | "store_busy"
+            | "not_a_server"
+    )
+}
+
+fn is_reached(approval: &ApprovalView, until: Until) -> bool {
+    match until {
+        Until::Decided => approval.status != State::Pending,
+        Until::Finished => approval.is_finished(),
+    }
+}
+
+fn found(answer: Result<ApprovalView, Failure>) -> Result<Option<ApprovalView>, Failure> {
+    match answer {
+        Err(failure) if failure.code == "not_found" => Ok(None),
+        answer => answer.map(Some),
+    }
+}
+
+/// INVARIANT: not one byte of the arguments is changed; blanks around them are no part of JSON inside JSON.
+fn raw(arguments: &Arguments) -> Result<Box<RawValue>, Failure> {
+    let bad = || Failure::error("malformed_arguments", "the arguments are not JSON");
+    let text = std::str::from_utf8(arguments.as_bytes()).map_err(|_| bad())?;
+    RawValue::from_string(text.to_owned()).map_err(|_| bad())
+}
+
+fn submitted(call: ProposedCall) -> Result<SubmitCall, Failure> {
+    Ok(SubmitCall {
+        tool: call.tool.to_string(),
+        arguments: raw(&call.arguments)?,
+        definition: call.definition.map(|hash| hash.to_string()),
+        secret: call
+            .secret
+            .map(|secret| String::from_utf8_lossy(secret.reveal()).into_owned()),
+    })
+}
+
+fn chosen(choice: Choice) -> Result<DecideCall, Failure> {
+    Ok(match choice {
+        Choice::Approve => DecideCall {
+            approved: true,
+            arguments: None,
+        },
+        Choice::Deny => DecideCall {
+            approved: false,
+            arguments: None,
+        },
+        Choice::Edit(arguments) => DecideCall {
+            approved: true,
+            arguments: Some(raw(&arguments)?),
+        },
+    })
+}
+
+fn passed(tool: &str, arguments: &Arguments) -> Job {
+    Job {
+        tool: tool.to_owned(),
+        call: None,
+        arguments: arguments.as_bytes().to_vec(),
+        secret: None,
+        timeout: PASSED_WITHIN,
+    }
+}
+
+fn job(permit: PermitView) -> Result<Job, Failure> {
+    let arguments = unhex(&permit.arguments_hex).ok_or_else(|| {
+        Failure::error(
+            "not_a_server",
+            "the server's permit cannot be read; the call was not run",
+        )
+        .hint("it counts as started: look with `countersign show`")
+    })?;
+    Ok(Job {
+        tool: permit.tool,
+        call: Some(permit.id),
+        arguments,
+        secret: permit
+            .secret
+            .map(|secret| countersign::seal::Secret::new(secret.into_bytes())),
+        timeout: Duration::from_millis(permit.timeout_ms),
+    })
+}
+
+fn finish(permit: String, outcome: Outcome) -> Finish {
+    let (word, result) = match &outcome {
+        Outcome::Succeeded(result) => ("succeeded", crate::view::result(result)),
+        Outcome::Failed(reason) => ("failed", crate::view::result(reason)),
+        Outcome::Unknown(reason) => ("unknown", crate::view::result(reason.as_bytes())),
+    };
+    Finish {
+        permit,
+        outcome: word.to_owned(),
+        result,
+    }
+}

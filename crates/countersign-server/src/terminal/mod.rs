@@ -1,0 +1,270 @@
+//! The inbox on the terminal: what is pending, the same card as everywhere, and the keys to decide.
+//!
+//! Enters: a desk, key presses, and what happens meanwhile. Leaves: decisions, each about the digest that was on the
+//! screen; and the terminal as it was found, however this ends.
+//! INVARIANT: what others wrote reaches the screen through the one escaper and as text, never as bytes for the
+//! terminal (X15).
+
+mod act;
+mod editor;
+mod keys;
+mod screen;
+mod state;
+mod text;
+
+use std::io::IsTerminal as _;
+use std::time::{Duration, Instant};
+
+use countersign::store::{Filter, LONGEST_PAGE};
+use ratatui::DefaultTerminal;
+use ratatui::crossterm::event::{DisableBracketedPaste, EnableBracketedPaste, Event, KeyEventKind};
+use ratatui::crossterm::execute;
+use tokio::signal::unix::{SignalKind, signal};
+use tokio::sync::mpsc::{Sender, channel};
+
+use self::act::Act;
+use self::keys::Keys;
+use self::screen::Looks;
+use self::state::Inbox;
+use crate::cli::{Color, Global};
+use crate::desk::{Desk, Followed, Wanted};
+use crate::failure::{Exit, Failure};
+use crate::output::{Output, once};
+use crate::store::{Missing, Watch};
+
+/// Time goes on also when nothing happens.
+const TICK: Duration = Duration::from_secs(1);
+/// Changes that nobody signals, such as those of a server that cannot be followed, are seen after so long.
+const LOOKS_AGAIN: Duration = Duration::from_secs(20);
+
+/// Runs the inbox until the person leaves it.
+pub async fn run(global: &Global, output: &Output) -> Result<Exit, Failure> {
+    if global.json || !output.is_terminal() || !std::io::stdin().is_terminal() {
+        return Err(Failure::usage("the inbox needs a terminal")
+            .hint("use `countersign list`, `show` and `watch` in scripts"));
+    }
+    let desk = Desk::open_with(global, Missing::Create, Watch::Others, None).await?;
+    let mut inbox = Inbox::new(Instant::now());
+    // What is wrong with the desk is said before the screen is taken.
+    refresh(&desk, &mut inbox).await?;
+    let looks = Looks {
+        place: global.server.clone().unwrap_or_else(|| "this machine".to_owned()),
+        has_colors: global.color != Color::Never && std::env::var_os("NO_COLOR").is_none(),
+    };
+    let mut screen = Screen::take()?;
+    let ended = look(&desk, &mut inbox, &looks, &mut screen).await;
+    drop(screen);
+    ended
+}
+
+async fn look(desk: &Desk, inbox: &mut Inbox, looks: &Looks, screen: &mut Screen) -> Result<Exit, Failure> {
+    let (sender, mut news) = channel(256);
+    let following = follow(desk, sender);
+    tokio::pin!(following);
+    let mut is_following = true;
+    let mut ticks = tokio::time::interval(TICK);
+    let mut looked_at = Instant::now();
+    let mut terminated = signal(SignalKind::terminate()).map_err(|error| broken(&error))?;
+    let mut hung_up = signal(SignalKind::hangup()).map_err(|error| broken(&error))?;
+    loop {
+        complete(desk, inbox).await;
+        screen.draw(inbox, looks)?;
+        tokio::select! {
+            event = screen.keys.next() => match event {
+                None => return Ok(Exit::Done),
+                Some(event) => {
+                    let Some(act) = read(inbox, event) else { continue };
+                    if act == Act::Leave {
+                        return Ok(Exit::Done);
+                    }
+                    perform(desk, inbox, looks, screen, act).await?;
+                }
+            },
+            Some(followed) = news.recv() => {
+                let mut is_changed = note(inbox, followed);
+                while let Ok(followed) = news.try_recv() {
+                    is_changed |= note(inbox, followed);
+                }
+                if is_changed {
+                    refresh_or_say(desk, inbox).await;
+                    looked_at = Instant::now();
+                }
+            }
+            ended = &mut following, if is_following => {
+                is_following = false;
+                inbox.complain(format!("nothing new is heard: {}", once(&ended.message)));
+            }
+            _ = ticks.tick() => if looked_at.elapsed() > LOOKS_AGAIN {
+                refresh_or_say(desk, inbox).await;
+                looked_at = Instant::now();
+            },
+            _ = terminated.recv() => return Ok(Exit::Done),
+            _ = hung_up.recv() => return Ok(Exit::Done),
+        }
+    }
+}
+
+/// Hands on what happens. Ends only when it cannot.
+async fn follow(desk: &Desk, news: Sender<Followed>) -> Failure {
+    let mut following = match desk.follow(Wanted::default()).await {
+        Ok(following) => following,
+        Err(failure) => return failure,
+    };
+    loop {
+        match following.next().await {
+            Ok(followed) => _ = news.send(followed).await,
+            Err(failure) => return failure,
+        }
+    }
+}
+
+/// Keeps what is known about the server; true when there may be something new to show.
+fn note(inbox: &mut Inbox, followed: Followed) -> bool {
+    match followed {
+        Followed::Happened(_) => true,
+        Followed::Lost(reason) => {
+            inbox.lost = Some(reason);
+            false
+        }
+        Followed::Back => {
+            inbox.lost = None;
+            true
+        }
+    }
+}
+
+fn read(inbox: &mut Inbox, event: Event) -> Option<Act> {
+    match event {
+        Event::Key(key) if key.kind == KeyEventKind::Press => act::key(inbox, key, Instant::now()),
+        Event::Paste(text) => {
+            act::paste(inbox, &text);
+            None
+        }
+        // The next drawing fits the new size.
+        _ => None,
+    }
+}
+
+async fn perform(
+    desk: &Desk,
+    inbox: &mut Inbox,
+    looks: &Looks,
+    screen: &mut Screen,
+    act: Act,
+) -> Result<(), Failure> {
+    match act {
+        Act::Leave => {}
+        Act::Refresh => refresh_or_say(desk, inbox).await,
+        Act::Decide(deciding) => {
+            inbox.say("deciding…");
+            screen.draw(inbox, looks)?;
+            let id = deciding.id.short();
+            match desk.decide(*deciding).await {
+                Ok(approval) => {
+                    inbox.say(format!(
+                        "{} {id}: {}",
+                        approval.status,
+                        once(&approval.description)
+                    ));
+                    inbox.leave_behind();
+                }
+                Err(failure) => {
+                    let hint = failure.hint.map(|hint| format!(" ({})", once(&hint)));
+                    inbox.complain(format!("{}{}", once(&failure.message), hint.unwrap_or_default()));
+                }
+            }
+            refresh_or_say(desk, inbox).await;
+            // What was pressed meanwhile was not about the card that is there now.
+            screen.keys.forget();
+        }
+        Act::Edit { position, original } => {
+            let draft = inbox.draft.unfinished.get(&position).cloned();
+            let edited = screen.lend(|| editor::edit(&original, draft.as_deref()))?;
+            act::edited(inbox, position, edited);
+        }
+    }
+    Ok(())
+}
+
+/// Looks at what is pending now, and at what became of the approval that is looked at.
+async fn refresh(desk: &Desk, inbox: &mut Inbox) -> Result<(), Failure> {
+    let filter = Filter {
+        limit: Some(LONGEST_PAGE),
+        ..Filter::pending()
+    };
+    let page = desk.list(&filter).await?;
+    let looked_at = match inbox.current().map(|listed| listed.approval.id) {
+        Some(id) if page.approvals.iter().all(|approval| approval.id != id) => desk.approval(id).await?,
+        _ => None,
+    };
+    inbox.refresh(page.approvals, looked_at, Instant::now());
+    Ok(())
+}
+
+/// Asks for all there is to know about the approval that is looked at.
+async fn complete(desk: &Desk, inbox: &mut Inbox) {
+    let Some(listed) = inbox.current().filter(|listed| !listed.is_whole) else {
+        return;
+    };
+    match desk.approval(listed.approval.id).await {
+        Ok(Some(approval)) => inbox.complete(approval, Instant::now()),
+        Ok(None) => {}
+        Err(failure) => inbox.lost = Some(failure.message),
+    }
+}
+
+async fn refresh_or_say(desk: &Desk, inbox: &mut Inbox) {
+    match refresh(desk, inbox).await {
+        Ok(()) => inbox.lost = None,
+        Err(failure) => inbox.lost = Some(failure.message),
+    }
+}
+
+/// The terminal while it is ours. It is given back when this is dropped, also by a panic.
+struct Screen {
+    terminal: DefaultTerminal,
+    keys: Keys,
+}
+
+impl Screen {
+    fn take() -> Result<Screen, Failure> {
+        // Also has a panic give the terminal back before it is told.
+        let terminal = ratatui::try_init().map_err(|error| broken(&error))?;
+        let _ = execute!(std::io::stdout(), EnableBracketedPaste);
+        Ok(Screen {
+            terminal,
+            keys: Keys::start(),
+        })
+    }
+
+    fn draw(&mut self, inbox: &mut Inbox, looks: &Looks) -> Result<(), Failure> {
+        let now = Instant::now();
+        let drawn = self.terminal.draw(|frame| screen::draw(frame, inbox, looks, now));
+        drawn.map(drop).map_err(|error| broken(&error))
+    }
+
+    /// Gives the terminal to another program for a while.
+    fn lend<T>(&mut self, run: impl FnOnce() -> T) -> Result<T, Failure> {
+        self.keys.stop();
+        let _ = execute!(std::io::stdout(), DisableBracketedPaste);
+        ratatui::restore();
+        let given = run();
+        self.terminal = ratatui::try_init().map_err(|error| broken(&error))?;
+        let _ = execute!(std::io::stdout(), EnableBracketedPaste);
+        self.keys = Keys::start();
+        Ok(given)
+    }
+}
+
+impl Drop for Screen {
+    fn drop(&mut self) {
+        self.keys.stop();
+        let _ = execute!(std::io::stdout(), DisableBracketedPaste);
+        ratatui::restore();
+    }
+}
+
+fn broken(error: &std::io::Error) -> Failure {
+    Failure::error("terminal", format!("the terminal cannot be used: {error}"))
+        .hint("try `countersign list` and `show`")
+}

@@ -1,0 +1,179 @@
+//! From the text of a card to lines that fit a width.
+//!
+//! Enters: text with the few escape sequences that `output::style` makes. Leaves: styled lines in which no escape
+//! sequence is left, whatever the text held: what is not one of ours is dropped (X15).
+
+use ratatui::style::{Color, Modifier, Style};
+use ratatui::text::{Line, Span};
+use unicode_width::UnicodeWidthChar as _;
+
+/// Where a line goes on, so that it cannot pass for a new one.
+const GOES_ON: &str = "  ↪ ";
+/// Narrower than this nothing is marked.
+const NARROWEST: usize = 16;
+
+/// Cuts text into lines of at most `width` columns.
+pub fn wrap(text: &str, width: usize, has_colors: bool) -> Vec<Line<'static>> {
+    let mut page = Page::new(width.max(1));
+    for piece in pieces(text) {
+        match piece {
+            Piece::Text(text) => page.text(text),
+            Piece::Style(codes) => page.style = styled(page.style, codes, has_colors),
+        }
+    }
+    page.end();
+    page.lines
+}
+
+enum Piece<'t> {
+    Text(&'t str),
+    /// The numbers of a sequence that styles.
+    Style(&'t str),
+}
+
+fn pieces(text: &str) -> Vec<Piece<'_>> {
+    let mut found = Vec::new();
+    let mut rest = text;
+    while let Some((before, after)) = rest.split_once('\u{1b}') {
+        found.push(Piece::Text(before));
+        let is_code = |c: char| c.is_ascii_digit() || c == ';';
+        let sequence = after.strip_prefix('[').and_then(|codes| {
+            let end = codes.find(|c: char| !is_code(c))?;
+            let (codes, end) = codes.split_at_checked(end)?;
+            Some((codes, end.strip_prefix('m')?))
+        });
+        rest = match sequence {
+            Some((codes, after)) => {
+                found.push(Piece::Style(codes));
+                after
+            }
+            // Not one of ours: its first character is gone, and the rest is plain text.
+            None => after,
+        };
+    }
+    found.push(Piece::Text(rest));
+    found
+}
+
+fn styled(style: Style, codes: &str, has_colors: bool) -> Style {
+    codes.split(';').fold(style, |style, code| {
+        let color = |style: Style, color| if has_colors { style.fg(color) } else { style };
+        match code {
+            "" | "0" => Style::new(),
+            "1" => style.add_modifier(Modifier::BOLD),
+            "2" => style.add_modifier(Modifier::DIM),
+            "7" => style.add_modifier(Modifier::REVERSED),
+            "31" => color(style, Color::Red),
+            "32" => color(style, Color::Green),
+            "33" => color(style, Color::Yellow),
+            "36" => color(style, Color::Cyan),
+            _ => style,
+        }
+    })
+}
+
+struct Page {
+    width: usize,
+    style: Style,
+    lines: Vec<Line<'static>>,
+    line: Vec<Span<'static>>,
+    span: String,
+    used: usize,
+}
+
+impl Page {
+    fn new(width: usize) -> Page {
+        Page {
+            width,
+            style: Style::new(),
+            lines: Vec::new(),
+            line: Vec::new(),
+            span: String::new(),
+            used: 0,
+        }
+    }
+
+    fn text(&mut self, text: &str) {
+        for character in text.chars() {
+            if character == '\n' {
+                self.break_line();
+                continue;
+            }
+            let width = character.width().unwrap_or(0);
+            if character.is_control() {
+                continue;
+            }
+            if self.used + width > self.width {
+                self.flush();
+                self.break_line();
+                if self.width >= NARROWEST {
+                    self.line
+                        .push(Span::styled(GOES_ON, Style::new().add_modifier(Modifier::DIM)));
+                    self.used = GOES_ON.chars().count();
+                }
+            }
+            self.span.push(character);
+            self.used += width;
+        }
+        self.flush();
+    }
+
+    fn flush(&mut self) {
+        if !self.span.is_empty() {
+            let text = std::mem::take(&mut self.span);
+            self.line.push(Span::styled(text, self.style));
+        }
+    }
+
+    fn break_line(&mut self) {
+        self.flush();
+        self.lines.push(Line::from(std::mem::take(&mut self.line)));
+        self.used = 0;
+    }
+
+    fn end(&mut self) {
+        self.flush();
+        if !self.line.is_empty() {
+            self.break_line();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::output::style::{self, paint};
+
+    fn plain(text: &str, width: usize) -> Vec<String> {
+        wrap(text, width, true).iter().map(ToString::to_string).collect()
+    }
+
+    #[test]
+    fn x08_long_lines_go_on_and_say_so() {
+        assert_eq!(plain("short\n\nlines\n", 20), ["short", "", "lines"]);
+        assert_eq!(
+            plain("abcdefghijklmnopqrstuvwxyz", 20),
+            ["abcdefghijklmnopqrst", "  ↪ uvwxyz"]
+        );
+        assert_eq!(plain("日本語", 4), ["日本", "語"]);
+        let long = "x".repeat(100_000);
+        let shown: String = plain(&long, 80).concat().replace(GOES_ON, "");
+        assert_eq!(shown, long, "nothing is lost");
+    }
+
+    #[test]
+    fn x15_only_our_own_styles_are_read() {
+        let text = format!(
+            "{}\u{1b}]0;title\u{7}\u{1b}[2J\u{9b}31m\rx",
+            paint(style::BAD, "red")
+        );
+        let lines = wrap(&text, 80, true);
+        let line = lines.first().unwrap();
+        assert_eq!(line.to_string(), "red]0;title[2J31mx");
+        assert_eq!(line.spans.first().unwrap().style.fg, Some(Color::Red));
+        assert_eq!(line.spans.get(1).unwrap().style, Style::new());
+        let dull = wrap(&paint(style::ERROR, "e"), 80, false);
+        let style = dull.first().unwrap().spans.first().unwrap().style;
+        assert_eq!(style, Style::new().add_modifier(Modifier::BOLD));
+    }
+}

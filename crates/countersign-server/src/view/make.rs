@@ -1,0 +1,218 @@
+//! From an approval to its JSON.
+//!
+//! INVARIANT: not one byte of the arguments is changed, and none is given where something in them is secret.
+
+use countersign::approval::Approval;
+use countersign::call::{Arguments, Call};
+use countersign::concern::Concern;
+use countersign::display::clip;
+use countersign::effect::Risk;
+use countersign::event::Event;
+use countersign::id::CallId;
+use countersign::policy::{Policy, Undoable};
+use countersign::state::State;
+use countersign::time::Time;
+use serde_json::value::RawValue;
+
+use super::value::with_whole;
+use super::{ApprovalView, CallView, EventView, ValueView, VoteView, hex, origin};
+
+/// The approval as JSON shows it at `now`.
+pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView {
+    let calls: Vec<CallView> = approval
+        .numbered()
+        .map(|(position, call)| call_view(approval, position, call, policy))
+        .collect();
+    let only = match calls.as_slice() {
+        [only] => Some(only),
+        _ => None,
+    };
+    let decision = approval.decision.as_ref();
+    ApprovalView {
+        id: approval.id,
+        run_id: approval.run.as_ref().map(ToString::to_string),
+        agent_name: approval.agent.to_string(),
+        tool_name: shared_tool(approval),
+        tool_arguments: only.and_then(|call| call.arguments.clone()),
+        hidden: calls.iter().any(|call| call.hidden),
+        risk_level: approval
+            .calls
+            .iter()
+            .map(|call| call.terms.risk)
+            .max()
+            .unwrap_or(Risk::Low),
+        description: description(approval),
+        status: state(approval, now),
+        comment: decision.and_then(|decision| decision.comment.clone()),
+        created_at: approval.created_at.into(),
+        expires_at: approval.expires_at.into(),
+        decided_at: decision.map(|decision| decision.at.into()),
+        requested_by: approval.requester.to_string(),
+        decided_by: decision.map(|decision| decision.by.to_string()),
+        on_behalf_of: approval.on_behalf_of.as_ref().map(ToString::to_string),
+        channel: approval.channel.as_ref().map(ToString::to_string),
+        session: approval.session.as_ref().map(ToString::to_string),
+        claim: approval.claim.clone(),
+        digest: approval.digest,
+        version: approval.version,
+        ended_at: approval.ended_at.map(Into::into),
+        decided_on: decision.map(|decision| decision.surface.clone()),
+        replaces: approval.replaces,
+        superseded_by: approval.superseded_by,
+        undoes: approval.undoes,
+        erased_at: approval.erased_at.map(Into::into),
+        quorum: approval.quorum(),
+        approvals: votes(approval),
+        other_policy: approval.policy != policy.hash(),
+        now: now.into(),
+        calls,
+        events: None,
+    }
+}
+
+impl ApprovalView {
+    /// Adds what deserves a second look, call by call.
+    pub fn with_concerns(mut self, concerns: &[Vec<Concern>]) -> ApprovalView {
+        for (call, concerns) in self.calls.iter_mut().zip(concerns) {
+            call.concerns = concerns.iter().map(ToString::to_string).collect();
+        }
+        self
+    }
+
+    /// Adds the history.
+    pub fn with_events(self, events: &[Event]) -> ApprovalView {
+        let view = |event: &Event| EventView {
+            number: event.number,
+            at: event.at.into(),
+            by: event.by.to_string(),
+            event: RawValue::from_string(event.text().to_owned()).ok(),
+            link: event.link.to_string(),
+        };
+        ApprovalView {
+            events: Some(events.iter().map(view).collect()),
+            ..self
+        }
+    }
+}
+
+/// The state that is true at `now`: an approval has expired before anybody wrote that down.
+pub fn state(approval: &Approval, now: Time) -> State {
+    match approval.state {
+        State::Pending if now >= approval.expires_at => State::Expired,
+        state => state,
+    }
+}
+
+/// One sentence for the whole approval; safe to show.
+pub fn description(approval: &Approval) -> String {
+    const NAMED: usize = 3;
+    match approval.calls.as_slice() {
+        [only] => only.terms.summary.clone(),
+        calls => {
+            let named: Vec<&str> = calls
+                .iter()
+                .take(NAMED)
+                .map(|call| call.terms.summary.as_str())
+                .collect();
+            let rest = calls.len().saturating_sub(NAMED);
+            let more = if rest > 0 {
+                format!("; and {rest} more")
+            } else {
+                String::new()
+            };
+            format!("{} calls: {}{more}", calls.len(), named.join("; "))
+        }
+    }
+}
+
+fn votes(approval: &Approval) -> Vec<VoteView> {
+    let endorsed = approval.endorsements.iter().map(|endorsed| VoteView {
+        by: endorsed.by.to_string(),
+        at: endorsed.at.into(),
+        on: endorsed.surface.clone(),
+        comment: endorsed.comment.clone(),
+        calls: endorsed.calls.clone(),
+    });
+    let decided = approval.decision.iter().filter(|decided| decided.approved);
+    let decided = decided.map(|decided| VoteView {
+        by: decided.by.to_string(),
+        at: decided.at.into(),
+        on: decided.surface.clone(),
+        comment: decided.comment.clone(),
+        calls: None,
+    });
+    endorsed.chain(decided).collect()
+}
+
+fn shared_tool(approval: &Approval) -> Option<String> {
+    let first = &approval.calls.first()?.tool;
+    let is_shared = approval.calls.iter().all(|call| call.tool == *first);
+    is_shared.then(|| first.to_string())
+}
+
+fn call_view(approval: &Approval, position: u8, call: &Call, policy: &Policy) -> CallView {
+    let bytes = call.arguments.as_bytes();
+    let rows = policy.table(call.tool.as_str(), bytes, &approval.salt);
+    let hidden = rows.iter().any(|row| row.hidden);
+    let warnings = rows.iter().flat_map(|row| {
+        let told = |warning| format!("{} {warning}", row.pointer);
+        row.warnings.iter().map(told)
+    });
+    let warnings = warnings.collect();
+    let arguments = if hidden { None } else { raw(&call.arguments) };
+    let is_exact = |json: &RawValue| json.get().as_bytes() == bytes;
+    let run = call.execution.as_ref();
+    CallView {
+        id: CallId {
+            approval: approval.id,
+            position,
+        },
+        tool: call.tool.to_string(),
+        arguments_hex: arguments
+            .as_deref()
+            .and_then(|json| (!is_exact(json)).then(|| hex(bytes))),
+        arguments,
+        values: hidden.then(|| {
+            let shown = with_whole(rows, bytes);
+            shown.into_iter().map(ValueView::from).collect()
+        }),
+        hidden,
+        effect: call.terms.effect,
+        risk: call.terms.risk,
+        summary: call.terms.summary.clone(),
+        state: call.state,
+        because: call.because.as_ref().map(|because| because.as_str().to_owned()),
+        notes: call.terms.notes.clone(),
+        warnings,
+        concerns: Vec::new(),
+        provenance: call.provenance.as_deref().map(origin::view),
+        approvers: call.terms.approvers.clone(),
+        four_eyes: call.terms.authority.four_eyes,
+        surface: call.terms.authority.surface,
+        undoable: call.terms.undo == Undoable::Yes,
+        edited: call.original.is_some(),
+        digest: call.digest,
+        started_at: run.map(|run| run.started_at.into()),
+        ended_at: run.and_then(|run| run.ended_at).map(Into::into),
+        result: call.result.as_deref().and_then(result),
+        undone_by: call.undone_by,
+    }
+}
+
+fn raw(arguments: &Arguments) -> Option<Box<RawValue>> {
+    let text = std::str::from_utf8(arguments.as_bytes()).ok()?;
+    // The value without the white space around it: that is how JSON stands inside JSON.
+    RawValue::from_string(text.trim_matches([' ', '\n', '\r', '\t']).to_owned()).ok()
+}
+
+/// What a tool answered: JSON as it came, any other text as a string.
+pub fn result(bytes: &[u8]) -> Option<Box<RawValue>> {
+    const LONGEST_TEXT: usize = 1024 * 1024;
+    let text = String::from_utf8_lossy(bytes);
+    let json = RawValue::from_string(text.trim_matches([' ', '\n', '\r', '\t']).to_owned());
+    json.or_else(|_| {
+        let text = clip(&text, LONGEST_TEXT).to_string();
+        serde_json::value::to_raw_value(&text)
+    })
+    .ok()
+}

@@ -1,0 +1,383 @@
+//! What others rely on: the JSON, the help, and where mistakes in a policy are found.
+
+use serde_json::Value;
+
+use crate::place::{MARIA, Place};
+
+#[test]
+fn a_policy_is_checked_to_the_line() {
+    let place = Place::new();
+    assert!(place.good(&["policy", "check"]).contains("5 tools, no problems"));
+    place.write(
+        "bad.toml",
+        "[tools.x]\neffect = \"write\"\nrisc = \"low\"\nhold = \"args.a >\"\n[tools.y]\n",
+    );
+    let left = place.run(&["policy", "check", "bad.toml"]);
+    assert_eq!(left.code, 1);
+    for line in ["bad.toml:3:1: ", "bad.toml:4:", "bad.toml:5:8: "] {
+        assert!(left.stdout.contains(line), "no `{line}` in {left:?}");
+    }
+    let left = place.run(&["policy", "check", "bad.toml", "--json"]);
+    let answer: Value = serde_json::from_str(&left.stdout).unwrap();
+    assert_eq!(answer["problems"][0]["line"], 3);
+}
+
+/// Replaces what differs from run to run.
+fn redacted(text: &str) -> String {
+    let is_part = |c: char| c.is_ascii_alphanumeric() || "-:.".contains(c);
+    let mut redacted = String::new();
+    for piece in text.split_inclusive(|c| !is_part(c)) {
+        let word = piece.trim_end_matches(|c| !is_part(c));
+        let (bare, position) = word.split_once('.').unwrap_or((word, ""));
+        let is_id = bare.len() == 36 && bare.matches('-').count() == 4;
+        let is_hash = word.len() == 64 && word.bytes().all(|byte| byte.is_ascii_hexdigit());
+        let is_time = word.len() == 24 && word.contains('T') && word.ends_with('Z');
+        let number = word.trim_start_matches(':');
+        if number.len() == 16 && number.bytes().all(|byte| byte.is_ascii_digit()) {
+            redacted.push_str(&piece.replace(number, "[micros]"));
+            continue;
+        }
+        let shown = match (is_id, is_hash, is_time) {
+            (true, ..) if position.is_empty() => "[id]".to_owned(),
+            (true, ..) => format!("[id].{position}"),
+            (_, true, _) => "[hash]".to_owned(),
+            (_, _, true) => "[time]".to_owned(),
+            _ => word.to_owned(),
+        };
+        redacted.push_str(&shown);
+        redacted.push_str(piece.strip_prefix(word).unwrap_or_default());
+    }
+    redacted
+}
+
+#[test]
+fn d3_the_json_of_a_proposal_and_of_an_approval_is_a_contract() {
+    let place = Place::new();
+    let who = [
+        "--agent",
+        "crm",
+        "--channel",
+        "c1",
+        "--run",
+        "r1",
+        "--session",
+        "s1",
+    ];
+    let what = [
+        "--json",
+        "propose",
+        "create_contact",
+        MARIA,
+        "--claim",
+        "as you said",
+    ];
+    let arguments: Vec<&str> = what.into_iter().chain(who).collect();
+    let proposed = place.good(&arguments);
+    insta::assert_snapshot!(redacted(&proposed), @r##"
+    {
+      "calls": [
+        {
+          "tool": "create_contact",
+          "ruling": "held",
+          "id": "[id].1"
+        }
+      ],
+      "approval": {
+        "id": "[id]",
+        "runId": "r1",
+        "agentName": "crm",
+        "toolName": "create_contact",
+        "toolArguments": {"name":"Maria Garcia","email":"maria@acme.com"},
+        "riskLevel": "medium",
+        "description": "Create contact Maria Garcia, maria@acme.com",
+        "status": "pending",
+        "comment": null,
+        "createdAt": "[time]",
+        "expiresAt": "[time]",
+        "decidedAt": null,
+        "requestedBy": "ana",
+        "decidedBy": null,
+        "onBehalfOf": null,
+        "channel": "c1",
+        "session": "s1",
+        "claim": "as you said",
+        "digest": "[hash]",
+        "version": 1,
+        "endedAt": null,
+        "decidedOn": null,
+        "replaces": null,
+        "supersededBy": null,
+        "undoes": null,
+        "quorum": 1,
+        "approvals": [],
+        "now": "[time]",
+        "calls": [
+          {
+            "id": "[id].1",
+            "tool": "create_contact",
+            "arguments": {"name":"Maria Garcia","email":"maria@acme.com"},
+            "effect": "write",
+            "risk": "medium",
+            "summary": "Create contact Maria Garcia, maria@acme.com",
+            "state": "held",
+            "because": null,
+            "notes": [],
+            "warnings": [],
+            "provenance": null,
+            "approvers": [
+              "approvers"
+            ],
+            "fourEyes": false,
+            "surface": "text",
+            "undoable": true,
+            "edited": false,
+            "digest": "[hash]",
+            "startedAt": null,
+            "endedAt": null,
+            "result": null,
+            "undoneBy": null
+          }
+        ]
+      }
+    }
+    "##);
+    let answer: Value = serde_json::from_str(&proposed).unwrap();
+    let id = answer["approval"]["id"].as_str().unwrap();
+    place.good(&["approve", id, "--comment", "ok"]);
+    insta::assert_snapshot!(redacted(&place.good(&["show", id, "--json", "--events"])), @r##"
+    {
+      "id": "[id]",
+      "runId": "r1",
+      "agentName": "crm",
+      "toolName": "create_contact",
+      "toolArguments": {"name":"Maria Garcia","email":"maria@acme.com"},
+      "riskLevel": "medium",
+      "description": "Create contact Maria Garcia, maria@acme.com",
+      "status": "approved",
+      "comment": "ok",
+      "createdAt": "[time]",
+      "expiresAt": "[time]",
+      "decidedAt": "[time]",
+      "requestedBy": "ana",
+      "decidedBy": "ana",
+      "onBehalfOf": null,
+      "channel": "c1",
+      "session": "s1",
+      "claim": "as you said",
+      "digest": "[hash]",
+      "version": 2,
+      "endedAt": "[time]",
+      "decidedOn": "command_line",
+      "replaces": null,
+      "supersededBy": null,
+      "undoes": null,
+      "quorum": 1,
+      "approvals": [
+        {
+          "by": "ana",
+          "at": "[time]",
+          "on": "command_line",
+          "comment": "ok"
+        }
+      ],
+      "now": "[time]",
+      "calls": [
+        {
+          "id": "[id].1",
+          "tool": "create_contact",
+          "arguments": {"name":"Maria Garcia","email":"maria@acme.com"},
+          "effect": "write",
+          "risk": "medium",
+          "summary": "Create contact Maria Garcia, maria@acme.com",
+          "state": "released",
+          "because": null,
+          "notes": [],
+          "warnings": [],
+          "provenance": null,
+          "approvers": [
+            "approvers"
+          ],
+          "fourEyes": false,
+          "surface": "text",
+          "undoable": true,
+          "edited": false,
+          "digest": "[hash]",
+          "startedAt": null,
+          "endedAt": null,
+          "result": null,
+          "undoneBy": null
+        }
+      ],
+      "events": [
+        {
+          "number": 1,
+          "at": "[time]",
+          "by": "agent:crm",
+          "event": {"what":"proposed","calls":1,"expiresAt":[micros],"digest":"[hash]"},
+          "link": "[hash]"
+        },
+        {
+          "number": 2,
+          "at": "[time]",
+          "by": "person:ana",
+          "event": {"what":"approved","digest":"[hash]","surface":"command_line"},
+          "link": "[hash]"
+        }
+      ]
+    }
+    "##);
+}
+
+#[test]
+fn c4_a_reply_is_read_with_its_reason() {
+    let place = Place::without_policy();
+    let read = |arguments: &[&str]| place.good(arguments).trim().to_owned();
+    assert_eq!(
+        read(&["read", "Yes, go ahead", "--prompt", "Delete it?"]),
+        "yes: `yes`, `go ahead`"
+    );
+    assert_eq!(
+        read(&["read", "ok", "--destructive", "--prompt", "Delete it?"]),
+        "other: `ok` is too little here"
+    );
+    assert_eq!(
+        read(&["read", "Sí, borrar", "--yes", "Sí, borrar", "--language", "es"]),
+        "yes: `sí borrar` is what was offered"
+    );
+    let lines = concat!(
+        r#"{"id":"a","lang":"en","prompt":"Delete it?","reply":"no, thanks","label":"ignored"}"#,
+        "\n\n",
+        r#"{"id":7,"prompt":"","reply":"what?"}"#,
+        "\n"
+    );
+    let left = place.run_with(&["read", "--jsonl"], lines.as_bytes());
+    assert_eq!(
+        left.stdout,
+        "{\"id\":\"a\",\"decision\":\"decline\",\"why\":\"`no thanks`\"}\n{\"id\":7,\"decision\":\"other\",\"why\":\"it asks something\"}\n"
+    );
+    let left = place.run_with(&["read", "--jsonl"], b"nonsense");
+    assert!(left.stderr.contains("line 1"), "{}", left.stderr);
+}
+
+#[test]
+fn the_help_is_a_contract() {
+    let place = Place::without_policy();
+    insta::assert_snapshot!(place.good(&["--help"]), @r##"
+    An AI agent proposes tool calls; only your recorded decision on those exact bytes lets them run, at
+    most once
+
+    Usage: countersign [OPTIONS] <COMMAND>
+
+    Commands:
+      serve      Run the service: the API and the inbox page
+      token      Tokens: credentials for agents and other programs
+      person     People who sign in and decide
+      propose    Propose tool calls, as an agent does
+      list       List what waits for a decision
+      show       Show an approval: what would run, who asks, what became of it
+      approve    Let calls run, with exactly the arguments shown
+      deny       Say no
+      wait       Wait until an approval is decided, and run what it releases
+      inbox      Open the inbox on this terminal: look and decide, full screen
+      watch      Follow what happens, live
+      undo       Propose to undo a call that succeeded
+      withdraw   Take a pending approval back
+      reconcile  Say how a call ended whose outcome is unknown
+      expire     End everything whose time is up, now
+      trace      Show where each value of a call came from
+      read       Say what a reply means: yes, no or something else, and which words decided
+      policy     Check a policy, or try a call against it
+      key        Keys for secrets that calls come with
+      doctor     Look whether everything is as it should be
+      backup     Copy the whole store to a file, while it is in use
+      restore    Begin anew from a backup; everything open in it is voided
+      purge      Erase the content of what is long over
+      bench      Measure how fast the gate is on this machine
+      help       Print this message or the help of the given subcommand(s)
+
+    Options:
+      -h, --help
+              Print help (see a summary with '-h')
+
+      -V, --version
+              Print version
+
+    Global options:
+          --store <PATH|URL>
+              The store: a file, or a `postgres://` URL; `countersign.db` if you do not say
+              
+              [env: COUNTERSIGN_STORE]
+
+          --server <URL>
+              A server to work at instead of a store, as https://countersign.example.com
+              
+              [env: COUNTERSIGN_SERVER]
+
+          --token <TOKEN>
+              The token to show the server; better put it into the environment, where others cannot see
+              it
+              
+              [env: COUNTERSIGN_TOKEN]
+
+          --token-file <FILE>
+              A file with the token to show the server
+              
+              [env: COUNTERSIGN_TOKEN_FILE]
+
+          --policy <FILE>
+              The policy; `countersign.toml` if it is there, else everything is held
+              
+              [env: COUNTERSIGN_POLICY]
+
+          --tenant <NAME>
+              Whose world
+              
+              [default: main]
+
+          --as <NAME>
+              Who you are; the account's name if you do not say
+
+          --group <NAME>
+              A group you are in, besides `approvers`; may be given several times
+
+          --seal-key-file <FILE>
+              The key for secrets that calls come with; or `COUNTERSIGN_SEAL_KEY`
+              
+              [env: COUNTERSIGN_SEAL_KEY_FILE]
+
+          --json
+              Answer in JSON
+
+          --color <WHEN>
+              When to use colours
+
+              Possible values:
+              - auto:   On a terminal, unless NO_COLOR is set
+              - always: Always
+              - never:  Never
+              
+              [default: auto]
+
+    Examples:
+      countersign propose send_mail '{"to":"maria@acme.com"}'   an agent asks
+      countersign list                                          you look
+      countersign show 4f1c                                     you look closer
+      countersign approve 4f1c                                  you sign
+      countersign wait 4f1c --exec ./send-mail                  it runs, once
+
+    Exit codes:
+      0 done   1 error   2 wrong usage   3 forbidden by the policy   4 refused by the gate
+      5 not approved   6 timed out   7 a call failed, or nobody knows   130 interrupted
+
+    Whoever can open the store can decide: run agents under another account.
+    "##);
+    for command in [
+        "propose", "list", "show", "approve", "deny", "wait", "undo", "policy",
+    ] {
+        assert!(
+            place.good(&[command, "--help"]).contains("Usage: countersign"),
+            "{command}"
+        );
+    }
+    assert!(place.good(&["--version"]).starts_with("countersign 0."));
+}

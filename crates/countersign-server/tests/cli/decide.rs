@@ -1,0 +1,89 @@
+//! Deciding, and what is refused.
+
+use std::time::Duration;
+
+use serde_json::Value;
+
+use crate::place::{MARIA, Place};
+
+#[test]
+fn b7_each_refusal_says_what_is_so() {
+    let place = Place::new();
+    let id = place.contact();
+    place.good(&["approve", &id, "--as", "bob"]);
+    let left = place.run(&["approve", &id]);
+    assert_eq!(left.code, 4);
+    assert!(
+        left.stderr.contains("was already approved by `bob` at 20"),
+        "{left:?}"
+    );
+    assert!(
+        left.stderr.contains("hint: ask the agent to propose it again"),
+        "{left:?}"
+    );
+    let left = place.run(&["deny", &id, "--json"]);
+    let error: Value = serde_json::from_str(&left.stderr).unwrap();
+    assert_eq!(
+        (left.code, error["error"]["code"].as_str()),
+        (4, Some("already_decided"))
+    );
+
+    let id = place.propose(&["quick", "{}"]);
+    std::thread::sleep(Duration::from_millis(1100));
+    let left = place.run(&["approve", &id]);
+    assert_eq!(left.code, 4);
+    assert!(left.stderr.contains("expired at"), "{left:?}");
+
+    let first = place.propose(&["create_contact", MARIA, "--channel", "c"]);
+    let second = place.propose(&["create_contact", MARIA, "--channel", "c"]);
+    let left = place.run(&["approve", &first]);
+    assert_eq!(left.code, 4);
+    assert!(left.stderr.contains("superseded"), "{left:?}");
+    place.good(&["withdraw", &second]);
+    let left = place.run(&["approve", &second]);
+    assert!(left.code == 4 && left.stderr.contains("withdrawn"), "{left:?}");
+
+    let id = place.propose(&["refund", r#"{"amount":5}"#]);
+    let left = place.run(&["approve", &id]);
+    assert!(
+        left.code == 4 && left.stderr.contains("may not decide"),
+        "{left:?}"
+    );
+    assert!(left.stderr.contains("finance"), "says who may: {left:?}");
+    let left = place.run(&["approve", &id, "--group", "finance", "--digest", "000000000000"]);
+    assert!(left.code == 4 && left.stderr.contains("another card"), "{left:?}");
+    let digest = place.json(&["show", &id])["digest"].as_str().unwrap()[..12].to_owned();
+    let approve = ["approve", &id, "--group", "finance", "--digest", &digest];
+    // X34: a refund is critical, and who asked for one cannot approve it.
+    let left = place.run(&approve);
+    assert!(
+        left.code == 4 && left.stderr.contains("somebody else has to approve it"),
+        "{left:?}"
+    );
+    place.good(&[&approve[..], &["--as", "bob"]].concat());
+}
+
+#[test]
+fn a16_part_of_a_batch_and_an_edit() {
+    let place = Place::new();
+    let lines: Vec<String> = (1..=3)
+        .map(|n| format!(r#"{{"tool":"create_contact","arguments":{{"name":"N{n}","email":"n{n}@x.org"}}}}"#))
+        .collect();
+    place.write("batch.jsonl", lines.join("\n"));
+    place.script("tool", "cat");
+    let id = place.propose(&["--calls", "batch.jsonl"]);
+    let edit = r#"3={"name":"Three","email":"3@x.org"}"#;
+    let answer = place.json(&["approve", &id, "--only", "1,3", "--edit", edit]);
+    assert_eq!(answer["calls"][1]["state"], "refused");
+    let answer = place.json(&["wait", &id, "--exec", "./tool"]);
+    let states: Vec<_> = (0..3)
+        .map(|at| answer["calls"][at]["state"].as_str().unwrap())
+        .collect();
+    assert_eq!(states, ["succeeded", "refused", "succeeded"]);
+    assert_eq!(answer["calls"][2]["edited"], true);
+    assert_eq!(answer["calls"][2]["result"]["name"], "Three");
+    let id = place.contact();
+    place.write("edit.json", r#"{"name":"From a file","email":"f@x.org"}"#);
+    let answer = place.json(&["approve", &id, "--edit", "1=@edit.json"]);
+    assert_eq!(answer["description"], "Create contact From a file, f@x.org");
+}

@@ -1,0 +1,22 @@
+//! The command line as a person uses it: the real binary, in an empty folder, over a real file.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "this is a test; the exceptions in clippy.toml end at its helpers"
+)]
+
+mod contract;
+mod decide;
+mod life;
+mod operations;
+mod place;
+mod process;
+mod propose;
+mod remote;
+mod secrets;
+mod served;
+mod show;
+mod terminal;
+mod watch;

@@ -1,0 +1,184 @@
+//! Looking after a store: doctor, backup, restore, purge.
+
+use std::os::unix::fs::PermissionsExt as _;
+
+use serde_json::Value;
+
+use crate::place::{MARIA, Place};
+use crate::served::Served;
+
+fn chmod(place: &Place, name: &str, mode: u32) {
+    let path = place.path().join(name);
+    std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+/// What doctor says about a subject, and how it ends.
+#[track_caller]
+fn check_doctor(place: &Place, arguments: &[&str], subject: &str, state: &str, code: i32) {
+    let arguments: Vec<&str> = ["--json", "doctor"].iter().chain(arguments).copied().collect();
+    let left = place.run(&arguments);
+    assert_eq!(left.code, code, "{left:?}");
+    let report: Value = serde_json::from_str(&left.stdout).unwrap();
+    let findings = report["findings"].as_array().unwrap();
+    let of_subject = |finding: &&Value| finding["subject"] == subject && finding["state"] == state;
+    let found = findings.iter().find(of_subject);
+    let found = found.unwrap_or_else(|| panic!("no {state} about {subject} in {report:#}"));
+    assert_eq!(found["hint"].is_string(), state != "good", "{found}");
+    assert_eq!(report["ok"], code == 0);
+}
+
+#[test]
+fn h06_doctor_finds_what_is_not_as_it_should_be() {
+    let place = Place::new();
+    check_doctor(&place, &[], "store", "good", 0);
+    assert!(
+        !place.path().join("countersign.db").exists(),
+        "looking makes nothing"
+    );
+    place.contact();
+    check_doctor(&place, &[], "file", "good", 0);
+    // X18: the same account is no boundary.
+    check_doctor(&place, &[], "accounts", "warning", 0);
+    place.good(&[
+        "token",
+        "create",
+        "--agent",
+        "a",
+        "--scope",
+        "propose",
+        "--expires",
+        "2d",
+    ]);
+    check_doctor(&place, &[], "tokens", "warning", 0);
+    chmod(&place, "countersign.db", 0o644);
+    check_doctor(&place, &[], "file", "problem", 1);
+    chmod(&place, "countersign.db", 0o600);
+    place.write("countersign-serve.toml", "listne = \"127.0.0.1:1\"\n");
+    check_doctor(&place, &[], "configuration", "problem", 1);
+    place.write("countersign-serve.toml", "listen = \"127.0.0.1:1\"\n");
+    check_doctor(&place, &[], "configuration", "good", 0);
+    place.write("seal.key", place.good(&["key", "generate"]));
+    chmod(&place, "seal.key", 0o644);
+    check_doctor(
+        &place,
+        &["--seal-key-file", "seal.key"],
+        "sealing key",
+        "problem",
+        1,
+    );
+    chmod(&place, "seal.key", 0o600);
+    check_doctor(&place, &["--seal-key-file", "seal.key"], "sealing key", "good", 0);
+    place.write("other.toml", "[tools.x]\nefect = 1\n");
+    check_doctor(&place, &["--policy", "other.toml"], "policy", "problem", 1);
+    place.write(
+        "not.db",
+        "this is no database at all, but long enough to be looked at as one",
+    );
+    chmod(&place, "not.db", 0o600);
+    check_doctor(&place, &["--store", "not.db"], "store", "problem", 1);
+    let text = place.good(&["doctor"]);
+    assert!(
+        text.contains("hint: ") && text.contains("another account"),
+        "{text}"
+    );
+}
+
+#[test]
+fn h02_doctor_looks_at_a_server() {
+    let place = Place::new();
+    let served = Served::start(&place);
+    let person = served.person();
+    let look = |url: &str, token: &str| {
+        let left = place.run(&["doctor", "--json", "--server", url, "--token", token]);
+        let report: Value = serde_json::from_str(&left.stdout).unwrap();
+        (left.code, report.to_string())
+    };
+    let (code, report) = look(&served.url, &person);
+    assert!(code == 0 && report.contains("both sides are"), "{report}");
+    let (code, report) = look(&served.url, "cst_1");
+    assert!(code == 1 && report.contains("valid token"), "{report}");
+    let (code, report) = look("http://192.0.2.1", &person);
+    assert!(code == 1 && report.contains("in the clear"), "{report}");
+    let url = served.url.clone();
+    served.kill();
+    let (code, report) = look(&url, &person);
+    assert!(code == 1 && report.contains("cannot be reached"), "{report}");
+}
+
+#[test]
+fn x33_a_restored_store_is_a_new_beginning() {
+    let place = Place::new();
+    let served = Served::start(&place);
+    let person = served.person();
+    let (pending, approved) = (place.contact(), place.contact());
+    let done = place.contact();
+    place.good(&["approve", &approved]);
+    place.good(&["approve", &done]);
+    place.good(&["wait", &done, "--exec", "cat"]);
+    // While the service has the store open.
+    place.good(&["backup", "copy.db"]);
+    // What the backup knows nothing of.
+    place.good(&["approve", &pending]);
+    place.good(&["wait", &pending, "--exec", "cat"]);
+    let left = place.run(&["backup", "copy.db"]);
+    assert!(
+        left.code == 1 && left.stderr.contains("there already"),
+        "{left:?}"
+    );
+    let left = place.run(&["restore", "copy.db"]);
+    assert!(
+        left.code == 1 && left.stderr.contains("nothing is overwritten"),
+        "{left:?}"
+    );
+    served.kill();
+    let voided = place.json(&["restore", "copy.db", "--store", "new.db"]);
+    assert_eq!(
+        voided,
+        serde_json::json!({ "pending": 1, "released": 1, "running": 0 })
+    );
+    assert!(!place.path().join("new.restoring").exists());
+    let status = |id: &str| place.json(&["show", id, "--store", "new.db"]);
+    assert_ne!(status(&pending)["status"], "pending");
+    assert_eq!(status(&approved)["calls"][0]["state"], "refused");
+    assert_eq!(status(&done)["calls"][0]["state"], "succeeded");
+    let left = place.run(&["approve", &pending, "--store", "new.db"]);
+    assert_eq!(left.code, 4, "{left:?}");
+    place.script("tool", "touch ran");
+    place.run(&["wait", &approved, "--store", "new.db", "--exec", "./tool"]);
+    assert!(
+        !place.path().join("ran").exists(),
+        "what was approved before is not run now"
+    );
+    let tokens = place.good(&["token", "list", "--store", "new.db"]);
+    assert!(tokens.starts_with("No tokens"), "{tokens}");
+    assert!(person.starts_with("cst_"));
+    // One that was changed on the way.
+    let path = place.path().join("copy.db");
+    let mut bytes = std::fs::read(&path).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(&path, bytes).unwrap();
+    let left = place.run(&["restore", "copy.db", "--store", "third.db"]);
+    assert_eq!(left.code, 1, "{left:?}");
+    assert!(!place.path().join("third.db").exists());
+    let left = place.run(&["backup", "x", "--store", "postgres://127.0.0.1/x"]);
+    assert!(left.code == 2 && left.stderr.contains("pg_dump"), "{left:?}");
+}
+
+#[test]
+fn h15_purge_erases_content_and_keeps_what_happened() {
+    let place = Place::new();
+    let id = place.propose(&["create_contact", MARIA]);
+    place.good(&["deny", &id]);
+    let left = place.run(&["purge"]);
+    assert_eq!(left.code, 2, "how old has to be said: {left:?}");
+    assert!(place.good(&["purge", "--older-than", "90d"]).contains(" 0 "));
+    assert!(place.good(&["show", &id]).contains("maria@acme.com"));
+    assert!(place.good(&["purge", "--older-than", "0s"]).contains(" 1 "));
+    let card = place.good(&["show", &id, "--events"]);
+    assert!(
+        !card.contains("maria@acme.com") && card.contains("erased"),
+        "{card}"
+    );
+    assert!(card.contains("denied"), "{card}");
+}

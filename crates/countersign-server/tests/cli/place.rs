@@ -1,0 +1,184 @@
+//! A folder to work in, and the real binary run there.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use serde_json::Value;
+use tempfile::TempDir;
+
+/// A folder to work in.
+pub struct Place(TempDir);
+
+/// What a command left behind.
+#[derive(Debug)]
+pub struct Left {
+    pub code: i32,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+pub const POLICY: &str = r#"
+[tools.search]
+effect = "read"
+
+[tools.create_contact]
+effect = "write"
+risk = "medium"
+summary = "Create contact {{ name }}, {{ email }}"
+undo = { tool = "delete_contact", arguments = { id = "{{ result.id }}" } }
+secret = ["api_key"]
+
+[tools.delete_contact]
+effect = "destructive"
+summary = "Delete contact {{ id }}"
+
+[tools.refund]
+effect = "external"
+risk = "critical"
+deny = "args.amount > 1000.0"
+approvers = ["finance"]
+
+[tools.quick]
+effect = "write"
+ttl = "1s"
+"#;
+
+impl Place {
+    pub fn new() -> Place {
+        let place = Place::without_policy();
+        place.write("countersign.toml", POLICY);
+        place
+    }
+
+    pub fn without_policy() -> Place {
+        Place(TempDir::new().unwrap())
+    }
+
+    pub fn path(&self) -> &Path {
+        self.0.path()
+    }
+
+    pub fn write(&self, name: &str, text: impl AsRef<[u8]>) {
+        std::fs::write(self.path().join(name), text).unwrap();
+    }
+
+    pub fn script(&self, name: &str, body: &str) {
+        use std::os::unix::fs::PermissionsExt as _;
+        self.write(name, format!("#!/bin/sh\n{body}\n"));
+        let path = self.path().join(name);
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
+    }
+
+    pub fn command(&self, arguments: &[&str]) -> Command {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
+        command.current_dir(self.path()).args(arguments);
+        let names = [
+            "STORE",
+            "POLICY",
+            "SEAL_KEY",
+            "SEAL_KEY_FILE",
+            "SERVER",
+            "TOKEN",
+            "TOKEN_FILE",
+        ];
+        for name in names {
+            command.env_remove(format!("COUNTERSIGN_{name}"));
+        }
+        command.env_remove("NO_COLOR").env("USER", "ana");
+        command
+    }
+
+    pub fn run(&self, arguments: &[&str]) -> Left {
+        self.run_with(arguments, b"")
+    }
+
+    pub fn run_with(&self, arguments: &[&str], stdin: &[u8]) -> Left {
+        let mut command = self.command(arguments);
+        command
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped());
+        let mut child = command.spawn().unwrap();
+        // A command that does not read is fine.
+        let _ = child.stdin.take().unwrap().write_all(stdin);
+        Left::of(child.wait_with_output().unwrap())
+    }
+
+    #[track_caller]
+    pub fn good(&self, arguments: &[&str]) -> String {
+        let left = self.run(arguments);
+        assert_eq!(left.code, 0, "{arguments:?}: {left:?}");
+        left.stdout
+    }
+
+    #[track_caller]
+    pub fn json(&self, arguments: &[&str]) -> Value {
+        let mut arguments = arguments.to_vec();
+        // In front: all that stands behind `--exec` belongs to the command.
+        arguments.insert(0, "--json");
+        serde_json::from_str(&self.good(&arguments)).unwrap()
+    }
+
+    /// Proposes and gives the id.
+    #[track_caller]
+    pub fn propose(&self, arguments: &[&str]) -> String {
+        let arguments: Vec<&str> = ["propose"].iter().chain(arguments).copied().collect();
+        let answer = self.json(&arguments);
+        answer["approval"]["id"].as_str().unwrap().to_owned()
+    }
+
+    pub fn contact(&self) -> String {
+        self.propose(&["create_contact", MARIA, "--agent", "crm"])
+    }
+
+    /// Everything that was ever written, for comparing.
+    pub fn written(&self) -> Option<String> {
+        let is_there = self.path().join("countersign.db").exists();
+        // All but the store's clock.
+        let written = || {
+            let list = self.good(&["list", "--all", "--json"]);
+            let lines = list
+                .lines()
+                .filter(|line| !line.trim_start().starts_with("\"now\":"));
+            lines.collect()
+        };
+        is_there.then(written)
+    }
+}
+
+impl Left {
+    pub fn of(output: std::process::Output) -> Left {
+        Left {
+            code: output.status.code().unwrap_or(-1),
+            stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+            stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+        }
+    }
+}
+
+pub const MARIA: &str = r#"{"name":"Maria Garcia","email":"maria@acme.com"}"#;
+
+/// Refused or failed: this code, this on standard error, and nothing written.
+#[track_caller]
+pub fn check_bad(place: &Place, arguments: &[&str], code: i32, message: &str) {
+    let before = place.written();
+    let left = place.run(arguments);
+    assert_eq!(left.code, code, "{arguments:?}: {left:?}");
+    assert!(left.stderr.contains(message), "{arguments:?}: {left:?}");
+    assert!(
+        left.stderr.contains("hint: "),
+        "{arguments:?} without a hint: {left:?}"
+    );
+    assert_eq!(left.stdout, "", "{arguments:?}");
+    assert_eq!(place.written(), before, "{arguments:?} wrote something");
+    let mut arguments = arguments.to_vec();
+    arguments.insert(0, "--json");
+    let left = place.run(&arguments);
+    let error = left.stderr.lines().last().unwrap_or_default();
+    let error: Value = serde_json::from_str(error).unwrap_or_else(|_| panic!("{arguments:?}: {left:?}"));
+    assert!(
+        error["error"]["code"].is_string() && error["error"]["hint"].is_string(),
+        "{error}"
+    );
+}

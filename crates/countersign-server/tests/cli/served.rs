@@ -1,0 +1,98 @@
+//! A service over a folder's store, and the command line that asks it.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use crate::place::{Left, Place};
+
+/// A service that runs until this is dropped.
+pub struct Served<'p> {
+    pub place: &'p Place,
+    pub url: String,
+    child: Child,
+}
+
+impl<'p> Served<'p> {
+    /// Starts it on a free port.
+    pub fn start(place: &'p Place) -> Served<'p> {
+        Served::start_at(place, "127.0.0.1:0")
+    }
+
+    /// Starts it on this address.
+    pub fn start_at(place: &'p Place, address: &str) -> Served<'p> {
+        let mut command = place.command(&["serve", "--listen", address, "--color", "never"]);
+        command.stdout(Stdio::piped()).stderr(Stdio::null());
+        let mut child = command.spawn().unwrap();
+        let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
+        let first = lines.next().unwrap().unwrap();
+        // What else it says is read by nobody, and must not make it wait.
+        std::thread::spawn(move || lines.for_each(drop));
+        let url = first.split_whitespace().last().unwrap();
+        let url = url.trim_end_matches("/approvals").to_owned();
+        Served { place, url, child }
+    }
+
+    /// Where it listens.
+    pub fn address(&self) -> String {
+        self.url.replace("http://localhost", "127.0.0.1")
+    }
+
+    /// Ends it without warning.
+    pub fn kill(mut self) {
+        self.child.kill().unwrap();
+        self.child.wait().unwrap();
+    }
+
+    /// A token that may be used so.
+    pub fn token(&self, arguments: &[&str]) -> String {
+        let arguments: Vec<&str> = ["token", "create"].iter().chain(arguments).copied().collect();
+        self.place.good(&arguments).trim().to_owned()
+    }
+
+    /// An agent's token.
+    pub fn agent(&self) -> String {
+        self.token(&["--agent", "crm", "--scope", "propose,wait"])
+    }
+
+    /// A person's token: ana is whose account the service made first.
+    pub fn person(&self) -> String {
+        self.token(&["--person", "ana", "--scope", "read,decide"])
+    }
+
+    /// A command that asks the service.
+    pub fn command(&self, token: &str, arguments: &[&str]) -> Command {
+        let mut command = self.place.command(arguments);
+        command
+            .env("COUNTERSIGN_SERVER", &self.url)
+            .env("COUNTERSIGN_TOKEN", token);
+        command
+    }
+
+    /// Runs a command that asks the service.
+    pub fn run(&self, token: &str, arguments: &[&str]) -> Left {
+        Left::of(self.command(token, arguments).output().unwrap())
+    }
+
+    /// Runs one that must succeed.
+    #[track_caller]
+    pub fn good(&self, token: &str, arguments: &[&str]) -> String {
+        let left = self.run(token, arguments);
+        assert_eq!(left.code, 0, "{arguments:?}: {left:?}");
+        left.stdout
+    }
+
+    /// Proposes over the service and gives the id.
+    #[track_caller]
+    pub fn propose(&self, token: &str, arguments: &[&str]) -> String {
+        let arguments: Vec<&str> = ["--json", "propose"].iter().chain(arguments).copied().collect();
+        let answer: serde_json::Value = serde_json::from_str(&self.good(token, &arguments)).unwrap();
+        answer["approval"]["id"].as_str().unwrap().to_owned()
+    }
+}
+
+impl Drop for Served<'_> {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

@@ -1,0 +1,117 @@
+//! Cards and exact bytes.
+
+use serde_json::Value;
+
+use crate::place::Place;
+
+#[test]
+fn i3_arguments_keep_every_byte() {
+    let place = Place::new();
+    place.script("tool", "cat");
+    // Numbers no float can hold, keys out of order, odd white space, escapes, and a newline at the end.
+    let odd = "{ \"z\":9007199254740993 ,\"a\" : 1e400,\n\t\"u\":\"\\u00e9é\", \"n\":-0.10 }\n";
+    place.write("odd.json", odd);
+    let stdin = place.run_with(&["propose", "odd", "-", "--json"], odd.as_bytes());
+    let stdin: Value = serde_json::from_str(&stdin.stdout.replace("1e400", "0")).unwrap();
+    let ids = [
+        place.good_id_of_file(),
+        stdin["approval"]["id"].as_str().unwrap().to_owned(),
+    ];
+    for id in ids {
+        assert_eq!(place.good(&["show", &id, "--raw", "1"]), odd);
+        let json = place.good(&["show", &id, "--json"]);
+        assert!(json.contains(odd.trim_end()), "{json}");
+        let listed = place.good(&["list", "--json"]);
+        assert!(listed.contains(odd.trim_end()), "{listed}");
+        place.good(&["approve", &id]);
+        place.script("keep", "cat > kept");
+        place.good(&["wait", &id, "--exec", "./keep"]);
+        assert_eq!(std::fs::read_to_string(place.path().join("kept")).unwrap(), odd);
+    }
+    let inner = odd.trim_end().replace('\n', " ");
+    place.write(
+        "batch.jsonl",
+        format!("\n{{\"tool\":\"odd\", \"arguments\" : {inner}}}\n"),
+    );
+    place.good(&["propose", "--calls", "batch.jsonl", "--key", "batch"]);
+    let again = place.run(&["propose", "--calls", "batch.jsonl", "--key", "batch", "--json"]);
+    let at = again.stdout.find("\"id\": \"").unwrap() + 7;
+    assert_eq!(
+        place.good(&["show", &again.stdout[at..at + 36], "--raw", "1"]),
+        inner
+    );
+}
+
+impl Place {
+    fn good_id_of_file(&self) -> String {
+        let stdout = self.good(&["propose", "odd", "@odd.json", "--json"]);
+        let at = stdout.find("\"id\": \"").unwrap() + 7;
+        stdout[at..at + 36].to_owned()
+    }
+}
+
+#[test]
+fn x15_nothing_acts_on_the_terminal() {
+    let place = Place::new();
+    let evil = "\\u001b[31mred\\u001b]8;;http://x\\u0007\\r\\u009b2J\\u202eabc\\u0008";
+    let raw = "\u{202e}\u{9b}31m\u{200b}";
+    let arguments = format!(r#"{{"name":"{evil}{raw}","email":"{evil}","{raw}":"k"}}"#);
+    let claim = "\u{1b}[2Jtrust me\u{202e}";
+    let id = place.propose(&[
+        "create_contact",
+        &arguments,
+        "--claim",
+        claim,
+        "--agent",
+        "a\u{202e}b",
+    ]);
+    place.script(
+        "tool",
+        "printf '\\033[2J\\033]0;x\\007' >&2; printf 'out\\033[2J'; exit 3",
+    );
+    let mut seen = String::new();
+    let commands: [&[&str]; 7] = [
+        &["list"],
+        &["show", &id],
+        &["show", &id, "--full", "--events"],
+        &["policy", "try", "create_contact", &arguments],
+        &["approve", &id, "--comment", "\u{1b}[2J"],
+        &["wait", &id, "--exec", "./tool"],
+        &["show", "\u{1b}[2J"],
+    ];
+    for command in commands {
+        let left = place.run(command);
+        seen.push_str(&left.stdout);
+        seen.push_str(&left.stderr);
+    }
+    let acts = |c: &char| (c.is_control() && *c != '\n') || matches!(c, '\u{202e}' | '\u{200b}');
+    assert_eq!(seen.chars().find(acts), None, "{seen:?}");
+    assert!(
+        seen.contains("\\u{1b}[31m") && seen.contains("\\u{202e}"),
+        "{seen}"
+    );
+    assert!(seen.contains("warning:"), "{seen}");
+    // Colours are ours alone, and only when asked for.
+    let colored = place.good(&["list", "--all", "--color", "always"]);
+    assert!(
+        colored.contains('\u{1b}') && !colored.contains("[31mred\u{1b}"),
+        "{colored:?}"
+    );
+}
+
+#[test]
+fn x08_long_values_say_that_they_are_cut() {
+    let place = Place::new();
+    let long = format!("{}{}rm -rf", "a".repeat(3000), " ".repeat(4000));
+    let id = place.propose(&["create_contact", &format!(r#"{{"name":"{long}","email":"e"}}"#)]);
+    let card = place.good(&["show", &id]);
+    assert!(
+        card.contains("bytes not shown") && card.contains("rm -rf") && card.contains("--full"),
+        "{card}"
+    );
+    let full = place.good(&["show", &id, "--full"]);
+    assert!(
+        full.contains(&"a".repeat(3000)) && full.contains("\\u{20×4000}rm -rf"),
+        "{full}"
+    );
+}
