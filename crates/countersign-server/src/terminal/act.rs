@@ -98,9 +98,7 @@ fn look(inbox: &mut Inbox, key: KeyEvent, now: Instant) -> Option<Act> {
 }
 
 fn about_card(inbox: &mut Inbox, code: KeyCode, now: Instant) -> Option<Act> {
-    let Some(listed) = inbox.current() else {
-        return None;
-    };
+    let listed = inbox.current()?;
     let count = u8::try_from(listed.approval.calls.len()).unwrap_or(u8::MAX);
     let is_open = listed.approval.status == State::Pending && listed.left(now).is_some();
     let means_something = matches!(

@@ -49,7 +49,7 @@ impl Reader {
                 return Some((field("event:"), field("id:"), data));
             }
             let piece = tokio::time::timeout(std::time::Duration::from_secs(5), self.body.next());
-            let piece = piece.await.expect("no event came").map(Result::unwrap)?;
+            let piece = piece.await.unwrap().map(Result::unwrap)?;
             self.text.push_str(std::str::from_utf8(&piece).unwrap());
         }
     }
