@@ -1,5 +1,6 @@
 //! Key presses, read on a thread of their own, which can be stopped while another program has the terminal.
 
+use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -12,6 +13,10 @@ use tokio::sync::mpsc::{Receiver, channel};
 const NOTICES_WITHIN: Duration = Duration::from_millis(50);
 /// More key presses than these are not remembered while something is being done.
 const REMEMBERED: usize = 64;
+
+fn is_gone() -> bool {
+    !std::io::stdin().is_terminal() && !std::io::stdout().is_terminal()
+}
 
 /// What the terminal tells us.
 pub struct Keys {
@@ -29,6 +34,8 @@ impl Keys {
         let thread = std::thread::spawn(move || {
             while !stop.load(Ordering::Relaxed) {
                 match event::poll(NOTICES_WITHIN) {
+                    // A terminal that was taken away says nothing for ever, and nobody may hang up for us.
+                    Ok(false) if is_gone() => return,
                     Ok(false) => continue,
                     Ok(true) => {}
                     Err(_) => return,

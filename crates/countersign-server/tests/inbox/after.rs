@@ -120,6 +120,8 @@ async fn history_lists_what_was_decided_newest_first() {
         .shows("Nothing has been decided yet.");
     for number in 0..60 {
         let arguments = format!(r#"{{"text":"n{number:02}"}}"#);
+        // Ids grow with the milliseconds of the real clock, and the list is in their order.
+        tokio::time::sleep(Duration::from_millis(2)).await;
         let approval = world.hold(&[("note", &arguments)]).await;
         world.clock.advance(Duration::from_millis(200));
         let verdict = if number % 2 == 0 {
