@@ -7,8 +7,8 @@ use crate::cli::{Global, Show};
 use crate::desk::Desk;
 use crate::failure::{Exit, Failure};
 use crate::find;
-use crate::output::Output;
 use crate::output::card::{self, Length};
+use crate::output::{Output, history};
 use crate::store::Missing;
 use crate::view::ApprovalView;
 
@@ -31,7 +31,7 @@ pub async fn run(global: &Global, options: Show, output: &mut Output) -> Result<
     };
     let mut text = card::card(&approval, length);
     text.push_str(&card::what_now(&approval));
-    text.extend(approval.events.as_deref().map(card::history));
+    text.extend(approval.events.as_deref().map(history::table));
     output.text(&text);
     Ok(Exit::Done)
 }

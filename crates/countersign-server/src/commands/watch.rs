@@ -8,7 +8,7 @@ use crate::cli::{Global, Watch};
 use crate::desk::{Desk, Followed, Wanted};
 use crate::failure::{Exit, Failure};
 use crate::output::style::{self, paint};
-use crate::output::{Output, card, list};
+use crate::output::{Output, history, list};
 use crate::store;
 use crate::view::Happening;
 
@@ -49,7 +49,7 @@ pub async fn run(global: &Global, options: Watch, output: &mut Output) -> Result
 
 /// `09:41:07  9a8b7c6d  proposed          agent:crm  Create contact Maria Garcia`
 async fn line(desk: &Desk, happening: &Happening) -> Result<String, Failure> {
-    let (word, mut detail) = card::told_event(&happening.event);
+    let (word, mut detail) = history::told(&happening.event);
     // What it is about is said once, when it is new.
     if word == "proposed"
         && let Some(approval) = desk.approval(happening.approval).await?

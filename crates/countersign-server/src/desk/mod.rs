@@ -10,6 +10,7 @@ mod local;
 mod remote;
 mod server;
 mod sse;
+mod translate;
 
 pub use follow::{Followed, Following, Wanted};
 pub use local::{LocalDesk, tenant};

@@ -6,34 +6,31 @@
 use std::time::Duration;
 
 use countersign::call::Arguments;
-use countersign::decision::{Choice, Verdict};
+use countersign::decision::Verdict;
 use countersign::executor::Outcome;
 use countersign::gate::Until;
 use countersign::id::{ApprovalId, CallId, Channel, Key, Tenant};
 use countersign::state::State;
 use countersign::store::Filter;
-use serde_json::value::RawValue;
 use tokio::time::Instant;
 
 use super::server::{ANSWERS_WITHIN, Server, encode};
-use super::{Deciding, Proposal, Proposed, ProposedCall, credential};
+use super::translate::{chosen, finish, job, passed, submitted};
+use super::{Deciding, Proposal, Proposed, credential};
 use crate::cli::Global;
-use crate::exec::{CommandExecutor, Job};
+use crate::exec::CommandExecutor;
 use crate::failure::Failure;
 use crate::http::wire::{
-    Decide, DecideCall, Finish, PermitView, RulingView, Submit, SubmitCall, SubmittedView, UndoBody,
-    WithdrawBody,
+    Decide, Finish, PermitView, RulingView, Submit, SubmittedView, UndoBody, WithdrawBody,
 };
 use crate::output;
 use crate::output::ruling::{Line, Ruling};
-use crate::view::{ApprovalView, PageView, unhex};
+use crate::view::{ApprovalView, PageView};
 
 /// How long one request waits for a decision; then it is asked again. Proxies like to cut at 60 seconds.
 const WAITS_AT_ONCE: Duration = Duration::from_secs(50);
 /// How often a broken wait is taken up again within a minute.
 const PAUSE: Duration = Duration::from_secs(2);
-/// A call that passed and is run from here may take so long.
-const PASSED_WITHIN: Duration = Duration::from_secs(60);
 /// How often the end of a call is told before it is given up.
 const FINISH_TRIES: u32 = 6;
 
@@ -334,82 +331,5 @@ fn found(answer: Result<ApprovalView, Failure>) -> Result<Option<ApprovalView>, 
     match answer {
         Err(failure) if failure.code == "not_found" => Ok(None),
         answer => answer.map(Some),
-    }
-}
-
-/// INVARIANT: not one byte of the arguments is changed; blanks around them are no part of JSON inside JSON.
-fn raw(arguments: &Arguments) -> Result<Box<RawValue>, Failure> {
-    let bad = || Failure::error("malformed_arguments", "the arguments are not JSON");
-    let text = std::str::from_utf8(arguments.as_bytes()).map_err(|_| bad())?;
-    RawValue::from_string(text.to_owned()).map_err(|_| bad())
-}
-
-fn submitted(call: ProposedCall) -> Result<SubmitCall, Failure> {
-    Ok(SubmitCall {
-        tool: call.tool.to_string(),
-        arguments: raw(&call.arguments)?,
-        definition: call.definition.map(|hash| hash.to_string()),
-        secret: call
-            .secret
-            .map(|secret| String::from_utf8_lossy(secret.reveal()).into_owned()),
-    })
-}
-
-fn chosen(choice: Choice) -> Result<DecideCall, Failure> {
-    Ok(match choice {
-        Choice::Approve => DecideCall {
-            approved: true,
-            arguments: None,
-        },
-        Choice::Deny => DecideCall {
-            approved: false,
-            arguments: None,
-        },
-        Choice::Edit(arguments) => DecideCall {
-            approved: true,
-            arguments: Some(raw(&arguments)?),
-        },
-    })
-}
-
-fn passed(tool: &str, arguments: &Arguments) -> Job {
-    Job {
-        tool: tool.to_owned(),
-        call: None,
-        arguments: arguments.as_bytes().to_vec(),
-        secret: None,
-        timeout: PASSED_WITHIN,
-    }
-}
-
-fn job(permit: PermitView) -> Result<Job, Failure> {
-    let arguments = unhex(&permit.arguments_hex).ok_or_else(|| {
-        Failure::error(
-            "not_a_server",
-            "the server's permit cannot be read; the call was not run",
-        )
-        .hint("it counts as started: look with `countersign show`")
-    })?;
-    Ok(Job {
-        tool: permit.tool,
-        call: Some(permit.id),
-        arguments,
-        secret: permit
-            .secret
-            .map(|secret| countersign::seal::Secret::new(secret.into_bytes())),
-        timeout: Duration::from_millis(permit.timeout_ms),
-    })
-}
-
-fn finish(permit: String, outcome: Outcome) -> Finish {
-    let (word, result) = match &outcome {
-        Outcome::Succeeded(result) => ("succeeded", crate::view::result(result)),
-        Outcome::Failed(reason) => ("failed", crate::view::result(reason)),
-        Outcome::Unknown(reason) => ("unknown", crate::view::result(reason.as_bytes())),
-    };
-    Finish {
-        permit,
-        outcome: word.to_owned(),
-        result,
     }
 }

@@ -4,7 +4,6 @@ use std::collections::HashMap;
 
 use countersign::decision::Surface;
 use countersign::display::{clip, escape};
-use countersign::event::What;
 use countersign::state::{CallState, State};
 use countersign::summary::Row;
 use countersign::time::Time;
@@ -15,7 +14,7 @@ use super::once;
 use super::origin::{self, Marks};
 use super::style::{self, paint};
 use crate::duration;
-use crate::view::{ApprovalView, CallView, EventView, Shown, VoteView};
+use crate::view::{ApprovalView, CallView, Shown, VoteView};
 
 /// Longest result on a card, unless it is shown whole.
 const RESULT_CHARS: usize = 600;
@@ -376,7 +375,8 @@ fn takes(approval: &ApprovalView) -> Option<String> {
     (!takes.is_empty()).then(|| takes.join("; "))
 }
 
-fn listed(calls: &[u8]) -> String {
+/// Positions, one after the other.
+pub fn listed(calls: &[u8]) -> String {
     let calls: Vec<String> = calls.iter().map(ToString::to_string).collect();
     calls.join(", ")
 }
@@ -401,65 +401,4 @@ pub fn what_now(approval: &ApprovalView) -> String {
     let id = approval.id.short();
     let commands = format!("countersign approve {id}   or   countersign deny {id}");
     format!("\n  {}\n", paint(style::HINT, &commands))
-}
-
-/// The history, one line per event.
-pub fn history(events: &[EventView]) -> String {
-    let mut text = format!("\n{}\n", paint(style::STRONG, "History"));
-    for event in events {
-        let (word, detail) = event.event.as_deref().map(told_event).unwrap_or_default();
-        text.push_str(&format!(
-            "{:>3}  {}  {word:<16}  {}{detail}\n",
-            event.number,
-            event.at.0,
-            escape(&event.by),
-        ));
-    }
-    text
-}
-
-/// The word for an event and what else is worth saying. A server may be newer than this: then only the word is known.
-pub fn told_event(event: &RawValue) -> (String, String) {
-    #[derive(serde::Deserialize)]
-    struct Named {
-        what: String,
-    }
-    match serde_json::from_str::<What>(event.get()) {
-        Ok(what) => (what.name().to_owned(), detail(&what)),
-        Err(_) => {
-            let named = serde_json::from_str::<Named>(event.get());
-            let word = named.map(|named| named.what).unwrap_or_default();
-            (escape(&word).into_owned(), String::new())
-        }
-    }
-}
-
-fn detail(what: &What) -> String {
-    match what {
-        What::Proposed { calls: 1, .. } => ", 1 call".to_owned(),
-        What::Proposed { calls, .. } => format!(", {calls} calls"),
-        What::Approved {
-            calls: Some(granted), ..
-        }
-        | What::Endorsed {
-            calls: Some(granted), ..
-        } => format!(", only {}", listed(granted)),
-        What::Superseded { successor } => format!(", by {}", successor.short()),
-        What::Withdrawn { reason: Some(reason) } => format!(", {}", escape(reason)),
-        What::DecisionRefused { reason, .. } => format!(", {}", escape(reason)),
-        What::Started { call, .. } => format!(", call {call}"),
-        What::Succeeded { call, bytes, .. } | What::Failed { call, bytes, .. } => {
-            format!(", call {call}, {bytes} bytes")
-        }
-        What::Lost { call, reason } => format!(", call {call}, {}", escape(reason)),
-        What::Refused { call, because } => format!(", call {call}, {}", because.as_str()),
-        What::Reconciled { call, succeeded } => {
-            let ended = if *succeeded { "succeeded" } else { "failed" };
-            format!(", call {call}, it {ended}")
-        }
-        What::Undone { call, undo } => {
-            format!(", call {call} by {}.{}", undo.approval.short(), undo.position)
-        }
-        _ => String::new(),
-    }
 }

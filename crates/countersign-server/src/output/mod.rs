@@ -6,6 +6,7 @@
 
 pub mod card;
 pub mod catalogue;
+pub mod history;
 pub mod json;
 pub mod list;
 pub mod origin;

@@ -1,0 +1,99 @@
+//! From our own words to those of the API, and back.
+
+use std::time::Duration;
+
+use countersign::call::Arguments;
+use countersign::decision::Choice;
+use countersign::executor::Outcome;
+use serde_json::value::RawValue;
+
+use super::ProposedCall;
+use crate::exec::Job;
+use crate::failure::Failure;
+use crate::http::wire::{DecideCall, Finish, PermitView, SubmitCall};
+use crate::view::unhex;
+
+/// A call that passed and is run from here may take so long.
+const PASSED_WITHIN: Duration = Duration::from_secs(60);
+
+/// INVARIANT: not one byte of the arguments is changed; blanks around them are no part of JSON inside JSON.
+fn raw(arguments: &Arguments) -> Result<Box<RawValue>, Failure> {
+    let bad = || Failure::error("malformed_arguments", "the arguments are not JSON");
+    let text = std::str::from_utf8(arguments.as_bytes()).map_err(|_| bad())?;
+    RawValue::from_string(text.to_owned()).map_err(|_| bad())
+}
+
+/// A call to be proposed.
+pub fn submitted(call: ProposedCall) -> Result<SubmitCall, Failure> {
+    Ok(SubmitCall {
+        tool: call.tool.to_string(),
+        arguments: raw(&call.arguments)?,
+        definition: call.definition.map(|hash| hash.to_string()),
+        secret: call
+            .secret
+            .map(|secret| String::from_utf8_lossy(secret.reveal()).into_owned()),
+    })
+}
+
+/// What is decided about one call.
+pub fn chosen(choice: Choice) -> Result<DecideCall, Failure> {
+    Ok(match choice {
+        Choice::Approve => DecideCall {
+            approved: true,
+            arguments: None,
+        },
+        Choice::Deny => DecideCall {
+            approved: false,
+            arguments: None,
+        },
+        Choice::Edit(arguments) => DecideCall {
+            approved: true,
+            arguments: Some(raw(&arguments)?),
+        },
+    })
+}
+
+/// A call that passed, to be run from here.
+pub fn passed(tool: &str, arguments: &Arguments) -> Job {
+    Job {
+        tool: tool.to_owned(),
+        call: None,
+        arguments: arguments.as_bytes().to_vec(),
+        secret: None,
+        timeout: PASSED_WITHIN,
+    }
+}
+
+/// A call that was started, to be run from here.
+pub fn job(permit: PermitView) -> Result<Job, Failure> {
+    let arguments = unhex(&permit.arguments_hex).ok_or_else(|| {
+        Failure::error(
+            "not_a_server",
+            "the server's permit cannot be read; the call was not run",
+        )
+        .hint("it counts as started: look with `countersign show`")
+    })?;
+    Ok(Job {
+        tool: permit.tool,
+        call: Some(permit.id),
+        arguments,
+        secret: permit
+            .secret
+            .map(|secret| countersign::seal::Secret::new(secret.into_bytes())),
+        timeout: Duration::from_millis(permit.timeout_ms),
+    })
+}
+
+/// How a call ended.
+pub fn finish(permit: String, outcome: Outcome) -> Finish {
+    let (word, result) = match &outcome {
+        Outcome::Succeeded(result) => ("succeeded", crate::view::result(result)),
+        Outcome::Failed(reason) => ("failed", crate::view::result(reason)),
+        Outcome::Unknown(reason) => ("unknown", crate::view::result(reason.as_bytes())),
+    };
+    Finish {
+        permit,
+        outcome: word.to_owned(),
+        result,
+    }
+}
