@@ -4,7 +4,7 @@ use std::io::IsTerminal as _;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use ratatui::crossterm::event::{self, Event};
 use tokio::sync::mpsc::{Receiver, channel};
@@ -14,7 +14,8 @@ const NOTICES_WITHIN: Duration = Duration::from_millis(50);
 /// More key presses than these are not remembered while something is being done.
 const REMEMBERED: usize = 64;
 
-fn is_gone() -> bool {
+/// True when the terminal was taken away without anybody hanging up. The thread that reads it may never learn that.
+pub fn is_gone() -> bool {
     !std::io::stdin().is_terminal() && !std::io::stdout().is_terminal()
 }
 
@@ -34,8 +35,6 @@ impl Keys {
         let thread = std::thread::spawn(move || {
             while !stop.load(Ordering::Relaxed) {
                 match event::poll(NOTICES_WITHIN) {
-                    // A terminal that was taken away says nothing for ever, and nobody may hang up for us.
-                    Ok(false) if is_gone() => return,
                     Ok(false) => continue,
                     Ok(true) => {}
                     Err(_) => return,
@@ -63,9 +62,18 @@ impl Keys {
         self.is_stopped.store(true, Ordering::Relaxed);
         // So that the thread is not stuck with an event that nobody takes.
         self.events.close();
-        if let Some(thread) = self.thread.take() {
-            let _ = thread.join();
+        let Some(thread) = self.thread.take() else {
+            return;
+        };
+        let waited = Instant::now();
+        while !thread.is_finished() {
+            // It hangs on a terminal that is gone: it ends with the process.
+            if waited.elapsed() > 10 * NOTICES_WITHIN {
+                return;
+            }
+            std::thread::sleep(NOTICES_WITHIN / 10);
         }
+        let _ = thread.join();
     }
 
     /// Forgets what was pressed meanwhile: it was not meant for what is shown now.

@@ -94,10 +94,15 @@ async fn look(desk: &Desk, inbox: &mut Inbox, looks: &Looks, screen: &mut Screen
                 is_following = false;
                 inbox.complain(format!("nothing new is heard: {}", once(&ended.message)));
             }
-            _ = ticks.tick() => if looked_at.elapsed() > LOOKS_AGAIN {
-                refresh_or_say(desk, inbox).await;
-                looked_at = Instant::now();
-            },
+            _ = ticks.tick() => {
+                if keys::is_gone() {
+                    return Ok(Exit::Done);
+                }
+                if looked_at.elapsed() > LOOKS_AGAIN {
+                    refresh_or_say(desk, inbox).await;
+                    looked_at = Instant::now();
+                }
+            }
             _ = terminated.recv() => return Ok(Exit::Done),
             _ = hung_up.recv() => return Ok(Exit::Done),
         }
