@@ -96,7 +96,8 @@ async fn look(desk: &Desk, inbox: &mut Inbox, looks: &Looks, screen: &mut Screen
             }
             _ = ticks.tick() => {
                 if keys::is_gone() {
-                    return Ok(Exit::Done);
+                    // There is no screen to put in order, and trying to would only complain to nobody.
+                    std::process::exit(i32::from(Exit::Done.code()));
                 }
                 if looked_at.elapsed() > LOOKS_AGAIN {
                     refresh_or_say(desk, inbox).await;
