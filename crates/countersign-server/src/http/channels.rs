@@ -19,7 +19,9 @@ use countersign::transcript;
 
 use super::approvals::is_visible;
 use super::extract::{Asked, Body, Id};
-use super::wire::{ErrorView, HeardView, PendingView, Press, PromptView, ReplyBody, Shown, TranscriptQuery};
+use super::wire::{
+    ErrorView, HeardView, PendingQuery, PendingView, Press, PromptView, ReplyBody, Shown, TranscriptQuery,
+};
 use super::{Answer, ApiError, App, For, scope};
 use crate::access::{Account, Caller};
 use crate::view;
@@ -146,14 +148,14 @@ pub async fn say_shown(
 
 /// The question that is pending in a conversation
 #[utoipa::path(get, path = "/v1/channels/{channel}/pending", tag = "channels",
-    params(("channel" = String, Path, description = "the conversation"), TranscriptQuery),
+    params(("channel" = String, Path, description = "the conversation"), PendingQuery),
     security(("token" = ["read"]), ("token" = ["reply"]), ("token" = ["propose"]), ("token" = ["wait"])),
     responses((status = 200, body = PendingView), (status = "default", body = ErrorView)))]
 pub async fn pending(
     State(app): State<App>,
     For(caller, ..): For<scope::Converse>,
     Id(channel): Id<Channel>,
-    Asked(query): Asked<TranscriptQuery>,
+    Asked(query): Asked<PendingQuery>,
 ) -> Answer<Json<PendingView>> {
     let pending = app.store().pending_in(&caller.tenant, &channel).await?;
     let pending = pending.filter(|approval| is_visible(&caller, approval));

@@ -57,12 +57,10 @@ pub struct Submit {
     reason = "only its description is used; see `countersign::provenance::Message`"
 )]
 pub enum Said {
-    /// A person spoke.
+    /// A person spoke; with `at`, in microseconds since 1970, "tomorrow" means something.
     User {
         /// What they said.
         text: String,
-        /// When, in microseconds since 1970.
-        at: Option<i64>,
     },
     /// The agent spoke: it is no source.
     Assistant {
@@ -372,6 +370,15 @@ pub struct Shown {
     pub language: Option<String>,
 }
 
+/// In which language a card is asked for.
+#[derive(Debug, Default, Deserialize, IntoParams)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+#[into_params(parameter_in = Query)]
+pub struct PendingQuery {
+    /// The person's language, `es` say.
+    pub language: Option<String>,
+}
+
 /// How messages are asked for.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
@@ -380,8 +387,6 @@ pub struct TranscriptQuery {
     /// `anthropic` (the default) or `openai`.
     #[param(pattern = "^(anthropic|openai)$")]
     pub format: Option<String>,
-    /// The person's language.
-    pub language: Option<String>,
 }
 
 /// What came of a message or a button.

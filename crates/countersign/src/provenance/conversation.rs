@@ -21,9 +21,10 @@ pub struct Conversation {
     pub messages: Vec<Message>,
 }
 
-/// One message. The words for roles are those that models' programming interfaces use.
+/// One message. The words for roles are those that models' programming interfaces use; what else a message there
+/// carries is not looked at.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "role", rename_all = "snake_case", deny_unknown_fields)]
+#[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
     /// A person spoke.
     #[serde(rename = "user")]
