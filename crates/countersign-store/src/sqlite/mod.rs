@@ -147,7 +147,7 @@ impl Store for SqliteStore {
     fn approval<'a>(&'a self, tenant: &'a Tenant, id: ApprovalId) -> Stored<'a, Option<SharedApproval>> {
         let tenant = tenant.clone();
         let look = move |connection: &Connection| read::approval(connection, &tenant, id);
-        self.readers.read(look).boxed()
+        self.readers.glance(look).boxed()
     }
 
     fn pending_in<'a>(
@@ -158,7 +158,7 @@ impl Store for SqliteStore {
         let (tenant, channel, clock) = (tenant.clone(), channel.clone(), self.clock.clone());
         let look =
             move |connection: &Connection| read::pending_in(connection, &tenant, &channel, clock.now());
-        self.readers.read(look).boxed()
+        self.readers.glance(look).boxed()
     }
 
     fn list<'a>(&'a self, tenant: &'a Tenant, filter: &'a Filter) -> Stored<'a, Vec<SharedApproval>> {
@@ -189,7 +189,7 @@ impl Store for SqliteStore {
             let entry = entries::find(connection, kind, &key)?;
             Ok(entry.filter(|entry| entry.is_there(clock.now())))
         };
-        self.readers.read(look).boxed()
+        self.readers.glance(look).boxed()
     }
 
     fn entries<'a>(

@@ -52,19 +52,30 @@ impl Readers {
         look: impl FnOnce(&Connection) -> Result<T, LoadError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let readers = self.clone();
-        let closed = || StoreError::Stopped("it was closed".to_owned());
         let _permit = self.permits.acquire().await.map_err(|_| closed())?;
-        let task = tokio::task::spawn_blocking(move || {
-            let connection = readers.take()?;
-            let result = in_transaction(&connection, look);
-            // One that failed half-way is not used again.
-            if connection.is_autocommit() {
-                readers.give_back(connection);
-            }
-            Ok(result?)
-        });
+        let task = tokio::task::spawn_blocking(move || readers.look(look));
         task.await
             .unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
+    }
+
+    /// Runs `look` at once, on the caller's thread: for single rows by key, which take microseconds. Handing one of
+    /// those to another thread costs several times the look itself, and readers never wait for the writer.
+    pub(super) async fn glance<T>(
+        self: &Arc<Self>,
+        look: impl FnOnce(&Connection) -> Result<T, LoadError>,
+    ) -> Result<T, StoreError> {
+        let _permit = self.permits.acquire().await.map_err(|_| closed())?;
+        self.look(look)
+    }
+
+    fn look<T>(&self, look: impl FnOnce(&Connection) -> Result<T, LoadError>) -> Result<T, StoreError> {
+        let connection = self.take()?;
+        let result = in_transaction(&connection, look);
+        // One that failed half-way is not used again.
+        if connection.is_autocommit() {
+            self.give_back(connection);
+        }
+        Ok(result?)
     }
 
     /// Lets go of the file.
@@ -75,9 +86,7 @@ impl Readers {
 
     fn take(&self) -> Result<Connection, StoreError> {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        let idle = idle
-            .as_mut()
-            .ok_or_else(|| StoreError::Stopped("it was closed".to_owned()))?;
+        let idle = idle.as_mut().ok_or_else(closed)?;
         match idle.pop() {
             Some(connection) => Ok(connection),
             None => open::reader(&self.path).map_err(|error| StoreError::Unavailable(error.to_string())),
@@ -90,6 +99,10 @@ impl Readers {
             idle.push(connection);
         }
     }
+}
+
+fn closed() -> StoreError {
+    StoreError::Stopped("it was closed".to_owned())
 }
 
 /// Runs `look` so that all it reads is from one moment.
