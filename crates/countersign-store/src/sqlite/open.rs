@@ -142,14 +142,24 @@ fn try_writer(path: &Path) -> Result<Connection, OpenError> {
 fn label(path: &Path) -> Result<Label, OpenError> {
     match Label::read(&connect(path, OpenFlags::SQLITE_OPEN_READ_ONLY)?) {
         Ok(label) => Ok(label),
-        // Somebody died while writing the file, before it kept a log: a first step that was cut off. Who only reads
-        // cannot take it back. We look past it; when the file is ours, who writes takes it back.
-        Err(error) if is_cut_off(&error) => {
-            let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;
-            Ok(Label::read(&connect(Path::new(&past_journal(path)), flags)?)?)
-        }
+        // Somebody died while writing the file, before it kept a log: a step that was cut off. Who only reads cannot
+        // take it back, and what is half written cannot be queried. Its first bytes say whose it is; when it is ours,
+        // who writes takes it back.
+        Err(error) if is_cut_off(&error) => header(path),
         Err(error) => Err(error.into()),
     }
+}
+
+fn header(path: &Path) -> Result<Label, OpenError> {
+    let unreadable = |error: io::Error| OpenError::Unreadable {
+        path: path.to_owned(),
+        reason: error.to_string(),
+    };
+    let mut bytes = Vec::with_capacity(Label::HEADER);
+    let file = std::fs::File::open(path).map_err(unreadable)?;
+    let mut start = io::Read::take(file, Label::HEADER as u64);
+    io::Read::read_to_end(&mut start, &mut bytes).map_err(unreadable)?;
+    Label::from_header(&bytes).ok_or_else(|| OpenError::NotADatabase("it does not begin like one".to_owned()))
 }
 
 fn is_cut_off(error: &rusqlite::Error) -> bool {

@@ -47,6 +47,30 @@ pub(super) struct Label {
 }
 
 impl Label {
+    /// The bytes at the beginning of a file that say what it is.
+    pub(super) const HEADER: usize = 100;
+
+    /// What the first bytes of a file say. A file without any is empty; one that has begun is taken to hold tables.
+    pub(super) fn from_header(bytes: &[u8]) -> Option<Label> {
+        let number = |at: usize| {
+            let four = bytes.get(at..at + 4)?.try_into().ok()?;
+            Some(i64::from(i32::from_be_bytes(four)))
+        };
+        if bytes.is_empty() {
+            return Some(Label {
+                application_id: 0,
+                version: 0,
+                tables: 0,
+            });
+        }
+        bytes.starts_with(b"SQLite format 3\0").then_some(())?;
+        Some(Label {
+            application_id: number(68)?,
+            version: number(60)?,
+            tables: 1,
+        })
+    }
+
     pub(super) fn read(connection: &Connection) -> rusqlite::Result<Label> {
         // All from one moment: somebody may be making this very file. Within a transaction it is one anyway.
         let outside = connection.is_autocommit();
