@@ -199,30 +199,6 @@ pub(crate) struct Changes {
 }
 
 impl What {
-    /// The word for it, as in its JSON.
-    pub fn name(&self) -> &'static str {
-        match self {
-            What::Proposed { .. } => "proposed",
-            What::Approved { .. } => "approved",
-            What::Endorsed { .. } => "endorsed",
-            What::Denied { .. } => "denied",
-            What::Expired => "expired",
-            What::Superseded { .. } => "superseded",
-            What::Withdrawn { .. } => "withdrawn",
-            What::DecisionRefused { .. } => "decision_refused",
-            What::Started { .. } => "started",
-            What::Succeeded { .. } => "succeeded",
-            What::Failed { .. } => "failed",
-            What::Lost { .. } => "lost",
-            What::Refused { .. } => "refused",
-            What::Reconciled { .. } => "reconciled",
-            What::UndoStarted { .. } => "undo_started",
-            What::UndoFailed { .. } => "undo_failed",
-            What::Undone { .. } => "undone",
-            What::Erased => "erased",
-        }
-    }
-
     /// The changes this makes to an approval of `calls` calls.
     pub(crate) fn changes(&self, calls: u8) -> Changes {
         let whole = |change, call_change| Changes {

@@ -130,7 +130,7 @@ impl<'d> LocalFollowing<'d> {
                 .channel
                 .as_ref()
                 .is_none_or(|channel| approval.channel.as_ref() == Some(channel))
-            && (wanted.what.is_empty() || wanted.what.iter().any(|what| what == event.event.what.name()));
+            && (wanted.what.is_empty() || wanted.what.iter().any(|what| what == event.event.what.as_str()));
         Ok(is_wanted
             .then(|| Happening::new(&approval, &event.event))
             .flatten())

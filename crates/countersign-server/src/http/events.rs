@@ -126,7 +126,7 @@ impl Filter {
                 .channel
                 .as_ref()
                 .is_none_or(|channel| approval.channel.as_ref() == Some(channel))
-            && (self.what.is_empty() || self.what.iter().any(|what| what == happened.event.what.name()))
+            && (self.what.is_empty() || self.what.iter().any(|what| what == happened.event.what.as_str()))
     }
 }
 
@@ -225,7 +225,7 @@ fn sent(happened: &Happened) -> Option<Sent> {
     Some(
         Sent::default()
             .id(Place(happened.cursor).to_string())
-            .event(happened.event.what.name())
+            .event(happened.event.what.as_str())
             .data(data),
     )
 }

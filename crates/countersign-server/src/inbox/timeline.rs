@@ -37,7 +37,7 @@ pub fn lines(events: &[Event], now: Time) -> Vec<Line> {
             at: Moment::new(event.at, now),
             by,
             is_agent,
-            what: event.what.name(),
+            what: event.what.as_str(),
             words,
             other: other.map(|id| Place {
                 id: id.to_string(),

@@ -30,7 +30,7 @@ pub fn told(event: &RawValue) -> (String, String) {
         what: String,
     }
     match serde_json::from_str::<What>(event.get()) {
-        Ok(what) => (what.name().to_owned(), detail(&what)),
+        Ok(what) => (what.as_str().to_owned(), detail(&what)),
         Err(_) => {
             let named = serde_json::from_str::<Named>(event.get());
             let word = named.map(|named| named.what).unwrap_or_default();
