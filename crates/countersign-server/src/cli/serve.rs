@@ -1,0 +1,81 @@
+//! The service, and what belongs to running it.
+
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::duration;
+use crate::serve::LogFormat;
+
+#[derive(Debug, Args)]
+pub struct Serve {
+    /// The configuration; `countersign-serve.toml` if it is there
+    #[arg(long, value_name = "FILE", env = "COUNTERSIGN_CONFIG")]
+    pub config: Option<PathBuf>,
+    /// Where to listen; 127.0.0.1:8787 if you do not say
+    #[arg(long, value_name = "ADDRESS:PORT", env = "COUNTERSIGN_LISTEN")]
+    pub listen: Option<SocketAddr>,
+    /// A name under which it is called, as browsers show it; may be given several times
+    #[arg(long, value_name = "NAME", env = "COUNTERSIGN_HOST", value_delimiter = ',')]
+    pub host: Vec<String>,
+    /// Speak TLS with this certificate chain (PEM)
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "COUNTERSIGN_TLS_CERTIFICATE",
+        requires = "tls_key"
+    )]
+    pub tls_certificate: Option<PathBuf>,
+    /// The certificate's private key (PEM)
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "COUNTERSIGN_TLS_KEY",
+        requires = "tls_certificate"
+    )]
+    pub tls_key: Option<PathBuf>,
+    /// A proxy in front speaks TLS, and nobody else can reach this address
+    #[arg(long, env = "COUNTERSIGN_BEHIND_PROXY")]
+    pub behind_proxy: bool,
+    /// How the log is written; `COUNTERSIGN_LOG` says how much (error, warn, info, debug)
+    #[arg(long, value_enum, value_name = "FORMAT", env = "COUNTERSIGN_LOG_FORMAT")]
+    pub log: Option<LogFormat>,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+With `--server` it looks at the server, else at the store, the policy and the settings here. It changes nothing.
+The exit code is 1 when there is a problem.")]
+pub struct Doctor {
+    /// The service's configuration; `countersign-serve.toml` if it is there
+    #[arg(long, value_name = "FILE", env = "COUNTERSIGN_CONFIG")]
+    pub config: Option<PathBuf>,
+}
+
+#[derive(Debug, Args)]
+pub struct Backup {
+    /// A new file; its checksum stands beside it, with `.sha256` behind the name
+    pub file: PathBuf,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+What the backup says was pending, approved or running may have happened since: it is voided, and every token,
+session and link is taken back. Stop the service first, and move the old store away.")]
+pub struct Restore {
+    /// The backup, with its checksum beside it
+    #[arg(required_unless_present = "in_place")]
+    pub file: Option<PathBuf>,
+    /// The store was restored by other means, with pg_restore say: only void what is open in it
+    #[arg(long, conflicts_with = "file")]
+    pub in_place: bool,
+}
+
+#[derive(Debug, Args)]
+pub struct Purge {
+    /// What has not changed for so long, `90d` say
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub older_than: Duration,
+}
