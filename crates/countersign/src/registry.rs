@@ -27,17 +27,20 @@ pub enum Kind {
     Setting,
     /// Calls that somebody denied, for as long as they may not be asked again.
     Denial,
+    /// A piece of what was said in an agent's session.
+    Turn,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 6] = [
+    pub const ALL: [Kind; 7] = [
         Kind::Token,
         Kind::Person,
         Kind::Session,
         Kind::Link,
         Kind::Setting,
         Kind::Denial,
+        Kind::Turn,
     ];
 
     /// The word for it.
@@ -49,6 +52,7 @@ impl Kind {
             Kind::Link => "link",
             Kind::Setting => "setting",
             Kind::Denial => "denial",
+            Kind::Turn => "turn",
         }
     }
 
@@ -61,6 +65,7 @@ impl Kind {
             Kind::Link => 4,
             Kind::Setting => 5,
             Kind::Denial => 6,
+            Kind::Turn => 7,
         }
     }
 
@@ -148,7 +153,7 @@ mod tests {
             assert_eq!(Kind::from_code(kind.code()), Some(kind), "{kind}");
         }
         assert_eq!(Kind::from_code(0), None);
-        assert_eq!(Kind::from_code(7), None);
+        assert_eq!(Kind::from_code(8), None);
     }
 
     #[test]
