@@ -27,19 +27,22 @@ pub enum Kind {
     Setting,
     /// Calls that somebody denied, for as long as they may not be asked again.
     Denial,
+    /// What is remembered of a channel: its last card, and the messages that were heard there.
+    Channel,
     /// A piece of what was said in an agent's session.
     Turn,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 7] = [
+    pub const ALL: [Kind; 8] = [
         Kind::Token,
         Kind::Person,
         Kind::Session,
         Kind::Link,
         Kind::Setting,
         Kind::Denial,
+        Kind::Channel,
         Kind::Turn,
     ];
 
@@ -52,6 +55,7 @@ impl Kind {
             Kind::Link => "link",
             Kind::Setting => "setting",
             Kind::Denial => "denial",
+            Kind::Channel => "channel",
             Kind::Turn => "turn",
         }
     }
@@ -65,7 +69,8 @@ impl Kind {
             Kind::Link => 4,
             Kind::Setting => 5,
             Kind::Denial => 6,
-            Kind::Turn => 7,
+            Kind::Channel => 7,
+            Kind::Turn => 8,
         }
     }
 
@@ -153,7 +158,7 @@ mod tests {
             assert_eq!(Kind::from_code(kind.code()), Some(kind), "{kind}");
         }
         assert_eq!(Kind::from_code(0), None);
-        assert_eq!(Kind::from_code(8), None);
+        assert_eq!(Kind::from_code(9), None);
     }
 
     #[test]
