@@ -231,7 +231,10 @@ impl World {
                         seen.push_str(&format!("\n{{{}}}", prompt.text));
                         let key = self.next();
                         let conversations = self.agent.conversations();
-                        conversations.shown(&tenant(), &channel(), &prompt, key.clone()).await.unwrap();
+                        conversations
+                            .shown(&tenant(), &channel(), &prompt, key.clone())
+                            .await
+                            .unwrap();
                         *self.card.lock().unwrap() = Some((key, prompt));
                     }
                     Progress::Called { .. } | Progress::Decided { .. } | Progress::Done { .. } => {}
