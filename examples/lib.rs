@@ -23,6 +23,11 @@ pub fn named(name: &str) -> Option<&'static Setup> {
     WORLDS.into_iter().find(|setup| setup.name == name)
 }
 
+/// The README's own example is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("README.md")]
+struct Readme;
+
 #[cfg(test)]
 mod tests {
     use countersign::effect::Effect;

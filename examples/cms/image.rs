@@ -36,7 +36,9 @@ pub fn delete(data: &Connection, arguments: &[u8]) -> Done {
     data.execute("DELETE FROM image_bin WHERE filename = ?", [&filename])?;
     let missing = format!("there is no image `{filename}`");
     move_image(data, "image", "image_bin", &filename, &missing)?;
-    Ok(json!({ "message": format!("Image \"{filename}\" has been deleted."), "filename": filename }))
+    Ok(
+        json!({ "success": true, "message": format!("Image \"{filename}\" has been deleted."), "filename": filename }),
+    )
 }
 
 /// Puts an image back from the bin.
@@ -50,7 +52,7 @@ pub fn restore(data: &Connection, arguments: &[u8]) -> Done {
     }
     let missing = format!("image `{filename}` is not in the bin any more");
     move_image(data, "image_bin", "image", &filename, &missing)?;
-    Ok(json!({ "message": format!("Image \"{filename}\" is back."), "filename": filename }))
+    Ok(json!({ "success": true, "message": format!("Image \"{filename}\" is back."), "filename": filename }))
 }
 
 fn move_image(data: &Connection, from: &str, to: &str, filename: &str, missing: &str) -> Result<(), Fault> {

@@ -4,7 +4,7 @@ use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-use super::section::{self, Section};
+use super::section::{self, Section, counted};
 use crate::tool::{Done, Fault, expect_same, read};
 
 /// A page with all that belongs to it.
@@ -90,7 +90,7 @@ pub fn delete(data: &Connection, arguments: &[u8]) -> Done {
     }
     let sections = page.sections.len();
     Ok(json!({
-        "message": format!("Page \"{}\" and its {sections} sections have been deleted.", page.name),
+        "success": true, "message": format!("Page \"{}\" and its {} have been deleted.", page.name, counted(sections)),
         "sectionsDeleted": sections,
         "page": page,
     }))
@@ -128,7 +128,7 @@ pub fn restore(data: &Connection, arguments: &[u8]) -> Done {
     }
     let sections = page.sections.len();
     Ok(json!({
-        "message": format!("Page \"{}\" is back, with {sections} sections.", page.name),
+        "success": true, "message": format!("Page \"{}\" is back, with {}.", page.name, counted(sections)),
         "id": page.id, "name": page.name, "sections": sections,
     }))
 }

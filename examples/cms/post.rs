@@ -104,7 +104,7 @@ fn change(data: &Connection, arguments: &[u8], from: &str, sql: &str, done: &str
     data.execute(sql, [&post.id])?;
     let post = find(data, &asked.post_slug)?;
     Ok(json!({
-        "message": format!("{done} \"{}\".", post.title),
+        "success": true, "message": format!("{done} \"{}\".", post.title),
         "post": { "slug": post.slug, "title": post.title, "status": post.status },
     }))
 }
@@ -115,7 +115,9 @@ pub fn delete(data: &Connection, arguments: &[u8]) -> Done {
     let post = find(data, &asked.post_slug)?;
     expect_same("the title of the post", asked.title.as_ref(), &post.title)?;
     data.execute("DELETE FROM post WHERE id = ?", [&post.id])?;
-    Ok(json!({ "message": format!("Post \"{}\" has been deleted.", post.title), "post": post }))
+    Ok(
+        json!({ "success": true, "message": format!("Post \"{}\" has been deleted.", post.title), "post": post }),
+    )
 }
 
 /// Makes a post as it was.
@@ -142,7 +144,7 @@ pub fn restore(data: &Connection, arguments: &[u8]) -> Done {
             post.slug
         ))),
         _ => Ok(
-            json!({ "message": format!("Post \"{}\" is back.", post.title), "slug": post.slug, "title": post.title }),
+            json!({ "success": true, "message": format!("Post \"{}\" is back.", post.title), "slug": post.slug, "title": post.title }),
         ),
     }
 }

@@ -81,7 +81,7 @@ fn delete_all(data: &Connection, page_slug: &str, sections: &[Named]) -> Done {
         deleted.push(section);
     }
     Ok(json!({
-        "message": format!("{} deleted from page \"{}\".", counted(deleted.len()), page.name),
+        "success": true, "message": format!("{} deleted from page \"{}\".", counted(deleted.len()), page.name),
         "pageSlug": page_slug, "sections": deleted,
     }))
 }
@@ -100,10 +100,13 @@ pub fn restore(data: &Connection, arguments: &[u8]) -> Done {
         section.insert(data, &page.id)?;
     }
     let restored = counted(sections.len());
-    Ok(json!({ "message": format!("{restored} back on page \"{}\".", page.name), "pageSlug": page_slug }))
+    Ok(
+        json!({ "success": true, "message": format!("{restored} back on page \"{}\".", page.name), "pageSlug": page_slug }),
+    )
 }
 
-fn counted(sections: usize) -> String {
+/// How many sections, in words.
+pub fn counted(sections: usize) -> String {
     match sections {
         1 => "1 section".to_owned(),
         several => format!("{several} sections"),

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use countersign::effect::{Effect, Risk};
 use countersign::id::ToolName;
-use countersign::policy::Policy;
+use countersign::policy::{Asked, Policy, Ruling};
 use countersign_examples::{Setup, WORLDS, cms, crm, named, ranch};
 use serde_json::Value;
 
@@ -144,4 +144,37 @@ fn b10_the_ranch_deletes_only_with_the_sources_tool() {
         held,
         [("carpeta/delete-potreros", Effect::Destructive, Risk::High)]
     );
+}
+
+#[test]
+fn the_readmes_propose_calls_that_are_possible() {
+    let readmes = [
+        (&crm::SETUP, include_str!("../../crm/README.md")),
+        (&cms::SETUP, include_str!("../../cms/README.md")),
+        (&ranch::SETUP, include_str!("../../ranch/README.md")),
+    ];
+    for (setup, text) in readmes {
+        let policy = policy(setup);
+        let proposals: Vec<_> = text
+            .lines()
+            .filter_map(|line| line.strip_prefix("countersign propose "))
+            .collect();
+        assert!(proposals.len() >= 2, "{}", setup.name);
+        for line in proposals {
+            let mut parts = line.split('\'');
+            let (tool, arguments) = (parts.next().unwrap().trim(), parts.next().unwrap());
+            assert!(policy.tools().contains(&tool), "`{line}`");
+            let asked = Asked {
+                tool,
+                arguments: arguments.as_bytes(),
+                definition: None,
+                salt: b"",
+            };
+            assert!(!matches!(policy.rule(asked), Ruling::Forbid { .. }), "`{line}`");
+            assert!(
+                line.contains(&format!("--exec countersign-world {0} {0}.db", setup.name)),
+                "`{line}`"
+            );
+        }
+    }
 }
