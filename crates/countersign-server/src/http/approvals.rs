@@ -2,7 +2,6 @@
 
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -19,7 +18,7 @@ use super::extract::{Again, Asked, Body, Id};
 use super::wire::{
     Ask, Decide, DecideCall, DecideQuery, ErrorView, GetQuery, IdempotencyKey, ListQuery, WithdrawBody,
 };
-use super::{Answer, ApiError, App, For, scope};
+use super::{Answer, ApiError, App, For, Json, scope};
 use crate::access::Caller;
 use crate::duration;
 use crate::view::{self, ApprovalView, PageView};

@@ -3,7 +3,6 @@
 //! Adapters of chats call these. The token's scope `reply` says that its holder verified who sent a message; the
 //! sender is somebody with an account here, by name, and decides with what their account may (H07).
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -22,7 +21,7 @@ use super::extract::{Asked, Body, Id};
 use super::wire::{
     ErrorView, HeardView, PendingQuery, PendingView, Press, PromptView, ReplyBody, Shown, TranscriptQuery,
 };
-use super::{Answer, ApiError, App, For, scope};
+use super::{Answer, ApiError, App, For, Json, scope};
 use crate::access::{Account, Caller};
 use crate::view;
 
@@ -134,11 +133,13 @@ pub async fn say_shown(
     match &card {
         Some(approval) => {
             let prompt = app.conversations.prompt(approval, body.language.as_deref());
-            app.conversations
+            let shown = app
+                .conversations
                 .shown(&caller.tenant, &channel, &prompt, message);
+            shown.await?;
         }
         // Something else, or a card that is over by now: what stood there is not the last thing any more.
-        None => app.conversations.said(&caller.tenant, &channel),
+        None => app.conversations.said(&caller.tenant, &channel).await?,
     }
     Ok(Json(PendingView {
         pending: card

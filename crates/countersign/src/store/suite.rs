@@ -144,6 +144,8 @@ macro_rules! for_each_store_case {
             d2_who_follows_hears_of_every_commit,
             // Conversations.
             b10_thirteen_paddocks_are_deleted_by_typing_the_label,
+            a6_a_restart_between_the_card_and_the_yes_changes_nothing,
+            x13_a_message_that_comes_to_two_nodes_counts_once,
             x03_a_yes_to_the_replaced_card_decides_nothing,
             a7_no_and_other_messages_end_the_question,
             a5_an_expired_question_hears_nothing,
