@@ -28,6 +28,10 @@ pub struct Setup {
     pub definitions: &'static str,
     /// Which of them are held, and the tools that take them back.
     pub policy: &'static str,
+    /// Who talks to people about it: an `agent.toml`.
+    pub agent: &'static str,
+    /// What that agent says and does where there is no real model: a `script.toml`.
+    pub script: &'static str,
     /// Marks its files.
     pub(crate) mark: i32,
     pub(crate) schema: &'static str,

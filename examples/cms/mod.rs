@@ -20,6 +20,8 @@ pub static SETUP: Setup = Setup {
     name: "cms",
     definitions: include_str!("tools.json"),
     policy: include_str!("policy.toml"),
+    agent: include_str!("agent.toml"),
+    script: include_str!("script.toml"),
     mark: 0x4353_0002,
     schema: include_str!("schema.sql"),
     seed: include_str!("seed.sql"),

@@ -129,3 +129,44 @@ fn outcome(address: SocketAddr, status: u16, body: &[u8]) -> Outcome {
         _ => Outcome::Unknown(format!("{address} answered {status}: {}", clip(&text, 500))),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(url: &str, expected: Option<&str>) {
+        let address = url.parse::<Uri>().ok().and_then(|uri| loopback(&uri).ok());
+        assert_eq!(
+            address.map(|address| address.to_string()).as_deref(),
+            expected,
+            "`{url}`"
+        );
+    }
+
+    /// The policy turns most of these away; the tool does not rely on it.
+    #[test]
+    fn it_goes_nowhere_but_to_this_machine() {
+        check("http://127.0.0.1:8000/hook", Some("127.0.0.1:8000"));
+        check("http://localhost/", Some("127.0.0.1:80"));
+        check("http://[::1]:9/x", Some("[::1]:9"));
+        for elsewhere in [
+            "http://example.com/",
+            "http://10.0.0.1/",
+            "http://0.0.0.0/",
+            "http://169.254.169.254/latest",
+            "http://localhost.example.com/",
+            "http://127.0.0.1@example.com/",
+            "http://me:pass@127.0.0.1/",
+            "http://[::ffff:127.0.0.1]/",
+            "http://127.1/",
+            "http://2130706433/",
+            "https://127.0.0.1/",
+            "http:///nowhere",
+            "127.0.0.1:80",
+            "/hook",
+        ] {
+            check(elsewhere, None);
+        }
+    }
+}

@@ -76,6 +76,12 @@ async fn c3_c5_a17_the_gated_tools_are_held_shown_run_once_and_undone() {
             "Restore page “Old Landing” with 2 sections",
         ),
         (
+            "cms_deletePage",
+            r#"{"slug":"draft-3","name":"Draft 3","sections":0}"#,
+            "Delete page “Draft 3”, which has no sections",
+            "Restore page “Draft 3” with 0 sections",
+        ),
+        (
             "cms_deletePageSection",
             r#"{"pageSlug":"about","sectionId":"s-1232","heading":"The team"}"#,
             "Delete section “The team” of page about",
