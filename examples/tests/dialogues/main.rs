@@ -54,7 +54,7 @@ fn every_agent_is_complete() {
 }
 
 #[tokio::test]
-async fn a7_a13_a16_a17_the_crms_dialogues() {
+async fn a7_a13_a16_a17_a18_the_crms_dialogues() {
     check(&crm::SETUP).await;
 }
 

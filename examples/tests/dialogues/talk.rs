@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
+use countersign::approval::Approval;
 use countersign::conversation::{Conversations, Message, Origin};
 use countersign::decision::{Decider, Surface};
 use countersign::gate::Gate;
 use countersign::id::{Channel, Key, Person, Tenant};
 use countersign::policy::Policy;
 use countersign::prompt::Prompt;
+use countersign::provenance::{Mark, Traced};
 use countersign::store::memory::MemoryStore;
 use countersign_agent::agent::{Agent, Place, TurnError};
 use countersign_agent::file::{AgentFile, Provider};
@@ -108,10 +110,11 @@ impl Talk {
                     Progress::Notice(notice) => seen.push(format!("! {notice}")),
                     Progress::Routed { specialist } => seen.push(format!("(to {specialist})")),
                     Progress::Result { tool, status, .. } => seen.push(format!("({tool}: {status})")),
-                    Progress::Held { prompt, .. } => {
+                    Progress::Held { approval, prompt } => {
                         let lines: Vec<String> =
                             prompt.text.lines().map(|line| format!("| {line}")).collect();
                         seen.push(lines.join("\n"));
+                        seen.extend(unstated(&approval));
                         self.messages += 1;
                         let key = Key::new(format!("message-{}", self.messages)).unwrap();
                         let conversations = agent.conversations();
@@ -133,4 +136,19 @@ impl Talk {
         }
         seen.join("\n")
     }
+}
+
+/// The values on a card that neither the person nor a tool stated.
+fn unstated(approval: &Approval) -> Vec<String> {
+    let traced = approval
+        .calls
+        .iter()
+        .filter_map(|call| call.provenance.as_deref());
+    let leaves = traced.flat_map(|provenance| &provenance.leaves);
+    let unstated = leaves.filter(|leaf| !matches!(leaf.mark, Mark::Person(_) | Mark::Tool(_)));
+    let line = |leaf: &Traced| match leaf.mark {
+        Mark::Invented { .. } => format!("| {}: said by nobody", leaf.pointer),
+        _ => format!("| {}: {}", leaf.pointer, leaf.mark.word()),
+    };
+    unstated.map(line).collect()
 }
