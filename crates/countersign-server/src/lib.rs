@@ -6,7 +6,6 @@
 pub mod access;
 mod bench;
 mod cli;
-mod client;
 mod commands;
 mod desk;
 mod duration;
@@ -29,6 +28,7 @@ mod view;
 use std::process::ExitCode;
 
 use clap::Parser;
+use countersign_agent::client;
 
 use crate::cli::Cli;
 use crate::failure::{Exit, Failure};

@@ -29,11 +29,13 @@ pub enum Kind {
     Denial,
     /// What is remembered of a channel: its last card, and the messages that were heard there.
     Channel,
+    /// A piece of what was said in an agent's session.
+    Turn,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 7] = [
+    pub const ALL: [Kind; 8] = [
         Kind::Token,
         Kind::Person,
         Kind::Session,
@@ -41,6 +43,7 @@ impl Kind {
         Kind::Setting,
         Kind::Denial,
         Kind::Channel,
+        Kind::Turn,
     ];
 
     /// The word for it.
@@ -53,6 +56,7 @@ impl Kind {
             Kind::Setting => "setting",
             Kind::Denial => "denial",
             Kind::Channel => "channel",
+            Kind::Turn => "turn",
         }
     }
 
@@ -66,6 +70,7 @@ impl Kind {
             Kind::Setting => 5,
             Kind::Denial => 6,
             Kind::Channel => 7,
+            Kind::Turn => 8,
         }
     }
 
@@ -153,7 +158,7 @@ mod tests {
             assert_eq!(Kind::from_code(kind.code()), Some(kind), "{kind}");
         }
         assert_eq!(Kind::from_code(0), None);
-        assert_eq!(Kind::from_code(8), None);
+        assert_eq!(Kind::from_code(9), None);
     }
 
     #[test]

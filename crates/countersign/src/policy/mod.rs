@@ -33,7 +33,7 @@ pub use authority::{Authority, LARGEST_QUORUM};
 pub use catalogue::Listed;
 use condition::Condition;
 pub use problem::{Problem, Problems};
-use schema::Schema;
+pub use schema::Schema;
 use undo::Undo;
 pub use undo::UndoProblem;
 
