@@ -31,6 +31,7 @@ fn person(surface: Surface) -> Decider {
         person: Person::new("alice").unwrap(),
         groups: vec!["approvers".to_owned()],
         surface,
+        grounds: Vec::new(),
     }
 }
 

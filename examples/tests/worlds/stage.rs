@@ -79,6 +79,7 @@ pub fn decision(approval: &SharedApproval, verdict: Verdict) -> Decision {
             person: Person::new("alice").unwrap(),
             groups: vec!["approvers".to_owned()],
             surface: Surface::Page,
+            grounds: Vec::new(),
         },
         verdict,
         digest: Some(approval.digest),

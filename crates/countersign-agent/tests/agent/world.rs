@@ -122,6 +122,7 @@ pub fn alice() -> Decider {
         person: Person::new("alice").unwrap(),
         groups: vec!["approvers".to_owned()],
         surface: Surface::Text,
+        grounds: Vec::new(),
     }
 }
 
@@ -231,7 +232,10 @@ impl World {
                         seen.push_str(&format!("\n{{{}}}", prompt.text));
                         let key = self.next();
                         let conversations = self.agent.conversations();
-                        conversations.shown(&tenant(), &channel(), &prompt, key.clone()).await.unwrap();
+                        conversations
+                            .shown(&tenant(), &channel(), &prompt, key.clone())
+                            .await
+                            .unwrap();
                         *self.card.lock().unwrap() = Some((key, prompt));
                     }
                     Progress::Called { .. } | Progress::Decided { .. } | Progress::Done { .. } => {}
