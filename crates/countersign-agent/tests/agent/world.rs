@@ -122,6 +122,7 @@ pub fn alice() -> Decider {
         person: Person::new("alice").unwrap(),
         groups: vec!["approvers".to_owned()],
         surface: Surface::Text,
+        grounds: Vec::new(),
     }
 }
 

@@ -206,9 +206,10 @@ pub async fn told(
 /// The sender as one who decides: with the groups of their account, or as nobody in particular.
 async fn sender(app: &App, caller: &Caller, name: String, surface: Surface) -> Answer<Decider> {
     let person = Person::new(name).map_err(|problem| ApiError::bad_request(problem.to_string()))?;
-    let account = Account::find(app.store(), &caller.tenant, &person).await?;
+    let account = Account::look(app.store(), &caller.tenant, &person).await?;
+    let mut grounds = caller.grounds.clone();
     // Who has no account is in no list of approvers, not even by a name that stands there.
-    let Some(account) = account else {
+    let Some((account, ground)) = account else {
         let nobody = Person::new(
             format!("unknown sender {person}")
                 .chars()
@@ -220,12 +221,15 @@ async fn sender(app: &App, caller: &Caller, name: String, surface: Surface) -> A
             person: nobody,
             groups: Vec::new(),
             surface,
+            grounds,
         });
     };
+    grounds.push(ground);
     Ok(Decider {
         person: account.name,
         groups: account.groups,
         surface,
+        grounds,
     })
 }
 

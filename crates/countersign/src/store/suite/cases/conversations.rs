@@ -71,6 +71,7 @@ async fn says(conversations: &Conversations, id: &str, after: &str, text: &str) 
             person: Person::new("alice").unwrap(),
             groups: vec!["approvers".to_owned()],
             surface: Surface::Text,
+            grounds: Vec::new(),
         },
         text: text.to_owned(),
         language: Some("es".to_owned()),
