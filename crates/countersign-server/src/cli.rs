@@ -1,6 +1,7 @@
 //! The command line's grammar: what every command shares, and the list of commands.
 
 mod access;
+mod chat;
 mod decide;
 mod explain;
 mod policy;
@@ -12,6 +13,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use access::{KeyCommand, PersonCommand, TokenCommand};
+pub use chat::Chat;
 pub use decide::{Approve, Decision, Deny, List, Reconcile, Show, Watch};
 pub use explain::{Read, Trace};
 pub use policy::PolicyCommand;
@@ -149,6 +151,8 @@ Examples:
   countersign serve --listen 127.0.0.1:9000 --policy policy.toml
   countersign serve --config serve.toml --store postgres://countersign@db/countersign")]
     Serve(Serve),
+    /// Talk to an agent: what it wants to change is put to you as a card
+    Chat(Chat),
     /// Tokens: credentials for agents and other programs
     #[command(subcommand)]
     Token(TokenCommand),

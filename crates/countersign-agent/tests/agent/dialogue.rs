@@ -242,7 +242,10 @@ async fn a17_an_undo_is_shown_and_confirmed_or_refused_with_the_reason() {
         "{Delete contact c-1\n-- reply \"yes\" to confirm or \"no\" to cancel.}"
     );
     assert_eq!(world.ran().len(), 1, "nothing before the yes");
-    assert_eq!(world.says("yes").await, "[Done! Delete contact c-1]It is succeeded.");
+    assert_eq!(
+        world.says("yes").await,
+        "[Done! Delete contact c-1]It is succeeded."
+    );
     assert_eq!(world.ran()[1], r#"delete_contact {"id":"c-1"}"#);
     assert_eq!(world.says("undo that").await, "[There is nothing here to undo.]");
 }

@@ -81,11 +81,17 @@ impl Place {
             "SERVER",
             "TOKEN",
             "TOKEN_FILE",
+            "MODEL",
+            "MODEL_NAME",
         ];
         for name in names {
             command.env_remove(format!("COUNTERSIGN_{name}"));
         }
-        command.env_remove("NO_COLOR").env("USER", "ana");
+        // A key of whoever runs the tests is not for us to use.
+        for name in ["NO_COLOR", "ANTHROPIC_API_KEY", "OPENAI_API_KEY"] {
+            command.env_remove(name);
+        }
+        command.env("USER", "ana");
         command
     }
 
