@@ -47,7 +47,7 @@ pub struct Cli {
 }
 
 /// Options of every command.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
     /// The store: a file, or a `postgres://` URL; `countersign.db` if you do not say

@@ -24,7 +24,8 @@ hook is told where the store and the policy are now, or which server to ask.
 Examples:
   countersign hook policy > countersign.toml
   countersign hook install claude-code --project
-  countersign hook install codex --user --server https://countersign.example.com --token-file ~/.countersign-token
+  countersign hook install codex --user --server https://countersign.example.com \
+    --token-file ~/.countersign/agent --execute-token-file ~/.countersign/host
   countersign hook install gemini --user --dry-run")]
     Install(HookInstall),
     /// Look whether hooks are installed and really hold a call
@@ -42,6 +43,14 @@ pub struct HookRun {
     /// In a run without a person, let it stop and be resumed instead of denying; Claude Code only
     #[arg(long)]
     pub defer: bool,
+    /// At a server: a file with the token that starts and finishes calls, of scope `execute`
+    #[arg(
+        long,
+        value_name = "FILE",
+        env = "COUNTERSIGN_EXECUTE_TOKEN_FILE",
+        hide_env_values = true
+    )]
+    pub execute_token_file: Option<PathBuf>,
     /// Where permits of running calls are kept; below XDG_STATE_HOME if you do not say
     #[arg(long, value_name = "FOLDER")]
     pub state: Option<PathBuf>,

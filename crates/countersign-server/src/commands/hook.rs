@@ -71,26 +71,46 @@ fn install(global: &Global, options: &HookInstall, output: &mut Output) -> Resul
             let backup = write(&file, before.as_deref(), &after)?;
             output.line(&format!("the hook is in `{shown}` now"));
             if let Some(backup) = backup {
-                output.line(&format!("as it was before: `{}`", once(&backup.display().to_string())));
+                output.line(&format!(
+                    "as it was before: `{}`",
+                    once(&backup.display().to_string())
+                ));
             }
         }
     }
     if global.server.is_none() && policy::load(global.policy.as_deref())?.file.is_none() {
-        output.notice("no_policy", "there is no policy, so even reading is held; `countersign hook policy` prints one");
+        output.notice(
+            "no_policy",
+            "there is no policy, so even reading is held; `countersign hook policy` prints one",
+        );
     }
     if dialect == Dialect::Codex {
-        output.notice("not_trusted", "Codex runs it only once you trust it: start Codex and look at `/hooks`");
+        output.notice(
+            "not_trusted",
+            "Codex runs it only once you trust it: start Codex and look at `/hooks`",
+        );
     }
-    output.line(&format!("now try it: `countersign hook status {}`", dialect.as_str()));
+    output.line(&format!(
+        "now try it: `countersign hook status {}`",
+        dialect.as_str()
+    ));
     Ok(Exit::Done)
 }
 
 /// The command line for a shell, with everything this one was told, as paths that do not depend on a folder.
 fn command(global: &Global, options: &HookInstall) -> Result<String, Failure> {
-    let own = std::env::current_exe()
-        .map_err(|error| Failure::error("no_program", format!("cannot tell where this program is: {error}")))?;
-    let mut words = vec![text(&own)?, "hook".to_owned(), options.dialect.as_str().to_owned()];
-    words.extend(["--hold".to_owned(), millis_or_words(options)]);
+    let own = std::env::current_exe().map_err(|error| {
+        Failure::error(
+            "no_program",
+            format!("cannot tell where this program is: {error}"),
+        )
+    })?;
+    let mut words = vec![
+        text(&own)?,
+        "hook".to_owned(),
+        options.dialect.as_str().to_owned(),
+    ];
+    words.extend(["--hold".to_owned(), hold(options)]);
     if options.run.defer {
         words.push("--defer".to_owned());
     }
@@ -100,25 +120,27 @@ fn command(global: &Global, options: &HookInstall) -> Result<String, Failure> {
     match &global.server {
         Some(url) => {
             words.extend(["--server".to_owned(), url.clone()]);
-            match &global.token_file {
-                Some(file) => words.extend(["--token-file".to_owned(), text(&absolute(file)?)?]),
-                None if global.token.is_some() => {
-                    let message = "a token does not belong into settings that others read";
-                    return Err(Failure::usage(message).hint("put it into a file, and name that with `--token-file`"));
-                }
-                None => {
-                    return Err(Failure::usage("the hook needs a token for the server").hint(
-                        "name its file with `--token-file`; make one with `countersign token create --agent \
-                         claude-code --scope propose,wait,execute`",
-                    ));
-                }
+            if global.token.is_some() && global.token_file.is_none() {
+                let message = "a token does not belong into settings that others read";
+                return Err(
+                    Failure::usage(message).hint("put it into a file, and name that with `--token-file`")
+                );
+            }
+            let agents = ("--token-file", &global.token_file);
+            let runners = ("--execute-token-file", &options.run.execute_token_file);
+            for (name, file) in [agents, runners] {
+                let file = file.as_deref().ok_or_else(|| no_token(name))?;
+                words.extend([name.to_owned(), text(&absolute(file)?)?]);
             }
         }
         None => {
             let store = match crate::store::is_postgres(global.store()) {
                 true => {
-                    let message = "a database's address may hold a password, and does not belong into settings";
-                    return Err(Failure::usage(message).hint("run `countersign serve`, and name it with `--server`"));
+                    let message =
+                        "a database's address may hold a password, and does not belong into settings";
+                    return Err(
+                        Failure::usage(message).hint("run `countersign serve`, and name it with `--server`")
+                    );
                 }
                 false => text(&absolute(Path::new(global.store()))?)?,
             };
@@ -131,10 +153,27 @@ fn command(global: &Global, options: &HookInstall) -> Result<String, Failure> {
             }
         }
     }
-    Ok(words.iter().map(|word| shell_word(word)).collect::<Vec<_>>().join(" "))
+    Ok(words
+        .iter()
+        .map(|word| shell_word(word))
+        .collect::<Vec<_>>()
+        .join(" "))
 }
 
-fn millis_or_words(options: &HookInstall) -> String {
+fn no_token(name: &str) -> Failure {
+    let scopes = match name {
+        "--token-file" => "--agent NAME --scope propose,wait",
+        _ => "--name NAME --scope execute",
+    };
+    Failure::usage(
+        "the hook needs two tokens for a server: one that asks, and one that starts what was approved",
+    )
+    .hint(format!(
+        "make it with `countersign token create {scopes}`, and name its file with `{name}`"
+    ))
+}
+
+fn hold(options: &HookInstall) -> String {
     let hold = options.run.hold;
     match hold.subsec_millis() {
         0 => format!("{}s", hold.as_secs()),
@@ -159,8 +198,11 @@ fn file(options: &HookInstall) -> Result<PathBuf, Failure> {
         (None, false) => options.dialect.project_files().into_iter().next(),
     };
     let file = named.ok_or_else(|| {
-        Failure::error("no_home", "HOME is not set, so it is not known where your settings are")
-            .hint("name the file with `--settings`")
+        Failure::error(
+            "no_home",
+            "HOME is not set, so it is not known where your settings are",
+        )
+        .hint("name the file with `--settings`")
     })?;
     // A link to the settings stays a link.
     Ok(std::fs::canonicalize(&file).unwrap_or(file))
@@ -169,8 +211,11 @@ fn file(options: &HookInstall) -> Result<PathBuf, Failure> {
 /// Writes the settings in one step. Gives the file that holds them as they were.
 fn write(file: &Path, before: Option<&str>, after: &str) -> Result<Option<PathBuf>, Failure> {
     let failed = |error: std::io::Error| {
-        Failure::error("bad_settings", format!("cannot write `{}`: {error}", file.display()))
-            .hint("nothing was changed")
+        Failure::error(
+            "bad_settings",
+            format!("cannot write `{}`: {error}", file.display()),
+        )
+        .hint("nothing was changed")
     };
     if let Some(folder) = file.parent() {
         std::fs::create_dir_all(folder).map_err(failed)?;
@@ -184,7 +229,8 @@ fn write(file: &Path, before: Option<&str>, after: &str) -> Result<Option<PathBu
     if before.is_some() {
         let names = (1..1000).map(|number| beside(&format!(".before-countersign-{number}")));
         let free = names.into_iter().find(|name| !name.exists());
-        let free = free.ok_or_else(|| Failure::error("bad_settings", "there are too many backups of the settings"))?;
+        let free =
+            free.ok_or_else(|| Failure::error("bad_settings", "there are too many backups of the settings"))?;
         // Copied, so that who may read it stays as it was.
         std::fs::copy(file, &free).map_err(failed)?;
         backup = Some(free);
@@ -195,7 +241,9 @@ fn write(file: &Path, before: Option<&str>, after: &str) -> Result<Option<PathBu
     }
     std::fs::write(&fresh, after).map_err(failed)?;
     let synced = std::fs::File::open(&fresh).and_then(|file| file.sync_all());
-    synced.and_then(|()| std::fs::rename(&fresh, file)).map_err(failed)?;
+    synced
+        .and_then(|()| std::fs::rename(&fresh, file))
+        .map_err(failed)?;
     Ok(backup)
 }
 
@@ -250,7 +298,11 @@ async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
             Ok(Some(installed)) => installed,
             Err(problem) => {
                 let message = format!("`{shown}`: {problem}");
-                findings.push(Finding::problem(subject, message, "mend the file: the coding agent may ignore it"));
+                findings.push(Finding::problem(
+                    subject,
+                    message,
+                    "mend the file: the coding agent may ignore it",
+                ));
                 continue;
             }
         };
@@ -258,7 +310,11 @@ async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
         let mut is_good = true;
         for problem in &installed.problems {
             is_good = false;
-            findings.push(Finding::problem(subject, format!("`{shown}`: {problem}"), again.clone()));
+            findings.push(Finding::problem(
+                subject,
+                format!("`{shown}`: {problem}"),
+                again.clone(),
+            ));
         }
         if let Err(problem) = status::test(dialect, &installed.command).await {
             is_good = false;
@@ -269,15 +325,22 @@ async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
             findings.push(Finding::good(subject, status::sentence(file, &installed)));
         }
         let warned = installed.warnings.iter();
-        findings.extend(warned.map(|warning| Finding::warning(subject, format!("`{shown}`: {warning}"), again.clone())));
+        findings.extend(
+            warned.map(|warning| Finding::warning(subject, format!("`{shown}`: {warning}"), again.clone())),
+        );
     }
     if active > 1 {
-        let message = "it is in several settings that count together, so one of the two denies what the other allows";
+        let message =
+            "it is in several settings that count together, so one of the two denies what the other allows";
         findings.push(Finding::problem(subject, message, "keep it in one of them"));
     }
     if active > 0 && dialect == Dialect::Codex {
         let message = "whether you trust the hook cannot be seen from here, and Codex skips hooks that you do not trust";
-        findings.push(Finding::warning(subject, message, "start Codex and look at `/hooks`"));
+        findings.push(Finding::warning(
+            subject,
+            message,
+            "start Codex and look at `/hooks`",
+        ));
     }
     findings
 }

@@ -13,7 +13,10 @@ pub async fn record(hook: &Hook<'_>, end: &After) -> Result<(), Failure> {
     let Some((call, started)) = kept.started(&end.place) else {
         return Ok(());
     };
-    let desk = Desk::open(hook.global, Missing::Refuse).await?;
+    let desk = match hook.runner().await? {
+        Some(desk) => desk,
+        None => Desk::open(hook.global, Missing::Refuse).await?,
+    };
     desk.finish(call, &started.permit, end.outcome.clone()).await?;
     kept.ended(&end.place);
     Ok(())

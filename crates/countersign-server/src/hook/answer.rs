@@ -55,13 +55,18 @@ impl Answer {
 
     /// Something broke.
     pub fn broken(problem: &str) -> Answer {
-        Answer::Broken(format!("countersign could not rule on this call, so it was not run: {}", once(problem)))
+        Answer::Broken(format!(
+            "countersign could not rule on this call, so it was not run: {}",
+            once(problem)
+        ))
     }
 
     /// Recording how a call ended failed.
     pub fn not_recorded(failure: &Failure) -> Answer {
         let message = once(&failure.message);
-        Answer::NotRecorded(format!("countersign could not record how the call ended: {message}"))
+        Answer::NotRecorded(format!(
+            "countersign could not record how the call ended: {message}"
+        ))
     }
 
     /// The answer in a dialect.
@@ -70,7 +75,13 @@ impl Answer {
             Answer::Pass | Answer::Noted | Answer::NotRecorded(_) => Some("{}".to_owned()),
             Answer::Allow { arguments, reason } => allow(dialect, arguments, reason),
             Answer::Deny { reason, tell } => deny(dialect, reason, tell.as_deref()),
-            Answer::Defer => decision(Decision { permission_decision: "defer", ..Decision::default() }, None),
+            Answer::Defer => decision(
+                Decision {
+                    permission_decision: "defer",
+                    ..Decision::default()
+                },
+                None,
+            ),
             Answer::Broken(reason) => deny(dialect, reason, None),
         };
         let Some(json) = written else {
@@ -86,13 +97,20 @@ impl Answer {
             Answer::NotRecorded(reason) => (Some(reason.clone()), 1),
             _ => (None, 0),
         };
-        Written { json, complaint, code }
+        Written {
+            json,
+            complaint,
+            code,
+        }
     }
 }
 
 impl From<Failure> for Answer {
     fn from(failure: Failure) -> Answer {
-        let hint = failure.hint.map(|hint| format!(" (hint: {hint})")).unwrap_or_default();
+        let hint = failure
+            .hint
+            .map(|hint| format!(" (hint: {hint})"))
+            .unwrap_or_default();
         Answer::broken(&format!("{}{hint}", failure.message))
     }
 }

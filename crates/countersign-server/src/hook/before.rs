@@ -39,6 +39,8 @@ pub async fn rule(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
         return Ok(deny(STARTED));
     }
     let desk = Desk::open_with(hook.global, Missing::Create, Watch::Others, None).await?;
+    let runner = hook.runner().await?;
+    let runner = runner.as_ref().unwrap_or(&desk);
     let mut joined = join(&desk, &kept, call).await?;
     for _ in 0..TRIES {
         let is_joined = joined.is_some();
@@ -58,7 +60,7 @@ pub async fn rule(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
             return Ok(still_pending(hook, call, &approval));
         };
         kept.forget(call);
-        if let Some(answer) = start(hook, &desk, &kept, call, &decided, is_joined).await? {
+        if let Some(answer) = start(hook, runner, &kept, call, &decided, is_joined).await? {
             return Ok(answer);
         }
     }
@@ -76,6 +78,7 @@ pub async fn test(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
                 ..countersign::store::Filter::pending()
             };
             desk.list(&one).await?;
+            hook.runner().await?;
             "held".to_owned()
         }
         _ => {
@@ -129,7 +132,10 @@ async fn propose(hook: &Hook<'_>, desk: &Desk, call: &Before) -> Result<Proposed
         Ok(proposed) => proposed,
         // The gate said no: that is an answer, not a failure.
         Err(failure) if failure.exit == crate::failure::Exit::Refused => {
-            let answer = deny(&format!("countersign refused the call: {}", once(&failure.message)));
+            let answer = deny(&format!(
+                "countersign refused the call: {}",
+                once(&failure.message)
+            ));
             return Ok(Proposed::Answered(answer));
         }
         Err(failure) => return Err(failure),
@@ -169,7 +175,7 @@ async fn join(desk: &Desk, kept: &Kept, call: &Before) -> Result<Option<Approval
 /// Starts an approved call and allows it; nothing when somebody else started what this call had joined.
 async fn start(
     hook: &Hook<'_>,
-    desk: &Desk,
+    runner: &Desk,
     kept: &Kept,
     call: &Before,
     approval: &ApprovalView,
@@ -198,7 +204,7 @@ async fn start(
         approval: approval.id,
         position: 1,
     };
-    let started = match desk.start(id).await {
+    let started = match runner.start(id).await {
         Ok(started) => started,
         Err(failure) => {
             taken.leave();

@@ -104,7 +104,10 @@ impl Event {
         }
         match dialect.after().contains(&name) {
             true => input.after(dialect).map(Event::After),
-            false => Err(bad(&format!("`{name}` is not an event of {}'s that it knows", dialect.title()))),
+            false => Err(bad(&format!(
+                "`{name}` is not an event of {}'s that it knows",
+                dialect.title()
+            ))),
         }
     }
 }
@@ -152,7 +155,10 @@ impl Input<'_> {
     }
 
     fn place(&self, dialect: Dialect) -> Result<Place, Failure> {
-        let tool = self.tool_name.clone().ok_or_else(|| bad("it has no `tool_name`"))?;
+        let tool = self
+            .tool_name
+            .clone()
+            .ok_or_else(|| bad("it has no `tool_name`"))?;
         let values = match (dialect, self.tool_input) {
             (Dialect::Gemini, Some(input)) => values(input.get()),
             _ => String::new(),

@@ -186,7 +186,11 @@ fn name(parts: &[&[u8]]) -> Hash {
 }
 
 fn usual() -> Option<PathBuf> {
-    let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+    let named = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
     let base = named("XDG_STATE_HOME").or_else(|| Some(named("HOME")?.join(".local/state")))?;
     Some(base.join("countersign/hooks"))
 }
@@ -204,10 +208,7 @@ fn make(folder: &Path) -> std::io::Result<()> {
 }
 
 /// A file that only its owner can use, and that was not there before.
-fn write_new(
-    path: &Path,
-    write: impl FnOnce(&mut File) -> std::io::Result<()>,
-) -> std::io::Result<PathBuf> {
+fn write_new(path: &Path, write: impl FnOnce(&mut File) -> std::io::Result<()>) -> std::io::Result<PathBuf> {
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     #[cfg(unix)]

@@ -22,9 +22,11 @@ pub use answer::Answer;
 pub use dialect::Dialect;
 
 use crate::cli::{Global, HookRun};
+use crate::desk::Desk;
 use crate::failure::Failure;
 use crate::hook::event::{Event, LARGEST_EVENT};
 use crate::output::Output;
+use crate::store::Missing;
 
 /// What a hook may take beyond the time it holds a call: opening the store, proposing, starting.
 pub const GRACE: Duration = Duration::from_secs(20);
@@ -39,6 +41,26 @@ pub struct Hook<'h> {
     pub global: &'h Global,
     /// How long, and where things are kept meanwhile.
     pub options: &'h HookRun,
+}
+
+impl Hook<'_> {
+    /// The desk at a server that starts and finishes calls, with a token of its own: an agent's token can only ask.
+    async fn runner(&self) -> Result<Option<Desk>, Failure> {
+        if self.global.server.is_none() {
+            return Ok(None);
+        }
+        let Some(file) = &self.options.execute_token_file else {
+            return Err(Failure::error("no_token", "there is no token that may start calls at the server").hint(
+                "make one with `countersign token create --name NAME --scope execute`, and name its file with \
+                 `--execute-token-file`",
+            ));
+        };
+        let global = Global {
+            token_file: Some(file.clone()),
+            ..self.global.clone()
+        };
+        Desk::open(&global, Missing::Refuse).await.map(Some)
+    }
 }
 
 /// Answers one event. There is no other way out: what fails is an answer too.

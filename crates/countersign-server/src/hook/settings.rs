@@ -54,10 +54,16 @@ struct Handler {
 impl Dialect {
     /// The settings of all projects.
     pub fn user_file(self) -> Option<PathBuf> {
-        let named = |name: &str| std::env::var_os(name).filter(|value| !value.is_empty()).map(PathBuf::from);
+        let named = |name: &str| {
+            std::env::var_os(name)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
         let home = |folder: &str| named("HOME").map(|home| home.join(folder));
         Some(match self {
-            Dialect::ClaudeCode => named("CLAUDE_CONFIG_DIR").or_else(|| home(".claude"))?.join("settings.json"),
+            Dialect::ClaudeCode => named("CLAUDE_CONFIG_DIR")
+                .or_else(|| home(".claude"))?
+                .join("settings.json"),
             Dialect::Codex => named("CODEX_HOME").or_else(|| home(".codex"))?.join("hooks.json"),
             Dialect::Gemini => home(".gemini")?.join("settings.json"),
         })
@@ -80,7 +86,7 @@ impl Dialect {
             name: (self == Dialect::Gemini).then_some("countersign"),
             kind: "command",
             // A program that is not there, crashes or is killed must not let the call through.
-            command: format!("{command} || {{ echo 'countersign did not answer' >&2; exit 2; }}"),
+            command: format!("{command} || {{ echo 'countersign blocked this call' >&2; exit 2; }}"),
             timeout: self.timeout(limit),
             on_failure: self.blocks_on_failure().then_some("block"),
             status_message: (self != Dialect::Gemini).then_some("Waiting for a countersignature"),
@@ -107,7 +113,11 @@ impl Dialect {
         let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
         let command = text(handler.get("command"));
         let arguments = handler.get("args").and_then(Value::as_array);
-        let arguments: Vec<String> = arguments.into_iter().flatten().map(|one| text(Some(one))).collect();
+        let arguments: Vec<String> = arguments
+            .into_iter()
+            .flatten()
+            .map(|one| text(Some(one)))
+            .collect();
         let line = format!("{command} {} ", arguments.join(" "));
         line.contains("countersign") && line.contains(&format!(" hook {} ", self.as_str()))
     }
@@ -123,15 +133,19 @@ pub fn with_groups(
         true => "{}\n",
         false => text,
     };
-    json::check(text.as_bytes(), LIMITS).map_err(|problem| {
-        broken(problem.to_string().lines().next().unwrap_or_default())
-    })?;
+    json::check(text.as_bytes(), LIMITS)
+        .map_err(|problem| broken(problem.to_string().lines().next().unwrap_or_default()))?;
     let mut edits = Vec::new();
     let root = Members::of(text)?;
     match root.get("hooks") {
         None => {
-            let all = groups.iter().map(|(event, group)| format!("{}: [\n  {}\n]", quoted(event), pretty(group, 1)));
-            let item = format!("\"hooks\": {{\n  {}\n}}", indented(&all.collect::<Vec<_>>().join(",\n"), 1));
+            let all = groups
+                .iter()
+                .map(|(event, group)| format!("{}: [\n  {}\n]", quoted(event), pretty(group, 1)));
+            let item = format!(
+                "\"hooks\": {{\n  {}\n}}",
+                indented(&all.collect::<Vec<_>>().join(",\n"), 1)
+            );
             edits.push(root.append(text, text, &item, 1)?);
         }
         Some(hooks) => {
@@ -169,7 +183,11 @@ fn with_group(text: &str, dialect: Dialect, list: &RawValue, group: &Group) -> R
     let mut ours = Vec::new();
     for entry in &entries {
         let value: Value = serde_json::from_str(entry.get()).map_err(|error| broken(&error.to_string()))?;
-        let handlers = value.get("hooks").and_then(Value::as_array).cloned().unwrap_or_default();
+        let handlers = value
+            .get("hooks")
+            .and_then(Value::as_array)
+            .cloned()
+            .unwrap_or_default();
         if handlers.iter().any(|handler| dialect.is_ours(handler)) {
             ours.push((*entry, value, handlers.len()));
         }
@@ -261,20 +279,25 @@ fn quoted(text: &str) -> String {
 }
 
 fn broken(problem: &str) -> Failure {
-    Failure::error("bad_settings", format!("the settings cannot be changed: {problem}"))
-        .hint("mend them, or put in by hand what `--print` shows")
+    Failure::error(
+        "bad_settings",
+        format!("the settings cannot be changed: {problem}"),
+    )
+    .hint("mend them, or put in by hand what `--print` shows")
 }
 
 fn by_hand(problem: &str) -> Failure {
-    Failure::error("bad_settings", problem.to_owned())
-        .hint("take it out by hand, then install it again")
+    Failure::error("bad_settings", problem.to_owned()).hint("take it out by hand, then install it again")
 }
 
 /// Reads a settings file; nothing when there is none.
 pub fn read(file: &Path) -> Result<Option<String>, Failure> {
     let unreadable = |problem: &str| {
-        Failure::error("bad_settings", format!("cannot read `{}`: {problem}", file.display()))
-            .hint("name another file with `--settings`")
+        Failure::error(
+            "bad_settings",
+            format!("cannot read `{}`: {problem}", file.display()),
+        )
+        .hint("name another file with `--settings`")
     };
     match std::fs::metadata(file) {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
@@ -282,7 +305,9 @@ pub fn read(file: &Path) -> Result<Option<String>, Failure> {
         Ok(metadata) if metadata.len() > LARGEST as u64 => return Err(unreadable("it is too large")),
         Ok(_) => {}
     }
-    std::fs::read_to_string(file).map(Some).map_err(|error| unreadable(&error.to_string()))
+    std::fs::read_to_string(file)
+        .map(Some)
+        .map_err(|error| unreadable(&error.to_string()))
 }
 
 #[cfg(test)]
@@ -299,11 +324,19 @@ mod tests {
     fn check(before: &str, dialect: Dialect) -> String {
         let after = install(before, dialect).unwrap().unwrap();
         assert_eq!(install(&after, dialect).unwrap(), None, "{after}");
-        let (old, mut new): (Value, Value) =
-            (serde_json::from_str(before).unwrap(), serde_json::from_str(&after).unwrap());
+        let (old, mut new): (Value, Value) = (
+            serde_json::from_str(before).unwrap(),
+            serde_json::from_str(&after).unwrap(),
+        );
         for (event, _) in dialect.groups("", Duration::ZERO) {
             let list = new["hooks"][event].as_array_mut().unwrap();
-            list.retain(|group| !group["hooks"].as_array().unwrap().iter().any(|one| dialect.is_ours(one)));
+            list.retain(|group| {
+                !group["hooks"]
+                    .as_array()
+                    .unwrap()
+                    .iter()
+                    .any(|one| dialect.is_ours(one))
+            });
             if list.is_empty() && old["hooks"].get(event).is_none() {
                 new["hooks"].as_object_mut().unwrap().remove(event);
             }
@@ -326,7 +359,9 @@ mod tests {
                 "{\"hooks\":{}}",
                 "{\"hooks\":{\"Other\":[]},\"b\":{\"hooks\":1}}",
                 &format!("{{\"hooks\": {{\"{event}\": []}}}}"),
-                &format!("{{\"hooks\": {{\"{event}\": [{{\"matcher\":\"Bash\",\"hooks\":[{{\"command\":\"x\"}}]}}]}}}}"),
+                &format!(
+                    "{{\"hooks\": {{\"{event}\": [{{\"matcher\":\"Bash\",\"hooks\":[{{\"command\":\"x\"}}]}}]}}}}"
+                ),
             ] {
                 check(before, dialect);
             }
@@ -345,13 +380,89 @@ mod tests {
 
     #[test]
     fn a_settings_file_from_nothing() {
-        insta::assert_snapshot!(install("", Dialect::ClaudeCode).unwrap().unwrap(), @"");
-        insta::assert_snapshot!(install("{}", Dialect::Gemini).unwrap().unwrap(), @"");
+        insta::assert_snapshot!(install("", Dialect::ClaudeCode).unwrap().unwrap(), @r#"
+        {
+          "hooks": {
+            "PreToolUse": [
+              {
+                "matcher": "*",
+                "hooks": [
+                  {
+                    "type": "command",
+                    "command": "/bin/countersign hook claude-code --hold 9m || { echo 'countersign blocked this call' >&2; exit 2; }",
+                    "timeout": 600,
+                    "onFailure": "block",
+                    "statusMessage": "Waiting for a countersignature"
+                  }
+                ]
+              }
+            ],
+            "PostToolUse": [
+              {
+                "matcher": "*",
+                "hooks": [
+                  {
+                    "type": "command",
+                    "command": "/bin/countersign hook claude-code --hold 9m",
+                    "timeout": 80
+                  }
+                ]
+              }
+            ],
+            "PostToolUseFailure": [
+              {
+                "matcher": "*",
+                "hooks": [
+                  {
+                    "type": "command",
+                    "command": "/bin/countersign hook claude-code --hold 9m",
+                    "timeout": 80
+                  }
+                ]
+              }
+            ]
+          }
+        }
+        "#);
+        insta::assert_snapshot!(install("{}", Dialect::Gemini).unwrap().unwrap(), @r#"
+        {
+          "hooks": {
+            "BeforeTool": [
+              {
+                "matcher": "*",
+                "hooks": [
+                  {
+                    "name": "countersign",
+                    "type": "command",
+                    "command": "/bin/countersign hook gemini --hold 9m || { echo 'countersign blocked this call' >&2; exit 2; }",
+                    "timeout": 600000
+                  }
+                ]
+              }
+            ],
+            "AfterTool": [
+              {
+                "matcher": "*",
+                "hooks": [
+                  {
+                    "name": "countersign-after",
+                    "type": "command",
+                    "command": "/bin/countersign hook gemini --hold 9m",
+                    "timeout": 80000
+                  }
+                ]
+              }
+            ]
+          }
+        }
+        "#);
     }
 
     #[test]
     fn an_older_hook_is_replaced() {
-        let older = check("{}", Dialect::ClaudeCode).replace("9m", "1m").replace("\"onFailure\": \"block\",", "");
+        let older = check("{}", Dialect::ClaudeCode)
+            .replace("9m", "1m")
+            .replace("\"onFailure\": \"block\",", "");
         let newer = install(&older, Dialect::ClaudeCode).unwrap().unwrap();
         assert_eq!(Some(newer), install("{}", Dialect::ClaudeCode).unwrap());
     }
@@ -359,14 +470,27 @@ mod tests {
     #[test]
     fn broken_settings_are_refused() {
         let ours = "{\"type\":\"command\",\"command\":\"countersign hook claude-code \"}";
-        let twice = format!("{{\"hooks\":{{\"PreToolUse\":[{{\"hooks\":[{ours}]}},{{\"hooks\":[{ours}]}}]}}}}");
+        let twice =
+            format!("{{\"hooks\":{{\"PreToolUse\":[{{\"hooks\":[{ours}]}},{{\"hooks\":[{ours}]}}]}}}}");
         let beside = format!("{{\"hooks\":{{\"PreToolUse\":[{{\"hooks\":[{ours},{{}}]}}]}}}}");
         for bad in [
-            "[]", "{", "{\"a\":1,}", "// note\n{}", "{\"hooks\":[]}", "{\"hooks\":null}", "{\"hooks\":{\"PreToolUse\":{}}}",
-            "{\"a\":1,\"a\":2}", &twice, &beside,
+            "[]",
+            "{",
+            "{\"a\":1,}",
+            "// note\n{}",
+            "{\"hooks\":[]}",
+            "{\"hooks\":null}",
+            "{\"hooks\":{\"PreToolUse\":{}}}",
+            "{\"a\":1,\"a\":2}",
+            &twice,
+            &beside,
         ] {
             let failure = install(bad, Dialect::ClaudeCode).unwrap_err();
-            assert_eq!((failure.code.as_ref(), failure.hint.is_some()), ("bad_settings", true), "{bad}");
+            assert_eq!(
+                (failure.code.as_ref(), failure.hint.is_some()),
+                ("bad_settings", true),
+                "{bad}"
+            );
         }
     }
 }

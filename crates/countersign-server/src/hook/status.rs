@@ -41,13 +41,24 @@ pub fn look(text: &str, dialect: Dialect) -> Result<Option<Installed>, String> {
             handlers.map(move |handler| (group, handler))
         })
     };
-    let ours = |event: &str| under(event).filter(|(_, handler)| dialect.is_ours(handler)).collect::<Vec<_>>();
+    let ours = |event: &str| {
+        under(event)
+            .filter(|(_, handler)| dialect.is_ours(handler))
+            .collect::<Vec<_>>()
+    };
     let before = ours(dialect.before());
-    let missing: Vec<_> = dialect.after().iter().filter(|event| ours(event).is_empty()).collect();
+    let missing: Vec<_> = dialect
+        .after()
+        .iter()
+        .filter(|event| ours(event).is_empty())
+        .collect();
     let Some((group, handler)) = before.first() else {
         return match missing.len() == dialect.after().len() {
             true => Ok(None),
-            false => Err(format!("the hook is there after tool calls, but not under `{}`", dialect.before())),
+            false => Err(format!(
+                "the hook is there after tool calls, but not under `{}`",
+                dialect.before()
+            )),
         };
     };
     let command = command(handler);
@@ -59,7 +70,8 @@ pub fn look(text: &str, dialect: Dialect) -> Result<Option<Installed>, String> {
         problems.push("it is there twice, so one of the two denies what the other allows");
     }
     if dialect.blocks_on_failure() && handler.get("onFailure").and_then(Value::as_str) != Some("block") {
-        problems.push("it has no `\"onFailure\": \"block\"`: when it cannot start or is too slow, the tool runs");
+        problems
+            .push("it has no `\"onFailure\": \"block\"`: when it cannot start or is too slow, the tool runs");
     }
     if dialect.limit(handler.get("timeout").and_then(Value::as_u64)) <= hold.saturating_add(GRACE) {
         problems.push("its time-out is not above the time it holds a call: the coding agent gives up first");
@@ -71,25 +83,40 @@ pub fn look(text: &str, dialect: Dialect) -> Result<Option<Installed>, String> {
         problems.push("`disableAllHooks` is set");
     }
     let gemini = root.get("hooksConfig");
-    let disabled = gemini.and_then(|config| config.get("disabled")).and_then(Value::as_array);
-    let is_disabled = disabled.into_iter().flatten().any(|name| name.as_str() == Some("countersign"));
+    let disabled = gemini
+        .and_then(|config| config.get("disabled"))
+        .and_then(Value::as_array);
+    let is_disabled = disabled
+        .into_iter()
+        .flatten()
+        .any(|name| name.as_str() == Some("countersign"));
     if is_disabled || flag(gemini.and_then(|config| config.get("enabled"))) == Some(false) {
         problems.push("`hooksConfig` turns it off");
     }
     let matcher = group.get("matcher").and_then(Value::as_str).unwrap_or_default();
     if !matches!(matcher, "" | "*" | ".*") {
-        warnings.push(format!("only tools that match `{matcher}` are asked about; the others run without it"));
+        warnings.push(format!(
+            "only tools that match `{matcher}` are asked about; the others run without it"
+        ));
     }
     if handler.get("if").is_some() {
         warnings.push("it has an `if`: calls that do not match it run without it".to_owned());
     }
     for event in missing {
-        warnings.push(format!("it is not under `{event}`, so how calls end becomes unknown"));
+        warnings.push(format!(
+            "it is not under `{event}`, so how calls end becomes unknown"
+        ));
     }
     if !dialect.blocks_on_failure() && !command.contains("exit 2") {
-        warnings.push("its command does not end in `|| exit 2`: if it cannot start, the tool runs".to_owned());
+        warnings
+            .push("its command does not end in `|| exit 2`: if it cannot start, the tool runs".to_owned());
     }
-    Ok(Some(Installed { command, hold, problems, warnings }))
+    Ok(Some(Installed {
+        command,
+        hold,
+        problems,
+        warnings,
+    }))
 }
 
 /// Gives the installed command a call that no policy lists, and looks whether it comes back blocked.
@@ -112,7 +139,12 @@ pub async fn test(dialect: Dialect, command: &str) -> Result<(), String> {
         let _ = stdin.write_all(event.to_string().as_bytes()).await;
     }
     let left = match tokio::time::timeout(TEST_WITHIN, child.wait_with_output()).await {
-        Err(_) => return Err(format!("it did not answer within {}", duration::show(TEST_WITHIN))),
+        Err(_) => {
+            return Err(format!(
+                "it did not answer within {}",
+                duration::show(TEST_WITHIN)
+            ));
+        }
         Ok(left) => left.map_err(|error| error.to_string())?,
     };
     let complaint = String::from_utf8_lossy(&left.stderr).trim().to_owned();
@@ -179,7 +211,8 @@ fn hold(command: &str) -> Duration {
     });
     let text = named.map(|inline| inline.or_else(|| words.next()).unwrap_or_default());
     let text = text.map(|text| text.trim_matches('\''));
-    text.and_then(|text| duration::parse(text).ok()).unwrap_or(Duration::from_secs(540))
+    text.and_then(|text| duration::parse(text).ok())
+        .unwrap_or(Duration::from_secs(540))
 }
 
 /// A word as a shell takes it for one.
