@@ -13,17 +13,8 @@ fn agents() -> Place {
     place
 }
 
-fn command(place: &Place, arguments: &[&str]) -> Command {
-    let mut command = place.command(arguments);
-    command.env("HOME", place.path().join("home"));
-    for name in ["XDG_STATE_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME"] {
-        command.env_remove(name);
-    }
-    command
-}
-
 fn run(place: &Place, arguments: &[&str]) -> Left {
-    Left::of(command(place, arguments).output().unwrap())
+    Left::of(place.command(arguments).output().unwrap())
 }
 
 /// What `hook status` finds about an agent: state and message.
@@ -134,7 +125,7 @@ fn settings_that_are_broken_are_refused() {
 }
 
 #[test]
-fn a_secret_does_not_get_into_settings() {
+fn x31_a_secret_does_not_get_into_settings() {
     let place = agents();
     place.write("token", "cst_secret");
     for arguments in [
@@ -170,7 +161,7 @@ fn a_secret_does_not_get_into_settings() {
 }
 
 #[test]
-fn what_makes_a_hook_useless_is_found() {
+fn x21_what_makes_a_hook_useless_is_found() {
     let check = |agent: &str, change: &dyn Fn(String) -> String, expected: (&str, &str)| {
         let place = agents();
         let file = match agent {
@@ -266,7 +257,7 @@ fn what_makes_a_hook_useless_is_found() {
 }
 
 #[test]
-fn a_program_that_is_gone_or_killed_still_blocks() {
+fn x06_a_program_that_is_gone_or_killed_still_blocks() {
     use std::io::Write as _;
     use std::process::Stdio;
     let place = agents();
