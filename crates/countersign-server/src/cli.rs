@@ -3,6 +3,7 @@
 mod access;
 mod decide;
 mod explain;
+mod hook;
 mod policy;
 mod propose;
 mod serve;
@@ -14,6 +15,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use access::{KeyCommand, PersonCommand, TokenCommand};
 pub use decide::{Approve, Decision, Deny, List, Reconcile, Show, Watch};
 pub use explain::{Read, Trace};
+pub use hook::{HookCommand, HookInstall, HookRun, HookStatus};
 pub use policy::PolicyCommand;
 pub use propose::{Propose, Undo, Wait, Withdraw};
 pub use serve::{Backup, Doctor, Purge, Restore, Serve};
@@ -45,7 +47,7 @@ pub struct Cli {
 }
 
 /// Options of every command.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
     /// The store: a file, or a `postgres://` URL; `countersign.db` if you do not say
@@ -190,6 +192,9 @@ Examples:
     /// Keys for secrets that calls come with
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Stand between a coding agent and its tools: Claude Code, Codex, Gemini CLI
+    #[command(subcommand)]
+    Hook(HookCommand),
     /// Look whether everything is as it should be
     Doctor(Doctor),
     /// Copy the whole store to a file, while it is in use
