@@ -3,6 +3,7 @@
 mod access;
 mod decide;
 mod explain;
+mod mcp;
 mod policy;
 mod propose;
 mod serve;
@@ -14,6 +15,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use access::{KeyCommand, PersonCommand, TokenCommand};
 pub use decide::{Approve, Decision, Deny, List, Reconcile, Show, Watch};
 pub use explain::{Read, Trace};
+pub use mcp::Mcp;
 pub use policy::PolicyCommand;
 pub use propose::{Propose, Undo, Wait, Withdraw};
 pub use serve::{Backup, Doctor, Purge, Restore, Serve};
@@ -149,6 +151,8 @@ Examples:
   countersign serve --listen 127.0.0.1:9000 --policy policy.toml
   countersign serve --config serve.toml --store postgres://countersign@db/countersign")]
     Serve(Serve),
+    /// Stand between an MCP client and a server: a person signs what is not a read
+    Mcp(Mcp),
     /// Tokens: credentials for agents and other programs
     #[command(subcommand)]
     Token(TokenCommand),
