@@ -40,8 +40,9 @@ impl Form {
             false => "",
         };
         let text = quote(text);
-        let result =
-            format!("{{{kind}\"content\":[{{\"type\":\"text\",\"text\":{text}}}],\"isError\":{is_error}{more}}}");
+        let result = format!(
+            "{{{kind}\"content\":[{{\"type\":\"text\",\"text\":{text}}}],\"isError\":{is_error}{more}}}"
+        );
         wire::result(&self.id, &result)
     }
 
@@ -119,7 +120,10 @@ impl Form {
         };
         let block = format!("{{\"type\":\"text\",\"text\":{}}}", quote(&note));
         let place = span(result, content.get());
-        let is_empty = content.get().trim_matches(['[', ']', ' ', '\n', '\t', '\r']).is_empty();
+        let is_empty = content
+            .get()
+            .trim_matches(['[', ']', ' ', '\n', '\t', '\r'])
+            .is_empty();
         let block = match is_empty {
             true => block,
             false => format!(",{block}"),

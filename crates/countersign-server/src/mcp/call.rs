@@ -200,7 +200,8 @@ mod tests {
 
     #[test]
     fn b3_what_is_sent_later_is_what_came_but_for_what_must_differ() {
-        let original = r#"{"_meta":{"progressToken":1,"z":2},"new":[1],"arguments":{"a": 1},"name":"files__x"}"#;
+        let original =
+            r#"{"_meta":{"progressToken":1,"z":2},"new":[1],"arguments":{"a": 1},"name":"files__x"}"#;
         let check = |arguments: &str, keeps: bool, expected: &str| {
             let made = params(original.as_bytes(), "x", arguments.as_bytes(), keeps).unwrap();
             assert_eq!(made, expected);
@@ -217,6 +218,9 @@ mod tests {
         );
         let made = params(br#"{"name":"x"}"#, "x", br#"{"a":2}"#, true).unwrap();
         assert_eq!(made, r#"{"name":"x","arguments":{"a":2}}"#);
-        assert_eq!(params(br#"{"name":"x"}"#, "x", b"{}", true).unwrap(), r#"{"name":"x"}"#);
+        assert_eq!(
+            params(br#"{"name":"x"}"#, "x", b"{}", true).unwrap(),
+            r#"{"name":"x"}"#
+        );
     }
 }

@@ -58,7 +58,10 @@ impl Child {
                 .hint("give the server's command behind `--`, as in `countersign mcp -- npx -y SERVER`")
         })?;
         let (Some(stdin), Some(stdout)) = (process.stdin.take(), process.stdout.take()) else {
-            return Err(Failure::error("no_server", format!("cannot speak to `{program}`")));
+            return Err(Failure::error(
+                "no_server",
+                format!("cannot speak to `{program}`"),
+            ));
         };
         let (input, messages) = mpsc::channel(lines::QUEUE);
         tokio::spawn(lines::write_all(messages, stdin));

@@ -287,8 +287,14 @@ mod tests {
 
     #[test]
     fn messages_are_told_apart() {
-        check(r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#, request("1", "ping"));
-        check(r#" {"method":"p\u0069ng","id":"\u0061"} "#, request("\"a\"", "ping"));
+        check(
+            r#"{"jsonrpc":"2.0","id":1,"method":"ping"}"#,
+            request("1", "ping"),
+        );
+        check(
+            r#" {"method":"p\u0069ng","id":"\u0061"} "#,
+            request("\"a\"", "ping"),
+        );
         let method = "ping".to_owned();
         check(r#"{"method":"ping"}"#, Some(Kind::Notification { method }));
         let id = Id("7".into());
@@ -327,7 +333,10 @@ mod tests {
         let spliced = splice(&frame.bytes, frame.id.clone().unwrap(), b"9");
         assert_eq!(spliced, text.replace("\"x\"", "9"));
         let listed = members(params).unwrap();
-        let listed: Vec<_> = listed.iter().map(|(name, raw)| (name.as_str(), raw.get())).collect();
+        let listed: Vec<_> = listed
+            .iter()
+            .map(|(name, raw)| (name.as_str(), raw.get()))
+            .collect();
         assert_eq!(listed, [("b", "1e2"), ("a", "12345678901234567890123")]);
     }
 }

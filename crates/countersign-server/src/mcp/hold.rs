@@ -15,8 +15,7 @@ use countersign::state::State;
 use countersign::store::StoreError;
 
 use super::answer::Form;
-use super::call::ToolCall;
-use super::relay::{Back, Relay};
+use super::relay::{Relay, UnderWay};
 use super::upstreams::Origin;
 use super::wire;
 use crate::output;
@@ -25,15 +24,14 @@ use crate::output;
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
 impl Relay {
-    /// Holds a call open until it is over or the client cannot wait any longer.
+    /// Holds a call open until it is over or the client cannot wait any longer. Nothing when nobody waits any more.
     pub(super) async fn hold(
         self: &Arc<Self>,
-        call: &ToolCall,
-        form: &Form,
+        under_way: &UnderWay,
         definition: Option<Hash>,
         approval: SharedApproval,
-        back: &Back,
-    ) -> Bytes {
+    ) -> Option<Bytes> {
+        let call = &under_way.call;
         // Lives until the call is answered, or nobody wants an answer any more.
         let request = Arc::new(());
         let origin = Origin {
@@ -46,26 +44,20 @@ impl Relay {
         self.waits_for(&call.id, approval.id);
         announce(&approval);
         let waited = self
-            .wait(
-                approval.id,
-                Until::Finished,
-                self.holds_for(),
-                call.progress.as_deref(),
-                back,
-            )
-            .await;
-        self.waited(form, waited).await
+            .wait(under_way, approval.id, Until::Finished, self.holds_for())
+            .await?;
+        Some(self.waited(&under_way.form, waited).await)
     }
 
-    /// Waits for an approval, telling the client from time to time that it is not over.
+    /// Waits for an approval, telling the client from time to time that it is not over. Nothing when nobody waits
+    /// any more.
     pub(super) async fn wait(
         &self,
+        under_way: &UnderWay,
         id: ApprovalId,
         until: Until,
         limit: Duration,
-        progress: Option<&str>,
-        back: &Back,
-    ) -> Result<Waited, StoreError> {
+    ) -> Option<Result<Waited, StoreError>> {
         let gateway = &self.gateway;
         let mut waiting = std::pin::pin!(gateway.gate.wait(&gateway.tenant, id, until, limit));
         let mut ticks = tokio::time::interval(PROGRESS_EVERY);
@@ -73,11 +65,12 @@ impl Relay {
         loop {
             tokio::select! {
                 biased;
-                waited = &mut waiting => return waited,
-                _ = ticks.tick() => if let Some(token) = progress {
+                waited = &mut waiting => return Some(waited),
+                () = under_way.cancelled.cancelled() => return None,
+                _ = ticks.tick() => if let Some(token) = &under_way.call.progress {
                     count += 1;
                     let message = format!("waiting for a person to decide ({})", id.short());
-                    let _ = back.send(wire::progress(token, count, &message)).await;
+                    let _ = under_way.back.send(wire::progress(token, count, &message)).await;
                 },
             }
         }

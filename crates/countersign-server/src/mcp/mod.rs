@@ -93,16 +93,22 @@ async fn between(
     from_server: Lines<impl AsyncRead + Unpin + Send + 'static>,
 ) -> Result<Exit, Failure> {
     let no_pipes = |error: std::io::Error| {
-        Failure::error("no_pipes", format!("standard input or output cannot be used: {error}"))
+        Failure::error(
+            "no_pipes",
+            format!("standard input or output cannot be used: {error}"),
+        )
     };
-    let (input, output) = (stdio::input().map_err(no_pipes)?, stdio::output().map_err(no_pipes)?);
+    let (input, output) = (
+        stdio::input().map_err(no_pipes)?,
+        stdio::output().map_err(no_pipes)?,
+    );
     let (to_client, messages) = mpsc::channel(lines::QUEUE);
     let writing = tokio::spawn(lines::write_all(messages, output));
     let mut serving = tokio::spawn(serve(relay.clone(), from_server, to_client.clone()));
     let clients = client(relay.clone(), Lines::new(input), to_client);
     tokio::select! {
         () = clients => {
-            relay.left();
+            relay.left().await;
             // What a person approves now still runs, unless we are told to end or the server does.
             tokio::select! {
                 () = settled(&relay.gateway) => {}
@@ -122,8 +128,11 @@ async fn between(
     if !serving.is_finished() {
         let _ = tokio::time::timeout(LAST_WORDS, &mut serving).await;
     }
-    relay.left();
-    let _ = tokio::time::timeout(LAST_WORDS, writing).await;
+    let _ = tokio::time::timeout(LAST_WORDS, async {
+        relay.left().await;
+        writing.await
+    })
+    .await;
     Ok(exit)
 }
 

@@ -16,8 +16,7 @@ pub fn of(named: Option<&str>, command: &[String]) -> Result<String, Failure> {
         None => from_command(command),
     };
     let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte);
-    let is_good =
-        !name.is_empty() && name.len() <= LONGEST && name.bytes().all(fits) && !name.contains("__");
+    let is_good = !name.is_empty() && name.len() <= LONGEST && name.bytes().all(fits) && !name.contains("__");
     match is_good {
         true => Ok(name),
         false => Err(Failure::usage(format!("`{name}` cannot be a server's name"))
@@ -31,7 +30,11 @@ fn from_command(command: &[String]) -> String {
     let meant = words
         .clone()
         .find(|word| !word.starts_with('-') && !is_launcher(word));
-    let meant = last(meant.or_else(|| command.first().map(String::as_str)).unwrap_or("server"));
+    let meant = last(
+        meant
+            .or_else(|| command.first().map(String::as_str))
+            .unwrap_or("server"),
+    );
     let meant = meant.split('@').next().unwrap_or(meant);
     let meant = [".js", ".mjs", ".ts", ".py"]
         .iter()
@@ -62,11 +65,20 @@ mod tests {
 
     #[test]
     fn servers_are_called_after_their_package() {
-        check("npx -y @modelcontextprotocol/server-filesystem /tmp", "server-filesystem");
-        check("npx -y @modelcontextprotocol/server-everything@2026.8.31", "server-everything");
+        check(
+            "npx -y @modelcontextprotocol/server-filesystem /tmp",
+            "server-filesystem",
+        );
+        check(
+            "npx -y @modelcontextprotocol/server-everything@2026.8.31",
+            "server-everything",
+        );
         check("uvx mcp-server-git --repository .", "mcp-server-git");
         check("uv run server.py", "server");
-        check("/usr/bin/python3 tools/agentdojo_mcp_server.py banking x", "agentdojo-mcp-server");
+        check(
+            "/usr/bin/python3 tools/agentdojo_mcp_server.py banking x",
+            "agentdojo-mcp-server",
+        );
         check("./my_server", "my-server");
         check("python3 -m", "python3");
     }

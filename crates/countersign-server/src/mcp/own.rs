@@ -11,11 +11,9 @@ use countersign::state::State;
 use serde_json::json;
 use serde_json::value::RawValue;
 
-use super::answer::Form;
-use super::call::ToolCall;
 use super::frame::{pick, quote};
 use super::gateway::Put;
-use super::relay::{Back, Relay};
+use super::relay::{Relay, UnderWay};
 
 /// Names that begin so are ours.
 const PREFIX: &str = "countersign_";
@@ -71,25 +69,26 @@ pub fn definitions(with_approve: bool) -> String {
     }
 }
 
-/// Runs one of them.
-pub async fn call(relay: &Arc<Relay>, call: &ToolCall, form: &Form, back: &Back) -> Bytes {
-    match call.tool.as_str() {
-        WAIT => wait(relay, call, form, back).await,
-        APPROVE if relay.gateway.settings.permission_prompt => approve(relay, call, form, back).await,
-        other => form.failure(&format!("there is no tool `{other}`")),
+/// Runs one of them. Nothing when nobody waits for the answer any more.
+pub async fn call(relay: &Arc<Relay>, under_way: &UnderWay) -> Option<Bytes> {
+    match under_way.call.tool.as_str() {
+        WAIT => wait(relay, under_way).await,
+        APPROVE if relay.gateway.settings.permission_prompt => approve(relay, under_way).await,
+        other => Some(under_way.form.failure(&format!("there is no tool `{other}`"))),
     }
 }
 
-async fn wait(relay: &Arc<Relay>, call: &ToolCall, form: &Form, back: &Back) -> Bytes {
+async fn wait(relay: &Arc<Relay>, under_way: &UnderWay) -> Option<Bytes> {
+    let (call, form) = (&under_way.call, &under_way.form);
     let named = pick(&call.arguments, ["approval"]).ok().and_then(|[id]| id);
     let named = named.and_then(|id| serde_json::from_str::<String>(id.get()).ok());
     let Some(id) = named.and_then(|id| id.parse::<ApprovalId>().ok()) else {
-        return form.failure("`approval` is the id from a `pending_confirmation` answer");
+        return Some(form.failure("`approval` is the id from a `pending_confirmation` answer"));
     };
     let gateway = &relay.gateway;
     let found = match gateway.gate.store().approval(&gateway.tenant, id).await {
         Ok(found) => found,
-        Err(error) => return form.failure(&format!("cannot look: {error}")),
+        Err(error) => return Some(form.failure(&format!("cannot look: {error}"))),
     };
     // Somebody else's approval is none.
     let is_ours = |approval: &countersign::approval::Approval| {
@@ -98,31 +97,27 @@ async fn wait(relay: &Arc<Relay>, call: &ToolCall, form: &Form, back: &Back) -> 
             && approval.on_behalf_of == relay.who.on_behalf_of
     };
     if !found.is_some_and(|approval| is_ours(&approval)) {
-        return form.failure(&format!("there is no approval `{id}`"));
+        return Some(form.failure(&format!("there is no approval `{id}`")));
     }
     let waited = relay
-        .wait(
-            id,
-            Until::Finished,
-            relay.holds_for(),
-            call.progress.as_deref(),
-            back,
-        )
-        .await;
-    relay.waited(form, waited).await
+        .wait(under_way, id, Until::Finished, relay.holds_for())
+        .await?;
+    Some(relay.waited(form, waited).await)
 }
 
 /// The client runs the tool itself, so all it gets is a yes with the exact input, or a no.
-async fn approve(relay: &Arc<Relay>, call: &ToolCall, form: &Form, back: &Back) -> Bytes {
-    let behaves = match asked(relay, call, back).await {
+async fn approve(relay: &Arc<Relay>, under_way: &UnderWay) -> Option<Bytes> {
+    let behaves = match asked(relay, under_way).await {
         Ok(input) => format!("{{\"behavior\":\"allow\",\"updatedInput\":{input}}}"),
         Err(reason) => format!("{{\"behavior\":\"deny\",\"message\":{}}}", quote(&reason)),
     };
-    form.text(&behaves, false)
+    (!under_way.cancelled.is_cancelled()).then(|| under_way.form.text(&behaves, false))
 }
 
-async fn asked(relay: &Arc<Relay>, call: &ToolCall, back: &Back) -> Result<String, String> {
-    let [name, input] = pick(&call.arguments, ["tool_name", "input"]).map_err(|problem| problem.to_string())?;
+async fn asked(relay: &Arc<Relay>, under_way: &UnderWay) -> Result<String, String> {
+    let call = &under_way.call;
+    let [name, input] =
+        pick(&call.arguments, ["tool_name", "input"]).map_err(|problem| problem.to_string())?;
     let name = name.and_then(|name| serde_json::from_str::<String>(name.get()).ok());
     let name = name.ok_or("`tool_name` is missing")?;
     let input = input.map_or("{}", RawValue::get);
@@ -134,10 +129,11 @@ async fn asked(relay: &Arc<Relay>, call: &ToolCall, back: &Back) -> Result<Strin
         Put::Held(approval) => approval,
     };
     let gateway = &relay.gateway;
-    let progress = call.progress.as_deref();
+    relay.waits_for(&call.id, approval.id);
     let waited = relay
-        .wait(approval.id, Until::Decided, PROMPT, progress, back)
-        .await;
+        .wait(under_way, approval.id, Until::Decided, PROMPT)
+        .await
+        .ok_or("the client does not wait any more")?;
     let approval = match waited.map_err(|error| error.to_string())? {
         Waited::Done(approval) => approval,
         Waited::TimedOut(_) | Waited::NotFound => return Err("nobody decided".to_owned()),
@@ -164,7 +160,8 @@ async fn asked(relay: &Arc<Relay>, call: &ToolCall, back: &Back) -> Result<Strin
         .map_err(|refusal| refusal.to_string())?;
     let _ = gateway.tell(approval.id).await;
     if let Some(token) = permit.token() {
-        let handed = Outcome::succeeded("handed to the client, which runs it; how it ended is not known here");
+        let handed =
+            Outcome::succeeded("handed to the client, which runs it; how it ended is not known here");
         let finished = gateway.gate.finish(&gateway.tenant, id, token, handed).await;
         finished
             .map_err(|error| error.to_string())?

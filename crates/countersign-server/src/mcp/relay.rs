@@ -10,6 +10,7 @@ use bytes::Bytes;
 use countersign::id::{Actor, Agent, ApprovalId, Person, Session};
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
 
 use super::answer::Form;
 use super::call::{Says, ToolCall, name_of};
@@ -38,6 +39,20 @@ pub struct Relay {
     lists: Mutex<HashMap<Id, ()>>,
     /// Its calls that wait.
     waiting: Mutex<HashMap<Id, Waiting>>,
+    /// What answers them.
+    answers: TaskTracker,
+}
+
+/// A tool call under way to its answer.
+pub struct UnderWay {
+    /// What was called.
+    pub call: ToolCall,
+    /// How its answer has to look.
+    pub form: Form,
+    /// Where its answer goes.
+    pub back: Back,
+    /// Nobody wants an answer any more.
+    pub cancelled: CancellationToken,
 }
 
 /// A call that waits.
@@ -81,6 +96,7 @@ impl Relay {
             client: Mutex::default(),
             lists: Mutex::default(),
             waiting: Mutex::default(),
+            answers: TaskTracker::new(),
         }
     }
 
@@ -104,7 +120,9 @@ impl Relay {
                 method if method.eq_ignore_ascii_case("tools/call") => {
                     let problem = format!("`{method}` is no method; tools are called with `tools/call`");
                     let raw_id = Some(id.as_json());
-                    let _ = back.send(wire::error(raw_id, wire::INVALID_REQUEST, &problem)).await;
+                    let _ = back
+                        .send(wire::error(raw_id, wire::INVALID_REQUEST, &problem))
+                        .await;
                     None
                 }
                 "tools/list" => {
@@ -150,11 +168,13 @@ impl Relay {
         Some(frame.bytes)
     }
 
-    /// The client is gone: its calls wait on without it.
-    pub fn left(&self) {
+    /// The client is gone: its calls wait on without it. Gives back once all that is known was said.
+    pub async fn left(&self) {
         for (_, waiting) in open(&self.waiting).drain() {
             waiting.cancelled.cancel();
         }
+        self.answers.close();
+        self.answers.wait().await;
     }
 
     fn from_client_own(&self, _frame: Frame) -> Option<Bytes> {
@@ -206,15 +226,21 @@ impl Relay {
         };
         self.learn(&call.says);
         let waiting = Waiting::default();
-        let cancelled = waiting.cancelled.clone();
-        open(&self.waiting).insert(call.id.clone(), waiting);
-        let (relay, back, id) = (self.clone(), back.clone(), call.id.clone());
+        let under_way = UnderWay {
+            form: Form {
+                id: call.raw_id.clone(),
+                is_modern: call.says.is_modern(),
+                has_schema: false,
+            },
+            back: back.clone(),
+            cancelled: waiting.cancelled.clone(),
+            call,
+        };
+        let id = under_way.call.id.clone();
+        open(&self.waiting).insert(id.clone(), waiting);
+        let relay = self.clone();
         let mut ruling = Box::pin(async move {
-            let passed = tokio::select! {
-                biased;
-                passed = relay.rule(call, &back) => passed,
-                () = cancelled.cancelled() => None,
-            };
+            let passed = relay.rule(under_way).await;
             open(&relay.waiting).remove(&id);
             passed
         });
@@ -222,7 +248,7 @@ impl Relay {
             std::task::Poll::Ready(passed) => passed,
             std::task::Poll::Pending => {
                 let relay = self.clone();
-                tokio::spawn(async move {
+                self.answers.spawn(async move {
                     if let Some(passed) = ruling.await {
                         let _ = relay.server.send(passed).await;
                     }
@@ -232,32 +258,33 @@ impl Relay {
         }
     }
 
-    /// Puts a call to the gate. Gives the bytes to send on when it passes; else it has been answered.
-    async fn rule(self: &Arc<Self>, call: ToolCall, back: &Back) -> Option<Bytes> {
-        let mut form = Form {
-            id: call.raw_id.clone(),
-            is_modern: call.says.is_modern(),
-            has_schema: false,
-        };
-        if own::is_own(&call.tool) {
-            let answer = own::call(self, &call, &form, back).await;
-            let _ = back.send(answer).await;
+    /// Puts a call to the gate. Gives the bytes to send on when it passes; else it has been answered, unless nobody
+    /// wants an answer any more.
+    async fn rule(self: &Arc<Self>, mut under_way: UnderWay) -> Option<Bytes> {
+        if own::is_own(&under_way.call.tool) {
+            if let Some(answer) = own::call(self, &under_way).await {
+                let _ = under_way.back.send(answer).await;
+            }
             return None;
         }
-        let listed = self.server.listed(&call.tool).await;
-        form.has_schema = listed.is_some_and(|listed| listed.has_schema);
+        let listed = self.server.listed(&under_way.call.tool).await;
+        under_way.form.has_schema = listed.is_some_and(|listed| listed.has_schema);
         let definition = listed.and_then(|listed| listed.definition);
+        let call = &under_way.call;
         let wish = self.wish(self.server.qualified(&call.tool), call.arguments.clone());
         let put = self.gateway.put(Wish { definition, ..wish }).await;
+        let form = &under_way.form;
         let answer = match put {
             // The permit ends here: these bytes go out once.
-            Ok(Put::Pass(_permit)) => return Some(call.frame),
+            Ok(Put::Pass(_permit)) => {
+                return (!under_way.cancelled.is_cancelled()).then_some(under_way.call.frame);
+            }
             Ok(Put::Forbidden(reason)) => form.failure(&reason),
-            Ok(Put::Held(approval)) => self.hold(&call, &form, definition, approval, back).await,
+            Ok(Put::Held(approval)) => self.hold(&under_way, definition, approval).await?,
             // Fail closed: it was not put to anybody, so it does not run.
             Err(error) => form.failure(&format!("nothing was run: {error}")),
         };
-        let _ = back.send(answer).await;
+        let _ = under_way.back.send(answer).await;
         None
     }
 
@@ -358,7 +385,8 @@ impl Relay {
         };
         if let Some((name, _)) = listed.iter().find(|(name, _)| own::is_own(name)) {
             let id = frame.part(&frame.id).map(String::from_utf8_lossy);
-            let problem = format!("the server lists a tool `{name}`, which is the gateway's own; it is not offered");
+            let problem =
+                format!("the server lists a tool `{name}`, which is the gateway's own; it is not offered");
             return wire::error(id.as_deref(), wire::INTERNAL, &problem);
         }
         let is_empty = listed.is_empty();
@@ -367,7 +395,9 @@ impl Relay {
             return frame.bytes;
         }
         let ours = own::definitions(self.gateway.settings.permission_prompt);
-        let end = super::frame::span(&frame.bytes, tools.get()).end.saturating_sub(1);
+        let end = super::frame::span(&frame.bytes, tools.get())
+            .end
+            .saturating_sub(1);
         let ours = match is_empty {
             true => ours,
             false => format!(",{ours}"),

@@ -171,7 +171,9 @@ impl Server {
     pub async fn list(&self) -> Result<(), Lost> {
         let slow = || Lost::Unknown("the server did not list its tools in time".to_owned());
         let began = self.tools.began();
-        let pages = tokio::time::timeout(LISTING, self.pages()).await.map_err(|_| slow());
+        let pages = tokio::time::timeout(LISTING, self.pages())
+            .await
+            .map_err(|_| slow());
         let listed = pages.and_then(|pages| pages);
         match listed {
             Ok(listed) => {
@@ -189,7 +191,9 @@ impl Server {
         let mut listed = Vec::new();
         let mut cursor: Option<String> = None;
         for _ in 0..MOST_PAGES {
-            let frame = self.request("tools/list", &self.listing(cursor.as_deref())).await?;
+            let frame = self
+                .request("tools/list", &self.listing(cursor.as_deref()))
+                .await?;
             let unclear = || Lost::Unknown("the server did not list its tools".to_owned());
             let result = frame.part(&frame.result).ok_or_else(unclear)?;
             let [tools, next] = pick(result, ["tools", "nextCursor"]).map_err(|_| unclear())?;

@@ -147,7 +147,9 @@ mod tests {
     fn x42_two_tools_of_one_name_have_no_definition() {
         let tools = Tools::default();
         assert_eq!(tools.known("a"), None, "the server should be asked");
-        tools.saw(page(r#"[{"name":"a"},{"name":"b","outputSchema":{}},{"name":"a","x":1}]"#));
+        tools.saw(page(
+            r#"[{"name":"a"},{"name":"b","outputSchema":{}},{"name":"a","x":1}]"#,
+        ));
         assert_eq!(tools.get("a").unwrap().definition, None);
         assert!(tools.get("b").unwrap().has_schema);
         assert_eq!(tools.known("c"), None, "there may be more pages");

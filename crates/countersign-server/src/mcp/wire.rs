@@ -40,7 +40,8 @@ fn kept(id: &str, member: &str, value: &[u8]) -> Bytes {
 pub fn error(id: Option<&str>, code: i32, message: &str) -> Bytes {
     let id = id.unwrap_or("null");
     let message = quote(message);
-    format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{{\"code\":{code},\"message\":{message}}}}}\n").into()
+    format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{{\"code\":{code},\"message\":{message}}}}}\n")
+        .into()
 }
 
 /// A request of ours; `params` is JSON.

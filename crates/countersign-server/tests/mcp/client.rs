@@ -68,7 +68,8 @@ impl Client {
 
     pub fn greet(&mut self, capabilities: Value) -> Value {
         let info = json!({"name": "test", "version": "1"});
-        let params = json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info});
+        let params =
+            json!({"protocolVersion": "2025-11-25", "capabilities": capabilities, "clientInfo": info});
         let answer = self.request("initialize", params);
         self.send(&json!({"jsonrpc": "2.0", "method": "notifications/initialized"}).to_string());
         answer["result"].clone()
@@ -110,7 +111,9 @@ impl Client {
         }
         let give_up = Instant::now() + LONG;
         loop {
-            let message = self.message(give_up).unwrap_or_else(|| panic!("no answer to {id}"));
+            let message = self
+                .message(give_up)
+                .unwrap_or_else(|| panic!("no answer to {id}"));
             if message["id"] == id && message.get("method").is_none() {
                 return message;
             }
@@ -221,7 +224,14 @@ pub fn journal(place: &Place) -> Vec<String> {
         #[serde(borrow)]
         arguments: &'a serde_json::value::RawValue,
     }
-    let arguments = |line| serde_json::from_str::<Line<'_>>(line).unwrap().params.arguments.get().to_owned();
+    let arguments = |line| {
+        serde_json::from_str::<Line<'_>>(line)
+            .unwrap()
+            .params
+            .arguments
+            .get()
+            .to_owned()
+    };
     text.lines().map(arguments).collect()
 }
 
@@ -242,7 +252,10 @@ pub fn pending(place: &Place) -> String {
     until("one pending approval", || {
         let listed = place.json(&["list"]);
         let ids: Vec<_> = listed["approvals"].as_array().unwrap().to_vec();
-        found = ids.first().and_then(|approval| approval["id"].as_str()).map(str::to_owned);
+        found = ids
+            .first()
+            .and_then(|approval| approval["id"].as_str())
+            .map(str::to_owned);
         ids.len() == 1
     });
     found.unwrap()

@@ -26,7 +26,10 @@ fn x32_killed_while_pending_and_taken_up_by_the_next() {
     assert_eq!(approval(&client.call("write", json!({"line": "x"}))), id);
     place.good(&["approve", &id]);
     until("it has run", || journal(&place).len() == 1);
-    assert_eq!(text(&client.call("write", json!({"line": "x"}))), "write {\"line\": \"x\"}");
+    assert_eq!(
+        text(&client.call("write", json!({"line": "x"}))),
+        "write {\"line\": \"x\"}"
+    );
     assert_eq!(journal(&place).len(), 1);
 }
 
@@ -41,7 +44,10 @@ fn x12_killed_before_the_start_it_runs_once_in_the_next() {
     assert_eq!(state(&place, &id), "released");
     let mut client = Client::peer(&place, &[]);
     until("it has run", || state(&place, &id) == "succeeded");
-    assert_eq!(text(&client.call("write", json!({"line": "x"}))), "write {\"line\": \"x\"}");
+    assert_eq!(
+        text(&client.call("write", json!({"line": "x"}))),
+        "write {\"line\": \"x\"}"
+    );
     assert_eq!(journal(&place), [r#"{"line":"x"}"#]);
 }
 
@@ -77,7 +83,10 @@ fn killed_after_the_result_was_kept_the_next_hands_it_out() {
     until("it has run", || state(&place, &id) == "succeeded");
     client.kill();
     let mut client = Client::peer(&place, &["--hold", "50ms"]);
-    assert_eq!(text(&client.call("write", json!({"line": "x"}))), "write {\"line\": \"x\"}");
+    assert_eq!(
+        text(&client.call("write", json!({"line": "x"}))),
+        "write {\"line\": \"x\"}"
+    );
     client.kill();
     // Now it was told; that, too, outlives the process.
     let mut client = Client::peer(&place, &["--hold", "50ms"]);
@@ -152,7 +161,9 @@ fn a_wrong_gateway_runs_nothing_of_anothers() {
 fn fifty_calls_at_once_each_run_once() {
     let place = place();
     let mut client = Client::peer(&place, &[]);
-    let calls: Vec<u64> = (0..50).map(|n| client.begin("write", json!({"line": n}))).collect();
+    let calls: Vec<u64> = (0..50)
+        .map(|n| client.begin("write", json!({"line": n})))
+        .collect();
     // Reads are not kept waiting behind them.
     assert_eq!(text(&client.call("read", json!({}))), "read {}");
     let mut waiting = Vec::new();

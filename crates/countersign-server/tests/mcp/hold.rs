@@ -53,14 +53,21 @@ fn a1_a_read_passes_and_a_write_waits_for_a_person() {
     assert!(!place.path().join("countersign.db").exists() || place.json(&["list"])["approvals"] == json!([]));
 
     let raw = r#"{"line" : "caf\u00e9", "n":12345678901234567890123, "x":1e2}"#;
-    let frame = format!(r#"{{"jsonrpc":"2.0","id":"w","method":"tools/call","params":{{"name":"write","arguments":{raw}}}}}"#);
+    let frame = format!(
+        r#"{{"jsonrpc":"2.0","id":"w","method":"tools/call","params":{{"name":"write","arguments":{raw}}}}}"#
+    );
     client.send(&frame);
     let id = pending(&place);
     let card = place.good(&["show", &id]);
-    assert!(card.contains("Write café") && card.contains("peer/write"), "{card}");
+    assert!(
+        card.contains("Write café") && card.contains("peer/write"),
+        "{card}"
+    );
     assert_eq!(journal(&place).len(), 1, "only the read has run");
     place.good(&["approve", &id]);
-    let line = client.line(std::time::Instant::now() + crate::client::LONG).unwrap();
+    let line = client
+        .line(std::time::Instant::now() + crate::client::LONG)
+        .unwrap();
     assert!(line.contains(r#""id":"w""#) && line.contains("write {"), "{line}");
     assert_eq!(journal(&place)[1], raw, "the very bytes");
 }
@@ -75,7 +82,10 @@ fn b4_a_denial_is_an_answer_that_the_model_can_read() {
     let answer = client.answer(call);
     assert_eq!(answer["result"]["isError"], true);
     let told: serde_json::Value = serde_json::from_str(text(&answer)).unwrap();
-    assert_eq!((&told["status"], &told["comment"]), (&json!("denied"), &json!("use the staging copy")));
+    assert_eq!(
+        (&told["status"], &told["comment"]),
+        (&json!("denied"), &json!("use the staging copy"))
+    );
     assert_eq!(journal(&place), [""; 0]);
 }
 
@@ -130,12 +140,18 @@ fn progress_comes_at_once_and_cancelling_ends_the_wait_only() {
     let progress = client.hear("notifications/progress");
     assert_eq!(progress["params"]["progressToken"], "p");
     let id = pending(&place);
-    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": call}}).to_string());
+    client.send(
+        &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": call}})
+            .to_string(),
+    );
     assert!(client.is_quiet(Duration::from_millis(200)), "{:?}", client.seen);
     assert_eq!(pending(&place), id, "the approval stands");
     place.good(&["approve", &id]);
     until("it has run", || journal(&place).len() == 1);
-    assert!(client.is_quiet(Duration::from_millis(200)), "a cancelled request gets no answer");
+    assert!(
+        client.is_quiet(Duration::from_millis(200)),
+        "a cancelled request gets no answer"
+    );
     let sent = std::fs::read_to_string(place.path().join("journal")).unwrap();
     assert!(!sent.contains("progressToken"), "nobody listens any more: {sent}");
 }
@@ -146,8 +162,13 @@ fn cancelling_withdraws_where_the_operator_wants_it() {
     let mut client = Client::peer(&place, &["--on-cancel", "withdraw"]);
     let call = client.begin("write", json!({"line": "x"}));
     let id = pending(&place);
-    client.send(&json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": call}}).to_string());
-    until("it is withdrawn", || place.json(&["show", &id])["status"] == "withdrawn");
+    client.send(
+        &json!({"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": call}})
+            .to_string(),
+    );
+    until("it is withdrawn", || {
+        place.json(&["show", &id])["status"] == "withdrawn"
+    });
     assert_eq!(journal(&place), [""; 0]);
 }
 
@@ -159,8 +180,13 @@ fn what_the_policy_forbids_nobody_is_asked() {
     assert!(text(&answer).contains("the policy forbids this call"), "{answer}");
     // Arguments that could be read in two ways are not put to anybody either.
     client.send(r#"{"jsonrpc":"2.0","id":"d","method":"tools/call","params":{"name":"write","arguments":{"a":1,"a":2}}}"#);
-    let line = client.line(std::time::Instant::now() + crate::client::LONG).unwrap();
-    assert!(line.contains("\"isError\":true") && line.contains("not acceptable"), "{line}");
+    let line = client
+        .line(std::time::Instant::now() + crate::client::LONG)
+        .unwrap();
+    assert!(
+        line.contains("\"isError\":true") && line.contains("not acceptable"),
+        "{line}"
+    );
     assert_eq!(journal(&place), [""; 0]);
     assert_eq!(place.json(&["list", "--all"])["approvals"], json!([]));
 }
@@ -182,7 +208,10 @@ fn b3_errors_and_large_results_reach_the_client_as_the_server_sent_them() {
     let call = client.begin("broken", json!({}));
     place.good(&["approve", &pending(&place)]);
     let answer = client.answer(call);
-    assert_eq!(answer["error"], json!({"code": -32000, "message": "broken", "data": {"b": 1, "a": 2}}));
+    assert_eq!(
+        answer["error"],
+        json!({"code": -32000, "message": "broken", "data": {"b": 1, "a": 2}})
+    );
     let call = client.begin("large", json!({}));
     place.good(&["approve", &pending(&place)]);
     assert_eq!(text(&client.answer(call)).len(), 2 << 20);
@@ -213,7 +242,10 @@ fn x30_a_tool_that_became_another_one_does_not_run() {
         client.call(change, json!({}));
         place.good(&["approve", &id]);
         let answer = client.answer(call);
-        assert!(text(&answer).contains("no longer the one that was shown"), "{change}: {answer}");
+        assert!(
+            text(&answer).contains("no longer the one that was shown"),
+            "{change}: {answer}"
+        );
         assert_eq!(journal(&place), ["{}"], "only `{change}` has run");
         assert_eq!(place.json(&["show", &id])["calls"][0]["state"], "failed");
     }

@@ -11,6 +11,9 @@ mod client;
 mod crash;
 mod hold;
 #[path = "../cli/place.rs"]
-#[expect(dead_code, reason = "shared with the tests of the command line, which use all of it")]
+#[expect(
+    dead_code,
+    reason = "shared with the tests of the command line, which use all of it"
+)]
 mod place;
 mod relay;

@@ -32,7 +32,20 @@ impl Random {
     }
 
     fn string(&mut self) -> String {
-        let pieces = ["a", "Z", "é", "漢", "🎉", "\\u0061", "\\ud83c\\udf89", "\\n", "\\\"", "\\/", " ", "\u{2028}"];
+        let pieces = [
+            "a",
+            "Z",
+            "é",
+            "漢",
+            "🎉",
+            "\\u0061",
+            "\\ud83c\\udf89",
+            "\\n",
+            "\\\"",
+            "\\/",
+            " ",
+            "\u{2028}",
+        ];
         let count = self.below(8);
         let body: String = (0..count).map(|_| self.one_of(&pieces)).collect();
         format!("\"{body}\"")
@@ -40,7 +53,16 @@ impl Random {
 
     fn value(&mut self, depth: u64) -> String {
         let simple = [
-            "null", "true", "1e2", "-0", "1.0", "12345678901234567890123", "0.1000000000000000055", "1E+400", "{}", "[]",
+            "null",
+            "true",
+            "1e2",
+            "-0",
+            "1.0",
+            "12345678901234567890123",
+            "0.1000000000000000055",
+            "1E+400",
+            "{}",
+            "[]",
         ];
         match self.below(if depth == 0 { 4 } else { 8 }) {
             0..=1 => self.one_of(&simple).to_owned(),
@@ -64,9 +86,22 @@ impl Random {
     /// A message of any kind, its members in any order, with members nobody knows.
     fn frame(&mut self) -> String {
         let methods = [
-            "ping", "resources/read", "notifications/progress", "notifications/message", "sampling/createMessage",
-            "roots/list", "elicitation/create", "logging/setLevel", "notifications/roots/list_changed", "tasks/get",
-            "completion/complete", "server/discover", "x/unknown", "prompts/get", "tools/callx", "notifications/tools/list_changed",
+            "ping",
+            "resources/read",
+            "notifications/progress",
+            "notifications/message",
+            "sampling/createMessage",
+            "roots/list",
+            "elicitation/create",
+            "logging/setLevel",
+            "notifications/roots/list_changed",
+            "tasks/get",
+            "completion/complete",
+            "server/discover",
+            "x/unknown",
+            "prompts/get",
+            "tools/callx",
+            "notifications/tools/list_changed",
         ];
         let id = match self.below(2) {
             0 => self.below(1 << 40).to_string(),
@@ -90,7 +125,11 @@ impl Random {
             members.swap(place, other);
         }
         let (before, between) = (self.space(), self.space());
-        format!("{before}{{{}}}{}", members.join(&format!("{between},{between}")), self.space())
+        format!(
+            "{before}{{{}}}{}",
+            members.join(&format!("{between},{between}")),
+            self.space()
+        )
     }
 }
 
@@ -165,7 +204,11 @@ fn complaints_and_the_exit_code_are_the_servers() {
         .map(|tool| tool["name"].as_str().unwrap())
         .collect();
     assert_eq!(names.first(), Some(&"read"));
-    assert_eq!(names.last(), Some(&"countersign_wait"), "ours stand behind the server's");
+    assert_eq!(
+        names.last(),
+        Some(&"countersign_wait"),
+        "ours stand behind the server's"
+    );
     let (code, stderr) = client.close();
     assert_eq!(code, 7);
     assert!(stderr.contains("peer is up"), "{stderr}");
@@ -184,7 +227,8 @@ fn a_server_that_cannot_be_started_is_an_error() {
 #[test]
 fn x42_a_server_cannot_offer_a_tool_of_ours() {
     let place = Place::without_policy();
-    let script = r#"read line; echo '{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"countersign_wait"}]}}'; cat"#;
+    let script =
+        r#"read line; echo '{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"countersign_wait"}]}}'; cat"#;
     let mut client = Client::start(&place, &["--name", "bad"], &["sh", "-c", script]);
     let answer = client.request("tools/list", json!({}));
     let message = answer["error"]["message"].as_str().unwrap();
