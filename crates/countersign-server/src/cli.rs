@@ -16,7 +16,7 @@ pub use access::{KeyCommand, PersonCommand, TokenCommand};
 pub use decide::{Approve, Decision, Deny, List, Reconcile, Show, Watch};
 pub use explain::{Read, Trace};
 pub use mcp::Mcp;
-pub use policy::PolicyCommand;
+pub use policy::{PolicyCommand, PolicyInit};
 pub use propose::{Propose, Undo, Wait, Withdraw};
 pub use serve::{Backup, Doctor, Purge, Restore, Serve};
 
@@ -188,7 +188,7 @@ Examples:
     Trace(Trace),
     /// Say what a reply means: yes, no or something else, and which words decided
     Read(Read),
-    /// Check a policy, or try a call against it
+    /// Check a policy, try a call against it, or write a first one
     #[command(subcommand)]
     Policy(PolicyCommand),
     /// Keys for secrets that calls come with

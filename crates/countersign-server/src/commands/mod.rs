@@ -54,7 +54,7 @@ pub async fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
         Command::Backup(options) => backup::make(global, options, output).await,
         Command::Restore(options) => backup::restore(global, options, output).await,
         Command::Purge(options) => purge::run(global, options, output).await,
-        Command::Policy(command) => policy::run(global, command, output),
+        Command::Policy(command) => policy::run(global, command, output).await,
         Command::Key(command) => key::run(&command, output),
         Command::Bench(options) => bench::run(options, cli.global.json, output).await,
     }

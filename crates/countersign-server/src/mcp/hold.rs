@@ -4,7 +4,7 @@
 //! nothing: what is approved later runs all the same, and the same call again gets its result.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use countersign::approval::{Approval, SharedApproval};
@@ -20,6 +20,10 @@ use super::upstreams::Origin;
 use super::wire;
 use crate::output;
 
+/// A question at the client stands until its approval ends, and no longer than this.
+const LONGEST_QUESTION: Duration = Duration::from_secs(60 * 60);
+/// What was decided just now gets so long to run, at least.
+const JUST_DECIDED: Duration = Duration::from_secs(5);
 /// So often the client hears that we still wait.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
@@ -43,10 +47,42 @@ impl Relay {
         self.gateway.follow(&approval, origin);
         self.waits_for(&call.id, approval.id);
         announce(&approval);
-        let waited = self
-            .wait(under_way, approval.id, Until::Finished, self.holds_for())
-            .await?;
+        let waited = match self.question(under_way, &approval) {
+            Some(question) => self.wait_and_ask(under_way, &approval, &question).await?,
+            None => {
+                self.wait_finished(under_way, approval.id, self.holds_for())
+                    .await?
+            }
+        };
         Some(self.waited(&under_way.form, waited).await)
+    }
+
+    /// Waits, and asks the person at the client meanwhile; whoever decides first decides. While the client shows the
+    /// question, it knows what it waits for.
+    async fn wait_and_ask(
+        &self,
+        under_way: &UnderWay,
+        approval: &SharedApproval,
+        question: &str,
+    ) -> Option<Result<Waited, StoreError>> {
+        let began = Instant::now();
+        tokio::select! {
+            biased;
+            waited = self.wait_finished(under_way, approval.id, LONGEST_QUESTION) => return waited,
+            () = self.ask(under_way, approval, question) => {}
+        }
+        // Answered: it is about to end. Otherwise the client is like one that cannot be asked.
+        let left = self.holds_for().saturating_sub(began.elapsed()).max(JUST_DECIDED);
+        self.wait_finished(under_way, approval.id, left).await
+    }
+
+    async fn wait_finished(
+        &self,
+        under_way: &UnderWay,
+        id: ApprovalId,
+        limit: Duration,
+    ) -> Option<Result<Waited, StoreError>> {
+        self.wait(under_way, id, Until::Finished, limit).await
     }
 
     /// Waits for an approval, telling the client from time to time that it is not over. Nothing when nobody waits

@@ -8,11 +8,13 @@
 //! `upstreams` runs what they approve.
 
 mod answer;
+mod ask;
 mod call;
 mod child;
 mod frame;
 mod gateway;
 mod hold;
+mod init;
 mod lines;
 mod name;
 mod own;
@@ -28,6 +30,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use countersign::decision::{Decider, Surface};
 use countersign::gate::Gate;
 use countersign::hash::Hash;
 use countersign::id::{Agent, BadName, Run};
@@ -35,6 +38,7 @@ use tokio::io::AsyncRead;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
+pub use init::run as init;
 pub use settings::{AskClient, HOLD, OnCancel, Settings};
 
 use crate::cli::{Global, Mcp};
@@ -184,11 +188,18 @@ async fn told_to_stop() {
 
 fn who(global: &Global, options: &Mcp) -> Result<Who, Failure> {
     let named = options.agent.as_deref();
+    let requester = identity::person(global.name.as_deref())?;
+    // Whoever started us, as one who says a word in a conversation.
+    let decider = Decider {
+        surface: Surface::Text,
+        ..identity::decider(requester.clone(), &global.group)
+    };
     Ok(Who {
         agent: Agent::new(named.unwrap_or(AGENT)).map_err(bad_name)?,
         is_named: named.is_some(),
-        requester: identity::person(global.name.as_deref())?,
+        requester,
         on_behalf_of: None,
+        decider: Some(decider),
         session: None,
     })
 }

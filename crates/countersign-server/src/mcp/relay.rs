@@ -4,11 +4,13 @@
 //! for each held call one answer. Deliberately absent: how bytes travel.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use countersign::decision::Decider;
 use countersign::id::{Actor, Agent, ApprovalId, Person, Session};
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
@@ -17,7 +19,7 @@ use super::call::{Says, ToolCall, name_of};
 use super::frame::{Frame, Id, Kind, pick, splice};
 use super::gateway::{Gateway, Put, Wish};
 use super::own;
-use super::server::{Server, is_own};
+use super::server::{OWN, Server, is_own};
 use super::settings::OnCancel;
 use super::tools::definitions;
 use super::wire;
@@ -41,6 +43,9 @@ pub struct Relay {
     waiting: Mutex<HashMap<Id, Waiting>>,
     /// What answers them.
     answers: TaskTracker,
+    /// Our own questions to the client.
+    questions: Mutex<HashMap<Id, oneshot::Sender<Frame>>>,
+    number: AtomicU64,
 }
 
 /// A tool call under way to its answer.
@@ -73,6 +78,8 @@ pub struct Who {
     pub requester: Person,
     /// The person it acts for.
     pub on_behalf_of: Option<Person>,
+    /// The person at the client, as one who decides there; nothing when that is nobody we know.
+    pub decider: Option<Decider>,
     /// Its session.
     pub session: Option<Session>,
 }
@@ -97,6 +104,8 @@ impl Relay {
             lists: Mutex::default(),
             waiting: Mutex::default(),
             answers: TaskTracker::new(),
+            questions: Mutex::default(),
+            number: AtomicU64::new(1),
         }
     }
 
@@ -114,7 +123,10 @@ impl Relay {
             }
         };
         match &frame.kind {
-            Kind::Request { id, .. } | Kind::Response { id } if is_own(id) => self.from_client_own(frame),
+            Kind::Request { id, .. } | Kind::Response { id } if is_own(id) => {
+                self.answered(frame);
+                None
+            }
             Kind::Request { id, method } => match method.as_str() {
                 "tools/call" => self.tool_call(&frame, back).await,
                 method if method.eq_ignore_ascii_case("tools/call") => {
@@ -177,8 +189,36 @@ impl Relay {
         self.answers.wait().await;
     }
 
-    fn from_client_own(&self, _frame: Frame) -> Option<Bytes> {
-        None
+    /// An answer to a question of ours. Nothing with such an id is for the server.
+    fn answered(&self, frame: Frame) {
+        let question = match &frame.kind {
+            Kind::Response { id } => open(&self.questions).remove(id),
+            _ => None,
+        };
+        if let Some(question) = question {
+            let _ = question.send(frame);
+        }
+    }
+
+    /// A new id for a question of ours.
+    pub(super) fn own_id(&self) -> Id {
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        Id::own(&format!("{OWN}ask:{number}"))
+    }
+
+    /// The answer to this question goes there.
+    pub(super) fn expects(&self, id: Id, answer: oneshot::Sender<Frame>) {
+        open(&self.questions).insert(id, answer);
+    }
+
+    /// Nobody needs the answer any more.
+    pub(super) fn expects_no_more(&self, id: &Id) {
+        open(&self.questions).remove(id);
+    }
+
+    /// What the client said it can do, when it said it once for all.
+    pub(super) fn capabilities(&self) -> Option<String> {
+        open(&self.client).capabilities.clone()
     }
 
     fn greet(&self, frame: &Frame) {

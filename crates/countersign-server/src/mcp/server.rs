@@ -14,7 +14,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{oneshot, watch};
 
 use super::frame::{Frame, Id, Kind, pick, quote};
-use super::tools::{Listed, Tools, definitions};
+use super::tools::{Listed, Tools, definition};
 use super::wire;
 
 /// Our ids begin so; no client's and no server's may.
@@ -171,13 +171,11 @@ impl Server {
     pub async fn list(&self) -> Result<(), Lost> {
         let slow = || Lost::Unknown("the server did not list its tools in time".to_owned());
         let began = self.tools.began();
-        let pages = tokio::time::timeout(LISTING, self.pages())
-            .await
-            .map_err(|_| slow());
-        let listed = pages.and_then(|pages| pages);
-        match listed {
-            Ok(listed) => {
-                self.tools.replace(listed, began);
+        let tools = tokio::time::timeout(LISTING, self.all_tools()).await;
+        match tools.map_err(|_| slow()).and_then(|tools| tools) {
+            Ok(tools) => {
+                let listed = tools.iter().filter_map(|tool| definition(tool));
+                self.tools.replace(listed.collect(), began);
                 Ok(())
             }
             Err(lost) => {
@@ -187,19 +185,22 @@ impl Server {
         }
     }
 
-    async fn pages(&self) -> Result<Vec<(String, Listed)>, Lost> {
-        let mut listed = Vec::new();
+    /// The definitions of all tools, as the server writes them.
+    pub async fn all_tools(&self) -> Result<Vec<Box<RawValue>>, Lost> {
+        let unclear = || Lost::Unknown("the server did not list its tools".to_owned());
+        let mut all: Vec<Box<RawValue>> = Vec::new();
         let mut cursor: Option<String> = None;
         for _ in 0..MOST_PAGES {
             let frame = self
                 .request("tools/list", &self.listing(cursor.as_deref()))
                 .await?;
-            let unclear = || Lost::Unknown("the server did not list its tools".to_owned());
             let result = frame.part(&frame.result).ok_or_else(unclear)?;
             let [tools, next] = pick(result, ["tools", "nextCursor"]).map_err(|_| unclear())?;
-            listed.extend(definitions(tools.ok_or_else(unclear)?).ok_or_else(unclear)?);
+            let tools = tools.ok_or_else(unclear)?.get();
+            let page: Vec<Box<RawValue>> = serde_json::from_str(tools).map_err(|_| unclear())?;
+            all.extend(page);
             match next.map(RawValue::get) {
-                None | Some("null") => return Ok(listed),
+                None | Some("null") => return Ok(all),
                 Some(next) => cursor = Some(next.to_owned()),
             }
         }

@@ -112,7 +112,8 @@ pub fn definitions(tools: &RawValue) -> Option<Vec<(String, Listed)>> {
     tools.into_iter().map(definition).collect()
 }
 
-fn definition(tool: &RawValue) -> Option<(String, Listed)> {
+/// One tool; nothing when it is none.
+pub fn definition(tool: &RawValue) -> Option<(String, Listed)> {
     let text = tool.get();
     let [name, schema] = pick(text.as_bytes(), ["name", "outputSchema"]).ok()?;
     let listed = Listed {

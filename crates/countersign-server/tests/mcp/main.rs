@@ -7,9 +7,11 @@
     reason = "this is a test; the exceptions in clippy.toml end at its helpers"
 )]
 
+mod ask;
 mod client;
 mod crash;
 mod hold;
+mod init;
 #[path = "../cli/place.rs"]
 #[expect(
     dead_code,
