@@ -12,6 +12,7 @@ mod client;
 mod crash;
 mod hold;
 mod init;
+mod peers;
 #[path = "../cli/place.rs"]
 #[expect(
     dead_code,
