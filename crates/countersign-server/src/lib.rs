@@ -18,6 +18,7 @@ pub mod http;
 mod identity;
 pub mod inbox;
 mod keys;
+mod mcp;
 mod output;
 mod policy;
 mod serve;
