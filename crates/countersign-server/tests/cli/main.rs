@@ -12,6 +12,7 @@ mod decide;
 mod hook;
 mod hook_install;
 mod life;
+mod nodes;
 mod operations;
 mod place;
 mod process;
