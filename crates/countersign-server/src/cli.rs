@@ -4,6 +4,8 @@ mod access;
 mod chat;
 mod decide;
 mod explain;
+mod hook;
+mod mcp;
 mod policy;
 mod propose;
 mod serve;
@@ -16,7 +18,9 @@ pub use access::{KeyCommand, PersonCommand, TokenCommand};
 pub use chat::Chat;
 pub use decide::{Approve, Decision, Deny, List, Reconcile, Show, Watch};
 pub use explain::{Read, Trace};
-pub use policy::PolicyCommand;
+pub use hook::{HookCommand, HookInstall, HookRun, HookStatus};
+pub use mcp::Mcp;
+pub use policy::{PolicyCommand, PolicyInit};
 pub use propose::{Propose, Undo, Wait, Withdraw};
 pub use serve::{Backup, Doctor, Purge, Restore, Serve};
 
@@ -47,7 +51,7 @@ pub struct Cli {
 }
 
 /// Options of every command.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
     /// The store: a file, or a `postgres://` URL; `countersign.db` if you do not say
@@ -153,6 +157,8 @@ Examples:
     Serve(Serve),
     /// Talk to an agent: what it wants to change is put to you as a card
     Chat(Chat),
+    /// Stand between an MCP client and a server: a person signs what is not a read
+    Mcp(Mcp),
     /// Tokens: credentials for agents and other programs
     #[command(subcommand)]
     Token(TokenCommand),
@@ -188,12 +194,15 @@ Examples:
     Trace(Trace),
     /// Say what a reply means: yes, no or something else, and which words decided
     Read(Read),
-    /// Check a policy, or try a call against it
+    /// Check a policy, try a call against it, or write a first one
     #[command(subcommand)]
     Policy(PolicyCommand),
     /// Keys for secrets that calls come with
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Stand between a coding agent and its tools: Claude Code, Codex, Gemini CLI
+    #[command(subcommand)]
+    Hook(HookCommand),
     /// Look whether everything is as it should be
     Doctor(Doctor),
     /// Copy the whole store to a file, while it is in use

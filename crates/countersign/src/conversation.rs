@@ -17,8 +17,7 @@ use crate::executor::Outcome;
 use crate::gate::{Gate, Heard, Reply, Resolved};
 use crate::hash::Hash;
 use crate::id::{Channel, Key, Tenant};
-use crate::policy::OnFiller;
-use crate::prompt::{Pressed, Prompt};
+use crate::prompt::{Pressed, Prompt, summary};
 use crate::reply::{Interpreted, Reading, Why, interpret};
 use crate::sentence::{Sentences, fill};
 use crate::state::{CallState, State};
@@ -104,8 +103,7 @@ impl Conversations {
 
     /// The card of an approval. Once it stands in the channel, say so with [`Conversations::shown`].
     pub fn prompt(&self, approval: &Approval, language: Option<&str>) -> Prompt {
-        let on_filler = self.gate.policy().channel().on_filler;
-        Prompt::of(approval, &self.sentences(language), on_filler)
+        Prompt::of(approval, self.gate.policy(), &self.sentences(language))
     }
 
     /// Records that a card stands in the channel now, as the message `id`. Until this is done, a yes shows it again.
@@ -149,8 +147,7 @@ impl Conversations {
         let Some(pending) = store.pending_in(&message.tenant, &message.channel).await? else {
             return Ok(Said::passed_on(true));
         };
-        let on_filler = self.gate.policy().channel().on_filler;
-        let prompt = Prompt::of(&pending, &sentences, on_filler);
+        let prompt = Prompt::of(&pending, self.gate.policy(), &sentences);
         let read = interpret(&prompt.offered(), &message.text, message.language.as_deref());
         let is_approver = |call: &crate::call::Call| message.sender.is_among(&call.terms.approvers);
         if matches!(read.why, Why::Filler(_)) && pending.calls.iter().any(is_approver) {
@@ -229,9 +226,9 @@ impl Conversations {
     }
 
     fn answer(&self, read: Interpreted, heard: Heard, sentences: &Sentences) -> Said {
-        let on_filler = self.gate.policy().channel().on_filler;
-        let card = |approval: &SharedApproval| Some(Prompt::of(approval, sentences, on_filler));
-        let what = |approval: &SharedApproval| Prompt::of(approval, sentences, on_filler).summary;
+        let policy = self.gate.policy();
+        let card = |approval: &SharedApproval| Some(Prompt::of(approval, policy, sentences));
+        let what = |approval: &SharedApproval| summary(approval, sentences);
         let (say, show, goes_on) = match &heard {
             Heard::NotForUs => (None, None, true),
             Heard::Decided(resolved) => (Some(outcome(resolved, sentences)), None, false),
@@ -290,7 +287,7 @@ fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
     let Some(approval) = &resolved.approval else {
         return sentences.cancelled.clone();
     };
-    let what = Prompt::of(approval, sentences, OnFiller::AskAgain).summary;
+    let what = summary(approval, sentences);
     if approval.state == State::Pending {
         return fill(&sentences.endorsed, &[("what", &what)]);
     }

@@ -270,6 +270,7 @@ fn prompt_view(prompt: &Prompt) -> PromptView {
         approval: prompt.approval.to_string(),
         digest: prompt.digest.to_string(),
         summary: prompt.summary.clone(),
+        origins: prompt.origins.clone(),
         text: prompt.text.clone(),
         yes: prompt.yes.clone(),
         no: prompt.no.clone(),

@@ -10,7 +10,10 @@
 mod chat;
 mod contract;
 mod decide;
+mod hook;
+mod hook_install;
 mod life;
+mod nodes;
 mod operations;
 mod place;
 mod process;
