@@ -209,11 +209,16 @@ impl Agent {
                 turn.settle().await?;
                 turn.ask(&text).await?;
             }
-            Happened::Kept(approval) | Happened::ShowAgain(approval) => {
-                match said.goes_on {
-                    true => turn.ask(&text).await?,
-                    false => turn.reply(&text, None).await?,
+            Happened::Kept(approval) => {
+                turn.ask(&text).await?;
+                // A newer card took its place, or it is still the question.
+                if !turn.has_card() {
+                    turn.say(said.say.as_deref()).await?;
+                    turn.show_again(approval.id).await?;
                 }
+            }
+            // What was said decided nothing, so the model is not told of it: it would only take it for a yes.
+            Happened::ShowAgain(approval) => {
                 turn.say(said.say.as_deref()).await?;
                 turn.show_again(approval.id).await?;
             }

@@ -270,6 +270,8 @@ fn the_help_is_a_contract() {
 
     Commands:
       serve      Run the service: the API and the inbox page
+      chat       Talk to an agent: what it wants to change is put to you as a card
+      mcp        Stand between an MCP client and a server: a person signs what is not a read
       token      Tokens: credentials for agents and other programs
       person     People who sign in and decide
       propose    Propose tool calls, as an agent does
