@@ -87,7 +87,7 @@ fn install(global: &Global, options: &HookInstall, output: &mut Output) -> Resul
     if dialect == Dialect::Codex {
         output.notice(
             "not_trusted",
-            "Codex runs it only once you trust it: start Codex and look at `/hooks`",
+            "Codex skips it until you trust it: start Codex and look at `/hooks`",
         );
     }
     output.line(&format!(
@@ -290,7 +290,7 @@ async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
         let shown = file.display();
         let installed = match status::read(file) {
             Ok(None) => continue,
-            Ok(Some(text)) => status::look(&text, dialect),
+            Ok(Some(text)) => status::look(file, &text, dialect),
             Err(problem) => Err(problem),
         };
         let installed = match installed {
@@ -333,14 +333,6 @@ async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
         let message =
             "it is in several settings that count together, so one of the two denies what the other allows";
         findings.push(Finding::problem(subject, message, "keep it in one of them"));
-    }
-    if active > 0 && dialect == Dialect::Codex {
-        let message = "whether you trust the hook cannot be seen from here, and Codex skips hooks that you do not trust";
-        findings.push(Finding::warning(
-            subject,
-            message,
-            "start Codex and look at `/hooks`",
-        ));
     }
     findings
 }

@@ -14,6 +14,7 @@ mod event;
 mod kept;
 pub mod settings;
 pub mod status;
+mod trust;
 
 use std::io::Read as _;
 use std::time::Duration;

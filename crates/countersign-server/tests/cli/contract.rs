@@ -288,6 +288,7 @@ fn the_help_is_a_contract() {
       read       Say what a reply means: yes, no or something else, and which words decided
       policy     Check a policy, or try a call against it
       key        Keys for secrets that calls come with
+      hook       Stand between a coding agent and its tools: Claude Code, Codex, Gemini CLI
       doctor     Look whether everything is as it should be
       backup     Copy the whole store to a file, while it is in use
       restore    Begin anew from a backup; everything open in it is voided
