@@ -4,6 +4,7 @@ mod access;
 mod decide;
 mod explain;
 mod hook;
+mod mcp;
 mod policy;
 mod propose;
 mod serve;
@@ -16,7 +17,8 @@ pub use access::{KeyCommand, PersonCommand, TokenCommand};
 pub use decide::{Approve, Decision, Deny, List, Reconcile, Show, Watch};
 pub use explain::{Read, Trace};
 pub use hook::{HookCommand, HookInstall, HookRun, HookStatus};
-pub use policy::PolicyCommand;
+pub use mcp::Mcp;
+pub use policy::{PolicyCommand, PolicyInit};
 pub use propose::{Propose, Undo, Wait, Withdraw};
 pub use serve::{Backup, Doctor, Purge, Restore, Serve};
 
@@ -151,6 +153,8 @@ Examples:
   countersign serve --listen 127.0.0.1:9000 --policy policy.toml
   countersign serve --config serve.toml --store postgres://countersign@db/countersign")]
     Serve(Serve),
+    /// Stand between an MCP client and a server: a person signs what is not a read
+    Mcp(Mcp),
     /// Tokens: credentials for agents and other programs
     #[command(subcommand)]
     Token(TokenCommand),
@@ -186,7 +190,7 @@ Examples:
     Trace(Trace),
     /// Say what a reply means: yes, no or something else, and which words decided
     Read(Read),
-    /// Check a policy, or try a call against it
+    /// Check a policy, try a call against it, or write a first one
     #[command(subcommand)]
     Policy(PolicyCommand),
     /// Keys for secrets that calls come with

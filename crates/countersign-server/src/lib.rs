@@ -6,7 +6,6 @@
 pub mod access;
 mod bench;
 mod cli;
-mod client;
 mod commands;
 mod desk;
 mod duration;
@@ -19,6 +18,7 @@ pub mod http;
 mod identity;
 pub mod inbox;
 mod keys;
+mod mcp;
 mod output;
 mod policy;
 mod serve;
@@ -30,6 +30,7 @@ mod view;
 use std::process::ExitCode;
 
 use clap::Parser;
+use countersign_agent::client;
 
 use crate::cli::Cli;
 use crate::failure::{Exit, Failure};

@@ -30,8 +30,9 @@ use crate::seal::{SealError, Sealer, Secret};
 use crate::store::{Store, StoreError};
 
 pub use decide::{Resolved, Running};
-pub use flag::{Flagged, GUIDE};
+pub use flag::{Flagged, GUIDE, is_same_but_for_the_flag};
 pub use hear::{Heard, Reply};
+pub use look::Concerns;
 pub use run::Ran;
 pub use wait::{Until, Waited};
 

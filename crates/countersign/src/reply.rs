@@ -14,10 +14,12 @@ mod lexicon;
 mod parse;
 #[cfg(test)]
 mod tests;
+mod undo;
 mod why;
 mod word;
 
 pub use kind::Kind;
+pub use undo::asks_for_undo;
 pub use why::Why;
 
 use echo::Offer;

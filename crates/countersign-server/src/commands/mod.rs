@@ -33,6 +33,7 @@ pub async fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
     let global = &cli.global;
     match cli.command {
         Command::Serve(options) => crate::serve::run(global, options, output).await,
+        Command::Mcp(options) => crate::mcp::run(global, options, output).await,
         Command::Token(command) => token::run(global, command, output).await,
         Command::Person(command) => person::run(global, command, output).await,
         Command::Propose(options) => propose::run(global, options, output).await,
@@ -54,7 +55,7 @@ pub async fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
         Command::Backup(options) => backup::make(global, options, output).await,
         Command::Restore(options) => backup::restore(global, options, output).await,
         Command::Purge(options) => purge::run(global, options, output).await,
-        Command::Policy(command) => policy::run(global, command, output),
+        Command::Policy(command) => policy::run(global, command, output).await,
         Command::Key(command) => key::run(&command, output),
         Command::Hook(command) => hook::run(global, command, output).await,
         Command::Bench(options) => bench::run(options, cli.global.json, output).await,

@@ -426,6 +426,8 @@ pub struct PromptView {
     pub digest: String,
     /// What would happen.
     pub summary: String,
+    /// How far its values are the person's, and which are not; nothing when no conversation was given. Part of `text`.
+    pub origins: Option<String>,
     /// The whole question, for a channel without buttons.
     pub text: String,
     /// What the approving button says.

@@ -12,6 +12,7 @@ use countersign::executor::{Outcome, Permit, Tools};
 use countersign::gate::{Gate, Submission, SubmittedCall};
 use countersign::id::{Agent, Channel, Person, Run, Tenant, ToolName};
 use countersign::policy::Policy;
+use countersign::provenance::{Conversation, Message};
 use countersign::store::memory::MemoryStore;
 use countersign::time::{ManualClock, Time};
 use countersign_server::access::{Account, Session};
@@ -53,6 +54,11 @@ summary = "Note {{ text }}"
 effect = "external"
 risk = "critical"
 summary = "Pay {{ amount }}"
+
+[tools.wire]
+effect = "external"
+quorum = 2
+summary = "Wire {{ amount }}"
 
 [tools.refund]
 effect = "external"
@@ -266,6 +272,7 @@ impl World {
                 person: Person::new("bo").unwrap(),
                 groups: vec!["approvers".to_owned()],
                 surface: Surface::CommandLine,
+                grounds: Vec::new(),
             },
             verdict,
             digest: Some(approval.digest),
@@ -330,6 +337,26 @@ impl World {
     pub fn ran(&self) -> Vec<String> {
         self.ran.lock().unwrap().clone()
     }
+}
+
+/// What was said: by the person, and by tools under their names.
+pub fn conversation(said: &[(&str, &str)]) -> Arc<Conversation> {
+    let message = |(who, text): &(&str, &str)| match *who {
+        "user" => Message::Person {
+            text: (*text).to_owned(),
+            at: None,
+        },
+        "web" => Message::Outside {
+            name: "web".to_owned(),
+            text: (*text).to_owned(),
+        },
+        tool => Message::Tool {
+            name: tool.to_owned(),
+            text: (*text).to_owned(),
+        },
+    };
+    let messages = said.iter().map(message).collect();
+    Arc::new(Conversation { messages })
 }
 
 pub const MARIA: &str = r#"{"name":"Maria Garcia","email":"maria@example.com"}"#;

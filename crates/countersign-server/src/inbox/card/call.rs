@@ -2,12 +2,15 @@
 
 use countersign::approval::Approval;
 use countersign::call::Call;
+use countersign::concern::Concern;
 use countersign::display::clip;
 use countersign::policy::Undoable;
+use countersign::provenance::Marks;
 use countersign::state::CallState;
 use serde::Serialize;
 
 use super::authority::why_not;
+use super::origin::Verdict;
 use super::value::{Values, values};
 use super::{Drawing, Place, shown, size};
 
@@ -25,6 +28,10 @@ pub struct CallCard {
     pub risk: &'static str,
     pub can_undo: bool,
     pub notes: Vec<String>,
+    /// What deserves a second look.
+    pub concerns: Vec<String>,
+    /// How far its values are the person's; nothing where there are none, or a person changed them.
+    pub verdict: Option<Verdict>,
     pub values: Values,
     pub size: String,
     pub state: &'static str,
@@ -62,12 +69,21 @@ pub struct ResultCard {
 }
 
 impl CallCard {
-    pub(super) fn new(approval: &Approval, position: u8, call: &Call, drawing: Drawing<'_>) -> CallCard {
+    pub(super) fn new(
+        approval: &Approval,
+        position: u8,
+        concerns: &[Concern],
+        call: &Call,
+        drawing: Drawing<'_>,
+    ) -> CallCard {
         let terms = &call.terms;
         let arguments = call.arguments.as_bytes();
         let rows = drawing
             .policy
             .table(call.tool.as_str(), arguments, &approval.salt);
+        let provenance = call.provenance.as_deref();
+        let marks = provenance.map(Marks::new);
+        let is_edited = call.original.is_some();
         let may_approve = why_not(approval, call, drawing.decider).is_none();
         let can_undo = terms.undo == Undoable::Yes;
         let is_approver = drawing
@@ -82,11 +98,13 @@ impl CallCard {
             risk: terms.risk.as_str(),
             can_undo,
             notes: terms.notes.iter().map(|note| shown(note)).collect(),
-            values: values(&rows, arguments, drawing.measure),
+            concerns: concerns.iter().map(ToString::to_string).collect(),
+            verdict: (!is_edited && !rows.is_empty()).then(|| Verdict::new(provenance)),
+            values: values(rows, arguments, marks.as_ref(), drawing.measure),
             size: size(arguments.len()),
             state: call.state.as_str(),
             because: call.because.as_ref().map(|because| because.as_str()),
-            is_edited: call.original.is_some(),
+            is_edited,
             result: call.result.as_deref().and_then(result),
             undone_by: call.undone_by.map(|undo| Place {
                 id: undo.approval.to_string(),

@@ -7,8 +7,11 @@ use std::collections::HashMap;
 
 use countersign::display::{clip, escape};
 use countersign::json::{Leaf, leaves};
+use countersign::provenance::Marks;
 use countersign::summary::Row;
 use serde::Serialize;
+
+use super::origin::Marked;
 
 /// Texts of more lines than this are shown on one.
 const MOST_LINES: usize = 40;
@@ -60,6 +63,8 @@ pub struct Shown {
     pub empty: bool,
     /// What the eye may miss.
     pub warnings: Vec<String>,
+    /// Where it came from, where that was traced.
+    pub mark: Option<Marked>,
 }
 
 /// The values of one call.
@@ -73,10 +78,15 @@ pub struct Values {
     pub is_partial: bool,
     /// True when one of them is secret.
     pub has_secret: bool,
+    /// Each has its mark.
+    pub is_traced: bool,
 }
 
-/// Shows the rows of `arguments`.
-pub fn values(rows: &[Row], arguments: &[u8], measure: Measure) -> Values {
+/// Shows the rows of `arguments`, those first that the person did not state.
+pub fn values(mut rows: Vec<Row>, arguments: &[u8], marks: Option<&Marks<'_>>, measure: Measure) -> Values {
+    if let Some(marks) = marks {
+        marks.loudest_first(&mut rows);
+    }
     let leaves = match rows.iter().any(|row| needs_text(row, measure)) {
         true => leaves(arguments),
         false => Vec::new(),
@@ -85,7 +95,10 @@ pub fn values(rows: &[Row], arguments: &[u8], measure: Measure) -> Values {
     let shown: Vec<Shown> = rows
         .iter()
         .take(measure.rows)
-        .map(|row| show(row, leaves.get(row.pointer.as_str()).copied(), measure))
+        .map(|row| Shown {
+            mark: marks.map(|marks| Marked::new(marks.of(row))),
+            ..show(row, leaves.get(row.pointer.as_str()).copied(), measure)
+        })
         .collect();
     let more = rows.len() - shown.len();
     Values {
@@ -94,6 +107,7 @@ pub fn values(rows: &[Row], arguments: &[u8], measure: Measure) -> Values {
                 .iter()
                 .any(|value| value.size.is_some() && value.whole.is_none()),
         has_secret: rows.iter().any(|row| row.hidden),
+        is_traced: marks.is_some(),
         more,
         shown,
     }
@@ -115,6 +129,7 @@ fn show(row: &Row, leaf: Option<&Leaf<'_>>, measure: Measure) -> Shown {
         hidden: row.hidden,
         empty: row.bytes == 0 && !row.hidden,
         warnings: row.warnings.iter().map(ToString::to_string).collect(),
+        mark: None,
     };
     shown.warnings.extend(blanks(row));
     if let Some(text) = text {
@@ -200,7 +215,7 @@ mod tests {
 
     fn shown(json: &str, measure: Measure) -> Values {
         let rows = Policy::empty().table("t", json.as_bytes(), &[]);
-        values(&rows, json.as_bytes(), measure)
+        values(rows, json.as_bytes(), None, measure)
     }
 
     #[test]
