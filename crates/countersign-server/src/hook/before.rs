@@ -51,6 +51,8 @@ pub async fn rule(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
                 Proposed::Answered(answer) => return Ok(answer),
             },
         };
+        // The gate itself lets the same calls of one agent join, whatever their session.
+        let is_joined = is_joined || approval.session.as_deref() != Some(call.session.as_str());
         kept.wait_for(call, approval.id)?;
         let decided = match approval.status {
             State::Pending => desk.wait(approval.id, Until::Decided, hook.options.hold).await?,

@@ -13,6 +13,7 @@ mod dialect;
 mod event;
 mod kept;
 pub mod settings;
+pub mod splice;
 pub mod status;
 mod trust;
 
