@@ -190,7 +190,11 @@ async fn start(
         return Ok(Some(deny(&why_not(approval, held))));
     }
     if held.state != CallState::Released {
-        return Ok((!is_joined).then(|| deny(STARTED)));
+        let why = match kept.was_started(&call.place) {
+            true => STARTED,
+            false => "the approval was used by the same call elsewhere; make the call again",
+        };
+        return Ok((!is_joined).then(|| deny(why)));
     }
     if let Some(problem) = cannot_carry(hook.dialect, call, held) {
         return Ok(Some(deny(problem)));
