@@ -155,6 +155,9 @@ Examples:
     Serve(Serve),
     /// Stand between an MCP client and a server: a person signs what is not a read
     Mcp(Mcp),
+    /// Stand between a coding agent and its tools: Claude Code, Codex, Gemini CLI
+    #[command(subcommand)]
+    Hook(HookCommand),
     /// Tokens: credentials for agents and other programs
     #[command(subcommand)]
     Token(TokenCommand),
@@ -196,9 +199,6 @@ Examples:
     /// Keys for secrets that calls come with
     #[command(subcommand)]
     Key(KeyCommand),
-    /// Stand between a coding agent and its tools: Claude Code, Codex, Gemini CLI
-    #[command(subcommand)]
-    Hook(HookCommand),
     /// Look whether everything is as it should be
     Doctor(Doctor),
     /// Copy the whole store to a file, while it is in use

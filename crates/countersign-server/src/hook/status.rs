@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 
-use super::{Dialect, GRACE, SELF_TEST, settings};
+use super::{Dialect, GRACE, SELF_TEST, settings, trust};
 use crate::duration;
 
 /// How long the self-test may take.
@@ -31,7 +31,7 @@ pub struct Installed {
 }
 
 /// Looks for our hook in a settings file; nothing when it is not there.
-pub fn look(text: &str, dialect: Dialect) -> Result<Option<Installed>, String> {
+pub fn look(file: &Path, text: &str, dialect: Dialect) -> Result<Option<Installed>, String> {
     let root: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let under = |event: &str| {
         let groups = root.get("hooks").and_then(|hooks| hooks.get(event));
@@ -78,6 +78,11 @@ pub fn look(text: &str, dialect: Dialect) -> Result<Option<Installed>, String> {
     }
     if flag(handler.get("async")) == Some(true) || flag(handler.get("once")) == Some(true) {
         problems.push("it is `async` or runs `once`, so it does not hold every call");
+    }
+    if dialect == Dialect::Codex && !trust::is_trusted(file, &root, dialect) {
+        problems.push(
+            "Codex does not trust it yet, so it runs tools without it: start Codex and look at `/hooks`",
+        );
     }
     if flag(root.get("disableAllHooks")) == Some(true) {
         problems.push("`disableAllHooks` is set");

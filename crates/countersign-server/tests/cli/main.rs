@@ -10,7 +10,6 @@
 mod contract;
 mod decide;
 mod hook;
-mod hook_install;
 mod life;
 mod nodes;
 mod operations;
