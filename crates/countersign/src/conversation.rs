@@ -10,6 +10,7 @@ use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use crate::approval::{Approval, SharedApproval};
+use crate::call::{Because, Call};
 use crate::decision::{Decider, Decision, Refusal};
 use crate::executor::Outcome;
 use crate::gate::{Gate, Heard, Reply, Resolved};
@@ -144,7 +145,7 @@ impl Conversations {
         };
         let prompt = Prompt::of(&pending, self.gate.policy(), &sentences);
         let read = interpret(&prompt.offered(), &message.text, message.language.as_deref());
-        let is_approver = |call: &crate::call::Call| message.sender.is_among(&call.terms.approvers);
+        let is_approver = |call: &Call| message.sender.is_among(&call.terms.approvers);
         if matches!(read.why, Why::Filler(_)) && pending.calls.iter().any(is_approver) {
             let say = fill(&sentences.too_little, &[("yes", &prompt.yes), ("no", &prompt.no)]);
             return Ok(Said {
@@ -165,7 +166,15 @@ impl Conversations {
         };
         let (tenant, channel, id) = (reply.tenant.clone(), reply.channel.clone(), reply.message.clone());
         match self.gate.hear(reply).await {
-            Ok(heard) => Ok(self.answer(read, heard, &sentences)),
+            Ok(heard) => {
+                let asks_again = matches!(&heard, Heard::Decided(resolved) if is_not_as_shown(resolved));
+                let mut said = self.answer(read, heard, &sentences);
+                if asks_again {
+                    let again = self.gate.store().pending_in(&tenant, &channel).await?;
+                    said.show = again.map(|again| Prompt::of(&again, self.gate.policy(), &sentences));
+                }
+                Ok(said)
+            }
             Err(error) => {
                 // It will be sent again, and then it counts. Deciding twice is kept apart by its key.
                 self.remember(&tenant, &channel, |memory| {
@@ -302,6 +311,17 @@ impl Said {
     }
 }
 
+/// Whether something was not run because what it would change has changed.
+fn is_not_as_shown(resolved: &Resolved) -> bool {
+    let approval = resolved.approval.as_ref();
+    approval.is_some_and(|approval| approval.calls.iter().any(|call| not_as_shown(call).is_some()))
+}
+
+fn not_as_shown(call: &Call) -> Option<&Because> {
+    let because = call.because.as_ref();
+    because.filter(|because| matches!(because, Because::Changed | Because::Unreadable))
+}
+
 fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
     if let Some(refusal) = &resolved.refusal {
         return fill(&sentences.refused, &[("why", &refusal.to_string())]);
@@ -319,6 +339,10 @@ fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
         .is_none_or(|decision| !decision.approved)
     {
         return sentences.cancelled.clone();
+    }
+    let not_as_shown = approval.calls.iter().find_map(not_as_shown);
+    if let (Some(because), []) = (not_as_shown, resolved.ran.as_slice()) {
+        return fill(&sentences.refused, &[("why", because.as_str())]);
     }
     let ended = |wanted: fn(&Outcome) -> bool| resolved.ran.iter().any(|ran| wanted(&ran.outcome));
     let sentence = if ended(|outcome| matches!(outcome, Outcome::Unknown(_))) {
