@@ -5,6 +5,7 @@
 
 pub mod access;
 mod bench;
+mod chat;
 mod cli;
 mod commands;
 mod desk;

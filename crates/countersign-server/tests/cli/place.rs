@@ -86,10 +86,16 @@ impl Place {
             "SERVER",
             "TOKEN",
             "TOKEN_FILE",
+            "MODEL",
+            "MODEL_NAME",
             "EXECUTE_TOKEN_FILE",
         ];
         for name in names {
             command.env_remove(format!("COUNTERSIGN_{name}"));
+        }
+        // A key of whoever runs the tests is not for us to use.
+        for name in ["NO_COLOR", "ANTHROPIC_API_KEY", "OPENAI_API_KEY"] {
+            command.env_remove(name);
         }
         // Whoever runs the tests may have settings of coding agents.
         for name in ["XDG_STATE_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME"] {
@@ -99,7 +105,7 @@ impl Place {
         if let Some(store) = &self.1 {
             command.env("COUNTERSIGN_STORE", store);
         }
-        command.env_remove("NO_COLOR").env("USER", "ana");
+        command.env("USER", "ana");
         command
     }
 
