@@ -5,7 +5,7 @@
 
 mod app;
 pub(crate) mod approvals;
-mod calls;
+pub(crate) mod calls;
 mod channels;
 mod door;
 mod error;

@@ -11,6 +11,7 @@ mod contract;
 mod decide;
 mod hook;
 mod life;
+mod nodes;
 mod operations;
 mod place;
 mod process;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// A folder to work in.
-pub struct Place(TempDir);
+pub struct Place(TempDir, Option<String>);
 
 /// What a command left behind.
 #[derive(Debug)]
@@ -52,7 +52,12 @@ impl Place {
     }
 
     pub fn without_policy() -> Place {
-        Place(TempDir::new().unwrap())
+        Place(TempDir::new().unwrap(), None)
+    }
+
+    /// Works at this store from now on, not at a file here.
+    pub fn keep_in(&mut self, store: &str) {
+        self.1 = Some(store.to_owned());
     }
 
     pub fn path(&self) -> &Path {
@@ -91,6 +96,9 @@ impl Place {
             command.env_remove(name);
         }
         command.env("HOME", self.path().join("home"));
+        if let Some(store) = &self.1 {
+            command.env("COUNTERSIGN_STORE", store);
+        }
         command.env_remove("NO_COLOR").env("USER", "ana");
         command
     }
