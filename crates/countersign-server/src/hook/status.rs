@@ -24,6 +24,8 @@ pub struct Installed {
     pub command: String,
     /// How long it holds a call.
     pub hold: Duration,
+    /// Whether the coding agent runs it at all: Codex skips what its person has not reviewed.
+    pub is_trusted: bool,
     /// What makes it useless.
     pub problems: Vec<&'static str>,
     /// What makes it weaker than it could be.
@@ -79,11 +81,7 @@ pub fn look(file: &Path, text: &str, dialect: Dialect) -> Result<Option<Installe
     if flag(handler.get("async")) == Some(true) || flag(handler.get("once")) == Some(true) {
         problems.push("it is `async` or runs `once`, so it does not hold every call");
     }
-    if dialect == Dialect::Codex && !trust::is_trusted(file, &root, dialect) {
-        problems.push(
-            "Codex does not trust it yet, so it runs tools without it: start Codex and look at `/hooks`",
-        );
-    }
+    let is_trusted = dialect != Dialect::Codex || trust::is_trusted(file, &root, dialect);
     if flag(root.get("disableAllHooks")) == Some(true) {
         problems.push("`disableAllHooks` is set");
     }
@@ -119,6 +117,7 @@ pub fn look(file: &Path, text: &str, dialect: Dialect) -> Result<Option<Installe
     Ok(Some(Installed {
         command,
         hold,
+        is_trusted,
         problems,
         warnings,
     }))
@@ -156,7 +155,7 @@ pub async fn test(dialect: Dialect, command: &str) -> Result<(), String> {
     let Ok(answer) = serde_json::from_slice::<Value>(&left.stdout) else {
         return Err(match complaint.is_empty() {
             true => "it did not answer with one JSON object".to_owned(),
-            false => complaint,
+            false => complaint.lines().collect::<Vec<_>>().join("; "),
         });
     };
     let specific = answer.get("hookSpecificOutput");

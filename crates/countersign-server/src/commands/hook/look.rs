@@ -68,7 +68,18 @@ async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
             }
         };
         active += 1;
-        let mut is_good = true;
+        let mut is_good = installed.is_trusted;
+        if !is_good {
+            let message = format!(
+                "`{shown}`: {} does not trust it yet, so it runs tools without it",
+                dialect.title()
+            );
+            findings.push(Finding::problem(
+                subject,
+                message,
+                "start it and look at `/hooks`",
+            ));
+        }
         for problem in &installed.problems {
             is_good = false;
             findings.push(Finding::problem(
