@@ -111,14 +111,8 @@ impl Gateway {
 
     /// Puts a call to the gate.
     pub async fn put(&self, wish: Wish) -> Result<Put, SubmitError> {
-        let asked = Asked {
-            tool: &wish.tool,
-            arguments: &wish.arguments,
-            definition: wish.definition,
-            salt: &[],
-        };
         let is_slow = self.gate.policy().is_slow(&wish.tool, wish.arguments.len());
-        if !is_slow && !matches!(self.gate.policy().rule(asked), Ruling::Hold(_)) {
+        if !is_slow && !self.holds(&wish) {
             return self.submit(wish).await;
         }
         // One after the other, so that the second finds what the first proposed.
@@ -128,6 +122,17 @@ impl Gateway {
             Some(same) => Ok(Put::Held(same)),
             None => self.submit(wish).await,
         }
+    }
+
+    /// Whether a person would be asked.
+    pub fn holds(&self, wish: &Wish) -> bool {
+        let asked = Asked {
+            tool: &wish.tool,
+            arguments: &wish.arguments,
+            definition: wish.definition,
+            salt: &[],
+        };
+        matches!(self.gate.policy().rule(asked), Ruling::Hold(_))
     }
 
     async fn submit(&self, wish: Wish) -> Result<Put, SubmitError> {
@@ -295,7 +300,8 @@ fn told(approval: ApprovalId) -> String {
     format!("mcp/told/{approval}")
 }
 
-fn is_same(wish: &Wish, approval: &Approval) -> bool {
+/// Whether an approval is about this call.
+pub fn is_same(wish: &Wish, approval: &Approval) -> bool {
     let [call] = approval.calls.as_slice() else {
         return false;
     };

@@ -15,7 +15,10 @@ use countersign::state::State;
 use countersign::store::StoreError;
 
 use super::answer::Form;
+use super::call::without_round;
 use super::relay::{Relay, UnderWay};
+use super::round::Round;
+use super::task::takes_tasks;
 use super::upstreams::Origin;
 use super::wire;
 use crate::output;
@@ -41,13 +44,22 @@ impl Relay {
         let origin = Origin {
             server: self.server.clone(),
             definition,
-            params: Some(call.params.clone()),
+            params: Some(without_round(&call.params, call.brings_ours())),
             request: Arc::downgrade(&request),
         };
         self.gateway.follow(&approval, origin);
         self.waits_for(&call.id, approval.id);
         announce(&approval);
-        let waited = match self.question(under_way, &approval) {
+        let is_modern = under_way.form.is_modern;
+        let capabilities = call.says.capabilities.as_deref().unwrap_or_default();
+        if is_modern && !approval.is_finished() && takes_tasks(capabilities.as_bytes()) {
+            return Some(under_way.form.task(&approval));
+        }
+        if is_modern && let Round::Answer(answer) = self.round(under_way, &approval).await {
+            return Some(answer);
+        }
+        let question = self.question(under_way, &approval).filter(|_| !is_modern);
+        let waited = match question {
             Some(question) => self.wait_and_ask(under_way, &approval, &question).await?,
             None => {
                 self.wait_finished(under_way, approval.id, self.holds_for())
@@ -121,6 +133,7 @@ impl Relay {
                     tracing::warn!(id = %approval.id, "cannot note that the client was told: {error}");
                 }
                 let large = self.gateway.upstreams.take_large(approval.id);
+                self.may_continue(&approval);
                 form.finished(&approval, large.as_deref())
             }
             Ok(Waited::TimedOut(approval)) => match approval.state {

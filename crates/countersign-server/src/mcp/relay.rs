@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use countersign::approval::{Approval, SharedApproval};
 use countersign::decision::Decider;
 use countersign::id::{Actor, Agent, ApprovalId, Person, Session};
 use tokio::sync::{mpsc, oneshot};
@@ -16,6 +17,7 @@ use tokio_util::task::TaskTracker;
 
 use super::answer::Form;
 use super::call::{Says, ToolCall, name_of};
+use super::continuation::Continuations;
 use super::frame::{Frame, Id, Kind, pick, splice};
 use super::gateway::{Gateway, Put, Wish};
 use super::own;
@@ -43,6 +45,10 @@ pub struct Relay {
     waiting: Mutex<HashMap<Id, Waiting>>,
     /// What answers them.
     answers: TaskTracker,
+    /// Approved calls that the server answered with a question of its own.
+    continuations: Continuations,
+    /// The rest of such calls, on their way.
+    continuing: Mutex<HashMap<Id, (String, Arc<[u8]>)>>,
     /// Our own questions to the client.
     questions: Mutex<HashMap<Id, oneshot::Sender<Frame>>>,
     number: AtomicU64,
@@ -84,6 +90,12 @@ pub struct Who {
     pub session: Option<Session>,
 }
 
+/// What a client brings back was not given to it for this.
+fn no_round(form: &Form) -> Bytes {
+    let problem = "this `requestState` was not given out for this call, or was used before";
+    wire::error(Some(&form.id), wire::INVALID_PARAMS, problem)
+}
+
 /// What a client says about itself.
 #[derive(Clone, Debug, Default)]
 pub struct Client {
@@ -104,6 +116,8 @@ impl Relay {
             lists: Mutex::default(),
             waiting: Mutex::default(),
             answers: TaskTracker::new(),
+            continuations: Continuations::default(),
+            continuing: Mutex::default(),
             questions: Mutex::default(),
             number: AtomicU64::new(1),
         }
@@ -146,6 +160,10 @@ impl Relay {
                     self.greet(&frame);
                     Some(frame.bytes)
                 }
+                "tasks/get" | "tasks/update" | "tasks/cancel" => {
+                    let is_ours = self.about_task(&frame, method, back);
+                    (!is_ours).then_some(frame.bytes)
+                }
                 _ => Some(frame.bytes),
             },
             Kind::Notification { method } => match method.as_str() {
@@ -175,9 +193,26 @@ impl Relay {
             Kind::Response { id } if open(&self.lists).remove(id).is_some() => {
                 return Some(self.with_own_tools(frame));
             }
+            Kind::Response { id } => {
+                if let Some((tool, arguments)) = open(&self.continuing).remove(id) {
+                    let result = frame.part(&frame.result).unwrap_or_default();
+                    self.continuations.remember(result, &tool, &arguments);
+                }
+            }
             _ => {}
         }
         Some(frame.bytes)
+    }
+
+    /// An approved call is over; if the server answered it with a question, the client may come back.
+    pub(super) fn may_continue(&self, approval: &Approval) {
+        let Some(call) = approval.calls.first() else {
+            return;
+        };
+        let proposed = call.original.as_ref().unwrap_or(&call.arguments).as_bytes();
+        if let (Some(result), Some((_, tool))) = (&call.result, call.tool.as_str().split_once('/')) {
+            self.continuations.remember(result, tool, &proposed.into());
+        }
     }
 
     /// The client is gone: its calls wait on without it. Gives back once all that is known was said.
@@ -310,10 +345,26 @@ impl Relay {
         let listed = self.server.listed(&under_way.call.tool).await;
         under_way.form.has_schema = listed.is_some_and(|listed| listed.has_schema);
         let definition = listed.and_then(|listed| listed.definition);
-        let call = &under_way.call;
-        let wish = self.wish(self.server.qualified(&call.tool), call.arguments.clone());
-        let put = self.gateway.put(Wish { definition, ..wish }).await;
-        let form = &under_way.form;
+        let (call, form) = (&under_way.call, &under_way.form);
+        let wish = Wish {
+            definition,
+            ..self.wish(self.server.qualified(&call.tool), call.arguments.clone())
+        };
+        if let Some(wanted) = call.continues()
+            && self.gateway.holds(&wish)
+        {
+            if !self.continuations.take(&wanted) {
+                let _ = under_way.back.send(no_round(form)).await;
+                return None;
+            }
+            open(&self.continuing).insert(call.id.clone(), (wanted.tool, wanted.arguments));
+            return Some(under_way.call.frame);
+        }
+        if call.brings_ours() && !self.is_round_of(call, &wish).await {
+            let _ = under_way.back.send(no_round(form)).await;
+            return None;
+        }
+        let put = self.gateway.put(wish).await;
         let answer = match put {
             // The permit ends here: these bytes go out once.
             Ok(Put::Pass(_permit)) => {
@@ -345,6 +396,16 @@ impl Relay {
         let said = open(&self.client).name.clone().filter(|_| !self.who.is_named);
         let said = said.and_then(|name| Agent::new(name).ok());
         said.unwrap_or_else(|| self.who.agent.clone())
+    }
+
+    /// An approval that this client may know of: somebody else's is none.
+    pub(super) async fn own_approval(&self, id: ApprovalId) -> Option<SharedApproval> {
+        let gateway = &self.gateway;
+        let found = gateway.gate.store().approval(&gateway.tenant, id).await.ok()??;
+        let is_ours = found.run.as_ref() == Some(&gateway.run)
+            && found.requester == self.who.requester
+            && found.on_behalf_of == self.who.on_behalf_of;
+        is_ours.then_some(found)
     }
 
     /// How long a call of this client is held open.
