@@ -123,6 +123,7 @@ impl Client {
             status,
             body,
             connection,
+            ..
         } = self.open(method, target, headers, body).await?;
         let body = Limited::new(body, self.largest);
         let body = body.collect().await.map_err(|error| lost(&error.to_string()))?;
@@ -169,6 +170,8 @@ impl Client {
 pub struct Opened {
     /// The status code.
     pub status: u16,
+    /// What was said with it.
+    pub headers: HeaderMap,
     /// What comes.
     pub body: Incoming,
     connection: Aborting,
@@ -186,9 +189,11 @@ where
         .send_request(request)
         .await
         .map_err(|error| lost(&error.to_string()))?;
+    let (head, body) = response.into_parts();
     Ok(Opened {
-        status: response.status().as_u16(),
-        body: response.into_body(),
+        status: head.status.as_u16(),
+        headers: head.headers,
+        body,
         connection,
     })
 }

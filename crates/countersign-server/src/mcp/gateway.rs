@@ -30,6 +30,8 @@ const LOOKS_BACK: usize = 200;
 const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// For so long the result of a call may be fetched by making the call again; shorter than it is remembered.
 const FETCHED_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long the end waits for calls that run.
+const RUNS_END_WITHIN: Duration = Duration::from_secs(20);
 /// How long a follower waits before it asks a store again that failed.
 const ASKS_AGAIN: Duration = Duration::from_secs(1);
 
@@ -288,6 +290,13 @@ impl Gateway {
             }
         }
         Ok(())
+    }
+
+    /// Starts nothing new, and waits for what runs, for a while.
+    pub async fn stop(&self) {
+        self.stopping.cancel();
+        self.tasks.close();
+        let _ = tokio::time::timeout(RUNS_END_WITHIN, self.tasks.wait()).await;
     }
 
     /// How many approvals are followed.

@@ -115,11 +115,16 @@ impl Relay {
                 biased;
                 waited = &mut waiting => return Some(waited),
                 () = under_way.cancelled.cancelled() => return None,
-                _ = ticks.tick() => if let Some(token) = &under_way.call.progress {
+                // Whoever would take the answer is gone.
+                () = under_way.back.closed() => return None,
+                _ = ticks.tick() => {
                     count += 1;
                     let message = format!("waiting for a person to decide ({})", id.short());
-                    let _ = under_way.back.send(wire::progress(token, count, &message)).await;
-                },
+                    let progress = under_way.call.progress.as_ref();
+                    // Who wants to hear nothing still sees that we are there.
+                    let sign = progress.map(|token| wire::progress(token, count, &message));
+                    let _ = under_way.back.send(sign.unwrap_or_default()).await;
+                }
             }
         }
     }

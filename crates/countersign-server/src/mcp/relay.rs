@@ -11,6 +11,7 @@ use bytes::Bytes;
 use countersign::approval::{Approval, SharedApproval};
 use countersign::decision::Decider;
 use countersign::id::{Actor, Agent, ApprovalId, Person, Session};
+use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
@@ -28,6 +29,22 @@ use super::wire;
 
 /// Where answers to the client go.
 pub type Back = mpsc::Sender<Bytes>;
+
+/// What is to be done with a message of the client's.
+pub enum Next {
+    /// It goes to the server.
+    Send(Bytes),
+    /// Nothing: it was answered, or will be.
+    Done,
+    /// That is found out by this; then it goes to the server, or nothing is to be done.
+    Later(BoxFuture<'static, Option<Bytes>>),
+}
+
+impl From<Option<Bytes>> for Next {
+    fn from(bytes: Option<Bytes>) -> Next {
+        bytes.map_or(Next::Done, Next::Send)
+    }
+}
 
 /// One client.
 pub struct Relay {
@@ -124,25 +141,25 @@ impl Relay {
     }
 
     /// A message from the client. Gives what is to be sent to the server; answers of ours go back.
-    pub async fn from_client(self: &Arc<Self>, bytes: Bytes, back: &Back) -> Option<Bytes> {
+    pub async fn from_client(self: &Arc<Self>, bytes: Bytes, back: &Back) -> Next {
         if bytes.iter().all(u8::is_ascii_whitespace) {
-            return Some(bytes);
+            return Next::Send(bytes);
         }
         let frame = match Frame::read(bytes) {
             Ok(frame) => frame,
             Err(problem) => {
                 let problem = format!("the gateway does not take this message: {problem}");
                 let _ = back.send(wire::error(None, wire::PARSE_ERROR, &problem)).await;
-                return None;
+                return Next::Done;
             }
         };
-        match &frame.kind {
+        let send = match &frame.kind {
             Kind::Request { id, .. } | Kind::Response { id } if is_own(id) => {
                 self.answered(frame);
                 None
             }
             Kind::Request { id, method } => match method.as_str() {
-                "tools/call" => self.tool_call(&frame, back).await,
+                "tools/call" => return self.tool_call(&frame, back).await,
                 method if method.eq_ignore_ascii_case("tools/call") => {
                     let problem = format!("`{method}` is no method; tools are called with `tools/call`");
                     let raw_id = Some(id.as_json());
@@ -176,7 +193,8 @@ impl Relay {
             },
             Kind::Response { .. } => Some(frame.bytes),
             Kind::Batch => self.batch(frame, back).await,
-        }
+        };
+        send.into()
     }
 
     /// A message from the server. Gives what is to be sent to the client.
@@ -288,7 +306,7 @@ impl Relay {
     }
 
     /// A tool call: what passes goes on at once and in order; what takes longer goes its own way.
-    async fn tool_call(self: &Arc<Self>, frame: &Frame, back: &Back) -> Option<Bytes> {
+    async fn tool_call(self: &Arc<Self>, frame: &Frame, back: &Back) -> Next {
         let call = match ToolCall::read(frame) {
             Ok(call) => call,
             Err(problem) => {
@@ -296,7 +314,7 @@ impl Relay {
                 let id = frame.part(&frame.id).map(String::from_utf8_lossy);
                 let answer = wire::error(id.as_deref(), wire::INVALID_PARAMS, &problem);
                 let _ = back.send(answer).await;
-                return None;
+                return Next::Done;
             }
         };
         self.learn(&call.says);
@@ -320,17 +338,19 @@ impl Relay {
             passed
         });
         match futures_util::poll!(ruling.as_mut()) {
-            std::task::Poll::Ready(passed) => passed,
-            std::task::Poll::Pending => {
-                let relay = self.clone();
-                self.answers.spawn(async move {
-                    if let Some(passed) = ruling.await {
-                        let _ = relay.server.send(passed).await;
-                    }
-                });
-                None
-            }
+            std::task::Poll::Ready(passed) => passed.into(),
+            std::task::Poll::Pending => Next::Later(ruling),
         }
+    }
+
+    /// Finds out in the background what is to be done with a message, and does it.
+    pub fn later(self: &Arc<Self>, ruling: BoxFuture<'static, Option<Bytes>>) {
+        let relay = self.clone();
+        self.answers.spawn(async move {
+            if let Some(passed) = ruling.await {
+                let _ = relay.server.send(passed).await;
+            }
+        });
     }
 
     /// Puts a call to the gate. Gives the bytes to send on when it passes; else it has been answered, unless nobody
