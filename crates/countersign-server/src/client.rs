@@ -4,7 +4,9 @@
 mod address;
 
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 
 use axum::http::uri::Scheme;
 use axum::http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
@@ -175,6 +177,19 @@ pub struct Opened {
     /// What comes.
     pub body: Incoming,
     connection: Aborting,
+}
+
+/// As a body of its own: the connection lasts as long as what comes.
+impl hyper::body::Body for Opened {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, hyper::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
 }
 
 async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Opened, NoAnswer>

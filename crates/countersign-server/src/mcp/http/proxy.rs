@@ -60,7 +60,9 @@ impl Proxy {
         headers: HeaderMap,
         body: Bytes,
     ) -> Response {
-        let is_greeting = method == Method::POST && is_greeting(&body);
+        let frame = Frame::read(body.clone()).ok().filter(|_| method == Method::POST);
+        let is_greeting = frame.as_ref().is_some_and(is_greeting);
+        let is_looked_at = frame.as_ref().is_some_and(is_looked_at);
         let relay = match endpoint.session(&headers, &who) {
             Some(relay) => relay,
             None if is_greeting => self.relay(endpoint, who),
@@ -92,7 +94,7 @@ impl Proxy {
             }
             remember(&relay, &opened.headers);
         }
-        back(relay, opened).await
+        back(relay, opened, is_looked_at).await
     }
 
     /// The relay of a new conversation.
@@ -150,9 +152,13 @@ fn remember(relay: &Relay, headers: &HeaderMap) {
     relay.server.set_headers(found.collect());
 }
 
-fn is_greeting(body: &Bytes) -> bool {
-    let frame = Frame::read(body.clone());
-    frame.is_ok_and(|frame| matches!(&frame.kind, Kind::Request { method, .. } if method == "initialize"))
+fn is_greeting(frame: &Frame) -> bool {
+    matches!(&frame.kind, Kind::Request { method, .. } if method == "initialize")
+}
+
+/// Whether we look into the answer: into lists of tools, and into what may continue an approved call.
+fn is_looked_at(frame: &Frame) -> bool {
+    matches!(&frame.kind, Kind::Request { method, .. } if method == "tools/list" || method == "tools/call")
 }
 
 fn passed(headers: &HeaderMap) -> HeaderMap {
@@ -164,7 +170,7 @@ fn passed(headers: &HeaderMap) -> HeaderMap {
 }
 
 /// The server's answer, with our own tools in its lists.
-async fn back(relay: Arc<Relay>, mut opened: Opened) -> Response {
+async fn back(relay: Arc<Relay>, mut opened: Opened, is_looked_at: bool) -> Response {
     let status = StatusCode::from_u16(opened.status).unwrap_or(StatusCode::BAD_GATEWAY);
     let mut headers = opened.headers.clone();
     for name in [
@@ -176,6 +182,12 @@ async fn back(relay: Arc<Relay>, mut opened: Opened) -> Response {
     }
     if is_stream(&opened.headers) {
         let mut answer = Body::from_stream(filtered(relay, opened)).into_response();
+        *answer.headers_mut() = headers;
+        *answer.status_mut() = status;
+        return answer;
+    }
+    if !is_looked_at {
+        let mut answer = Body::new(opened).into_response();
         *answer.headers_mut() = headers;
         *answer.status_mut() = status;
         return answer;
