@@ -206,11 +206,10 @@ mod tests {
     fn check(policy: &Policy, tool: &str, definition: Option<Hash>, passes: bool) {
         let asked = Asked {
             tool,
-            arguments: b"{
-            before: None,
-        }",
+            arguments: b"{}",
             definition,
             salt: b"",
+            before: None,
         };
         assert_eq!(matches!(policy.rule(asked), Ruling::Pass(_)), passes, "{tool}");
     }

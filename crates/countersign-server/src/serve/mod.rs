@@ -74,6 +74,15 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
     Ok(Exit::Done)
 }
 
+/// Serves routes without TLS, for an address of this machine alone.
+pub async fn listen(
+    listener: TcpListener,
+    routes: axum::Router,
+    stopping: tokio_util::sync::CancellationToken,
+) {
+    listener::serve(listener, None, routes, stopping).await;
+}
+
 async fn serve(app: App, listener: TcpListener, tls: Option<tls::Acceptor>) {
     let routes = router(app.clone(), inbox::pages());
     let keeping = tokio::spawn(housekeeping::run(app.clone()));
