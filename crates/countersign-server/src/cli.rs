@@ -3,6 +3,8 @@
 mod access;
 mod decide;
 mod explain;
+mod hook;
+mod mcp;
 mod policy;
 mod propose;
 mod serve;
@@ -14,7 +16,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum};
 pub use access::{KeyCommand, PersonCommand, TokenCommand};
 pub use decide::{Approve, Decision, Deny, List, Reconcile, Show, Watch};
 pub use explain::{Read, Trace};
-pub use policy::PolicyCommand;
+pub use hook::{HookCommand, HookInstall, HookRun, HookStatus};
+pub use mcp::Mcp;
+pub use policy::{PolicyCommand, PolicyInit};
 pub use propose::{Propose, Undo, Wait, Withdraw};
 pub use serve::{Backup, Doctor, Purge, Restore, Serve};
 
@@ -45,7 +49,7 @@ pub struct Cli {
 }
 
 /// Options of every command.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
     /// The store: a file, or a `postgres://` URL; `countersign.db` if you do not say
@@ -149,6 +153,8 @@ Examples:
   countersign serve --listen 127.0.0.1:9000 --policy policy.toml
   countersign serve --config serve.toml --store postgres://countersign@db/countersign")]
     Serve(Serve),
+    /// Stand between an MCP client and a server: a person signs what is not a read
+    Mcp(Mcp),
     /// Tokens: credentials for agents and other programs
     #[command(subcommand)]
     Token(TokenCommand),
@@ -184,12 +190,15 @@ Examples:
     Trace(Trace),
     /// Say what a reply means: yes, no or something else, and which words decided
     Read(Read),
-    /// Check a policy, or try a call against it
+    /// Check a policy, try a call against it, or write a first one
     #[command(subcommand)]
     Policy(PolicyCommand),
     /// Keys for secrets that calls come with
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Stand between a coding agent and its tools: Claude Code, Codex, Gemini CLI
+    #[command(subcommand)]
+    Hook(HookCommand),
     /// Look whether everything is as it should be
     Doctor(Doctor),
     /// Copy the whole store to a file, while it is in use

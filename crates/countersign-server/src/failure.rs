@@ -30,6 +30,8 @@ pub enum Exit {
     CallFailed,
     /// Ctrl-C.
     Interrupted,
+    /// As the server behind the gateway ended.
+    Server(u8),
 }
 
 impl Exit {
@@ -45,6 +47,7 @@ impl Exit {
             Exit::TimedOut => 6,
             Exit::CallFailed => 7,
             Exit::Interrupted => 130,
+            Exit::Server(code) => code,
         }
     }
 }

@@ -33,7 +33,7 @@ use crate::store::{Store, StoreError};
 
 use before::Snapshots;
 pub use decide::{Resolved, Running};
-pub use flag::{Flagged, GUIDE};
+pub use flag::{Flagged, GUIDE, is_same_but_for_the_flag};
 pub use hear::{Heard, Reply};
 pub use look::Concerns;
 pub use run::Ran;

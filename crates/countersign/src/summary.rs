@@ -104,49 +104,42 @@ pub(crate) fn generic_tree(tool: &str, arguments: &Tree<'_>) -> String {
     if arguments.node == Node::Object(Vec::new()) {
         return format!("{tool} without arguments");
     }
-    let mut values = Vec::new();
-    list_values(arguments, String::new(), &mut values);
-    let mut parts: Vec<String> = Vec::new();
-    for (name, value) in values.iter().take(MAX_ITEMS) {
-        parts.push(format!("{} {}", clip(name, 60), value));
-    }
-    if values.len() > MAX_ITEMS {
-        parts.push(format!("… and {} more values", values.len() - MAX_ITEMS));
+    let mut parts = Vec::new();
+    let unnamed = list_values(arguments, "", &mut parts);
+    if unnamed > 0 {
+        parts.push(format!("… and {unnamed} more values"));
     }
     cut(&format!("{tool}: {}", parts.join(", ")), MAX_CHARS)
 }
 
-/// Collects dotted names and shown values, a few more than are used, so that the rest can be counted.
-fn list_values(tree: &Tree<'_>, name: String, values: &mut Vec<(String, String)>) {
-    let join = |part: &str| match (name.as_str(), part) {
+/// Collects dotted names with their values, until there are enough, and counts the rest.
+fn list_values(tree: &Tree<'_>, name: &str, parts: &mut Vec<String>) -> usize {
+    let is_enough = parts.len() >= MAX_ITEMS;
+    let join = |part: &str| match (name, part) {
+        _ if is_enough => String::new(),
         ("", "") => "(no name)".to_owned(),
         ("", part) => part.to_owned(),
         (name, part) => format!("{name}.{part}"),
     };
     let shown = match &tree.node {
         Node::Object(fields) if !fields.is_empty() => {
-            fields
+            let below = fields
                 .iter()
-                .for_each(|(key, value)| list_values(value, join(key), values));
-            return;
+                .map(|(key, value)| list_values(value, &join(key), parts));
+            return below.sum();
         }
         Node::Array(items) if !items.is_empty() => {
             let numbered = items.iter().enumerate();
-            numbered.for_each(|(at, item)| list_values(item, join(&at.to_string()), values));
-            return;
+            let below = numbered.map(|(at, item)| list_values(item, &join(&at.to_string()), parts));
+            return below.sum();
         }
+        _ if is_enough => return 1,
         Node::Object(_) | Node::Array(_) => "(empty)".to_owned(),
         Node::String(text) if text.is_empty() => "(empty)".to_owned(),
-        _ if values.len() > MAX_ITEMS => String::new(),
         _ => clip(tree.text(), 100).to_string(),
     };
-    // Past the last one shown only the count matters.
-    let name = if values.len() > MAX_ITEMS {
-        "…".to_owned()
-    } else {
-        name
-    };
-    values.push((name, shown));
+    parts.push(format!("{} {shown}", clip(name, 60)));
+    0
 }
 
 /// Arguments as template values. `None` for a number that no longer prints as it was written, unless `instead` has

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use clap::Subcommand;
+use clap::{Args, Subcommand};
 
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
@@ -23,4 +23,28 @@ pub enum PolicyCommand {
         #[arg(value_name = "ARGUMENTS|@FILE|-", allow_hyphen_values = true)]
         arguments: Option<String>,
     },
+    /// Write a first policy for the tools of an MCP server, to be read and changed
+    Init(PolicyInit),
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Every tool is held until you say otherwise: what a server says about its own tools is only suggested.
+
+Examples:
+  countersign policy init -- npx -y @modelcontextprotocol/server-filesystem ~/notes
+  countersign policy init --name files --output files.toml -- npx -y SERVER DIR")]
+pub struct PolicyInit {
+    /// What the server is called in the policy, as with `countersign mcp`
+    #[arg(long = "name", value_name = "NAME")]
+    pub server_name: Option<String>,
+    /// A new file to write to; standard output if you do not say
+    #[arg(long, value_name = "FILE")]
+    pub output: Option<PathBuf>,
+    /// Believe what the server says about its own tools: what it calls a read runs at once
+    #[arg(long)]
+    pub trust_annotations: bool,
+    /// The server's command
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<String>,
 }

@@ -1,4 +1,4 @@
-//! `policy check` and `policy try`: what the policy says, before it matters.
+//! `policy check`, `policy try` and `policy init`: what the policy says, before it matters.
 
 use std::path::{Path, PathBuf};
 
@@ -12,12 +12,13 @@ use crate::failure::{Exit, Failure};
 use crate::output::{Output, catalogue};
 use crate::policy::{self, DEFAULT_FILE};
 
-pub fn run(global: &Global, command: PolicyCommand, output: &mut Output) -> Result<Exit, Failure> {
+pub async fn run(global: &Global, command: PolicyCommand, output: &mut Output) -> Result<Exit, Failure> {
     match command {
         PolicyCommand::Check { file } => {
             let file = file.or_else(|| global.policy.clone());
             check(&file.unwrap_or_else(|| PathBuf::from(DEFAULT_FILE)), output)
         }
+        PolicyCommand::Init(options) => crate::mcp::init(options, output).await,
         PolicyCommand::Try { tool, arguments } => try_call(global, &tool, arguments.as_deref(), output),
     }
 }

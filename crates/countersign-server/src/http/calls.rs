@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
@@ -22,7 +21,7 @@ use super::wire::{
     Ask, ErrorView, Finish, IdempotencyKey, PermitView, RulingView, Submit, SubmitCall, SubmittedView,
     UndoBody,
 };
-use super::{Answer, ApiError, App, For, scope};
+use super::{Answer, ApiError, App, For, Json, scope};
 use crate::access::Caller;
 use crate::view::{self, ApprovalView};
 

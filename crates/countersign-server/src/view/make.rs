@@ -152,7 +152,10 @@ fn shared_tool(approval: &Approval) -> Option<String> {
 
 fn call_view(approval: &Approval, position: u8, call: &Call, policy: &Policy) -> CallView {
     let bytes = call.arguments.as_bytes();
-    let rows = policy.table(call.tool.as_str(), bytes, &approval.salt);
+    let rows = match policy.shows_plainly(call.tool.as_str(), bytes) {
+        true => Vec::new(),
+        false => policy.table(call.tool.as_str(), bytes, &approval.salt),
+    };
     let hidden = rows.iter().any(|row| row.hidden);
     let warnings = rows.iter().flat_map(|row| {
         let told = |warning| format!("{} {warning}", row.pointer);

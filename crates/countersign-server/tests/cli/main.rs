@@ -9,6 +9,8 @@
 
 mod contract;
 mod decide;
+mod hook;
+mod hook_install;
 mod life;
 mod operations;
 mod place;

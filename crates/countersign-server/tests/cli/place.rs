@@ -81,10 +81,16 @@ impl Place {
             "SERVER",
             "TOKEN",
             "TOKEN_FILE",
+            "EXECUTE_TOKEN_FILE",
         ];
         for name in names {
             command.env_remove(format!("COUNTERSIGN_{name}"));
         }
+        // Whoever runs the tests may have settings of coding agents.
+        for name in ["XDG_STATE_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME"] {
+            command.env_remove(name);
+        }
+        command.env("HOME", self.path().join("home"));
         command.env_remove("NO_COLOR").env("USER", "ana");
         command
     }

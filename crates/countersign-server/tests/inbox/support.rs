@@ -298,6 +298,7 @@ impl World {
                 person: Person::new("bo").unwrap(),
                 groups: vec!["approvers".to_owned()],
                 surface: Surface::CommandLine,
+                grounds: Vec::new(),
             },
             verdict,
             digest: Some(approval.digest),

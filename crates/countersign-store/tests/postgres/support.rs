@@ -161,6 +161,7 @@ pub fn approval_of(number: u64, by: &str, start: Option<Hash>) -> Command {
                 person: Person::new(by).unwrap(),
                 groups: Vec::new(),
                 surface: Surface::Page,
+                grounds: Vec::new(),
             },
             verdict: Verdict::Approve,
             digest: None,

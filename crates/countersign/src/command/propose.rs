@@ -111,8 +111,7 @@ impl Propose {
             entry: restraint
                 .and_then(|restraint| restraint.denial.as_deref())
                 .map(|key| (Kind::Denial, key)),
-            due: None,
-            open: false,
+            ..Needs::default()
         }
     }
 

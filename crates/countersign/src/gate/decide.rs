@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use super::{Gate, Ran, mismatch, new_token};
 use crate::approval::{Approval, SharedApproval};
-use crate::command::{Answer, Command, Decide, DecideAnswer, PutEntry, Revision, Withdraw, denial_key};
-use crate::decision::{Choice, Decision, Refusal, Verdict};
+use crate::command::{
+    Answer, Attempt, Command, Decide, DecideAnswer, PutEntry, Revision, Withdraw, denial_key,
+};
+use crate::decision::{Choice, Decision, Refusal, Surface, Verdict};
 use crate::executor::{PermitToken, Runs};
 use crate::hash::{Fields, Hash};
 use crate::id::{Actor, ApprovalId, Tenant};
@@ -82,6 +84,26 @@ impl Gate {
             _ => return Ok((answer, None)),
         };
         Ok((answer, Some(running)))
+    }
+
+    /// Keeps as evidence that somebody tried to decide who never may, such as an agent. Decides nothing.
+    pub async fn note_attempt(
+        &self,
+        tenant: &Tenant,
+        approval: ApprovalId,
+        by: Actor,
+        approve: bool,
+        surface: Surface,
+    ) -> Result<(), StoreError> {
+        let attempt = Attempt {
+            tenant: tenant.clone(),
+            approval,
+            by,
+            approve,
+            surface,
+            policy: self.policy.hash(),
+        };
+        self.store.write(Command::Attempt(attempt)).await.map(|_| ())
     }
 
     /// Takes an approval back.

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::display::clip;
+use crate::display::{clip, is_unremarkable};
 use crate::effect::{Effect, Risk};
 use crate::hash::Hash;
 use crate::json::{Top, Tree};
@@ -36,7 +36,7 @@ use before::Before;
 pub use catalogue::Listed;
 use condition::Condition;
 pub use problem::{Problem, Problems};
-use schema::Schema;
+pub use schema::Schema;
 use undo::Undo;
 pub use undo::UndoProblem;
 
@@ -378,6 +378,14 @@ impl Policy {
     pub fn table(&self, tool: &str, arguments: &[u8], salt: &[u8]) -> Vec<Row> {
         let secrets = self.tools.get(tool).map(|tool| tool.secrets.as_slice());
         table(arguments, secrets.unwrap_or_default(), salt)
+    }
+
+    /// Whether [`Policy::table`] would hide nothing and warn of nothing, told from the bytes at a glance. False only
+    /// means that the table has to be made.
+    pub fn shows_plainly(&self, tool: &str, arguments: &[u8]) -> bool {
+        let has_secrets = self.tools.get(tool).is_some_and(|tool| !tool.secrets.is_empty());
+        // Behind a backslash any character may stand.
+        !has_secrets && is_unremarkable(arguments) && !arguments.contains(&b'\\')
     }
 
     /// Makes the call that takes another one back: tool and argument bytes.

@@ -266,6 +266,7 @@ pub fn decide_as(name: &str, approval: &Approval, verdict: Verdict) -> Decide {
                 person: person(name),
                 groups: Vec::new(),
                 surface: Surface::Page,
+                grounds: Vec::new(),
             },
             verdict,
             digest: Some(approval.digest),

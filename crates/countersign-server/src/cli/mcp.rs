@@ -1,0 +1,66 @@
+//! The MCP gateway.
+
+use std::time::Duration;
+
+use clap::Args;
+
+use crate::duration;
+use crate::mcp::{AskClient, HOLD, OnCancel, Settings};
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Everything passes as it is, but for tool calls: the policy lets one pass, or a person decides. Make a policy with
+`countersign policy init -- CMD`. Approve in the inbox (`countersign serve` on the same store), or with
+`countersign approve`.
+
+Examples:
+  countersign mcp -- npx -y @modelcontextprotocol/server-filesystem ~/notes
+  countersign mcp --store ~/countersign.db --policy ~/files.toml --name files -- npx -y SERVER DIR
+  countersign mcp --hold 4s -- uvx SERVER               for clients that give up after five seconds")]
+pub struct Mcp {
+    /// What the server is called in the policy and on cards; made from its command if you do not say
+    #[arg(long = "name", value_name = "NAME")]
+    pub server_name: Option<String>,
+    /// The agent that asks; what the client calls itself if you do not say
+    #[arg(long, value_name = "NAME")]
+    pub agent: Option<String>,
+    /// How long a call is held open before it is answered as pending; `CLIENT=DURATION` for one client only
+    #[arg(long, value_name = "[CLIENT=]DURATION", value_parser = hold)]
+    pub hold: Vec<(Option<String>, Duration)>,
+    /// What becomes of an approval when the client cancels its call
+    #[arg(long, value_enum, value_name = "WHAT", default_value_t)]
+    pub on_cancel: OnCancel,
+    /// Which calls the person at the client may approve there
+    #[arg(long, value_enum, value_name = "WHICH", default_value_t)]
+    pub ask_client: AskClient,
+    /// Offer `countersign_approve`, for `--permission-prompt-tool` of Claude Code
+    #[arg(long)]
+    pub permission_prompt: bool,
+    /// The server's command
+    #[arg(last = true, required = true, value_name = "CMD")]
+    pub command: Vec<String>,
+}
+
+impl Mcp {
+    /// The settings it says.
+    pub fn settings(&self) -> Settings {
+        let general = self.hold.iter().rev().find(|(client, _)| client.is_none());
+        let named = self.hold.iter().rev();
+        Settings {
+            hold: general.map_or(HOLD, |(_, hold)| *hold),
+            hold_for: named
+                .filter_map(|(client, hold)| Some((client.clone()?, *hold)))
+                .collect(),
+            on_cancel: self.on_cancel,
+            ask_client: self.ask_client,
+            permission_prompt: self.permission_prompt,
+        }
+    }
+}
+
+fn hold(text: &str) -> Result<(Option<String>, Duration), String> {
+    match text.rsplit_once('=') {
+        Some((client, hold)) => Ok((Some(client.to_owned()), duration::parse(hold)?)),
+        None => Ok((None, duration::parse(text)?)),
+    }
+}

@@ -1,0 +1,285 @@
+//! Asking the person at the client, in the protocol's own way: elicitation.
+//!
+//! Enters: a pending approval. Leaves: a decision on record, or nothing. What the client answers proves only who uses
+//! it, so it counts as a word in a conversation, and by default decides nothing destructive. An answer that comes
+//! faster than a person can read is no person's; the other surfaces then decide.
+
+use std::time::{Duration, Instant};
+
+use countersign::approval::Approval;
+use countersign::decision::{Decision, Verdict};
+use countersign::effect::Effect;
+use countersign::state::State;
+use serde_json::json;
+use serde_json::value::RawValue;
+use tokio::sync::oneshot;
+
+use super::frame::{Frame, pick};
+use super::relay::{Relay, UnderWay};
+use super::settings::AskClient;
+use super::wire;
+
+/// No person reads and answers in less.
+const FASTEST: Duration = Duration::from_secs(1);
+/// The longest question: a client may cut off what is longer.
+const LONGEST_QUESTION: usize = 4 * 1024;
+
+/// What the person at the client said.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Said {
+    /// Yes.
+    Allow,
+    /// No, perhaps with a reason.
+    Deny(Option<String>),
+    /// Nothing that decides.
+    Nothing,
+}
+
+impl Relay {
+    /// The question for the client, if its person may be asked about this approval at all.
+    pub(super) fn question(&self, under_way: &UnderWay, approval: &Approval) -> Option<String> {
+        let [call] = approval.calls.as_slice() else {
+            return None;
+        };
+        let may = match self.gateway.settings.ask_client {
+            AskClient::Never => false,
+            AskClient::Harmless => call.terms.effect != Effect::Destructive,
+            AskClient::Always => true,
+        };
+        let capabilities = match &under_way.call.says.capabilities {
+            Some(capabilities) => Some(capabilities.clone()),
+            None => self.capabilities(),
+        };
+        let can = capabilities.is_some_and(|capabilities| takes_forms(capabilities.as_bytes()));
+        if !may || !can || self.who.decider.is_none() || approval.state != State::Pending {
+            return None;
+        }
+        self.written(approval)
+    }
+
+    /// The question in full. Nothing may be approved from a view that hides part of it.
+    fn written(&self, approval: &Approval) -> Option<String> {
+        let call = approval.calls.first()?;
+        let policy = self.gateway.gate.policy();
+        let rows = policy.table(call.tool.as_str(), call.arguments.as_bytes(), &approval.salt);
+        let mut lines = vec![call.terms.summary.clone(), String::new()];
+        lines.push(format!(
+            "Tool {}, {}, {} risk, for {}",
+            call.tool,
+            call.terms.effect.as_str(),
+            call.terms.risk.as_str(),
+            approval.agent
+        ));
+        lines.extend(rows.iter().map(|row| format!("{}: {}", row.pointer, row.value)));
+        lines.extend(call.terms.notes.iter().map(|note| format!("Note: {note}")));
+        let question = lines.join("\n");
+        let is_whole = rows.iter().all(|row| !row.clipped) && question.len() <= LONGEST_QUESTION;
+        is_whole.then_some(question)
+    }
+
+    /// Asks the client and records what its person decides. Ends when there is nothing more to come from there.
+    pub(super) async fn ask(&self, under_way: &UnderWay, approval: &Approval, question: &str) {
+        let (sender, answer) = oneshot::channel();
+        let id = self.own_id();
+        let asked = Asked {
+            relay: self,
+            back: under_way.back.clone(),
+            id: id.clone(),
+            is_open: true,
+        };
+        self.expects(id.clone(), sender);
+        let params = form(approval, question);
+        if under_way
+            .back
+            .send(wire::request(&id, "elicitation/create", &params))
+            .await
+            .is_err()
+        {
+            return;
+        }
+        let began = Instant::now();
+        let answer = answer.await;
+        asked.is_answered();
+        let said = match answer {
+            Ok(frame) if began.elapsed() >= FASTEST => said(&frame),
+            _ => Said::Nothing,
+        };
+        self.decide(approval, said).await;
+    }
+
+    /// Records what the person at the client said.
+    pub(super) async fn decide(&self, approval: &Approval, said: Said) {
+        let (verdict, comment) = match said {
+            Said::Allow => (Verdict::Approve, None),
+            Said::Deny(reason) => (Verdict::Deny, reason),
+            Said::Nothing => return,
+        };
+        let Some(decider) = self.who.decider.clone() else {
+            return;
+        };
+        let decision = Decision {
+            tenant: self.gateway.tenant.clone(),
+            approval: approval.id,
+            decider,
+            verdict,
+            digest: Some(approval.digest),
+            comment,
+            claimed_by: None,
+            key: None,
+        };
+        match self.gateway.gate.decide(decision).await {
+            Ok(answer) => {
+                if let Some(refusal) = answer.refusal {
+                    tracing::info!(id = %approval.id, "the client's answer does not decide this: {refusal}");
+                }
+            }
+            Err(error) => tracing::warn!(id = %approval.id, "the client's answer is not on record: {error}"),
+        }
+    }
+}
+
+/// A question the client has not answered. It is taken back when nobody needs the answer any more.
+struct Asked<'r> {
+    relay: &'r Relay,
+    back: super::relay::Back,
+    id: super::frame::Id,
+    is_open: bool,
+}
+
+impl Asked<'_> {
+    fn is_answered(mut self) {
+        self.is_open = false;
+    }
+}
+
+impl Drop for Asked<'_> {
+    fn drop(&mut self) {
+        if self.is_open {
+            self.relay.expects_no_more(&self.id);
+            let params = format!(
+                "{{\"requestId\":{},\"reason\":\"decided elsewhere\"}}",
+                self.id.as_json()
+            );
+            // A client that does not listen keeps its question a little longer.
+            let _ = self
+                .back
+                .try_send(wire::notification("notifications/cancelled", &params));
+        }
+    }
+}
+
+/// Whether a client shows forms.
+fn takes_forms(capabilities: &[u8]) -> bool {
+    let Ok([Some(elicitation)]) = pick(capabilities, ["elicitation"]) else {
+        return false;
+    };
+    match pick(elicitation.get().as_bytes(), ["form", "url"]) {
+        // Who says nothing more means forms.
+        Ok([form, url]) => form.is_some() || url.is_none(),
+        Err(_) => false,
+    }
+}
+
+/// The parameters of the question: no is what comes of not choosing.
+pub fn form(approval: &Approval, question: &str) -> String {
+    let terms = approval.calls.first().map(|call| &call.terms);
+    let label = |label: Option<&String>, other: &str| label.cloned().unwrap_or_else(|| other.to_owned());
+    let yes = label(terms.and_then(|terms| terms.yes.as_ref()), "Yes, run it");
+    let no = label(terms.and_then(|terms| terms.no.as_ref()), "No");
+    json!({
+        "mode": "form",
+        "message": question,
+        "requestedSchema": {
+            "type": "object",
+            "properties": {
+                "decision": {
+                    "type": "string",
+                    "title": "Decision",
+                    "enum": ["deny", "allow"],
+                    "enumNames": [no, yes],
+                    "default": "deny",
+                },
+                "reason": {"type": "string", "title": "Reason, if you say no"},
+            },
+            "required": ["decision"],
+        },
+    })
+    .to_string()
+}
+
+fn said(frame: &Frame) -> Said {
+    frame.part(&frame.result).map_or(Said::Nothing, read)
+}
+
+/// Reads an elicitation's result.
+pub fn read(result: &[u8]) -> Said {
+    let string = |raw: Option<&RawValue>| serde_json::from_str::<String>(raw?.get()).ok();
+    let Ok([action, content]) = pick(result, ["action", "content"]) else {
+        return Said::Nothing;
+    };
+    match string(action).as_deref() {
+        Some("decline") => Said::Deny(None),
+        Some("accept") => {
+            let content = content.map_or("{}", RawValue::get);
+            let Ok([decision, reason]) = pick(content.as_bytes(), ["decision", "reason"]) else {
+                return Said::Nothing;
+            };
+            match string(decision).as_deref() {
+                Some("allow") => Said::Allow,
+                Some("deny") => Said::Deny(string(reason).filter(|reason| !reason.is_empty())),
+                _ => Said::Nothing,
+            }
+        }
+        // Closed without a choice: it may still be decided elsewhere.
+        _ => Said::Nothing,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_a_plain_choice_decides() {
+        let check = |result: &str, expected: Said| assert_eq!(read(result.as_bytes()), expected, "{result}");
+        check(
+            r#"{"action":"accept","content":{"decision":"allow"}}"#,
+            Said::Allow,
+        );
+        check(
+            r#"{"action":"accept","content":{"decision":"deny"}}"#,
+            Said::Deny(None),
+        );
+        let why = Said::Deny(Some("why".to_owned()));
+        check(
+            r#"{"action":"accept","content":{"decision":"deny","reason":"why"}}"#,
+            why,
+        );
+        check(r#"{"action":"decline"}"#, Said::Deny(None));
+        for nothing in [
+            r#"{"action":"cancel"}"#,
+            r#"{"action":"accept"}"#,
+            r#"{"action":"accept","content":{}}"#,
+            r#"{"action":"accept","content":{"decision":"yes"}}"#,
+            r#"{"action":"accept","content":{"decision":true}}"#,
+            r#"{"action":"accept","content":{"decision":"deny","decision":"allow"}}"#,
+            r#"{"action":"ACCEPT","content":{"decision":"allow"}}"#,
+            "[]",
+        ] {
+            check(nothing, Said::Nothing);
+        }
+    }
+
+    #[test]
+    fn who_shows_forms_says_so() {
+        let check = |capabilities: &str, expected| {
+            assert_eq!(takes_forms(capabilities.as_bytes()), expected, "{capabilities}");
+        };
+        check(r#"{"elicitation":{}}"#, true);
+        check(r#"{"elicitation":{"form":{},"url":{}}}"#, true);
+        check(r#"{"elicitation":{"url":{}}}"#, false);
+        check(r#"{"elicitation":null}"#, false);
+        check(r#"{"sampling":{}}"#, false);
+        check("{}", false);
+    }
+}

@@ -1,0 +1,149 @@
+//! Waiting for a person, for as long as the client can stand it.
+//!
+//! Enters: a call that is held. Leaves: its one answer: how it ended, or that it is still pending. The wait decides
+//! nothing: what is approved later runs all the same, and the same call again gets its result.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use countersign::approval::{Approval, SharedApproval};
+use countersign::gate::{Until, Waited};
+use countersign::hash::Hash;
+use countersign::id::ApprovalId;
+use countersign::state::State;
+use countersign::store::StoreError;
+
+use super::answer::Form;
+use super::relay::{Relay, UnderWay};
+use super::upstreams::Origin;
+use super::wire;
+use crate::output;
+
+/// A question at the client stands until its approval ends, and no longer than this.
+const LONGEST_QUESTION: Duration = Duration::from_secs(60 * 60);
+/// What was decided just now gets so long to run, at least.
+const JUST_DECIDED: Duration = Duration::from_secs(5);
+/// So often the client hears that we still wait.
+const PROGRESS_EVERY: Duration = Duration::from_secs(10);
+
+impl Relay {
+    /// Holds a call open until it is over or the client cannot wait any longer. Nothing when nobody waits any more.
+    pub(super) async fn hold(
+        self: &Arc<Self>,
+        under_way: &UnderWay,
+        definition: Option<Hash>,
+        approval: SharedApproval,
+    ) -> Option<Bytes> {
+        let call = &under_way.call;
+        // Lives until the call is answered, or nobody wants an answer any more.
+        let request = Arc::new(());
+        let origin = Origin {
+            server: self.server.clone(),
+            definition,
+            params: Some(call.params.clone()),
+            request: Arc::downgrade(&request),
+        };
+        self.gateway.follow(&approval, origin);
+        self.waits_for(&call.id, approval.id);
+        announce(&approval);
+        let waited = match self.question(under_way, &approval) {
+            Some(question) => self.wait_and_ask(under_way, &approval, &question).await?,
+            None => {
+                self.wait_finished(under_way, approval.id, self.holds_for())
+                    .await?
+            }
+        };
+        Some(self.waited(&under_way.form, waited).await)
+    }
+
+    /// Waits, and asks the person at the client meanwhile; whoever decides first decides. While the client shows the
+    /// question, it knows what it waits for.
+    async fn wait_and_ask(
+        &self,
+        under_way: &UnderWay,
+        approval: &SharedApproval,
+        question: &str,
+    ) -> Option<Result<Waited, StoreError>> {
+        let began = Instant::now();
+        tokio::select! {
+            biased;
+            waited = self.wait_finished(under_way, approval.id, LONGEST_QUESTION) => return waited,
+            () = self.ask(under_way, approval, question) => {}
+        }
+        // Answered: it is about to end. Otherwise the client is like one that cannot be asked.
+        let left = self.holds_for().saturating_sub(began.elapsed()).max(JUST_DECIDED);
+        self.wait_finished(under_way, approval.id, left).await
+    }
+
+    async fn wait_finished(
+        &self,
+        under_way: &UnderWay,
+        id: ApprovalId,
+        limit: Duration,
+    ) -> Option<Result<Waited, StoreError>> {
+        self.wait(under_way, id, Until::Finished, limit).await
+    }
+
+    /// Waits for an approval, telling the client from time to time that it is not over. Nothing when nobody waits
+    /// any more.
+    pub(super) async fn wait(
+        &self,
+        under_way: &UnderWay,
+        id: ApprovalId,
+        until: Until,
+        limit: Duration,
+    ) -> Option<Result<Waited, StoreError>> {
+        let gateway = &self.gateway;
+        let mut waiting = std::pin::pin!(gateway.gate.wait(&gateway.tenant, id, until, limit));
+        let mut ticks = tokio::time::interval(PROGRESS_EVERY);
+        let mut count = 0;
+        loop {
+            tokio::select! {
+                biased;
+                waited = &mut waiting => return Some(waited),
+                () = under_way.cancelled.cancelled() => return None,
+                _ = ticks.tick() => if let Some(token) = &under_way.call.progress {
+                    count += 1;
+                    let message = format!("waiting for a person to decide ({})", id.short());
+                    let _ = under_way.back.send(wire::progress(token, count, &message)).await;
+                },
+            }
+        }
+    }
+
+    /// The answer after a wait.
+    pub(super) async fn waited(&self, form: &Form, waited: Result<Waited, StoreError>) -> Bytes {
+        match waited {
+            Ok(Waited::Done(approval)) => {
+                // Noted first: should we end in between, the person is asked again rather than the agent misled.
+                if let Err(error) = self.gateway.tell(approval.id).await {
+                    tracing::warn!(id = %approval.id, "cannot note that the client was told: {error}");
+                }
+                let large = self.gateway.upstreams.take_large(approval.id);
+                form.finished(&approval, large.as_deref())
+            }
+            Ok(Waited::TimedOut(approval)) => match approval.state {
+                State::Pending => form.pending(&approval),
+                _ => form.running(&approval),
+            },
+            Ok(Waited::NotFound) => form.failure("there is no such approval"),
+            Err(error) => form.failure(&format!(
+                "it is not known whether this was decided: {error}. Make the same call again to hear more."
+            )),
+        }
+    }
+}
+
+/// Whoever reads the client's log is told too.
+fn announce(approval: &Approval) {
+    if approval.state == State::Pending
+        && let Some(call) = approval.calls.first()
+    {
+        let id = approval.id.short();
+        output::beside(&format!(
+            "countersign: held {id}: {} (decide in the inbox, or with `countersign approve {id}`)",
+            call.terms.summary
+        ));
+    }
+}

@@ -1,0 +1,249 @@
+//! `policy init`: from a server's own list of tools to a catalogue for a person to read.
+//!
+//! Enters: a server's command. Leaves: a policy that names each tool and pins its whole definition. What the server
+//! says about its tools stands there as remarks: it is a stranger's word. Only `--trust-annotations` believes it.
+
+use std::io::Write as _;
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign::display::{clip, escape};
+use countersign::hash::Hash;
+use countersign::id::ToolName;
+use serde_json::value::RawValue;
+
+use super::child::Child;
+use super::frame::{Frame, pick};
+use super::server::{Lost, Server};
+use super::{name, wire};
+use crate::cli::PolicyInit;
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+
+/// How long a server may take to come up and list its tools: some install themselves first.
+const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
+/// How much of a description is repeated.
+const LONGEST_REMARK: usize = 300;
+const GREETING: &str =
+    r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"countersign","version":"1"}}"#;
+const MODERN: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"countersign","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}"#;
+
+/// Starts the server, asks it, and writes the policy.
+pub async fn run(options: PolicyInit, output: &mut Output) -> Result<Exit, Failure> {
+    let name = name::of(options.server_name.as_deref(), &options.command)?;
+    let (child, way, mut lines) = Child::start(&options.command)?;
+    let server = Arc::new(Server::new(name, way));
+    let heard = server.clone();
+    let hearing = tokio::spawn(async move {
+        while let Ok(Some(line)) = lines.next().await {
+            // Whatever else it says or asks is not for us.
+            let _ = Frame::read(line).map(|frame| heard.take_own(frame));
+        }
+        heard.gone();
+    });
+    let asked = tokio::time::timeout(ANSWERS_WITHIN, ask(&server)).await;
+    let _ = child.end().await;
+    hearing.abort();
+    let lost = |why: String| {
+        Failure::error("no_tools", why).hint("try whether the command starts an MCP server by itself")
+    };
+    let tools = match asked {
+        Ok(Ok(tools)) => tools,
+        Ok(Err(Lost::NotSent(why) | Lost::Unknown(why))) => return Err(lost(why)),
+        Err(_) => return Err(lost("the server does not answer".to_owned())),
+    };
+    let text = catalogue(&server.name, &tools, options.trust_annotations);
+    match &options.output {
+        None => output.text(&text),
+        Some(file) => {
+            write(file, &text)?;
+            let held = match options.trust_annotations {
+                true => "effects as the server states them",
+                false => "every call is held until you say otherwise",
+            };
+            let count = tools.len();
+            let message = format!(
+                "{count} tools in `{}`; {held}: read it, and change it",
+                file.display()
+            );
+            output.notice("written", &message);
+        }
+    }
+    Ok(Exit::Done)
+}
+
+async fn ask(server: &Server) -> Result<Vec<Box<RawValue>>, Lost> {
+    let greeted = server.request("initialize", GREETING).await?;
+    match greeted.result {
+        Some(_) => {
+            let welcome = wire::notification("notifications/initialized", "{}");
+            let gone = |_| Lost::Unknown("the server is gone".to_owned());
+            server.send(welcome).await.map_err(gone)?;
+        }
+        // A server that knows no greeting is of the protocol's later kind.
+        None => server.speaks(MODERN.into()),
+    }
+    server.all_tools().await
+}
+
+fn write(file: &Path, text: &str) -> Result<(), Failure> {
+    // A policy somebody has read and changed is never written over.
+    let written = std::fs::File::create_new(file).and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| {
+        Failure::error(
+            "not_written",
+            format!("cannot write `{}`: {error}", file.display()),
+        )
+        .hint("name a new file, and compare the two")
+    })
+}
+
+/// The policy's text.
+fn catalogue(server: &str, tools: &[Box<RawValue>], trusts: bool) -> String {
+    let mut text = format!(
+        "# The tools of `{server}`, as it lists them. Read each one and decide what it may do:\n\
+         #   read         runs at once\n\
+         #   write        a person is asked\n\
+         #   external     a person is asked: something leaves the house\n\
+         #   destructive  a person is asked, and not at the agent's own client\n\
+         # A tool that is not listed, or whose definition is no longer the one pinned here, is held as destructive.\n"
+    );
+    for tool in tools {
+        text.push('\n');
+        text.push_str(&entry(server, tool.get(), trusts));
+    }
+    text
+}
+
+fn entry(server: &str, tool: &str, trusts: bool) -> String {
+    let picked = pick(tool.as_bytes(), ["name", "description", "annotations"]);
+    let Ok([name, description, annotations]) = picked else {
+        return "# A tool whose definition cannot be read: it is held.\n".to_owned();
+    };
+    let string = |raw: Option<&RawValue>| serde_json::from_str::<String>(raw?.get()).ok();
+    let name = string(name).unwrap_or_default();
+    let mut text = string(description).map(|text| remark(&text)).unwrap_or_default();
+    let qualified = format!("{server}/{name}");
+    if ToolName::new(qualified.as_str()).is_err() {
+        return format!(
+            "{text}# `{}` cannot be a tool's name: calls of it are refused.\n",
+            escape(&name)
+        );
+    }
+    let claimed = Claimed::read(annotations);
+    let (effect, other) = match trusts {
+        true => (claimed.effect(), None),
+        false => ("destructive", Some(claimed.effect())),
+    };
+    text.push_str(&format!("[tools.\"{qualified}\"]\neffect = \"{effect}\"\n"));
+    if let Some(other) = other.filter(|other| *other != effect) {
+        text.push_str(&format!(
+            "# effect = \"{other}\"   # says the server; if you agree, take this line instead\n"
+        ));
+    }
+    text.push_str(&format!("definition = \"{}\"\n", Hash::of(tool.as_bytes())));
+    text
+}
+
+/// Text of the server's, as a remark: nothing in it can end the remark.
+fn remark(text: &str) -> String {
+    let shown = clip(text.trim(), LONGEST_REMARK).to_string();
+    let lines = shown.lines().map(|line| format!("# {}\n", escape(line)));
+    lines.collect()
+}
+
+/// What a server says about a tool of its own.
+#[derive(Debug, Default)]
+struct Claimed {
+    reads_only: bool,
+    destroys: bool,
+}
+
+impl Claimed {
+    fn read(annotations: Option<&RawValue>) -> Claimed {
+        let hints =
+            annotations.and_then(|raw| pick(raw.get().as_bytes(), ["readOnlyHint", "destructiveHint"]).ok());
+        let [reads_only, destroys] = hints.unwrap_or([None, None]);
+        let is = |hint: Option<&RawValue>, word: &str| hint.is_some_and(|hint| hint.get() == word);
+        Claimed {
+            reads_only: is(reads_only, "true"),
+            destroys: !is(destroys, "false"),
+        }
+    }
+
+    fn effect(&self) -> &'static str {
+        match (self.reads_only, self.destroys) {
+            (true, _) => "read",
+            (false, false) => "write",
+            (false, true) => "destructive",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign::policy::{Asked, Policy, Ruling};
+
+    use super::*;
+
+    const TOOLS: &str = r##"[
+        {"name":"look","description":"Looks.\n[tools.\"x\"]\neffect = \"read\"\u001b[31m","annotations":{"readOnlyHint":true}},
+        {"name":"add","annotations":{"destructiveHint":false}},
+        {"name":"drop"},
+        {"name":"naïve name"},
+        17
+    ]"##;
+
+    fn written(trusts: bool) -> (String, Policy) {
+        let tools: Vec<Box<RawValue>> = serde_json::from_str(TOOLS).unwrap();
+        let text = catalogue("files", &tools, trusts);
+        let policy = Policy::parse(&text).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
+        (text, policy)
+    }
+
+    #[track_caller]
+    fn check(policy: &Policy, tool: &str, definition: Option<Hash>, passes: bool) {
+        let asked = Asked {
+            tool,
+            arguments: b"{}",
+            definition,
+            salt: b"",
+            before: None,
+        };
+        assert_eq!(matches!(policy.rule(asked), Ruling::Pass(_)), passes, "{tool}");
+    }
+
+    #[test]
+    fn x28_annotations_permit_nothing_by_themselves() {
+        let (text, policy) = written(false);
+        assert_eq!(policy.tools(), ["files/add", "files/drop", "files/look"]);
+        let tools: Vec<Box<RawValue>> = serde_json::from_str(TOOLS).unwrap();
+        let look = Some(Hash::of(tools[0].get().as_bytes()));
+        check(&policy, "files/look", look, false);
+        assert!(text.contains("# effect = \"read\"   # says the server"), "{text}");
+        assert!(!text.contains('\u{1b}'), "{text}");
+    }
+
+    #[test]
+    fn x30_what_is_trusted_is_pinned_to_its_definition() {
+        let (_, policy) = written(true);
+        let tools: Vec<Box<RawValue>> = serde_json::from_str(TOOLS).unwrap();
+        let look = Some(Hash::of(tools[0].get().as_bytes()));
+        check(&policy, "files/look", look, true);
+        check(&policy, "files/look", Some(Hash::of(b"another")), false);
+        check(&policy, "files/look", None, false);
+        check(
+            &policy,
+            "files/add",
+            Some(Hash::of(tools[1].get().as_bytes())),
+            false,
+        );
+        check(
+            &policy,
+            "files/drop",
+            Some(Hash::of(tools[2].get().as_bytes())),
+            false,
+        );
+    }
+}

@@ -1,0 +1,171 @@
+//! The gateway's own tools: waiting for a decision, and asking for one in a client's place.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use countersign::executor::Outcome;
+use countersign::gate::{Until, Waited};
+use countersign::id::{ApprovalId, CallId};
+use countersign::state::State;
+use serde_json::json;
+use serde_json::value::RawValue;
+
+use super::frame::{pick, quote};
+use super::gateway::Put;
+use super::relay::{Relay, UnderWay};
+
+/// Names that begin so are ours.
+const PREFIX: &str = "countersign_";
+const WAIT: &str = "countersign_wait";
+const APPROVE: &str = "countersign_approve";
+/// How long a permission prompt waits: the client has its own limits, and what is not decided is denied.
+const PROMPT: Duration = Duration::from_secs(24 * 60 * 60);
+
+/// Whether a tool is the gateway's own.
+pub fn is_own(tool: &str) -> bool {
+    tool.starts_with(PREFIX)
+}
+
+/// Their definitions, as they stand in a list.
+pub fn definitions(with_approve: bool) -> String {
+    let wait = json!({
+        "name": WAIT,
+        "title": "Wait for a person's decision",
+        "description": "Waits until a person has decided about a call that was answered with `pending_confirmation`, \
+                        and gives that call's result. Answers `pending_confirmation` again when nobody has decided \
+                        yet; then call it again. It decides nothing itself.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "approval": {
+                    "type": "string",
+                    "description": "the `approval` of the `pending_confirmation` answer",
+                },
+            },
+            "required": ["approval"],
+            "additionalProperties": false,
+        },
+        "annotations": {"readOnlyHint": true, "openWorldHint": false},
+    });
+    let approve = json!({
+        "name": APPROVE,
+        "title": "Ask a person for permission",
+        "description": "For `--permission-prompt-tool` of Claude Code, not for models: puts a call of another tool to \
+                        a person and answers whether the client may run it.",
+        "inputSchema": {
+            "type": "object",
+            "properties": {
+                "tool_name": {"type": "string"},
+                "input": {"type": "object"},
+                "tool_use_id": {"type": "string"},
+            },
+            "required": ["tool_name", "input"],
+        },
+    });
+    match with_approve {
+        true => format!("{wait},{approve}"),
+        false => wait.to_string(),
+    }
+}
+
+/// Runs one of them. Nothing when nobody waits for the answer any more.
+pub async fn call(relay: &Arc<Relay>, under_way: &UnderWay) -> Option<Bytes> {
+    match under_way.call.tool.as_str() {
+        WAIT => wait(relay, under_way).await,
+        APPROVE if relay.gateway.settings.permission_prompt => approve(relay, under_way).await,
+        other => Some(under_way.form.failure(&format!("there is no tool `{other}`"))),
+    }
+}
+
+async fn wait(relay: &Arc<Relay>, under_way: &UnderWay) -> Option<Bytes> {
+    let (call, form) = (&under_way.call, &under_way.form);
+    let named = pick(&call.arguments, ["approval"]).ok().and_then(|[id]| id);
+    let named = named.and_then(|id| serde_json::from_str::<String>(id.get()).ok());
+    let Some(id) = named.and_then(|id| id.parse::<ApprovalId>().ok()) else {
+        return Some(form.failure("`approval` is the id from a `pending_confirmation` answer"));
+    };
+    let gateway = &relay.gateway;
+    let found = match gateway.gate.store().approval(&gateway.tenant, id).await {
+        Ok(found) => found,
+        Err(error) => return Some(form.failure(&format!("cannot look: {error}"))),
+    };
+    // Somebody else's approval is none.
+    let is_ours = |approval: &countersign::approval::Approval| {
+        approval.run.as_ref() == Some(&gateway.run)
+            && approval.requester == relay.who.requester
+            && approval.on_behalf_of == relay.who.on_behalf_of
+    };
+    if !found.is_some_and(|approval| is_ours(&approval)) {
+        return Some(form.failure(&format!("there is no approval `{id}`")));
+    }
+    let waited = relay
+        .wait(under_way, id, Until::Finished, relay.holds_for())
+        .await?;
+    Some(relay.waited(form, waited).await)
+}
+
+/// The client runs the tool itself, so all it gets is a yes with the exact input, or a no.
+async fn approve(relay: &Arc<Relay>, under_way: &UnderWay) -> Option<Bytes> {
+    let behaves = match asked(relay, under_way).await {
+        Ok(input) => format!("{{\"behavior\":\"allow\",\"updatedInput\":{input}}}"),
+        Err(reason) => format!("{{\"behavior\":\"deny\",\"message\":{}}}", quote(&reason)),
+    };
+    (!under_way.cancelled.is_cancelled()).then(|| under_way.form.text(&behaves, false))
+}
+
+async fn asked(relay: &Arc<Relay>, under_way: &UnderWay) -> Result<String, String> {
+    let call = &under_way.call;
+    let [name, input] =
+        pick(&call.arguments, ["tool_name", "input"]).map_err(|problem| problem.to_string())?;
+    let name = name.and_then(|name| serde_json::from_str::<String>(name.get()).ok());
+    let name = name.ok_or("`tool_name` is missing")?;
+    let input = input.map_or("{}", RawValue::get);
+    let wish = relay.wish(name, input.as_bytes().into());
+    let put = relay.gateway.put(wish).await.map_err(|error| error.to_string())?;
+    let approval = match put {
+        Put::Pass(_) => return Ok(input.to_owned()),
+        Put::Forbidden(reason) => return Err(reason),
+        Put::Held(approval) => approval,
+    };
+    let gateway = &relay.gateway;
+    relay.waits_for(&call.id, approval.id);
+    let waited = relay
+        .wait(under_way, approval.id, Until::Decided, PROMPT)
+        .await
+        .ok_or("the client does not wait any more")?;
+    let approval = match waited.map_err(|error| error.to_string())? {
+        Waited::Done(approval) => approval,
+        Waited::TimedOut(_) | Waited::NotFound => return Err("nobody decided".to_owned()),
+    };
+    let refused = || match (&approval.decision, approval.state) {
+        (Some(decision), _) => match &decision.comment {
+            Some(comment) => format!("denied by {}: {comment}", decision.by),
+            None => format!("denied by {}", decision.by),
+        },
+        (None, State::Expired) => "nobody decided in time".to_owned(),
+        (None, state) => format!("{state:?}").to_lowercase(),
+    };
+    let id = CallId {
+        approval: approval.id,
+        position: 1,
+    };
+    if approval.state != State::Approved {
+        let _ = gateway.tell(approval.id).await;
+        return Err(refused());
+    }
+    let started = gateway.gate.start(&gateway.tenant, id).await;
+    let permit = started
+        .map_err(|error| error.to_string())?
+        .map_err(|refusal| refusal.to_string())?;
+    let _ = gateway.tell(approval.id).await;
+    if let Some(token) = permit.token() {
+        let handed =
+            Outcome::succeeded("handed to the client, which runs it; how it ended is not known here");
+        let finished = gateway.gate.finish(&gateway.tenant, id, token, handed).await;
+        finished
+            .map_err(|error| error.to_string())?
+            .map_err(|refusal| refusal.to_string())?;
+    }
+    Ok(String::from_utf8_lossy(permit.arguments().as_bytes()).into_owned())
+}

@@ -1,0 +1,451 @@
+//! Between one client and a server: every message passes as it came, but for tool calls.
+//!
+//! Enters: messages from both sides. Leaves: the same bytes for the other side; our own tools added to the lists; and
+//! for each held call one answer. Deliberately absent: how bytes travel.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use countersign::decision::Decider;
+use countersign::id::{Actor, Agent, ApprovalId, Person, Session};
+use tokio::sync::{mpsc, oneshot};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use super::answer::Form;
+use super::call::{Says, ToolCall, name_of};
+use super::frame::{Frame, Id, Kind, pick, splice};
+use super::gateway::{Gateway, Put, Wish};
+use super::own;
+use super::server::{OWN, Server, is_own};
+use super::settings::OnCancel;
+use super::tools::definitions;
+use super::wire;
+
+/// Where answers to the client go.
+pub type Back = mpsc::Sender<Bytes>;
+
+/// One client.
+pub struct Relay {
+    /// What it shares with others.
+    pub gateway: Arc<Gateway>,
+    /// The server it talks to.
+    pub server: Arc<Server>,
+    /// Who it is, by its credential.
+    pub who: Who,
+    /// What it said about itself.
+    pub client: Mutex<Client>,
+    /// Lists of tools it asked for.
+    lists: Mutex<HashMap<Id, ()>>,
+    /// Its calls that wait.
+    waiting: Mutex<HashMap<Id, Waiting>>,
+    /// What answers them.
+    answers: TaskTracker,
+    /// Our own questions to the client.
+    questions: Mutex<HashMap<Id, oneshot::Sender<Frame>>>,
+    number: AtomicU64,
+}
+
+/// A tool call under way to its answer.
+pub struct UnderWay {
+    /// What was called.
+    pub call: ToolCall,
+    /// How its answer has to look.
+    pub form: Form,
+    /// Where its answer goes.
+    pub back: Back,
+    /// Nobody wants an answer any more.
+    pub cancelled: CancellationToken,
+}
+
+/// A call that waits.
+#[derive(Clone, Default)]
+struct Waiting {
+    cancelled: CancellationToken,
+    approval: Option<ApprovalId>,
+}
+
+/// Who asks: from a credential, or from whoever started us.
+#[derive(Clone, Debug)]
+pub struct Who {
+    /// The agent.
+    pub agent: Agent,
+    /// Whether that is certain; else it is what the client calls itself.
+    pub is_named: bool,
+    /// The credential.
+    pub requester: Person,
+    /// The person it acts for.
+    pub on_behalf_of: Option<Person>,
+    /// The person at the client, as one who decides there; nothing when that is nobody we know.
+    pub decider: Option<Decider>,
+    /// Its session.
+    pub session: Option<Session>,
+}
+
+/// What a client says about itself.
+#[derive(Clone, Debug, Default)]
+pub struct Client {
+    /// Its name.
+    pub name: Option<String>,
+    /// What it can do, as JSON.
+    pub capabilities: Option<String>,
+}
+
+impl Relay {
+    /// A client that has said nothing yet.
+    pub fn new(gateway: Arc<Gateway>, server: Arc<Server>, who: Who) -> Relay {
+        Relay {
+            gateway,
+            server,
+            who,
+            client: Mutex::default(),
+            lists: Mutex::default(),
+            waiting: Mutex::default(),
+            answers: TaskTracker::new(),
+            questions: Mutex::default(),
+            number: AtomicU64::new(1),
+        }
+    }
+
+    /// A message from the client. Gives what is to be sent to the server; answers of ours go back.
+    pub async fn from_client(self: &Arc<Self>, bytes: Bytes, back: &Back) -> Option<Bytes> {
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Some(bytes);
+        }
+        let frame = match Frame::read(bytes) {
+            Ok(frame) => frame,
+            Err(problem) => {
+                let problem = format!("the gateway does not take this message: {problem}");
+                let _ = back.send(wire::error(None, wire::PARSE_ERROR, &problem)).await;
+                return None;
+            }
+        };
+        match &frame.kind {
+            Kind::Request { id, .. } | Kind::Response { id } if is_own(id) => {
+                self.answered(frame);
+                None
+            }
+            Kind::Request { id, method } => match method.as_str() {
+                "tools/call" => self.tool_call(&frame, back).await,
+                method if method.eq_ignore_ascii_case("tools/call") => {
+                    let problem = format!("`{method}` is no method; tools are called with `tools/call`");
+                    let raw_id = Some(id.as_json());
+                    let _ = back
+                        .send(wire::error(raw_id, wire::INVALID_REQUEST, &problem))
+                        .await;
+                    None
+                }
+                "tools/list" => {
+                    self.heard(&frame);
+                    open(&self.lists).insert(id.clone(), ());
+                    Some(frame.bytes)
+                }
+                "initialize" => {
+                    self.greet(&frame);
+                    Some(frame.bytes)
+                }
+                _ => Some(frame.bytes),
+            },
+            Kind::Notification { method } => match method.as_str() {
+                "notifications/cancelled" => (!self.cancel(&frame)).then_some(frame.bytes),
+                "notifications/initialized" => {
+                    self.server.greeted();
+                    Some(frame.bytes)
+                }
+                _ => Some(frame.bytes),
+            },
+            Kind::Response { .. } => Some(frame.bytes),
+            Kind::Batch => self.batch(frame, back).await,
+        }
+    }
+
+    /// A message from the server. Gives what is to be sent to the client.
+    pub fn from_server(&self, bytes: Bytes) -> Option<Bytes> {
+        // What we cannot read is for the client to judge: nothing is let through by it.
+        let Ok(frame) = Frame::read(bytes.clone()) else {
+            return Some(bytes);
+        };
+        let frame = self.server.take_own(frame)?;
+        match &frame.kind {
+            Kind::Notification { method } if method == "notifications/tools/list_changed" => {
+                self.server.tools.changed();
+            }
+            Kind::Response { id } if open(&self.lists).remove(id).is_some() => {
+                return Some(self.with_own_tools(frame));
+            }
+            _ => {}
+        }
+        Some(frame.bytes)
+    }
+
+    /// The client is gone: its calls wait on without it. Gives back once all that is known was said.
+    pub async fn left(&self) {
+        for (_, waiting) in open(&self.waiting).drain() {
+            waiting.cancelled.cancel();
+        }
+        self.answers.close();
+        self.answers.wait().await;
+    }
+
+    /// An answer to a question of ours. Nothing with such an id is for the server.
+    fn answered(&self, frame: Frame) {
+        let question = match &frame.kind {
+            Kind::Response { id } => open(&self.questions).remove(id),
+            _ => None,
+        };
+        if let Some(question) = question {
+            let _ = question.send(frame);
+        }
+    }
+
+    /// A new id for a question of ours.
+    pub(super) fn own_id(&self) -> Id {
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        Id::own(&format!("{OWN}ask:{number}"))
+    }
+
+    /// The answer to this question goes there.
+    pub(super) fn expects(&self, id: Id, answer: oneshot::Sender<Frame>) {
+        open(&self.questions).insert(id, answer);
+    }
+
+    /// Nobody needs the answer any more.
+    pub(super) fn expects_no_more(&self, id: &Id) {
+        open(&self.questions).remove(id);
+    }
+
+    /// What the client said it can do, when it said it once for all.
+    pub(super) fn capabilities(&self) -> Option<String> {
+        open(&self.client).capabilities.clone()
+    }
+
+    fn greet(&self, frame: &Frame) {
+        let Some(params) = frame.part(&frame.params) else {
+            return;
+        };
+        let Ok([info, capabilities]) = pick(params, ["clientInfo", "capabilities"]) else {
+            return;
+        };
+        *open(&self.client) = Client {
+            name: info.and_then(|info| name_of(info.get().as_bytes())),
+            capabilities: capabilities.map(|capabilities| capabilities.get().to_owned()),
+        };
+    }
+
+    /// A request that may say for itself who sends it.
+    fn heard(&self, frame: &Frame) {
+        if let Some(params) = frame.part(&frame.params) {
+            self.learn(&Says::read(params));
+        }
+    }
+
+    fn learn(&self, says: &Says) {
+        let Some(meta) = &says.meta else {
+            return;
+        };
+        self.server.speaks(meta.clone());
+        *open(&self.client) = Client {
+            name: says.client.clone(),
+            capabilities: says.capabilities.clone(),
+        };
+    }
+
+    /// A tool call: what passes goes on at once and in order; what takes longer goes its own way.
+    async fn tool_call(self: &Arc<Self>, frame: &Frame, back: &Back) -> Option<Bytes> {
+        let call = match ToolCall::read(frame) {
+            Ok(call) => call,
+            Err(problem) => {
+                let problem = format!("the call cannot be read: {problem}");
+                let id = frame.part(&frame.id).map(String::from_utf8_lossy);
+                let answer = wire::error(id.as_deref(), wire::INVALID_PARAMS, &problem);
+                let _ = back.send(answer).await;
+                return None;
+            }
+        };
+        self.learn(&call.says);
+        let waiting = Waiting::default();
+        let under_way = UnderWay {
+            form: Form {
+                id: call.raw_id.clone(),
+                is_modern: call.says.is_modern(),
+                has_schema: false,
+            },
+            back: back.clone(),
+            cancelled: waiting.cancelled.clone(),
+            call,
+        };
+        let id = under_way.call.id.clone();
+        open(&self.waiting).insert(id.clone(), waiting);
+        let relay = self.clone();
+        let mut ruling = Box::pin(async move {
+            let passed = relay.rule(under_way).await;
+            open(&relay.waiting).remove(&id);
+            passed
+        });
+        match futures_util::poll!(ruling.as_mut()) {
+            std::task::Poll::Ready(passed) => passed,
+            std::task::Poll::Pending => {
+                let relay = self.clone();
+                self.answers.spawn(async move {
+                    if let Some(passed) = ruling.await {
+                        let _ = relay.server.send(passed).await;
+                    }
+                });
+                None
+            }
+        }
+    }
+
+    /// Puts a call to the gate. Gives the bytes to send on when it passes; else it has been answered, unless nobody
+    /// wants an answer any more.
+    async fn rule(self: &Arc<Self>, mut under_way: UnderWay) -> Option<Bytes> {
+        if own::is_own(&under_way.call.tool) {
+            if let Some(answer) = own::call(self, &under_way).await {
+                let _ = under_way.back.send(answer).await;
+            }
+            return None;
+        }
+        let listed = self.server.listed(&under_way.call.tool).await;
+        under_way.form.has_schema = listed.is_some_and(|listed| listed.has_schema);
+        let definition = listed.and_then(|listed| listed.definition);
+        let call = &under_way.call;
+        let wish = self.wish(self.server.qualified(&call.tool), call.arguments.clone());
+        let put = self.gateway.put(Wish { definition, ..wish }).await;
+        let form = &under_way.form;
+        let answer = match put {
+            // The permit ends here: these bytes go out once.
+            Ok(Put::Pass(_permit)) => {
+                return (!under_way.cancelled.is_cancelled()).then_some(under_way.call.frame);
+            }
+            Ok(Put::Forbidden(reason)) => form.failure(&reason),
+            Ok(Put::Held(approval)) => self.hold(&under_way, definition, approval).await?,
+            // Fail closed: it was not put to anybody, so it does not run.
+            Err(error) => form.failure(&format!("nothing was run: {error}")),
+        };
+        let _ = under_way.back.send(answer).await;
+        None
+    }
+
+    /// A call by this client.
+    pub fn wish(&self, tool: String, arguments: Arc<[u8]>) -> Wish {
+        Wish {
+            agent: self.agent(),
+            requester: self.who.requester.clone(),
+            on_behalf_of: self.who.on_behalf_of.clone(),
+            session: self.who.session.clone(),
+            tool,
+            arguments,
+            definition: None,
+        }
+    }
+
+    fn agent(&self) -> Agent {
+        let said = open(&self.client).name.clone().filter(|_| !self.who.is_named);
+        let said = said.and_then(|name| Agent::new(name).ok());
+        said.unwrap_or_else(|| self.who.agent.clone())
+    }
+
+    /// How long a call of this client is held open.
+    pub fn holds_for(&self) -> std::time::Duration {
+        self.gateway.settings.hold(open(&self.client).name.as_deref())
+    }
+
+    /// True when a message cancels a call that waits here: the server knows nothing of it.
+    fn cancel(self: &Arc<Self>, frame: &Frame) -> bool {
+        let params = frame.part(&frame.params).unwrap_or_default();
+        let Ok([Some(request)]) = pick(params, ["requestId"]) else {
+            return false;
+        };
+        let waiting = Id::read(request).and_then(|id| open(&self.waiting).remove(&id));
+        let Some(waiting) = waiting else {
+            return false;
+        };
+        waiting.cancelled.cancel();
+        if let (OnCancel::Withdraw, Some(approval)) = (self.gateway.settings.on_cancel, waiting.approval) {
+            self.withdraw(approval);
+        }
+        true
+    }
+
+    /// Says which approval a call waits for, so that cancelling the one can withdraw the other.
+    pub(super) fn waits_for(&self, id: &Id, approval: ApprovalId) {
+        if let Some(waiting) = open(&self.waiting).get_mut(id) {
+            waiting.approval = Some(approval);
+        }
+    }
+
+    fn withdraw(self: &Arc<Self>, approval: ApprovalId) {
+        let relay = self.clone();
+        self.gateway.tasks.spawn(async move {
+            let (gateway, by) = (&relay.gateway, Actor::Agent(relay.agent()));
+            let reason = Some("the client cancelled the call".to_owned());
+            // Decided meanwhile: then that stands.
+            let withdrawn = gateway.gate.withdraw(&gateway.tenant, approval, by, reason).await;
+            if let Err(error) = withdrawn {
+                tracing::warn!(id = %approval, "could not be withdrawn: {error}");
+            }
+        });
+    }
+
+    /// Lists of messages, which the protocol once allowed. One with a tool call in it is not taken apart.
+    async fn batch(&self, frame: Frame, back: &Back) -> Option<Bytes> {
+        let messages: Vec<&serde_json::value::RawValue> =
+            serde_json::from_slice(&frame.bytes).unwrap_or_default();
+        let is_harmless = |message: &&serde_json::value::RawValue| {
+            let message = Frame::read(Bytes::copy_from_slice(message.get().as_bytes()));
+            message.is_ok_and(|message| match message.kind {
+                Kind::Request { method, .. } | Kind::Notification { method } => {
+                    !method.eq_ignore_ascii_case("tools/call")
+                }
+                Kind::Response { .. } => true,
+                Kind::Batch => false,
+            })
+        };
+        if !messages.is_empty() && messages.iter().all(is_harmless) {
+            return Some(frame.bytes);
+        }
+        let problem = "the gateway takes no batch with tool calls in it; send them one by one";
+        let _ = back.send(wire::error(None, wire::INVALID_REQUEST, problem)).await;
+        None
+    }
+
+    /// The server's tools are remembered, and ours stand behind the last of them.
+    fn with_own_tools(&self, frame: Frame) -> Bytes {
+        let Some(result) = frame.result.clone() else {
+            return frame.bytes;
+        };
+        let bytes = frame.bytes.get(result.clone()).unwrap_or_default();
+        let Ok([Some(tools), next]) = pick(bytes, ["tools", "nextCursor"]) else {
+            return frame.bytes;
+        };
+        let Some(listed) = definitions(tools) else {
+            return frame.bytes;
+        };
+        if let Some((name, _)) = listed.iter().find(|(name, _)| own::is_own(name)) {
+            let id = frame.part(&frame.id).map(String::from_utf8_lossy);
+            let problem =
+                format!("the server lists a tool `{name}`, which is the gateway's own; it is not offered");
+            return wire::error(id.as_deref(), wire::INTERNAL, &problem);
+        }
+        let is_empty = listed.is_empty();
+        self.server.tools.saw(listed);
+        if next.is_some_and(|next| next.get() != "null") {
+            return frame.bytes;
+        }
+        let ours = own::definitions(self.gateway.settings.permission_prompt);
+        let end = super::frame::span(&frame.bytes, tools.get())
+            .end
+            .saturating_sub(1);
+        let ours = match is_empty {
+            true => ours,
+            false => format!(",{ours}"),
+        };
+        splice(&frame.bytes, end..end, ours.as_bytes())
+    }
+}
+
+fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

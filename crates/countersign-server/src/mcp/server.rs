@@ -1,0 +1,243 @@
+//! A server behind the gateway: the way to it, our own requests to it, and its tools as it lists them.
+//!
+//! Enters: messages for it, and all that come from it. Leaves: what it answered to us; everything else belongs to the
+//! client. Deliberately absent: what is gated.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use bytes::Bytes;
+use futures_util::future::BoxFuture;
+use serde_json::value::RawValue;
+use tokio::sync::{oneshot, watch};
+
+use super::frame::{Frame, Id, Kind, pick, quote};
+use super::tools::{Listed, Tools, definition};
+use super::wire;
+
+/// Our ids begin so; no client's and no server's may.
+pub const OWN: &str = "countersign:";
+/// How long a listing of ours may take, with all its pages.
+const LISTING: Duration = Duration::from_secs(10);
+/// The most pages of one listing.
+const MOST_PAGES: usize = 200;
+
+/// The way to a server.
+pub trait Upstream: Send + Sync + 'static {
+    /// Hands a message over. It may still get lost.
+    fn send(&self, frame: Bytes) -> BoxFuture<'_, Result<(), Gone>>;
+}
+
+/// The server is not there any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Gone;
+
+/// Why there is no answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Lost {
+    /// The request was not sent.
+    NotSent(String),
+    /// It was sent, or may have been.
+    Unknown(String),
+}
+
+/// A server.
+pub struct Server {
+    /// What it is called in the policy, on cards and, among several, by the client.
+    pub name: String,
+    /// Its tools.
+    pub tools: Tools,
+    upstream: Box<dyn Upstream>,
+    own: Mutex<HashMap<Id, oneshot::Sender<Frame>>>,
+    number: AtomicU64,
+    stage: watch::Sender<Stage>,
+    /// What requests of the client carry that say which protocol they speak, if they say so at all.
+    meta: Mutex<Option<Arc<str>>>,
+}
+
+/// How far the conversation with a server is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    /// The client has not greeted it.
+    New,
+    /// It takes requests.
+    Ready,
+    /// It is not there any more.
+    Gone,
+}
+
+impl Server {
+    /// A server, before it was greeted.
+    pub fn new(name: String, upstream: Box<dyn Upstream>) -> Server {
+        Server {
+            name,
+            tools: Tools::default(),
+            upstream,
+            own: Mutex::default(),
+            number: AtomicU64::new(1),
+            stage: watch::Sender::new(Stage::New),
+            meta: Mutex::default(),
+        }
+    }
+
+    /// Sends what the client sent.
+    pub async fn send(&self, frame: Bytes) -> Result<(), Gone> {
+        self.upstream.send(frame).await
+    }
+
+    /// From here on it takes requests.
+    pub fn greeted(&self) {
+        self.stage.send_if_modified(|stage| {
+            let is_new = *stage == Stage::New;
+            if is_new {
+                *stage = Stage::Ready;
+            }
+            is_new
+        });
+    }
+
+    /// It is over: who waits for an answer will not get one.
+    pub fn gone(&self) {
+        self.stage.send_replace(Stage::Gone);
+        open(&self.own).clear();
+    }
+
+    /// Waits until it takes requests; false when it is gone.
+    pub async fn ready(&self) -> bool {
+        let mut stage = self.stage.subscribe();
+        let reached = stage.wait_for(|stage| *stage != Stage::New).await;
+        reached.is_ok_and(|stage| *stage == Stage::Ready)
+    }
+
+    /// Remembers what the client's requests say about the protocol; ours say the same.
+    pub fn speaks(&self, meta: Arc<str>) {
+        *open(&self.meta) = Some(meta);
+        self.greeted();
+    }
+
+    /// What our requests say about the protocol, as members of `_meta`; nothing where a greeting said it.
+    pub fn meta(&self) -> Option<Arc<str>> {
+        open(&self.meta).clone()
+    }
+
+    /// Takes a message that is an answer to us; gives back what is not.
+    pub fn take_own(&self, frame: Frame) -> Option<Frame> {
+        let Kind::Response { id } = &frame.kind else {
+            return Some(frame);
+        };
+        if !is_own(id) {
+            return Some(frame);
+        }
+        // Nobody waits any more for an answer that comes too late.
+        if let Some(waiting) = open(&self.own).remove(id) {
+            let _ = waiting.send(frame);
+        }
+        None
+    }
+
+    /// Sends a request of ours and waits for the answer, however long it takes.
+    pub async fn request(&self, method: &str, params: &str) -> Result<Frame, Lost> {
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let id = Id::own(&format!("{OWN}{number}"));
+        let (sender, answer) = oneshot::channel();
+        open(&self.own).insert(id.clone(), sender);
+        if *self.stage.borrow() == Stage::Gone {
+            open(&self.own).remove(&id);
+            return Err(Lost::NotSent("the server is gone".to_owned()));
+        }
+        let forget = Forget { server: self, id };
+        let frame = wire::request(&forget.id, method, params);
+        if self.upstream.send(frame).await.is_err() {
+            return Err(Lost::NotSent("the server is gone".to_owned()));
+        }
+        answer
+            .await
+            .map_err(|_| Lost::Unknown("the server ended before it answered".to_owned()))
+    }
+
+    /// A tool as the server lists it; it is asked if that is not known.
+    pub async fn listed(&self, tool: &str) -> Option<Listed> {
+        if let Some(known) = self.tools.known(tool) {
+            return known;
+        }
+        // Without a list the tool counts as not listed, and a pinned one is held.
+        let _ = self.list().await;
+        self.tools.get(tool)
+    }
+
+    /// Asks for all tools, now.
+    pub async fn list(&self) -> Result<(), Lost> {
+        let slow = || Lost::Unknown("the server did not list its tools in time".to_owned());
+        let began = self.tools.began();
+        let tools = tokio::time::timeout(LISTING, self.all_tools()).await;
+        match tools.map_err(|_| slow()).and_then(|tools| tools) {
+            Ok(tools) => {
+                let listed = tools.iter().filter_map(|tool| definition(tool));
+                self.tools.replace(listed.collect(), began);
+                Ok(())
+            }
+            Err(lost) => {
+                self.tools.not_listed();
+                Err(lost)
+            }
+        }
+    }
+
+    /// The definitions of all tools, as the server writes them.
+    pub async fn all_tools(&self) -> Result<Vec<Box<RawValue>>, Lost> {
+        let unclear = || Lost::Unknown("the server did not list its tools".to_owned());
+        let mut all: Vec<Box<RawValue>> = Vec::new();
+        let mut cursor: Option<String> = None;
+        for _ in 0..MOST_PAGES {
+            let frame = self
+                .request("tools/list", &self.listing(cursor.as_deref()))
+                .await?;
+            let result = frame.part(&frame.result).ok_or_else(unclear)?;
+            let [tools, next] = pick(result, ["tools", "nextCursor"]).map_err(|_| unclear())?;
+            let tools = tools.ok_or_else(unclear)?.get();
+            let page: Vec<Box<RawValue>> = serde_json::from_str(tools).map_err(|_| unclear())?;
+            all.extend(page);
+            match next.map(RawValue::get) {
+                None | Some("null") => return Ok(all),
+                Some(next) => cursor = Some(next.to_owned()),
+            }
+        }
+        Err(Lost::Unknown("the server's list of tools has no end".to_owned()))
+    }
+
+    fn listing(&self, cursor: Option<&str>) -> String {
+        let cursor = cursor.map(|cursor| format!("\"cursor\":{cursor}"));
+        let meta = self.meta().map(|meta| format!("\"_meta\":{{{meta}}}"));
+        let members: Vec<String> = cursor.into_iter().chain(meta).collect();
+        format!("{{{}}}", members.join(","))
+    }
+
+    /// What the policy calls a tool of this server.
+    pub fn qualified(&self, tool: &str) -> String {
+        format!("{}/{tool}", self.name)
+    }
+}
+
+/// Whether an id is one of ours.
+pub fn is_own(id: &Id) -> bool {
+    let own = quote(OWN);
+    id.as_json().starts_with(own.trim_end_matches('"'))
+}
+
+/// Nobody waits for the answer any more.
+struct Forget<'s> {
+    server: &'s Server,
+    id: Id,
+}
+
+impl Drop for Forget<'_> {
+    fn drop(&mut self) {
+        open(&self.server.own).remove(&self.id);
+    }
+}
+
+fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

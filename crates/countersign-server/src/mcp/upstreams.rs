@@ -1,0 +1,185 @@
+//! Running approved calls: the stored argument bytes go to the server they were meant for, once.
+//!
+//! Enters: a permit, which exists only once the start is on record. Leaves: how it ended. An answer that gets lost is
+//! unknown and never asked for again. A tool whose definition is no longer what was shown is not called (X30).
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use bytes::Bytes;
+use countersign::executor::{Executor, LARGEST_RESULT, Outcome, Permit};
+use countersign::hash::Hash;
+use countersign::id::{ApprovalId, ToolName};
+use futures_util::FutureExt as _;
+use futures_util::future::BoxFuture;
+
+use super::call;
+use super::frame::{Frame, pick, quote};
+use super::server::{Lost, Server};
+
+/// A server's error is kept under this name: results have none.
+pub const ERROR: &str = "jsonrpcError";
+/// How much of results that are too large for the store is kept for who waits for them.
+const MOST_LARGE: usize = 64 * 1024 * 1024;
+
+/// Where a held call came from, for as long as it may run.
+#[derive(Clone)]
+pub struct Origin {
+    /// The server it is meant for.
+    pub server: Arc<Server>,
+    /// The hash of the tool's definition when it was proposed.
+    pub definition: Option<Hash>,
+    /// The client's parameters; nothing when another process proposed it.
+    pub params: Option<Bytes>,
+    /// Lives for as long as the client's request is not answered.
+    pub request: std::sync::Weak<()>,
+}
+
+/// All servers, as the gate's executor.
+#[derive(Default)]
+pub struct Upstreams(Arc<Mutex<State>>);
+
+#[derive(Default)]
+struct State {
+    /// The names servers are known by.
+    names: Vec<String>,
+    origins: HashMap<ApprovalId, Origin>,
+    large: Vec<(ApprovalId, Arc<[u8]>)>,
+}
+
+impl Upstreams {
+    /// Calls for servers of these names are run here.
+    pub fn new(names: Vec<String>) -> Upstreams {
+        let state = State {
+            names,
+            ..State::default()
+        };
+        Upstreams(Arc::new(Mutex::new(state)))
+    }
+
+    /// Remembers where a held call came from: the newest request, if there is one.
+    pub fn remember(&self, approval: ApprovalId, origin: Origin) {
+        let mut state = open(&self.0);
+        if origin.params.is_some() || !state.origins.contains_key(&approval) {
+            state.origins.insert(approval, origin);
+        }
+    }
+
+    /// It is over.
+    pub fn forget(&self, approval: ApprovalId) {
+        open(&self.0).origins.remove(&approval);
+    }
+
+    /// A result that was too large for the store, to whoever asks first.
+    pub fn take_large(&self, approval: ApprovalId) -> Option<Arc<[u8]>> {
+        let mut state = open(&self.0);
+        let place = state.large.iter().position(|(kept, _)| *kept == approval)?;
+        Some(state.large.remove(place).1)
+    }
+
+    fn keep_large(state: &Mutex<State>, approval: ApprovalId, result: Arc<[u8]>) {
+        let mut state = open(state);
+        state.large.push((approval, result));
+        while state.large.iter().map(|(_, result)| result.len()).sum::<usize>() > MOST_LARGE {
+            state.large.remove(0);
+        }
+    }
+}
+
+impl Executor for Upstreams {
+    fn runs(&self, tool: &ToolName) -> bool {
+        let Some((server, _)) = tool.as_str().split_once('/') else {
+            return false;
+        };
+        open(&self.0).names.iter().any(|name| name == server)
+    }
+
+    fn run(&self, permit: Permit) -> BoxFuture<'static, Outcome> {
+        let state = self.0.clone();
+        async move {
+            let Some(approval) = permit.call().map(|call| call.approval) else {
+                return Outcome::failed("only held calls are run here");
+            };
+            let origin = open(&state).origins.get(&approval).cloned();
+            let Some(origin) = origin else {
+                return Outcome::failed("the call was not proposed here, so it was not sent");
+            };
+            let outcome = run(&permit, &origin).await;
+            if let Outcome::Succeeded(result) | Outcome::Failed(result) = &outcome
+                && result.len() > LARGEST_RESULT
+            {
+                Upstreams::keep_large(&state, approval, result.clone());
+            }
+            outcome
+        }
+        .boxed()
+    }
+}
+
+async fn run(permit: &Permit, origin: &Origin) -> Outcome {
+    let server = &origin.server;
+    let not_sent = |why: &str| Outcome::failed(format!("not sent to the server: {why}"));
+    let Some((_, tool)) = permit.tool().as_str().split_once('/') else {
+        return not_sent("the tool has no server");
+    };
+    if !server.ready().await {
+        return not_sent("the server is gone");
+    }
+    // As late as can be: what was approved is the tool as it was then.
+    if let Err(Lost::NotSent(why) | Lost::Unknown(why)) = server.list().await
+        && origin.definition.is_some()
+    {
+        return not_sent(&why);
+    }
+    let definition = server.tools.get(tool).and_then(|listed| listed.definition);
+    if definition != origin.definition {
+        return not_sent("the tool's definition is no longer the one that was shown");
+    }
+    let Some(params) = params(permit, origin, tool) else {
+        return not_sent("its parameters cannot be read");
+    };
+    match server.request("tools/call", &params).await {
+        Ok(frame) => outcome(&frame),
+        Err(Lost::NotSent(why)) => not_sent(&why),
+        Err(Lost::Unknown(why)) => Outcome::Unknown(why),
+    }
+}
+
+fn params(permit: &Permit, origin: &Origin, tool: &str) -> Option<String> {
+    let arguments = permit.arguments().as_bytes();
+    let made = match &origin.params {
+        Some(params) => {
+            let is_awaited = origin.request.strong_count() > 0;
+            call::params(params, tool, arguments, is_awaited)?.to_vec()
+        }
+        None => {
+            let mut made = format!("{{\"name\":{},\"arguments\":", quote(tool)).into_bytes();
+            made.extend_from_slice(arguments);
+            if let Some(meta) = origin.server.meta() {
+                made.extend_from_slice(format!(",\"_meta\":{{{meta}}}").as_bytes());
+            }
+            made.push(b'}');
+            made
+        }
+    };
+    String::from_utf8(made).ok()
+}
+
+fn outcome(frame: &Frame) -> Outcome {
+    if let Some(error) = frame.part(&frame.error) {
+        let error = String::from_utf8_lossy(error);
+        return Outcome::failed(format!("{{\"{ERROR}\":{error}}}"));
+    }
+    let Some(result) = frame.part(&frame.result) else {
+        return Outcome::Unknown("the server's answer cannot be read".to_owned());
+    };
+    let is_error = pick(result, ["isError"]).ok().and_then(|[is_error]| is_error);
+    match is_error.is_some_and(|is_error| is_error.get() == "true") {
+        true => Outcome::failed(result),
+        false => Outcome::succeeded(result),
+    }
+}
+
+fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,152 @@
+//! The person at the client, asked in the protocol's own way.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::client::{Client, approval, journal, pending, text, until};
+use crate::place::Place;
+
+const POLICY: &str = r#"
+[tools."peer/write"]
+effect = "write"
+summary = "Write {{ line }}"
+yes = "Write it"
+
+[tools."peer/slow"]
+effect = "destructive"
+
+[tools."peer/large"]
+effect = "write"
+risk = "critical"
+"#;
+
+fn asking(options: &[&str]) -> (Place, Client) {
+    let place = Place::without_policy();
+    place.write("countersign.toml", POLICY);
+    let peer = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
+    let mut all = vec!["--name", "peer"];
+    all.extend_from_slice(options);
+    let mut client = Client::start(&place, &all, &["python3", peer, "journal"]);
+    client.greet(json!({"elicitation": {}}));
+    (place, client)
+}
+
+fn answer(client: &mut Client, question: &Value, result: &Value) {
+    client.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": result}).to_string());
+}
+
+/// As long as a person needs at least.
+fn read_it() {
+    std::thread::sleep(Duration::from_millis(1100));
+}
+
+#[test]
+fn the_person_at_the_client_can_approve_and_deny() {
+    let (place, mut client) = asking(&[]);
+    let call = client.begin("write", json!({"line": "x"}));
+    let question = client.hear("elicitation/create");
+    let message = question["params"]["message"].as_str().unwrap();
+    assert!(
+        message.starts_with("Write x\n") && message.contains("/line: x"),
+        "{message}"
+    );
+    let decision = &question["params"]["requestedSchema"]["properties"]["decision"];
+    assert_eq!(
+        (&decision["default"], &decision["enumNames"]),
+        (&json!("deny"), &json!(["No", "Write it"]))
+    );
+    read_it();
+    answer(
+        &mut client,
+        &question,
+        &json!({"action": "accept", "content": {"decision": "allow"}}),
+    );
+    assert_eq!(text(&client.answer(call)), "write {\"line\": \"x\"}");
+    assert_eq!(journal(&place).len(), 1);
+
+    for (result, status) in [
+        (json!({"action": "decline"}), "denied"),
+        (
+            json!({"action": "accept", "content": {"decision": "deny", "reason": "no"}}),
+            "denied",
+        ),
+    ] {
+        let call = client.begin("write", json!({"line": status, "how": result}));
+        let question = client.hear("elicitation/create");
+        read_it();
+        answer(&mut client, &question, &result);
+        let told: Value = serde_json::from_str(text(&client.answer(call))).unwrap();
+        assert_eq!(told["status"], status, "{result}");
+    }
+    assert_eq!(journal(&place).len(), 1);
+}
+
+#[test]
+fn x14_an_answer_faster_than_a_person_is_nobodys() {
+    for result in [
+        json!({"action": "decline"}),
+        json!({"action": "cancel"}),
+        json!({"action": "accept", "content": {"decision": "allow"}}),
+    ] {
+        let (place, mut client) = asking(&["--hold", "200ms"]);
+        let call = client.begin("write", json!({"line": "x"}));
+        let question = client.hear("elicitation/create");
+        answer(&mut client, &question, &result);
+        let id = pending(&place);
+        // It may still be decided elsewhere, and the client is told where it stands.
+        let told = client.answer(call);
+        assert_eq!(approval(&told), id, "{result}");
+        assert_eq!(journal(&place), [""; 0], "{result}");
+    }
+}
+
+#[test]
+fn x14_what_destroys_is_not_asked_at_the_client() {
+    let (place, mut client) = asking(&["--hold", "300ms"]);
+    approval(&client.call("slow", json!({})));
+    // Nor is what is not in the policy.
+    approval(&client.call("broken", json!({})));
+    // Nor is what does not fit into a question.
+    approval(&client.call("write", json!({"line": "x".repeat(5000)})));
+    assert!(client.seen.is_empty(), "{:?}", client.seen);
+    assert_eq!(journal(&place), [""; 0]);
+    // Unless the operator wants it so.
+    let (_place, mut client) = asking(&["--ask-client", "always"]);
+    client.begin("slow", json!({}));
+    client.hear("elicitation/create");
+    // Or never at all.
+    let (_place, mut client) = asking(&["--ask-client", "never", "--hold", "100ms"]);
+    approval(&client.call("write", json!({})));
+    assert!(client.seen.is_empty(), "{:?}", client.seen);
+}
+
+#[test]
+fn x34_who_asked_cannot_approve_where_others_must() {
+    let (place, mut client) = asking(&["--hold", "1500ms"]);
+    let call = client.begin("large", json!({}));
+    let question = client.hear("elicitation/create");
+    read_it();
+    answer(
+        &mut client,
+        &question,
+        &json!({"action": "accept", "content": {"decision": "allow"}}),
+    );
+    approval(&client.answer(call));
+    assert_eq!(journal(&place), [""; 0]);
+}
+
+#[test]
+fn decided_elsewhere_the_question_is_taken_back() {
+    let (place, mut client) = asking(&[]);
+    let call = client.begin("write", json!({"line": "x"}));
+    let question = client.hear("elicitation/create");
+    place.good(&["approve", &pending(&place)]);
+    assert_eq!(text(&client.answer(call)), "write {\"line\": \"x\"}");
+    let taken = client.hear("notifications/cancelled");
+    assert_eq!(taken["params"]["requestId"], question["id"]);
+    // An answer that comes too late is not the server's business.
+    answer(&mut client, &question, &json!({"action": "decline"}));
+    assert!(client.is_quiet(Duration::from_millis(100)));
+    until("it has run once", || journal(&place).len() == 1);
+}

@@ -1,0 +1,23 @@
+//! The MCP gateway as a client sees it: the real binary between a client and a server, over a real store.
+
+#![expect(
+    clippy::unwrap_used,
+    clippy::indexing_slicing,
+    clippy::panic,
+    reason = "this is a test; the exceptions in clippy.toml end at its helpers"
+)]
+
+mod agentdojo;
+mod ask;
+mod client;
+mod crash;
+mod hold;
+mod init;
+mod peers;
+#[path = "../cli/place.rs"]
+#[expect(
+    dead_code,
+    reason = "shared with the tests of the command line, which use all of it"
+)]
+mod place;
+mod relay;

@@ -1,0 +1,66 @@
+"""A small MCP server whose every call can be looked at afterwards.
+
+    python3 peer.py JOURNAL
+
+Each call it gets is appended to JOURNAL, as the line that came, before anything is done about it. Tools:
+  read, write     answer at once            slow     answers after a second
+  crash           ends the process          broken   answers with an error of the protocol
+  large           answers with two MiB      grow     changes the definition of `write` and says so
+  sneak           changes it and says nothing
+"""
+import json, os, sys, threading, time
+
+journal = open(sys.argv[1], "ab", buffering=0)
+state = {"write": "Writes a line."}
+lock = threading.Lock()
+
+
+def send(message):
+    with lock:
+        sys.stdout.write(json.dumps({"jsonrpc": "2.0", **message}) + "\n")
+        sys.stdout.flush()
+
+
+def text(answer):
+    return {"content": [{"type": "text", "text": answer}]}
+
+
+def tools():
+    names = ["read", "write", "slow", "crash", "broken", "large", "grow", "sneak"]
+    schema = {"type": "object"}
+    described = lambda name: state.get(name, "Does " + name + ".")
+    return [{"name": name, "description": described(name), "inputSchema": schema} for name in names]
+
+
+def call(id, params):
+    name = params["name"]
+    if name == "crash":
+        os._exit(3)
+    if name == "slow":
+        time.sleep(1)
+    if name in ("grow", "sneak"):
+        state["write"] += " And more."
+        if name == "grow":
+            send({"method": "notifications/tools/list_changed"})
+    if name == "broken":
+        return send({"id": id, "error": {"code": -32000, "message": "broken", "data": {"b": 1, "a": 2}}})
+    answer = "x" * (2 << 20) if name == "large" else name + " " + json.dumps(params.get("arguments"))
+    send({"id": id, "result": text(answer)})
+
+
+print("peer is up", file=sys.stderr, flush=True)
+for line in sys.stdin.buffer:
+    message = json.loads(line)
+    method, id = message.get("method"), message.get("id")
+    if method == "initialize":
+        info = {"name": "peer", "version": "1"}
+        version = message["params"]["protocolVersion"]
+        send({"id": id, "result": {"protocolVersion": version, "capabilities": {"tools": {"listChanged": True}}, "serverInfo": info}})
+    elif method == "tools/list":
+        send({"id": id, "result": {"tools": tools()}})
+    elif method == "tools/call":
+        journal.write(line)
+        threading.Thread(target=call, args=(id, message["params"])).start()
+    elif id is not None and method is not None:
+        send({"id": id, "result": {}})
+sys.exit(7)

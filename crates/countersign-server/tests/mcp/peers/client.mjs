@@ -1,0 +1,47 @@
+// The TypeScript SDK as a client: node client.mjs FOLDER MODE COMMAND CALLS. One JSON line per answer.
+// MODE is `v1` for the SDK's first major version, else what the second calls a mode: `legacy` or `auto`. A `yes`
+// behind it answers elicitations, after a second and a half.
+import { createRequire } from 'node:module';
+import { pathToFileURL } from 'node:url';
+
+const [folder, wanted, commandText, callsText] = process.argv.slice(2);
+const [mode, yes] = wanted.split('+');
+const [command, ...args] = JSON.parse(commandText);
+const resolve = createRequire(folder + '/package.json').resolve;
+const load = async name => import(pathToFileURL(resolve(name)));
+const say = what => console.log(JSON.stringify(what));
+
+const answer = async request => {
+    say({ asked: request.params.message });
+    await new Promise(done => setTimeout(done, 1500));
+    return { action: 'accept', content: { decision: 'allow' } };
+};
+
+const capabilities = yes ? { elicitation: {} } : {};
+let client, transport;
+if (mode === 'v1') {
+    const { Client } = await load('@modelcontextprotocol/sdk/client/index.js');
+    const { StdioClientTransport } = await load('@modelcontextprotocol/sdk/client/stdio.js');
+    const { ElicitRequestSchema } = await load('@modelcontextprotocol/sdk/types.js');
+    client = new Client({ name: 'ts-v1', version: '1' }, { capabilities });
+    if (yes) client.setRequestHandler(ElicitRequestSchema, answer);
+    transport = new StdioClientTransport({ command, args, stderr: 'ignore' });
+} else {
+    const { Client } = await load('@modelcontextprotocol/client');
+    const { StdioClientTransport } = await load('@modelcontextprotocol/client/stdio');
+    client = new Client({ name: 'ts-v2', version: '1' }, { capabilities, versionNegotiation: { mode } });
+    if (yes) client.setRequestHandler('elicitation/create', answer);
+    transport = new StdioClientTransport({ command, args, stderr: 'ignore' });
+}
+await client.connect(transport);
+const { tools } = await client.listTools();
+say({ tools: tools.map(tool => tool.name) });
+for (const [name, input] of JSON.parse(callsText)) {
+    try {
+        const result = await client.callTool({ name, arguments: input });
+        say({ result: { text: result.content.map(block => block.text), isError: result.isError ?? false } });
+    } catch (error) {
+        say({ error: String(error) });
+    }
+}
+await client.close();

@@ -1,0 +1,246 @@
+//! What is no tool call passes byte for byte, both ways.
+
+use std::io::Write as _;
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::client::{Client, LONG, text};
+use crate::place::Place;
+
+/// A generator of its own, so that a failure can be had again.
+struct Random(u64);
+
+impl Random {
+    fn next(&mut self) -> u64 {
+        self.0 ^= self.0 << 13;
+        self.0 ^= self.0 >> 7;
+        self.0 ^= self.0 << 17;
+        self.0
+    }
+
+    fn below(&mut self, limit: u64) -> u64 {
+        self.next() % limit
+    }
+
+    fn one_of<'a>(&mut self, all: &[&'a str]) -> &'a str {
+        all[self.below(all.len() as u64) as usize]
+    }
+
+    fn space(&mut self) -> &'static str {
+        self.one_of(&["", "", "", " ", "  ", "\t"])
+    }
+
+    fn string(&mut self) -> String {
+        let pieces = [
+            "a",
+            "Z",
+            "é",
+            "漢",
+            "🎉",
+            "\\u0061",
+            "\\ud83c\\udf89",
+            "\\n",
+            "\\\"",
+            "\\/",
+            " ",
+            "\u{2028}",
+        ];
+        let count = self.below(8);
+        let body: String = (0..count).map(|_| self.one_of(&pieces)).collect();
+        format!("\"{body}\"")
+    }
+
+    fn value(&mut self, depth: u64) -> String {
+        let simple = [
+            "null",
+            "true",
+            "1e2",
+            "-0",
+            "1.0",
+            "12345678901234567890123",
+            "0.1000000000000000055",
+            "1E+400",
+            "{}",
+            "[]",
+        ];
+        match self.below(if depth == 0 { 4 } else { 8 }) {
+            0..=1 => self.one_of(&simple).to_owned(),
+            2..=3 => self.string(),
+            4..=5 => {
+                let count = self.below(4);
+                let items: Vec<String> = (0..count).map(|_| self.value(depth - 1)).collect();
+                let space = self.space();
+                format!("[{space}{}{space}]", items.join(&format!("{space},")))
+            }
+            _ => {
+                let count = self.below(4);
+                let members: Vec<String> = (0..count)
+                    .map(|_| format!("{}{}:{}", self.string(), self.space(), self.value(depth - 1)))
+                    .collect();
+                format!("{{{}}}", members.join(","))
+            }
+        }
+    }
+
+    /// A message of any kind, its members in any order, with members nobody knows.
+    fn frame(&mut self) -> String {
+        let methods = [
+            "ping",
+            "resources/read",
+            "notifications/progress",
+            "notifications/message",
+            "sampling/createMessage",
+            "roots/list",
+            "elicitation/create",
+            "logging/setLevel",
+            "notifications/roots/list_changed",
+            "tasks/get",
+            "completion/complete",
+            "server/discover",
+            "x/unknown",
+            "prompts/get",
+            "tools/callx",
+            "notifications/tools/list_changed",
+        ];
+        let id = match self.below(2) {
+            0 => self.below(1 << 40).to_string(),
+            _ => self.string(),
+        };
+        let mut members = vec!["\"jsonrpc\":\"2.0\"".to_owned()];
+        let method = format!("\"method\":\"{}\"", self.one_of(&methods));
+        let params = format!("\"params\"{}:{}", self.space(), self.value(4));
+        match self.below(5) {
+            0 => members.extend([format!("\"id\":{id}"), method, params]),
+            1 => members.extend([format!("\"id\":{id}"), method]),
+            2 => members.extend([method, params]),
+            3 => members.extend([format!("\"id\":{id}"), format!("\"result\":{}", self.value(5))]),
+            _ => members.extend([format!("\"id\" : {id}"), format!("\"error\":{}", self.value(3))]),
+        }
+        if self.below(3) == 0 {
+            members.push(format!("\"x-{}\":{}", self.below(100), self.value(3)));
+        }
+        for place in (1..members.len()).rev() {
+            let other = self.below(place as u64 + 1) as usize;
+            members.swap(place, other);
+        }
+        let (before, between) = (self.space(), self.space());
+        format!(
+            "{before}{{{}}}{}",
+            members.join(&format!("{between},{between}")),
+            self.space()
+        )
+    }
+}
+
+#[test]
+fn ten_thousand_messages_pass_byte_for_byte_both_ways() {
+    let place = Place::without_policy();
+    let mut random = Random(0x9e37_79b9_7f4a_7c15);
+    let frames: Vec<String> = (0..10_000).map(|_| random.frame()).collect();
+    // `tee` writes down what it gets and sends it back.
+    let mut command = place.command(&["mcp", "--name", "echo", "--", "tee", "recorded"]);
+    let mut child = command
+        .stdin(std::process::Stdio::piped())
+        .stdout(std::process::Stdio::piped())
+        .stderr(std::process::Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut stdin = child.stdin.take().unwrap();
+    let sent = format!("{}\n", frames.join("\n"));
+    let bytes = sent.clone().into_bytes();
+    let writing = std::thread::spawn(move || stdin.write_all(&bytes).unwrap());
+    let left = child.wait_with_output().unwrap();
+    writing.join().unwrap();
+    let recorded = std::fs::read(place.path().join("recorded")).unwrap();
+    for (name, got) in [("the server", recorded), ("the client", left.stdout)] {
+        let got = String::from_utf8(got).unwrap();
+        let pairs = frames.iter().zip(got.lines());
+        for (frame, line) in pairs {
+            assert_eq!(line, frame, "{name}");
+        }
+        assert!(got == sent, "{name} got {} bytes, not {}", got.len(), sent.len());
+    }
+    assert_eq!(left.status.code(), Some(0));
+}
+
+#[test]
+fn x23_what_could_be_read_in_two_ways_does_not_reach_the_server() {
+    let place = Place::without_policy();
+    let mut client = Client::start(&place, &["--name", "echo"], &["tee", "recorded"]);
+    let bad = [
+        r#"{"jsonrpc":"2.0","id":1,"method":"ping","method":"tools/call","params":{"name":"x"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"Method":"tools/call","params":{"name":"x"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"Tools/Call","params":{"name":"x"}}"#,
+        r#"{"jsonrpc":"2.0","id":null,"method":"tools/call","params":{"name":"x"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","name":"y"}}"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x","Arguments":{}}}"#,
+        r#"[{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"}}]"#,
+        r#"{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"x"},}"#,
+        "nonsense",
+    ];
+    for bad in bad {
+        client.send(bad);
+        let answer = client.line(Instant::now() + LONG).unwrap();
+        assert!(answer.contains("\"error\""), "{bad}: {answer}");
+    }
+    let last = r#"{"jsonrpc":"2.0","id":2,"method":"ping"}"#;
+    client.send(last);
+    assert_eq!(client.line(Instant::now() + LONG).unwrap(), last);
+    client.close();
+    let recorded = std::fs::read_to_string(place.path().join("recorded")).unwrap();
+    assert_eq!(recorded, format!("{last}\n"), "nothing else reached it");
+}
+
+#[test]
+fn complaints_and_the_exit_code_are_the_servers() {
+    let place = Place::without_policy();
+    let mut client = Client::peer(&place, &[]);
+    let tools = client.request("tools/list", json!({}));
+    let names: Vec<&str> = tools["result"]["tools"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|tool| tool["name"].as_str().unwrap())
+        .collect();
+    assert_eq!(names.first(), Some(&"read"));
+    assert_eq!(
+        names.last(),
+        Some(&"countersign_wait"),
+        "ours stand behind the server's"
+    );
+    let (code, stderr) = client.close();
+    assert_eq!(code, 7);
+    assert!(stderr.contains("peer is up"), "{stderr}");
+}
+
+#[test]
+fn a_server_that_cannot_be_started_is_an_error() {
+    let place = Place::without_policy();
+    let left = place.run(&["mcp", "--", "./not-there"]);
+    assert_eq!(left.code, 1);
+    assert!(left.stderr.contains("cannot start `./not-there`"), "{left:?}");
+    assert!(left.stderr.contains("hint: "), "{left:?}");
+    assert_eq!(left.stdout, "");
+}
+
+#[test]
+fn x42_a_server_cannot_offer_a_tool_of_ours() {
+    let place = Place::without_policy();
+    let script =
+        r#"read line; echo '{"jsonrpc":"2.0","id":1,"result":{"tools":[{"name":"countersign_wait"}]}}'; cat"#;
+    let mut client = Client::start(&place, &["--name", "bad"], &["sh", "-c", script]);
+    let answer = client.request("tools/list", json!({}));
+    let message = answer["error"]["message"].as_str().unwrap();
+    assert!(message.contains("`countersign_wait`"), "{answer}");
+}
+
+#[test]
+fn a_large_result_passes_whole() {
+    let place = Place::without_policy();
+    place.write("countersign.toml", "[tools.\"peer/large\"]\neffect = \"read\"\n");
+    let mut client = Client::peer(&place, &[]);
+    let answer = client.call("large", json!({}));
+    assert_eq!(text(&answer).len(), 2 << 20);
+    assert!(client.is_quiet(Duration::from_millis(50)));
+}
