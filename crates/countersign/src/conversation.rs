@@ -317,13 +317,13 @@ fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
     {
         return sentences.cancelled.clone();
     }
-    let is_left_out = |call: &Call| call.because == Some(Because::Denied);
-    if approval.calls.iter().any(is_left_out) {
-        return part_outcome(approval, sentences);
-    }
     let not_as_shown = approval.calls.iter().find_map(not_as_shown);
     if let (Some(because), []) = (not_as_shown, resolved.ran.as_slice()) {
         return fill(&sentences.refused, &[("why", because.as_str())]);
+    }
+    let is_left_out = |call: &Call| call.because == Some(Because::Denied);
+    if approval.calls.iter().any(is_left_out) {
+        return part_outcome(approval, sentences);
     }
     let ended = |wanted: fn(&Outcome) -> bool| resolved.ran.iter().any(|ran| wanted(&ran.outcome));
     let sentence = if ended(|outcome| matches!(outcome, Outcome::Unknown(_))) {

@@ -29,7 +29,7 @@ use crate::failure::{Exit, Failure};
 use crate::http::{AllowedHosts, App, Settings, router};
 use crate::output::Output;
 use crate::store::{Missing, Watch};
-use crate::{desk, inbox, keys, store};
+use crate::{access, desk, inbox, keys, store};
 
 /// How long a stop waits for calls that run.
 const RUNS_END_WITHIN: Duration = Duration::from_secs(20);
@@ -60,6 +60,7 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
     };
     let app = App::new(gate, settings);
     let base = base_url(&config.hosts, address, tls.is_some() || config.behind_proxy);
+    access::address::note(app.store(), &tenant, &base).await?;
     let start = first::Start {
         base,
         policy_file: config.policy.file,

@@ -3,6 +3,7 @@
 //! The work is bounded: so many approvals are looked at, and the page says so.
 
 mod count;
+mod haste;
 mod plot;
 
 use axum::extract::State;
