@@ -11,6 +11,7 @@ mod memory;
 use memory::{Card, Memory, remember};
 
 use crate::approval::{Approval, SharedApproval};
+use crate::call::Because;
 use crate::decision::{Decider, Decision, Refusal};
 use crate::executor::Outcome;
 use crate::gate::{Gate, Heard, Reply, Resolved};
@@ -252,7 +253,8 @@ impl Conversations {
         }
     }
 
-    fn sentences(&self, language: Option<&str>) -> Sentences {
+    /// What is said to somebody who speaks this language.
+    pub fn sentences(&self, language: Option<&str>) -> Sentences {
         match &self.sentences {
             Some(sentences) => sentences.clone(),
             None => Sentences::for_language(language.unwrap_or("en")),
@@ -296,6 +298,10 @@ fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
     {
         return sentences.cancelled.clone();
     }
+    let left_out = |call: &&crate::call::Call| call.because == Some(Because::Denied);
+    if approval.calls.iter().any(|call| left_out(&call)) {
+        return part_outcome(approval, sentences);
+    }
     let ended = |wanted: fn(&Outcome) -> bool| resolved.ran.iter().any(|ran| wanted(&ran.outcome));
     let sentence = if ended(|outcome| matches!(outcome, Outcome::Unknown(_))) {
         &sentences.unknown
@@ -311,4 +317,21 @@ fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
         &sentences.approved
     };
     fill(sentence, &[("what", &what)])
+}
+
+/// What became of each call of a card that was approved in part.
+fn part_outcome(approval: &Approval, sentences: &Sentences) -> String {
+    let line = |call: &crate::call::Call| {
+        let sentence = match (call.state, &call.because) {
+            (CallState::Succeeded, _) => &sentences.done,
+            (CallState::Failed, _) => &sentences.failed,
+            (CallState::Unknown, _) => &sentences.unknown,
+            (CallState::Refused, Some(Because::Denied)) => &sentences.left_out,
+            (CallState::Refused, _) => &sentences.not_run,
+            _ => &sentences.approved,
+        };
+        fill(sentence, &[("what", &call.terms.summary)])
+    };
+    let lines: Vec<String> = approval.calls.iter().map(line).collect();
+    lines.join("\n")
 }

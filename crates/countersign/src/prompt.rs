@@ -41,6 +41,8 @@ pub struct Prompt {
     pub deny: String,
     /// Whether "ok" is too little.
     pub needs_yes: bool,
+    /// How many calls it numbers, so that a reply can name some of them; none when there is one, or not all are shown.
+    pub numbered: usize,
     /// From then on nobody can answer.
     pub expires_at: Time,
 }
@@ -82,6 +84,10 @@ impl Prompt {
             approve: payload(approval, &Verdict::Approve),
             deny: payload(approval, &Verdict::Deny),
             needs_yes: policy.channel().on_filler == OnFiller::AskAgain && is_destructive,
+            numbered: match approval.calls.len() {
+                count @ 2..=MOST_LINES => count,
+                _ => 0,
+            },
             expires_at: approval.expires_at,
             summary,
             yes,
@@ -96,6 +102,7 @@ impl Prompt {
             yes: Some(&self.yes),
             no: Some(&self.no),
             needs_yes: self.needs_yes,
+            numbered: self.numbered,
         }
     }
 }
@@ -107,10 +114,10 @@ pub(crate) fn summary(approval: &Approval, sentences: &Sentences) -> String {
     }
     let count = approval.calls.len();
     let mut lines = vec![fill(&sentences.several, &[("count", &count.to_string())])];
-    let shown = approval.calls.iter().take(MOST_LINES);
-    lines.extend(shown.map(|call| format!("- {}", call.terms.summary)));
+    let shown = approval.numbered().take(MOST_LINES);
+    lines.extend(shown.map(|(position, call)| format!("{position}. {}", call.terms.summary)));
     if count > MOST_LINES {
-        lines.push(format!("- … + {}", count - MOST_LINES));
+        lines.push(format!("… + {}", count - MOST_LINES));
     }
     lines.join("\n")
 }

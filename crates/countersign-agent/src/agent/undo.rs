@@ -2,6 +2,7 @@
 
 use countersign::gate::SubmitError;
 use countersign::id::CallId;
+use countersign::sentence::{Sentences, fill};
 use countersign::state::CallState;
 
 use super::TurnError;
@@ -16,7 +17,8 @@ impl Turn<'_> {
     /// why that cannot be.
     pub(super) async fn undo(&mut self) -> Result<(), TurnError> {
         let Some(call) = self.last_done().await? else {
-            return self.say(Some("There is nothing here to undo.")).await;
+            let say = self.sentences().nothing_to_undo;
+            return self.say(Some(&say)).await;
         };
         let submission = self.submission(Vec::new());
         let approval = match self.agent.gate().undo(submission, call).await {
@@ -27,7 +29,8 @@ impl Turn<'_> {
                     SubmitError::NoUndo(_, reason) => reason,
                     other => other.to_string(),
                 };
-                return self.say(Some(&format!("That cannot be undone: {reason}."))).await;
+                let say = fill(&self.sentences().cannot_undo, &[("why", &reason)]);
+                return self.say(Some(&say)).await;
             }
         };
         self.append(Step {
@@ -37,6 +40,11 @@ impl Turn<'_> {
         .await?;
         self.held = Some(approval.id);
         Ok(())
+    }
+
+    fn sentences(&self) -> Sentences {
+        let language = self.agent.language(None);
+        self.agent.conversations.sentences(language)
     }
 
     async fn last_done(&self) -> Result<Option<CallId>, TurnError> {

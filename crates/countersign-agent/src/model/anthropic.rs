@@ -168,33 +168,43 @@ struct Open {
     arguments: String,
 }
 
+/// Which event it is. The rest is read once that is known, so that arguments can be kept as they are written.
 #[derive(Deserialize)]
-#[serde(tag = "type", rename_all = "snake_case")]
-enum Sent {
-    MessageStart {
-        message: Started,
-    },
-    ContentBlockStart {
-        index: u64,
-        content_block: Block,
-    },
-    ContentBlockDelta {
-        index: u64,
-        delta: Delta,
-    },
-    ContentBlockStop {
-        index: u64,
-    },
-    MessageDelta {
-        delta: Ended,
-        usage: Option<Used>,
-    },
-    MessageStop,
-    Error {
-        error: Wrong,
-    },
-    #[serde(other)]
-    Other,
+struct Sent {
+    r#type: String,
+}
+
+#[derive(Deserialize)]
+struct MessageStart {
+    message: Started,
+}
+
+#[derive(Deserialize)]
+struct BlockStart {
+    index: u64,
+    content_block: Block,
+}
+
+#[derive(Deserialize)]
+struct BlockDelta {
+    index: u64,
+    delta: Delta,
+}
+
+#[derive(Deserialize)]
+struct BlockStop {
+    index: u64,
+}
+
+#[derive(Deserialize)]
+struct MessageDelta {
+    delta: Ended,
+    usage: Option<Used>,
+}
+
+#[derive(Deserialize)]
+struct Failure {
+    error: Wrong,
 }
 
 #[derive(Deserialize)]
@@ -239,27 +249,45 @@ struct Wrong {
 
 impl Dialect for Decoder {
     fn event(&mut self, event: Event) -> Result<Vec<Part>, ModelError> {
-        let sent: Sent = serde_json::from_str(&event.data)
-            .map_err(|error| ModelError::Garbage(wire::clip(&format!("an event of it: {error}"))))?;
-        match sent {
-            Sent::MessageStart { message } => {
-                self.used(message.usage);
+        let data = event.data.as_str();
+        let sent: Sent = read(data)?;
+        match sent.r#type.as_str() {
+            "message_start" => {
+                let started: MessageStart = read(data)?;
+                self.used(started.message.usage);
                 Ok(Vec::new())
             }
-            Sent::ContentBlockStart { index, content_block } => self.start(index, content_block),
-            Sent::ContentBlockDelta { index, delta } => self.delta(index, delta),
-            Sent::ContentBlockStop { index } => Ok(self.stop(index).into_iter().collect()),
-            Sent::MessageDelta { delta, usage } => {
-                self.used(usage);
-                self.stop = delta.stop_reason.as_deref().map(stop).or(self.stop.take());
+            "content_block_start" => {
+                let started: BlockStart = read(data)?;
+                self.start(started.index, started.content_block)
+            }
+            "content_block_delta" => {
+                let more: BlockDelta = read(data)?;
+                self.delta(more.index, more.delta)
+            }
+            "content_block_stop" => {
+                let stopped: BlockStop = read(data)?;
+                Ok(self.stop(stopped.index).into_iter().collect())
+            }
+            "message_delta" => {
+                let changed: MessageDelta = read(data)?;
+                self.used(changed.usage);
+                self.stop = changed
+                    .delta
+                    .stop_reason
+                    .as_deref()
+                    .map(stop)
+                    .or(self.stop.take());
                 Ok(Vec::new())
             }
-            Sent::MessageStop => self.finish(),
-            Sent::Error { error } => {
+            "message_stop" => self.finish(),
+            "error" => {
+                let Failure { error } = read(data)?;
                 let message = format!("{} ({})", error.message, error.r#type);
                 Err(ModelError::Failed(wire::clip(&message)))
             }
-            Sent::Other => Ok(Vec::new()),
+            // Pings, and what the API may say some day.
+            _ => Ok(Vec::new()),
         }
     }
 
@@ -357,6 +385,11 @@ impl Decoder {
         let stop = stop.ok_or_else(|| ModelError::CutOff("it does not say why it ended".to_owned()))?;
         Ok(vec![Part::Usage(self.usage), Part::Stop(stop)])
     }
+}
+
+fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelError> {
+    let read = serde_json::from_str(data);
+    read.map_err(|error| ModelError::Garbage(wire::clip(&format!("an event of it: {error}"))))
 }
 
 fn stop(reason: &str) -> Stop {

@@ -7,5 +7,10 @@
     reason = "tests say what they expect"
 )]
 
+mod closed;
 mod dialogue;
+mod evaluator;
+mod misbehaving;
+mod puppet;
+mod routing;
 mod world;

@@ -232,10 +232,10 @@ impl World {
                         seen.push_str(&format!("\n{{{}}}", prompt.text));
                         let key = self.next();
                         let conversations = self.agent.conversations();
-                        conversations
+                        // Where this fails, a yes shows the card again.
+                        let _ = conversations
                             .shown(&tenant(), &channel(), &prompt, key.clone())
-                            .await
-                            .unwrap();
+                            .await;
                         *self.card.lock().unwrap() = Some((key, prompt));
                     }
                     Progress::Called { .. } | Progress::Decided { .. } | Progress::Done { .. } => {}
