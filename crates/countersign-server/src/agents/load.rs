@@ -45,7 +45,9 @@ pub struct Loaded {
 
 /// All agents, and the worlds they act in.
 pub struct Ready {
+    /// The agents.
     pub agents: Vec<Loaded>,
+    /// The worlds, whose tools have to be run.
     pub worlds: Vec<World>,
 }
 

@@ -1,6 +1,7 @@
 //! News as server-sent events, for programs. Every text is as it was said: who shows it makes it safe first.
 
 use axum::response::sse::Event as Sent;
+use countersign::transcript::exchanges;
 use countersign_agent::progress::Progress;
 use serde::Serialize;
 use serde_json::json;
@@ -11,8 +12,27 @@ use crate::http::App;
 use crate::http::channels::prompt_view;
 use crate::view;
 
-/// One event; nothing for what only pages want to know.
-pub async fn frame(app: &App, news: &News) -> Option<Sent> {
+/// The events for one piece of news; none for what only pages want to know. A card that has ended comes with what became
+/// of each of its calls.
+pub async fn frames(app: &App, news: &News) -> Vec<Sent> {
+    let mut sent: Vec<Sent> = frame(app, news).await.into_iter().collect();
+    if let News::Progress(progress) = news
+        && let Progress::Decided { approval } = &**progress
+    {
+        let results = exchanges(approval).into_iter().map(|exchange| ResultView {
+            id: exchange.id,
+            tool: exchange.tool,
+            status: exchange.result.status.to_owned(),
+            requires_confirmation: false,
+            is_error: exchange.result.is_error,
+            content: exchange.result.content,
+        });
+        sent.extend(results.filter_map(|result| named("result", &result)));
+    }
+    sent
+}
+
+async fn frame(app: &App, news: &News) -> Option<Sent> {
     let progress = match news {
         News::Heard => return None,
         News::Failed { message, hint } => {
@@ -72,9 +92,4 @@ pub fn named(name: &str, data: &impl Serialize) -> Option<Sent> {
     // INVARIANT: written in one go. A detour over a parsed value would rebuild the arguments inside.
     let data = serde_json::to_string(data).ok()?;
     Some(Sent::default().event(name).data(data))
-}
-
-/// The stream ends for this reason.
-pub fn failed(name: &str, message: &str) -> Option<Sent> {
-    named(name, &json!({ "message": message }))
 }

@@ -26,11 +26,13 @@ use super::wire::ErrorView;
 use super::{Answer, ApiError, App, For, Json, scope};
 use crate::access::Caller;
 use crate::agents::{News, Said, Talk, card_key};
-use frame::{failed, frame, named};
+use frame::{frames, named};
 use wire::{SessionView, TalkBody};
 
 /// The longest message.
 pub const LONGEST_MESSAGE: usize = 16 * 1024;
+/// What a listener is told who was too slow.
+const LAGGED: &str = "you read too slowly; read the session, and come back";
 /// A silent stream says so often that it is alive.
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
 
@@ -86,11 +88,11 @@ pub async fn say(
     let first = named("session", &serde_json::json!({ "session": session, "agent": name }));
     let rest = unfold((news, app, open), |(mut news, app, open)| async move {
         let one = news.recv().await?;
-        let sent = frame(&app, &one).await;
+        let sent = frames(&app, &one).await;
         Some((stream::iter(sent), (news, app, open)))
     });
-    let frames = stream::iter(first).chain(rest.flatten()).map(Ok::<Sent, Infallible>);
-    Ok(sse(frames))
+    let events = stream::iter(first).chain(rest.flatten()).map(Ok::<Sent, Infallible>);
+    Ok(sse(events))
 }
 
 /// A session with an agent
@@ -139,16 +141,16 @@ pub async fn follow(
 ) -> Answer<Response> {
     let talk = begun(&app, &caller, &name, &id).await?;
     let open = app.limits.stream(caller.name.as_str())?;
-    let frames = listening(app.clone(), talk, open).filter_map(move |news| {
+    let told = listening(app.clone(), talk, open).then(move |news| {
         let app = app.clone();
         async move {
-            match news {
-                Some(news) => frame(&app, &news).await,
-                None => failed("lagged", "you read too slowly; read the session and come back"),
-            }
+            stream::iter(match news {
+                Some(news) => frames(&app, &news).await,
+                None => named("lagged", &serde_json::json!({ "message": LAGGED })).into_iter().collect(),
+            })
         }
     });
-    Ok(sse(frames.map(Ok::<Sent, Infallible>)))
+    Ok(sse(told.flatten().map(Ok::<Sent, Infallible>)))
 }
 
 /// News of a talk until the service stops, or the listener is too slow: then `None`, once.

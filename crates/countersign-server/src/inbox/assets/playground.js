@@ -113,6 +113,8 @@ function complainHere(text) {
 
 // ---- saying something ----
 
+const newKey = () => [...crypto.getRandomValues(new Uint8Array(8))].map((byte) => byte.toString(16).padStart(2, "0")).join("");
+
 function isBusy(is) {
   form.querySelector("button").disabled = is;
   document.querySelectorAll(".openings button").forEach((button) => { button.disabled = is; });
@@ -127,7 +129,7 @@ async function say(event) {
   if (form.querySelector("button").disabled) return;
   const body = new URLSearchParams(new FormData(sent, event.submitter));
   body.set("after", form.elements.after.value);
-  body.set("key", crypto.randomUUID());
+  body.set("key", newKey());
   const text = body.get("text").trim();
   if (!text) return;
   complainHere("");
