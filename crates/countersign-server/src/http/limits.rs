@@ -17,7 +17,7 @@ type Keyed = RateLimiter<String, HashMapStateStore<String>, DefaultClock>;
 /// How many decisions one person may make in a second, unless the operator says otherwise.
 pub const DECISIONS_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).unwrap();
 /// How many messages one person may send to agents in a second.
-const MESSAGES_PER_SECOND: NonZeroU32 = NonZeroU32::new(5).unwrap();
+const MESSAGES_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).unwrap();
 const SIGN_INS_A_MINUTE: NonZeroU32 = NonZeroU32::new(5).unwrap();
 /// How many streams of events one caller may hold open.
 const MOST_STREAMS: usize = 10;

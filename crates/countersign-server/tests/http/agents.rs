@@ -162,23 +162,50 @@ impl Frames {
 async fn d8_c6_a_held_call_and_a_yes_frame_by_frame() {
     let chat = Chat::new().await;
     let held = chat.says(MARIA).await;
-    insta::assert_snapshot!(held.show(), @"");
+    insta::assert_snapshot!(held.show(), @r##"
+    session {"agent":"crm","session":"s"}
+    routed {"specialist":"contacts"}
+    tool {"id":"script_1_1","tool":"create_contact"}
+    result {"content":"{\"status\":\"pending_confirmation\",\"ran\":false,\"message\":\"A person has been asked. It has not run.\"}","id":"script_1_1","isError":false,"requiresConfirmation":true,"status":"pending_confirmation","tool":"create_contact"}
+    text x16 "I'll create a new contact with these details:\n- Name: Maria Garcia\n- Email: maria@acme.com\n- Company: Acme Corp"
+    held {"approval":{"description":"Create contact Maria Garcia, maria@acme.com, Acme Corp","status":"pending","toolName":"create_contact"},"card":"card-[id]","prompt":{"approval":"[id]","approve":"[id]","deny":"[id]","digest":"[id]","expiresAt":"2026-01-01T00:05:00.000Z","no":"no","origins":"all 3 values were given by you","summary":"Create contact Maria Garcia, maria@acme.com, Acme Corp","text":"Create contact Maria Garcia, maria@acme.com, Acme Corp\nall 3 values were given by you\n-- reply \"yes\" to confirm or \"no\" to cancel.","yes":"yes"},"trace":{"level":"warn","name":"confirmation-required"}}
+    done {"inputTokens":0,"outputTokens":0}
+    "##);
     let done = chat.answers("yes", held.get("held")).await;
-    insta::assert_snapshot!(done.show(), @"");
+    insta::assert_snapshot!(done.show(), @r##"
+    session {"agent":"crm","session":"s"}
+    say {"text":"Done! Create contact Maria Garcia, maria@acme.com, Acme Corp"}
+    decided {"approval":{"decidedBy":"ana","decidedOn":"text","description":"Create contact Maria Garcia, maria@acme.com, Acme Corp","status":"approved","toolName":"create_contact"}}
+    result {"content":"{\"status\":\"succeeded\",\"ran\":true,\"message\":\"It ran.\",\"result\":\"{\\\"company\\\":\\\"Acme Corp\\\",\\\"email\\\":\\\"maria@acme.com\\\",\\\"id\\\":7,\\\"name\\\":\\\"Maria Garcia\\\",\\\"phone\\\":null}\"}","id":"call_[id]","isError":false,"requiresConfirmation":false,"status":"succeeded","tool":"create_contact"}
+    done {"inputTokens":0,"outputTokens":0}
+    "##);
     assert_eq!(chat.contacts().await, 1);
 }
 
 #[tokio::test]
 async fn d8_a_read_runs_at_once_and_nobody_is_asked() {
     let chat = Chat::new().await;
-    insta::assert_snapshot!(chat.says("show me my pipeline").await.show(), @"");
+    insta::assert_snapshot!(chat.says("show me my pipeline").await.show(), @r##"
+    session {"agent":"crm","session":"s"}
+    routed {"specialist":"deals"}
+    tool {"id":"script_1_1","tool":"get_pipeline"}
+    result {"content":"{\"stages\":[{\"amount\":18000,\"currency\":\"EUR\",\"deals\":1,\"stage\":\"proposal\"},{\"amount\":6500,\"currency\":\"EUR\",\"deals\":1,\"stage\":\"qualified\"},{\"amount\":42000,\"currency\":\"EUR\",\"deals\":1,\"stage\":\"lead\"},{\"amount\":3200,\"currency\":\"EUR\",\"deals\":1,\"stage\":\"won\"},{\"amount\":9900,\"currency\":\"USD\",\"deals\":1,\"stage\":\"proposal\"}]}","id":"script_1_1","isError":false,"requiresConfirmation":false,"status":"ok","tool":"get_pipeline"}
+    text x1 "Your pipeline:\n- proposal: 1 deal, 18000 EUR\n- qualified: 1 deal, 6500 EUR\n- lead: 1 deal, 42000 EUR\n- won: 1 deal, 3200 EUR\n- proposal: 1 deal, 9900 USD"
+    done {"inputTokens":0,"outputTokens":0}
+    "##);
 }
 
 #[tokio::test]
 async fn a7_a_no_and_something_else_run_nothing() {
     let chat = Chat::new().await;
     let held = chat.says(MARIA).await;
-    insta::assert_snapshot!(chat.answers("no", held.get("held")).await.show(), @"");
+    insta::assert_snapshot!(chat.answers("no", held.get("held")).await.show(), @r##"
+    session {"agent":"crm","session":"s"}
+    say {"text":"Cancelled."}
+    decided {"approval":{"decidedBy":"ana","decidedOn":"text","description":"Create contact Maria Garcia, maria@acme.com, Acme Corp","status":"denied","toolName":"create_contact"}}
+    result {"content":"{\"status\":\"denied\",\"ran\":false,\"message\":\"A person said no. It did not run. Do not propose it again unless they ask for it.\"}","id":"call_[id]","isError":true,"requiresConfirmation":false,"status":"denied","tool":"create_contact"}
+    done {"inputTokens":0,"outputTokens":0}
+    "##);
     let held = chat.says("Create a contact for Maria Garcia at Acme Corp, maria@acme.org").await;
     let other = chat.answers("show me my pipeline", held.get("held")).await;
     assert!(other.get("say")["text"].as_str().unwrap().starts_with("Cancelled, because"));
@@ -234,14 +261,19 @@ async fn b2_what_is_decided_elsewhere_goes_on_here() {
     let mut body = stream.into_body();
     let decider = chat.service.decider("ana").await;
     let id = held.get("held")["approval"]["id"].as_str().unwrap();
-    let decided = chat.service.post(&decider, &format!("/v1/approvals/{id}"), r#"{"approved":true}"#);
-    decided.await.good();
+    let path = format!("/v1/approvals/{id}");
+    chat.service.post(&decider, &path, r#"{"approved":true}"#).await.good();
     let mut text = String::new();
     while !text.contains("event: done") {
         let frame = tokio::time::timeout(PATIENCE, body.frame()).await.unwrap().unwrap().unwrap();
         text.push_str(std::str::from_utf8(&frame.into_data().unwrap()).unwrap());
     }
-    insta::assert_snapshot!(Frames::read(&text).show(), @"");
+    insta::assert_snapshot!(Frames::read(&text).show(), @r##"
+    decided {"approval":{"decidedBy":"ana","decidedOn":"api","description":"Create contact Maria Garcia, maria@acme.com, Acme Corp","status":"approved","toolName":"create_contact"}}
+    result {"content":"{\"status\":\"succeeded\",\"ran\":true,\"message\":\"It ran.\",\"result\":\"{\\\"company\\\":\\\"Acme Corp\\\",\\\"email\\\":\\\"maria@acme.com\\\",\\\"id\\\":7,\\\"name\\\":\\\"Maria Garcia\\\",\\\"phone\\\":null}\"}","id":"call_[id]","isError":false,"requiresConfirmation":false,"status":"succeeded","tool":"create_contact"}
+    say {"text":"Done! Create contact Maria Garcia, maria@acme.com, Acme Corp"}
+    done {"inputTokens":0,"outputTokens":0}
+    "##);
     assert_eq!(chat.contacts().await, 1);
 }
 
