@@ -60,7 +60,9 @@ async fn look_back(app: &App) -> Result<(), StoreError> {
             ..Filter::default()
         };
         let approvals = app.store().list(&app.settings.tenant, &newest).await?;
-        let ended = approvals.iter().filter(|approval| approval.state != State::Pending);
+        let ended = approvals
+            .iter()
+            .filter(|approval| approval.state != State::Pending);
         let channels: BTreeSet<&Channel> = ended.filter_map(|approval| approval.channel.as_ref()).collect();
         for channel in channels {
             resume_in(app, name, channel);

@@ -56,7 +56,13 @@ impl AgentSource {
     pub fn tryout() -> BTreeMap<String, AgentSource> {
         let source = |setup: &&Setup| {
             let world = Some(setup.name.to_owned());
-            (setup.name.to_owned(), AgentSource { world, ..AgentSource::default() })
+            (
+                setup.name.to_owned(),
+                AgentSource {
+                    world,
+                    ..AgentSource::default()
+                },
+            )
         };
         WORLDS.iter().map(source).collect()
     }
@@ -95,18 +101,29 @@ pub fn load(sources: &BTreeMap<String, AgentSource>) -> Result<Ready, Failure> {
             }
             _ => return Err(bad("it needs either `file` or `world`".to_owned())),
         };
-        ready.agents.push(loaded(name, source, &file, openings).map_err(bad)?);
+        ready
+            .agents
+            .push(loaded(name, source, &file, openings).map_err(bad)?);
     }
     Ok(ready)
 }
 
-fn loaded(name: &str, source: &AgentSource, file: &AgentFile, openings: Vec<String>) -> Result<Loaded, String> {
-    let provider = provider(source.model, source.model_name.clone(), |name| std::env::var(name).ok())?;
-    let is_scripted = matches!(provider, Provider::Script);
-    let mut plan = file.plan(&provider).map_err(|problem| match is_scripted && !file.has_script() {
-        true => "there is neither a key for a model nor a `script.toml`".to_owned(),
-        false => problem.to_string(),
+fn loaded(
+    name: &str,
+    source: &AgentSource,
+    file: &AgentFile,
+    openings: Vec<String>,
+) -> Result<Loaded, String> {
+    let provider = provider(source.model, source.model_name.clone(), |name| {
+        std::env::var(name).ok()
     })?;
+    let is_scripted = matches!(provider, Provider::Script);
+    let mut plan = file
+        .plan(&provider)
+        .map_err(|problem| match is_scripted && !file.has_script() {
+            true => "there is neither a key for a model nor a `script.toml`".to_owned(),
+            false => problem.to_string(),
+        })?;
     // Two agents may be made from one file; they are told apart by what they are called here.
     plan.name = Agent::new(name).map_err(|problem| problem.to_string())?;
     plan.requester = Person::new(format!("agent:{name}")).map_err(|problem| problem.to_string())?;
@@ -119,7 +136,8 @@ fn loaded(name: &str, source: &AgentSource, file: &AgentFile, openings: Vec<Stri
 
 /// It stands in addresses and in the names of conversations.
 fn check_name(name: &str) -> Result<(), String> {
-    let is_plain = |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
+    let is_plain =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
     match !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain) {
         true => Ok(()),
         false => Err("a name has only a-z, digits, `-` and `_`, at most 64".to_owned()),
@@ -127,7 +145,8 @@ fn check_name(name: &str) -> Result<(), String> {
 }
 
 fn built_in(setup: &Setup) -> Result<AgentFile, String> {
-    AgentFile::parse(setup.agent, setup.definitions, Some(setup.script)).map_err(|problem| problem.to_string())
+    AgentFile::parse(setup.agent, setup.definitions, Some(setup.script))
+        .map_err(|problem| problem.to_string())
 }
 
 fn read(path: &Path) -> Result<AgentFile, String> {
@@ -139,8 +158,12 @@ fn read(path: &Path) -> Result<AgentFile, String> {
         Ok(false) => None,
         _ => Some(text(&script)?),
     };
-    AgentFile::parse(&text(path)?, &text(&path.with_file_name(TOOLS))?, script.as_deref())
-        .map_err(|problem| format!("`{}`: {problem}", path.display()))
+    AgentFile::parse(
+        &text(path)?,
+        &text(&path.with_file_name(TOOLS))?,
+        script.as_deref(),
+    )
+    .map_err(|problem| format!("`{}`: {problem}", path.display()))
 }
 
 fn openings(setup: &Setup) -> Vec<String> {

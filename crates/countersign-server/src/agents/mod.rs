@@ -67,12 +67,17 @@ impl Agents {
 
     /// The agents, by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Served)> {
-        self.served.iter().map(|(name, served)| (name.as_str(), &**served))
+        self.served
+            .iter()
+            .map(|(name, served)| (name.as_str(), &**served))
     }
 
     /// Somebody's talk with an agent; nothing when there is no such agent here, or the id is none.
     pub fn talk(&self, tenant: &Tenant, agent: &str, session: &str, person: &Person) -> Option<Talk> {
-        let served = self.served.get(agent).filter(|_| self.tenant.as_ref() == Some(tenant))?;
+        let served = self
+            .served
+            .get(agent)
+            .filter(|_| self.tenant.as_ref() == Some(tenant))?;
         let place = Place {
             tenant: tenant.clone(),
             channel: channel(agent, session, person)?,

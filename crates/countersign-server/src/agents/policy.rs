@@ -10,7 +10,9 @@ use toml::{Table, Value};
 pub fn join(own: &str, others: &[(&str, &str)]) -> Result<String, String> {
     let mut joined = table("the policy", own)?;
     let mut from: std::collections::HashMap<String, String> = std::collections::HashMap::new();
-    let listed = joined.entry("tools").or_insert_with(|| Value::Table(Table::new()));
+    let listed = joined
+        .entry("tools")
+        .or_insert_with(|| Value::Table(Table::new()));
     let Value::Table(listed) = listed else {
         return Err("the policy: `tools` is not a table".to_owned());
     };
@@ -50,17 +52,26 @@ mod tests {
 
     use super::*;
 
-    const OWN: &str = "[channel]\nttl = \"1m\"\n[tools.note]\neffect = \"write\"\nsummary = \"Note {{ text }}\"\n";
+    const OWN: &str =
+        "[channel]\nttl = \"1m\"\n[tools.note]\neffect = \"write\"\nsummary = \"Note {{ text }}\"\n";
     const OTHER: &str = "[channel]\nttl = \"9m\"\n[tools.look]\neffect = \"read\"\n[tools.note2]\neffect = \"write\"\n[tools.note2.schema]\ntype = \"object\"\n";
 
     #[test]
     fn the_first_one_speaks_for_the_service_and_the_others_bring_tools() {
         let joined = join(OWN, &[("world `a`", OTHER)]).unwrap();
         let policy = Policy::parse(&joined).unwrap();
-        let names: Vec<_> = policy.catalogue().iter().map(|listed| listed.tool.to_owned()).collect();
+        let names: Vec<_> = policy
+            .catalogue()
+            .iter()
+            .map(|listed| listed.tool.to_owned())
+            .collect();
         assert_eq!(names, ["look", "note", "note2"]);
         assert_eq!(policy.channel().ttl.as_secs(), 60);
-        assert_eq!(joined, join(OWN, &[("world `a`", OTHER)]).unwrap(), "always the same text");
+        assert_eq!(
+            joined,
+            join(OWN, &[("world `a`", OTHER)]).unwrap(),
+            "always the same text"
+        );
     }
 
     #[test]
@@ -68,7 +79,10 @@ mod tests {
         let check = |others: &[(&str, &str)], expected: &str| {
             assert_eq!(join(OWN, others).unwrap_err(), expected);
         };
-        check(&[("world `a`", OWN)], "tool `note` is listed by the policy and by world `a`");
+        check(
+            &[("world `a`", OWN)],
+            "tool `note` is listed by the policy and by world `a`",
+        );
         check(
             &[("world `a`", OTHER), ("world `b`", OTHER)],
             "tool `look` is listed by world `a` and by world `b`",

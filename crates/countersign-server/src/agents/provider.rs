@@ -64,11 +64,27 @@ mod tests {
             assert_eq!(chosen, expected, "{choice:?} {set:?}");
         };
         check(Choice::Auto, &[], "script");
-        check(Choice::Auto, &["ANTHROPIC_API_KEY", "OPENAI_API_KEY"], &format!("anthropic {ANTHROPIC}"));
+        check(
+            Choice::Auto,
+            &["ANTHROPIC_API_KEY", "OPENAI_API_KEY"],
+            &format!("anthropic {ANTHROPIC}"),
+        );
         check(Choice::Auto, &["OPENAI_API_KEY"], &format!("openai {OPENAI}"));
         check(Choice::Script, &["ANTHROPIC_API_KEY"], "script");
-        check(Choice::Anthropic, &["OPENAI_API_KEY"], "`ANTHROPIC_API_KEY` is not set");
-        check(Choice::OpenAi, &["OPENAI_BASE_URL"], "openai http://127.0.0.1/OPENAI_BASE_URL");
-        check(Choice::OpenAi, &[], "neither `OPENAI_API_KEY` nor `OPENAI_BASE_URL` is set");
+        check(
+            Choice::Anthropic,
+            &["OPENAI_API_KEY"],
+            "`ANTHROPIC_API_KEY` is not set",
+        );
+        check(
+            Choice::OpenAi,
+            &["OPENAI_BASE_URL"],
+            "openai http://127.0.0.1/OPENAI_BASE_URL",
+        );
+        check(
+            Choice::OpenAi,
+            &[],
+            "neither `OPENAI_API_KEY` nor `OPENAI_BASE_URL` is set",
+        );
     }
 }

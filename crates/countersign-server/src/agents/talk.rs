@@ -250,7 +250,9 @@ impl Talk {
 
     /// The card is what stands last in the conversation now. Without this a yes only shows it again.
     async fn shown(&self, prompt: &Prompt) {
-        let Some(key) = card_key(prompt.approval) else { return };
+        let Some(key) = card_key(prompt.approval) else {
+            return;
+        };
         let Place { tenant, channel, .. } = &self.place;
         let conversations = self.served.agent.conversations();
         if let Err(error) = conversations.shown(tenant, channel, prompt, key).await {
@@ -264,7 +266,11 @@ async fn is_of(agent: &Agent, place: &Place, payload: &str) -> Result<bool, Turn
     let Some(pressed) = Pressed::read(payload) else {
         return Ok(false);
     };
-    let approval = agent.gate().store().approval(&place.tenant, pressed.approval).await?;
+    let approval = agent
+        .gate()
+        .store()
+        .approval(&place.tenant, pressed.approval)
+        .await?;
     Ok(approval.is_some_and(|approval| {
         approval.channel.as_ref() == Some(&place.channel) && approval.agent == *agent.name()
     }))

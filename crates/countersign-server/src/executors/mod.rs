@@ -81,7 +81,9 @@ impl Executors {
             let tool = ToolName::new(name).map_err(|problem| bad(problem.to_string()))?;
             if self.0.insert(tool, Tool::World(world.clone())).is_some() {
                 let world = world.setup().name;
-                return Err(bad(format!("the world `{world}` has it, and something else runs it")));
+                return Err(bad(format!(
+                    "the world `{world}` has it, and something else runs it"
+                )));
             }
         }
         Ok(self)

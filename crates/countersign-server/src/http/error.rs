@@ -293,12 +293,7 @@ impl From<TurnError> for ApiError {
     fn from(error: TurnError) -> ApiError {
         match error {
             TurnError::Store(error) | TurnError::Session(SessionError::Store(error)) => error.into(),
-            other => ApiError::new(
-                StatusCode::CONFLICT,
-                "no_answer",
-                other.to_string(),
-                other.hint(),
-            ),
+            other => ApiError::new(StatusCode::CONFLICT, "no_answer", other.to_string(), other.hint()),
         }
     }
 }

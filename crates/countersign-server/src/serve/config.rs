@@ -190,7 +190,10 @@ fn join_worlds(policy: &mut Loaded, agents: &BTreeMap<String, AgentSource>) -> R
 fn echoes(policy: &Policy, agents: &BTreeMap<String, AgentSource>) -> BTreeMap<String, ToolTarget> {
     let theirs = world_tools(agents);
     let listed = policy.catalogue();
-    let names = listed.iter().map(|listed| listed.tool).filter(|name| !theirs.contains(name));
+    let names = listed
+        .iter()
+        .map(|listed| listed.tool)
+        .filter(|name| !theirs.contains(name));
     names
         .map(|name| (name.to_owned(), ToolTarget::Echo { echo: true }))
         .collect()

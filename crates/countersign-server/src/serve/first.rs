@@ -86,7 +86,10 @@ fn talks(app: &App, base: &str) -> String {
         .collect();
     let mut text = format!("\n  Talk to an agent: {}\n", names.join(", "));
     if app.agents.has_playground {
-        text.push_str(&format!("  {}\n", paint(style::HINT, &format!("{base}/playground"))));
+        text.push_str(&format!(
+            "  {}\n",
+            paint(style::HINT, &format!("{base}/playground"))
+        ));
     }
     if app.agents.iter().any(|(_, served)| served.is_scripted) {
         text.push_str("  A script answers where there is no key: set ANTHROPIC_API_KEY or OPENAI_API_KEY for a model.\n");

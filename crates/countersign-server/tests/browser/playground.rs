@@ -87,8 +87,14 @@ fn until_shown(stage: &Stage, css: &str, text: &str) {
         let wanted = json!({ "using": "css selector", "value": css });
         // The page may be on its way to another one.
         let found = stage.browser.ask("POST", "/element", &wanted);
-        let id = found.ok().and_then(|found| found.as_object()?.values().next()?.as_str().map(str::to_owned));
-        let read = id.map(|id| stage.browser.ask("GET", &format!("/element/{id}/text"), &Value::Null));
+        let id = found
+            .ok()
+            .and_then(|found| found.as_object()?.values().next()?.as_str().map(str::to_owned));
+        let read = id.map(|id| {
+            stage
+                .browser
+                .ask("GET", &format!("/element/{id}/text"), &Value::Null)
+        });
         if let Some(Ok(Value::String(shown))) = &read
             && shown.contains(text)
         {
@@ -150,7 +156,12 @@ fn words_come_one_by_one_and_a_card_appears(stage: &Stage) {
     say(stage, "Create a contact for Maria");
     until_card(stage, "Create contact Maria");
     until_said(stage, "I'll create this contact.");
-    assert_ne!(stage.js("window.pieces > 2"), json!(false), "{}", stage.js("window.pieces"));
+    assert_ne!(
+        stage.js("window.pieces > 2"),
+        json!(false),
+        "{}",
+        stage.js("window.pieces")
+    );
     // Where its values came from, and the trace.
     let values = stage.text("#card .values");
     assert!(values.contains("NOT FROM YOU"), "{values}");
@@ -184,7 +195,10 @@ fn undo_is_a_card_of_its_own(stage: &Stage) {
 }
 
 fn a_typed_yes_decides(stage: &Stage) {
-    say(stage, "Create a contact for Maria Garcia at Acme Corp, maria@acme.net");
+    say(
+        stage,
+        "Create a contact for Maria Garcia at Acme Corp, maria@acme.net",
+    );
     until_card(stage, "maria@acme.net");
     say(stage, "yes");
     until_said(stage, "Done! Create contact Maria Garcia");
@@ -194,15 +208,22 @@ fn a_typed_yes_decides(stage: &Stage) {
 fn what_a_script_does_not_know_is_said(stage: &Stage) {
     let before = stage.js("document.querySelectorAll('.line.you').length");
     say(stage, "xyzzy plugh");
-    stage.until(&format!("document.querySelectorAll('.line.you').length > {before}"));
-    stage.until("document.querySelector('.problem:not([hidden])') || document.querySelectorAll('.line.agent').length");
+    stage.until(&format!(
+        "document.querySelectorAll('.line.you').length > {before}"
+    ));
+    stage.until(
+        "document.querySelector('.problem:not([hidden])') || document.querySelectorAll('.line.agent').length",
+    );
     say(stage, "show me my pipeline");
     until_said(stage, "Your pipeline");
 }
 
 fn nothing_on_the_page_broke(stage: &Stage) {
     let complaints = stage.browser.complaints();
-    let ours: Vec<&String> = complaints.iter().filter(|line| !line.contains("favicon")).collect();
+    let ours: Vec<&String> = complaints
+        .iter()
+        .filter(|line| !line.contains("favicon"))
+        .collect();
     assert!(ours.is_empty(), "{ours:?}");
 }
 
@@ -233,7 +254,10 @@ fn the_command_line_decides(stage: &Stage) {
 }
 
 fn the_service_restarts_between_card_and_yes(stage: &mut Stage) {
-    say(stage, "Create a contact for Maria Garcia at Acme Corp, maria@acme.org");
+    say(
+        stage,
+        "Create a contact for Maria Garcia at Acme Corp, maria@acme.org",
+    );
     until_card(stage, "maria@acme.org");
     stage.service.kill();
     stage.until("document.querySelector('#link.lost:not([hidden])')");
@@ -242,7 +266,10 @@ fn the_service_restarts_between_card_and_yes(stage: &mut Stage) {
     stage.click("#card .yes");
     until_said(stage, "Done! Create contact Maria Garcia, maria@acme.org");
     // Decided while nobody was there to hear of it.
-    say(stage, "Create a contact for Maria Garcia at Acme Corp, maria@acme.it");
+    say(
+        stage,
+        "Create a contact for Maria Garcia at Acme Corp, maria@acme.it",
+    );
     until_card(stage, "maria@acme.it");
     let id = stage.js("document.querySelector('#card .card').id.slice(1)");
     stage.service.kill();
@@ -275,7 +302,10 @@ fn thirteen_paddocks_in_spanish(stage: &Stage) {
 
 fn hostile_text_is_inert(stage: &Stage) {
     talk_to(stage, "crm");
-    say(stage, "Create a contact for <img src=x onerror=\"document.title='owned'\"><b>Maria</b>\u{202e}");
+    say(
+        stage,
+        "Create a contact for <img src=x onerror=\"document.title='owned'\"><b>Maria</b>\u{202e}",
+    );
     stage.until("document.querySelector('.line.you')");
     say(stage, "show me my pipeline");
     until_said(stage, "Your pipeline");
@@ -286,7 +316,11 @@ fn hostile_text_is_inert(stage: &Stage) {
     assert!(said.as_str().unwrap().contains("<b>Maria</b>\\u{202e}"), "{said}");
     let path = "/playground/crm?session=%22%3E%3Cimg%20src=x%3E";
     stage.goto(path);
-    assert!(stage.text("main").contains("There is no such"), "{}", stage.text("main"));
+    assert!(
+        stage.text("main").contains("There is no such"),
+        "{}",
+        stage.text("main")
+    );
 }
 
 fn everything_fits_a_phone(stage: &Stage) {
@@ -308,5 +342,8 @@ fn everything_fits_a_phone(stage: &Stage) {
             .filter((each) => each.tabIndex >= 0 && each.offsetParent).map((each) => each.className || each.name || each.id)",
     );
     let hops = hops.to_string();
-    assert!(hops.contains("yes") && hops.contains("no") && hops.contains("text"), "{hops}");
+    assert!(
+        hops.contains("yes") && hops.contains("no") && hops.contains("text"),
+        "{hops}"
+    );
 }

@@ -157,7 +157,9 @@ fn command(directory: &tempfile::TempDir) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
     command.current_dir(directory.path());
     // Agents answer by their scripts.
-    command.env_remove("ANTHROPIC_API_KEY").env_remove("OPENAI_API_KEY");
+    command
+        .env_remove("ANTHROPIC_API_KEY")
+        .env_remove("OPENAI_API_KEY");
     command
 }
 

@@ -51,7 +51,10 @@ impl Chat {
 
     async fn say(&self, body: Value) -> Frames {
         let body = body.to_string();
-        let answered = self.service.post(&self.token, "/v1/agents/crm/messages", &body).await;
+        let answered = self
+            .service
+            .post(&self.token, "/v1/agents/crm/messages", &body)
+            .await;
         assert_eq!(answered.status, 200, "{}", answered.text);
         assert_eq!(answered.headers["content-type"], "text/event-stream");
         Frames::read(&answered.text)
@@ -63,11 +66,15 @@ impl Chat {
 
     /// Answers the card.
     async fn answers(&self, text: &str, card: &Value) -> Frames {
-        self.say(json!({ "session": "s", "text": text, "after": card["card"] })).await
+        self.say(json!({ "session": "s", "text": text, "after": card["card"] }))
+            .await
     }
 
     async fn session(&self) -> Value {
-        self.service.get(&self.token, "/v1/agents/crm/sessions/s").await.good()
+        self.service
+            .get(&self.token, "/v1/agents/crm/sessions/s")
+            .await
+            .good()
     }
 
     /// Waits until the channel's last word is this.
@@ -85,7 +92,9 @@ impl Chat {
     }
 
     async fn contacts(&self) -> usize {
-        let frames = self.say(json!({ "session": "other", "text": "find maria" })).await;
+        let frames = self
+            .say(json!({ "session": "other", "text": "find maria" }))
+            .await;
         frames.text().matches("Maria Garcia").count()
     }
 }
@@ -134,12 +143,19 @@ impl Frames {
             if let Some(approval) = data.get("approval") {
                 let kept = ["status", "description", "toolName", "decidedBy", "decidedOn"];
                 let kept = kept.iter().filter(|name| !approval[**name].is_null());
-                data["approval"] = kept.map(|name| ((*name).to_owned(), approval[*name].clone())).collect();
+                data["approval"] = kept
+                    .map(|name| ((*name).to_owned(), approval[*name].clone()))
+                    .collect();
             }
             lines.push(format!("{event} {data}"));
         }
         let shown = lines.join("\n");
-        let is_id = |word: &str| word.len() >= 24 && word.bytes().all(|byte| byte.is_ascii_hexdigit() || b"-_.".contains(&byte));
+        let is_id = |word: &str| {
+            word.len() >= 24
+                && word
+                    .bytes()
+                    .all(|byte| byte.is_ascii_hexdigit() || b"-_.".contains(&byte))
+        };
         let parts = shown.split_inclusive(['"', ' ']).map(|part| {
             let word = part.trim_end_matches(['"', ' ']);
             let (prefix, rest) = match word.strip_prefix("card-") {
@@ -206,9 +222,16 @@ async fn a7_a_no_and_something_else_run_nothing() {
     result {"content":"{\"status\":\"denied\",\"ran\":false,\"message\":\"A person said no. It did not run. Do not propose it again unless they ask for it.\"}","id":"call_[id]","isError":true,"requiresConfirmation":false,"status":"denied","tool":"create_contact"}
     done {"inputTokens":0,"outputTokens":0}
     "##);
-    let held = chat.says("Create a contact for Maria Garcia at Acme Corp, maria@acme.org").await;
+    let held = chat
+        .says("Create a contact for Maria Garcia at Acme Corp, maria@acme.org")
+        .await;
     let other = chat.answers("show me my pipeline", held.get("held")).await;
-    assert!(other.get("say")["text"].as_str().unwrap().starts_with("Cancelled, because"));
+    assert!(
+        other.get("say")["text"]
+            .as_str()
+            .unwrap()
+            .starts_with("Cancelled, because")
+    );
     assert_eq!(chat.contacts().await, 0);
 }
 
@@ -222,7 +245,10 @@ async fn x03_a_yes_counts_only_for_the_card_that_was_seen() {
             true => json!({ "session": "s", "text": "yes" }),
             false => json!({ "session": "s", "text": "yes", "after": after }),
         };
-        let answered = chat.service.post(&chat.token, "/v1/agents/crm/messages", &body.to_string()).await;
+        let answered = chat
+            .service
+            .post(&chat.token, "/v1/agents/crm/messages", &body.to_string())
+            .await;
         if answered.status != 200 {
             assert_eq!(answered.error(), (400, "bad_request".to_owned()));
             continue;
@@ -230,7 +256,10 @@ async fn x03_a_yes_counts_only_for_the_card_that_was_seen() {
         let frames = Frames::read(&answered.text);
         assert_eq!(frames.get("held")["card"], first.get("held")["card"]);
     }
-    assert_eq!(chat.session().await["pending"]["summary"], first.get("held")["prompt"]["summary"]);
+    assert_eq!(
+        chat.session().await["pending"]["summary"],
+        first.get("held")["prompt"]["summary"]
+    );
     assert_eq!(chat.contacts().await, 0);
 }
 
@@ -244,10 +273,23 @@ async fn b2_buttons_decide_their_own_card_once() {
     let approve = held.get("held")["prompt"]["approve"].clone();
     // The same button in another session is none of its buttons.
     let elsewhere = chat.say(json!({ "session": "other", "button": approve })).await;
-    assert_eq!(elsewhere.get("error")["message"], "this button belongs to no card");
-    assert_eq!(press(approve.clone()).await.get("decided")["approval"]["decidedOn"], "button");
+    assert_eq!(
+        elsewhere.get("error")["message"],
+        "this button belongs to no card"
+    );
+    assert_eq!(
+        press(approve.clone()).await.get("decided")["approval"]["decidedOn"],
+        "button"
+    );
     let again = press(approve).await;
-    assert!(again.get("say")["text"].as_str().unwrap().starts_with("Nothing was done"), "{}", again.show());
+    assert!(
+        again.get("say")["text"]
+            .as_str()
+            .unwrap()
+            .starts_with("Nothing was done"),
+        "{}",
+        again.show()
+    );
     assert_eq!(chat.contacts().await, 1);
 }
 
@@ -257,15 +299,25 @@ async fn b2_what_is_decided_elsewhere_goes_on_here() {
     let chat = Chat::new().await;
     let held = chat.says(MARIA).await;
     let path = "/v1/agents/crm/sessions/s/events";
-    let stream = chat.service.open(request(Method::GET, path, Some(&chat.token), "")).await;
+    let stream = chat
+        .service
+        .open(request(Method::GET, path, Some(&chat.token), ""))
+        .await;
     let mut body = stream.into_body();
     let decider = chat.service.decider("ana").await;
     let id = held.get("held")["approval"]["id"].as_str().unwrap();
     let path = format!("/v1/approvals/{id}");
-    chat.service.post(&decider, &path, r#"{"approved":true}"#).await.good();
+    chat.service
+        .post(&decider, &path, r#"{"approved":true}"#)
+        .await
+        .good();
     let mut text = String::new();
     while !text.contains("event: done") {
-        let frame = tokio::time::timeout(PATIENCE, body.frame()).await.unwrap().unwrap().unwrap();
+        let frame = tokio::time::timeout(PATIENCE, body.frame())
+            .await
+            .unwrap()
+            .unwrap()
+            .unwrap();
         text.push_str(std::str::from_utf8(&frame.into_data().unwrap()).unwrap());
     }
     insta::assert_snapshot!(Frames::read(&text).show(), @r##"
@@ -285,7 +337,11 @@ async fn a6_a_restart_between_the_card_and_the_yes() {
     let session = chat.session().await;
     assert_eq!(session["card"], held.get("held")["card"]);
     let done = chat.answers("yes", held.get("held")).await;
-    assert!(done.get("say")["text"].as_str().unwrap().starts_with("Done!"), "{}", done.show());
+    assert!(
+        done.get("say")["text"].as_str().unwrap().starts_with("Done!"),
+        "{}",
+        done.show()
+    );
     assert_eq!(chat.contacts().await, 1);
 }
 
@@ -295,8 +351,19 @@ async fn a6_what_was_decided_while_nobody_followed_is_told_at_the_start() {
     let chat = Chat::new().await;
     let held = chat.says(MARIA).await;
     chat.service.app.stopping.cancel();
-    let id = held.get("held")["approval"]["id"].as_str().unwrap().parse().unwrap();
-    let approval = chat.service.app.store().approval(&crate::support::tenant(), id).await.unwrap().unwrap();
+    let id = held.get("held")["approval"]["id"]
+        .as_str()
+        .unwrap()
+        .parse()
+        .unwrap();
+    let approval = chat
+        .service
+        .app
+        .store()
+        .approval(&crate::support::tenant(), id)
+        .await
+        .unwrap()
+        .unwrap();
     let decision = countersign::decision::Decision {
         tenant: crate::support::tenant(),
         approval: id,
@@ -334,7 +401,12 @@ async fn a17_undo_is_a_card_of_its_own() {
     let held = chat.says(MARIA).await;
     chat.answers("yes", held.get("held")).await;
     let undo = chat.says("undo that").await;
-    assert!(undo.get("held")["prompt"]["summary"].as_str().unwrap().starts_with("Delete contact"));
+    assert!(
+        undo.get("held")["prompt"]["summary"]
+            .as_str()
+            .unwrap()
+            .starts_with("Delete contact")
+    );
     chat.answers("yes", undo.get("held")).await;
     assert_eq!(chat.contacts().await, 0);
 }
@@ -347,7 +419,10 @@ async fn a8_a_message_sent_twice_is_heard_once() {
     let yes = json!({ "session": "s", "text": "yes", "messageId": "m-1", "after": held.get("held")["card"] });
     chat.say(yes.clone()).await.get("decided");
     let again = chat.say(yes).await;
-    assert_eq!(again.0.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(), ["session", "done"]);
+    assert_eq!(
+        again.0.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+        ["session", "done"]
+    );
     assert_eq!(chat.contacts().await, 1);
 }
 
@@ -364,9 +439,19 @@ async fn bad_messages_are_refused_before_anybody_hears_them() {
     check(path, json!({ "text": " " }), (400, "bad_request")).await;
     check(path, json!({ "text": "a", "button": "b" }), (400, "bad_request")).await;
     check(path, json!({ "text": "a", "what": 1 }), (400, "bad_request")).await;
-    check(path, json!({ "text": "a".repeat(16 * 1024 + 1) }), (413, "too_large")).await;
+    check(
+        path,
+        json!({ "text": "a".repeat(16 * 1024 + 1) }),
+        (413, "too_large"),
+    )
+    .await;
     check(path, json!({ "text": "a", "session": "a/b" }), (404, "not_found")).await;
-    check("/v1/agents/nobody/messages", json!({ "text": "a" }), (404, "not_found")).await;
+    check(
+        "/v1/agents/nobody/messages",
+        json!({ "text": "a" }),
+        (404, "not_found"),
+    )
+    .await;
     // What the script does not understand is an error in the talk, and the talk goes on.
     let lost = chat.says("what is the weather like on the moon").await;
     assert!(!lost.0.is_empty());
@@ -378,7 +463,10 @@ async fn bad_messages_are_refused_before_anybody_hears_them() {
 async fn x20_nobody_reads_or_joins_the_session_of_another() {
     let chat = Chat::new().await;
     let held = chat.says(MARIA).await;
-    let finn = chat.service.token_in("main", &[Scope::Chat], None, Some("finn")).await;
+    let finn = chat
+        .service
+        .token_in("main", &[Scope::Chat], None, Some("finn"))
+        .await;
     let read = chat.service.get(&finn, "/v1/agents/crm/sessions/s").await;
     assert_eq!(read.error(), (404, "not_found".to_owned()));
     let events = chat.service.get(&finn, "/v1/agents/crm/sessions/s/events").await;
@@ -386,9 +474,20 @@ async fn x20_nobody_reads_or_joins_the_session_of_another() {
     // The same id is a session of his own, where nothing waits.
     let yes = json!({ "session": "s", "text": "yes", "after": held.get("held")["card"] }).to_string();
     chat.service.post(&finn, "/v1/agents/crm/messages", &yes).await;
-    assert_eq!(chat.session().await["card"], held.get("held")["card"], "it still waits");
+    assert_eq!(
+        chat.session().await["card"],
+        held.get("held")["card"],
+        "it still waits"
+    );
     chat.service.person("other", "ana", &["approvers"]).await;
     let theirs = chat.service.with_scope("other", Scope::Chat).await;
-    let said = chat.service.post(&theirs, "/v1/agents/crm/messages", r#"{"text":"show me my contacts"}"#).await;
+    let said = chat
+        .service
+        .post(
+            &theirs,
+            "/v1/agents/crm/messages",
+            r#"{"text":"show me my contacts"}"#,
+        )
+        .await;
     assert_eq!(said.error(), (404, "not_found".to_owned()));
 }

@@ -85,13 +85,18 @@ pub async fn say(
     app.limits.message(by.person.as_str())?;
     let open = app.limits.stream(caller.name.as_str())?;
     let news = talk.say(&app, said, by);
-    let first = named("session", &serde_json::json!({ "session": session, "agent": name }));
+    let first = named(
+        "session",
+        &serde_json::json!({ "session": session, "agent": name }),
+    );
     let rest = unfold((news, app, open), |(mut news, app, open)| async move {
         let one = news.recv().await?;
         let sent = frames(&app, &one).await;
         Some((stream::iter(sent), (news, app, open)))
     });
-    let events = stream::iter(first).chain(rest.flatten()).map(Ok::<Sent, Infallible>);
+    let events = stream::iter(first)
+        .chain(rest.flatten())
+        .map(Ok::<Sent, Infallible>);
     Ok(sse(events))
 }
 
@@ -146,7 +151,9 @@ pub async fn follow(
         async move {
             stream::iter(match news {
                 Some(news) => frames(&app, &news).await,
-                None => named("lagged", &serde_json::json!({ "message": LAGGED })).into_iter().collect(),
+                None => named("lagged", &serde_json::json!({ "message": LAGGED }))
+                    .into_iter()
+                    .collect(),
             })
         }
     });
@@ -181,7 +188,10 @@ fn sse(frames: impl futures_util::Stream<Item = Result<Sent, Infallible>> + Send
 }
 
 fn talk(app: &App, caller: &Caller, name: &str, session: &str) -> Answer<Talk> {
-    let person = caller.person.as_ref().ok_or_else(|| ApiError::not_found("agent"))?;
+    let person = caller
+        .person
+        .as_ref()
+        .ok_or_else(|| ApiError::not_found("agent"))?;
     let talk = app.agents.talk(&caller.tenant, name, session, person);
     talk.ok_or_else(|| ApiError::not_found("agent or session"))
 }

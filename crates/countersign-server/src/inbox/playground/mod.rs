@@ -39,7 +39,10 @@ pub struct Asked {
 
 impl Asked {
     fn session(&self) -> &str {
-        self.session.as_deref().filter(|id| !id.is_empty()).unwrap_or(USUAL)
+        self.session
+            .as_deref()
+            .filter(|id| !id.is_empty())
+            .unwrap_or(USUAL)
     }
 }
 
@@ -131,7 +134,9 @@ pub async fn say(
 /// was just decided.
 pub async fn way_back(app: &App, caller: &Caller, approval: &SharedApproval) -> Option<String> {
     let channel = approval.channel.as_ref()?;
-    let talk = app.agents.talk_in(&caller.tenant, approval.agent.as_str(), channel)?;
+    let talk = app
+        .agents
+        .talk_in(&caller.tenant, approval.agent.as_str(), channel)?;
     if caller.person.as_ref() != Some(&talk.place().person) || !app.agents.has_playground {
         return None;
     }
@@ -169,7 +174,9 @@ fn try_to_say(
         return Err(ApiError::unclear("you said nothing", "write something"));
     }
     if text.len() > LONGEST_MESSAGE {
-        return Err(ApiError::too_large(format!("a message has at most {LONGEST_MESSAGE} bytes")));
+        return Err(ApiError::too_large(format!(
+            "a message has at most {LONGEST_MESSAGE} bytes"
+        )));
     }
     let bad = |problem: countersign::id::BadName| ApiError::bad_request(problem.to_string());
     let by = caller
@@ -230,7 +237,14 @@ async fn draw(
         from => "playground",
     };
     let status = problem.map_or(StatusCode::OK, |problem| problem.status);
-    Ok(page::signed_in(app, status, "playground.html", caller, "playground", values))
+    Ok(page::signed_in(
+        app,
+        status,
+        "playground.html",
+        caller,
+        "playground",
+        values,
+    ))
 }
 
 /// The card that waits in this talk, or the last one.
