@@ -6,6 +6,7 @@
 pub mod access;
 pub mod agents;
 mod bench;
+mod chat;
 mod cli;
 mod commands;
 mod desk;

@@ -49,8 +49,14 @@ impl Summaries {
         self.0.add_template_owned(tool.to_owned(), template.to_owned())
     }
 
-    /// Renders a tool's template over arguments whose secrets are hidden already; or says why it cannot.
-    pub(crate) fn render(&self, tool: &str, arguments: &Tree<'_>) -> Result<String, String> {
+    /// Renders a tool's template over arguments, and over what they would change where that was read. Secrets are
+    /// hidden in both already. Or says why it cannot.
+    pub(crate) fn render(
+        &self,
+        tool: &str,
+        arguments: &Tree<'_>,
+        before: Option<&Tree<'_>>,
+    ) -> Result<String, String> {
         let values =
             to_value(arguments, &|_| None).ok_or("a number has more digits than a template can keep")?;
         let fields = match &arguments.node {
@@ -61,7 +67,10 @@ impl Summaries {
             .iter()
             .map(|(key, _)| (key.to_string(), values.get_attr(key).unwrap_or_default()));
         let everything = [("args".to_owned(), values.clone())];
-        let context = Value::from_pairs(named.chain(everything));
+        // A number that would change on the way counts as missing: better no sentence than a wrong one.
+        let before = before.and_then(|tree| to_value(tree, &|_| Some(Value::UNDEFINED)));
+        let before = before.map(|value| ("before".to_owned(), value));
+        let context = Value::from_pairs(named.chain(everything).chain(before));
         let template = self.0.get_template(tool).map_err(|_| "there is none")?;
         let text = template.render(context).map_err(|error| reason(&error))?;
         match text.trim() {
@@ -105,9 +114,10 @@ pub(crate) fn generic_tree(tool: &str, arguments: &Tree<'_>) -> String {
 
 /// Collects dotted names with their values, until there are enough, and counts the rest.
 fn list_values(tree: &Tree<'_>, name: &str, parts: &mut Vec<String>) -> usize {
-    let is_enough = parts.len() >= MAX_ITEMS;
+    if parts.len() >= MAX_ITEMS {
+        return count_values(tree);
+    }
     let join = |part: &str| match (name, part) {
-        _ if is_enough => String::new(),
         ("", "") => "(no name)".to_owned(),
         ("", part) => part.to_owned(),
         (name, part) => format!("{name}.{part}"),
@@ -124,13 +134,22 @@ fn list_values(tree: &Tree<'_>, name: &str, parts: &mut Vec<String>) -> usize {
             let below = numbered.map(|(at, item)| list_values(item, &join(&at.to_string()), parts));
             return below.sum();
         }
-        _ if is_enough => return 1,
         Node::Object(_) | Node::Array(_) => "(empty)".to_owned(),
         Node::String(text) if text.is_empty() => "(empty)".to_owned(),
         _ => clip(tree.text(), 100).to_string(),
     };
     parts.push(format!("{} {shown}", clip(name, 60)));
     0
+}
+
+fn count_values(tree: &Tree<'_>) -> usize {
+    match &tree.node {
+        Node::Object(fields) if !fields.is_empty() => {
+            fields.iter().map(|(_, value)| count_values(value)).sum()
+        }
+        Node::Array(items) if !items.is_empty() => items.iter().map(count_values).sum(),
+        _ => 1,
+    }
 }
 
 /// Arguments as template values. `None` for a number that no longer prints as it was written, unless `instead` has

@@ -18,8 +18,7 @@ use crate::session::Step;
 const RUNNING: Duration = Duration::from_secs(30);
 
 impl Turn<'_> {
-    /// Adds what became of the session's cards to the session. True when the model has something to go on with: an
-    /// undo was the person's own wish, and is over with it.
+    /// Adds what became of the session's cards to the session. True when there was something to add.
     pub(super) async fn settle(&mut self) -> Result<bool, TurnError> {
         self.find_lost().await?;
         let mut settled = false;
@@ -33,8 +32,8 @@ impl Turn<'_> {
                 ..Step::default()
             })
             .await?;
-            settled |= approval.undoes.is_none();
             self.tell(Progress::Decided { approval }).await;
+            settled = true;
         }
         Ok(settled)
     }

@@ -39,6 +39,10 @@ arguments = '{"query":""}'
 [[rule]]
 after = "search_contacts"
 say = "There is {{ result.contacts[0].name }}."
+
+[[rule]]
+after = "delete_contact"
+say = "It is {{ status }}."
 "#;
 
 pub const ASK: &str = "Create a contact for Maria Garcia at Acme Corp, maria@acme.com";
@@ -174,6 +178,10 @@ say = "These {{ results|length }}:"
 [[rule]]
 after = "create_contact"
 say = "{% for status in statuses %}{{ status }} {% endfor %}"
+
+[[rule]]
+after = "delete_contact"
+say = "It is {{ status }}."
 "#;
 
 #[tokio::test]
@@ -234,7 +242,10 @@ async fn a17_an_undo_is_shown_and_confirmed_or_refused_with_the_reason() {
         "{Delete contact c-1\n-- reply \"yes\" to confirm or \"no\" to cancel.}"
     );
     assert_eq!(world.ran().len(), 1, "nothing before the yes");
-    assert_eq!(world.says("yes").await, "[Done! Delete contact c-1]");
+    assert_eq!(
+        world.says("yes").await,
+        "[Done! Delete contact c-1]It is succeeded."
+    );
     assert_eq!(world.ran()[1], r#"delete_contact {"id":"c-1"}"#);
     assert_eq!(world.says("undo that").await, "[There is nothing here to undo.]");
 }

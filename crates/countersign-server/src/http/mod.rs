@@ -6,7 +6,7 @@
 pub(crate) mod agents;
 mod app;
 pub(crate) mod approvals;
-mod calls;
+pub(crate) mod calls;
 mod channels;
 mod door;
 mod error;

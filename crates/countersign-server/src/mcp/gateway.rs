@@ -116,6 +116,7 @@ impl Gateway {
             arguments: &wish.arguments,
             definition: wish.definition,
             salt: &[],
+            before: None,
         };
         let is_slow = self.gate.policy().is_slow(&wish.tool, wish.arguments.len());
         if !is_slow && !matches!(self.gate.policy().rule(asked), Ruling::Hold(_)) {
