@@ -27,7 +27,7 @@ use crate::progress::{Listener, Progress};
 use crate::session::{Owner, Session, Step};
 use crate::tool::Tool;
 
-pub use error::TurnError;
+pub use error::{LONGEST_MESSAGE, TurnError};
 
 /// Everything an agent is made of.
 pub struct Plan {
@@ -178,6 +178,9 @@ impl Agent {
 
     /// Hears a message: the pending approval first, then, if the message goes on, a model.
     pub async fn hear(&self, message: Heard, listener: &Listener) -> Result<(), TurnError> {
+        if message.text.len() > LONGEST_MESSAGE {
+            return Err(TurnError::MessageTooLong(message.text.len()));
+        }
         let place = Place {
             tenant: message.tenant.clone(),
             channel: message.channel.clone(),
