@@ -258,7 +258,10 @@ impl Agent {
     /// nothing was.
     pub async fn resume(&self, place: Place, listener: &Listener) -> Result<(), TurnError> {
         let mut turn = self.turn(place, listener).await?;
-        if turn.settle().await? && self.plan.after_decision == AfterDecision::GoOn {
+        let told = turn.session.settled_approvals().len();
+        let goes_on = turn.settle().await?;
+        turn.say_endings(told).await?;
+        if goes_on && self.plan.after_decision == AfterDecision::GoOn {
             turn.go_on().await?;
         }
         turn.end().await

@@ -159,6 +159,9 @@ Examples:
     Chat(Chat),
     /// Stand between an MCP client and a server: a person signs what is not a read
     Mcp(Mcp),
+    /// Stand between a coding agent and its tools: Claude Code, Codex, Gemini CLI
+    #[command(subcommand)]
+    Hook(HookCommand),
     /// Tokens: credentials for agents and other programs
     #[command(subcommand)]
     Token(TokenCommand),
@@ -200,9 +203,6 @@ Examples:
     /// Keys for secrets that calls come with
     #[command(subcommand)]
     Key(KeyCommand),
-    /// Stand between a coding agent and its tools: Claude Code, Codex, Gemini CLI
-    #[command(subcommand)]
-    Hook(HookCommand),
     /// Look whether everything is as it should be
     Doctor(Doctor),
     /// Copy the whole store to a file, while it is in use

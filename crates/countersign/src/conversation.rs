@@ -11,7 +11,7 @@ mod memory;
 use memory::{Card, Memory, remember};
 
 use crate::approval::{Approval, SharedApproval};
-use crate::call::Because;
+use crate::call::{Because, Call};
 use crate::decision::{Decider, Decision, Refusal};
 use crate::executor::Outcome;
 use crate::gate::{Gate, Heard, Reply, Resolved};
@@ -149,7 +149,7 @@ impl Conversations {
         };
         let prompt = Prompt::of(&pending, self.gate.policy(), &sentences);
         let read = interpret(&prompt.offered(), &message.text, message.language.as_deref());
-        let is_approver = |call: &crate::call::Call| message.sender.is_among(&call.terms.approvers);
+        let is_approver = |call: &Call| message.sender.is_among(&call.terms.approvers);
         if matches!(read.why, Why::Filler(_)) && pending.calls.iter().any(is_approver) {
             let say = fill(&sentences.too_little, &[("yes", &prompt.yes), ("no", &prompt.no)]);
             return Ok(Said {
@@ -170,7 +170,15 @@ impl Conversations {
         };
         let (tenant, channel, id) = (reply.tenant.clone(), reply.channel.clone(), reply.message.clone());
         match self.gate.hear(reply).await {
-            Ok(heard) => Ok(self.answer(read, heard, &sentences)),
+            Ok(heard) => {
+                let asks_again = matches!(&heard, Heard::Decided(resolved) if is_not_as_shown(resolved));
+                let mut said = self.answer(read, heard, &sentences);
+                if asks_again {
+                    let again = self.gate.store().pending_in(&tenant, &channel).await?;
+                    said.show = again.map(|again| Prompt::of(&again, self.gate.policy(), &sentences));
+                }
+                Ok(said)
+            }
             Err(error) => {
                 // It will be sent again, and then it counts. Deciding twice is kept apart by its key.
                 if let Some(id) = id {
@@ -223,6 +231,21 @@ impl Conversations {
     /// What the channel says to a decision, from a button or a reply.
     pub fn outcome(&self, resolved: &Resolved, language: Option<&str>) -> String {
         outcome(resolved, &self.sentences(language))
+    }
+
+    /// What the channel says about an approval that ended without it: decided on a page, by another program, or by
+    /// time. Nothing when it was taken back or replaced, which whoever did so has said.
+    pub fn ending(&self, approval: &Approval, language: Option<&str>) -> Option<String> {
+        let sentences = self.sentences(language);
+        match approval.state {
+            State::Approved => Some(part_outcome(approval, &sentences)),
+            State::Denied => Some(sentences.cancelled),
+            State::Expired => {
+                let what = summary(approval, &sentences);
+                Some(fill(&sentences.expired, &[("what", &what)]))
+            }
+            State::Pending | State::Superseded | State::Withdrawn => None,
+        }
     }
 
     fn answer(&self, read: Interpreted, heard: Heard, sentences: &Sentences) -> Said {
@@ -280,6 +303,17 @@ impl Said {
     }
 }
 
+/// Whether something was not run because what it would change has changed.
+fn is_not_as_shown(resolved: &Resolved) -> bool {
+    let approval = resolved.approval.as_ref();
+    approval.is_some_and(|approval| approval.calls.iter().any(|call| not_as_shown(call).is_some()))
+}
+
+fn not_as_shown(call: &Call) -> Option<&Because> {
+    let because = call.because.as_ref();
+    because.filter(|because| matches!(because, Because::Changed | Because::Unreadable))
+}
+
 fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
     if let Some(refusal) = &resolved.refusal {
         return fill(&sentences.refused, &[("why", &refusal.to_string())]);
@@ -298,8 +332,12 @@ fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
     {
         return sentences.cancelled.clone();
     }
-    let left_out = |call: &&crate::call::Call| call.because == Some(Because::Denied);
-    if approval.calls.iter().any(|call| left_out(&call)) {
+    let not_as_shown = approval.calls.iter().find_map(not_as_shown);
+    if let (Some(because), []) = (not_as_shown, resolved.ran.as_slice()) {
+        return fill(&sentences.refused, &[("why", because.as_str())]);
+    }
+    let is_left_out = |call: &Call| call.because == Some(Because::Denied);
+    if approval.calls.iter().any(is_left_out) {
         return part_outcome(approval, sentences);
     }
     let ended = |wanted: fn(&Outcome) -> bool| resolved.ran.iter().any(|ran| wanted(&ran.outcome));
@@ -319,7 +357,7 @@ fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
     fill(sentence, &[("what", &what)])
 }
 
-/// What became of each call of a card that was approved in part.
+/// What became of each call of a card that was approved, in whole or in part.
 fn part_outcome(approval: &Approval, sentences: &Sentences) -> String {
     let line = |call: &crate::call::Call| {
         let sentence = match (call.state, &call.because) {

@@ -49,8 +49,14 @@ impl Summaries {
         self.0.add_template_owned(tool.to_owned(), template.to_owned())
     }
 
-    /// Renders a tool's template over arguments whose secrets are hidden already; or says why it cannot.
-    pub(crate) fn render(&self, tool: &str, arguments: &Tree<'_>) -> Result<String, String> {
+    /// Renders a tool's template over arguments, and over what they would change where that was read. Secrets are
+    /// hidden in both already. Or says why it cannot.
+    pub(crate) fn render(
+        &self,
+        tool: &str,
+        arguments: &Tree<'_>,
+        before: Option<&Tree<'_>>,
+    ) -> Result<String, String> {
         let values =
             to_value(arguments, &|_| None).ok_or("a number has more digits than a template can keep")?;
         let fields = match &arguments.node {
@@ -61,7 +67,10 @@ impl Summaries {
             .iter()
             .map(|(key, _)| (key.to_string(), values.get_attr(key).unwrap_or_default()));
         let everything = [("args".to_owned(), values.clone())];
-        let context = Value::from_pairs(named.chain(everything));
+        // A number that would change on the way counts as missing: better no sentence than a wrong one.
+        let before = before.and_then(|tree| to_value(tree, &|_| Some(Value::UNDEFINED)));
+        let before = before.map(|value| ("before".to_owned(), value));
+        let context = Value::from_pairs(named.chain(everything).chain(before));
         let template = self.0.get_template(tool).map_err(|_| "there is none")?;
         let text = template.render(context).map_err(|error| reason(&error))?;
         match text.trim() {

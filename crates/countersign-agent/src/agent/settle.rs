@@ -38,6 +38,21 @@ impl Turn<'_> {
         Ok(settled)
     }
 
+    /// The channel says how the cards ended that were settled behind the first `told` ones: nobody did yet, because
+    /// they were decided elsewhere.
+    pub(super) async fn say_endings(&mut self, told: usize) -> Result<(), TurnError> {
+        let settled = self.session.settled_approvals().iter().skip(told);
+        for id in settled.copied().collect::<Vec<_>>() {
+            let store = self.agent.gate().store();
+            if let Some(approval) = store.approval(&self.place.tenant, id).await? {
+                let language = self.agent.language(None);
+                let say = self.agent.conversations.ending(&approval, language);
+                self.say(say.as_deref()).await?;
+            }
+        }
+        Ok(())
+    }
+
     /// The card that waits for an answer here, if it is this session's.
     pub(super) async fn waiting(&self) -> Result<Option<ApprovalId>, TurnError> {
         let store = self.agent.gate().store();

@@ -9,6 +9,8 @@ use countersign::command::{ExecuteRefusal, ProposeRefusal};
 use countersign::decision::Refusal;
 use countersign::gate::SubmitError;
 use countersign::store::StoreError;
+use countersign_agent::agent::TurnError;
+use countersign_agent::session::SessionError;
 use serde_json::{Map, Value, json};
 
 use crate::access::{AccessError, Scope};
@@ -203,6 +205,22 @@ impl From<ExecuteRefusal> for ApiError {
             ExecuteRefusal::WrongState { .. } => (StatusCode::CONFLICT, "look at the approval"),
             ExecuteRefusal::EarlierFirst { .. } => (StatusCode::CONFLICT, "calls run in proposed order"),
             ExecuteRefusal::NothingToUndo { .. } => (StatusCode::CONFLICT, "there is nothing left to undo"),
+            ExecuteRefusal::NotLookedAt(_) => (StatusCode::CONFLICT, "start it through the service"),
+            ExecuteRefusal::NotAsShown { successor, .. } => {
+                let error = ApiError::new(
+                    StatusCode::CONFLICT,
+                    refusal.code(),
+                    refusal.to_string(),
+                    match successor {
+                        Some(_) => "a person is asked again, about what is there now",
+                        None => "look at it, and propose again",
+                    },
+                );
+                return match successor {
+                    Some(successor) => error.with("proposedAgain", successor.to_string()),
+                    None => error,
+                };
+            }
             ExecuteRefusal::NotYourPermit(_) => {
                 (StatusCode::FORBIDDEN, "only who started a call can finish it")
             }
@@ -284,6 +302,15 @@ impl From<StoreError> for ApiError {
         };
         tracing::error!(code = answer.code, "the store failed: {error}");
         answer
+    }
+}
+
+impl From<TurnError> for ApiError {
+    fn from(error: TurnError) -> ApiError {
+        match error {
+            TurnError::Store(error) | TurnError::Session(SessionError::Store(error)) => error.into(),
+            other => ApiError::new(StatusCode::CONFLICT, "no_answer", other.to_string(), other.hint()),
+        }
     }
 }
 

@@ -209,6 +209,7 @@ mod tests {
             arguments: b"{}",
             definition,
             salt: b"",
+            before: None,
         };
         assert_eq!(matches!(policy.rule(asked), Ruling::Pass(_)), passes, "{tool}");
     }

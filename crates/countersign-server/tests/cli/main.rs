@@ -11,7 +11,6 @@ mod chat;
 mod contract;
 mod decide;
 mod hook;
-mod hook_install;
 mod life;
 mod nodes;
 mod operations;

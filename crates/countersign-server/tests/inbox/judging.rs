@@ -145,3 +145,68 @@ async fn a_quorum_says_who_approved_so_far() {
     world.decide(&cy, &approval, &[("verdict", "approve")]).await;
     assert_eq!(world.now(&approval).await.state.as_str(), "approved");
 }
+
+#[tokio::test]
+async fn x22_a_card_shows_what_would_become_what() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let approval = world
+        .hold(&[("rename_page", r#"{"id":"p1","title":"Team"}"#)])
+        .await;
+    let list = world.get(&ana, "/approvals").await;
+    list.shows("Rename About &lt;us&gt; to Team")
+        .shows("<dt>title<dd><del>About &lt;us&gt;</del> → Team<")
+        .shows("<dt>id<dd>p1<")
+        .hides("What is there now");
+    let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
+    page.shows("What is there now, as get_page read it (53 bytes)")
+        .shows("&quot;sections&quot;:[&quot;a&quot;,&quot;b&quot;]");
+    // What is secret in the arguments is secret in what they change.
+    *world.page.lock().unwrap() = r#"{"title":"x","token":"canary"}"#.to_owned();
+    let secret = world
+        .hold(&[("rename_page", r#"{"id":"p1","title":"Team","token":"other"}"#)])
+        .await;
+    let page = world.get(&ana, &format!("/approvals/{}", secret.id)).await;
+    page.shows("Something in it is secret.")
+        .hides("canary")
+        .hides("other");
+}
+
+#[tokio::test]
+async fn x22_what_changed_in_between_does_not_run_and_there_is_a_new_card() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let approval = world.hold(&[("delete_page", r#"{"id":"p1"}"#)]).await;
+    world
+        .get(&ana, "/approvals")
+        .await
+        .shows("Delete About &lt;us&gt; and its 2 sections");
+    *world.page.lock().unwrap() = r#"{"title":"About","sections":["a","b","c"]}"#.to_owned();
+    world.decide(&ana, &approval, &[("verdict", "approve")]).await;
+    world.finished(&approval).await;
+    assert_eq!(world.ran(), [""; 0]);
+    let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
+    page.shows("refused: what it would change has changed since it was shown")
+        .shows(
+            "call 1 will not run: what it would change has changed since it was shown; asked again: <a href=",
+        );
+    let list = world.get(&ana, "/approvals").await;
+    list.shows("Delete About and its 3 sections").shows("1 waits");
+}
+
+#[tokio::test]
+async fn x44_an_edit_shows_old_and_new() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let approval = world.hold(&[("note", r#"{"text":"Helo","tag":"x"}"#)]).await;
+    let fields = [
+        ("verdict", "edit"),
+        ("arguments-1", r#"{"text":"Hello","mood":"good"}"#),
+    ];
+    world.decide(&ana, &approval, &fields).await;
+    let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
+    page.shows("<dt>text<dd><del>Helo</del> → Hello<")
+        .shows("<dt>mood<dd>good<")
+        .shows("<dt>tag<dd><del>x</del> → <i>gone</i>")
+        .shows("changed by who approved it");
+}

@@ -65,6 +65,20 @@ effect = "external"
 approvers = ["finance"]
 summary = "Refund {{ amount }}"
 
+[tools.get_page]
+effect = "read"
+
+[tools.rename_page]
+effect = "write"
+summary = "Rename {{ before.title }} to {{ title }}"
+before = { tool = "get_page", arguments = { id = "{{ args.id }}" } }
+secret = ["token"]
+
+[tools.delete_page]
+effect = "destructive"
+summary = "Delete {{ before.title }} and its {{ before.sections | length }} sections"
+before = { tool = "get_page", arguments = { id = "{{ args.id }}" } }
+
 [tools.hang]
 effect = "external"
 summary = "Hang"
@@ -82,6 +96,8 @@ pub struct World {
     pub app: App,
     pub clock: Arc<ManualClock>,
     pub ran: Arc<Mutex<Vec<String>>>,
+    /// What `get_page` answers.
+    pub page: Arc<Mutex<String>>,
     router: Router,
 }
 
@@ -134,7 +150,14 @@ impl World {
         let clock = Arc::new(ManualClock::at(Time::from_micros(BEGIN)));
         let store = Arc::new(MemoryStore::with_clock(clock.clone()));
         let ran = Arc::<Mutex<Vec<String>>>::default();
-        let mut tools = Tools::default();
+        let page = Arc::new(Mutex::new(
+            r#"{"id":"p1","title":"About <us>","sections":["a","b"]}"#.to_owned(),
+        ));
+        let shared = page.clone();
+        let mut tools = Tools::default().with(ToolName::new("get_page").unwrap(), move |_| {
+            let page = shared.lock().unwrap().clone();
+            async move { Outcome::succeeded(page) }
+        });
         for name in [
             "create_contact",
             "delete_contact",
@@ -142,6 +165,8 @@ impl World {
             "pay",
             "refund",
             "hang",
+            "rename_page",
+            "delete_page",
         ] {
             let ran = ran.clone();
             tools = tools.with(ToolName::new(name).unwrap(), move |permit: Permit| {
@@ -169,6 +194,7 @@ impl World {
             app,
             clock,
             ran,
+            page,
             router,
         }
     }

@@ -129,6 +129,7 @@ pub fn new_approval(number: u64) -> Propose {
             terms: Arc::new(terms),
             sealed: None,
             provenance: None,
+            before: None,
         }],
     }
 }

@@ -38,7 +38,7 @@ pub use finish::{Finish, Finished, Reconcile};
 pub use propose::{NewCall, Propose, ProposeRefusal, Proposed};
 pub use register::{PutEntry, TakeEntry};
 pub use restraint::{MOST_LOOKED_AT, Restraint, denial_key};
-pub use start::{ExecuteRefusal, Start, Started};
+pub use start::{ExecuteRefusal, Seen, Start, Started};
 pub use sweep::{Sweep, Swept};
 pub use void::{Void, Voided};
 
@@ -176,7 +176,13 @@ impl Command {
             },
             Command::Attempt(attempt) => one(&attempt.tenant, attempt.approval),
             Command::Withdraw(withdraw) => one(&withdraw.tenant, withdraw.approval),
-            Command::Start(start) => one(&start.tenant, start.call.approval),
+            Command::Start(start) => Needs {
+                channel: start
+                    .instead
+                    .as_ref()
+                    .and_then(|instead| instead.channel.as_ref()),
+                ..one(&start.tenant, start.call.approval)
+            },
             Command::Finish(finish) => one(&finish.tenant, finish.call.approval),
             Command::Reconcile(reconcile) => one(&reconcile.tenant, reconcile.call.approval),
             Command::Sweep(sweep) => Needs {

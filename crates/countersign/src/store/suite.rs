@@ -102,6 +102,14 @@ macro_rules! for_each_store_case {
             a_stale_release_is_refused,
             a_batch_has_as_long_again_after_each_call,
             a15_sealed_is_erased_at_every_end,
+            // What a call would change.
+            x22_a_call_over_a_snapshot_starts_only_after_a_look,
+            x22_what_has_changed_does_not_run_and_is_asked_again,
+            x22_what_cannot_be_read_again_does_not_run,
+            x22_a_conversation_that_went_on_keeps_its_question,
+            x22_a_batch_stops_behind_what_has_changed_or_goes_on,
+            x22_of_two_starts_that_saw_different_things_one_counts,
+            x22_an_erased_snapshot_is_gone_and_the_history_still_verifies,
             // Undo.
             a17_undo_marks_undone_and_cannot_run_twice,
             a17_two_undos_of_one_call_do_not_both_run,

@@ -12,11 +12,14 @@ use countersign::summary::Row;
 use serde::Serialize;
 
 use super::origin::Marked;
+use crate::view::ChangeView;
 
 /// Texts of more lines than this are shown on one.
 const MOST_LINES: usize = 40;
 /// Of a value that can be opened, so much stands there before it is.
 const HEAD_CHARS: usize = 300;
+/// Longest text of what stood there before.
+const WAS_CHARS: usize = 300;
 /// More empty lines than this in a row would push something out of sight.
 const MOST_EMPTY_LINES: usize = 2;
 
@@ -65,6 +68,8 @@ pub struct Shown {
     pub warnings: Vec<String>,
     /// Where it came from, where that was traced.
     pub mark: Option<Marked>,
+    /// What stands there now, or stood there before a person changed it, where that is something else.
+    pub was: Option<String>,
 }
 
 /// The values of one call.
@@ -80,6 +85,35 @@ pub struct Values {
     pub has_secret: bool,
     /// Each has its mark.
     pub is_traced: bool,
+    /// Those that a person took out.
+    pub gone: Vec<Gone>,
+}
+
+/// A value that is not there any more.
+#[derive(Debug, Serialize)]
+pub struct Gone {
+    pub name: String,
+    pub was: String,
+}
+
+impl Values {
+    /// Adds what stood in the place of values.
+    pub fn with_changes(mut self, changes: &[ChangeView]) -> Values {
+        for change in changes {
+            let name = name(&escape(&change.pointer));
+            let was = change.was.as_deref().map(|was| clip(was, WAS_CHARS).to_string());
+            match (change.is.is_some(), was) {
+                (false, Some(was)) => self.gone.push(Gone { name, was }),
+                (_, was) => {
+                    let same = self.shown.iter_mut().find(|value| value.name == name);
+                    if let Some(value) = same.filter(|value| !value.hidden) {
+                        value.was = was;
+                    }
+                }
+            }
+        }
+        self
+    }
 }
 
 /// Shows the rows of `arguments`, those first that the person did not state.
@@ -108,6 +142,7 @@ pub fn values(mut rows: Vec<Row>, arguments: &[u8], marks: Option<&Marks<'_>>, m
                 .any(|value| value.size.is_some() && value.whole.is_none()),
         has_secret: rows.iter().any(|row| row.hidden),
         is_traced: marks.is_some(),
+        gone: Vec::new(),
         more,
         shown,
     }
@@ -130,6 +165,7 @@ fn show(row: &Row, leaf: Option<&Leaf<'_>>, measure: Measure) -> Shown {
         empty: row.bytes == 0 && !row.hidden,
         warnings: row.warnings.iter().map(ToString::to_string).collect(),
         mark: None,
+        was: None,
     };
     shown.warnings.extend(blanks(row));
     if let Some(text) = text {
