@@ -193,7 +193,7 @@ impl Agent {
             ..message
         };
         let mut turn = self.turn(place, listener).await?;
-        turn.settle().await?;
+        turn.catch_up().await?;
         let said = self.conversations.hear(message).await?;
         match &said.heard {
             Happened::Decided(_) => {
@@ -241,7 +241,7 @@ impl Agent {
         listener: &Listener,
     ) -> Result<(), TurnError> {
         let mut turn = self.turn(place.clone(), listener).await?;
-        turn.settle().await?;
+        turn.catch_up().await?;
         let pressed = self.conversations.press(&place.tenant, payload, by, None).await?;
         let Some(resolved) = pressed else {
             return Err(TurnError::NoSuchCard);
@@ -258,10 +258,7 @@ impl Agent {
     /// nothing was.
     pub async fn resume(&self, place: Place, listener: &Listener) -> Result<(), TurnError> {
         let mut turn = self.turn(place, listener).await?;
-        let told = turn.session.settled_approvals().len();
-        let goes_on = turn.settle().await?;
-        turn.say_endings(told).await?;
-        if goes_on && self.plan.after_decision == AfterDecision::GoOn {
+        if turn.catch_up().await? && self.plan.after_decision == AfterDecision::GoOn {
             turn.go_on().await?;
         }
         turn.end().await
@@ -270,7 +267,7 @@ impl Agent {
     /// Shows the card that waits in a conversation, as after a restart.
     pub async fn greet(&self, place: Place, listener: &Listener) -> Result<(), TurnError> {
         let mut turn = self.turn(place, listener).await?;
-        turn.settle().await?;
+        turn.catch_up().await?;
         if let Some(open) = turn.waiting().await? {
             turn.show_again(open).await?;
         }

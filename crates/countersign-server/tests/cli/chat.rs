@@ -109,12 +109,9 @@ fn json_is_one_event_per_line() {
         events[held]["summary"],
         "Create contact Maria Garcia, maria@acme.com, Acme Corp"
     );
-    let result = events
-        .iter()
-        .find(|event| event["type"] == "tool-result")
-        .unwrap();
+    let result = events.iter().find(|event| event["type"] == "result").unwrap();
     assert_eq!(result["requiresConfirmation"], true);
-    assert!(kinds.contains(&"said") && kinds.ends_with(&["done"]), "{kinds:?}");
+    assert!(kinds.contains(&"say") && kinds.ends_with(&["done"]), "{kinds:?}");
 }
 
 #[test]
