@@ -63,7 +63,7 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
         decisions_per_second: config.decisions_per_second,
         is_secure: tls.is_some() || config.behind_proxy,
     };
-    let agents = Agents::new(&gate, tenant, ready.agents, config.playground);
+    let agents = Agents::new(&gate, tenant.clone(), ready.agents, config.playground);
     let app = App::serving(gate, settings, agents);
     let base = base_url(&config.hosts, address, tls.is_some() || config.behind_proxy);
     access::address::note(app.store(), &tenant, &base).await?;
