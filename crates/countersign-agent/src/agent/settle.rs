@@ -38,11 +38,13 @@ impl Turn<'_> {
         Ok(settled)
     }
 
-    /// The channel says how the cards ended that were settled behind the first `told` ones: nobody did yet, because
-    /// they were decided elsewhere.
-    pub(super) async fn say_endings(&mut self, told: usize) -> Result<(), TurnError> {
-        let settled = self.session.settled_approvals().iter().skip(told);
-        for id in settled.copied().collect::<Vec<_>>() {
+    /// Settles, and the channel says how those cards ended: nobody did yet, because they were decided elsewhere, or by
+    /// time.
+    pub(super) async fn catch_up(&mut self) -> Result<bool, TurnError> {
+        let told = self.session.settled_approvals().len();
+        let settled = self.settle().await?;
+        let new = self.session.settled_approvals().iter().skip(told);
+        for id in new.copied().collect::<Vec<_>>() {
             let store = self.agent.gate().store();
             if let Some(approval) = store.approval(&self.place.tenant, id).await? {
                 let language = self.agent.language(None);
@@ -50,7 +52,7 @@ impl Turn<'_> {
                 self.say(say.as_deref()).await?;
             }
         }
-        Ok(())
+        Ok(settled)
     }
 
     /// The card that waits for an answer here, if it is this session's.

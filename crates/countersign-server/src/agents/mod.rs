@@ -21,6 +21,7 @@ use countersign_agent::agent::{Agent, Place, Plan};
 pub use follow::follow;
 pub use load::{AgentSource, Loaded, Ready, load};
 pub use policy::{join, without};
+pub use provider::{Choice, provider};
 pub use talk::{Busy, News, Said, Talk, card_key};
 
 use talk::Talks;
