@@ -27,7 +27,7 @@ use crate::progress::{Listener, Progress};
 use crate::session::{Owner, Session, Step};
 use crate::tool::Tool;
 
-pub use error::TurnError;
+pub use error::{LONGEST_MESSAGE, TurnError};
 
 /// Everything an agent is made of.
 pub struct Plan {
@@ -178,6 +178,9 @@ impl Agent {
 
     /// Hears a message: the pending approval first, then, if the message goes on, a model.
     pub async fn hear(&self, message: Heard, listener: &Listener) -> Result<(), TurnError> {
+        if message.text.len() > LONGEST_MESSAGE {
+            return Err(TurnError::MessageTooLong(message.text.len()));
+        }
         let place = Place {
             tenant: message.tenant.clone(),
             channel: message.channel.clone(),
@@ -250,7 +253,10 @@ impl Agent {
     /// nothing was.
     pub async fn resume(&self, place: Place, listener: &Listener) -> Result<(), TurnError> {
         let mut turn = self.turn(place, listener).await?;
-        if turn.settle().await? && self.plan.after_decision == AfterDecision::GoOn {
+        let told = turn.session.settled_approvals().len();
+        let goes_on = turn.settle().await?;
+        turn.say_endings(told).await?;
+        if goes_on && self.plan.after_decision == AfterDecision::GoOn {
             turn.go_on().await?;
         }
         turn.end().await

@@ -4,7 +4,9 @@
 mod address;
 
 use std::net::IpAddr;
+use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
+use std::task::{Context, Poll};
 use std::time::Duration;
 
 use http_body_util::{BodyExt as _, Full, Limited};
@@ -211,6 +213,19 @@ pub struct Opened {
     connection: Aborting,
 }
 
+/// As a body of its own: the connection lasts as long as what comes.
+impl hyper::body::Body for Opened {
+    type Data = Bytes;
+    type Error = hyper::Error;
+
+    fn poll_frame(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+    ) -> Poll<Option<Result<hyper::body::Frame<Bytes>, hyper::Error>>> {
+        Pin::new(&mut self.body).poll_frame(context)
+    }
+}
+
 async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Opened, NoAnswer>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
@@ -223,10 +238,11 @@ where
         .send_request(request)
         .await
         .map_err(|error| lost(&error.to_string()))?;
+    let (head, body) = response.into_parts();
     Ok(Opened {
-        status: response.status().as_u16(),
-        headers: response.headers().clone(),
-        body: response.into_body(),
+        status: head.status.as_u16(),
+        headers: head.headers,
+        body,
         connection,
     })
 }

@@ -7,6 +7,7 @@
 pub mod agent;
 pub mod client;
 pub mod file;
+pub mod gated;
 pub mod message;
 pub mod model;
 pub mod progress;

@@ -1,6 +1,7 @@
 //! The command line's grammar: what every command shares, and the list of commands.
 
 mod access;
+mod chat;
 mod decide;
 mod explain;
 mod hook;
@@ -14,6 +15,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use access::{KeyCommand, PersonCommand, TokenCommand};
+pub use chat::Chat;
 pub use decide::{Approve, Decision, Deny, List, Reconcile, Show, Watch};
 pub use explain::{Read, Trace};
 pub use hook::{HookCommand, HookInstall, HookRun, HookStatus};
@@ -153,8 +155,13 @@ Examples:
   countersign serve --listen 127.0.0.1:9000 --policy policy.toml
   countersign serve --config serve.toml --store postgres://countersign@db/countersign")]
     Serve(Serve),
+    /// Talk to an agent: what it wants to change is put to you as a card
+    Chat(Chat),
     /// Stand between an MCP client and a server: a person signs what is not a read
     Mcp(Mcp),
+    /// Stand between a coding agent and its tools: Claude Code, Codex, Gemini CLI
+    #[command(subcommand)]
+    Hook(HookCommand),
     /// Tokens: credentials for agents and other programs
     #[command(subcommand)]
     Token(TokenCommand),
@@ -196,9 +203,6 @@ Examples:
     /// Keys for secrets that calls come with
     #[command(subcommand)]
     Key(KeyCommand),
-    /// Stand between a coding agent and its tools: Claude Code, Codex, Gemini CLI
-    #[command(subcommand)]
-    Hook(HookCommand),
     /// Look whether everything is as it should be
     Doctor(Doctor),
     /// Copy the whole store to a file, while it is in use

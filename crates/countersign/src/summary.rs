@@ -114,9 +114,10 @@ pub(crate) fn generic_tree(tool: &str, arguments: &Tree<'_>) -> String {
 
 /// Collects dotted names with their values, until there are enough, and counts the rest.
 fn list_values(tree: &Tree<'_>, name: &str, parts: &mut Vec<String>) -> usize {
-    let is_enough = parts.len() >= MAX_ITEMS;
+    if parts.len() >= MAX_ITEMS {
+        return count_values(tree);
+    }
     let join = |part: &str| match (name, part) {
-        _ if is_enough => String::new(),
         ("", "") => "(no name)".to_owned(),
         ("", part) => part.to_owned(),
         (name, part) => format!("{name}.{part}"),
@@ -133,13 +134,22 @@ fn list_values(tree: &Tree<'_>, name: &str, parts: &mut Vec<String>) -> usize {
             let below = numbered.map(|(at, item)| list_values(item, &join(&at.to_string()), parts));
             return below.sum();
         }
-        _ if is_enough => return 1,
         Node::Object(_) | Node::Array(_) => "(empty)".to_owned(),
         Node::String(text) if text.is_empty() => "(empty)".to_owned(),
         _ => clip(tree.text(), 100).to_string(),
     };
     parts.push(format!("{} {shown}", clip(name, 60)));
     0
+}
+
+fn count_values(tree: &Tree<'_>) -> usize {
+    match &tree.node {
+        Node::Object(fields) if !fields.is_empty() => {
+            fields.iter().map(|(_, value)| count_values(value)).sum()
+        }
+        Node::Array(items) if !items.is_empty() => items.iter().map(count_values).sum(),
+        _ => 1,
+    }
 }
 
 /// Arguments as template values. `None` for a number that no longer prints as it was written, unless `instead` has

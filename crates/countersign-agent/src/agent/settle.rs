@@ -18,8 +18,7 @@ use crate::session::Step;
 const RUNNING: Duration = Duration::from_secs(30);
 
 impl Turn<'_> {
-    /// Adds what became of the session's cards to the session. True when the model has something to go on with: an
-    /// undo was the person's own wish, and is over with it.
+    /// Adds what became of the session's cards to the session. True when there was something to add.
     pub(super) async fn settle(&mut self) -> Result<bool, TurnError> {
         self.find_lost().await?;
         let mut settled = false;
@@ -33,10 +32,25 @@ impl Turn<'_> {
                 ..Step::default()
             })
             .await?;
-            settled |= approval.undoes.is_none();
             self.tell(Progress::Decided { approval }).await;
+            settled = true;
         }
         Ok(settled)
+    }
+
+    /// The channel says how the cards ended that were settled behind the first `told` ones: nobody did yet, because
+    /// they were decided elsewhere.
+    pub(super) async fn say_endings(&mut self, told: usize) -> Result<(), TurnError> {
+        let settled = self.session.settled_approvals().iter().skip(told);
+        for id in settled.copied().collect::<Vec<_>>() {
+            let store = self.agent.gate().store();
+            if let Some(approval) = store.approval(&self.place.tenant, id).await? {
+                let language = self.agent.language(None);
+                let say = self.agent.conversations.ending(&approval, language);
+                self.say(say.as_deref()).await?;
+            }
+        }
+        Ok(())
     }
 
     /// The card that waits for an answer here, if it is this session's.

@@ -39,10 +39,14 @@ arguments = '{"query":""}'
 [[rule]]
 after = "search_contacts"
 say = "There is {{ result.contacts[0].name }}."
+
+[[rule]]
+after = "delete_contact"
+say = "It is {{ status }}."
 "#;
 
 pub const ASK: &str = "Create a contact for Maria Garcia at Acme Corp, maria@acme.com";
-const CARD: &str = "{Create contact Maria Garcia, maria@acme.com, Acme Corp\n-- reply \"yes\" to confirm or \"no\" to cancel.}";
+const CARD: &str = "{Create contact Maria Garcia, maria@acme.com, Acme Corp\nall 3 values were given by you\n-- reply \"yes\" to confirm or \"no\" to cancel.}";
 
 #[tokio::test]
 async fn a7_yes_runs_once_and_the_model_is_told() {
@@ -174,6 +178,10 @@ say = "These {{ results|length }}:"
 [[rule]]
 after = "create_contact"
 say = "{% for status in statuses %}{{ status }} {% endfor %}"
+
+[[rule]]
+after = "delete_contact"
+say = "It is {{ status }}."
 "#;
 
 #[tokio::test]
@@ -183,10 +191,10 @@ async fn a16_five_people_are_one_card_decided_in_part() {
         .says("Create contacts for Ana, Ben, Cleo, Dan and Eva")
         .await;
     assert!(
-        shown.ends_with(
+        shown.contains(
             "These 5:\n{5 actions:\n1. Create contact Ana, ana@acme.com\n2. Create contact Ben, \
              ben@acme.com\n3. Create contact Cleo, cleo@acme.com\n4. Create contact Dan, dan@acme.com\n5. Create \
-             contact Eva, eva@acme.com\n-- reply \"yes\" to confirm or \"no\" to cancel.}"
+             contact Eva, eva@acme.com\n"
         ),
         "{shown}"
     );
@@ -234,7 +242,10 @@ async fn a17_an_undo_is_shown_and_confirmed_or_refused_with_the_reason() {
         "{Delete contact c-1\n-- reply \"yes\" to confirm or \"no\" to cancel.}"
     );
     assert_eq!(world.ran().len(), 1, "nothing before the yes");
-    assert_eq!(world.says("yes").await, "[Done! Delete contact c-1]");
+    assert_eq!(
+        world.says("yes").await,
+        "[Done! Delete contact c-1]It is succeeded."
+    );
     assert_eq!(world.ran()[1], r#"delete_contact {"id":"c-1"}"#);
     assert_eq!(world.says("undo that").await, "[There is nothing here to undo.]");
 }

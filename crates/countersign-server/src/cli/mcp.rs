@@ -1,5 +1,6 @@
 //! The MCP gateway.
 
+use std::net::SocketAddr;
 use std::time::Duration;
 
 use clap::Args;
@@ -16,7 +17,9 @@ Everything passes as it is, but for tool calls: the policy lets one pass, or a p
 Examples:
   countersign mcp -- npx -y @modelcontextprotocol/server-filesystem ~/notes
   countersign mcp --store ~/countersign.db --policy ~/files.toml --name files -- npx -y SERVER DIR
-  countersign mcp --hold 4s -- uvx SERVER               for clients that give up after five seconds")]
+  countersign mcp --hold 4s -- uvx SERVER               for clients that give up after five seconds
+  countersign mcp --url https://example.com/mcp         a server at an address
+  countersign mcp --listen 127.0.0.1:8788 --url URL     for clients that speak HTTP, with agents' tokens")]
 pub struct Mcp {
     /// What the server is called in the policy and on cards; made from its command if you do not say
     #[arg(long = "name", value_name = "NAME")]
@@ -36,8 +39,20 @@ pub struct Mcp {
     /// Offer `countersign_approve`, for `--permission-prompt-tool` of Claude Code
     #[arg(long)]
     pub permission_prompt: bool,
+    /// A server at an address, instead of a command
+    #[arg(long, value_name = "URL", conflicts_with = "command")]
+    pub url: Option<String>,
+    /// The environment variable with the token to show the server at that address
+    #[arg(long, value_name = "VAR", requires = "url")]
+    pub url_token_env: Option<String>,
+    /// Listen for clients over HTTP, at /mcp, instead of on standard input
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub listen: Option<SocketAddr>,
+    /// Let anybody in who can reach the address, which must be this machine's own
+    #[arg(long, requires = "listen")]
+    pub no_token: bool,
     /// The server's command
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required_unless_present = "url", value_name = "CMD")]
     pub command: Vec<String>,
 }
 

@@ -33,6 +33,7 @@ pub async fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
     let global = &cli.global;
     match cli.command {
         Command::Serve(options) => crate::serve::run(global, options, output).await,
+        Command::Chat(options) => crate::chat::run(global, options, output).await,
         Command::Mcp(options) => crate::mcp::run(global, options, output).await,
         Command::Token(command) => token::run(global, command, output).await,
         Command::Person(command) => person::run(global, command, output).await,

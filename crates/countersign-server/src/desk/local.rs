@@ -231,6 +231,18 @@ impl LocalDesk {
         }
     }
 
+    pub async fn reconcile(
+        &self,
+        call: CallId,
+        succeeded: bool,
+        note: Option<String>,
+    ) -> Result<ApprovalView, Failure> {
+        let by = self.person()?;
+        let settled = self.gate.reconcile(&self.tenant, call, by, succeeded, note);
+        let approval = settled.await??;
+        self.view(&approval).await
+    }
+
     pub async fn undo(
         &self,
         call: CallId,

@@ -190,6 +190,16 @@ impl Desk {
         either!(self, desk => desk.withdraw(id, reason).await)
     }
 
+    /// Says how a call ended whose outcome is unknown.
+    pub async fn reconcile(
+        &self,
+        call: CallId,
+        succeeded: bool,
+        note: Option<String>,
+    ) -> Result<ApprovalView, Failure> {
+        either!(self, desk => desk.reconcile(call, succeeded, note).await)
+    }
+
     /// Proposes to undo a call.
     pub async fn undo(
         &self,

@@ -21,7 +21,7 @@ use crate::cli::Global;
 use crate::exec::CommandExecutor;
 use crate::failure::Failure;
 use crate::http::wire::{
-    Decide, Finish, PermitView, RulingView, Submit, SubmittedView, UndoBody, WithdrawBody,
+    Decide, Finish, PermitView, ReconcileBody, RulingView, Submit, SubmittedView, UndoBody, WithdrawBody,
 };
 use crate::output;
 use crate::output::ruling::{Line, Ruling};
@@ -207,6 +207,17 @@ impl RemoteDesk {
     pub async fn withdraw(&self, id: ApprovalId, reason: Option<String>) -> Result<ApprovalView, Failure> {
         let path = format!("/v1/approvals/{id}/withdraw");
         self.server.post(&path, None, &WithdrawBody { reason }).await
+    }
+
+    pub async fn reconcile(
+        &self,
+        call: CallId,
+        succeeded: bool,
+        note: Option<String>,
+    ) -> Result<ApprovalView, Failure> {
+        let path = format!("/v1/calls/{call}/reconcile");
+        let body = ReconcileBody { succeeded, note };
+        self.server.post(&path, None, &body).await
     }
 
     pub async fn undo(

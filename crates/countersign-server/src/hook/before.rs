@@ -51,6 +51,8 @@ pub async fn rule(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
                 Proposed::Answered(answer) => return Ok(answer),
             },
         };
+        // The gate itself lets the same calls of one agent join, whatever their session.
+        let is_joined = is_joined || approval.session.as_deref() != Some(call.session.as_str());
         kept.wait_for(call, approval.id)?;
         let decided = match approval.status {
             State::Pending => desk.wait(approval.id, Until::Decided, hook.options.hold).await?,
@@ -189,7 +191,11 @@ async fn start(
         return Ok(Some(deny(&why_not(approval, held))));
     }
     if held.state != CallState::Released {
-        return Ok((!is_joined).then(|| deny(STARTED)));
+        let why = match kept.was_started(&call.place) {
+            true => STARTED,
+            false => "the approval was used by the same call elsewhere; make the call again",
+        };
+        return Ok((!is_joined).then(|| deny(why)));
     }
     if let Some(problem) = cannot_carry(hook.dialect, call, held) {
         return Ok(Some(deny(problem)));

@@ -13,7 +13,9 @@ mod dialect;
 mod event;
 mod kept;
 pub mod settings;
+pub mod splice;
 pub mod status;
+mod trust;
 
 use std::io::Read as _;
 use std::time::Duration;

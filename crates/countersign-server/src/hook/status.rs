@@ -10,7 +10,7 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 
-use super::{Dialect, GRACE, SELF_TEST, settings};
+use super::{Dialect, GRACE, SELF_TEST, settings, trust};
 use crate::duration;
 
 /// How long the self-test may take.
@@ -24,6 +24,8 @@ pub struct Installed {
     pub command: String,
     /// How long it holds a call.
     pub hold: Duration,
+    /// Whether the coding agent runs it at all: Codex skips what its person has not reviewed.
+    pub is_trusted: bool,
     /// What makes it useless.
     pub problems: Vec<&'static str>,
     /// What makes it weaker than it could be.
@@ -31,7 +33,7 @@ pub struct Installed {
 }
 
 /// Looks for our hook in a settings file; nothing when it is not there.
-pub fn look(text: &str, dialect: Dialect) -> Result<Option<Installed>, String> {
+pub fn look(file: &Path, text: &str, dialect: Dialect) -> Result<Option<Installed>, String> {
     let root: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let under = |event: &str| {
         let groups = root.get("hooks").and_then(|hooks| hooks.get(event));
@@ -79,6 +81,7 @@ pub fn look(text: &str, dialect: Dialect) -> Result<Option<Installed>, String> {
     if flag(handler.get("async")) == Some(true) || flag(handler.get("once")) == Some(true) {
         problems.push("it is `async` or runs `once`, so it does not hold every call");
     }
+    let is_trusted = dialect != Dialect::Codex || trust::is_trusted(file, &root, dialect);
     if flag(root.get("disableAllHooks")) == Some(true) {
         problems.push("`disableAllHooks` is set");
     }
@@ -114,6 +117,7 @@ pub fn look(text: &str, dialect: Dialect) -> Result<Option<Installed>, String> {
     Ok(Some(Installed {
         command,
         hold,
+        is_trusted,
         problems,
         warnings,
     }))
@@ -151,7 +155,7 @@ pub async fn test(dialect: Dialect, command: &str) -> Result<(), String> {
     let Ok(answer) = serde_json::from_slice::<Value>(&left.stdout) else {
         return Err(match complaint.is_empty() {
             true => "it did not answer with one JSON object".to_owned(),
-            false => complaint,
+            false => complaint.lines().collect::<Vec<_>>().join("; "),
         });
     };
     let specific = answer.get("hookSpecificOutput");

@@ -26,7 +26,8 @@ impl AllowedHosts {
         AllowedHosts::new(names.iter().map(|name| format!("{name}:{port}")))
     }
 
-    fn include(&self, host: &str) -> bool {
+    /// Whether a `Host` header names one of them.
+    pub fn include(&self, host: &str) -> bool {
         self.0.iter().any(|name| name.eq_ignore_ascii_case(host))
     }
 }

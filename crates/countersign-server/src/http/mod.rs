@@ -3,9 +3,10 @@
 //! Enters: requests. Leaves: JSON, or an error that says what is so and what to do now.
 //! Deliberately absent: rules. A handler reads the request, asks the gate and writes the answer.
 
+pub(crate) mod agents;
 mod app;
 pub(crate) mod approvals;
-mod calls;
+pub(crate) mod calls;
 mod channels;
 mod door;
 mod error;

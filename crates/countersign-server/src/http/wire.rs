@@ -252,6 +252,16 @@ pub struct WithdrawBody {
     pub reason: Option<String>,
 }
 
+/// How a call ended whose outcome was unknown.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReconcileBody {
+    /// Whether it did what it was to do.
+    pub succeeded: bool,
+    /// How they know.
+    pub note: Option<String>,
+}
+
 /// The permit to run one call, once.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]

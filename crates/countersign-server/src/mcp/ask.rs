@@ -20,7 +20,7 @@ use super::settings::AskClient;
 use super::wire;
 
 /// No person reads and answers in less.
-const FASTEST: Duration = Duration::from_secs(1);
+pub const FASTEST: Duration = Duration::from_secs(1);
 /// The longest question: a client may cut off what is longer.
 const LONGEST_QUESTION: usize = 4 * 1024;
 

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
+use super::continuation::Continuation;
 use super::frame::{Frame, Id, Kind, Unreadable, members, pick, quote, span, splice};
+use super::round;
 
 /// Members of `_meta` that say which protocol is spoken begin so.
 const PROTOCOL: &str = "io.modelcontextprotocol/";
@@ -30,6 +32,10 @@ pub struct ToolCall {
     pub progress: Option<String>,
     /// What it says about itself.
     pub says: Says,
+    /// What it was given to bring back, if it comes back.
+    pub state: Option<String>,
+    /// What it brings with that; as JSON.
+    pub answers: Option<String>,
 }
 
 /// What a request says about the protocol and the client, if it says so itself.
@@ -89,11 +95,29 @@ pub fn name_of(object: &[u8]) -> Option<String> {
 }
 
 impl ToolCall {
+    /// Whether it comes back with an answer to a question of ours.
+    pub fn brings_ours(&self) -> bool {
+        self.state.as_deref().is_some_and(round::is_ours)
+    }
+
+    /// What it continues, if it comes back with a server's own state.
+    pub fn continues(&self) -> Option<Continuation> {
+        let state = self.state.clone().filter(|state| !round::is_ours(state));
+        let brings_answers = self.answers.is_some() && !self.brings_ours();
+        let state = state.or_else(|| brings_answers.then(String::new))?;
+        Some(Continuation {
+            state,
+            tool: self.tool.clone(),
+            arguments: self.arguments.clone(),
+        })
+    }
+
     /// Reads a call, or says why it cannot be one.
     pub fn read(frame: &Frame) -> Result<ToolCall, Unreadable> {
         let empty = || Bytes::from_static(b"{}");
         let params = frame.shared(&frame.params).unwrap_or_else(empty);
-        let [name, arguments, meta] = pick(&params, ["name", "arguments", "_meta"])?;
+        let names = ["name", "arguments", "_meta", "requestState", "inputResponses"];
+        let [name, arguments, meta, state, answers] = pick(&params, names)?;
         let tool = name.and_then(|name| serde_json::from_str(name.get()).ok());
         let progress = match meta {
             Some(meta) => pick(meta.get().as_bytes(), ["progressToken"])
@@ -117,6 +141,8 @@ impl ToolCall {
             },
             progress,
             says: meta.map(Says::of).unwrap_or_default(),
+            state: state.and_then(|state| serde_json::from_str(state.get()).ok()),
+            answers: answers.map(|answers| answers.get().to_owned()),
             params,
         })
     }
@@ -141,7 +167,7 @@ pub fn params(original: &[u8], tool: &str, arguments: &[u8], keeps_progress: boo
         }
     }
     if let Some(meta) = meta.filter(|_| !keeps_progress) {
-        edits.push((place(meta), without(meta, "progressToken")?.into_bytes()));
+        edits.push((place(meta), without(meta, &["progressToken"])?.into_bytes()));
     }
     // From the end, so that earlier places stay where they are.
     edits.sort_by_key(|(place, _)| std::cmp::Reverse(place.start));
@@ -152,13 +178,23 @@ pub fn params(original: &[u8], tool: &str, arguments: &[u8], keeps_progress: boo
     Some(bytes)
 }
 
-/// An object without one of its members.
-fn without(object: &RawValue, name: &str) -> Option<String> {
+/// The parameters without what belongs to a round of ours, if it does.
+pub fn without_round(params: &Bytes, is_ours: bool) -> Bytes {
+    let object = serde_json::from_slice::<&RawValue>(params)
+        .ok()
+        .filter(|_| is_ours);
+    let rest = object.and_then(|object| without(object, &["requestState", "inputResponses"]));
+    rest.map_or_else(|| params.clone(), Bytes::from)
+}
+
+/// An object without some of its members.
+fn without(object: &RawValue, names: &[&str]) -> Option<String> {
     let all = members(object.get().as_bytes())?;
-    if !all.iter().any(|(member, _)| member == name) {
+    let is_named = |member: &String| names.contains(&member.as_str());
+    if !all.iter().any(|(member, _)| is_named(member)) {
         return Some(object.get().to_owned());
     }
-    let kept = all.iter().filter(|(member, _)| member != name);
+    let kept = all.iter().filter(|(member, _)| !is_named(member));
     let kept: Vec<String> = kept
         .map(|(member, value)| format!("{}:{}", quote(member), value.get()))
         .collect();

@@ -30,6 +30,8 @@ const LOOKS_BACK: usize = 200;
 const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// For so long the result of a call may be fetched by making the call again; shorter than it is remembered.
 const FETCHED_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
+/// How long the end waits for calls that run.
+const RUNS_END_WITHIN: Duration = Duration::from_secs(20);
 /// How long a follower waits before it asks a store again that failed.
 const ASKS_AGAIN: Duration = Duration::from_secs(1);
 
@@ -111,15 +113,8 @@ impl Gateway {
 
     /// Puts a call to the gate.
     pub async fn put(&self, wish: Wish) -> Result<Put, SubmitError> {
-        let asked = Asked {
-            tool: &wish.tool,
-            arguments: &wish.arguments,
-            definition: wish.definition,
-            salt: &[],
-            before: None,
-        };
         let is_slow = self.gate.policy().is_slow(&wish.tool, wish.arguments.len());
-        if !is_slow && !matches!(self.gate.policy().rule(asked), Ruling::Hold(_)) {
+        if !is_slow && !self.holds(&wish) {
             return self.submit(wish).await;
         }
         // One after the other, so that the second finds what the first proposed.
@@ -129,6 +124,18 @@ impl Gateway {
             Some(same) => Ok(Put::Held(same)),
             None => self.submit(wish).await,
         }
+    }
+
+    /// Whether a person would be asked.
+    pub fn holds(&self, wish: &Wish) -> bool {
+        let asked = Asked {
+            tool: &wish.tool,
+            arguments: &wish.arguments,
+            definition: wish.definition,
+            salt: &[],
+            before: None,
+        };
+        matches!(self.gate.policy().rule(asked), Ruling::Hold(_))
     }
 
     async fn submit(&self, wish: Wish) -> Result<Put, SubmitError> {
@@ -286,6 +293,13 @@ impl Gateway {
         Ok(())
     }
 
+    /// Starts nothing new, and waits for what runs, for a while.
+    pub async fn stop(&self) {
+        self.stopping.cancel();
+        self.tasks.close();
+        let _ = tokio::time::timeout(RUNS_END_WITHIN, self.tasks.wait()).await;
+    }
+
     /// How many approvals are followed.
     pub fn open_calls(&self) -> usize {
         open(&self.followed).len()
@@ -296,7 +310,8 @@ fn told(approval: ApprovalId) -> String {
     format!("mcp/told/{approval}")
 }
 
-fn is_same(wish: &Wish, approval: &Approval) -> bool {
+/// Whether an approval is about this call.
+pub fn is_same(wish: &Wish, approval: &Approval) -> bool {
     let [call] = approval.calls.as_slice() else {
         return false;
     };

@@ -15,7 +15,10 @@ use countersign::state::State;
 use countersign::store::StoreError;
 
 use super::answer::Form;
+use super::call::without_round;
 use super::relay::{Relay, UnderWay};
+use super::round::Round;
+use super::task::takes_tasks;
 use super::upstreams::Origin;
 use super::wire;
 use crate::output;
@@ -41,13 +44,22 @@ impl Relay {
         let origin = Origin {
             server: self.server.clone(),
             definition,
-            params: Some(call.params.clone()),
+            params: Some(without_round(&call.params, call.brings_ours())),
             request: Arc::downgrade(&request),
         };
         self.gateway.follow(&approval, origin);
         self.waits_for(&call.id, approval.id);
         announce(&approval);
-        let waited = match self.question(under_way, &approval) {
+        let is_modern = under_way.form.is_modern;
+        let capabilities = call.says.capabilities.as_deref().unwrap_or_default();
+        if is_modern && !approval.is_finished() && takes_tasks(capabilities.as_bytes()) {
+            return Some(under_way.form.task(&approval));
+        }
+        if is_modern && let Round::Answer(answer) = self.round(under_way, &approval).await {
+            return Some(answer);
+        }
+        let question = self.question(under_way, &approval).filter(|_| !is_modern);
+        let waited = match question {
             Some(question) => self.wait_and_ask(under_way, &approval, &question).await?,
             None => {
                 self.wait_finished(under_way, approval.id, self.holds_for())
@@ -103,11 +115,16 @@ impl Relay {
                 biased;
                 waited = &mut waiting => return Some(waited),
                 () = under_way.cancelled.cancelled() => return None,
-                _ = ticks.tick() => if let Some(token) = &under_way.call.progress {
+                // Whoever would take the answer is gone.
+                () = under_way.back.closed() => return None,
+                _ = ticks.tick() => {
                     count += 1;
                     let message = format!("waiting for a person to decide ({})", id.short());
-                    let _ = under_way.back.send(wire::progress(token, count, &message)).await;
-                },
+                    let progress = under_way.call.progress.as_ref();
+                    // Who wants to hear nothing still sees that we are there.
+                    let sign = progress.map(|token| wire::progress(token, count, &message));
+                    let _ = under_way.back.send(sign.unwrap_or_default()).await;
+                }
             }
         }
     }
@@ -121,6 +138,7 @@ impl Relay {
                     tracing::warn!(id = %approval.id, "cannot note that the client was told: {error}");
                 }
                 let large = self.gateway.upstreams.take_large(approval.id);
+                self.may_continue(&approval);
                 form.finished(&approval, large.as_deref())
             }
             Ok(Waited::TimedOut(approval)) => match approval.state {

@@ -63,6 +63,10 @@ impl<R: AsyncRead + Unpin> Lines<R> {
 /// Writes messages in the order in which they come, until nobody sends any more or nobody reads.
 pub async fn write_all(mut messages: mpsc::Receiver<Bytes>, mut sink: impl AsyncWrite + Unpin) {
     while let Some(message) = messages.recv().await {
+        // A sign of life, for who has no other.
+        if message.is_empty() {
+            continue;
+        }
         let written = async {
             sink.write_all(&message).await?;
             if !message.ends_with(b"\n") {

@@ -11,17 +11,22 @@ mod answer;
 mod ask;
 mod call;
 mod child;
+mod continuation;
 mod frame;
 mod gateway;
 mod hold;
+mod http;
 mod init;
 mod lines;
+mod listen;
 mod name;
 mod own;
 mod relay;
+mod round;
 mod server;
 mod settings;
 mod stdio;
+mod task;
 mod tools;
 mod upstreams;
 mod wire;
@@ -48,13 +53,14 @@ use crate::store::{Missing, Watch};
 use crate::{desk, identity, policy, store};
 use child::Child;
 use gateway::Gateway;
+use http::{Callers, Heard, HttpUpstream, Way};
 use lines::Lines;
-use relay::{Back, Relay, Who};
-use server::Server;
+use listen::Behind;
+use relay::{Back, Next, Relay, Who};
+use server::{Lost, Server};
+use tokio_util::sync::CancellationToken;
 use upstreams::Upstreams;
 
-/// How long the end waits for calls that run.
-const RUNS_END_WITHIN: Duration = Duration::from_secs(20);
 /// How long the client has to take what was said last.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 /// So often it is looked whether anything is still open, once the client is gone.
@@ -68,39 +74,69 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
         return Err(Failure::usage("the gateway works at a store, not at a server")
             .hint("give the server's own store with `--store`, a file or a `postgres://` URL"));
     }
-    let settings = options.settings();
     let who = who(global, &options)?;
-    let name = name::of(options.server_name.as_deref(), &options.command)?;
+    let words: Vec<String> = match &options.url {
+        Some(url) => vec![url.clone()],
+        None => options.command.clone(),
+    };
+    let name = name::of(options.server_name.as_deref(), &words)?;
+    let run = run_name(&name, &words)?;
     let tenant = desk::tenant(global)?;
     let loaded = policy::load(global.policy.as_deref())?;
     if loaded.file.is_none() {
         let message = "there is no policy: every tool call is held; make one with `countersign policy init`";
         output.notice("no_policy", message);
     }
+    let way = options.url.as_deref().map(|url| way(url, &options)).transpose()?;
+    let listener = match options.listen {
+        Some(address) => Some(listen::bind(address).await?),
+        None => None,
+    };
     // The server gets going while the store is opened.
-    let (child, way, lines) = Child::start(&options.command)?;
+    let child = match (&way, &listener) {
+        (None, None) => Some(Child::start(&options.command)?),
+        _ => None,
+    };
     let store = store::open(global.store(), Missing::Create, Watch::Others).await?;
     let upstreams = Arc::new(Upstreams::new(vec![name.clone()]));
     let gate = Gate::new(store, Arc::new(loaded.policy)).with_executor(upstreams.clone());
-    let run = run_name(&name, &options.command)?;
-    let gateway = Arc::new(Gateway::new(gate, upstreams, tenant, run, settings));
-    let server = Arc::new(Server::new(name, way));
-    gateway.resume(&server).await?;
-    let relay = Arc::new(Relay::new(gateway, server, who));
-    between(relay, child, lines).await
+    let gateway = Arc::new(Gateway::new(gate, upstreams, tenant, run, options.settings()));
+    match (listener, child, way) {
+        (Some(listener), _, way) => {
+            let callers = match options.no_token {
+                true => Callers::Anybody(Box::new(who)),
+                false => Callers::Tokens,
+            };
+            let behind = match way {
+                Some(way) => Behind::Address(way),
+                None => Behind::Command(options.command),
+            };
+            listen::run(listener, gateway, name, callers, behind, output).await
+        }
+        (None, Some((child, way, lines)), _) => {
+            let server = Arc::new(Server::new(name, way));
+            gateway.resume(&server).await?;
+            let relay = Arc::new(Relay::new(gateway, server, who));
+            let serve = |to_client| serve_lines(relay.clone(), lines, to_client);
+            between(relay.clone(), serve, child.end()).await
+        }
+        (None, None, Some(way)) => remote(gateway, name, who, way).await,
+        (None, None, None) => Err(Failure::usage("there is no server").hint("write its command behind `--`")),
+    }
 }
 
-/// Passes messages between our own standard input and output and a server.
-async fn between(
+/// Passes messages between our own standard input and output and a server, until one of them ends or we are told to.
+async fn between<S>(
     relay: Arc<Relay>,
-    child: Child,
-    from_server: Lines<impl AsyncRead + Unpin + Send + 'static>,
-) -> Result<Exit, Failure> {
+    serve: impl FnOnce(Back) -> S,
+    end: impl Future<Output = Exit>,
+) -> Result<Exit, Failure>
+where
+    S: Future<Output = ()> + Send + 'static,
+{
     let no_pipes = |error: std::io::Error| {
-        Failure::error(
-            "no_pipes",
-            format!("standard input or output cannot be used: {error}"),
-        )
+        let message = format!("standard input or output cannot be used: {error}");
+        Failure::error("no_pipes", message)
     };
     let (input, output) = (
         stdio::input().map_err(no_pipes)?,
@@ -108,7 +144,7 @@ async fn between(
     );
     let (to_client, messages) = mpsc::channel(lines::QUEUE);
     let writing = tokio::spawn(lines::write_all(messages, output));
-    let mut serving = tokio::spawn(serve(relay.clone(), from_server, to_client.clone()));
+    let mut serving = tokio::spawn(serve(to_client.clone()));
     let clients = client(relay.clone(), Lines::new(input), to_client);
     tokio::select! {
         () = clients => {
@@ -123,34 +159,51 @@ async fn between(
         _ = &mut serving => {}
         () = told_to_stop() => {}
     }
-    let gateway = &relay.gateway;
-    gateway.stopping.cancel();
-    gateway.tasks.close();
-    let _ = tokio::time::timeout(RUNS_END_WITHIN, gateway.tasks.wait()).await;
-    let exit = child.end().await;
+    relay.gateway.stop().await;
+    let exit = end.await;
     // Whatever the server said before it ended is for the client, if that still listens.
     if !serving.is_finished() {
         let _ = tokio::time::timeout(LAST_WORDS, &mut serving).await;
     }
-    let _ = tokio::time::timeout(LAST_WORDS, async {
+    let last_words = async {
         relay.left().await;
         writing.await
-    })
-    .await;
+    };
+    let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
     Ok(exit)
+}
+
+/// Between standard input and output and a server at an address.
+async fn remote(gateway: Arc<Gateway>, name: String, who: Who, way: Way) -> Result<Exit, Failure> {
+    let (heard, messages) = mpsc::channel(lines::QUEUE);
+    let upstream = HttpUpstream::new(way, heard, Arc::default());
+    let server = Arc::new(Server::new(name, Box::new(upstream)));
+    gateway.resume(&server).await?;
+    let relay = Arc::new(Relay::new(gateway, server, who));
+    let closing = CancellationToken::new();
+    let serve = |to_client| serve_heard(relay.clone(), messages, to_client, closing.clone());
+    let end = async {
+        closing.cancel();
+        Exit::Done
+    };
+    between(relay.clone(), serve, end).await
 }
 
 async fn client(relay: Arc<Relay>, mut lines: Lines<impl AsyncRead + Unpin>, back: Back) {
     while let Some(line) = next(&mut lines).await {
-        if let Some(line) = relay.from_client(line, &back).await
-            && relay.server.send(line).await.is_err()
-        {
-            return;
+        match relay.from_client(line, &back).await {
+            Next::Send(line) => {
+                if relay.server.send(line).await.is_err() {
+                    return;
+                }
+            }
+            Next::Later(ruling) => relay.later(ruling),
+            Next::Done => {}
         }
     }
 }
 
-async fn serve(relay: Arc<Relay>, mut lines: Lines<impl AsyncRead + Unpin>, to_client: Back) {
+async fn serve_lines(relay: Arc<Relay>, mut lines: Lines<impl AsyncRead + Unpin>, to_client: Back) {
     while let Some(line) = next(&mut lines).await {
         if let Some(line) = relay.from_server(line) {
             // Nobody reads it any more; the server may still be needed.
@@ -158,6 +211,64 @@ async fn serve(relay: Arc<Relay>, mut lines: Lines<impl AsyncRead + Unpin>, to_c
         }
     }
     relay.server.gone();
+}
+
+async fn serve_heard(
+    relay: Arc<Relay>,
+    mut messages: mpsc::Receiver<Heard>,
+    to_client: Back,
+    closing: CancellationToken,
+) {
+    loop {
+        let heard = tokio::select! {
+            heard = messages.recv() => heard,
+            () = closing.cancelled() => None,
+        };
+        let line = match heard {
+            Some(Heard::Message(bytes)) => relay.from_server(on_one_line(bytes)),
+            Some(Heard::Lost(id, why)) if server::is_own(&id) => {
+                relay.server.lost(&id, why);
+                None
+            }
+            Some(Heard::Lost(id, Lost::NotSent(why) | Lost::Unknown(why))) => {
+                Some(wire::error(Some(id.as_json()), wire::INTERNAL, &why))
+            }
+            None => break,
+        };
+        if let Some(line) = line {
+            let _ = to_client.send(line).await;
+        }
+    }
+    relay.server.gone();
+}
+
+/// A message may be written over several lines, here it cannot. Outside of strings line ends mean nothing, and inside
+/// they cannot stand.
+fn on_one_line(bytes: Bytes) -> Bytes {
+    let has_lines = bytes.iter().any(|byte| matches!(byte, b'\n' | b'\r'));
+    match has_lines {
+        false => bytes,
+        true => bytes
+            .iter()
+            .map(|byte| {
+                if matches!(byte, b'\n' | b'\r') {
+                    b' '
+                } else {
+                    *byte
+                }
+            })
+            .collect(),
+    }
+}
+
+fn way(url: &str, options: &Mcp) -> Result<Way, Failure> {
+    let token = options.url_token_env.as_deref().map(|variable| {
+        std::env::var(variable).map_err(|_| {
+            let message = format!("the environment variable `{variable}` is not set");
+            Failure::error("no_token", message).hint("export the server's token in it")
+        })
+    });
+    Way::new(url, token.transpose()?.as_deref())
 }
 
 async fn next(lines: &mut Lines<impl AsyncRead + Unpin>) -> Option<Bytes> {

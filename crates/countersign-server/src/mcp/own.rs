@@ -85,18 +85,7 @@ async fn wait(relay: &Arc<Relay>, under_way: &UnderWay) -> Option<Bytes> {
     let Some(id) = named.and_then(|id| id.parse::<ApprovalId>().ok()) else {
         return Some(form.failure("`approval` is the id from a `pending_confirmation` answer"));
     };
-    let gateway = &relay.gateway;
-    let found = match gateway.gate.store().approval(&gateway.tenant, id).await {
-        Ok(found) => found,
-        Err(error) => return Some(form.failure(&format!("cannot look: {error}"))),
-    };
-    // Somebody else's approval is none.
-    let is_ours = |approval: &countersign::approval::Approval| {
-        approval.run.as_ref() == Some(&gateway.run)
-            && approval.requester == relay.who.requester
-            && approval.on_behalf_of == relay.who.on_behalf_of
-    };
-    if !found.is_some_and(|approval| is_ours(&approval)) {
+    if relay.own_approval(id).await.is_none() {
         return Some(form.failure(&format!("there is no approval `{id}`")));
     }
     let waited = relay

@@ -8,14 +8,17 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
+use countersign::approval::{Approval, SharedApproval};
 use countersign::decision::Decider;
 use countersign::id::{Actor, Agent, ApprovalId, Person, Session};
+use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::answer::Form;
 use super::call::{Says, ToolCall, name_of};
+use super::continuation::Continuations;
 use super::frame::{Frame, Id, Kind, pick, splice};
 use super::gateway::{Gateway, Put, Wish};
 use super::own;
@@ -26,6 +29,22 @@ use super::wire;
 
 /// Where answers to the client go.
 pub type Back = mpsc::Sender<Bytes>;
+
+/// What is to be done with a message of the client's.
+pub enum Next {
+    /// It goes to the server.
+    Send(Bytes),
+    /// Nothing: it was answered, or will be.
+    Done,
+    /// That is found out by this; then it goes to the server, or nothing is to be done.
+    Later(BoxFuture<'static, Option<Bytes>>),
+}
+
+impl From<Option<Bytes>> for Next {
+    fn from(bytes: Option<Bytes>) -> Next {
+        bytes.map_or(Next::Done, Next::Send)
+    }
+}
 
 /// One client.
 pub struct Relay {
@@ -43,6 +62,10 @@ pub struct Relay {
     waiting: Mutex<HashMap<Id, Waiting>>,
     /// What answers them.
     answers: TaskTracker,
+    /// Approved calls that the server answered with a question of its own.
+    continuations: Continuations,
+    /// The rest of such calls, on their way.
+    continuing: Mutex<HashMap<Id, (String, Arc<[u8]>)>>,
     /// Our own questions to the client.
     questions: Mutex<HashMap<Id, oneshot::Sender<Frame>>>,
     number: AtomicU64,
@@ -84,6 +107,12 @@ pub struct Who {
     pub session: Option<Session>,
 }
 
+/// What a client brings back was not given to it for this.
+fn no_round(form: &Form) -> Bytes {
+    let problem = "this `requestState` was not given out for this call, or was used before";
+    wire::error(Some(&form.id), wire::INVALID_PARAMS, problem)
+}
+
 /// What a client says about itself.
 #[derive(Clone, Debug, Default)]
 pub struct Client {
@@ -104,31 +133,33 @@ impl Relay {
             lists: Mutex::default(),
             waiting: Mutex::default(),
             answers: TaskTracker::new(),
+            continuations: Continuations::default(),
+            continuing: Mutex::default(),
             questions: Mutex::default(),
             number: AtomicU64::new(1),
         }
     }
 
     /// A message from the client. Gives what is to be sent to the server; answers of ours go back.
-    pub async fn from_client(self: &Arc<Self>, bytes: Bytes, back: &Back) -> Option<Bytes> {
+    pub async fn from_client(self: &Arc<Self>, bytes: Bytes, back: &Back) -> Next {
         if bytes.iter().all(u8::is_ascii_whitespace) {
-            return Some(bytes);
+            return Next::Send(bytes);
         }
         let frame = match Frame::read(bytes) {
             Ok(frame) => frame,
             Err(problem) => {
                 let problem = format!("the gateway does not take this message: {problem}");
                 let _ = back.send(wire::error(None, wire::PARSE_ERROR, &problem)).await;
-                return None;
+                return Next::Done;
             }
         };
-        match &frame.kind {
+        let send = match &frame.kind {
             Kind::Request { id, .. } | Kind::Response { id } if is_own(id) => {
                 self.answered(frame);
                 None
             }
             Kind::Request { id, method } => match method.as_str() {
-                "tools/call" => self.tool_call(&frame, back).await,
+                "tools/call" => return self.tool_call(&frame, back).await,
                 method if method.eq_ignore_ascii_case("tools/call") => {
                     let problem = format!("`{method}` is no method; tools are called with `tools/call`");
                     let raw_id = Some(id.as_json());
@@ -146,6 +177,10 @@ impl Relay {
                     self.greet(&frame);
                     Some(frame.bytes)
                 }
+                "tasks/get" | "tasks/update" | "tasks/cancel" => {
+                    let is_ours = self.about_task(&frame, method, back);
+                    (!is_ours).then_some(frame.bytes)
+                }
                 _ => Some(frame.bytes),
             },
             Kind::Notification { method } => match method.as_str() {
@@ -158,7 +193,8 @@ impl Relay {
             },
             Kind::Response { .. } => Some(frame.bytes),
             Kind::Batch => self.batch(frame, back).await,
-        }
+        };
+        send.into()
     }
 
     /// A message from the server. Gives what is to be sent to the client.
@@ -175,9 +211,26 @@ impl Relay {
             Kind::Response { id } if open(&self.lists).remove(id).is_some() => {
                 return Some(self.with_own_tools(frame));
             }
+            Kind::Response { id } => {
+                if let Some((tool, arguments)) = open(&self.continuing).remove(id) {
+                    let result = frame.part(&frame.result).unwrap_or_default();
+                    self.continuations.remember(result, &tool, &arguments);
+                }
+            }
             _ => {}
         }
         Some(frame.bytes)
+    }
+
+    /// An approved call is over; if the server answered it with a question, the client may come back.
+    pub(super) fn may_continue(&self, approval: &Approval) {
+        let Some(call) = approval.calls.first() else {
+            return;
+        };
+        let proposed = call.original.as_ref().unwrap_or(&call.arguments).as_bytes();
+        if let (Some(result), Some((_, tool))) = (&call.result, call.tool.as_str().split_once('/')) {
+            self.continuations.remember(result, tool, &proposed.into());
+        }
     }
 
     /// The client is gone: its calls wait on without it. Gives back once all that is known was said.
@@ -253,7 +306,7 @@ impl Relay {
     }
 
     /// A tool call: what passes goes on at once and in order; what takes longer goes its own way.
-    async fn tool_call(self: &Arc<Self>, frame: &Frame, back: &Back) -> Option<Bytes> {
+    async fn tool_call(self: &Arc<Self>, frame: &Frame, back: &Back) -> Next {
         let call = match ToolCall::read(frame) {
             Ok(call) => call,
             Err(problem) => {
@@ -261,7 +314,7 @@ impl Relay {
                 let id = frame.part(&frame.id).map(String::from_utf8_lossy);
                 let answer = wire::error(id.as_deref(), wire::INVALID_PARAMS, &problem);
                 let _ = back.send(answer).await;
-                return None;
+                return Next::Done;
             }
         };
         self.learn(&call.says);
@@ -285,17 +338,19 @@ impl Relay {
             passed
         });
         match futures_util::poll!(ruling.as_mut()) {
-            std::task::Poll::Ready(passed) => passed,
-            std::task::Poll::Pending => {
-                let relay = self.clone();
-                self.answers.spawn(async move {
-                    if let Some(passed) = ruling.await {
-                        let _ = relay.server.send(passed).await;
-                    }
-                });
-                None
-            }
+            std::task::Poll::Ready(passed) => passed.into(),
+            std::task::Poll::Pending => Next::Later(ruling),
         }
+    }
+
+    /// Finds out in the background what is to be done with a message, and does it.
+    pub fn later(self: &Arc<Self>, ruling: BoxFuture<'static, Option<Bytes>>) {
+        let relay = self.clone();
+        self.answers.spawn(async move {
+            if let Some(passed) = ruling.await {
+                let _ = relay.server.send(passed).await;
+            }
+        });
     }
 
     /// Puts a call to the gate. Gives the bytes to send on when it passes; else it has been answered, unless nobody
@@ -310,10 +365,26 @@ impl Relay {
         let listed = self.server.listed(&under_way.call.tool).await;
         under_way.form.has_schema = listed.is_some_and(|listed| listed.has_schema);
         let definition = listed.and_then(|listed| listed.definition);
-        let call = &under_way.call;
-        let wish = self.wish(self.server.qualified(&call.tool), call.arguments.clone());
-        let put = self.gateway.put(Wish { definition, ..wish }).await;
-        let form = &under_way.form;
+        let (call, form) = (&under_way.call, &under_way.form);
+        let wish = Wish {
+            definition,
+            ..self.wish(self.server.qualified(&call.tool), call.arguments.clone())
+        };
+        if let Some(wanted) = call.continues()
+            && self.gateway.holds(&wish)
+        {
+            if !self.continuations.take(&wanted) {
+                let _ = under_way.back.send(no_round(form)).await;
+                return None;
+            }
+            open(&self.continuing).insert(call.id.clone(), (wanted.tool, wanted.arguments));
+            return Some(under_way.call.frame);
+        }
+        if call.brings_ours() && !self.is_round_of(call, &wish).await {
+            let _ = under_way.back.send(no_round(form)).await;
+            return None;
+        }
+        let put = self.gateway.put(wish).await;
         let answer = match put {
             // The permit ends here: these bytes go out once.
             Ok(Put::Pass(_permit)) => {
@@ -345,6 +416,16 @@ impl Relay {
         let said = open(&self.client).name.clone().filter(|_| !self.who.is_named);
         let said = said.and_then(|name| Agent::new(name).ok());
         said.unwrap_or_else(|| self.who.agent.clone())
+    }
+
+    /// An approval that this client may know of: somebody else's is none.
+    pub(super) async fn own_approval(&self, id: ApprovalId) -> Option<SharedApproval> {
+        let gateway = &self.gateway;
+        let found = gateway.gate.store().approval(&gateway.tenant, id).await.ok()??;
+        let is_ours = found.run.as_ref() == Some(&gateway.run)
+            && found.requester == self.who.requester
+            && found.on_behalf_of == self.who.on_behalf_of;
+        is_ours.then_some(found)
     }
 
     /// How long a call of this client is held open.

@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+use axum::http::{HeaderName, HeaderValue};
 use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
@@ -28,6 +29,9 @@ const MOST_PAGES: usize = 200;
 pub trait Upstream: Send + Sync + 'static {
     /// Hands a message over. It may still get lost.
     fn send(&self, frame: Bytes) -> BoxFuture<'_, Result<(), Gone>>;
+
+    /// What messages are sent with, where they have headers.
+    fn set_headers(&self, _headers: Vec<(HeaderName, HeaderValue)>) {}
 }
 
 /// The server is not there any more.
@@ -50,7 +54,7 @@ pub struct Server {
     /// Its tools.
     pub tools: Tools,
     upstream: Box<dyn Upstream>,
-    own: Mutex<HashMap<Id, oneshot::Sender<Frame>>>,
+    own: Mutex<HashMap<Id, oneshot::Sender<Result<Frame, Lost>>>>,
     number: AtomicU64,
     stage: watch::Sender<Stage>,
     /// What requests of the client carry that say which protocol they speak, if they say so at all.
@@ -85,6 +89,11 @@ impl Server {
     /// Sends what the client sent.
     pub async fn send(&self, frame: Bytes) -> Result<(), Gone> {
         self.upstream.send(frame).await
+    }
+
+    /// What our messages are sent with, where they have headers.
+    pub fn set_headers(&self, headers: Vec<(HeaderName, HeaderValue)>) {
+        self.upstream.set_headers(headers);
     }
 
     /// From here on it takes requests.
@@ -132,7 +141,7 @@ impl Server {
         }
         // Nobody waits any more for an answer that comes too late.
         if let Some(waiting) = open(&self.own).remove(id) {
-            let _ = waiting.send(frame);
+            let _ = waiting.send(Ok(frame));
         }
         None
     }
@@ -152,9 +161,15 @@ impl Server {
         if self.upstream.send(frame).await.is_err() {
             return Err(Lost::NotSent("the server is gone".to_owned()));
         }
-        answer
-            .await
-            .map_err(|_| Lost::Unknown("the server ended before it answered".to_owned()))
+        let ended = |_| Lost::Unknown("the server ended before it answered".to_owned());
+        answer.await.map_err(ended)?
+    }
+
+    /// A request of ours will not be answered.
+    pub fn lost(&self, id: &Id, why: Lost) {
+        if let Some(waiting) = open(&self.own).remove(id) {
+            let _ = waiting.send(Err(why));
+        }
     }
 
     /// A tool as the server lists it; it is asked if that is not known.

@@ -13,6 +13,7 @@ mod client;
 mod crash;
 mod hold;
 mod init;
+mod modern;
 mod peers;
 #[path = "../cli/place.rs"]
 #[expect(

@@ -43,6 +43,7 @@ async fn draw(app: &App, caller: &Caller) -> Answer<Response> {
         numbers => Value::from(Serde(&numbers)),
     };
     Ok(page::signed_in(
+        app,
         StatusCode::OK,
         "numbers.html",
         caller,

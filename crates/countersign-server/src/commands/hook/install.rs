@@ -1,57 +1,19 @@
-//! `hook`: answer a coding agent, put the hook into its settings, look whether it works.
+//! `hook install`: the hook gets into a coding agent's settings.
 
 use std::path::{Path, PathBuf};
 
-use super::doctor::{self, Finding};
-use crate::cli::{Global, HookCommand, HookInstall, HookStatus};
+use crate::cli::{Global, HookInstall};
 use crate::failure::{Exit, Failure};
 use crate::hook::status::shell_word;
-use crate::hook::{self, Answer, Dialect, Hook, settings, status};
+use crate::hook::{Dialect, settings, splice};
 use crate::output::{Output, once};
 use crate::policy;
 
-/// The policy that `hook policy` prints.
-const POLICY: &str = include_str!("../../../../examples/coding-agents.toml");
-
-pub async fn run(global: &Global, command: HookCommand, output: &mut Output) -> Result<Exit, Failure> {
-    let (dialect, options) = match command {
-        HookCommand::ClaudeCode(options) => (Dialect::ClaudeCode, options),
-        HookCommand::Codex(options) => (Dialect::Codex, options),
-        HookCommand::Gemini(options) => (Dialect::Gemini, options),
-        HookCommand::Install(options) => return install(global, &options, output),
-        HookCommand::Status(options) => return show_status(&options, output).await,
-        HookCommand::Policy => {
-            output.raw(POLICY.as_bytes())?;
-            return Ok(Exit::Done);
-        }
-    };
-    let hook = Hook {
-        dialect,
-        global,
-        options: &options,
-    };
-    Ok(match hook::run(hook, output).await {
-        0 => Exit::Done,
-        Answer::BLOCKS => Exit::Usage,
-        _ => Exit::Error,
-    })
-}
-
-/// Which coding agent a command answers, if it answers one.
-pub fn answers(command: &HookCommand) -> Option<Dialect> {
-    match command {
-        HookCommand::ClaudeCode(_) => Some(Dialect::ClaudeCode),
-        HookCommand::Codex(_) => Some(Dialect::Codex),
-        HookCommand::Gemini(_) => Some(Dialect::Gemini),
-        _ => None,
-    }
-}
-
-fn install(global: &Global, options: &HookInstall, output: &mut Output) -> Result<Exit, Failure> {
+pub fn run(global: &Global, options: &HookInstall, output: &mut Output) -> Result<Exit, Failure> {
     let dialect = options.dialect;
     let command = command(global, options)?;
     let groups = dialect.groups(&command, options.run.hold);
-    let added = |text: &str| settings::with_groups(text, dialect, &groups);
+    let added = |text: &str| splice::with_groups(text, dialect, &groups);
     if options.print {
         output.raw(added("")?.unwrap_or_default().as_bytes())?;
         return Ok(Exit::Done);
@@ -87,7 +49,7 @@ fn install(global: &Global, options: &HookInstall, output: &mut Output) -> Resul
     if dialect == Dialect::Codex {
         output.notice(
             "not_trusted",
-            "Codex runs it only once you trust it: start Codex and look at `/hooks`",
+            "Codex skips it until you trust it: start Codex and look at `/hooks`",
         );
     }
     output.line(&format!(
@@ -245,102 +207,4 @@ fn write(file: &Path, before: Option<&str>, after: &str) -> Result<Option<PathBu
         .and_then(|()| std::fs::rename(&fresh, file))
         .map_err(failed)?;
     Ok(backup)
-}
-
-async fn show_status(options: &HookStatus, output: &mut Output) -> Result<Exit, Failure> {
-    let dialects: Vec<Dialect> = match options.dialect {
-        Some(dialect) => vec![dialect],
-        None => Dialect::ALL.to_vec(),
-    };
-    let mut findings = Vec::new();
-    for dialect in dialects {
-        let mut files = status::files(dialect);
-        files.extend(options.settings.clone());
-        let found = look(dialect, &files).await;
-        match found.is_empty() {
-            false => findings.extend(found),
-            true => findings.push(Finding::warning(
-                dialect.as_str(),
-                "there is no hook in its settings",
-                format!("countersign hook install {} --user", dialect.as_str()),
-            )),
-        }
-    }
-    doctor::report(&findings, output)
-}
-
-/// What `doctor` says about hooks: nothing where there is none.
-pub async fn look_at_all() -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for dialect in Dialect::ALL {
-        findings.extend(look(dialect, &status::files(dialect)).await);
-    }
-    match findings.is_empty() {
-        true => vec![Finding::good("hooks", "no coding agent has one in its settings")],
-        false => findings,
-    }
-}
-
-async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
-    let subject = dialect.as_str();
-    let again = format!("run `countersign hook install {subject}` again");
-    let mut findings = Vec::new();
-    let mut active = 0;
-    for file in files {
-        let shown = file.display();
-        let installed = match status::read(file) {
-            Ok(None) => continue,
-            Ok(Some(text)) => status::look(&text, dialect),
-            Err(problem) => Err(problem),
-        };
-        let installed = match installed {
-            Ok(None) => continue,
-            Ok(Some(installed)) => installed,
-            Err(problem) => {
-                let message = format!("`{shown}`: {problem}");
-                findings.push(Finding::problem(
-                    subject,
-                    message,
-                    "mend the file: the coding agent may ignore it",
-                ));
-                continue;
-            }
-        };
-        active += 1;
-        let mut is_good = true;
-        for problem in &installed.problems {
-            is_good = false;
-            findings.push(Finding::problem(
-                subject,
-                format!("`{shown}`: {problem}"),
-                again.clone(),
-            ));
-        }
-        if let Err(problem) = status::test(dialect, &installed.command).await {
-            is_good = false;
-            let message = format!("`{shown}`: the self-test was not blocked as it should be: {problem}");
-            findings.push(Finding::problem(subject, message, again.clone()));
-        }
-        if is_good {
-            findings.push(Finding::good(subject, status::sentence(file, &installed)));
-        }
-        let warned = installed.warnings.iter();
-        findings.extend(
-            warned.map(|warning| Finding::warning(subject, format!("`{shown}`: {warning}"), again.clone())),
-        );
-    }
-    if active > 1 {
-        let message =
-            "it is in several settings that count together, so one of the two denies what the other allows";
-        findings.push(Finding::problem(subject, message, "keep it in one of them"));
-    }
-    if active > 0 && dialect == Dialect::Codex {
-        let message = "whether you trust the hook cannot be seen from here, and Codex skips hooks that you do not trust";
-        findings.push(Finding::warning(
-            subject,
-            message,
-            "start Codex and look at `/hooks`",
-        ));
-    }
-    findings
 }

@@ -13,6 +13,19 @@ fn agents() -> Place {
     place
 }
 
+/// Trusts Codex's hook, as a person does who looks at `/hooks`.
+fn trust(place: &Place) {
+    let file = place.path().join("home/.codex/hooks.json");
+    let settings: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let mut identity = settings["hooks"]["PreToolUse"][0].clone();
+    identity["event_name"] = "pre_tool_use".into();
+    identity["hooks"][0]["async"] = false.into();
+    let hash = countersign::hash::Hash::of(identity.to_string().as_bytes());
+    let key = format!("{}:pre_tool_use:0:0", file.display());
+    let config = format!("model = \"x\"\n[hooks.state.\"{key}\"]\ntrusted_hash = \"sha256:{hash}\"\n");
+    place.write("home/.codex/config.toml", config);
+}
+
 fn run(place: &Place, arguments: &[&str]) -> Left {
     Left::of(place.command(arguments).output().unwrap())
 }
@@ -45,6 +58,14 @@ fn an_installed_hook_is_active_and_holds() {
         let left = run(&place, &["hook", "install", agent, "--user"]);
         assert_eq!(left.code, 0, "{left:?}");
         let text = std::fs::read_to_string(place.path().join(file)).unwrap();
+        if agent == "codex" {
+            let found = findings(&place, agent);
+            assert!(
+                found[0].0 == "problem" && found[0].1.contains("does not trust"),
+                "{found:?}"
+            );
+            trust(&place);
+        }
         let found = findings(&place, agent);
         assert!(
             found[0].0 == "good" && found[0].1.contains("blocked the self-test"),
@@ -69,7 +90,7 @@ fn an_installed_hook_is_active_and_holds() {
         let folder = place.path().join(file);
         assert_eq!(
             std::fs::read_dir(folder.parent().unwrap()).unwrap().count(),
-            1,
+            if agent == "codex" { 2 } else { 1 },
             "a backup of nothing"
         );
     }
@@ -170,10 +191,16 @@ fn x21_what_makes_a_hook_useless_is_found() {
             _ => "home/.gemini/settings.json",
         };
         assert_eq!(run(&place, &["hook", "install", agent, "--user"]).code, 0);
+        if agent == "codex" {
+            trust(&place);
+        }
         let text = std::fs::read_to_string(place.path().join(file)).unwrap();
         let changed = change(text.clone());
         assert_ne!(text, changed, "{expected:?}");
         place.write(file, changed);
+        if agent == "codex" && expected.0 == "warning" {
+            trust(&place);
+        }
         let found = findings(&place, agent);
         let hit = found
             .iter()
@@ -240,8 +267,8 @@ fn x21_what_makes_a_hook_useless_is_found() {
     );
     check(
         "codex",
-        &swap("\"timeout\": 600", "\"timeout\": 600 "),
-        ("warning", "whether you trust"),
+        &swap("\"timeout\": 600", "\"timeout\": 601"),
+        ("problem", "does not trust"),
     );
     // A program that is there, and lets everything through.
     let to_true = |text: String| {

@@ -1,0 +1,331 @@
+//! What clients call: who they are, which conversation they mean, and the answer they get.
+//!
+//! Enters: HTTP requests. Leaves: one message, or a stream of them. A name that is not ours or a page of somebody
+//! else's is turned away first (X26, X27); identity comes from the token alone, and ours goes no further.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use axum::Router;
+use axum::body::Body;
+use axum::extract::{DefaultBodyLimit, State};
+use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::response::{IntoResponse, Response};
+use axum::routing::any;
+use bytes::Bytes;
+use countersign::decision::{Decider, Surface};
+use countersign::store::Store;
+use tokio::sync::mpsc;
+
+use super::bridge::Bridge;
+use super::events::event_of;
+use super::proxy::Proxy;
+use super::way::{SESSION, Way};
+use crate::access::{Account, Caller, Scope, Token};
+use crate::http::AllowedHosts;
+use crate::mcp::frame::{Frame, Kind};
+use crate::mcp::gateway::Gateway;
+use crate::mcp::lines::QUEUE;
+use crate::mcp::relay::{Next, Relay, Who};
+use crate::mcp::server::Server;
+use crate::mcp::wire;
+
+/// The largest message a client may send.
+const LARGEST: usize = 16 * 1024 * 1024;
+/// An answer that takes longer is begun as a stream, so that nobody takes us for dead.
+const SOON: Duration = Duration::from_millis(200);
+/// The most conversations at a time.
+pub const MOST_SESSIONS: usize = 1000;
+
+/// An endpoint.
+pub struct Endpoint {
+    pub(super) gateway: Arc<Gateway>,
+    /// What the server is called.
+    pub(super) name: String,
+    hosts: AllowedHosts,
+    callers: Callers,
+    behind: Behind,
+    pub(super) sessions: Mutex<HashMap<String, Arc<Relay>>>,
+}
+
+/// Who may call.
+pub enum Callers {
+    /// Whoever can reach it, as this one.
+    Anybody(Box<Who>),
+    /// Agents, by their tokens.
+    Tokens,
+}
+
+enum Behind {
+    Address(Proxy),
+    Command(Bridge),
+}
+
+impl Endpoint {
+    /// In front of a server at an address.
+    pub fn at_address(
+        gateway: Arc<Gateway>,
+        name: String,
+        hosts: AllowedHosts,
+        callers: Callers,
+        way: Way,
+    ) -> Endpoint {
+        Endpoint {
+            gateway,
+            name,
+            hosts,
+            callers,
+            behind: Behind::Address(Proxy::new(way)),
+            sessions: Mutex::default(),
+        }
+    }
+
+    /// In front of a server that is started for each conversation.
+    pub fn for_command(
+        gateway: Arc<Gateway>,
+        name: String,
+        hosts: AllowedHosts,
+        callers: Callers,
+        command: Vec<String>,
+    ) -> Endpoint {
+        Endpoint {
+            gateway,
+            name,
+            hosts,
+            callers,
+            behind: Behind::Command(Bridge::new(command)),
+            sessions: Mutex::default(),
+        }
+    }
+
+    /// Its one route.
+    pub fn routes(self: Arc<Self>, path: &str) -> Router {
+        Router::new()
+            .route(path, any(called))
+            .layer(DefaultBodyLimit::max(LARGEST))
+            .with_state(self)
+    }
+
+    fn store(&self) -> &dyn Store {
+        self.gateway.gate.store()
+    }
+
+    /// Who calls, or the answer they get instead.
+    async fn who(&self, headers: &HeaderMap) -> Result<Who, Response> {
+        match &self.callers {
+            Callers::Anybody(who) => Ok(Who::clone(who)),
+            Callers::Tokens => {
+                let shown = text(headers, "authorization").and_then(|shown| shown.strip_prefix("Bearer "));
+                let caller = match shown {
+                    Some(token) => Token::open(self.store(), token.trim()).await,
+                    None => Ok(None),
+                };
+                match caller {
+                    Ok(Some(caller)) => self.agent(caller).await,
+                    Ok(None) => Err(unauthorized()),
+                    Err(error) => Err(refused(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())),
+                }
+            }
+        }
+    }
+
+    async fn agent(&self, caller: Caller) -> Result<Who, Response> {
+        let (Some(agent), true) = (&caller.agent, caller.may(Scope::Propose)) else {
+            return Err(refused(
+                StatusCode::FORBIDDEN,
+                "this takes an agent's token with the scope `propose`",
+            ));
+        };
+        if caller.tenant != self.gateway.tenant {
+            return Err(unauthorized());
+        }
+        // The person at the client is whom the token acts for, if it says so.
+        let decider = match &caller.person {
+            None => None,
+            Some(person) => {
+                let account = Account::look(self.store(), &caller.tenant, person).await;
+                account.ok().flatten().map(|(account, ground)| Decider {
+                    person: person.clone(),
+                    groups: account.groups,
+                    surface: Surface::Text,
+                    grounds: caller.grounds.iter().cloned().chain([ground]).collect(),
+                })
+            }
+        };
+        Ok(Who {
+            agent: agent.clone(),
+            is_named: true,
+            requester: caller.name.clone(),
+            on_behalf_of: caller.person.clone(),
+            decider,
+            session: None,
+        })
+    }
+
+    /// The conversation a request names, if it is this caller's.
+    pub(super) fn session(&self, headers: &HeaderMap, who: &Who) -> Option<Arc<Relay>> {
+        let name = headers.get(SESSION)?.to_str().ok()?;
+        let found = open(&self.sessions).get(name).cloned()?;
+        (found.who.requester == who.requester && found.who.agent == who.agent).then_some(found)
+    }
+
+    /// A server that can take up what an earlier process left open.
+    pub(super) fn resume(&self, server: &Arc<Server>) {
+        let (gateway, server) = (self.gateway.clone(), server.clone());
+        tokio::spawn(async move {
+            if let Err(error) = gateway.resume(&server).await {
+                tracing::warn!("what was left open cannot be taken up: {error}");
+            }
+        });
+    }
+
+    /// A conversation begins.
+    pub(super) fn keep(&self, name: String, relay: Arc<Relay>) {
+        let mut sessions = open(&self.sessions);
+        if sessions.len() >= MOST_SESSIONS
+            && let Some(oldest) = sessions.keys().next().cloned()
+        {
+            sessions.remove(&oldest);
+        }
+        sessions.insert(name, relay);
+    }
+}
+
+async fn called(
+    State(endpoint): State<Arc<Endpoint>>,
+    method: Method,
+    headers: HeaderMap,
+    body: Bytes,
+) -> Response {
+    if let Err(answer) = door(&endpoint.hosts, &headers) {
+        return answer;
+    }
+    let who = match endpoint.who(&headers).await {
+        Ok(who) => who,
+        Err(answer) => return answer,
+    };
+    match &endpoint.behind {
+        Behind::Address(proxy) => proxy.answer(&endpoint, who, method, headers, body).await,
+        Behind::Command(bridge) => bridge.answer(&endpoint, who, method, headers, body).await,
+    }
+}
+
+fn door(hosts: &AllowedHosts, headers: &HeaderMap) -> Result<(), Response> {
+    let host = text(headers, "host");
+    let Some(host) = host.filter(|host| hosts.include(host)) else {
+        return Err(refused(
+            StatusCode::FORBIDDEN,
+            "the gateway does not answer to this name",
+        ));
+    };
+    let is_ours = match headers.get(header::ORIGIN) {
+        None => true,
+        Some(origin) => origin.to_str().is_ok_and(|origin| {
+            let name = origin.split_once("://").map(|(_, name)| name);
+            name.is_some_and(|name| name.eq_ignore_ascii_case(host))
+        }),
+    };
+    match is_ours {
+        true => Ok(()),
+        false => Err(refused(
+            StatusCode::FORBIDDEN,
+            "requests from other sites are not taken",
+        )),
+    }
+}
+
+/// What became of a client's message: it goes on to the server, or this is the answer.
+pub(super) enum Passed {
+    On(Bytes),
+    Answered(Response),
+}
+
+/// Puts a client's message through the relay. What is held is answered as a stream, as soon as it takes long.
+pub(super) async fn through(relay: &Arc<Relay>, body: Bytes) -> Passed {
+    let (back, mut messages) = mpsc::channel::<Bytes>(QUEUE);
+    let ruling = match relay.from_client(body, &back).await {
+        Next::Send(bytes) => return Passed::On(bytes),
+        Next::Done => Box::pin(std::future::ready(None)),
+        Next::Later(ruling) => ruling,
+    };
+    drop(back);
+    let ruling = tokio::spawn(ruling);
+    // While it is not clear whether it passes, nothing has been said; once it is, nothing more will be.
+    let first = match messages.recv().await {
+        Some(first) => Some(first),
+        None => match ruling.await {
+            Ok(Some(bytes)) => return Passed::On(bytes),
+            _ => None,
+        },
+    };
+    let Some(first) = first else {
+        return Passed::Answered(StatusCode::ACCEPTED.into_response());
+    };
+    if is_answer(&first) {
+        return Passed::Answered(message(StatusCode::OK, first));
+    }
+    Passed::Answered(stream(first, messages))
+}
+
+fn is_answer(message: &Bytes) -> bool {
+    let frame = Frame::read(message.clone());
+    frame.is_ok_and(|frame| matches!(frame.kind, Kind::Response { .. }))
+}
+
+/// A stream that begins with one message and ends with the answer.
+fn stream(first: Bytes, messages: mpsc::Receiver<Bytes>) -> Response {
+    let rest = futures_util::stream::unfold((Some(first), messages), |(first, mut messages)| async move {
+        let message = match first {
+            Some(first) => first,
+            None => messages.recv().await?,
+        };
+        let event = Bytes::from(event_of(&message));
+        Some((Ok::<_, std::convert::Infallible>(event), (None, messages)))
+    });
+    events(Body::from_stream(rest))
+}
+
+/// An answer that is a stream of events.
+pub(super) fn events(body: Body) -> Response {
+    let headers = [
+        (header::CONTENT_TYPE, "text/event-stream"),
+        (header::CACHE_CONTROL, "no-store"),
+    ];
+    (StatusCode::OK, headers, body).into_response()
+}
+
+/// An answer that is one message.
+pub(super) fn message(status: StatusCode, message: Bytes) -> Response {
+    let kind = [(header::CONTENT_TYPE, "application/json")];
+    (status, kind, message).into_response()
+}
+
+/// A refusal, as a message that clients understand.
+pub(super) fn refused(status: StatusCode, reason: &str) -> Response {
+    message(status, wire::error(None, wire::INVALID_REQUEST, reason))
+}
+
+fn unauthorized() -> Response {
+    let mut answer = refused(
+        StatusCode::UNAUTHORIZED,
+        "send `Authorization: Bearer TOKEN`; make one with `countersign token create --agent NAME --scope propose,wait`",
+    );
+    answer
+        .headers_mut()
+        .insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+    answer
+}
+
+fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
+    headers.get(name).and_then(|value| value.to_str().ok())
+}
+
+pub(super) fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// How long a held call may take before its answer is begun as a stream.
+pub(super) const fn soon() -> Duration {
+    SOON
+}

@@ -1,0 +1,79 @@
+//! Listening for clients over HTTP, on this machine.
+//!
+//! Deliberately absent: TLS and other machines. The service has both; see `serve`.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use tokio::net::TcpListener;
+
+use super::gateway::Gateway;
+use super::http::{Callers, Endpoint, Way};
+use super::told_to_stop;
+use crate::failure::{Exit, Failure};
+use crate::http::AllowedHosts;
+use crate::output::Output;
+use crate::serve;
+
+/// Where clients call.
+const PATH: &str = "/mcp";
+
+/// What stands behind an endpoint.
+pub enum Behind {
+    /// A server at an address.
+    Address(Way),
+    /// A command, started for each conversation.
+    Command(Vec<String>),
+}
+
+impl Behind {
+    /// The endpoint in front of it.
+    pub fn endpoint(
+        self,
+        gateway: Arc<Gateway>,
+        name: String,
+        hosts: AllowedHosts,
+        callers: Callers,
+    ) -> Endpoint {
+        match self {
+            Behind::Address(way) => Endpoint::at_address(gateway, name, hosts, callers, way),
+            Behind::Command(command) => Endpoint::for_command(gateway, name, hosts, callers, command),
+        }
+    }
+}
+
+/// Takes the address, which must be this machine's own: tokens do not travel in the clear (H02).
+pub async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
+    if !address.ip().is_loopback() {
+        let message = format!("{address} can be reached by others, and the gateway speaks no TLS");
+        return Err(Failure::error("not_secure", message)
+            .hint("listen on 127.0.0.1, or let `countersign serve` offer the server; see docs/mcp.md"));
+    }
+    TcpListener::bind(address).await.map_err(|error| {
+        let message = format!("cannot listen on {address}: {error}");
+        Failure::error("cannot_listen", message).hint("choose another address with `--listen 127.0.0.1:PORT`")
+    })
+}
+
+/// Serves clients until told to stop.
+pub async fn run(
+    listener: TcpListener,
+    gateway: Arc<Gateway>,
+    name: String,
+    callers: Callers,
+    behind: Behind,
+    output: &mut Output,
+) -> Result<Exit, Failure> {
+    let address = listener
+        .local_addr()
+        .map_err(|error| Failure::error("cannot_listen", format!("the address is not known: {error}")))?;
+    let hosts = AllowedHosts::loopback(address.port());
+    let endpoint = behind.endpoint(gateway.clone(), name, hosts, callers);
+    output.line(&format!("listening at http://{address}{PATH}"));
+    let routes = Arc::new(endpoint).routes(PATH);
+    let serving = tokio::spawn(serve::listen(listener, routes, gateway.stopping.clone()));
+    told_to_stop().await;
+    gateway.stop().await;
+    let _ = serving.await;
+    Ok(Exit::Done)
+}

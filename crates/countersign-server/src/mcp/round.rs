@@ -1,0 +1,160 @@
+//! Asking the person at a client that makes no connection to be asked on: it is told what input is required, and makes
+//! the same call again with the answer.
+//!
+//! Enters: a held call of such a client, without or with an answer. Leaves: the question with a state that names the
+//! approval, or a decision on record. The state is a random word kept as a hash in the store: it works once, for this
+//! approval, for the same caller and the same bytes, and also after a restart.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use countersign::approval::{Approval, SharedApproval};
+use countersign::hash::Hash;
+use countersign::id::ApprovalId;
+use countersign::registry::{Entry, Kind};
+use countersign::state::State;
+use countersign::store::StoreError;
+use serde_json::value::RawValue;
+
+use super::answer::Form;
+use super::ask::{self, FASTEST, Said};
+use super::call::ToolCall;
+use super::frame::{pick, quote};
+use super::gateway::{Wish, is_same};
+use super::relay::{Relay, UnderWay};
+use super::wire;
+
+/// States that begin so are ours; servers have their own.
+const PREFIX: &str = "countersign:";
+/// What our question is called among those a client may be asked.
+const QUESTION: &str = "countersign";
+
+/// How a call that came back with a state is answered.
+pub enum Round {
+    /// Whatever was said is on record: wait for the end.
+    Wait,
+    /// The call is answered already.
+    Answer(Bytes),
+}
+
+/// Whether a state is one of ours.
+pub fn is_ours(state: &str) -> bool {
+    state.starts_with(PREFIX)
+}
+
+impl Relay {
+    /// Plays a round with a client that is asked by answering it: puts the question, or takes the answer.
+    pub(super) async fn round(&self, under_way: &UnderWay, approval: &SharedApproval) -> Round {
+        let form = &under_way.form;
+        let given = under_way.call.state.as_deref().filter(|state| is_ours(state));
+        let played = match given {
+            None => self.put_question(under_way, approval).await,
+            Some(state) => self.take_answer(under_way, approval, state).await,
+        };
+        match played {
+            Ok(round) => round,
+            Err(error) => Round::Answer(form.failure(&format!("nothing was run: {error}"))),
+        }
+    }
+
+    async fn put_question(&self, under_way: &UnderWay, approval: &Approval) -> Result<Round, StoreError> {
+        if approval.state != State::Pending {
+            return Ok(Round::Wait);
+        }
+        let Some(question) = self.question(under_way, approval) else {
+            return Ok(Round::Wait);
+        };
+        let state = self.new_state(approval).await?;
+        let params = ask::form(approval, &question);
+        Ok(Round::Answer(under_way.form.input_required(&state, &params)))
+    }
+
+    async fn take_answer(
+        &self,
+        under_way: &UnderWay,
+        approval: &SharedApproval,
+        state: &str,
+    ) -> Result<Round, StoreError> {
+        let store = self.gateway.gate.store();
+        let taken = store.take_entry(Kind::Setting, &key(state)).await?;
+        // INVARIANT: the call is the one the question was about: the gate found it by its caller and its bytes.
+        let kept = taken.as_ref().and_then(kept);
+        let Some((_, began)) = kept.filter(|(id, _)| *id == approval.id) else {
+            let problem = "this `requestState` was used before";
+            let id = Some(under_way.form.id.as_str());
+            return Ok(Round::Answer(wire::error(id, wire::INVALID_PARAMS, problem)));
+        };
+        let answers = under_way.call.answers.as_deref().unwrap_or("{}");
+        let answer = pick(answers.as_bytes(), [QUESTION])
+            .ok()
+            .and_then(|[answer]| answer);
+        let Some(answer) = answer else {
+            return self.put_question(under_way, approval).await;
+        };
+        let took = store.now().await?.as_micros().saturating_sub(began);
+        let is_fast = u64::try_from(took).map_or(true, |took| Duration::from_micros(took) < FASTEST);
+        let said = match is_fast {
+            true => Said::Nothing,
+            false => ask::read(RawValue::get(answer).as_bytes()),
+        };
+        self.decide(approval, said).await;
+        Ok(Round::Wait)
+    }
+
+    /// Whether the state a call brings was given out for this very call.
+    pub(super) async fn is_round_of(&self, call: &ToolCall, wish: &Wish) -> bool {
+        let store = self.gateway.gate.store();
+        let state = call.state.as_deref().unwrap_or_default();
+        let Ok(Some(entry)) = store.entry(Kind::Setting, &key(state)).await else {
+            return false;
+        };
+        let Some((id, _)) = kept(&entry) else {
+            return false;
+        };
+        let approval = self.own_approval(id).await;
+        approval.is_some_and(|approval| is_same(wish, &approval))
+    }
+
+    /// A state that names an approval, once.
+    async fn new_state(&self, approval: &Approval) -> Result<String, StoreError> {
+        let mut random = [0; 32];
+        getrandom::fill(&mut random)
+            .map_err(|error| StoreError::Unavailable(format!("no random bytes to be had: {error}")))?;
+        let state = format!("{PREFIX}{}", Hash(random));
+        let store = self.gateway.gate.store();
+        let now = store.now().await?;
+        let entry = Entry {
+            kind: Kind::Setting,
+            key: key(&state),
+            tenant: self.gateway.tenant.clone(),
+            body: format!("{} {}", approval.id, now.as_micros()).into_bytes().into(),
+            version: 0,
+            expires_at: Some(approval.expires_at),
+        };
+        store.put_entry(entry).await?;
+        Ok(state)
+    }
+}
+
+fn key(state: &str) -> String {
+    format!("mcp/state/{}", Hash::of(state.as_bytes()))
+}
+
+/// The approval an entry names, and when it was made.
+fn kept(entry: &Entry) -> Option<(ApprovalId, i64)> {
+    let text = std::str::from_utf8(&entry.body).ok()?;
+    let (id, at) = text.split_once(' ')?;
+    Some((id.parse().ok()?, at.parse().ok()?))
+}
+
+impl Form {
+    /// The client is asked; `question` is the elicitation's parameters.
+    fn input_required(&self, state: &str, question: &str) -> Bytes {
+        let state = quote(state);
+        let result = format!(
+            "{{\"resultType\":\"input_required\",\"requestState\":{state},\"inputRequests\":{{\"{QUESTION}\":\
+             {{\"method\":\"elicitation/create\",\"params\":{question}}}}}}}"
+        );
+        wire::result(&self.id, &result)
+    }
+}

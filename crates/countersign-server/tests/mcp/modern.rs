@@ -1,0 +1,221 @@
+//! Clients of the protocol's later kind: no greeting, each request says everything, and answers come by asking again.
+
+use std::time::Duration;
+
+use serde_json::{Value, json};
+
+use crate::client::{Client, approval, journal, pending, text, until};
+use crate::place::Place;
+
+const POLICY: &str = r#"
+[tools."peer/read"]
+effect = "read"
+
+[tools."peer/write"]
+effect = "write"
+summary = "Write {{ line }}"
+
+[tools."peer/slow"]
+effect = "destructive"
+"#;
+
+fn place() -> Place {
+    let place = Place::without_policy();
+    place.write("countersign.toml", POLICY);
+    place
+}
+
+fn start(place: &Place) -> Client {
+    let peer = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
+    Client::start(
+        place,
+        &["--name", "peer", "--hold", "300ms"],
+        &["python3", peer, "journal"],
+    )
+}
+
+/// Calls a tool as such a client does.
+fn call(client: &mut Client, capabilities: &Value, tool: &str, arguments: &Value, more: Value) -> Value {
+    let mut params = json!({
+        "name": tool,
+        "arguments": arguments,
+        "_meta": {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientInfo": {"name": "modern", "version": "1"},
+            "io.modelcontextprotocol/clientCapabilities": capabilities,
+        },
+    });
+    params
+        .as_object_mut()
+        .unwrap()
+        .extend(more.as_object().unwrap().clone());
+    client.request("tools/call", params)
+}
+
+fn state(answer: &Value) -> Value {
+    assert_eq!(answer["result"]["resultType"], "input_required", "{answer}");
+    let question = &answer["result"]["inputRequests"]["countersign"];
+    assert_eq!(question["method"], "elicitation/create");
+    assert_eq!(
+        question["params"]["requestedSchema"]["properties"]["decision"]["default"],
+        "deny"
+    );
+    answer["result"]["requestState"].clone()
+}
+
+fn brings(state: &Value, result: Value) -> Value {
+    json!({"requestState": state, "inputResponses": {"countersign": result}})
+}
+
+fn read_it() {
+    std::thread::sleep(Duration::from_millis(1100));
+}
+
+#[test]
+fn a_client_without_forms_is_told_that_it_is_pending() {
+    let place = place();
+    let mut client = start(&place);
+    let (none, line) = (json!({}), json!({"line": "x"}));
+    let read = call(&mut client, &none, "read", &line, json!({}));
+    assert_eq!(text(&read), "read {\"line\": \"x\"}");
+    let answer = call(&mut client, &none, "write", &line, json!({}));
+    assert_eq!(answer["result"]["resultType"], "complete");
+    let id = approval(&answer);
+    place.good(&["approve", &id]);
+    until("it has run", || journal(&place).len() == 2);
+    let answer = call(&mut client, &none, "write", &line, json!({}));
+    assert_eq!(text(&answer), "write {\"line\": \"x\"}");
+    let card = place.json(&["show", &id]);
+    assert_eq!(card["agentName"], "modern");
+}
+
+#[test]
+fn the_person_at_the_client_answers_with_the_same_call() {
+    let place = place();
+    let forms = json!({"elicitation": {}});
+    let line = json!({"line": "x"});
+    let mut client = start(&place);
+    let given = state(&call(&mut client, &forms, "write", &line, json!({})));
+    // What was given out works after a restart, too.
+    client.kill();
+    let mut client = start(&place);
+    read_it();
+    let yes = brings(
+        &given,
+        json!({"action": "accept", "content": {"decision": "allow"}}),
+    );
+    let answer = call(&mut client, &forms, "write", &line, yes.clone());
+    assert_eq!(text(&answer), "write {\"line\": \"x\"}");
+    assert_eq!(journal(&place), [line.to_string()]);
+    let sent = std::fs::read_to_string(place.path().join("journal")).unwrap();
+    assert!(
+        !sent.contains("countersign\":{") && !sent.contains("requestState"),
+        "ours stays here: {sent}"
+    );
+    // Once.
+    let again = call(&mut client, &forms, "write", &line, yes);
+    assert_eq!(again["error"]["code"], -32602, "{again}");
+    assert_eq!(journal(&place).len(), 1);
+    // No is an answer as well.
+    let given = state(&call(&mut client, &forms, "write", &line, json!({})));
+    read_it();
+    let answer = call(
+        &mut client,
+        &forms,
+        "write",
+        &line,
+        brings(&given, json!({"action": "decline"})),
+    );
+    assert!(text(&answer).contains("\"denied\""), "{answer}");
+    assert_eq!(journal(&place).len(), 1);
+}
+
+#[test]
+fn a_state_is_good_for_its_own_call_only() {
+    let place = place();
+    let forms = json!({"elicitation": {}});
+    let line = json!({"line": "x"});
+    let mut client = start(&place);
+    let given = state(&call(&mut client, &forms, "write", &line, json!({})));
+    read_it();
+    let yes = json!({"action": "accept", "content": {"decision": "allow"}});
+    let bad = |state: Value| brings(&state, yes.clone());
+    let tampered = json!(format!("{}0", given.as_str().unwrap()));
+    let cases = [
+        ("other arguments", json!({"line": "y"}), bad(given.clone())),
+        ("a state nobody gave", line.clone(), bad(tampered)),
+        (
+            "a server's state nobody gave",
+            line.clone(),
+            bad(json!("foreign")),
+        ),
+        (
+            "answers without a state",
+            line.clone(),
+            json!({"inputResponses": {"countersign": yes}}),
+        ),
+    ];
+    for (what, arguments, more) in cases {
+        let answer = call(&mut client, &forms, "write", &arguments, more);
+        assert_eq!(answer["error"]["code"], -32602, "{what}: {answer}");
+    }
+    pending(&place);
+    assert_eq!(journal(&place), [""; 0]);
+    // An answer faster than a person decides nothing.
+    let answer = call(&mut client, &forms, "write", &line, brings(&given, yes.clone()));
+    assert_eq!(text(&answer), "write {\"line\": \"x\"}", "this one took its time");
+    let given = state(&call(&mut client, &forms, "write", &line, json!({})));
+    let answer = call(&mut client, &forms, "write", &line, brings(&given, yes));
+    approval(&answer);
+    assert_eq!(journal(&place).len(), 1);
+    // What destroys is not asked there.
+    approval(&call(&mut client, &forms, "slow", &json!({}), json!({})));
+}
+
+#[test]
+fn a_client_that_takes_tasks_gets_one_that_outlives_the_gateway() {
+    let place = place();
+    let tasks = json!({"extensions": {"io.modelcontextprotocol/tasks": {}}, "elicitation": {}});
+    let mut client = start(&place);
+    let answer = call(&mut client, &tasks, "slow", &json!({"n": 1}), json!({}));
+    let task = answer["result"].clone();
+    assert_eq!(
+        (&task["resultType"], &task["status"]),
+        (&json!("task"), &json!("working")),
+        "{answer}"
+    );
+    client.kill();
+    let mut client = start(&place);
+    let id = json!({"taskId": task["taskId"]});
+    let now = client.request("tasks/get", id.clone());
+    assert_eq!(now["result"]["status"], "working", "{now}");
+    assert!(now["result"].get("result").is_none());
+    // The new gateway is greeted by the client's first call.
+    call(&mut client, &tasks, "read", &json!({}), json!({}));
+    place.good(&["approve", &pending(&place)]);
+    let mut now = Value::Null;
+    until("the task is over", || {
+        now = client.request("tasks/get", id.clone());
+        now["result"]["status"] == "completed"
+    });
+    assert_eq!(now["result"]["result"]["content"][0]["text"], "slow {\"n\": 1}");
+    // Denied is completed too, with an error that can be read; taken back is cancelled.
+    let denied = call(&mut client, &tasks, "slow", &json!({"n": 2}), json!({}));
+    place.good(&["deny", &pending(&place)]);
+    let now = client.request("tasks/get", json!({"taskId": denied["result"]["taskId"]}));
+    assert_eq!(
+        (&now["result"]["status"], &now["result"]["result"]["isError"]),
+        (&json!("completed"), &json!(true))
+    );
+    let cancelled = call(&mut client, &tasks, "slow", &json!({"n": 3}), json!({}));
+    let id = json!({"taskId": cancelled["result"]["taskId"]});
+    client.request("tasks/cancel", id.clone());
+    assert_eq!(client.request("tasks/get", id)["result"]["status"], "cancelled");
+    let unknown = json!({"taskId": "countersign:01890a5d-ac96-774b-bcce-b302099a8057"});
+    assert_eq!(client.request("tasks/get", unknown)["error"]["code"], -32602);
+    // A server's own tasks are the server's.
+    assert_eq!(
+        client.request("tasks/get", json!({"taskId": "other"}))["result"],
+        json!({})
+    );
+}
