@@ -1,8 +1,10 @@
 //! The command line's grammar: what every command shares, and the list of commands.
 
 mod access;
+mod chat;
 mod decide;
 mod explain;
+mod hook;
 mod mcp;
 mod policy;
 mod propose;
@@ -13,8 +15,10 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
 pub use access::{KeyCommand, PersonCommand, TokenCommand};
+pub use chat::Chat;
 pub use decide::{Approve, Decision, Deny, List, Reconcile, Show, Watch};
 pub use explain::{Read, Trace};
+pub use hook::{HookCommand, HookInstall, HookRun, HookStatus};
 pub use mcp::Mcp;
 pub use policy::{PolicyCommand, PolicyInit};
 pub use propose::{Propose, Undo, Wait, Withdraw};
@@ -47,7 +51,7 @@ pub struct Cli {
 }
 
 /// Options of every command.
-#[derive(Debug, Args)]
+#[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
     /// The store: a file, or a `postgres://` URL; `countersign.db` if you do not say
@@ -151,8 +155,13 @@ Examples:
   countersign serve --listen 127.0.0.1:9000 --policy policy.toml
   countersign serve --config serve.toml --store postgres://countersign@db/countersign")]
     Serve(Serve),
+    /// Talk to an agent: what it wants to change is put to you as a card
+    Chat(Chat),
     /// Stand between an MCP client and a server: a person signs what is not a read
     Mcp(Mcp),
+    /// Stand between a coding agent and its tools: Claude Code, Codex, Gemini CLI
+    #[command(subcommand)]
+    Hook(HookCommand),
     /// Tokens: credentials for agents and other programs
     #[command(subcommand)]
     Token(TokenCommand),

@@ -147,6 +147,8 @@ impl From<ExecuteRefusal> for Failure {
             ExecuteRefusal::WrongState { .. } => "look at it with `countersign show`",
             ExecuteRefusal::EarlierFirst { .. } => "calls run in proposed order",
             ExecuteRefusal::NothingToUndo { .. } => "there is nothing left to undo",
+            ExecuteRefusal::NotLookedAt(_) => "start it through the service",
+            ExecuteRefusal::NotAsShown { .. } => "look at what is there now, and at who is asked again",
             ExecuteRefusal::NotYourPermit(_) => "only who started a call can finish it",
         };
         Failure::with(Exit::Refused, refusal.code(), refusal.to_string()).hint(hint)

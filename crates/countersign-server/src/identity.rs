@@ -50,5 +50,6 @@ pub fn decider(person: Person, groups: &[String]) -> Decider {
         person,
         groups,
         surface: Surface::CommandLine,
+        grounds: Vec::new(),
     }
 }

@@ -5,8 +5,8 @@
 
 pub mod access;
 mod bench;
+mod chat;
 mod cli;
-mod client;
 mod commands;
 mod desk;
 mod duration;
@@ -14,6 +14,7 @@ mod exec;
 pub mod executors;
 mod failure;
 mod find;
+mod hook;
 pub mod http;
 mod identity;
 pub mod inbox;
@@ -30,6 +31,7 @@ mod view;
 use std::process::ExitCode;
 
 use clap::Parser;
+use countersign_agent::client;
 
 use crate::cli::Cli;
 use crate::failure::{Exit, Failure};
@@ -42,14 +44,30 @@ pub fn main() -> ExitCode {
         Err(error) => return output::usage(&error),
     };
     let mut output = Output::new(cli.global.json, cli.global.color);
-    let exit = match run(cli, &mut output) {
-        Ok(exit) => exit,
-        Err(failure) => {
+    let answers = commands::hook_answers(&cli.command);
+    if answers.is_some() {
+        block_on_panic();
+    }
+    let exit = match (run(cli, &mut output), answers) {
+        (Ok(exit), _) => exit,
+        (Err(failure), Some(dialect)) => {
+            let code = hook::print(&hook::Answer::from(failure), dialect, &mut output);
+            return ExitCode::from(code);
+        }
+        (Err(failure), None) => {
             output.failure(&failure);
             failure.exit
         }
     };
     ExitCode::from(exit.code())
+}
+
+/// A hook that crashes must not let the call through: only exit code 2 blocks it everywhere.
+fn block_on_panic() {
+    std::panic::set_hook(Box::new(|_| {
+        output::beside("countersign crashed, so the call was not run");
+        std::process::exit(i32::from(hook::Answer::BLOCKS));
+    }));
 }
 
 fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {

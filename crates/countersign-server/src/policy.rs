@@ -59,7 +59,8 @@ pub fn located(file: &Path, problem: &Problem) -> String {
     format!("{}:{line}:{column}: {message}", file.display())
 }
 
-fn not_good(file: &Path, problems: &[Problem]) -> Failure {
+/// What is wrong with a policy, as a failure.
+pub fn not_good(file: &Path, problems: &[Problem]) -> Failure {
     let first = problems.first();
     let message = match (first, problems.len()) {
         (Some(first), 1) => located(file, first),

@@ -5,6 +5,7 @@
 //! and lists are drawn from this and nothing else, so they are the same near and far.
 //! Deliberately absent: wording and layout for people.
 
+pub mod before;
 mod happening;
 mod make;
 mod moment;
@@ -25,6 +26,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
+pub use self::before::{BeforeView, ChangeView};
 use self::origin::ProvenanceView;
 
 /// One approval. The first fields are those of the contract (D3); the rest says more.
@@ -148,6 +150,12 @@ pub struct CallView {
     pub surface: Surface,
     pub undoable: bool,
     pub edited: bool,
+    /// What the person who approved it changed.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub edits: Vec<ChangeView>,
+    /// What it would change, where its tool says how to read that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<BeforeView>,
     #[schema(value_type = String)]
     pub digest: Hash,
     #[schema(value_type = Option<String>)]

@@ -45,6 +45,7 @@ fn rule(bencher: divan::Bencher, tool: &str) {
         arguments: arguments.as_bytes(),
         definition: None,
         salt: &[7; 16],
+        before: None,
     };
     bencher.bench(|| policy.rule(divan::black_box(asked)));
 }

@@ -13,6 +13,7 @@ use crate::id::{CallId, ToolName};
 use crate::json::{self, Limits, Malformed};
 use crate::policy::Terms;
 use crate::provenance::Provenance;
+use crate::snapshot::Snapshot;
 use crate::state::CallState;
 use crate::time::Time;
 
@@ -64,6 +65,10 @@ pub enum Because {
     EarlierFailed,
     /// The store was restored from a backup that was made before the call was started.
     Voided,
+    /// What it would change is no longer what was shown.
+    Changed,
+    /// What it would change could not be read again.
+    Unreadable,
 }
 
 impl Because {
@@ -77,6 +82,8 @@ impl Because {
             Because::Stale => "not started in time",
             Because::EarlierFailed => "an earlier call did not succeed",
             Because::Voided => "the store was restored from a backup",
+            Because::Changed => "what it would change has changed since it was shown",
+            Because::Unreadable => "what it would change could not be read again",
         }
     }
 }
@@ -125,6 +132,8 @@ pub struct Call {
     pub undone_by: Option<CallId>,
     /// Where the proposed values came from; nothing when no conversation was given, or a person changed them.
     pub provenance: Option<Arc<Provenance>>,
+    /// What it would change, as it was when a person was asked; nothing when its tool declares no read for that.
+    pub before: Option<Arc<Snapshot>>,
 }
 
 /// Results and credentials do not print themselves.
@@ -151,7 +160,13 @@ impl std::fmt::Debug for Call {
 impl Call {
     /// The digest of this call within `approval`, at `position` from 1.
     pub fn digest_in(&self, approval: &Approval, position: u8) -> Hash {
-        Fields::new("countersign/call/1")
+        // What it would change is part of what was approved. Calls that came before there were snapshots, and those
+        // without one, keep their digests.
+        let tag = match &self.before {
+            None => "countersign/call/1",
+            Some(_) => "countersign/call/2",
+        };
+        let fields = Fields::new(tag)
             .field(approval.tenant.as_str().as_bytes())
             .field(approval.id.as_bytes())
             .number(position.into())
@@ -162,8 +177,11 @@ impl Call {
             .field(self.terms.effect.as_str().as_bytes())
             .field(approval.requester.as_str().as_bytes())
             .number(approval.expires_at.as_micros() as u64)
-            .field(&approval.salt)
-            .finish()
+            .field(&approval.salt);
+        match &self.before {
+            None => fields.finish(),
+            Some(before) => fields.field(&before.hash.0).finish(),
+        }
     }
 }
 
@@ -209,7 +227,7 @@ mod tests {
     #[tokio::test]
     async fn i8_every_field_a_decision_is_bound_to_changes_the_digest() {
         type Change = fn(&mut Approval, &mut Call);
-        let changes: [(&str, Change); 12] = [
+        let changes: [(&str, Change); 14] = [
             ("tenant", |approval, _| {
                 approval.tenant = Tenant::new("b").unwrap()
             }),
@@ -235,6 +253,12 @@ mod tests {
             }),
             ("arguments grow", |_, call| {
                 call.arguments = Arguments::parse(&br#"{"n":1,"position":1} "#[..]).unwrap();
+            }),
+            ("what it would change", |_, call| {
+                call.before = Some(Arc::new(sample::snapshot("{}")));
+            }),
+            ("what it would change, later", |_, call| {
+                call.before = Some(Arc::new(sample::snapshot(r#"{"title":"New"}"#)));
             }),
             ("effect", |_, call| {
                 let mut terms = Terms::clone(&call.terms);

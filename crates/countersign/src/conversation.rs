@@ -3,29 +3,25 @@
 //! Enters: a message from a verified sender, and the fact that a card was shown. Leaves: [`Said`]. The order is
 //! fixed: the pending approval first, then the reading, then the act.
 //!
-//! Which cards were shown is remembered in memory, for a bounded number of channels. What was forgotten, by a restart
-//! or by that bound, is shown again: a yes to a card that nobody remembers decides nothing.
+//! Which card stands in a channel is remembered in the store. A yes to a card that nobody remembers decides nothing:
+//! it is shown again.
 
-use std::collections::{HashMap, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+mod memory;
+
+use memory::{Card, Memory, remember};
 
 use crate::approval::{Approval, SharedApproval};
+use crate::call::{Because, Call};
 use crate::decision::{Decider, Decision, Refusal};
 use crate::executor::Outcome;
 use crate::gate::{Gate, Heard, Reply, Resolved};
 use crate::hash::Hash;
 use crate::id::{Channel, Key, Tenant};
-use crate::policy::OnFiller;
-use crate::prompt::{Pressed, Prompt};
+use crate::prompt::{Pressed, Prompt, summary};
 use crate::reply::{Interpreted, Reading, Why, interpret};
 use crate::sentence::{Sentences, fill};
 use crate::state::{CallState, State};
 use crate::store::StoreError;
-
-/// The most channels whose cards are remembered.
-const MOST_CHANNELS: usize = 100_000;
-/// How many messages of a channel are remembered, so that the same one counts once.
-const MOST_MESSAGES: usize = 64;
 
 /// A message in a channel.
 #[derive(Clone, Debug)]
@@ -81,15 +77,6 @@ pub struct Said {
 pub struct Conversations {
     gate: Gate,
     sentences: Option<Sentences>,
-    channels: Arc<Mutex<HashMap<(Tenant, Channel), Memory>>>,
-}
-
-/// What is remembered of a channel.
-#[derive(Default)]
-struct Memory {
-    /// The last card shown, and the message that showed it.
-    card: Option<(Key, Hash)>,
-    heard: VecDeque<Key>,
 }
 
 impl Conversations {
@@ -98,7 +85,6 @@ impl Conversations {
         Conversations {
             gate,
             sentences: None,
-            channels: Arc::default(),
         }
     }
 
@@ -117,18 +103,31 @@ impl Conversations {
 
     /// The card of an approval. Once it stands in the channel, say so with [`Conversations::shown`].
     pub fn prompt(&self, approval: &Approval, language: Option<&str>) -> Prompt {
-        let on_filler = self.gate.policy().channel().on_filler;
-        Prompt::of(approval, &self.sentences(language), on_filler)
+        Prompt::of(approval, self.gate.policy(), &self.sentences(language))
     }
 
-    /// Records that a card stands in the channel now, as the message `id`.
-    pub fn shown(&self, tenant: &Tenant, channel: &Channel, prompt: &Prompt, id: Key) {
-        self.remember(tenant, channel, |memory| memory.card = Some((id, prompt.digest)));
+    /// Records that a card stands in the channel now, as the message `id`. Until this is done, a yes shows it again.
+    pub async fn shown(
+        &self,
+        tenant: &Tenant,
+        channel: &Channel,
+        prompt: &Prompt,
+        id: Key,
+    ) -> Result<(), StoreError> {
+        let card = Card {
+            message: id,
+            digest: prompt.digest,
+        };
+        let change = |memory: &mut Memory| memory.card = Some(card.clone());
+        remember(self.gate.store(), tenant, channel, change).await?;
+        Ok(())
     }
 
     /// Records that something else of ours stands in the channel now: the card is no longer the last thing shown.
-    pub fn said(&self, tenant: &Tenant, channel: &Channel) {
-        self.remember(tenant, channel, |memory| memory.card = None);
+    pub async fn said(&self, tenant: &Tenant, channel: &Channel) -> Result<(), StoreError> {
+        let change = |memory: &mut Memory| memory.card = None;
+        remember(self.gate.store(), tenant, channel, change).await?;
+        Ok(())
     }
 
     /// Hears a message.
@@ -137,17 +136,20 @@ impl Conversations {
         if message.origin != Origin::Written {
             return Ok(Said::passed_on(message.origin != Origin::Program));
         }
-        if self.was_heard(&message) {
+        let store = self.gate.store();
+        let (memory, is_new) = remember(store, &message.tenant, &message.channel, |memory| {
+            memory.hear(&message.id)
+        })
+        .await?;
+        if !is_new {
             return Ok(Said::passed_on(false));
         }
-        let store = self.gate.store();
         let Some(pending) = store.pending_in(&message.tenant, &message.channel).await? else {
             return Ok(Said::passed_on(true));
         };
-        let on_filler = self.gate.policy().channel().on_filler;
-        let prompt = Prompt::of(&pending, &sentences, on_filler);
+        let prompt = Prompt::of(&pending, self.gate.policy(), &sentences);
         let read = interpret(&prompt.offered(), &message.text, message.language.as_deref());
-        let is_approver = |call: &crate::call::Call| message.sender.is_among(&call.terms.approvers);
+        let is_approver = |call: &Call| message.sender.is_among(&call.terms.approvers);
         if matches!(read.why, Why::Filler(_)) && pending.calls.iter().any(is_approver) {
             let say = fill(&sentences.too_little, &[("yes", &prompt.yes), ("no", &prompt.no)]);
             return Ok(Said {
@@ -159,7 +161,7 @@ impl Conversations {
             });
         }
         let reply = Reply {
-            seen: self.seen(&message),
+            seen: seen(&memory, &message),
             tenant: message.tenant,
             channel: message.channel,
             sender: message.sender,
@@ -168,12 +170,22 @@ impl Conversations {
         };
         let (tenant, channel, id) = (reply.tenant.clone(), reply.channel.clone(), reply.message.clone());
         match self.gate.hear(reply).await {
-            Ok(heard) => Ok(self.answer(read, heard, &sentences)),
+            Ok(heard) => {
+                let asks_again = matches!(&heard, Heard::Decided(resolved) if is_not_as_shown(resolved));
+                let mut said = self.answer(read, heard, &sentences);
+                if asks_again {
+                    let again = self.gate.store().pending_in(&tenant, &channel).await?;
+                    said.show = again.map(|again| Prompt::of(&again, self.gate.policy(), &sentences));
+                }
+                Ok(said)
+            }
             Err(error) => {
                 // It will be sent again, and then it counts. Deciding twice is kept apart by its key.
-                self.remember(&tenant, &channel, |memory| {
-                    memory.heard.retain(|heard| Some(heard) != id.as_ref());
-                });
+                if let Some(id) = id {
+                    let forgotten = remember(store, &tenant, &channel, |memory| memory.forget(&id));
+                    // The store fails already; what was heard stays so, and decides nothing.
+                    let _ = forgotten.await;
+                }
                 Err(error)
             }
         }
@@ -222,9 +234,9 @@ impl Conversations {
     }
 
     fn answer(&self, read: Interpreted, heard: Heard, sentences: &Sentences) -> Said {
-        let on_filler = self.gate.policy().channel().on_filler;
-        let card = |approval: &SharedApproval| Some(Prompt::of(approval, sentences, on_filler));
-        let what = |approval: &SharedApproval| Prompt::of(approval, sentences, on_filler).summary;
+        let policy = self.gate.policy();
+        let card = |approval: &SharedApproval| Some(Prompt::of(approval, policy, sentences));
+        let what = |approval: &SharedApproval| summary(approval, sentences);
         let (say, show, goes_on) = match &heard {
             Heard::NotForUs => (None, None, true),
             Heard::Decided(resolved) => (Some(outcome(resolved, sentences)), None, false),
@@ -249,48 +261,19 @@ impl Conversations {
         }
     }
 
-    fn sentences(&self, language: Option<&str>) -> Sentences {
+    /// What is said to somebody who speaks this language.
+    pub fn sentences(&self, language: Option<&str>) -> Sentences {
         match &self.sentences {
             Some(sentences) => sentences.clone(),
             None => Sentences::for_language(language.unwrap_or("en")),
         }
     }
+}
 
-    fn remember(&self, tenant: &Tenant, channel: &Channel, change: impl FnOnce(&mut Memory)) {
-        let mut channels = self.channels.lock().unwrap_or_else(PoisonError::into_inner);
-        if channels.len() >= MOST_CHANNELS {
-            // What is forgotten is shown again.
-            channels.clear();
-        }
-        change(channels.entry((tenant.clone(), channel.clone())).or_default());
-    }
-
-    /// Whether the message came before, and from now on it did.
-    fn was_heard(&self, message: &Message) -> bool {
-        let mut was_heard = false;
-        self.remember(&message.tenant, &message.channel, |memory| {
-            was_heard = memory.heard.contains(&message.id);
-            if !was_heard {
-                memory.heard.push_back(message.id.clone());
-                if memory.heard.len() > MOST_MESSAGES {
-                    memory.heard.pop_front();
-                }
-            }
-        });
-        was_heard
-    }
-
-    /// The digest of the card the sender had before their eyes: the last thing shown, and before their message.
-    fn seen(&self, message: &Message) -> Option<Hash> {
-        let mut seen = None;
-        self.remember(&message.tenant, &message.channel, |memory| {
-            let last = memory.card.as_ref();
-            seen = last
-                .filter(|(id, _)| message.after.as_ref() == Some(id))
-                .map(|(_, digest)| *digest);
-        });
-        seen
-    }
+/// The digest of the card the sender had before their eyes: the last thing shown, and before their message.
+fn seen(memory: &Memory, message: &Message) -> Option<Hash> {
+    let card = memory.card.as_ref()?;
+    (message.after.as_ref() == Some(&card.message)).then_some(card.digest)
 }
 
 impl Said {
@@ -305,6 +288,17 @@ impl Said {
     }
 }
 
+/// Whether something was not run because what it would change has changed.
+fn is_not_as_shown(resolved: &Resolved) -> bool {
+    let approval = resolved.approval.as_ref();
+    approval.is_some_and(|approval| approval.calls.iter().any(|call| not_as_shown(call).is_some()))
+}
+
+fn not_as_shown(call: &Call) -> Option<&Because> {
+    let because = call.because.as_ref();
+    because.filter(|because| matches!(because, Because::Changed | Because::Unreadable))
+}
+
 fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
     if let Some(refusal) = &resolved.refusal {
         return fill(&sentences.refused, &[("why", &refusal.to_string())]);
@@ -312,7 +306,7 @@ fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
     let Some(approval) = &resolved.approval else {
         return sentences.cancelled.clone();
     };
-    let what = Prompt::of(approval, sentences, OnFiller::AskAgain).summary;
+    let what = summary(approval, sentences);
     if approval.state == State::Pending {
         return fill(&sentences.endorsed, &[("what", &what)]);
     }
@@ -322,6 +316,14 @@ fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
         .is_none_or(|decision| !decision.approved)
     {
         return sentences.cancelled.clone();
+    }
+    let is_left_out = |call: &Call| call.because == Some(Because::Denied);
+    if approval.calls.iter().any(is_left_out) {
+        return part_outcome(approval, sentences);
+    }
+    let not_as_shown = approval.calls.iter().find_map(not_as_shown);
+    if let (Some(because), []) = (not_as_shown, resolved.ran.as_slice()) {
+        return fill(&sentences.refused, &[("why", because.as_str())]);
     }
     let ended = |wanted: fn(&Outcome) -> bool| resolved.ran.iter().any(|ran| wanted(&ran.outcome));
     let sentence = if ended(|outcome| matches!(outcome, Outcome::Unknown(_))) {
@@ -338,4 +340,21 @@ fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
         &sentences.approved
     };
     fill(sentence, &[("what", &what)])
+}
+
+/// What became of each call of a card that was approved in part.
+fn part_outcome(approval: &Approval, sentences: &Sentences) -> String {
+    let line = |call: &crate::call::Call| {
+        let sentence = match (call.state, &call.because) {
+            (CallState::Succeeded, _) => &sentences.done,
+            (CallState::Failed, _) => &sentences.failed,
+            (CallState::Unknown, _) => &sentences.unknown,
+            (CallState::Refused, Some(Because::Denied)) => &sentences.left_out,
+            (CallState::Refused, _) => &sentences.not_run,
+            _ => &sentences.approved,
+        };
+        fill(sentence, &[("what", &call.terms.summary)])
+    };
+    let lines: Vec<String> = approval.calls.iter().map(line).collect();
+    lines.join("\n")
 }

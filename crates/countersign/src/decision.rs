@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use crate::call::Arguments;
 use crate::hash::Hash;
 use crate::id::{ApprovalId, Key, Person, Tenant};
+use crate::registry::Kind;
 use crate::state::State;
 use crate::time::Time;
 
@@ -63,6 +64,8 @@ pub struct Decider {
     pub groups: Vec<String>,
     /// Where they decide.
     pub surface: Surface,
+    /// What this rests on; nothing where no credential is needed, as on the machine that holds the store.
+    pub grounds: Vec<Ground>,
 }
 
 impl Decider {
@@ -72,6 +75,18 @@ impl Decider {
             .iter()
             .any(|name| name == self.person.as_str() || self.groups.contains(name))
     }
+}
+
+/// An entry of the registry that a decision rests on, such as the session it came with or the account behind it. It must
+/// still be there when the decision is written, or the person may not decide any more.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ground {
+    /// What it is.
+    pub kind: Kind,
+    /// Its key.
+    pub key: String,
+    /// The version that was looked at; nothing when any will do.
+    pub version: Option<u32>,
 }
 
 /// What a person says to an approval.

@@ -18,7 +18,7 @@ mod clip;
 mod warning;
 
 pub use clip::{Clipped, clip};
-pub use warning::{Warning, warnings};
+pub use warning::{Warning, is_unremarkable, warnings};
 
 /// Runs of blanks up to this long are left alone.
 const PLAIN_BLANKS: usize = 3;

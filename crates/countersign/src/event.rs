@@ -158,6 +158,9 @@ pub enum What {
     Refused {
         call: u8,
         because: Because,
+        /// The approval that asks again, about what is there now.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        successor: Option<ApprovalId>,
     },
     Reconciled {
         call: u8,

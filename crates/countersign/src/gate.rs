@@ -5,6 +5,7 @@
 //!
 //! It fails closed: before a start is on record, any error, time-out or unknown answer means that nothing runs.
 
+mod before;
 mod decide;
 mod flag;
 mod hear;
@@ -27,11 +28,14 @@ use crate::id::{Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, T
 use crate::policy::{Agents, Asked, Policy, Ruling, Terms};
 use crate::provenance::{Conversation, Provenance};
 use crate::seal::{SealError, Sealer, Secret};
+use crate::snapshot::Snapshot;
 use crate::store::{Store, StoreError};
 
+use before::Snapshots;
 pub use decide::{Resolved, Running};
-pub use flag::{Flagged, GUIDE};
+pub use flag::{Flagged, GUIDE, is_same_but_for_the_flag};
 pub use hear::{Heard, Reply};
+pub use look::Concerns;
 pub use run::Ran;
 pub use wait::{Until, Waited};
 
@@ -188,18 +192,20 @@ impl Gate {
     pub async fn submit(&self, submission: Submission) -> Result<Submitted, SubmitError> {
         check_shape(&submission)?;
         let seeds = Seeds::new()?;
+        let snapshots = self.snapshots(&submission).await;
         let (mut ruled, held) = match submission
             .calls
             .iter()
             .any(|call| self.policy.is_slow(&call.tool, call.arguments.len()))
             || submission.conversation.as_deref().is_some_and(is_long)
         {
-            false => self.rule_all(&submission, &seeds)?,
+            false => self.rule_all(&submission, &snapshots, &seeds)?,
             // Conditions over large arguments and long conversations may take long: not on the threads that everybody
             // shares.
             true => {
                 let (gate, submission) = (self.clone(), submission.clone());
-                let ruling = tokio::task::spawn_blocking(move || gate.rule_all(&submission, &seeds));
+                let ruling =
+                    tokio::task::spawn_blocking(move || gate.rule_all(&submission, &snapshots, &seeds));
                 ruling
                     .await
                     .map_err(|error| StoreError::Unavailable(error.to_string()))??
@@ -230,9 +236,10 @@ impl Gate {
     pub async fn ask(&self, submission: Submission, asking: Asking) -> Result<SharedApproval, SubmitError> {
         check_shape(&submission)?;
         let seeds = Seeds::new()?;
+        let snapshots = self.snapshots(&submission).await;
         let (gate, asked) = (self.clone(), submission.clone());
         // Conditions over large arguments may take long: not on the threads that everybody shares.
-        let holding = tokio::task::spawn_blocking(move || gate.hold_all(&asked, asking, &seeds));
+        let holding = tokio::task::spawn_blocking(move || gate.hold_all(&asked, asking, &snapshots, &seeds));
         let held = holding
             .await
             .map_err(|error| StoreError::Unavailable(error.to_string()))??;
@@ -244,11 +251,13 @@ impl Gate {
         &self,
         submission: &Submission,
         asking: Asking,
+        snapshots: &Snapshots,
         seeds: &Seeds,
     ) -> Result<Vec<NewCall>, SubmitError> {
         let mut held = Vec::with_capacity(submission.calls.len());
         for (position, call) in (1u8..).zip(&submission.calls) {
             let bad = |reason: String| SubmitError::NotAskable(position, reason);
+            let before = snapshot_at(snapshots, held.len()).map_err(bad)?;
             let tool = ToolName::new(call.tool.as_str()).map_err(|problem| bad(problem.to_string()))?;
             let arguments =
                 Arguments::parse(call.arguments.clone()).map_err(|problem| bad(problem.to_string()))?;
@@ -257,6 +266,7 @@ impl Gate {
                 arguments: arguments.as_bytes(),
                 definition: call.definition,
                 salt: &seeds.salt,
+                before: before.as_deref().map(|before| &*before.result),
             };
             let provenance = self.trace(submission, asked);
             let mut terms = self.policy.hold_traced(asked, provenance.as_ref()).map_err(bad)?;
@@ -275,6 +285,7 @@ impl Gate {
                 terms: Arc::new(terms),
                 sealed: sealed.transpose()?,
                 provenance: provenance.map(Arc::new),
+                before,
             });
         }
         Ok(held)
@@ -302,11 +313,14 @@ impl Gate {
         let (tool, arguments) = undo.map_err(|problem| no_undo(&problem.to_string()))?;
         let seeds = Seeds::new()?;
         let arguments = Arguments::parse(arguments).map_err(|problem| no_undo(&problem.to_string()))?;
+        let before = self.snapshot(&submission.tenant, &tool, &arguments).await;
+        let before = before.transpose().map_err(|reason| no_undo(&reason))?;
         let asked = Asked {
             tool: &tool,
             arguments: arguments.as_bytes(),
             definition: None,
             salt: &seeds.salt,
+            before: before.as_deref().map(|before| &*before.result),
         };
         // An undo is shown even where the tool itself would pass.
         let terms = self.policy.hold(asked).map_err(|reason| no_undo(&reason))?;
@@ -318,6 +332,7 @@ impl Gate {
             terms: Arc::new(terms),
             sealed: None,
             provenance: None,
+            before,
         };
         submission.calls.clear();
         let propose = self.propose_command(submission, seeds, vec![new], Some(call));
@@ -347,11 +362,13 @@ impl Gate {
     fn rule_all(
         &self,
         submission: &Submission,
+        snapshots: &Snapshots,
         seeds: &Seeds,
     ) -> Result<(Vec<Ruled>, Vec<NewCall>), SubmitError> {
         let mut held = Vec::new();
-        let rule = |call| self.rule(submission, call, seeds, &mut held);
-        let ruled = submission.calls.iter().map(rule).collect::<Result<_, _>>()?;
+        let rule = |(at, call)| self.rule(submission, call, snapshot_at(snapshots, at), seeds, &mut held);
+        let ruled = submission.calls.iter().enumerate().map(rule);
+        let ruled = ruled.collect::<Result<_, _>>()?;
         Ok((ruled, held))
     }
 
@@ -359,6 +376,7 @@ impl Gate {
         &self,
         submission: &Submission,
         call: &SubmittedCall,
+        before: Result<Option<Arc<Snapshot>>, String>,
         seeds: &Seeds,
         held: &mut Vec<NewCall>,
     ) -> Result<Ruled, SubmitError> {
@@ -377,6 +395,10 @@ impl Gate {
             arguments: arguments.as_bytes(),
             definition: call.definition,
             salt: &seeds.salt,
+            before: before
+                .as_ref()
+                .ok()
+                .and_then(|before| Some(&*before.as_ref()?.result)),
         };
         let provenance = match self.policy.is_traced(asked.tool) {
             true => self.trace(submission, asked),
@@ -397,6 +419,11 @@ impl Gate {
                 }));
             }
         };
+        // Nobody is asked about what cannot be shown.
+        let before = match before {
+            Ok(before) => before,
+            Err(reason) => return forbidden(reason),
+        };
         let position = u8::try_from(held.len() + 1).unwrap_or(u8::MAX);
         let id = CallId {
             approval: seeds.id,
@@ -415,6 +442,7 @@ impl Gate {
             terms: Arc::new(terms),
             sealed,
             provenance: provenance.map(Arc::new),
+            before,
         });
         Ok(Ruled::Held(id))
     }
@@ -498,6 +526,11 @@ fn check_shape(submission: &Submission) -> Result<(), SubmitError> {
         Some(claim) if claim.len() > LONGEST_CLAIM => Err(SubmitError::ClaimTooLong(claim.len())),
         _ => Ok(()),
     }
+}
+
+/// The snapshot for the call at an index, or why there is none where one has to be.
+fn snapshot_at(snapshots: &Snapshots, at: usize) -> Result<Option<Arc<Snapshot>>, String> {
+    snapshots.get(at).cloned().flatten().transpose()
 }
 
 /// What makes an approval unguessable.

@@ -79,26 +79,26 @@ impl<'de> Deserialize<'de> for Hash {
 }
 
 /// Collects length-prefixed fields; hashed at once, which is quicker than piece by piece.
-pub(crate) struct Fields(Vec<u8>);
+pub struct Fields(Vec<u8>);
 
 /// Enough for a call of usual size, and small enough for the allocator to keep at hand.
 const USUAL: usize = 1000;
 
 impl Fields {
     /// Starts with the domain tag, which says what is being hashed.
-    pub(crate) fn new(domain: &str) -> Fields {
+    pub fn new(domain: &str) -> Fields {
         Fields(Vec::with_capacity(USUAL)).field(domain.as_bytes())
     }
 
     /// Adds one field behind its length.
-    pub(crate) fn field(mut self, bytes: &[u8]) -> Fields {
+    pub fn field(mut self, bytes: &[u8]) -> Fields {
         self.0.extend_from_slice(&(bytes.len() as u64).to_be_bytes());
         self.0.extend_from_slice(bytes);
         self
     }
 
     /// Adds a field that may be missing; missing differs from empty.
-    pub(crate) fn optional(self, bytes: Option<&[u8]>) -> Fields {
+    pub fn optional(self, bytes: Option<&[u8]>) -> Fields {
         match bytes {
             Some(bytes) => self.field(&[1]).field(bytes),
             None => self.field(&[0]),
@@ -106,12 +106,12 @@ impl Fields {
     }
 
     /// Adds a number.
-    pub(crate) fn number(self, number: u64) -> Fields {
+    pub fn number(self, number: u64) -> Fields {
         self.field(&number.to_be_bytes())
     }
 
     /// The hash of all fields.
-    pub(crate) fn finish(self) -> Hash {
+    pub fn finish(self) -> Hash {
         Hash::of(&self.0)
     }
 }

@@ -24,6 +24,7 @@ pub mod registry;
 pub mod reply;
 pub mod seal;
 pub mod sentence;
+pub mod snapshot;
 pub mod state;
 pub mod store;
 pub mod summary;

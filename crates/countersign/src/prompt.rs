@@ -8,7 +8,7 @@ use crate::decision::Verdict;
 use crate::effect::Effect;
 use crate::hash::{Fields, Hash};
 use crate::id::ApprovalId;
-use crate::policy::OnFiller;
+use crate::policy::{OnFiller, Policy};
 use crate::reply::Offered;
 use crate::sentence::{Sentences, fill};
 use crate::time::Time;
@@ -25,8 +25,12 @@ pub struct Prompt {
     pub digest: Hash,
     /// What would happen, safe to show.
     pub summary: String,
+    /// How far its values are the person's, and which are not; nothing when no conversation was given. Safe to show.
+    pub origins: Option<String>,
     /// The whole question, for a surface without buttons.
     pub text: String,
+    /// The question without the origins: what a reply may echo.
+    question: String,
     /// What the approving button says.
     pub yes: String,
     /// What the denying button says.
@@ -37,13 +41,15 @@ pub struct Prompt {
     pub deny: String,
     /// Whether "ok" is too little.
     pub needs_yes: bool,
+    /// How many calls it numbers, so that a reply can name some of them; none when there is one, or not all are shown.
+    pub numbered: usize,
     /// From then on nobody can answer.
     pub expires_at: Time,
 }
 
 impl Prompt {
-    /// The question an approval asks, in these sentences.
-    pub fn of(approval: &Approval, sentences: &Sentences, on_filler: OnFiller) -> Prompt {
+    /// The question an approval asks, in these sentences. The policy says what is secret.
+    pub fn of(approval: &Approval, policy: &Policy, sentences: &Sentences) -> Prompt {
         let mut terms = approval.calls.iter().map(|call| &call.terms);
         let first = terms.next();
         // One label for all, or none: a button must not name one act and release another.
@@ -55,11 +61,16 @@ impl Prompt {
         let yes = shared(|terms| terms.yes.as_ref()).unwrap_or_else(|| sentences.yes.clone());
         let no = shared(|terms| terms.no.as_ref()).unwrap_or_else(|| sentences.no.clone());
         let summary = summary(approval, sentences);
-        let values = [
-            ("what", summary.as_str()),
-            ("yes", yes.as_str()),
-            ("no", no.as_str()),
-        ];
+        let origins = origins(approval, policy);
+        let ask = |what: &str| {
+            let values = [("what", what), ("yes", yes.as_str()), ("no", no.as_str())];
+            fill(&sentences.ask, &values)
+        };
+        let question = ask(&summary);
+        let text = match &origins {
+            Some(origins) => ask(&format!("{summary}\n{origins}")),
+            None => question.clone(),
+        };
         let is_destructive = approval
             .calls
             .iter()
@@ -67,10 +78,16 @@ impl Prompt {
         Prompt {
             approval: approval.id,
             digest: approval.digest,
-            text: fill(&sentences.ask, &values),
+            text,
+            question,
+            origins,
             approve: payload(approval, &Verdict::Approve),
             deny: payload(approval, &Verdict::Deny),
-            needs_yes: on_filler == OnFiller::AskAgain && is_destructive,
+            needs_yes: policy.channel().on_filler == OnFiller::AskAgain && is_destructive,
+            numbered: match approval.calls.len() {
+                count @ 2..=MOST_LINES => count,
+                _ => 0,
+            },
             expires_at: approval.expires_at,
             summary,
             yes,
@@ -81,26 +98,51 @@ impl Prompt {
     /// What a reply is read against.
     pub fn offered(&self) -> Offered<'_> {
         Offered {
-            text: &self.text,
+            text: &self.question,
             yes: Some(&self.yes),
             no: Some(&self.no),
             needs_yes: self.needs_yes,
+            numbered: self.numbered,
         }
     }
 }
 
-fn summary(approval: &Approval, sentences: &Sentences) -> String {
+/// What would happen, in one sentence or in a list of them.
+pub(crate) fn summary(approval: &Approval, sentences: &Sentences) -> String {
     if let [call] = approval.calls.as_slice() {
         return call.terms.summary.clone();
     }
     let count = approval.calls.len();
     let mut lines = vec![fill(&sentences.several, &[("count", &count.to_string())])];
-    let shown = approval.calls.iter().take(MOST_LINES);
-    lines.extend(shown.map(|call| format!("- {}", call.terms.summary)));
+    let shown = approval.numbered().take(MOST_LINES);
+    lines.extend(shown.map(|(position, call)| format!("{position}. {}", call.terms.summary)));
     if count > MOST_LINES {
-        lines.push(format!("- … + {}", count - MOST_LINES));
+        lines.push(format!("… + {}", count - MOST_LINES));
     }
     lines.join("\n")
+}
+
+/// Of a single call the values that the person did not state; of a batch the verdicts that are not all theirs.
+fn origins(approval: &Approval, policy: &Policy) -> Option<String> {
+    if let [call] = approval.calls.as_slice() {
+        let rows = policy.table(call.tool.as_str(), call.arguments.as_bytes(), &approval.salt);
+        return Some(call.provenance.as_deref()?.prompt(&rows));
+    }
+    let traced = approval
+        .numbered()
+        .filter_map(|(position, call)| Some((position, call.provenance.as_deref()?)));
+    let (own, others): (Vec<_>, Vec<_>) = traced.partition(|(_, provenance)| provenance.is_all_given());
+    let lines = others.iter().take(MOST_LINES);
+    let mut lines: Vec<String> = lines
+        .map(|(position, provenance)| format!("{position}: {}", provenance.verdict()))
+        .collect();
+    match (own.len(), others.len()) {
+        (0, 0) => return None,
+        (_, 0) if own.len() == approval.calls.len() => lines.push("all values were given by you".to_owned()),
+        (_, count) if count > MOST_LINES => lines.push(format!("… + {}", count - MOST_LINES)),
+        _ => {}
+    }
+    (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
 /// A pressed button: which approval, and the proof of what it showed and said.

@@ -35,6 +35,7 @@ use text::Text;
 
 pub use conversation::{Conversation, MOST_BYTES, MOST_MESSAGES, Message};
 pub use mark::{Counts, Derived, How, Making, Mark, Part, Provenance, Quote, ToolQuote, Traced};
+pub use verdict::Marks;
 
 /// More values than this are not looked for: they are unknown.
 const MOST_LEAVES: usize = 1_000;

@@ -27,17 +27,23 @@ pub enum Kind {
     Setting,
     /// Calls that somebody denied, for as long as they may not be asked again.
     Denial,
+    /// What is remembered of a channel: its last card, and the messages that were heard there.
+    Channel,
+    /// A piece of what was said in an agent's session.
+    Turn,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 6] = [
+    pub const ALL: [Kind; 8] = [
         Kind::Token,
         Kind::Person,
         Kind::Session,
         Kind::Link,
         Kind::Setting,
         Kind::Denial,
+        Kind::Channel,
+        Kind::Turn,
     ];
 
     /// The word for it.
@@ -49,6 +55,8 @@ impl Kind {
             Kind::Link => "link",
             Kind::Setting => "setting",
             Kind::Denial => "denial",
+            Kind::Channel => "channel",
+            Kind::Turn => "turn",
         }
     }
 
@@ -61,6 +69,8 @@ impl Kind {
             Kind::Link => 4,
             Kind::Setting => 5,
             Kind::Denial => 6,
+            Kind::Channel => 7,
+            Kind::Turn => 8,
         }
     }
 
@@ -148,7 +158,7 @@ mod tests {
             assert_eq!(Kind::from_code(kind.code()), Some(kind), "{kind}");
         }
         assert_eq!(Kind::from_code(0), None);
-        assert_eq!(Kind::from_code(7), None);
+        assert_eq!(Kind::from_code(9), None);
     }
 
     #[test]

@@ -12,12 +12,16 @@ mod kind;
 mod language;
 mod lexicon;
 mod parse;
+mod part;
 #[cfg(test)]
 mod tests;
+mod undo;
 mod why;
 mod word;
 
 pub use kind::Kind;
+pub use part::Part;
+pub use undo::asks_for_undo;
 pub use why::Why;
 
 use echo::Offer;
@@ -34,6 +38,8 @@ pub enum Reading {
     Yes,
     /// Plainly no.
     No,
+    /// Plainly yes, to these of several things.
+    Part(Part),
     /// Anything else: a question, a change of plan, another subject.
     Other,
 }
@@ -44,6 +50,7 @@ impl Reading {
         match self {
             Reading::Yes => "yes",
             Reading::No => "no",
+            Reading::Part(_) => "part",
             Reading::Other => "other",
         }
     }
@@ -60,6 +67,8 @@ pub struct Offered<'a> {
     pub no: Option<&'a str>,
     /// Whether a filler such as "ok" is too little.
     pub needs_yes: bool,
+    /// How many things the text numbers, so that some of them can be named; none when it numbers nothing.
+    pub numbered: usize,
 }
 
 /// A reading, with its reason.
@@ -95,6 +104,13 @@ fn read(offered: &Offered<'_>, text: &str, language: Option<&str>) -> Result<Int
     }
     if words.is_question {
         return Err(Why::Question);
+    }
+    if let Some(part) = part::part(&words, offered.numbered) {
+        let said: Vec<&str> = words.iter().collect();
+        return Ok(Interpreted {
+            reading: Reading::Part(part),
+            why: Why::Words(vec![said.join(" ")]),
+        });
     }
     Reader::new(offered, &words, language).read()
 }

@@ -39,6 +39,14 @@ pub struct Sentences {
     pub too_little: String,
     /// The decision came too late, or was not theirs.
     pub refused: String,
+    /// One of several calls that was not approved.
+    pub left_out: String,
+    /// One of several calls that was approved, and was not run because of another.
+    pub not_run: String,
+    /// "Undo that", where nothing was done.
+    pub nothing_to_undo: String,
+    /// "Undo that", where it cannot be.
+    pub cannot_undo: String,
 }
 
 impl Sentences {
@@ -62,6 +70,10 @@ impl Sentences {
             show_again: "That was not about this. Please look again:".to_owned(),
             too_little: "This cannot be taken back. Please say \"{yes}\" or \"{no}\".".to_owned(),
             refused: "Nothing was done: {why}.".to_owned(),
+            left_out: "Left out: {what}".to_owned(),
+            not_run: "Not run: {what}".to_owned(),
+            nothing_to_undo: "There is nothing here to undo.".to_owned(),
+            cannot_undo: "That cannot be undone: {why}.".to_owned(),
         }
     }
 
@@ -84,6 +96,10 @@ impl Sentences {
             show_again: "Eso no era sobre esto. Míralo otra vez, por favor:".to_owned(),
             too_little: "Esto no se puede deshacer. Di \"{yes}\" o \"{no}\", por favor.".to_owned(),
             refused: "No se ha hecho nada: {why}.".to_owned(),
+            left_out: "Sin hacer: {what}".to_owned(),
+            not_run: "No se ha ejecutado: {what}".to_owned(),
+            nothing_to_undo: "Aquí no hay nada que deshacer.".to_owned(),
+            cannot_undo: "Eso no se puede deshacer: {why}.".to_owned(),
         }
     }
 
@@ -97,7 +113,7 @@ impl Sentences {
 }
 
 /// Puts values into a sentence. A value is never looked at for further places, so what others wrote cannot add one.
-pub(crate) fn fill(sentence: &str, values: &[(&str, &str)]) -> String {
+pub fn fill(sentence: &str, values: &[(&str, &str)]) -> String {
     let mut filled = String::with_capacity(sentence.len());
     let mut rest = sentence;
     while let Some(start) = rest.find('{') {

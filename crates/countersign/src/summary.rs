@@ -49,8 +49,14 @@ impl Summaries {
         self.0.add_template_owned(tool.to_owned(), template.to_owned())
     }
 
-    /// Renders a tool's template over arguments whose secrets are hidden already; or says why it cannot.
-    pub(crate) fn render(&self, tool: &str, arguments: &Tree<'_>) -> Result<String, String> {
+    /// Renders a tool's template over arguments, and over what they would change where that was read. Secrets are
+    /// hidden in both already. Or says why it cannot.
+    pub(crate) fn render(
+        &self,
+        tool: &str,
+        arguments: &Tree<'_>,
+        before: Option<&Tree<'_>>,
+    ) -> Result<String, String> {
         let values =
             to_value(arguments, &|_| None).ok_or("a number has more digits than a template can keep")?;
         let fields = match &arguments.node {
@@ -61,7 +67,10 @@ impl Summaries {
             .iter()
             .map(|(key, _)| (key.to_string(), values.get_attr(key).unwrap_or_default()));
         let everything = [("args".to_owned(), values.clone())];
-        let context = Value::from_pairs(named.chain(everything));
+        // A number that would change on the way counts as missing: better no sentence than a wrong one.
+        let before = before.and_then(|tree| to_value(tree, &|_| Some(Value::UNDEFINED)));
+        let before = before.map(|value| ("before".to_owned(), value));
+        let context = Value::from_pairs(named.chain(everything).chain(before));
         let template = self.0.get_template(tool).map_err(|_| "there is none")?;
         let text = template.render(context).map_err(|error| reason(&error))?;
         match text.trim() {
@@ -95,49 +104,52 @@ pub(crate) fn generic_tree(tool: &str, arguments: &Tree<'_>) -> String {
     if arguments.node == Node::Object(Vec::new()) {
         return format!("{tool} without arguments");
     }
-    let mut values = Vec::new();
-    list_values(arguments, String::new(), &mut values);
-    let mut parts: Vec<String> = Vec::new();
-    for (name, value) in values.iter().take(MAX_ITEMS) {
-        parts.push(format!("{} {}", clip(name, 60), value));
-    }
-    if values.len() > MAX_ITEMS {
-        parts.push(format!("… and {} more values", values.len() - MAX_ITEMS));
+    let mut parts = Vec::new();
+    let unnamed = list_values(arguments, "", &mut parts);
+    if unnamed > 0 {
+        parts.push(format!("… and {unnamed} more values"));
     }
     cut(&format!("{tool}: {}", parts.join(", ")), MAX_CHARS)
 }
 
-/// Collects dotted names and shown values, a few more than are used, so that the rest can be counted.
-fn list_values(tree: &Tree<'_>, name: String, values: &mut Vec<(String, String)>) {
-    let join = |part: &str| match (name.as_str(), part) {
+/// Collects dotted names with their values, until there are enough, and counts the rest.
+fn list_values(tree: &Tree<'_>, name: &str, parts: &mut Vec<String>) -> usize {
+    if parts.len() >= MAX_ITEMS {
+        return count_values(tree);
+    }
+    let join = |part: &str| match (name, part) {
         ("", "") => "(no name)".to_owned(),
         ("", part) => part.to_owned(),
         (name, part) => format!("{name}.{part}"),
     };
     let shown = match &tree.node {
         Node::Object(fields) if !fields.is_empty() => {
-            fields
+            let below = fields
                 .iter()
-                .for_each(|(key, value)| list_values(value, join(key), values));
-            return;
+                .map(|(key, value)| list_values(value, &join(key), parts));
+            return below.sum();
         }
         Node::Array(items) if !items.is_empty() => {
             let numbered = items.iter().enumerate();
-            numbered.for_each(|(at, item)| list_values(item, join(&at.to_string()), values));
-            return;
+            let below = numbered.map(|(at, item)| list_values(item, &join(&at.to_string()), parts));
+            return below.sum();
         }
         Node::Object(_) | Node::Array(_) => "(empty)".to_owned(),
         Node::String(text) if text.is_empty() => "(empty)".to_owned(),
-        _ if values.len() > MAX_ITEMS => String::new(),
         _ => clip(tree.text(), 100).to_string(),
     };
-    // Past the last one shown only the count matters.
-    let name = if values.len() > MAX_ITEMS {
-        "…".to_owned()
-    } else {
-        name
-    };
-    values.push((name, shown));
+    parts.push(format!("{} {shown}", clip(name, 60)));
+    0
+}
+
+fn count_values(tree: &Tree<'_>) -> usize {
+    match &tree.node {
+        Node::Object(fields) if !fields.is_empty() => {
+            fields.iter().map(|(_, value)| count_values(value)).sum()
+        }
+        Node::Array(items) if !items.is_empty() => items.iter().map(count_values).sum(),
+        _ => 1,
+    }
 }
 
 /// Arguments as template values. `None` for a number that no longer prints as it was written, unless `instead` has

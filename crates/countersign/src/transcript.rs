@@ -181,6 +181,16 @@ fn refused(because: Option<&Because>) -> (&'static str, bool, &'static str) {
             false,
             "The store was restored from a copy and everything open was ended. It did not run.",
         ),
+        Some(Because::Changed) => (
+            "changed",
+            false,
+            "What it would change has changed since a person saw it. It did not run; they are asked again.",
+        ),
+        Some(Because::Unreadable) => (
+            "unreadable",
+            false,
+            "What it would change could not be read again. It did not run. Look at it, and propose again.",
+        ),
         Some(Because::Denied) | None => (
             "denied",
             false,

@@ -2,6 +2,7 @@
 
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier, phc::PasswordHash};
+use countersign::decision::Ground;
 use countersign::id::{Person, Tenant};
 use countersign::registry::{Entry, Kind, Put};
 use countersign::store::{LONGEST_PAGE, Store, StoreError};
@@ -37,8 +38,26 @@ impl Account {
         tenant: &Tenant,
         person: &Person,
     ) -> Result<Option<Account>, StoreError> {
-        let entry = store.entry(Kind::Person, &key(tenant, person)).await?;
-        entry.map(|entry| read_body(&entry.body)).transpose()
+        let found = Account::look(store, tenant, person).await?;
+        Ok(found.map(|(account, _)| account))
+    }
+
+    /// The same, with what a decision by this person rests on.
+    pub async fn look(
+        store: &dyn Store,
+        tenant: &Tenant,
+        person: &Person,
+    ) -> Result<Option<(Account, Ground)>, StoreError> {
+        let Some(entry) = store.entry(Kind::Person, &key(tenant, person)).await? else {
+            return Ok(None);
+        };
+        let account = read_body(&entry.body)?;
+        let ground = Ground {
+            kind: entry.kind,
+            key: entry.key,
+            version: Some(entry.version),
+        };
+        Ok(Some((account, ground)))
     }
 
     /// Keeps a new account.

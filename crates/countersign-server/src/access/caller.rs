@@ -1,6 +1,6 @@
 //! Who calls, as their credential says.
 
-use countersign::decision::{Decider, Surface};
+use countersign::decision::{Decider, Ground, Surface};
 use countersign::id::{Agent, Person, Tenant};
 
 use super::{Scope, Scopes};
@@ -22,6 +22,8 @@ pub struct Caller {
     pub groups: Vec<String>,
     /// What was shown.
     pub credential: Credential,
+    /// What a decision by this caller rests on.
+    pub grounds: Vec<Ground>,
 }
 
 /// What was shown.
@@ -51,6 +53,7 @@ impl Caller {
                 Credential::Token => Surface::Api,
                 Credential::Session => Surface::Page,
             },
+            grounds: self.grounds.clone(),
         })
     }
 }

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use countersign::decision::Ground;
 use countersign::id::{Person, Tenant};
 use countersign::registry::{Entry, Kind, Put};
 use countersign::store::{Store, StoreError};
@@ -65,8 +66,14 @@ impl Session {
     }
 
     async fn caller(&self, store: &dyn Store, entry: Entry) -> Result<Option<Caller>, StoreError> {
-        let Some(account) = Account::find(store, &entry.tenant, &self.person).await? else {
+        let Some((account, ground)) = Account::look(store, &entry.tenant, &self.person).await? else {
             return Ok(None);
+        };
+        // A session's entry is written anew now and then as it is used: it only has to be there.
+        let session = Ground {
+            kind: entry.kind,
+            key: entry.key,
+            version: None,
         };
         let mut scopes = vec![Scope::Read, Scope::Decide];
         if account.admin {
@@ -80,6 +87,7 @@ impl Session {
             person: Some(account.name),
             groups: account.groups,
             credential: Credential::Session,
+            grounds: vec![session, ground],
         }))
     }
 

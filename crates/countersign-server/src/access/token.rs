@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use countersign::decision::Ground;
 use countersign::id::{Agent, Person, Tenant};
 use countersign::registry::{Entry, Kind, Put};
 use countersign::store::{LONGEST_PAGE, Store, StoreError};
@@ -145,9 +146,17 @@ impl Token {
         let token: Token = read_body(&entry.body)?;
         // Groups are the person's as they are now, not as they were when the token was made.
         let needs_groups = token.scopes.has(Scope::Decide);
+        let mut grounds = vec![Ground {
+            kind: entry.kind,
+            key: entry.key,
+            version: Some(entry.version),
+        }];
         let groups = match &token.person {
-            Some(person) if needs_groups => match Account::find(store, &entry.tenant, person).await? {
-                Some(account) => account.groups,
+            Some(person) if needs_groups => match Account::look(store, &entry.tenant, person).await? {
+                Some((account, ground)) => {
+                    grounds.push(ground);
+                    account.groups
+                }
                 None => return Ok(None),
             },
             _ => Vec::new(),
@@ -160,6 +169,7 @@ impl Token {
             person: token.person,
             groups,
             credential: Credential::Token,
+            grounds,
         }))
     }
 

@@ -79,6 +79,7 @@ pub(crate) fn decision(approval: &SharedApproval, verdict: Verdict) -> anyhow::R
             person: Person::new("bench")?,
             groups,
             surface: Surface::Api,
+            grounds: Vec::new(),
         },
         verdict,
         digest: Some(approval.digest),

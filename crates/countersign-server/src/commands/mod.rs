@@ -5,6 +5,7 @@ mod bench;
 mod decide;
 mod doctor;
 mod expire;
+mod hook;
 mod input;
 mod key;
 mod list;
@@ -32,6 +33,7 @@ pub async fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
     let global = &cli.global;
     match cli.command {
         Command::Serve(options) => crate::serve::run(global, options, output).await,
+        Command::Chat(options) => crate::chat::run(global, options, output).await,
         Command::Mcp(options) => crate::mcp::run(global, options, output).await,
         Command::Token(command) => token::run(global, command, output).await,
         Command::Person(command) => person::run(global, command, output).await,
@@ -56,7 +58,16 @@ pub async fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
         Command::Purge(options) => purge::run(global, options, output).await,
         Command::Policy(command) => policy::run(global, command, output).await,
         Command::Key(command) => key::run(&command, output),
+        Command::Hook(command) => hook::run(global, command, output).await,
         Command::Bench(options) => bench::run(options, cli.global.json, output).await,
+    }
+}
+
+/// Which coding agent a command answers, if it answers one.
+pub fn hook_answers(command: &Command) -> Option<crate::hook::Dialect> {
+    match command {
+        Command::Hook(command) => hook::answers(command),
+        _ => None,
     }
 }
 

@@ -99,6 +99,7 @@ fn try_call(
         arguments: call.arguments.as_bytes(),
         definition: None,
         salt: &[],
+        before: None,
     };
     let ruling = loaded.policy.rule(asked);
     let exit = match &ruling {

@@ -40,6 +40,7 @@ impl Read {
             yes: self.yes.as_deref(),
             no: self.no.as_deref(),
             needs_yes: self.destructive,
+            numbered: 0,
         }
     }
 }
@@ -60,6 +61,7 @@ fn decision(reading: Reading) -> &'static str {
     match reading {
         Reading::Yes => "approve",
         Reading::No => "decline",
+        Reading::Part(_) => "part",
         Reading::Other => "other",
     }
 }

@@ -11,13 +11,7 @@ use crate::store::Missing;
 pub async fn run(global: &Global, options: Reconcile, output: &mut Output) -> Result<Exit, Failure> {
     let desk = Desk::open(global, Missing::Refuse).await?;
     let (_, call) = find::call(&desk, &options.call).await?;
-    let desk = desk.at_store("reconcile")?;
-    let by = desk.person()?;
-    let answer = desk
-        .gate
-        .reconcile(&desk.tenant, call, by, options.succeeded, options.note)
-        .await?;
-    let approval = answer?;
-    print(&desk.view(&approval).await?, output)?;
+    let approval = desk.reconcile(call, options.succeeded, options.note).await?;
+    print(&approval, output)?;
     Ok(Exit::Done)
 }

@@ -42,13 +42,18 @@ pub async fn wait(desk: &Desk, waiting: Waiting, output: &mut Output) -> Result<
 
 /// The exit code that says how it ended. Failed calls count for those who waited for the calls.
 pub fn exit(approval: &ApprovalView, counts_calls: bool) -> Exit {
-    let not_run = [Because::Stale.as_str(), Because::EarlierFailed.as_str()];
+    let not_run = [
+        Because::Stale,
+        Because::EarlierFailed,
+        Because::Changed,
+        Because::Unreadable,
+    ];
     let is_bad = |call: &CallView| match call.state {
         CallState::Failed | CallState::Unknown => true,
         CallState::Refused => call
             .because
             .as_deref()
-            .is_some_and(|because| not_run.contains(&because)),
+            .is_some_and(|because| not_run.iter().any(|each| each.as_str() == because)),
         _ => false,
     };
     match approval.status {

@@ -6,13 +6,13 @@ use std::time::Duration;
 
 use countersign::approval::Approval;
 use countersign::decision::{Decider, Decision};
-use countersign::executor::Executor;
+use countersign::executor::{Executor, Outcome, PermitToken};
 use countersign::gate::{Gate, Ruled, Submission, Submitted, SubmittedCall, Until, Waited};
 use countersign::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Tenant};
 use countersign::state::State;
 use countersign::store::{Filter, Store};
 
-use super::{Deciding, Proposal, Proposed, ProposedCall, not_there};
+use super::{Deciding, Proposal, Proposed, ProposedCall, Started, not_there};
 use crate::cli::Global;
 use crate::exec::CommandExecutor;
 use crate::failure::Failure;
@@ -231,6 +231,18 @@ impl LocalDesk {
         }
     }
 
+    pub async fn reconcile(
+        &self,
+        call: CallId,
+        succeeded: bool,
+        note: Option<String>,
+    ) -> Result<ApprovalView, Failure> {
+        let by = self.person()?;
+        let settled = self.gate.reconcile(&self.tenant, call, by, succeeded, note);
+        let approval = settled.await??;
+        self.view(&approval).await
+    }
+
     pub async fn undo(
         &self,
         call: CallId,
@@ -262,6 +274,21 @@ impl LocalDesk {
             Waited::TimedOut(_) => Ok(None),
             Waited::NotFound => Err(not_there(id)),
         }
+    }
+
+    pub async fn start(&self, call: CallId) -> Result<Started, Failure> {
+        let permit = self.gate.start(&self.tenant, call).await??;
+        Ok(Started {
+            arguments: permit.arguments().as_bytes().to_vec(),
+            permit: permit.token().map(PermitToken::reveal).unwrap_or_default(),
+        })
+    }
+
+    pub async fn finish(&self, call: CallId, permit: &str, outcome: Outcome) -> Result<(), Failure> {
+        let token = PermitToken::read(permit)
+            .ok_or_else(|| Failure::error("bad_permit", "a permit is 64 hex digits"))?;
+        self.gate.finish(&self.tenant, call, &token, outcome).await??;
+        Ok(())
     }
 
     pub async fn run_released(&self, approval: ApprovalView) -> Result<ApprovalView, Failure> {

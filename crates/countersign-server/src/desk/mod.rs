@@ -20,6 +20,7 @@ use std::time::Duration;
 
 use countersign::call::Arguments;
 use countersign::decision::Verdict;
+use countersign::executor::Outcome;
 use countersign::gate::Until;
 use countersign::hash::Hash;
 use countersign::id::{Agent, ApprovalId, CallId, Channel, Key, Run, Session, ToolName};
@@ -95,6 +96,14 @@ pub struct Deciding {
     pub comment: Option<String>,
     /// The same key again is the same decision.
     pub key: Option<Key>,
+}
+
+/// A call that was started, for a host that runs it itself.
+pub struct Started {
+    /// The exact bytes to run.
+    pub arguments: Vec<u8>,
+    /// What finishing it takes.
+    pub permit: String,
 }
 
 /// The same question to either desk.
@@ -181,6 +190,16 @@ impl Desk {
         either!(self, desk => desk.withdraw(id, reason).await)
     }
 
+    /// Says how a call ended whose outcome is unknown.
+    pub async fn reconcile(
+        &self,
+        call: CallId,
+        succeeded: bool,
+        note: Option<String>,
+    ) -> Result<ApprovalView, Failure> {
+        either!(self, desk => desk.reconcile(call, succeeded, note).await)
+    }
+
     /// Proposes to undo a call.
     pub async fn undo(
         &self,
@@ -207,6 +226,16 @@ impl Desk {
             Desk::Local(desk) => Following::Local(LocalFollowing::start(desk, wanted).await?),
             Desk::Remote(desk) => Following::Remote(Box::new(RemoteFollowing::start(desk, wanted).await?)),
         })
+    }
+
+    /// Records that a released call starts now: once, for whoever asks here.
+    pub async fn start(&self, call: CallId) -> Result<Started, Failure> {
+        either!(self, desk => desk.start(call).await)
+    }
+
+    /// Records how a call ended that was started here.
+    pub async fn finish(&self, call: CallId, permit: &str, outcome: Outcome) -> Result<(), Failure> {
+        either!(self, desk => desk.finish(call, permit, outcome).await)
     }
 
     /// Runs what is released, with the command that was given for it.

@@ -16,12 +16,12 @@ use tokio::time::Instant;
 
 use super::server::{ANSWERS_WITHIN, Server, encode};
 use super::translate::{chosen, finish, job, passed, submitted};
-use super::{Deciding, Proposal, Proposed, credential};
+use super::{Deciding, Proposal, Proposed, Started, credential};
 use crate::cli::Global;
 use crate::exec::CommandExecutor;
 use crate::failure::Failure;
 use crate::http::wire::{
-    Decide, Finish, PermitView, RulingView, Submit, SubmittedView, UndoBody, WithdrawBody,
+    Decide, Finish, PermitView, ReconcileBody, RulingView, Submit, SubmittedView, UndoBody, WithdrawBody,
 };
 use crate::output;
 use crate::output::ruling::{Line, Ruling};
@@ -209,6 +209,17 @@ impl RemoteDesk {
         self.server.post(&path, None, &WithdrawBody { reason }).await
     }
 
+    pub async fn reconcile(
+        &self,
+        call: CallId,
+        succeeded: bool,
+        note: Option<String>,
+    ) -> Result<ApprovalView, Failure> {
+        let path = format!("/v1/calls/{call}/reconcile");
+        let body = ReconcileBody { succeeded, note };
+        self.server.post(&path, None, &body).await
+    }
+
     pub async fn undo(
         &self,
         call: CallId,
@@ -279,19 +290,35 @@ impl RemoteDesk {
                 approval: approval.id,
                 position,
             };
-            let permit: PermitView = self
-                .server
-                .post(&format!("/v1/calls/{id}/start"), None, &serde_json::json!({}))
-                .await?;
+            let permit = self.permit(id).await?;
             let token = permit.permit.clone();
             let outcome = executor.clone().run_once(job(permit)?).await;
-            approval = self.finish(id, finish(token, outcome)).await?;
+            approval = self.tell(id, finish(token, outcome)).await?;
         }
         Ok(approval)
     }
 
+    pub async fn start(&self, call: CallId) -> Result<Started, Failure> {
+        let permit = self.permit(call).await?;
+        let token = permit.permit.clone();
+        Ok(Started {
+            arguments: job(permit)?.arguments,
+            permit: token,
+        })
+    }
+
+    pub async fn finish(&self, call: CallId, permit: &str, outcome: Outcome) -> Result<(), Failure> {
+        self.tell(call, finish(permit.to_owned(), outcome)).await?;
+        Ok(())
+    }
+
+    async fn permit(&self, call: CallId) -> Result<PermitView, Failure> {
+        let path = format!("/v1/calls/{call}/start");
+        self.server.post(&path, None, &serde_json::json!({})).await
+    }
+
     /// The same end told twice is one end, so a broken connection is no reason to lose it.
-    async fn finish(&self, id: CallId, body: Finish) -> Result<ApprovalView, Failure> {
+    async fn tell(&self, id: CallId, body: Finish) -> Result<ApprovalView, Failure> {
         let path = format!("/v1/calls/{id}/finish");
         let mut tries = 0;
         loop {

@@ -44,7 +44,9 @@ pub struct Executors(HashMap<ToolName, Tool>);
 impl Executors {
     /// Makes them ready, or says what is wrong with one.
     pub fn new(tools: &BTreeMap<String, ToolTarget>, private: &[String]) -> Result<Executors, Failure> {
-        let allowed = Allowed::new(private)?;
+        let allowed = Allowed::new(private).map_err(|problem| {
+            Failure::error("bad_config", problem.to_string()).hint("write `127.0.0.1:9000`")
+        })?;
         let mut ready = HashMap::new();
         for (name, target) in tools {
             let bad = |problem: String| {

@@ -2,25 +2,24 @@
 
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use countersign::approval::{Approval, SharedApproval};
 use countersign::call::Arguments;
-use countersign::decision::{Choice, Decision, Verdict};
+use countersign::decision::{Choice, Decision, Surface, Verdict};
 use countersign::gate::{Until, Waited};
 use countersign::hash::Hash;
 use countersign::id::{Actor, Agent, ApprovalId, BadName, Channel, Run};
 use countersign::state::State as ApprovalState;
 use countersign::store::{Filter, LONGEST_PAGE};
 
-use super::extract::{Again, Asked, Body, Id};
+use super::extract::{Again, Asked, Body, Id, Needs as _};
 use super::wire::{
     Ask, Decide, DecideCall, DecideQuery, ErrorView, GetQuery, IdempotencyKey, ListQuery, WithdrawBody,
 };
-use super::{Answer, ApiError, App, For, scope};
-use crate::access::Caller;
+use super::{Answer, ApiError, App, For, Json, scope};
+use crate::access::{Caller, Scope};
 use crate::duration;
 use crate::view::{self, ApprovalView, PageView};
 
@@ -97,10 +96,6 @@ pub async fn get(
     let approval = match wait {
         None => visible(&app, &caller, id).await?,
         Some(wait) => {
-            // Whose it is is known before anybody waits for it.
-            if caller.agent.is_some() {
-                visible(&app, &caller, id).await?;
-            }
             let wait = wait.min(app.settings.longest_wait);
             match waited(&app, &caller, id, until, wait).await? {
                 Some(approval) => approval,
@@ -143,12 +138,17 @@ pub async fn get(
         (status = "default", body = ErrorView)))]
 pub async fn decide(
     State(app): State<App>,
-    For(caller, ..): For<scope::Decide>,
+    For(caller, ..): For<scope::Anyone>,
     Id(id): Id<ApprovalId>,
-    Asked(query): Asked<DecideQuery>,
-    Again(key): Again,
-    Body(body): Body<Decide>,
+    query: Result<Asked<DecideQuery>, ApiError>,
+    key: Result<Again, ApiError>,
+    body: Result<Body<Decide>, ApiError>,
 ) -> Answer<Json<ApprovalView>> {
+    if !caller.may(Scope::Decide) {
+        let approve = body.is_ok_and(|Body(body)| body.approved);
+        return Err(tried(&app, &caller, id, approve).await?);
+    }
+    let (Asked(query), Again(key), Body(body)) = (query?, key?, body?);
     let decision = Decision {
         key,
         ..decision(&caller, id, body)?
@@ -157,6 +157,21 @@ pub async fn decide(
     let approval = record(&app, decision, is_finished).await?;
     let now = app.store().now().await?;
     Ok(Json(view::approval(&approval, app.gate.policy(), now)))
+}
+
+/// Who never may decide, an agent above all, is refused before anything they say is looked at; that they tried stands in
+/// the history (X01).
+async fn tried(app: &App, caller: &Caller, id: ApprovalId, approve: bool) -> Answer<ApiError> {
+    let by = match &caller.agent {
+        Some(agent) => Actor::Agent(agent.clone()),
+        None => Actor::Person(caller.name.clone()),
+    };
+    let noted = app
+        .gate
+        .note_attempt(&caller.tenant, id, by, approve, Surface::Api);
+    noted.await?;
+    app.metrics.attempted();
+    Ok(ApiError::wrong_scope(scope::Decide::ANY))
 }
 
 /// Take a pending approval back
@@ -244,7 +259,9 @@ async fn waited(
     until: Until,
     wait: Duration,
 ) -> Answer<Option<SharedApproval>> {
-    let waiting = app.gate.wait(&caller.tenant, id, until, wait);
+    // Whose it is is known before anybody waits for it.
+    let may_see = |approval: &Approval| is_visible(caller, approval);
+    let waiting = app.gate.wait_if(&caller.tenant, id, until, wait, may_see);
     let waited = tokio::select! {
         waited = waiting => waited?,
         () = app.stopping.cancelled() => return Ok(None),
@@ -266,7 +283,7 @@ fn until(text: Option<&str>) -> Answer<Until> {
 fn decision(caller: &Caller, approval: ApprovalId, body: Decide) -> Answer<Decision> {
     let decider = caller
         .decider()
-        .ok_or_else(|| ApiError::wrong_scope(&[crate::access::Scope::Decide]))?;
+        .ok_or_else(|| ApiError::wrong_scope(&[Scope::Decide]))?;
     if body
         .comment
         .as_ref()

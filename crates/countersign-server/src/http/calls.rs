@@ -3,10 +3,10 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::StatusCode;
 use axum::response::{IntoResponse, Response};
+use countersign::approval::SharedApproval;
 use countersign::effect::Risk;
 use countersign::executor::{Outcome, PermitToken};
 use countersign::gate::{Asking, Ruled, Submission, SubmittedCall};
@@ -17,14 +17,18 @@ use countersign::seal::Secret;
 use serde_json::value::RawValue;
 
 use super::approvals::visible;
-use super::extract::{Again, Body, Id};
+use super::extract::{Again, Body, Id, Needs as _};
 use super::wire::{
-    Ask, ErrorView, Finish, IdempotencyKey, PermitView, RulingView, Submit, SubmitCall, SubmittedView,
-    UndoBody,
+    Ask, ErrorView, Finish, IdempotencyKey, PermitView, ReconcileBody, RulingView, Submit, SubmitCall,
+    SubmittedView, UndoBody,
 };
-use super::{Answer, ApiError, App, For, scope};
+use super::{Answer, ApiError, App, For, Json, scope};
+
 use crate::access::Caller;
 use crate::view::{self, ApprovalView};
+
+/// The longest note on how a call ended.
+const LONGEST_NOTE: usize = 4096;
 
 /// Propose the calls of one agent turn
 ///
@@ -125,6 +129,59 @@ pub async fn finish(
     app.metrics.finished(&approval);
     let now = app.store().now().await?;
     Ok(Json(view::approval(&approval, app.gate.policy(), now)))
+}
+
+/// Say how a call ended whose outcome is unknown
+///
+/// For somebody who could have approved it. It is not run again, whatever they say.
+#[utoipa::path(post, path = "/v1/calls/{id}/reconcile", tag = "calls", request_body = ReconcileBody,
+    params(("id" = String, Path, description = "the call's id")),
+    security(("token" = ["decide"])),
+    responses((status = 200, body = ApprovalView), (status = "default", body = ErrorView)))]
+pub async fn reconcile(
+    State(app): State<App>,
+    For(caller, ..): For<scope::Decide>,
+    Id(id): Id<CallId>,
+    Body(body): Body<ReconcileBody>,
+) -> Answer<Json<ApprovalView>> {
+    let approval = settle(&app, &caller, id, body.succeeded, body.note).await?;
+    let now = app.store().now().await?;
+    Ok(Json(view::approval(&approval, app.gate.policy(), now)))
+}
+
+/// Records how a call ended, for every surface that speaks HTTP.
+pub async fn settle(
+    app: &App,
+    caller: &Caller,
+    id: CallId,
+    succeeded: bool,
+    note: Option<String>,
+) -> Answer<SharedApproval> {
+    if note.as_ref().is_some_and(|note| note.len() > LONGEST_NOTE) {
+        let message = format!("a note has at most {LONGEST_NOTE} bytes");
+        return Err(ApiError::too_large(message));
+    }
+    let approval = visible(app, caller, id.approval).await?;
+    let call = approval.call(id.position);
+    let call = call.ok_or_else(|| ApiError::not_found("call"))?;
+    let decider = caller
+        .decider()
+        .ok_or_else(|| ApiError::wrong_scope(scope::Decide::ANY))?;
+    // Who could not have let it run does not say how it ran.
+    if !decider.is_among(&call.terms.approvers) {
+        return Err(ApiError::new(
+            StatusCode::FORBIDDEN,
+            "not_allowed",
+            format!("`{}` may not say how this call ended", decider.person),
+            "ask one of its approvers",
+        ));
+    }
+    let settled = app
+        .gate
+        .reconcile(&caller.tenant, id, decider.person, succeeded, note);
+    let settled = settled.await??;
+    app.metrics.finished(&settled);
+    Ok(settled)
 }
 
 /// Propose the undo of a call that succeeded

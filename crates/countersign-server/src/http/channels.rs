@@ -3,7 +3,6 @@
 //! Adapters of chats call these. The token's scope `reply` says that its holder verified who sent a message; the
 //! sender is somebody with an account here, by name, and decides with what their account may (H07).
 
-use axum::Json;
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -22,7 +21,7 @@ use super::extract::{Asked, Body, Id};
 use super::wire::{
     ErrorView, HeardView, PendingQuery, PendingView, Press, PromptView, ReplyBody, Shown, TranscriptQuery,
 };
-use super::{Answer, ApiError, App, For, scope};
+use super::{Answer, ApiError, App, For, Json, scope};
 use crate::access::{Account, Caller};
 use crate::view;
 
@@ -134,11 +133,13 @@ pub async fn say_shown(
     match &card {
         Some(approval) => {
             let prompt = app.conversations.prompt(approval, body.language.as_deref());
-            app.conversations
+            let shown = app
+                .conversations
                 .shown(&caller.tenant, &channel, &prompt, message);
+            shown.await?;
         }
         // Something else, or a card that is over by now: what stood there is not the last thing any more.
-        None => app.conversations.said(&caller.tenant, &channel),
+        None => app.conversations.said(&caller.tenant, &channel).await?,
     }
     Ok(Json(PendingView {
         pending: card
@@ -205,9 +206,10 @@ pub async fn told(
 /// The sender as one who decides: with the groups of their account, or as nobody in particular.
 async fn sender(app: &App, caller: &Caller, name: String, surface: Surface) -> Answer<Decider> {
     let person = Person::new(name).map_err(|problem| ApiError::bad_request(problem.to_string()))?;
-    let account = Account::find(app.store(), &caller.tenant, &person).await?;
+    let account = Account::look(app.store(), &caller.tenant, &person).await?;
+    let mut grounds = caller.grounds.clone();
     // Who has no account is in no list of approvers, not even by a name that stands there.
-    let Some(account) = account else {
+    let Some((account, ground)) = account else {
         let nobody = Person::new(
             format!("unknown sender {person}")
                 .chars()
@@ -219,12 +221,15 @@ async fn sender(app: &App, caller: &Caller, name: String, surface: Surface) -> A
             person: nobody,
             groups: Vec::new(),
             surface,
+            grounds,
         });
     };
+    grounds.push(ground);
     Ok(Decider {
         person: account.name,
         groups: account.groups,
         surface,
+        grounds,
     })
 }
 
@@ -265,6 +270,7 @@ fn prompt_view(prompt: &Prompt) -> PromptView {
         approval: prompt.approval.to_string(),
         digest: prompt.digest.to_string(),
         summary: prompt.summary.clone(),
+        origins: prompt.origins.clone(),
         text: prompt.text.clone(),
         yes: prompt.yes.clone(),
         no: prompt.no.clone(),

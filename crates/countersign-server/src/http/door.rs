@@ -115,6 +115,7 @@ fn dress(headers: &mut HeaderMap, is_secure: bool) {
             "same-origin",
         ),
     ];
+    headers.reserve(fixed.len() + 2);
     for (name, value) in fixed {
         headers.insert(name, HeaderValue::from_static(value));
     }

@@ -203,6 +203,22 @@ impl From<ExecuteRefusal> for ApiError {
             ExecuteRefusal::WrongState { .. } => (StatusCode::CONFLICT, "look at the approval"),
             ExecuteRefusal::EarlierFirst { .. } => (StatusCode::CONFLICT, "calls run in proposed order"),
             ExecuteRefusal::NothingToUndo { .. } => (StatusCode::CONFLICT, "there is nothing left to undo"),
+            ExecuteRefusal::NotLookedAt(_) => (StatusCode::CONFLICT, "start it through the service"),
+            ExecuteRefusal::NotAsShown { successor, .. } => {
+                let error = ApiError::new(
+                    StatusCode::CONFLICT,
+                    refusal.code(),
+                    refusal.to_string(),
+                    match successor {
+                        Some(_) => "a person is asked again, about what is there now",
+                        None => "look at it, and propose again",
+                    },
+                );
+                return match successor {
+                    Some(successor) => error.with("proposedAgain", successor.to_string()),
+                    None => error,
+                };
+            }
             ExecuteRefusal::NotYourPermit(_) => {
                 (StatusCode::FORBIDDEN, "only who started a call can finish it")
             }

@@ -48,6 +48,8 @@ pub mod scope {
         // What a conversation shows is for those who hold it and for those who look.
         Converse = [Read, Reply, Propose, Wait];
         Admin = [Admin];
+        // Who may not do it is told so by the handler.
+        Anyone = [Propose, Wait, Read, Decide, Execute, Reply, Admin];
     }
 }
 

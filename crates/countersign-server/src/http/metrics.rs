@@ -115,6 +115,11 @@ impl Metrics {
         }
     }
 
+    /// Counts an attempt to decide by somebody who never may.
+    pub fn attempted(&self) {
+        self.refused.get_or_create(&[("reason", "wrong_scope")]).inc();
+    }
+
     /// Counts how the calls of an approval ended.
     pub fn finished(&self, approval: &Approval) {
         let ended = [CallState::Succeeded, CallState::Failed, CallState::Unknown];

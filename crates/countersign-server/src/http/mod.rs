@@ -5,13 +5,14 @@
 
 mod app;
 pub(crate) mod approvals;
-mod calls;
+pub(crate) mod calls;
 mod channels;
 mod door;
 mod error;
 pub(crate) mod events;
 mod extract;
 mod feed;
+mod json;
 mod limits;
 mod metrics;
 mod operations;
@@ -22,6 +23,7 @@ pub use app::{App, Settings};
 pub use door::{AllowedHosts, Door};
 pub use error::{Answer, ApiError};
 pub use extract::{For, scope};
+pub use json::Json;
 pub use limits::{DECISIONS_PER_SECOND, Limits};
 pub use metrics::Metrics;
 pub use router::{openapi, router};

@@ -41,6 +41,7 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(calls::submit))
         .routes(routes!(calls::start))
         .routes(routes!(calls::finish))
+        .routes(routes!(calls::reconcile))
         .routes(routes!(calls::undo))
         .routes(routes!(channels::reply))
         .routes(routes!(channels::press))

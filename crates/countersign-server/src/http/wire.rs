@@ -252,6 +252,16 @@ pub struct WithdrawBody {
     pub reason: Option<String>,
 }
 
+/// How a call ended whose outcome was unknown.
+#[derive(Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct ReconcileBody {
+    /// Whether it did what it was to do.
+    pub succeeded: bool,
+    /// How they know.
+    pub note: Option<String>,
+}
+
 /// The permit to run one call, once.
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
@@ -426,6 +436,8 @@ pub struct PromptView {
     pub digest: String,
     /// What would happen.
     pub summary: String,
+    /// How far its values are the person's, and which are not; nothing when no conversation was given. Part of `text`.
+    pub origins: Option<String>,
     /// The whole question, for a channel without buttons.
     pub text: String,
     /// What the approving button says.

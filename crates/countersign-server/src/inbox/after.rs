@@ -11,13 +11,12 @@ use serde::Deserialize;
 use super::decide::Typed;
 use super::session::SignedIn;
 use super::{detail, list, page};
-use crate::access::{Caller, Scope};
+use crate::access::Caller;
+use crate::http::calls::settle;
 use crate::http::{Answer, ApiError, App};
 
 /// The agent that asks for an undo is the page itself; the person is the requester.
 const AGENT: &str = "inbox";
-/// The longest note on how a call ended.
-const LONGEST_NOTE: usize = 4096;
 
 #[derive(Debug, Default, Deserialize)]
 pub struct Asked {
@@ -100,40 +99,14 @@ async fn record(app: &App, caller: &Caller, id: &str, position: u8, found: Found
         Some("failed") => false,
         _ => return Err(unclear()),
     };
-    let note = found.note.trim();
-    if note.len() > LONGEST_NOTE {
-        return Err(ApiError::too_large(format!(
-            "a note has at most {LONGEST_NOTE} bytes"
-        )));
-    }
     let (approval, _) = list::one(app, caller, id).await?;
-    let call = approval
-        .call(position)
-        .ok_or_else(|| ApiError::not_found("call"))?;
-    let decider = caller
-        .decider()
-        .ok_or_else(|| ApiError::wrong_scope(&[Scope::Decide]))?;
-    // Who could not have let it run does not say how it ran.
-    if !decider.is_among(&call.terms.approvers) {
-        return Err(ApiError::new(
-            StatusCode::FORBIDDEN,
-            "not_allowed",
-            format!("`{}` may not say how this call ended", decider.person),
-            "ask one of its approvers",
-        ));
-    }
     let call = CallId {
         approval: approval.id,
         position,
     };
+    let note = found.note.trim();
     let note = (!note.is_empty()).then(|| note.to_owned());
-    let by = decider.person;
-    let settled = app
-        .gate
-        .reconcile(&caller.tenant, call, by, succeeded, note)
-        .await??;
-    app.metrics.finished(&settled);
-    Ok(())
+    settle(app, caller, call, succeeded, note).await.map(|_| ())
 }
 
 fn unclear() -> ApiError {

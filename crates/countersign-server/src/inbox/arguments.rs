@@ -99,7 +99,7 @@ fn values(policy: &Policy, approval: &SharedApproval, call: &Call, bytes: &[u8])
 }
 
 /// Line breaks stay, everything else that cannot be seen is written out.
-fn visible_lines(text: &str) -> String {
+pub fn visible_lines(text: &str) -> String {
     let lines: Vec<_> = text.split('\n').map(escape).collect();
     lines.join("\n")
 }

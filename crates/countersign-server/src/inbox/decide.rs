@@ -118,7 +118,7 @@ async fn fragment(
         true => Measure::LIST,
         false => Measure::FULL,
     };
-    list::fragment(status, app, caller, &approval, now, measure, problem.as_ref())
+    list::fragment(status, app, caller, &approval, now, measure, problem.as_ref()).await
 }
 
 async fn try_to_decide(app: &App, caller: &Caller, approval: &SharedApproval, typed: &Typed) -> Answer<()> {

@@ -4,6 +4,7 @@ use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::Response;
 use countersign::approval::SharedApproval;
+use countersign::gate::Concerns;
 use countersign::time::Time;
 use minijinja::value::Serde;
 use minijinja::{Value, context};
@@ -53,7 +54,8 @@ async fn draw(
 ) -> Answer<Response> {
     let (approval, now) = list::one(app, caller, id).await?;
     let events = app.store().events(&caller.tenant, approval.id).await?;
-    let card = card(app, caller, &approval, now, is_edit, typed);
+    let concerns = list::concerns(app, &approval, now).await?;
+    let card = card(app, caller, &approval, (now, &concerns), is_edit, typed);
     let is_edit = is_edit && card.is_pending && card.may.edit;
     let values = context! {
         card => Value::from(Serde(&card)),
@@ -73,7 +75,7 @@ fn card(
     app: &App,
     caller: &Caller,
     approval: &SharedApproval,
-    now: Time,
+    (now, concerns): (Time, &Concerns),
     is_edit: bool,
     typed: &Typed,
 ) -> Card {
@@ -84,7 +86,7 @@ fn card(
         decider: decider.as_ref(),
         measure: Measure::FULL,
     };
-    let mut card = Card::new(approval, drawing);
+    let mut card = Card::new(approval, concerns, drawing);
     for (call, (position, held)) in card.calls.iter_mut().zip(approval.numbered()) {
         call.is_left_out |= typed.leaves_out(position);
         // A secret must not stand in a field: such a call is approved as it is, or denied.

@@ -5,7 +5,8 @@
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
 use axum::response::{IntoResponse as _, Redirect, Response};
-use countersign::approval::SharedApproval;
+use countersign::approval::{Approval, SharedApproval};
+use countersign::gate::Concerns;
 use countersign::hash::Hash;
 use countersign::id::{ApprovalId, Tenant};
 use countersign::store::{Filter, LONGEST_PAGE};
@@ -111,14 +112,14 @@ pub async fn card(
                 Some(_) => Measure::FULL,
                 None => Measure::LIST,
             };
-            fragment(StatusCode::OK, &app, &caller, &approval, now, measure, None)
+            fragment(StatusCode::OK, &app, &caller, &approval, now, measure, None).await
         }
         Err(error) => page::failure(&error),
     }
 }
 
 /// A card as an answer to the script, with what went wrong.
-pub fn fragment(
+pub async fn fragment(
     status: StatusCode,
     app: &App,
     caller: &Caller,
@@ -127,6 +128,10 @@ pub fn fragment(
     measure: Measure,
     problem: Option<&ApiError>,
 ) -> Response {
+    let concerns = match concerns(app, approval, now).await {
+        Ok(concerns) => concerns,
+        Err(error) => return page::failure(&error),
+    };
     let decider = caller.decider();
     let drawing = Drawing {
         policy: app.gate.policy(),
@@ -134,7 +139,7 @@ pub fn fragment(
         decider: decider.as_ref(),
         measure,
     };
-    let card = Card::new(approval, drawing);
+    let card = Card::new(approval, &concerns, drawing);
     let values = context! {
         card => Value::from(Serde(&card)),
         key => page::form_key(),
@@ -149,6 +154,14 @@ pub async fn one(app: &App, caller: &Caller, id: &str) -> Answer<(SharedApproval
     let id: ApprovalId = id.parse().map_err(|_| ApiError::not_found("approval"))?;
     let approval = visible(app, caller, id).await?;
     Ok((approval, app.store().now().await?))
+}
+
+/// What deserves a second look, while there is something to decide.
+pub async fn concerns(app: &App, approval: &SharedApproval, now: Time) -> Answer<Concerns> {
+    match view::state(approval, now) {
+        countersign::state::State::Pending => Ok(app.gate.concerns(approval).await?),
+        _ => Ok(Concerns::new()),
+    }
 }
 
 /// What stands on one page of the list.
@@ -205,13 +218,15 @@ async fn list(app: &App, caller: &Caller, asked: &Asked) -> Answer<Listed> {
     };
     let total = chosen.len();
     let on_page = chosen.into_iter().skip((page - 1) * CARDS).take(CARDS);
+    let on_page: Vec<&Approval> = on_page.map(|approval| &**approval).collect();
     let mut seen = format!("{page}/{pages}/{total}");
-    let cards: Vec<Card> = on_page
-        .map(|approval| {
-            seen.push_str(&format!(" {}.{}", approval.id, approval.version));
-            Card::new(approval, drawing)
-        })
-        .collect();
+    for approval in &on_page {
+        seen.push_str(&format!(" {}.{}", approval.id, approval.version));
+    }
+    let concerns = app.gate.concerns_about(&on_page).await?;
+    let cards = on_page.iter().zip(&concerns);
+    let cards = cards.map(|(approval, concerns)| Card::new(approval, concerns, drawing));
+    let cards = cards.collect();
     Ok(Listed {
         cards,
         stamp: Hash::of(seen.as_bytes()).short(),

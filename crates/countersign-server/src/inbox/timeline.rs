@@ -112,7 +112,17 @@ fn words(what: &What) -> (String, Option<ApprovalId>) {
             "call {call}: nobody knows how it ended ({})",
             shown(reason)
         )),
-        What::Refused { call, because } => alone(format!("call {call} will not run: {}", because.as_str())),
+        What::Refused {
+            call,
+            because,
+            successor,
+        } => {
+            let again = if successor.is_some() { "; asked again:" } else { "" };
+            (
+                format!("call {call} will not run: {}{again}", because.as_str()),
+                *successor,
+            )
+        }
         What::Reconciled { call, succeeded } => {
             let ended = if *succeeded { "succeeded" } else { "failed" };
             alone(format!("found out that call {call} {ended}"))

@@ -133,6 +133,7 @@ impl Gateway {
             arguments: &wish.arguments,
             definition: wish.definition,
             salt: &[],
+            before: None,
         };
         matches!(self.gate.policy().rule(asked), Ruling::Hold(_))
     }

@@ -14,7 +14,7 @@ use super::once;
 use super::origin::{self, Marks};
 use super::style::{self, paint};
 use crate::duration;
-use crate::view::{ApprovalView, CallView, Shown, VoteView};
+use crate::view::{ApprovalView, CallView, ChangeView, Shown, VoteView};
 
 /// Longest result on a card, unless it is shown whole.
 const RESULT_CHARS: usize = 600;
@@ -22,6 +22,10 @@ const RESULT_CHARS: usize = 600;
 const WIDEST_POINTER: usize = 32;
 /// Texts of more lines than this are shown on one, unless they are shown whole.
 const MOST_LINES: usize = 40;
+/// At most so many changes are listed.
+const MOST_CHANGES: usize = 40;
+/// Longest text of a change.
+const CHANGE_CHARS: usize = 200;
 /// Longest claim on a card, unless it is shown whole.
 const CLAIM_CHARS: usize = 1_000;
 
@@ -117,6 +121,7 @@ fn call_block(approval: &ApprovalView, number: Option<u8>, call: &CallView, leng
             once(note)
         ));
     }
+    text.push_str(&before(call, &indent, length));
     if call.edited {
         let note = match approval.status {
             State::Pending => "changed by you: these would run; the sentence is still about the old ones",
@@ -125,6 +130,44 @@ fn call_block(approval: &ApprovalView, number: Option<u8>, call: &CallView, leng
         text.push_str(&format!("{indent}{} {note}\n", paint(style::NOTICE, "note:")));
     }
     text.push_str(&result(call, &indent, length));
+    text
+}
+
+/// What it would change, or was changed about it: only what differs; all of it where everything is shown.
+fn before(call: &CallView, indent: &str, length: Length) -> String {
+    let mut text = String::new();
+    let mut list = |label: &str, changes: &[ChangeView]| {
+        for change in changes.iter().take(MOST_CHANGES) {
+            let side = |text: &Option<String>, none: &str| match text {
+                Some(text) => clip(text, CHANGE_CHARS).to_string(),
+                None => paint(style::FAINT, none),
+            };
+            text.push_str(&format!(
+                "{indent}{} {}: {} → {}\n",
+                paint(style::NOTICE, label),
+                once(&clip(&change.pointer, CHANGE_CHARS).to_string()),
+                side(&change.was, "(nothing)"),
+                side(&change.is, "(gone)"),
+            ));
+        }
+        if changes.len() > MOST_CHANGES {
+            text.push_str(&format!("{indent}… and {} more\n", changes.len() - MOST_CHANGES));
+        }
+    };
+    list("changed by who approved it:", &call.edits);
+    let Some(before) = &call.before else { return text };
+    list("would change", &before.changes);
+    let tool = escape(&before.tool);
+    let shown = match (&before.result, length) {
+        (None, _) => "something in it is secret".to_owned(),
+        (Some(result), Length::Whole) => lines(&told(result), indent),
+        (Some(_), Length::Short) => "see it with `--full`".to_owned(),
+    };
+    text.push_str(&format!(
+        "{indent}{} as {tool} read it, {} bytes: {shown}\n",
+        paint(style::FAINT, "what is there now,"),
+        before.bytes
+    ));
     text
 }
 

@@ -57,7 +57,14 @@ fn detail(what: &What) -> String {
             format!(", call {call}, {bytes} bytes")
         }
         What::Lost { call, reason } => format!(", call {call}, {}", escape(reason)),
-        What::Refused { call, because } => format!(", call {call}, {}", because.as_str()),
+        What::Refused {
+            call,
+            because,
+            successor,
+        } => {
+            let again = successor.map(|id| format!(", asked again as {}", id.short()));
+            format!(", call {call}, {}{}", because.as_str(), again.unwrap_or_default())
+        }
         What::Reconciled { call, succeeded } => {
             let ended = if *succeeded { "succeeded" } else { "failed" };
             format!(", call {call}, it {ended}")

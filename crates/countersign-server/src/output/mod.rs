@@ -154,7 +154,9 @@ pub fn beside(line: &str) {
 
 /// A command line that clap does not understand, or a request for help.
 pub fn usage(error: &clap::Error) -> ExitCode {
-    let wants_json = std::env::args_os().any(|argument| argument == "--json");
+    let says = |word: &str| std::env::args_os().any(|argument| argument == word);
+    // A coding agent may take JSON on standard error for a hook's answer, and this is none.
+    let wants_json = says("--json") && !says("hook");
     if wants_json && error.use_stderr() {
         let text = error.render().to_string();
         let message = text.lines().next().unwrap_or_default();

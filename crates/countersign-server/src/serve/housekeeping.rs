@@ -1,15 +1,21 @@
 //! What nobody asks for and still has to be done: ending what is due, and running what was released elsewhere.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use countersign::approval::SharedApproval;
+use countersign::call::Call;
 use countersign::event::What;
-use countersign::state::CallState;
-use tokio::sync::broadcast::error::RecvError;
+use countersign::id::ApprovalId;
+use countersign::state::{CallState, State};
+use countersign::store::{Cursor, FeedEvent, Filter, LONGEST_PAGE, StoreError};
 
 use crate::http::App;
 
 /// Expiry is true before anybody writes it down; this only writes it down.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
+/// How long a decision made elsewhere may wait for us.
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Runs until it is aborted.
 pub async fn run(app: App) {
@@ -39,37 +45,77 @@ async fn sweep(app: &App) {
     }
 }
 
-/// A decision made elsewhere, on the command line say, may release calls whose tools only this service runs.
+/// A decision made elsewhere, on the command line say, or while this service was down, may release calls whose tools
+/// only this service runs.
 async fn run_released(app: &App) {
-    let tenant = &app.settings.tenant;
+    // The signal first, the place second: nothing that happens in between is missed.
+    let mut changes = app.store().hub().changes();
+    let mut from = None;
     loop {
-        let Ok(mut live) = app.feeds.listen(app, tenant).await else {
-            tokio::time::sleep(SWEEP_EVERY).await;
-            continue;
-        };
-        loop {
-            match live.recv().await {
-                Ok(happened) => {
-                    let is_release = matches!(happened.event.what, What::Approved { .. });
-                    let released = |approval: &countersign::approval::Approval| {
-                        approval
-                            .calls
-                            .iter()
-                            .any(|call| call.state == CallState::Released)
-                    };
-                    if is_release && released(&happened.approval) && !app.stopping.is_cancelled() {
-                        let (app, approval) = (app.clone(), happened.approval.clone());
-                        app.runs.clone().spawn(async move {
-                            let id = approval.id;
-                            if let Err(error) = app.gate.run_released(&app.settings.tenant, approval).await {
-                                tracing::warn!(%id, "released calls could not be run: {error}");
-                            }
-                        });
-                    }
-                }
-                Err(RecvError::Lagged(_)) => {}
-                Err(RecvError::Closed) => break,
-            }
+        match look_for_released(app, &mut from).await {
+            Ok(true) => continue,
+            Ok(false) => {}
+            Err(error) => tracing::warn!("what was released could not be looked for: {error}"),
+        }
+        // Many changes are looked at together; whoever decided here runs it without us.
+        tokio::time::sleep(LOOK_EVERY).await;
+        if !changes.next().await {
+            return;
         }
     }
+}
+
+/// Runs what was released behind a place in the feed, or at all when there is none yet. True when there is more.
+async fn look_for_released(app: &App, from: &mut Option<Cursor>) -> Result<bool, StoreError> {
+    let tenant = &app.settings.tenant;
+    let Some(place) = from else {
+        let place = app.store().feed_end(tenant).await?;
+        let approved = Filter {
+            state: Some(State::Approved),
+            limit: Some(LONGEST_PAGE),
+            ..Filter::default()
+        };
+        for approval in app.store().list(tenant, &approved).await? {
+            run_on(app, approval);
+        }
+        *from = Some(place);
+        return Ok(true);
+    };
+    let page = app.store().feed(tenant, *place, LONGEST_PAGE).await?;
+    for id in released(&page) {
+        if let Some(approval) = app.store().approval(tenant, id).await? {
+            run_on(app, approval);
+        }
+    }
+    if let Some(last) = page.last() {
+        *place = last.cursor;
+    }
+    Ok(page.len() == LONGEST_PAGE)
+}
+
+/// The approvals that were approved and of which nobody has started a call.
+fn released(page: &[FeedEvent]) -> BTreeSet<ApprovalId> {
+    let mut released = BTreeSet::new();
+    for FeedEvent { approval, event, .. } in page {
+        match event.what {
+            What::Approved { .. } => released.insert(*approval),
+            What::Started { .. } => released.remove(approval),
+            _ => false,
+        };
+    }
+    released
+}
+
+fn run_on(app: &App, approval: SharedApproval) {
+    let is_released = |call: &Call| call.state == CallState::Released;
+    if app.stopping.is_cancelled() || !approval.calls.iter().any(is_released) {
+        return;
+    }
+    let app = app.clone();
+    app.runs.clone().spawn(async move {
+        let id = approval.id;
+        if let Err(error) = app.gate.run_released(&app.settings.tenant, approval).await {
+            tracing::warn!(%id, "released calls could not be run: {error}");
+        }
+    });
 }

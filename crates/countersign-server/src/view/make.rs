@@ -15,7 +15,7 @@ use countersign::time::Time;
 use serde_json::value::RawValue;
 
 use super::value::with_whole;
-use super::{ApprovalView, CallView, EventView, ValueView, VoteView, hex, origin};
+use super::{ApprovalView, CallView, EventView, ValueView, VoteView, before, hex, origin};
 
 /// The approval as JSON shows it at `now`.
 pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView {
@@ -152,7 +152,10 @@ fn shared_tool(approval: &Approval) -> Option<String> {
 
 fn call_view(approval: &Approval, position: u8, call: &Call, policy: &Policy) -> CallView {
     let bytes = call.arguments.as_bytes();
-    let rows = policy.table(call.tool.as_str(), bytes, &approval.salt);
+    let rows = match policy.shows_plainly(call.tool.as_str(), bytes) {
+        true => Vec::new(),
+        false => policy.table(call.tool.as_str(), bytes, &approval.salt),
+    };
     let hidden = rows.iter().any(|row| row.hidden);
     let warnings = rows.iter().flat_map(|row| {
         let told = |warning| format!("{} {warning}", row.pointer);
@@ -191,6 +194,8 @@ fn call_view(approval: &Approval, position: u8, call: &Call, policy: &Policy) ->
         surface: call.terms.authority.surface,
         undoable: call.terms.undo == Undoable::Yes,
         edited: call.original.is_some(),
+        edits: before::edits(call, policy),
+        before: before::before(approval, call, policy),
         digest: call.digest,
         started_at: run.map(|run| run.started_at.into()),
         ended_at: run.and_then(|run| run.ended_at).map(Into::into),

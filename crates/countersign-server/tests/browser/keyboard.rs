@@ -97,7 +97,7 @@ fn tab_reaches_every_control_in_order(stage: &Stage) {
             json!("comment"),
             json!("verdictyesapprove"),
             json!("verdictnodeny"),
-            json!("button edit")
+            json!("edit")
         ]
     );
     // Everything that can be used has a name to be called by.

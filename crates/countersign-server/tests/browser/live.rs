@@ -77,7 +77,7 @@ fn what_is_typed_survives_what_happens(stage: &Stage) {
     stage
         .service
         .run(&["approve", &id, "--digest", &"0".repeat(64)], "");
-    let version = format!("document.querySelector('{card}').dataset.v === '2pending'");
+    let version = format!("document.querySelector('{card}').dataset.v === '2'");
     stage.until(&version);
     stage.until(&format!(
         "document.getElementById('a{other}') || !document.getElementById('fresh').hidden"
@@ -145,6 +145,7 @@ fn time_runs_out_while_the_page_is_open(stage: &Stage) {
     );
     assert_eq!(stage.service.show(&id)["status"], "expired");
     // One whose place is in view waits behind the button, and goes away there when its time is over.
+    stage.js("scrollTo(0, document.body.scrollHeight)");
     stage.service.propose("brief", r#"{"text":"unseen"}"#);
     stage.until("!document.getElementById('fresh').hidden");
     stage.until("document.getElementById('fresh').hidden");

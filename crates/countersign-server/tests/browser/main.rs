@@ -15,6 +15,7 @@
 mod hostile;
 mod keyboard;
 mod live;
+mod looks;
 mod plain;
 mod restart;
 mod service;

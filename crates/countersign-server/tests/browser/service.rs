@@ -80,6 +80,28 @@ impl Service {
         id(&text)
     }
 
+    /// Proposes one call after a conversation.
+    pub fn propose_after(
+        &self,
+        conversation: &serde_json::Value,
+        tool: &str,
+        arguments: &serde_json::Value,
+    ) -> String {
+        let file = self.directory.path().join("conversation.json");
+        std::fs::write(&file, conversation.to_string()).unwrap();
+        let (file, arguments) = (file.display().to_string(), arguments.to_string());
+        let asked = [
+            "propose",
+            tool,
+            &arguments,
+            "--agent",
+            "crm",
+            "--conversation",
+            &file,
+        ];
+        id(&self.run(&asked, ""))
+    }
+
     /// Proposes several, one per line.
     pub fn propose_batch(&self, lines: &str) -> String {
         id(&self.run(&["propose", "--calls", "-", "--agent", "crm"], lines))

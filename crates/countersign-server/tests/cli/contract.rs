@@ -270,6 +270,8 @@ fn the_help_is_a_contract() {
 
     Commands:
       serve      Run the service: the API and the inbox page
+      mcp        Stand between an MCP client and a server: a person signs what is not a read
+      hook       Stand between a coding agent and its tools: Claude Code, Codex, Gemini CLI
       token      Tokens: credentials for agents and other programs
       person     People who sign in and decide
       propose    Propose tool calls, as an agent does
@@ -286,7 +288,7 @@ fn the_help_is_a_contract() {
       expire     End everything whose time is up, now
       trace      Show where each value of a call came from
       read       Say what a reply means: yes, no or something else, and which words decided
-      policy     Check a policy, or try a call against it
+      policy     Check a policy, try a call against it, or write a first one
       key        Keys for secrets that calls come with
       doctor     Look whether everything is as it should be
       backup     Copy the whole store to a file, while it is in use

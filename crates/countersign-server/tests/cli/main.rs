@@ -7,9 +7,12 @@
     reason = "this is a test; the exceptions in clippy.toml end at its helpers"
 )]
 
+mod chat;
 mod contract;
 mod decide;
+mod hook;
 mod life;
+mod nodes;
 mod operations;
 mod place;
 mod process;

@@ -8,7 +8,7 @@ use serde_json::Value;
 use tempfile::TempDir;
 
 /// A folder to work in.
-pub struct Place(TempDir);
+pub struct Place(TempDir, Option<String>);
 
 /// What a command left behind.
 #[derive(Debug)]
@@ -52,7 +52,12 @@ impl Place {
     }
 
     pub fn without_policy() -> Place {
-        Place(TempDir::new().unwrap())
+        Place(TempDir::new().unwrap(), None)
+    }
+
+    /// Works at this store from now on, not at a file here.
+    pub fn keep_in(&mut self, store: &str) {
+        self.1 = Some(store.to_owned());
     }
 
     pub fn path(&self) -> &Path {
@@ -81,11 +86,26 @@ impl Place {
             "SERVER",
             "TOKEN",
             "TOKEN_FILE",
+            "MODEL",
+            "MODEL_NAME",
+            "EXECUTE_TOKEN_FILE",
         ];
         for name in names {
             command.env_remove(format!("COUNTERSIGN_{name}"));
         }
-        command.env_remove("NO_COLOR").env("USER", "ana");
+        // A key of whoever runs the tests is not for us to use.
+        for name in ["NO_COLOR", "ANTHROPIC_API_KEY", "OPENAI_API_KEY"] {
+            command.env_remove(name);
+        }
+        // Whoever runs the tests may have settings of coding agents.
+        for name in ["XDG_STATE_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME"] {
+            command.env_remove(name);
+        }
+        command.env("HOME", self.path().join("home"));
+        if let Some(store) = &self.1 {
+            command.env("COUNTERSIGN_STORE", store);
+        }
+        command.env("USER", "ana");
         command
     }
 

@@ -293,10 +293,10 @@ fn x01_tokens_that_open_nothing_are_named() {
         ["list", "--tenant", "other"],
         ["list", "--store", "x.db"],
         ["propose", "x", "--agent=eve"],
-        ["reconcile", &id, "--failed"],
     ] {
         check_refused(&served, &person, &arguments, 2, "");
     }
+    check_refused(&served, &person, &["reconcile", &id, "--failed"], 4, "is held");
     let status: Value = serde_json::from_str(&place.good(&["show", &id, "--json"])).unwrap();
     assert_eq!(status["status"], "pending", "nobody decided");
 }

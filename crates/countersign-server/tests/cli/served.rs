@@ -63,6 +63,7 @@ impl<'p> Served<'p> {
     pub fn command(&self, token: &str, arguments: &[&str]) -> Command {
         let mut command = self.place.command(arguments);
         command
+            .env_remove("COUNTERSIGN_STORE")
             .env("COUNTERSIGN_SERVER", &self.url)
             .env("COUNTERSIGN_TOKEN", token);
         command

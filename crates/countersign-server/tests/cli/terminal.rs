@@ -13,8 +13,8 @@ use crate::served::Served;
 const ROWS: u16 = 34;
 const COLUMNS: u16 = 100;
 
-/// A terminal with the inbox on it.
-struct Terminal {
+/// A terminal with a command on it.
+pub struct Terminal {
     child: Child,
     seen: Arc<Mutex<Seen>>,
 }
@@ -27,16 +27,18 @@ struct Seen {
 
 impl Terminal {
     fn start(place: &Place, more: &[&str], environment: &[(&str, &str)]) -> Terminal {
+        Terminal::run(place, &format!("{} inbox", more.join(" ")), environment)
+    }
+
+    /// The binary with this command line on a terminal of its own.
+    pub fn run(place: &Place, line: &str, environment: &[(&str, &str)]) -> Terminal {
         let binary = env!("CARGO_BIN_EXE_countersign");
-        let inbox = format!(
-            "stty rows {ROWS} cols {COLUMNS}; '{binary}' {} inbox; echo ended $?",
-            more.join(" ")
-        );
+        let line = format!("stty rows {ROWS} cols {COLUMNS}; '{binary}' {line}; echo ended $?");
         // The environment of a command in this place, for a shell on a terminal.
         let prepared = place.command(&[]);
         let mut command = std::process::Command::new("script");
         command
-            .args(["-q", "-e", "-c", &inbox, "/dev/null"])
+            .args(["-q", "-e", "-c", &line, "/dev/null"])
             .current_dir(place.path());
         for (name, value) in prepared.get_envs() {
             match value {
@@ -69,7 +71,7 @@ impl Terminal {
         Terminal { child, seen }
     }
 
-    fn press(&mut self, keys: &str) {
+    pub fn press(&mut self, keys: &str) {
         self.child
             .stdin
             .as_mut()
@@ -78,17 +80,17 @@ impl Terminal {
             .unwrap();
     }
 
-    fn screen(&self) -> String {
+    pub fn screen(&self) -> String {
         self.seen.lock().unwrap().emulator.screen().contents()
     }
 
-    fn bytes(&self) -> Vec<u8> {
+    pub fn bytes(&self) -> Vec<u8> {
         self.seen.lock().unwrap().bytes.clone()
     }
 
     /// Waits until this stands on the screen.
     #[track_caller]
-    fn shows(&self, text: &str) -> String {
+    pub fn shows(&self, text: &str) -> String {
         let begun = Instant::now();
         while begun.elapsed() < Duration::from_secs(20) {
             let screen = self.screen();
@@ -101,7 +103,7 @@ impl Terminal {
     }
 
     /// A person takes a moment to look.
-    fn look(&self) {
+    pub fn look(&self) {
         std::thread::sleep(Duration::from_millis(900));
     }
 }

@@ -145,7 +145,12 @@ async fn x01_an_agents_token_cannot_decide_and_nothing_happens() {
     let path = format!("/v1/approvals/{}", id(&approval));
     let refused = service.post(&agent, &path, r#"{"approved":true}"#).await;
     assert_eq!(refused.error(), (403, "wrong_scope".to_owned()));
-    assert_eq!(service.get(&agent, &path).await.good()["status"], "pending");
+    let now = service.get(&agent, &format!("{path}?events=true")).await.good();
+    assert_eq!(now["status"], "pending");
+    let last = now["events"].as_array().unwrap().last().unwrap();
+    assert_eq!(last["by"], "agent:crm");
+    assert_eq!(last["event"]["what"], "decision_refused");
+    assert_eq!(last["event"]["reason"], "wrong_scope");
 }
 
 #[tokio::test]

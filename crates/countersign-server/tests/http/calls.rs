@@ -7,6 +7,40 @@ use serde_json::json;
 use crate::support::{Service, id, request};
 
 #[tokio::test]
+async fn x12_a_person_says_how_an_unknown_call_ended_and_it_is_not_run_again() {
+    let service = Service::new().await;
+    let (agent, ana) = (service.agent("crm").await, service.decider("ana").await);
+    let finn = service.decider("finn").await;
+    let host = service.with_scope("main", Scope::Execute).await;
+    let approval = service.propose(&agent, "create_contact", r#"{"name":"M"}"#).await;
+    let (id, call) = (approval["id"].as_str().unwrap(), &approval["calls"][0]["id"]);
+    let call = format!("/v1/calls/{}", call.as_str().unwrap());
+    let settle = |token: &str, body: &str| {
+        let (service, token, body) = (&service, token.to_owned(), body.to_owned());
+        let path = format!("{call}/reconcile");
+        async move { service.post(&token, &path, &body).await }
+    };
+    let good = r#"{"succeeded":true,"note":"seen in the mailbox"}"#;
+    assert_eq!(settle(&ana, good).await.status, 409, "it has not even started");
+    let path = format!("/v1/approvals/{id}");
+    service.post(&ana, &path, r#"{"approved":true}"#).await.good();
+    let permit = service.post(&host, &format!("{call}/start"), "{}").await.good();
+    let permit = permit["permit"].as_str().unwrap().to_owned();
+    let lost = format!(r#"{{"permit":"{permit}","outcome":"unknown"}}"#);
+    service.post(&host, &format!("{call}/finish"), &lost).await.good();
+    assert_eq!(
+        settle(&agent, good).await.error(),
+        (403, "wrong_scope".to_owned())
+    );
+    assert_eq!(settle(&finn, good).await.error(), (403, "not_allowed".to_owned()));
+    assert_eq!(settle(&ana, r#"{"note":"?"}"#).await.status, 400);
+    let settled = settle(&ana, good).await.good();
+    assert_eq!(settled["calls"][0]["state"], "succeeded");
+    let again = service.post(&host, &format!("{call}/start"), "{}").await;
+    assert_eq!(again.status, 409, "it is never run again");
+}
+
+#[tokio::test]
 async fn a1_reads_pass_writes_are_held_and_forbidden_calls_say_why() {
     let service = Service::new().await;
     let agent = service.agent("crm").await;

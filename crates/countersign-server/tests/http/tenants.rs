@@ -31,6 +31,7 @@ async fn x20_a_foreign_id_is_as_unknown_as_one_that_never_was() {
                 (_, path) if path.ends_with("/finish") => {
                     format!(r#"{{"permit":"{}","outcome":"succeeded"}}"#, "0".repeat(64))
                 }
+                (_, path) if path.ends_with("/reconcile") => r#"{"succeeded":true}"#.to_owned(),
                 (_, "/v1/approvals/{id}") => r#"{"approved":true}"#.to_owned(),
                 _ => "{}".to_owned(),
             };

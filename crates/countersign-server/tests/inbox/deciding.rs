@@ -167,7 +167,7 @@ async fn who_may_not_decide_is_told_before_and_after() {
     let approval = world.hold(&[("refund", r#"{"amount":5}"#)]).await;
     let page = world.get(&ana, "/approvals").await;
     page.shows("Only finance may approve this.")
-        .hides("<form class=\"decide");
+        .hides("<form class=decide");
     let page = world.decide(&ana, &approval, &[("verdict", "approve")]).await;
     assert_eq!(page.status, 403);
     page.shows("`ana` may not decide");

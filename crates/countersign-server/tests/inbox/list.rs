@@ -2,10 +2,12 @@
 
 use std::time::Duration;
 
+use countersign::decision::Verdict;
 use countersign::gate::Submission;
-use countersign::id::{Agent, Channel, Person, Run};
+use countersign::id::{Agent, Channel, Person, Run, Tenant};
+use countersign::store::Filter;
 
-use crate::support::{MARIA, World};
+use crate::support::{MARIA, World, conversation};
 
 #[tokio::test]
 async fn an_empty_inbox_says_so() {
@@ -30,7 +32,8 @@ async fn a_card_shows_everything_there_is_to_know() {
         .await;
     let page = world.get(&ana, "/approvals").await;
     page.shows("Create contact Maria Garcia, maria@example.com")
-        .shows("<dt>email<dd>maria@example.com</div>")
+        .shows("<dt>email<dd>maria@example.com<")
+        .shows("where the values came from is unknown")
         .shows("medium risk")
         .shows(">write<")
         .shows("<code>create_contact</code>")
@@ -68,7 +71,7 @@ async fn grave_ones_come_first_then_those_with_little_time() {
         "Note low",
     ]
     .iter()
-    .map(|title| page.text.find(&format!("\">{title}")).unwrap())
+    .map(|title| page.text.find(&format!(">{title}")).unwrap())
     .collect();
     assert!(places.is_sorted(), "{places:?}");
 }
@@ -91,9 +94,7 @@ async fn filters_narrow_the_list_and_keep_their_choice() {
         ("agent=&tool=&risk=low", "Note one", "Pay 2"),
     ] {
         let page = world.get(&ana, &format!("/approvals?{query}")).await;
-        page.shows(shown)
-            .hides(&format!("\">{hidden}"))
-            .shows(" selected>");
+        page.shows(shown).hides(&format!(">{hidden}")).shows(" selected>");
     }
     let none = world.get(&ana, "/approvals?agent=nobody").await;
     none.shows("Nothing of this kind waits.").shows("Show all");
@@ -107,7 +108,7 @@ async fn what_has_expired_is_not_offered() {
     world.clock.advance(Duration::from_secs(301));
     world.get(&ana, "/approvals").await.hides("Note late");
     let card = world.get(&ana, &format!("/approvals/{}/card", approval.id)).await;
-    card.shows("Expired").hides("<form class=\"decide");
+    card.shows("Expired").hides("<form class=decide");
 }
 
 #[tokio::test]
@@ -125,21 +126,27 @@ async fn the_script_is_told_when_nothing_changed() {
     other.shows("Note two").hides("<html");
 }
 
-/// A hundred cards with the arguments that calls usually have.
+/// A card with the arguments that calls usually have, from a conversation that gives some of them.
+async fn hold_contact(world: &World, number: usize) {
+    let arguments = format!(
+        r#"{{"name":"Maria Garcia {number}","email":"maria.{number}@example.com","company":"Acme GmbH","city":"Madrid"}}"#
+    );
+    let said = format!("Please add Maria Garcia {number} of Acme GmbH");
+    world
+        .hold_as(&[("upsert_contact", &arguments)], |submission| {
+            submission.run = Some(Run::new(format!("run-{number}")).unwrap());
+            submission.claim = Some("The customer asked me in chat to add her.".to_owned());
+            submission.conversation = Some(conversation(&[("user", &said), ("find_city", "Madrid")]));
+        })
+        .await;
+}
+
 #[tokio::test]
 async fn a_page_of_100_cards_weighs_at_most_150_kb() {
     let world = World::new().await;
     let ana = world.ana().await;
     for number in 0..120 {
-        let arguments = format!(
-            r#"{{"name":"Maria Garcia {number}","email":"maria.{number}@example.com","company":"Acme GmbH","city":"Madrid"}}"#
-        );
-        world
-            .hold_as(&[("upsert_contact", &arguments)], |submission| {
-                submission.run = Some(Run::new(format!("run-{number}")).unwrap());
-                submission.claim = Some("The customer asked me in chat to add her.".to_owned());
-            })
-            .await;
+        hold_contact(&world, number).await;
     }
     let page = world.get(&ana, "/approvals").await;
     assert_eq!(page.text.matches("<article").count(), 100);
@@ -148,6 +155,7 @@ async fn a_page_of_100_cards_weighs_at_most_150_kb() {
         100,
         "all of them can be decided here"
     );
+    assert_eq!(page.text.matches("NOT FROM YOU").count(), 100);
     let kilobytes = page.text.len() / 1024;
     assert!(kilobytes <= 150, "{kilobytes} KB");
     page.shows("page 1 of 2");
@@ -161,11 +169,21 @@ async fn a_page_of_100_cards_weighs_at_most_150_kb() {
 async fn measure_a_page_of_100_cards() {
     let world = World::new().await;
     let ana = world.ana().await;
-    for number in 0..100 {
-        let arguments = format!(
-            r#"{{"name":"Maria Garcia {number}","email":"maria.{number}@example.com","company":"Acme GmbH","city":"Madrid"}}"#
-        );
-        world.hold(&[("upsert_contact", &arguments)]).await;
+    // As much history as is looked at.
+    for number in 0..200 {
+        hold_contact(&world, number).await;
+    }
+    for approval in world
+        .app
+        .store()
+        .list(&Tenant::single(), &Filter::pending())
+        .await
+        .unwrap()
+    {
+        world.decide_elsewhere(&approval, Verdict::Approve).await;
+    }
+    for number in 200..300 {
+        hold_contact(&world, number).await;
     }
     let mut times = Vec::new();
     for _ in 0..200 {

@@ -12,6 +12,7 @@ mod after;
 mod deciding;
 mod editing;
 mod hostile;
+mod judging;
 mod list;
 mod pages;
 mod support;

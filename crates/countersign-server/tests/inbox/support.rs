@@ -12,6 +12,7 @@ use countersign::executor::{Outcome, Permit, Tools};
 use countersign::gate::{Gate, Submission, SubmittedCall};
 use countersign::id::{Agent, Channel, Person, Run, Tenant, ToolName};
 use countersign::policy::Policy;
+use countersign::provenance::{Conversation, Message};
 use countersign::store::memory::MemoryStore;
 use countersign::time::{ManualClock, Time};
 use countersign_server::access::{Account, Session};
@@ -54,10 +55,29 @@ effect = "external"
 risk = "critical"
 summary = "Pay {{ amount }}"
 
+[tools.wire]
+effect = "external"
+quorum = 2
+summary = "Wire {{ amount }}"
+
 [tools.refund]
 effect = "external"
 approvers = ["finance"]
 summary = "Refund {{ amount }}"
+
+[tools.get_page]
+effect = "read"
+
+[tools.rename_page]
+effect = "write"
+summary = "Rename {{ before.title }} to {{ title }}"
+before = { tool = "get_page", arguments = { id = "{{ args.id }}" } }
+secret = ["token"]
+
+[tools.delete_page]
+effect = "destructive"
+summary = "Delete {{ before.title }} and its {{ before.sections | length }} sections"
+before = { tool = "get_page", arguments = { id = "{{ args.id }}" } }
 
 [tools.hang]
 effect = "external"
@@ -76,6 +96,8 @@ pub struct World {
     pub app: App,
     pub clock: Arc<ManualClock>,
     pub ran: Arc<Mutex<Vec<String>>>,
+    /// What `get_page` answers.
+    pub page: Arc<Mutex<String>>,
     router: Router,
 }
 
@@ -128,7 +150,14 @@ impl World {
         let clock = Arc::new(ManualClock::at(Time::from_micros(BEGIN)));
         let store = Arc::new(MemoryStore::with_clock(clock.clone()));
         let ran = Arc::<Mutex<Vec<String>>>::default();
-        let mut tools = Tools::default();
+        let page = Arc::new(Mutex::new(
+            r#"{"id":"p1","title":"About <us>","sections":["a","b"]}"#.to_owned(),
+        ));
+        let shared = page.clone();
+        let mut tools = Tools::default().with(ToolName::new("get_page").unwrap(), move |_| {
+            let page = shared.lock().unwrap().clone();
+            async move { Outcome::succeeded(page) }
+        });
         for name in [
             "create_contact",
             "delete_contact",
@@ -136,6 +165,8 @@ impl World {
             "pay",
             "refund",
             "hang",
+            "rename_page",
+            "delete_page",
         ] {
             let ran = ran.clone();
             tools = tools.with(ToolName::new(name).unwrap(), move |permit: Permit| {
@@ -163,6 +194,7 @@ impl World {
             app,
             clock,
             ran,
+            page,
             router,
         }
     }
@@ -266,6 +298,7 @@ impl World {
                 person: Person::new("bo").unwrap(),
                 groups: vec!["approvers".to_owned()],
                 surface: Surface::CommandLine,
+                grounds: Vec::new(),
             },
             verdict,
             digest: Some(approval.digest),
@@ -330,6 +363,26 @@ impl World {
     pub fn ran(&self) -> Vec<String> {
         self.ran.lock().unwrap().clone()
     }
+}
+
+/// What was said: by the person, and by tools under their names.
+pub fn conversation(said: &[(&str, &str)]) -> Arc<Conversation> {
+    let message = |(who, text): &(&str, &str)| match *who {
+        "user" => Message::Person {
+            text: (*text).to_owned(),
+            at: None,
+        },
+        "web" => Message::Outside {
+            name: "web".to_owned(),
+            text: (*text).to_owned(),
+        },
+        tool => Message::Tool {
+            name: tool.to_owned(),
+            text: (*text).to_owned(),
+        },
+    };
+    let messages = said.iter().map(message).collect();
+    Arc::new(Conversation { messages })
 }
 
 pub const MARIA: &str = r#"{"name":"Maria Garcia","email":"maria@example.com"}"#;

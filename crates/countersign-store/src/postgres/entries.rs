@@ -36,6 +36,7 @@ const KEEP: &str = "
 /// The statements for entries, prepared on one connection.
 pub(super) struct EntryStatements {
     lock_named: Statement,
+    read_named: Statement,
     lock_due: Statement,
     keep: Statement,
     remove: Statement,
@@ -46,7 +47,7 @@ impl EntryStatements {
     pub(super) async fn prepare(client: &Client) -> Result<EntryStatements, Error> {
         let named = format!(
             "SELECT {ENTRY} FROM unnest($1::smallint[], $2::text[]) AS w(kind, key)
-             JOIN entry e ON e.kind = w.kind AND e.key = w.key ORDER BY e.kind, e.key FOR UPDATE OF e"
+             JOIN entry e ON e.kind = w.kind AND e.key = w.key"
         );
         // Locked rows are skipped: somebody is about to replace them, and the next sweep comes soon.
         let due = format!(
@@ -55,7 +56,10 @@ impl EntryStatements {
              ORDER BY e.expires_at LIMIT $2 FOR UPDATE SKIP LOCKED"
         );
         Ok(EntryStatements {
-            lock_named: client.prepare(&named).await?,
+            lock_named: client
+                .prepare(&format!("{named} ORDER BY e.kind, e.key FOR UPDATE OF e"))
+                .await?,
+            read_named: client.prepare(&named).await?,
             lock_due: client.prepare(&due).await?,
             keep: client.prepare(KEEP).await?,
             remove: client.prepare(REMOVE).await?,
@@ -69,12 +73,16 @@ impl EntryStatements {
         client: &Client,
         wanted: &BTreeSet<Place>,
     ) -> Result<Vec<Row>, Error> {
-        if wanted.is_empty() {
-            return Ok(Vec::new());
-        }
-        let kinds: Vec<i16> = wanted.iter().map(|(kind, _)| kind.code()).collect();
-        let keys: Vec<&str> = wanted.iter().map(|(_, key)| key.as_str()).collect();
-        client.query(&self.lock_named, &[&kinds, &keys]).await
+        find(client, &self.lock_named, wanted).await
+    }
+
+    /// Reads the entries named as they are now. Whoever takes one away waits for nobody, and nobody for them.
+    pub(super) async fn read_named(
+        &self,
+        client: &Client,
+        wanted: &BTreeSet<Place>,
+    ) -> Result<Vec<Row>, Error> {
+        find(client, &self.read_named, wanted).await
     }
 
     /// Locks and reads some whose time is over.
@@ -122,6 +130,15 @@ impl EntryStatements {
     }
 }
 
+async fn find(client: &Client, statement: &Statement, wanted: &BTreeSet<Place>) -> Result<Vec<Row>, Error> {
+    if wanted.is_empty() {
+        return Ok(Vec::new());
+    }
+    let kinds: Vec<i16> = wanted.iter().map(|(kind, _)| kind.code()).collect();
+    let keys: Vec<&str> = wanted.iter().map(|(_, key)| key.as_str()).collect();
+    client.query(statement, &[&kinds, &keys]).await
+}
+
 fn column<'a, R, T>(rows: &'a [R], value: impl Fn(&'a R) -> T) -> Vec<T> {
     rows.iter().map(value).collect()
 }
@@ -163,11 +180,9 @@ pub(super) struct Entries {
 }
 
 impl Entries {
-    pub(super) fn new(wanted: &BTreeSet<Place>, found: Vec<Entry>) -> Entries {
+    pub(super) fn new<'w>(wanted: impl Iterator<Item = &'w Place>, found: Vec<Entry>) -> Entries {
         let mut entries = Entries::default();
-        entries
-            .current
-            .extend(wanted.iter().cloned().map(|place| (place, None)));
+        entries.current.extend(wanted.cloned().map(|place| (place, None)));
         for entry in found {
             let place = (entry.kind, entry.key.clone());
             entries.due.push(place.clone());

@@ -14,7 +14,7 @@ use countersign::hash::Hash;
 use countersign::registry::Entry;
 use countersign::store::StoreError;
 use countersign::time::{Clock, Time};
-use futures_util::future::{join3, join5};
+use futures_util::future::{join, join3, join5};
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, SimpleQueryMessage, Statement};
 
@@ -196,7 +196,12 @@ async fn lock_wanted(client: &Client, locks: &Locks, entries: &EntryStatements, 
         true => (&locks.lock_named, &locks.calls_of_named, few.as_slice()),
         false => (&locks.lock_all, &locks.calls_of_all, all.as_slice()),
     };
-    let (begun, slotted, entries, locked, calls) = join5(
+    // Grounds come last: whoever waited for a lock must not go by what was so before.
+    let last = async {
+        let calls = client.query(calls, parameters);
+        join(calls, entries.read_named(client, &wanted.grounds)).await
+    };
+    let (begun, slotted, named, locked, (calls, grounds)) = join5(
         client.batch_execute(BEGIN),
         async {
             match slots.is_empty() {
@@ -206,12 +211,15 @@ async fn lock_wanted(client: &Client, locks: &Locks, entries: &EntryStatements, 
         },
         entries.lock_named(client, &wanted.entries),
         client.query(lock, parameters),
-        client.query(calls, parameters),
+        last,
     )
     .await;
     begun?;
     slotted?;
-    Ok(read(&locked?, &entries?, &calls?))
+    let mut registry = grounds?;
+    // What is locked stands behind what was only looked at, and so counts.
+    registry.extend(named?);
+    Ok(read(&locked?, &registry, &calls?))
 }
 
 /// The sweep learns only from the first answer which rows it has, and asks for their calls and the clock after that.

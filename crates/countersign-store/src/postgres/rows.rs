@@ -27,6 +27,8 @@ pub(super) struct Wanted {
     /// Agents whose pending approvals are counted.
     pub(super) agents: BTreeSet<(Tenant, Agent)>,
     pub(super) entries: BTreeSet<Place>,
+    /// Entries that are only looked at.
+    pub(super) grounds: BTreeSet<Place>,
     /// Up to so many due ones, for the sweep.
     pub(super) due: Option<usize>,
     /// With `due`: whatever will ever be due, and no entries.
@@ -42,6 +44,11 @@ impl Wanted {
             wanted.open |= needs.open;
             let entry = needs.entry.map(|(kind, key)| (kind, key.to_owned()));
             wanted.entries.extend(entry);
+            let grounds = needs
+                .grounds
+                .into_iter()
+                .map(|(kind, key)| (kind, key.to_owned()));
+            wanted.grounds.extend(grounds);
             let Some(tenant) = needs.tenant else { continue };
             let approvals = needs.approvals.into_iter().map(|id| (tenant.clone(), id));
             wanted.approvals.extend(approvals);
@@ -123,7 +130,7 @@ impl WorkingSet {
         entries: Vec<RegistryEntry>,
     ) -> WorkingSet {
         let mut set = WorkingSet {
-            registry: Entries::new(&wanted.entries, entries),
+            registry: Entries::new(wanted.entries.union(&wanted.grounds), entries),
             ..WorkingSet::default()
         };
         set.channels

@@ -189,7 +189,7 @@ impl Store for SqliteStore {
             let entry = entries::find(connection, kind, &key)?;
             Ok(entry.filter(|entry| entry.is_there(clock.now())))
         };
-        self.readers.glance(look).boxed()
+        self.readers.glance_once(look).boxed()
     }
 
     fn entries<'a>(

@@ -9,6 +9,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use rusqlite::config::DbConfig;
 use rusqlite::{Connection, ErrorCode, MAIN_DB, OpenFlags};
 
 use super::schema::{self, Label};
@@ -206,6 +207,8 @@ fn connect(path: &Path, mode: OpenFlags) -> Result<Connection, OpenError> {
         reason: error.to_string(),
     })?;
     connection.busy_timeout(BUSY_TIMEOUT)?;
+    // Else SQLite looks at what is bound to a LIMIT, and makes its plan anew for each execution.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_ENABLE_QPSG, true)?;
     Ok(connection)
 }
 

@@ -68,6 +68,18 @@ impl Readers {
         self.look(look)
     }
 
+    /// The same for a single statement, which sees one moment by itself.
+    pub(super) async fn glance_once<T>(
+        self: &Arc<Self>,
+        look: impl FnOnce(&Connection) -> Result<T, LoadError>,
+    ) -> Result<T, StoreError> {
+        let _permit = self.permits.acquire().await.map_err(|_| closed())?;
+        let connection = self.take()?;
+        let result = look(&connection);
+        self.give_back(connection);
+        Ok(result?)
+    }
+
     fn look<T>(&self, look: impl FnOnce(&Connection) -> Result<T, LoadError>) -> Result<T, StoreError> {
         let connection = self.take()?;
         let result = in_transaction(&connection, look);

@@ -129,6 +129,7 @@ pub fn new_approval(number: u64) -> Propose {
             terms: Arc::new(terms),
             sealed: None,
             provenance: None,
+            before: None,
         }],
     }
 }
@@ -160,6 +161,7 @@ pub fn approval_of(number: u64, by: &str, start: Option<Hash>) -> Command {
                 person: Person::new(by).unwrap(),
                 groups: Vec::new(),
                 surface: Surface::Page,
+                grounds: Vec::new(),
             },
             verdict: Verdict::Approve,
             digest: None,

@@ -220,6 +220,7 @@ fn decision(approval: &Approval, verdict: Verdict) -> Decision {
             person: Person::new("alice").unwrap(),
             groups: Vec::new(),
             surface: Surface::Page,
+            grounds: Vec::new(),
         },
         verdict,
         digest: Some(approval.digest),

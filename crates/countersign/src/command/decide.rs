@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use super::{Change, Rows, authority};
+use super::{Change, Rows, attempt, authority};
 use crate::approval::{Approval, Decided, Endorsement, SharedApproval};
 use crate::call::Arguments;
 use crate::decision::{Choice, Decision, Refusal, Verdict};
@@ -11,12 +11,10 @@ use crate::executor::Runs;
 use crate::hash::Hash;
 use crate::id::{Actor, ApprovalId, Tenant};
 use crate::policy::Terms;
+use crate::registry::Kind;
 use crate::state::State;
 use crate::store::StoreError;
 use crate::time::Time;
-
-/// So many refused decisions are kept as evidence per approval; more would let anybody fill the store.
-const MOST_REFUSALS: u8 = 16;
 
 /// A decision, made ready by the gate.
 #[derive(Clone, Debug)]
@@ -91,7 +89,9 @@ impl Decide {
             return Ok(repeated);
         }
         let mut change = Change::new(approval, now, self.policy);
-        if let Some(refusal) = why_over(&mut change)?.or_else(|| self.why_refused(&change.approval)) {
+        let ungrounded = self.why_ungrounded(rows, now)?;
+        let refusal = why_over(&mut change)?.or(ungrounded);
+        if let Some(refusal) = refusal.or_else(|| self.why_refused(&change.approval)) {
             self.keep_evidence(&mut change, &refusal)?;
             let approval = change.save(rows)?;
             return Ok(DecideAnswer::refused(approval, refusal));
@@ -99,6 +99,30 @@ impl Decide {
         check_untouched(&change.approval)?;
         let started = self.accept(rows, &mut change)?;
         Ok(DecideAnswer::accepted(change.save(rows)?, started))
+    }
+
+    /// The entries this rests on.
+    pub(super) fn grounds(&self) -> Vec<(Kind, &str)> {
+        let grounds = self.decision.decider.grounds.iter();
+        grounds.map(|ground| (ground.kind, ground.key.as_str())).collect()
+    }
+
+    /// INVARIANT: authority is looked at again inside the transaction, so that a person whose role or credential was taken
+    /// away a moment ago decides nothing (X46).
+    fn why_ungrounded<R: Rows>(&self, rows: &mut R, now: Time) -> Result<Option<Refusal>, StoreError> {
+        for ground in &self.decision.decider.grounds {
+            let entry = rows.entry(ground.kind, &ground.key)?;
+            let holds = entry.is_some_and(|entry| {
+                entry.is_there(now) && ground.version.is_none_or(|version| version == entry.version)
+            });
+            if !holds {
+                return Ok(Some(Refusal::NotAllowed {
+                    id: self.decision.approval,
+                    person: self.decision.decider.person.clone(),
+                }));
+            }
+        }
+        Ok(None)
     }
 
     /// The same decision sent again gets the same answer, and nothing happens twice. A key belongs to who used it:
@@ -262,17 +286,10 @@ impl Decide {
     }
 
     fn keep_evidence(&self, change: &mut Change, refusal: &Refusal) -> Result<(), StoreError> {
-        if change.approval.refusals >= MOST_REFUSALS {
-            return Ok(());
-        }
-        change.approval.refusals += 1;
         let decider = &self.decision.decider;
-        let what = What::DecisionRefused {
-            reason: refusal.code().to_owned(),
-            approve: approves(&choices(&self.decision.verdict, change.approval.calls.len())),
-            surface: decider.surface.as_str().to_owned(),
-        };
-        Ok(change.record(Actor::Person(decider.person.clone()), what)?)
+        let approve = approves(&choices(&self.decision.verdict, change.approval.calls.len()));
+        let by = Actor::Person(decider.person.clone());
+        attempt::keep(change, by, refusal.code(), approve, decider.surface)
     }
 }
 

@@ -79,6 +79,9 @@ fn erase(approval: &mut Approval, at: Time) {
         call.original = None;
         call.result = None;
         call.provenance = None;
+        if let Some(before) = &mut call.before {
+            Arc::make_mut(before).erase();
+        }
         call.terms = Arc::new(Terms {
             summary: ERASED.to_owned(),
             notes: Vec::new(),

@@ -35,7 +35,7 @@ pub(super) fn lose(
 }
 
 /// A batch stops behind a call that did not succeed, unless its policy says to go on.
-fn stop_after(change: &mut Change, position: u8) -> Result<(), StoreError> {
+pub(super) fn stop_after(change: &mut Change, position: u8) -> Result<(), StoreError> {
     let stop = change
         .approval
         .call(position)

@@ -4,6 +4,7 @@
 //! Leaves: the rows to save, with their events, and an answer.
 //! Deliberately absent: how rows are kept. Every store runs this same code, so every store behaves the same.
 
+mod attempt;
 mod authority;
 mod decide;
 mod erase;
@@ -30,13 +31,14 @@ use crate::store::StoreError;
 use crate::store::record::Bodies;
 use crate::time::{Clock, Time};
 
+pub use attempt::Attempt;
 pub use decide::{Decide, DecideAnswer, Revision, Withdraw};
 pub use erase::{ERASED, Erase, Erasure};
 pub use finish::{Finish, Finished, Reconcile};
 pub use propose::{NewCall, Propose, ProposeRefusal, Proposed};
 pub use register::{PutEntry, TakeEntry};
 pub use restraint::{MOST_LOOKED_AT, Restraint, denial_key};
-pub use start::{ExecuteRefusal, Start, Started};
+pub use start::{ExecuteRefusal, Seen, Start, Started};
 pub use sweep::{Sweep, Swept};
 pub use void::{Void, Voided};
 
@@ -47,6 +49,8 @@ pub enum Command {
     Propose(Box<Propose>),
     /// A person's decision. Crash before: still pending. After: decided, for ever.
     Decide(Box<Decide>),
+    /// Keeps as evidence that somebody tried to decide who never may. Crash before: as it was. After: on record.
+    Attempt(Attempt),
     /// Takes an approval back. Crash before: still pending. After: withdrawn.
     Withdraw(Withdraw),
     /// Records that a call starts now. Crash before: not run. After: it may have run, and ends as unknown.
@@ -73,6 +77,7 @@ pub enum Command {
 pub enum Answer {
     Propose(Result<Proposed, ProposeRefusal>),
     Decide(DecideAnswer),
+    Attempt(Option<SharedApproval>),
     Withdraw(DecideAnswer),
     Start(Result<Started, ExecuteRefusal>),
     Finish(Result<Finished, ExecuteRefusal>),
@@ -103,7 +108,7 @@ pub trait Rows {
     ) -> Result<Vec<Approval>, StoreError>;
     /// Keeps a changed or new approval and its new events.
     fn save(&mut self, saved: Saved) -> Result<(), StoreError>;
-    /// The entry of this kind and key, locked; also when its time is over.
+    /// The entry of this kind and key, locked unless it is only looked at; also when its time is over.
     fn entry(&mut self, kind: Kind, key: &str) -> Result<Option<Entry>, StoreError>;
     /// Some entries whose time is over, longest first, locked.
     fn due_entries(&mut self, now: Time, limit: usize) -> Result<Vec<(Kind, String)>, StoreError>;
@@ -151,6 +156,8 @@ pub struct Needs<'a> {
     pub open: bool,
     /// An entry of the registry.
     pub entry: Option<(Kind, &'a str)>,
+    /// Entries that are only looked at.
+    pub grounds: Vec<(Kind, &'a str)>,
 }
 
 impl Command {
@@ -163,9 +170,19 @@ impl Command {
         };
         match self {
             Command::Propose(propose) => propose.needs(),
-            Command::Decide(decide) => one(&decide.decision.tenant, decide.decision.approval),
+            Command::Decide(decide) => Needs {
+                grounds: decide.grounds(),
+                ..one(&decide.decision.tenant, decide.decision.approval)
+            },
+            Command::Attempt(attempt) => one(&attempt.tenant, attempt.approval),
             Command::Withdraw(withdraw) => one(&withdraw.tenant, withdraw.approval),
-            Command::Start(start) => one(&start.tenant, start.call.approval),
+            Command::Start(start) => Needs {
+                channel: start
+                    .instead
+                    .as_ref()
+                    .and_then(|instead| instead.channel.as_ref()),
+                ..one(&start.tenant, start.call.approval)
+            },
             Command::Finish(finish) => one(&finish.tenant, finish.call.approval),
             Command::Reconcile(reconcile) => one(&reconcile.tenant, reconcile.call.approval),
             Command::Sweep(sweep) => Needs {
@@ -216,6 +233,7 @@ impl Command {
                 propose.apply(prepared, rows, now).map(Answer::Propose)
             }
             Command::Decide(decide) => decide.apply(rows, now).map(Answer::Decide),
+            Command::Attempt(attempt) => attempt.apply(rows, now).map(Answer::Attempt),
             Command::Withdraw(withdraw) => withdraw.apply(rows, now).map(Answer::Withdraw),
             Command::Start(start) => start.apply(rows, now).map(Answer::Start),
             Command::Finish(finish) => finish.apply(rows, now).map(Answer::Finish),

@@ -14,6 +14,7 @@ use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Run, Ses
 use crate::policy::Terms;
 use crate::provenance::Provenance;
 use crate::registry::Kind;
+use crate::snapshot::Snapshot;
 use crate::state::{CallState, State};
 use crate::store::StoreError;
 use crate::store::record::Bodies;
@@ -54,6 +55,7 @@ pub struct NewCall {
     pub terms: Arc<Terms>,
     pub sealed: Option<Arc<[u8]>>,
     pub provenance: Option<Arc<Provenance>>,
+    pub before: Option<Arc<Snapshot>>,
 }
 
 /// What was proposed.
@@ -109,8 +111,7 @@ impl Propose {
             entry: restraint
                 .and_then(|restraint| restraint.denial.as_deref())
                 .map(|key| (Kind::Denial, key)),
-            due: None,
-            open: false,
+            ..Needs::default()
         }
     }
 
@@ -173,6 +174,25 @@ impl Propose {
             approval,
             repeated: false,
         }))
+    }
+
+    /// Proposes this in place of an approval whose call was not run, because what it would change has changed. A
+    /// conversation that has gone on to another question is left with that one.
+    pub(super) fn instead_of<R: Rows>(
+        &self,
+        refused: ApprovalId,
+        rows: &mut R,
+        now: Time,
+    ) -> Result<Option<ApprovalId>, StoreError> {
+        if let Some(channel) = &self.channel {
+            let pending = rows.pending_in(&self.tenant, channel)?;
+            if pending.is_some_and(|pending| pending.expires_at > now) {
+                return Ok(None);
+            }
+            self.replace_pending(rows, now)?;
+        }
+        rows.save(self.draft(now, Some(refused))?)?;
+        Ok(Some(self.id))
     }
 
     /// One pending approval per channel: the new one ends the old one, in the same transaction.
@@ -270,6 +290,7 @@ impl NewCall {
             sealed: self.sealed.clone(),
             undone_by: None,
             provenance: self.provenance.clone(),
+            before: self.before.clone(),
         }
     }
 }

@@ -1,12 +1,14 @@
 //! Start: the one way into a run, and why there may be none.
 
+use super::finish::stop_after;
+use super::propose::Propose;
 use super::undo::claim_undo;
 use super::{Change, Rows};
 use crate::approval::{Approval, SharedApproval};
 use crate::call::{Because, Execution};
 use crate::event::What;
 use crate::hash::Hash;
-use crate::id::{Actor, CallId, Tenant};
+use crate::id::{Actor, ApprovalId, CallId, Tenant};
 use crate::state::CallState;
 use crate::store::StoreError;
 use crate::time::Time;
@@ -22,6 +24,19 @@ pub struct Start {
     pub permit: Hash,
     /// The policy in force.
     pub policy: Hash,
+    /// What a call with a snapshot would change, as it was found a moment ago.
+    pub seen: Option<Seen>,
+    /// What is proposed, in the same transaction, when it is not what was shown any more.
+    pub instead: Option<Box<Propose>>,
+}
+
+/// What was found when it was looked at again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// The hash of the snapshot as it is now.
+    Now(Hash),
+    /// It could not be read.
+    Nothing,
 }
 
 /// A call that was started, by this command and no other.
@@ -65,6 +80,19 @@ pub enum ExecuteRefusal {
         /// Its state.
         state: &'static str,
     },
+    /// What it would change has to be looked at again first.
+    #[error("call `{0}` cannot start before what it would change was read again")]
+    NotLookedAt(CallId),
+    /// What it would change is not what was shown, or cannot be read. It will not run.
+    #[error("call `{call}` will not run: {}", because.as_str())]
+    NotAsShown {
+        /// Which call.
+        call: CallId,
+        /// Why.
+        because: Because,
+        /// The approval that asks again.
+        successor: Option<ApprovalId>,
+    },
     /// Only who started it can finish it.
     #[error("the permit does not belong to call `{0}`")]
     NotYourPermit(CallId),
@@ -78,6 +106,8 @@ impl ExecuteRefusal {
             ExecuteRefusal::WrongState { .. } => "wrong_state",
             ExecuteRefusal::EarlierFirst { .. } => "earlier_first",
             ExecuteRefusal::NothingToUndo { .. } => "nothing_to_undo",
+            ExecuteRefusal::NotLookedAt(_) => "not_looked_at",
+            ExecuteRefusal::NotAsShown { .. } => "not_as_shown",
             ExecuteRefusal::NotYourPermit(_) => "not_your_permit",
         }
     }
@@ -100,15 +130,57 @@ impl Start {
             let state_changed = || wrong_state(&approval, self.call);
             return Ok(Err(refusal.unwrap_or_else(state_changed)));
         }
+        let shown = change.approval.call(self.call.position);
+        let shown = shown
+            .and_then(|call| call.before.as_ref())
+            .map(|before| before.hash);
+        match (shown, self.seen) {
+            (Some(_), None) => return Ok(Err(ExecuteRefusal::NotLookedAt(self.call))),
+            (Some(shown), Some(Seen::Now(found))) if shown != found => {
+                return self.refuse(rows, change, Because::Changed).map(Err);
+            }
+            (Some(_), Some(Seen::Nothing)) => {
+                return self.refuse(rows, change, Because::Unreadable).map(Err);
+            }
+            _ => {}
+        }
         if let Some((undoes, state)) = claim_undo(rows, &change, self.call.position)? {
             return Ok(Err(ExecuteRefusal::NothingToUndo { undoes, state }));
         }
-        start(&mut change, self.call.position, self.permit)?;
+        start(&mut change, self.call.position, self.permit, shown)?;
         let approval = change.save(rows)?;
         Ok(Ok(Started {
             approval,
             position: self.call.position,
         }))
+    }
+}
+
+impl Start {
+    /// Ends a call that is not to run any more, and asks again about what is there now.
+    fn refuse<R: Rows>(
+        &self,
+        rows: &mut R,
+        mut change: Change,
+        because: Because,
+    ) -> Result<ExecuteRefusal, StoreError> {
+        let successor = match &self.instead {
+            Some(instead) => instead.instead_of(self.call.approval, rows, change.at)?,
+            None => None,
+        };
+        let refused = What::Refused {
+            call: self.call.position,
+            because: because.clone(),
+            successor,
+        };
+        change.record(Actor::Gate, refused)?;
+        stop_after(&mut change, self.call.position)?;
+        change.save(rows)?;
+        Ok(ExecuteRefusal::NotAsShown {
+            call: self.call,
+            because,
+            successor,
+        })
     }
 }
 
@@ -151,14 +223,20 @@ pub(super) fn start_next<R: Rows>(
     let Some(position) = change.approval.next_released() else {
         return Ok(None);
     };
-    if claim_undo(rows, change, position)?.is_some() {
+    // What it would change has to be looked at again first, and that takes longer than a transaction may.
+    let is_bound = change
+        .approval
+        .call(position)
+        .is_some_and(|call| call.before.is_some());
+    if is_bound || claim_undo(rows, change, position)?.is_some() {
         return Ok(None);
     }
-    start(change, position, permit)?;
+    start(change, position, permit, None)?;
     Ok(Some(position))
 }
 
-fn start(change: &mut Change, position: u8, permit: Hash) -> Result<(), StoreError> {
+/// `looked_at` is the hash of what the call would change, as it is now.
+fn start(change: &mut Change, position: u8, permit: Hash, looked_at: Option<Hash>) -> Result<(), StoreError> {
     let approval = &change.approval;
     let call = approval
         .call(position)
@@ -169,6 +247,12 @@ fn start(change: &mut Change, position: u8, permit: Hash) -> Result<(), StoreErr
             "call {}.{position} does not fit its digest",
             approval.id
         )));
+    }
+    // INVARIANT: nothing starts over something else than what was shown.
+    if looked_at != call.before.as_ref().map(|before| before.hash) {
+        return Err(StoreError::Impossible(
+            "a start without a look at what it changes".to_owned(),
+        ));
     }
     let deadline = change.at.plus(call.terms.timeout);
     change.record(
@@ -215,6 +299,7 @@ pub(super) fn refuse_released(change: &mut Change, because: Because) -> Result<(
             What::Refused {
                 call,
                 because: because.clone(),
+                successor: None,
             },
         )?;
     }

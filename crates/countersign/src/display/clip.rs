@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use super::Units;
+use super::{Units, is_plain};
 
 /// A value cut for showing; every piece is escaped already.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -43,6 +43,15 @@ impl fmt::Display for Clipped {
 /// Escapes `text` and keeps about `max_chars` shown characters of it: two thirds from the front, one from the back,
 /// since the dangerous part of a long value likes to stand at its end. Escapes are never cut through.
 pub fn clip(text: &str, max_chars: usize) -> Clipped {
+    if text.len() <= max_chars && is_plain(text) {
+        return Clipped {
+            head: text.to_owned(),
+            tail: String::new(),
+            hidden_chars: 0,
+            hidden_bytes: 0,
+            total_bytes: text.len(),
+        };
+    }
     let units: Vec<_> = Units::new(text).collect();
     let width: usize = units.iter().map(|unit| unit.width()).sum();
     let tail_width = max_chars / 3;

@@ -38,9 +38,19 @@ impl fmt::Display for Warning {
     }
 }
 
+/// Whether nothing about these bytes could be odd, told at a glance: printable ASCII, and no host in disguise.
+/// False only means that somebody has to look.
+pub fn is_unremarkable(bytes: &[u8]) -> bool {
+    let is_plain = |byte: &u8| matches!(byte, 0x20..0x7f | b'\n' | b'\r' | b'\t');
+    bytes.iter().all(is_plain) && memchr::memmem::find(bytes, b"--").is_none()
+}
+
 /// Lists what is odd about `text`, at most eight things.
 pub fn warnings(text: &str) -> Vec<Warning> {
     let mut found = Vec::new();
+    if is_unremarkable(text.as_bytes()) {
+        return found;
+    }
     if text.chars().any(is_bidi) {
         found.push(Warning::BidiCharacters);
     }

@@ -4,8 +4,10 @@ use std::sync::Arc;
 
 use super::{Gate, Ran, mismatch, new_token};
 use crate::approval::{Approval, SharedApproval};
-use crate::command::{Answer, Command, Decide, DecideAnswer, PutEntry, Revision, Withdraw, denial_key};
-use crate::decision::{Choice, Decision, Refusal, Verdict};
+use crate::command::{
+    Answer, Attempt, Command, Decide, DecideAnswer, PutEntry, Revision, Withdraw, denial_key,
+};
+use crate::decision::{Choice, Decision, Refusal, Surface, Verdict};
 use crate::executor::{PermitToken, Runs};
 use crate::hash::{Fields, Hash};
 use crate::id::{Actor, ApprovalId, Tenant};
@@ -70,13 +72,38 @@ impl Gate {
         };
         let permit = token.as_ref().map(PermitToken::hash);
         let answer = self.record_decision(decision, permit).await?;
-        let (Some(approval), Some(position), Some(token)) = (answer.approval.clone(), answer.started, token)
-        else {
-            return Ok((answer, None));
-        };
         let gate = self.clone();
-        let running = tokio::spawn(async move { gate.run_from(tenant, approval, position, token).await });
+        let running = match (answer.approval.clone(), answer.started, token) {
+            (Some(approval), Some(position), Some(token)) => {
+                tokio::spawn(async move { gate.run_from(tenant, approval, position, token).await })
+            }
+            // What it would change is looked at again before the start is on record.
+            (Some(approval), None, Some(_)) if answer.refusal.is_none() && self.has_to_look(&approval) => {
+                tokio::spawn(async move { gate.run_released(&tenant, approval).await })
+            }
+            _ => return Ok((answer, None)),
+        };
         Ok((answer, Some(running)))
+    }
+
+    /// Keeps as evidence that somebody tried to decide who never may, such as an agent. Decides nothing.
+    pub async fn note_attempt(
+        &self,
+        tenant: &Tenant,
+        approval: ApprovalId,
+        by: Actor,
+        approve: bool,
+        surface: Surface,
+    ) -> Result<(), StoreError> {
+        let attempt = Attempt {
+            tenant: tenant.clone(),
+            approval,
+            by,
+            approve,
+            surface,
+            policy: self.policy.hash(),
+        };
+        self.store.write(Command::Attempt(attempt)).await.map(|_| ())
     }
 
     /// Takes an approval back.
@@ -197,11 +224,20 @@ impl Gate {
         let call = approval
             .call(position)
             .ok_or_else(|| bad("there is no such call".to_owned()))?;
+        if let Some(before) = &call.before {
+            let read = self.policy.before(call.tool.as_str(), arguments.as_bytes());
+            let is_same = |read: Result<_, _>| read == Ok((before.tool.clone(), before.arguments.clone()));
+            if !read.is_none_or(is_same) {
+                let reason = "it would change something else than what was shown: have it proposed again";
+                return Err(bad(reason.to_owned()));
+            }
+        }
         let asked = Asked {
             tool: call.tool.as_str(),
             arguments: arguments.as_bytes(),
             definition: call.definition,
             salt: &approval.salt,
+            before: call.before.as_deref().map(|before| &*before.result),
         };
         let terms = self.policy.hold(asked).map_err(bad)?;
         Ok(Revision {

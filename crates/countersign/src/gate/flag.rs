@@ -12,8 +12,8 @@ use crate::json::{Node, Top, Tree};
 use crate::state::{CallState, State};
 use crate::store::Filter;
 
-/// The argument that says a person confirmed.
-const FLAG: &str = "confirmed";
+/// The arguments that say a person confirmed.
+const FLAGS: [&str; 2] = ["confirmed", "confirm"];
 
 /// Tells a model how to work with held calls, for agents whose loop is not ours.
 pub const GUIDE: &str = include_str!("guide.txt");
@@ -97,17 +97,20 @@ fn is_flagged(arguments: &[u8]) -> bool {
     let Node::Object(fields) = &tree.node else {
         return false;
     };
-    let mut flags = fields.iter().filter(|(name, _)| name == FLAG);
+    let mut flags = fields.iter().filter(|(name, _)| FLAGS.contains(&&**name));
     flags.any(|(_, value)| value.node == Node::Bool(true))
 }
 
-/// Compares as written: a number written otherwise is another argument.
-fn is_same_but_for_the_flag(left: &[u8], right: &[u8]) -> bool {
+/// Whether two calls' arguments are the same, however often a person is said to have confirmed. Compares as written: a
+/// number written otherwise is another argument.
+pub fn is_same_but_for_the_flag(left: &[u8], right: &[u8]) -> bool {
     let fields = |bytes| -> Option<Vec<(String, String)>> {
         let Node::Object(fields) = Tree::read(bytes, Top::Object).ok()?.node else {
             return None;
         };
-        let others = fields.into_iter().filter(|(name, _)| name != FLAG);
+        let is_flag =
+            |name: &str, value: &Tree<'_>| FLAGS.contains(&name) && matches!(value.node, Node::Bool(_));
+        let others = fields.into_iter().filter(|(name, value)| !is_flag(name, value));
         let mut others: Vec<_> = others
             .map(|(name, value)| (name.into_owned(), value.raw.into_owned()))
             .collect();

@@ -6,7 +6,7 @@
 
 use super::{Gate, Resolved};
 use crate::approval::SharedApproval;
-use crate::decision::{Decider, Decision, Refusal, Verdict};
+use crate::decision::{Choice, Decider, Decision, Refusal, Verdict};
 use crate::hash::Hash;
 use crate::id::{Actor, Channel, Key, Tenant};
 use crate::policy::OnOther;
@@ -62,7 +62,17 @@ impl Gate {
         }
         match reply.reading {
             // A yes counts only for the card its sender had before their eyes.
-            Reading::Yes if reply.seen != Some(pending.digest) => Ok(Heard::ShowAgain(pending)),
+            Reading::Yes | Reading::Part(_) if reply.seen != Some(pending.digest) => {
+                Ok(Heard::ShowAgain(pending))
+            }
+            Reading::Part(part) => {
+                let choices = (1..=pending.calls.len()).map(|position| match part.grants(position) {
+                    true => Choice::Approve,
+                    false => Choice::Deny,
+                });
+                let verdict = Verdict::Each(choices.collect());
+                self.answer(reply, &pending, verdict).await
+            }
             Reading::Yes => self.answer(reply, &pending, Verdict::Approve).await,
             Reading::No => self.answer(reply, &pending, Verdict::Deny).await,
             Reading::Other => self.go_on(reply, pending).await,

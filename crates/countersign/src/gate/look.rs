@@ -1,28 +1,60 @@
-//! Looking twice: what the history says about a pending approval.
+//! Looking twice: what the history says about pending approvals.
+
+use std::collections::HashMap;
 
 use super::Gate;
 use crate::approval::Approval;
-use crate::concern::{Concern, concerns};
+use crate::concern::{Concern, History};
+use crate::id::{Agent, ApprovalId, ToolName};
 use crate::store::{Filter, StoreError};
 
-/// So many of the agent's latest approvals are its history.
+/// So many of an agent's latest approvals are its history.
 const HISTORY: usize = 200;
+/// On a page with several agents' cards so many approvals are looked at in all, and of each agent at least a few.
+const MOST: usize = 1_000;
+const A_FEW: usize = 20;
+
+/// What deserves a second look about each call of an approval.
+pub type Concerns = Vec<Vec<Concern>>;
 
 impl Gate {
     /// What deserves a second look about each call, by what the same agent asked before this was proposed. Asked
     /// when a card is shown, so that proposing costs nothing.
-    pub async fn concerns(&self, approval: &Approval) -> Result<Vec<Vec<Concern>>, StoreError> {
-        let filter = Filter {
-            agent: Some(approval.agent.clone()),
-            after: Some(approval.id),
-            limit: Some(HISTORY),
-            ..Filter::default()
-        };
-        let before = self.store.list(&approval.tenant, &filter).await?;
-        let found = approval.calls.iter().map(|call| {
-            let is_secret = |pointer: &str| self.policy.is_secret(call.tool.as_str(), pointer);
-            concerns(approval, call, &before, &is_secret)
-        });
-        Ok(found.collect())
+    pub async fn concerns(&self, approval: &Approval) -> Result<Concerns, StoreError> {
+        let found = self.concerns_about(&[approval]).await?;
+        Ok(found.into_iter().next().unwrap_or_default())
+    }
+
+    /// The same for a whole page of one tenant's approvals, with each agent's history read once.
+    pub async fn concerns_about(&self, approvals: &[&Approval]) -> Result<Vec<Concerns>, StoreError> {
+        let mut newest: HashMap<&Agent, ApprovalId> = HashMap::new();
+        for approval in approvals {
+            let id = newest.entry(&approval.agent).or_insert(approval.id);
+            *id = approval.id.max(*id);
+        }
+        let limit = (MOST / newest.len().max(1)).clamp(A_FEW, HISTORY);
+        let is_secret = |tool: &ToolName, pointer: &str| self.policy.is_secret(tool.as_str(), pointer);
+        let mut found = vec![Concerns::new(); approvals.len()];
+        for (agent, id) in newest {
+            let of_agent = || approvals.iter().filter(|approval| approval.agent == *agent);
+            let Some(tenant) = of_agent().next().map(|approval| &approval.tenant) else {
+                continue;
+            };
+            let filter = Filter {
+                agent: Some(agent.clone()),
+                after: Some(id),
+                limit: Some(limit),
+                ..Filter::default()
+            };
+            let before = self.store.list(tenant, &filter).await?;
+            let looked_at = (before.len() >= limit).then_some(before.len());
+            let history = History::of(&before, looked_at, &is_secret);
+            let pairs = found.iter_mut().zip(approvals);
+            for (found, approval) in pairs.filter(|(_, approval)| approval.agent == *agent) {
+                let calls = approval.calls.iter();
+                *found = calls.map(|call| history.concerns(approval, call)).collect();
+            }
+        }
+        Ok(found)
     }
 }

@@ -4,7 +4,9 @@ use std::time::Duration;
 
 use super::{Gate, mismatch, new_token};
 use crate::approval::SharedApproval;
-use crate::command::{Answer, Command, ExecuteRefusal, Finish, Finished, Reconcile, Start};
+use crate::command::{
+    Answer, Command, ExecuteRefusal, Finish, Finished, Propose, Reconcile, Seen, Start, Started,
+};
 use crate::executor::{Outcome, Permit, PermitToken};
 use crate::id::{CallId, Person, Tenant};
 use crate::store::StoreError;
@@ -31,17 +33,39 @@ impl Gate {
         call: CallId,
     ) -> Result<Result<Permit, ExecuteRefusal>, StoreError> {
         let token = new_token()?;
+        let mut started = self.record_start(tenant, call, &token, (None, None)).await?;
+        // Most calls have nothing to look at, and are started in one go.
+        if matches!(started, Err(ExecuteRefusal::NotLookedAt(_)))
+            && let Some(approval) = self.store.approval(tenant, call.approval).await?
+        {
+            let look = self.look_again(tenant, &approval, call.position).await;
+            started = self.record_start(tenant, call, &token, look).await?;
+        }
+        match started {
+            Ok(started) => self
+                .permit(tenant, &started.approval, call.position, token)
+                .map(Ok),
+            Err(refusal) => Ok(Err(refusal)),
+        }
+    }
+
+    async fn record_start(
+        &self,
+        tenant: &Tenant,
+        call: CallId,
+        token: &PermitToken,
+        (seen, instead): (Option<Seen>, Option<Box<Propose>>),
+    ) -> Result<Result<Started, ExecuteRefusal>, StoreError> {
         let start = Start {
             tenant: tenant.clone(),
             call,
             permit: token.hash(),
             policy: self.policy.hash(),
+            seen,
+            instead,
         };
         match self.store.write(Command::Start(start)).await? {
-            Answer::Start(Ok(started)) => self
-                .permit(tenant, &started.approval, call.position, token)
-                .map(Ok),
-            Answer::Start(Err(refusal)) => Ok(Err(refusal)),
+            Answer::Start(started) => Ok(started),
             _ => Err(mismatch()),
         }
     }
@@ -97,37 +121,66 @@ impl Gate {
     pub async fn run_released(
         &self,
         tenant: &Tenant,
-        approval: SharedApproval,
+        mut approval: SharedApproval,
     ) -> Result<(SharedApproval, Vec<Ran>), StoreError> {
-        let next = approval.next_released();
-        let runnable = next.filter(|position| self.runs_call(&approval, *position));
-        let Some(position) = runnable else {
-            return Ok((approval, Vec::new()));
-        };
-        let token = new_token()?;
-        let call = CallId {
-            approval: approval.id,
-            position,
-        };
-        let start = Start {
-            tenant: tenant.clone(),
-            call,
-            permit: token.hash(),
-            policy: self.policy.hash(),
-        };
-        match self.store.write(Command::Start(start)).await? {
-            Answer::Start(Ok(started)) => {
-                self.run_from(tenant.clone(), started.approval, position, token)
-                    .await
+        let mut ran = Vec::new();
+        // Each round ends at least one call, so there are not many.
+        while let Some(position) = self.next_here(&approval) {
+            let token = new_token()?;
+            let call = CallId {
+                approval: approval.id,
+                position,
+            };
+            let look = self.look_again(tenant, &approval, position).await;
+            match self.record_start(tenant, call, &token, look).await? {
+                Ok(started) => {
+                    let running = self.run_started(tenant.clone(), started.approval, position, token);
+                    let (after, more) = running.await?;
+                    ran.extend(more);
+                    approval = after;
+                }
+                // It will not run; what is behind it may.
+                Err(ExecuteRefusal::NotAsShown { .. }) => {
+                    let after = self.store.approval(tenant, approval.id).await?;
+                    approval = after.ok_or_else(mismatch)?;
+                }
+                // Somebody else was first, or it is too late: not ours to run.
+                Err(_) => return Ok((approval, ran)),
             }
-            // Somebody else was first, or it is too late: not ours to run.
-            Answer::Start(Err(_)) => Ok((approval, Vec::new())),
-            _ => Err(mismatch()),
         }
+        Ok((approval, ran))
+    }
+
+    /// Runs a call whose start is on record, and whatever is released behind it.
+    pub(super) async fn run_from(
+        &self,
+        tenant: Tenant,
+        approval: SharedApproval,
+        position: u8,
+        token: PermitToken,
+    ) -> Result<(SharedApproval, Vec<Ran>), StoreError> {
+        let started = self.run_started(tenant.clone(), approval, position, token);
+        let (approval, mut ran) = started.await?;
+        let (approval, more) = self.run_released(&tenant, approval).await?;
+        ran.extend(more);
+        Ok((approval, ran))
+    }
+
+    /// True when the next call is run here, once what it would change was looked at again.
+    pub(super) fn has_to_look(&self, approval: &SharedApproval) -> bool {
+        let next = self
+            .next_here(approval)
+            .and_then(|position| approval.call(position));
+        next.is_some_and(|call| call.before.is_some())
+    }
+
+    fn next_here(&self, approval: &SharedApproval) -> Option<u8> {
+        let next = approval.next_released();
+        next.filter(|position| self.runs_call(approval, *position))
     }
 
     /// Runs a call whose start is on record, and then the ones behind it, each start recorded with the end before.
-    pub(super) async fn run_from(
+    async fn run_started(
         &self,
         tenant: Tenant,
         mut approval: SharedApproval,
@@ -221,7 +274,10 @@ impl Gate {
 
     /// Runs with a time limit; a panic or a time-out means that nobody knows. The task of a call that timed out is
     /// given back: it may answer yet.
-    async fn execute(&self, permit: Permit) -> (Outcome, Option<tokio::task::JoinHandle<Outcome>>) {
+    pub(super) async fn execute(
+        &self,
+        permit: Permit,
+    ) -> (Outcome, Option<tokio::task::JoinHandle<Outcome>>) {
         let timeout = permit.timeout;
         let mut task = tokio::spawn(self.executor.run(permit));
         match tokio::time::timeout(timeout, &mut task).await {

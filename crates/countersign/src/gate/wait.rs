@@ -48,10 +48,23 @@ impl Gate {
         until: Until,
         timeout: Duration,
     ) -> Result<Waited, StoreError> {
+        self.wait_if(tenant, id, until, timeout, |_| true).await
+    }
+
+    /// The same for one who may not see every approval: what `may_see` turns away is not there.
+    pub async fn wait_if(
+        &self,
+        tenant: &Tenant,
+        id: ApprovalId,
+        until: Until,
+        timeout: Duration,
+        may_see: impl Fn(&Approval) -> bool,
+    ) -> Result<Waited, StoreError> {
         let give_up_at = Instant::now() + timeout;
         // Register first, look second: what happens in between is seen by one or the other.
         let waiter = self.store.hub().wait_for(id);
-        let Some(mut approval) = self.store.approval(tenant, id).await? else {
+        let found = self.store.approval(tenant, id).await?;
+        let Some(mut approval) = found.filter(|approval| may_see(approval)) else {
             return Ok(Waited::NotFound);
         };
         loop {

@@ -116,6 +116,7 @@ mod tests {
             arguments: b"{}",
             definition: None,
             salt: b"salt",
+            before: None,
         };
         let Ruling::Hold(terms) = policy.rule(asked) else {
             panic!("`{tool}` is not held");
@@ -198,6 +199,7 @@ definition = "0000000000000000000000000000000000000000000000000000000000000000"
             arguments: b"{\"edited\":true}",
             definition: None,
             salt: b"salt",
+            before: None,
         };
         assert_eq!(policy.hold(asked).map(|terms| terms.authority.quorum), Ok(5));
     }

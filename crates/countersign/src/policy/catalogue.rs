@@ -52,7 +52,7 @@ impl Tool {
             deny: self.deny.as_ref().map(|condition| condition.source()),
             approvers: &self.approvers,
             authority: self.asks.authority(self.risk, policy.surfaces),
-            undo: self.undo.as_ref().map(|undo| undo.tool.as_str()),
+            undo: self.undo.as_ref().map(|undo| undo.0.tool.as_str()),
         }
     }
 }
@@ -95,6 +95,7 @@ effect = "read"
                 arguments: arguments.as_bytes(),
                 definition: None,
                 salt: b"",
+                before: None,
             })
         };
         assert_eq!(

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::display::clip;
+use crate::display::{clip, is_unremarkable};
 use crate::effect::{Effect, Risk};
 use crate::hash::Hash;
 use crate::json::{Top, Tree};
@@ -19,9 +19,11 @@ use crate::provenance::{Counts, Provenance};
 use crate::summary::{Row, SecretPath, Summaries, generic, generic_tree, hide, table};
 
 mod authority;
+mod before;
 mod catalogue;
 mod condition;
 mod parse;
+mod plan;
 mod problem;
 mod read;
 mod schema;
@@ -30,10 +32,11 @@ mod undo;
 
 use authority::{Asks, Surfaces};
 pub use authority::{Authority, LARGEST_QUORUM};
+use before::Before;
 pub use catalogue::Listed;
 use condition::Condition;
 pub use problem::{Problem, Problems};
-use schema::Schema;
+pub use schema::Schema;
 use undo::Undo;
 pub use undo::UndoProblem;
 
@@ -131,6 +134,8 @@ pub struct Asked<'a> {
     pub definition: Option<Hash>,
     /// Keeps the hashes of hidden values from confirming guesses.
     pub salt: &'a [u8],
+    /// What it would change, as the read that comes before answered; summaries may name it.
+    pub before: Option<&'a [u8]>,
 }
 
 /// What the policy says about a call.
@@ -207,6 +212,7 @@ struct Tool {
     asks: Asks,
     secrets: Vec<SecretPath>,
     undo: Option<Undo>,
+    before: Option<Before>,
     on_failure: OnFailure,
     schema: Option<Schema>,
     definition: Option<Hash>,
@@ -374,6 +380,14 @@ impl Policy {
         table(arguments, secrets.unwrap_or_default(), salt)
     }
 
+    /// Whether [`Policy::table`] would hide nothing and warn of nothing, told from the bytes at a glance. False only
+    /// means that the table has to be made.
+    pub fn shows_plainly(&self, tool: &str, arguments: &[u8]) -> bool {
+        let has_secrets = self.tools.get(tool).is_some_and(|tool| !tool.secrets.is_empty());
+        // Behind a backslash any character may stand.
+        !has_secrets && is_unremarkable(arguments) && !arguments.contains(&b'\\')
+    }
+
     /// Makes the call that takes another one back: tool and argument bytes.
     pub fn undo(
         &self,
@@ -383,7 +397,7 @@ impl Policy {
     ) -> Result<(String, Vec<u8>), UndoProblem> {
         let undo = self.tools.get(tool).and_then(|tool| tool.undo.as_ref());
         let undo = undo.ok_or_else(|| UndoProblem::NotDeclared(clip(tool, 128).to_string()))?;
-        Ok((undo.tool.clone(), undo.make(arguments, result)?))
+        Ok((undo.0.tool.clone(), undo.make(arguments, result)?))
     }
 
     /// Why a call may not even be asked for. A `deny` that fails forbids nothing, but leaves a note, and a call with
@@ -426,9 +440,12 @@ impl Policy {
             None => generic(asked.tool, asked.arguments, &tool.secrets, asked.salt),
             Some(arguments) => {
                 let shown = hide(arguments, &tool.secrets, asked.salt);
+                // What is secret in the arguments is secret in what they would change.
+                let seen = asked.before.and_then(|bytes| Tree::read(bytes, Top::Any).ok());
+                let seen = seen.map(|tree| hide(tree, &tool.secrets, asked.salt));
                 let rendered = tool
                     .has_summary
-                    .then(|| self.summaries.render(asked.tool, &shown));
+                    .then(|| self.summaries.render(asked.tool, &shown, seen.as_ref()));
                 match rendered {
                     Some(Ok(summary)) => summary,
                     Some(Err(reason)) => {

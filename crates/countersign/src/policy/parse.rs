@@ -6,6 +6,7 @@ use std::time::Duration;
 use toml::de::DeTable;
 
 use super::authority::{Asks, Surfaces};
+use super::before::Before;
 use super::condition::Condition;
 use super::problem::{Problem, Problems, nearest};
 use super::read::Reader;
@@ -38,7 +39,7 @@ const RISKS: [(&str, Risk); 4] = [
     ("high", Risk::High),
     ("critical", Risk::Critical),
 ];
-const TOOL_KEYS: [&str; 21] = [
+const TOOL_KEYS: [&str; 22] = [
     "effect",
     "risk",
     "title",
@@ -57,6 +58,7 @@ const TOOL_KEYS: [&str; 21] = [
     "surface",
     "secret",
     "undo",
+    "before",
     "on_failure",
     "schema",
     "definition",
@@ -108,7 +110,7 @@ pub(super) fn parse(text: &str) -> Result<Policy, Problems> {
             None => reader.wrong_kind(name, value, "a table"),
         }
     }
-    check_undos(
+    check_planned(
         &mut reader,
         &policy,
         tools.and_then(|tools| tools.get_ref().as_table()),
@@ -173,20 +175,31 @@ fn check_name(reader: &mut Reader<'_>, name: &str, at: usize) {
     }
 }
 
-/// An undo that names an unlisted tool would be held as destructive: surely not what was meant.
-fn check_undos(reader: &mut Reader<'_>, policy: &Policy, listed: Option<&DeTable<'_>>) {
+/// An undo that names an unlisted tool would be held as destructive: surely not what was meant. A read that comes before
+/// has to be one.
+fn check_planned(reader: &mut Reader<'_>, policy: &Policy, listed: Option<&DeTable<'_>>) {
     let is_listed = |tool: &str| listed.is_some_and(|listed| listed.contains_key(tool));
     let undos = policy.tools.values().filter_map(|tool| tool.undo.as_ref());
-    for undo in undos.filter(|undo| !is_listed(&undo.tool)) {
-        let hint = match nearest(&undo.tool, policy.tools.keys().map(String::as_str)) {
+    let undos = undos.map(|undo| ("undo", &undo.0));
+    let befores = policy.tools.values().filter_map(|tool| tool.before.as_ref());
+    let befores: Vec<_> = befores.map(|before| ("before", &before.0)).collect();
+    for (key, planned) in undos.chain(befores.iter().copied()) {
+        if is_listed(&planned.tool) {
+            continue;
+        }
+        let hint = match nearest(&planned.tool, policy.tools.keys().map(String::as_str)) {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("add `[tools.{}]`", undo.tool),
+            None => format!("add `[tools.{}]`", planned.tool),
         };
-        reader.problem(
-            undo.at,
-            format!("undo names `{}`, which is not listed", undo.tool),
-            hint,
-        );
+        let message = format!("{key} names `{}`, which is not listed", planned.tool);
+        reader.problem(planned.at, message, hint);
+    }
+    for (_, planned) in befores {
+        let read = policy.tools.get(&planned.tool);
+        if read.is_some_and(|tool| tool.effect != Effect::Read) {
+            let message = format!("before names `{}`, which does not only read", planned.tool);
+            reader.problem(planned.at, message, "name a tool with `effect = \"read\"`");
+        }
     }
 }
 
@@ -230,6 +243,7 @@ impl Entry<'_, '_> {
             asks: Asks::read(reader, table),
             secrets: self.secrets(reader),
             undo: self.undo(reader),
+            before: self.before(reader),
             on_failure: self.on_failure(reader),
             schema: self.schema(reader),
             definition: self.definition(reader),
@@ -333,7 +347,12 @@ impl Entry<'_, '_> {
 
     fn undo(&self, reader: &mut Reader<'_>) -> Option<Undo> {
         let value = reader.table(self.table, "undo")?;
-        Undo::read(reader, value.get_ref().as_table()?, value.span().start)
+        Undo::read(reader, value)
+    }
+
+    fn before(&self, reader: &mut Reader<'_>) -> Option<Before> {
+        let value = reader.table(self.table, "before")?;
+        Before::read(reader, value)
     }
 
     fn on_failure(&self, reader: &mut Reader<'_>) -> OnFailure {

@@ -7,11 +7,11 @@ use serde_json::{Map, Number as JsonNumber, Value};
 use toml::de::{DeTable, DeValue};
 
 use crate::display::clip;
-use crate::json::{Node, Number, Tree, push_segment};
+use crate::json::{Node, Number, Top, Tree, push_segment};
 
 /// A compiled schema.
 #[derive(Debug)]
-pub(super) struct Schema {
+pub struct Schema {
     validator: Validator,
     /// What is taken for a value that is not given, by JSON pointer.
     defaults: HashMap<String, Value>,
@@ -19,7 +19,7 @@ pub(super) struct Schema {
 
 impl Schema {
     /// Compiles a schema. References to other documents are not followed, and patterns take linear time.
-    pub(super) fn compile(schema: &Value) -> Result<Schema, String> {
+    pub fn compile(schema: &Value) -> Result<Schema, String> {
         let patterns = PatternOptions::regex()
             .size_limit(1 << 20)
             .dfa_size_limit(1 << 20);
@@ -29,6 +29,12 @@ impl Schema {
         let mut defaults = HashMap::new();
         collect_defaults(schema, &mut String::new(), &mut defaults);
         Ok(Schema { validator, defaults })
+    }
+
+    /// Says what is wrong with the bytes of a call's arguments, without repeating their values.
+    pub fn check_bytes(&self, arguments: &[u8]) -> Result<(), String> {
+        let tree = Tree::read(arguments, Top::Object).map_err(|problem| problem.to_string())?;
+        self.check(&tree)
     }
 
     /// The default of the value at a pointer. Lists have none: which of their values would it be?
@@ -113,7 +119,6 @@ pub(super) fn value_to_json(value: &DeValue<'_>) -> Option<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::Top;
 
     #[track_caller]
     fn check(schema: Value, arguments: &str, expected: Result<(), &str>) {

@@ -20,6 +20,7 @@ fn asked<'a>(tool: &'a str, arguments: &'a str) -> Asked<'a> {
         arguments: arguments.as_bytes(),
         definition: None,
         salt: b"salt",
+        before: None,
     }
 }
 

@@ -18,6 +18,11 @@ impl Policy {
         tool.is_some_and(|tool| is_secret(&tool.secrets, pointer))
     }
 
+    /// Whether anything of a tool is secret.
+    pub fn has_secrets(&self, tool: &str) -> bool {
+        self.tools.get(tool).is_some_and(|tool| !tool.secrets.is_empty())
+    }
+
     /// Traces a call's values. A secret's mark is kept, the words it was found in are not.
     pub fn trace(&self, tool: &str, arguments: &[u8], conversation: &Conversation) -> Provenance {
         let tool = self.tools.get(tool);

@@ -461,8 +461,6 @@ fn a18_a_prompt_begins_with_what_nobody_stated() {
     insta::assert_snapshot!(prompt, @r"
     1 of 3 values was not given by you: 1 invented
     [NOT FROM YOU] /email: maria@acme.com\u{a}[from you] /x: y
-    [from you] /name: Maria
-    [from you] /key: hidden, 7 bytes, hash 2992eafc
     ");
 }
 

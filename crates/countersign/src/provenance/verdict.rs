@@ -1,5 +1,6 @@
 //! The one line that says how far a call's values are the person's, and what each mark is called.
 
+use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
@@ -61,20 +62,17 @@ impl Provenance {
 const PROMPT_VALUES: usize = 20;
 
 impl Provenance {
-    /// The verdict and each value with its mark, the loudest first, as plain text for a conversation. `rows` are the
-    /// call's, so that secrets stay hidden. The mark begins the line: no value can come before it.
+    /// Whether every value was given by the person, or says nothing.
+    pub fn is_all_given(&self) -> bool {
+        self.leaves.iter().all(|leaf| leaf.mark.loudness() == 0)
+    }
+
+    /// The verdict and each value that the person did not give, the loudest first, as plain text for a conversation.
+    /// `rows` are the call's, so that secrets stay hidden. The mark begins the line: no value can come before it.
     pub fn prompt(&self, rows: &[Row]) -> String {
-        let marks: HashMap<_, _> = self
-            .leaves
-            .iter()
-            .map(|leaf| (escape(&leaf.pointer), &leaf.mark))
-            .collect();
-        let mark = |row: &Row| {
-            marks
-                .get(row.pointer.as_str())
-                .map_or(&Mark::Unknown, |mark| *mark)
-        };
-        let mut rows: Vec<&Row> = rows.iter().collect();
+        let marks = Marks::new(self);
+        let mark = |row: &Row| marks.of(row);
+        let mut rows: Vec<&Row> = rows.iter().filter(|row| mark(row).loudness() > 0).collect();
         rows.sort_by_key(|row| Reverse(mark(row).loudness()));
         let mut text = self.verdict();
         for row in rows.iter().take(PROMPT_VALUES) {
@@ -84,6 +82,34 @@ impl Provenance {
             text.push_str(&format!("\n… and {} more values", rows.len() - PROMPT_VALUES));
         }
         text
+    }
+}
+
+/// The marks of a call's values, by the rows of its table.
+#[derive(Debug)]
+pub struct Marks<'p>(HashMap<Cow<'p, str>, &'p Mark>);
+
+impl<'p> Marks<'p> {
+    /// Those of a provenance.
+    pub fn new(provenance: &'p Provenance) -> Marks<'p> {
+        let leaves = provenance.leaves.iter();
+        Marks(leaves.map(|leaf| (escape(&leaf.pointer), &leaf.mark)).collect())
+    }
+
+    /// The mark of a row. A hidden row may hold several values: the loudest of them counts.
+    pub fn of(&self, row: &Row) -> &'p Mark {
+        if let Some(mark) = self.0.get(row.pointer.as_str()) {
+            return mark;
+        }
+        let below = format!("{}/", row.pointer);
+        let inside = self.0.iter().filter(|(pointer, _)| pointer.starts_with(&below));
+        let loudest = inside.map(|(_, mark)| *mark).max_by_key(|mark| mark.loudness());
+        loudest.filter(|_| row.hidden).unwrap_or(&Mark::Unknown)
+    }
+
+    /// Puts what nobody stated first and what the person said last; otherwise the order stays.
+    pub fn loudest_first(&self, rows: &mut [Row]) {
+        rows.sort_by_cached_key(|row| Reverse(self.of(row).loudness()));
     }
 }
 

@@ -10,6 +10,7 @@ const NOTHING: Offered<'_> = Offered {
     yes: None,
     no: None,
     needs_yes: false,
+    numbered: 0,
 };
 
 fn asking(text: &str) -> Offered<'_> {
@@ -127,6 +128,7 @@ fn x09_what_only_looks_like_a_yes_is_none() {
 fn x09_a_filler_is_too_little_for_what_is_destructive() {
     let offered = Offered {
         needs_yes: true,
+        numbered: 0,
         ..asking("Delete 13 paddocks?")
     };
     for filler in ["ok", "okay", "fine", "great", "perfect, thanks", "👍", "please"] {
@@ -204,6 +206,7 @@ fn b6_the_label_of_the_button_may_be_typed() {
         yes: Some("Sí, borrar"),
         no: Some("No, dejar"),
         needs_yes: true,
+        numbered: 0,
         ..asking("¿Borro estos 13 potreros?")
     };
     for text in [

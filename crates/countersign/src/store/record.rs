@@ -14,6 +14,7 @@ use crate::hash::Hash;
 use crate::id::{Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
 use crate::policy::{Authority, Terms};
 use crate::provenance::Provenance;
+use crate::snapshot::Snapshot;
 use crate::state::{CallState, State};
 use crate::time::Time;
 
@@ -23,6 +24,8 @@ const FIRST: u8 = 1;
 const SECOND: u8 = 2;
 /// A call's provenance follows both.
 const THIRD: u8 = 3;
+/// What a call would change follows its provenance, if it has one.
+const FOURTH: u8 = 4;
 
 /// A row that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -208,26 +211,59 @@ pub fn encode_call(call: &Call) -> Vec<u8> {
         execution: call.execution.clone(),
         undone_by: call.undone_by.map(|call| (call.approval, call.position)),
     };
-    match &call.provenance {
-        None => encode(SECOND, &(body, call.terms.authority)),
-        Some(provenance) => encode(THIRD, &(body, call.terms.authority, provenance)),
+    let authority = call.terms.authority;
+    match (&call.provenance, &call.before) {
+        (None, None) => encode(SECOND, &(body, authority)),
+        (Some(provenance), None) => encode(THIRD, &(body, authority, provenance)),
+        (provenance, Some(before)) => encode(FOURTH, &(body, authority, provenance, seen(before))),
     }
+}
+
+/// A snapshot as it is written.
+#[derive(Serialize, Deserialize)]
+struct SnapshotBody {
+    tool: String,
+    arguments: Vec<u8>,
+    result: Vec<u8>,
+    hash: Hash,
+}
+
+fn seen(before: &Snapshot) -> SnapshotBody {
+    SnapshotBody {
+        tool: before.tool.as_str().to_owned(),
+        arguments: before.arguments.as_bytes().to_vec(),
+        result: before.result.to_vec(),
+        hash: before.hash,
+    }
+}
+
+fn unseen(body: SnapshotBody) -> Result<Snapshot, BadRecord> {
+    Ok(Snapshot {
+        tool: ToolName::new(body.tool).map_err(|error| damaged(&error.to_string()))?,
+        arguments: Arguments::stored(body.arguments),
+        result: body.result.into(),
+        hash: body.hash,
+    })
 }
 
 /// Reads a call's row.
 pub fn decode_call(columns: CallColumns, body: &[u8]) -> Result<Call, BadRecord> {
     // What nobody had thought of yet was not asked for.
-    let (mut body, authority, provenance): (CallBody, Authority, Option<Arc<Provenance>>) =
-        match body.split_first() {
-            Some((&THIRD, body)) => {
-                let (body, authority, provenance) = whole(body)?;
-                (body, authority, Some(provenance))
-            }
-            _ => {
-                let (body, authority) = decode(body)?;
-                (body, authority, None)
-            }
-        };
+    type Read = (CallBody, Authority, Option<Arc<Provenance>>, Option<SnapshotBody>);
+    let (mut body, authority, provenance, before): Read = match body.split_first() {
+        Some((&FOURTH, body)) => {
+            let (body, authority, provenance, before) = whole(body)?;
+            (body, authority, provenance, Some(before))
+        }
+        Some((&THIRD, body)) => {
+            let (body, authority, provenance) = whole(body)?;
+            (body, authority, Some(provenance), None)
+        }
+        _ => {
+            let (body, authority) = decode(body)?;
+            (body, authority, None, None)
+        }
+    };
     if authority != body.terms.authority {
         Arc::make_mut(&mut body.terms).authority = authority;
     }
@@ -248,6 +284,7 @@ pub fn decode_call(columns: CallColumns, body: &[u8]) -> Result<Call, BadRecord>
             .undone_by
             .map(|(approval, position)| CallId { approval, position }),
         provenance,
+        before: before.map(unseen).transpose()?.map(Arc::new),
     })
 }
 

@@ -54,6 +54,8 @@ macro_rules! for_each_store_case {
             x13_same_key_same_answer_other_body_refused,
             x13_somebody_elses_key_is_no_answer,
             x04_nobody_outside_the_list_decides,
+            x01_an_attempt_is_kept_and_decides_nothing,
+            x46_a_role_taken_away_meanwhile_decides_nothing,
             x04_who_may_not_decide_learns_nothing_else,
             x04_approving_needs_every_call_and_denying_one,
             b7_each_refusal_is_distinct,
@@ -100,6 +102,14 @@ macro_rules! for_each_store_case {
             a_stale_release_is_refused,
             a_batch_has_as_long_again_after_each_call,
             a15_sealed_is_erased_at_every_end,
+            // What a call would change.
+            x22_a_call_over_a_snapshot_starts_only_after_a_look,
+            x22_what_has_changed_does_not_run_and_is_asked_again,
+            x22_what_cannot_be_read_again_does_not_run,
+            x22_a_conversation_that_went_on_keeps_its_question,
+            x22_a_batch_stops_behind_what_has_changed_or_goes_on,
+            x22_of_two_starts_that_saw_different_things_one_counts,
+            x22_an_erased_snapshot_is_gone_and_the_history_still_verifies,
             // Undo.
             a17_undo_marks_undone_and_cannot_run_twice,
             a17_two_undos_of_one_call_do_not_both_run,
@@ -144,6 +154,8 @@ macro_rules! for_each_store_case {
             d2_who_follows_hears_of_every_commit,
             // Conversations.
             b10_thirteen_paddocks_are_deleted_by_typing_the_label,
+            a6_a_restart_between_the_card_and_the_yes_changes_nothing,
+            x13_a_message_that_comes_to_two_nodes_counts_once,
             x03_a_yes_to_the_replaced_card_decides_nothing,
             a7_no_and_other_messages_end_the_question,
             a5_an_expired_question_hears_nothing,

@@ -16,7 +16,7 @@ fn render(template: &str, arguments: &str, paths: &[&str]) -> Result<String, Str
     let mut summaries = Summaries::new();
     summaries.add("tool", template).unwrap();
     let tree = Tree::read(arguments.as_bytes(), Top::Object).unwrap();
-    summaries.render("tool", &hide(tree, &secrets(paths), SALT))
+    summaries.render("tool", &hide(tree, &secrets(paths), SALT), None)
 }
 
 #[track_caller]

@@ -88,7 +88,9 @@ impl Chat {
         let prompt = self.conversations.prompt(&approval, Some("en"));
         let id = self.next();
         self.conversations
-            .shown(&Tenant::single(), &channel(), &prompt, id.clone());
+            .shown(&Tenant::single(), &channel(), &prompt, id.clone())
+            .await
+            .unwrap();
         *self.last.borrow_mut() = Some(id);
         approval
     }
@@ -298,7 +300,10 @@ async fn x03_a_yes_sent_before_the_card_shows_it_again() {
     assert_eq!(said.show.map(|prompt| prompt.approval), Some(new.id));
     assert_eq!(chat.ran(), 0);
     // Something else was said since: the card is not the last thing shown.
-    chat.conversations.said(&Tenant::single(), &channel());
+    chat.conversations
+        .said(&Tenant::single(), &channel())
+        .await
+        .unwrap();
     assert!(chat.says("yes").await.show.is_some());
     assert_eq!(chat.ran(), 0);
 }

@@ -56,7 +56,10 @@ async fn run(world: &World, seed: u64) -> u32 {
                 let approval = world.gate.submit(submission).await.unwrap().approval.unwrap();
                 if dice.roll(4) > 0 {
                     let prompt = conversations.prompt(&approval, None);
-                    conversations.shown(&Tenant::single(), &channel, &prompt, id.clone());
+                    conversations
+                        .shown(&Tenant::single(), &channel, &prompt, id.clone())
+                        .await
+                        .unwrap();
                     standing.push((id, Some(approval.id)));
                 }
                 approvals.push(approval);
@@ -107,11 +110,14 @@ async fn run(world: &World, seed: u64) -> u32 {
                 }
                 if said.say.is_some() && said.show.is_none() {
                     let key = Key::new(format!("s-{step}")).unwrap();
-                    conversations.said(&Tenant::single(), &channel);
+                    conversations.said(&Tenant::single(), &channel).await.unwrap();
                     standing.push((key, None));
                 } else if let Some(prompt) = said.show {
                     let key = Key::new(format!("s-{step}")).unwrap();
-                    conversations.shown(&Tenant::single(), &channel, &prompt, key.clone());
+                    conversations
+                        .shown(&Tenant::single(), &channel, &prompt, key.clone())
+                        .await
+                        .unwrap();
                     standing.push((key, Some(prompt.approval)));
                 }
             }

@@ -7,6 +7,7 @@
     reason = "tests"
 )]
 
+mod before;
 mod closed;
 mod conversation;
 mod deciding;

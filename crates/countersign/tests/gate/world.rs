@@ -161,6 +161,7 @@ pub fn alice() -> Decider {
         person: Person::new("alice").unwrap(),
         groups: vec!["approvers".to_owned(), "finance".to_owned()],
         surface: Surface::Page,
+        grounds: Vec::new(),
     }
 }
 
@@ -169,6 +170,7 @@ pub fn mallory() -> Decider {
         person: Person::new("mallory").unwrap(),
         groups: vec!["visitors".to_owned()],
         surface: Surface::Page,
+        grounds: Vec::new(),
     }
 }
 

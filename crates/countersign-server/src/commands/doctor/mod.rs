@@ -9,6 +9,7 @@ use std::path::Path;
 
 use serde::Serialize;
 
+use super::hook;
 use crate::cli::{Doctor, Global};
 use crate::failure::{Exit, Failure};
 use crate::output::style::{self, paint};
@@ -43,7 +44,8 @@ pub enum Health {
 }
 
 impl Finding {
-    fn good(subject: &'static str, message: impl Into<String>) -> Finding {
+    /// As it should be.
+    pub fn good(subject: &'static str, message: impl Into<String>) -> Finding {
         Finding {
             subject,
             state: Health::Good,
@@ -52,7 +54,8 @@ impl Finding {
         }
     }
 
-    fn warning(subject: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Finding {
+    /// It works, and should be otherwise.
+    pub fn warning(subject: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Finding {
         Finding {
             state: Health::Warning,
             hint: Some(hint.into()),
@@ -60,7 +63,8 @@ impl Finding {
         }
     }
 
-    fn problem(subject: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Finding {
+    /// It does not work, or is not safe.
+    pub fn problem(subject: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Finding {
         Finding {
             state: Health::Problem,
             ..Finding::warning(subject, message, hint)
@@ -76,10 +80,16 @@ impl Finding {
 }
 
 pub async fn run(global: &Global, options: Doctor, output: &mut Output) -> Result<Exit, Failure> {
-    let findings = match &global.server {
+    let mut findings = match &global.server {
         Some(url) => server::look(global, url).await,
         None => look(global, options.config.as_deref()).await,
     };
+    findings.extend(hook::look_at_all().await);
+    report(&findings, output)
+}
+
+/// Prints findings. The exit code says whether there is a problem.
+pub fn report(findings: &[Finding], output: &mut Output) -> Result<Exit, Failure> {
     let is_bad = findings.iter().any(|finding| finding.state == Health::Problem);
     match output.is_json {
         true => output.json(&serde_json::json!({ "ok": !is_bad, "findings": findings }))?,

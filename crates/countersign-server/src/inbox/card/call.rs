@@ -2,14 +2,19 @@
 
 use countersign::approval::Approval;
 use countersign::call::Call;
+use countersign::concern::Concern;
 use countersign::display::clip;
 use countersign::policy::Undoable;
+use countersign::provenance::Marks;
 use countersign::state::CallState;
 use serde::Serialize;
 
 use super::authority::why_not;
+use super::origin::Verdict;
 use super::value::{Values, values};
-use super::{Drawing, Place, shown, size};
+use super::{Drawing, Measure, Place, shown, size};
+use crate::inbox::arguments::visible_lines;
+use crate::view::{ChangeView, before};
 
 /// The longest result on a card.
 const RESULT_CHARS: usize = 600;
@@ -25,7 +30,13 @@ pub struct CallCard {
     pub risk: &'static str,
     pub can_undo: bool,
     pub notes: Vec<String>,
+    /// What deserves a second look.
+    pub concerns: Vec<String>,
+    /// How far its values are the person's; nothing where there are none, or a person changed them.
+    pub verdict: Option<Verdict>,
     pub values: Values,
+    /// What it would change, on its own page.
+    pub before: Option<BeforeCard>,
     pub size: String,
     pub state: &'static str,
     pub because: Option<&'static str>,
@@ -53,6 +64,15 @@ pub struct Edit {
     pub problem: Option<String>,
 }
 
+/// What a call would change, as it was when the card was made.
+#[derive(Debug, Serialize)]
+pub struct BeforeCard {
+    pub tool: String,
+    pub size: String,
+    /// Nothing when something in it is secret.
+    pub text: Option<String>,
+}
+
 /// What a call answered.
 #[derive(Debug, Serialize)]
 pub struct ResultCard {
@@ -62,12 +82,21 @@ pub struct ResultCard {
 }
 
 impl CallCard {
-    pub(super) fn new(approval: &Approval, position: u8, call: &Call, drawing: Drawing<'_>) -> CallCard {
+    pub(super) fn new(
+        approval: &Approval,
+        position: u8,
+        concerns: &[Concern],
+        call: &Call,
+        drawing: Drawing<'_>,
+    ) -> CallCard {
         let terms = &call.terms;
         let arguments = call.arguments.as_bytes();
         let rows = drawing
             .policy
             .table(call.tool.as_str(), arguments, &approval.salt);
+        let provenance = call.provenance.as_deref();
+        let marks = provenance.map(Marks::new);
+        let is_edited = call.original.is_some();
         let may_approve = why_not(approval, call, drawing.decider).is_none();
         let can_undo = terms.undo == Undoable::Yes;
         let is_approver = drawing
@@ -82,11 +111,15 @@ impl CallCard {
             risk: terms.risk.as_str(),
             can_undo,
             notes: terms.notes.iter().map(|note| shown(note)).collect(),
-            values: values(&rows, arguments, drawing.measure),
+            concerns: concerns.iter().map(ToString::to_string).collect(),
+            verdict: (!is_edited && !rows.is_empty()).then(|| Verdict::new(provenance)),
+            values: values(rows, arguments, marks.as_ref(), drawing.measure)
+                .with_changes(&changes(approval, call, drawing)),
+            before: before_card(approval, call, drawing),
             size: size(arguments.len()),
             state: call.state.as_str(),
             because: call.because.as_ref().map(|because| because.as_str()),
-            is_edited: call.original.is_some(),
+            is_edited,
             result: call.result.as_deref().and_then(result),
             undone_by: call.undone_by.map(|undo| Place {
                 id: undo.approval.to_string(),
@@ -99,6 +132,26 @@ impl CallCard {
             is_left_out: !may_approve,
         }
     }
+}
+
+/// What would be others, or what the person who approved it made others.
+fn changes(approval: &Approval, call: &Call, drawing: Drawing<'_>) -> Vec<ChangeView> {
+    match call.original {
+        Some(_) => before::edits(call, drawing.policy),
+        None => before::before(approval, call, drawing.policy).map_or_else(Vec::new, |before| before.changes),
+    }
+}
+
+fn before_card(approval: &Approval, call: &Call, drawing: Drawing<'_>) -> Option<BeforeCard> {
+    let is_shown = drawing.measure == Measure::FULL && approval.erased_at.is_none();
+    let before = call.before.as_deref().filter(|_| is_shown)?;
+    let is_hidden = before::hides(drawing.policy, call, &before.result);
+    let text = String::from_utf8_lossy(&before.result);
+    Some(BeforeCard {
+        tool: shown(before.tool.as_str()),
+        size: size(before.result.len()),
+        text: (!is_hidden).then(|| visible_lines(&text)),
+    })
 }
 
 fn result(bytes: &[u8]) -> Option<ResultCard> {

@@ -7,6 +7,7 @@
 
 mod authority;
 mod call;
+mod origin;
 mod value;
 
 pub use call::{CallCard, Edit};
@@ -16,6 +17,7 @@ use std::cmp::Reverse;
 
 use authority::May;
 use countersign::approval::Approval;
+use countersign::concern::Concern;
 use countersign::decision::Decider;
 use countersign::display::{clip, escape};
 use countersign::effect::{Effect, Risk};
@@ -75,6 +77,8 @@ pub struct Card {
     pub no: String,
     pub approvers: String,
     pub may: May,
+    /// Who approved it so far, where several have to.
+    pub endorsed: Vec<Endorsed>,
     pub ended: Option<Ended>,
     pub undoes: Option<Place>,
     pub replaces: Option<Place>,
@@ -99,6 +103,18 @@ pub struct Ended {
     pub surface: Option<String>,
     pub comment: Option<String>,
     pub claimed_by: Option<String>,
+}
+
+/// An approval by one of several people who have to approve.
+#[derive(Debug, Serialize)]
+pub struct Endorsed {
+    pub by: String,
+    pub is_you: bool,
+    pub at: Moment,
+    pub surface: String,
+    pub comment: Option<String>,
+    /// The calls they want to run, when not all of them.
+    pub only: Option<Vec<u8>>,
 }
 
 /// Another approval, or a call of it.
@@ -129,8 +145,8 @@ impl Moment {
 }
 
 impl Card {
-    /// The card as it stands now.
-    pub fn new(approval: &Approval, drawing: Drawing<'_>) -> Card {
+    /// The card as it stands now, with what deserves a second look about each of its calls.
+    pub fn new(approval: &Approval, concerns: &[Vec<Concern>], drawing: Drawing<'_>) -> Card {
         let Drawing {
             policy, now, decider, ..
         } = drawing;
@@ -138,7 +154,10 @@ impl Card {
         let is_pending = state == State::Pending;
         let calls: Vec<CallCard> = approval
             .numbered()
-            .map(|(position, call)| CallCard::new(approval, position, call, drawing))
+            .map(|(position, call)| {
+                let concerns = concerns.get(usize::from(position) - 1).map(Vec::as_slice);
+                CallCard::new(approval, position, concerns.unwrap_or_default(), call, drawing)
+            })
             .collect();
         let risk = risk(approval);
         let is_batch = calls.len() > 1;
@@ -184,6 +203,7 @@ impl Card {
             no: label(approval, |call| call.terms.no.as_deref(), "Deny", "Deny all"),
             approvers: approvers(approval),
             may: May::new(approval, decider),
+            endorsed: endorsed(approval, now, decider),
             ended: (!is_pending).then(|| ended(approval, now, decider)),
             undoes: approval.undoes.map(|call| Place {
                 id: call.approval.to_string(),
@@ -258,6 +278,18 @@ fn approvers(approval: &Approval) -> String {
         }
     }
     lists.join("; ")
+}
+
+fn endorsed(approval: &Approval, now: Time, decider: Option<&Decider>) -> Vec<Endorsed> {
+    let earlier = approval.endorsements.iter().map(|endorsed| Endorsed {
+        by: shown(endorsed.by.as_str()),
+        is_you: decider.is_some_and(|you| you.person == endorsed.by),
+        at: Moment::new(endorsed.at, now),
+        surface: surface_words(&endorsed.surface),
+        comment: endorsed.comment.as_deref().map(shown),
+        only: endorsed.calls.clone(),
+    });
+    earlier.collect()
 }
 
 fn ended(approval: &Approval, now: Time, decider: Option<&Decider>) -> Ended {

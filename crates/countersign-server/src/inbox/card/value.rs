@@ -7,13 +7,19 @@ use std::collections::HashMap;
 
 use countersign::display::{clip, escape};
 use countersign::json::{Leaf, leaves};
+use countersign::provenance::Marks;
 use countersign::summary::Row;
 use serde::Serialize;
+
+use super::origin::Marked;
+use crate::view::ChangeView;
 
 /// Texts of more lines than this are shown on one.
 const MOST_LINES: usize = 40;
 /// Of a value that can be opened, so much stands there before it is.
 const HEAD_CHARS: usize = 300;
+/// Longest text of what stood there before.
+const WAS_CHARS: usize = 300;
 /// More empty lines than this in a row would push something out of sight.
 const MOST_EMPTY_LINES: usize = 2;
 
@@ -60,6 +66,10 @@ pub struct Shown {
     pub empty: bool,
     /// What the eye may miss.
     pub warnings: Vec<String>,
+    /// Where it came from, where that was traced.
+    pub mark: Option<Marked>,
+    /// What stands there now, or stood there before a person changed it, where that is something else.
+    pub was: Option<String>,
 }
 
 /// The values of one call.
@@ -73,10 +83,44 @@ pub struct Values {
     pub is_partial: bool,
     /// True when one of them is secret.
     pub has_secret: bool,
+    /// Each has its mark.
+    pub is_traced: bool,
+    /// Those that a person took out.
+    pub gone: Vec<Gone>,
 }
 
-/// Shows the rows of `arguments`.
-pub fn values(rows: &[Row], arguments: &[u8], measure: Measure) -> Values {
+/// A value that is not there any more.
+#[derive(Debug, Serialize)]
+pub struct Gone {
+    pub name: String,
+    pub was: String,
+}
+
+impl Values {
+    /// Adds what stood in the place of values.
+    pub fn with_changes(mut self, changes: &[ChangeView]) -> Values {
+        for change in changes {
+            let name = name(&escape(&change.pointer));
+            let was = change.was.as_deref().map(|was| clip(was, WAS_CHARS).to_string());
+            match (change.is.is_some(), was) {
+                (false, Some(was)) => self.gone.push(Gone { name, was }),
+                (_, was) => {
+                    let same = self.shown.iter_mut().find(|value| value.name == name);
+                    if let Some(value) = same.filter(|value| !value.hidden) {
+                        value.was = was;
+                    }
+                }
+            }
+        }
+        self
+    }
+}
+
+/// Shows the rows of `arguments`, those first that the person did not state.
+pub fn values(mut rows: Vec<Row>, arguments: &[u8], marks: Option<&Marks<'_>>, measure: Measure) -> Values {
+    if let Some(marks) = marks {
+        marks.loudest_first(&mut rows);
+    }
     let leaves = match rows.iter().any(|row| needs_text(row, measure)) {
         true => leaves(arguments),
         false => Vec::new(),
@@ -85,7 +129,10 @@ pub fn values(rows: &[Row], arguments: &[u8], measure: Measure) -> Values {
     let shown: Vec<Shown> = rows
         .iter()
         .take(measure.rows)
-        .map(|row| show(row, leaves.get(row.pointer.as_str()).copied(), measure))
+        .map(|row| Shown {
+            mark: marks.map(|marks| Marked::new(marks.of(row))),
+            ..show(row, leaves.get(row.pointer.as_str()).copied(), measure)
+        })
         .collect();
     let more = rows.len() - shown.len();
     Values {
@@ -94,6 +141,8 @@ pub fn values(rows: &[Row], arguments: &[u8], measure: Measure) -> Values {
                 .iter()
                 .any(|value| value.size.is_some() && value.whole.is_none()),
         has_secret: rows.iter().any(|row| row.hidden),
+        is_traced: marks.is_some(),
+        gone: Vec::new(),
         more,
         shown,
     }
@@ -115,6 +164,8 @@ fn show(row: &Row, leaf: Option<&Leaf<'_>>, measure: Measure) -> Shown {
         hidden: row.hidden,
         empty: row.bytes == 0 && !row.hidden,
         warnings: row.warnings.iter().map(ToString::to_string).collect(),
+        mark: None,
+        was: None,
     };
     shown.warnings.extend(blanks(row));
     if let Some(text) = text {
@@ -200,7 +251,7 @@ mod tests {
 
     fn shown(json: &str, measure: Measure) -> Values {
         let rows = Policy::empty().table("t", json.as_bytes(), &[]);
-        values(&rows, json.as_bytes(), measure)
+        values(rows, json.as_bytes(), None, measure)
     }
 
     #[test]

@@ -150,6 +150,7 @@ impl Endpoint {
                     person: person.clone(),
                     groups,
                     surface: Surface::Text,
+                    grounds: caller.grounds.clone(),
                 })
             }
         };

@@ -279,6 +279,7 @@ pub(super) fn answered(answer: &Answer) -> Option<&SharedApproval> {
         Answer::Start(Ok(started)) => Some(&started.approval),
         Answer::Finish(Ok(finished)) => Some(&finished.approval),
         Answer::Reconcile(Ok(approval)) => Some(approval),
+        Answer::Attempt(approval) => approval.as_ref(),
         Answer::Propose(Err(_))
         | Answer::Start(Err(_))
         | Answer::Finish(Err(_))

@@ -14,6 +14,7 @@ use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Run, Ses
 use crate::policy::{Authority, OnFailure, Terms, Undoable};
 use crate::provenance::{Derived, How, Making, Mark, Part, Provenance, Quote, ToolQuote, Traced};
 use crate::registry::{Entry, Kind};
+use crate::snapshot::Snapshot;
 use crate::time::Time;
 
 /// When test clocks begin: 1 January 2026.
@@ -165,6 +166,20 @@ pub fn provenance() -> Arc<Provenance> {
     })
 }
 
+/// What a call would change, as it was read.
+pub fn snapshot(result: &str) -> Snapshot {
+    let tool = ToolName::new("get_page").unwrap();
+    Snapshot::new(tool, arguments(r#"{"id":"p1"}"#), result.as_bytes().into())
+}
+
+/// A call over something that was read before.
+pub fn call_over(text: &str, result: &str) -> NewCall {
+    NewCall {
+        before: Some(Arc::new(snapshot(result))),
+        ..call(text)
+    }
+}
+
 /// A call with these arguments under these terms, with a sealed credential.
 pub fn call_under(text: &str, terms: Terms) -> NewCall {
     NewCall {
@@ -174,6 +189,7 @@ pub fn call_under(text: &str, terms: Terms) -> NewCall {
         terms: Arc::new(terms),
         sealed: Some(Arc::from(&b"sealed bytes"[..])),
         provenance: None,
+        before: None,
     }
 }
 
@@ -250,6 +266,7 @@ pub fn decide_as(name: &str, approval: &Approval, verdict: Verdict) -> Decide {
                 person: person(name),
                 groups: Vec::new(),
                 surface: Surface::Page,
+                grounds: Vec::new(),
             },
             verdict,
             digest: Some(approval.digest),
@@ -313,6 +330,8 @@ pub fn start(approval: &Approval, position: u8, n: u64) -> Start {
         call: call_id(approval, position),
         permit: permit(n),
         policy: policy(),
+        seen: None,
+        instead: None,
     }
 }
 

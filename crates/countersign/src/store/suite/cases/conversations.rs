@@ -55,12 +55,11 @@ async fn propose(conversations: &Conversations, shown_as: &str) -> Prompt {
     };
     let submitted = conversations.gate().submit(submission).await.unwrap();
     let prompt = conversations.prompt(&submitted.approval.unwrap(), Some("es"));
-    conversations.shown(
-        &Tenant::single(),
-        &channel(),
-        &prompt,
-        Key::new(shown_as).unwrap(),
-    );
+    let shown_as = Key::new(shown_as).unwrap();
+    conversations
+        .shown(&Tenant::single(), &channel(), &prompt, shown_as)
+        .await
+        .unwrap();
     prompt
 }
 
@@ -72,6 +71,7 @@ async fn says(conversations: &Conversations, id: &str, after: &str, text: &str) 
             person: Person::new("alice").unwrap(),
             groups: vec!["approvers".to_owned()],
             surface: Surface::Text,
+            grounds: Vec::new(),
         },
         text: text.to_owned(),
         language: Some("es".to_owned()),
@@ -91,6 +91,30 @@ pub async fn b10_thirteen_paddocks_are_deleted_by_typing_the_label(fixture: Fixt
     assert_eq!(approval.calls[0].state, CallState::Succeeded);
     assert_eq!(approval.calls[0].result.as_deref(), Some(PADDOCKS.as_bytes()));
     fixture.check(&Tenant::single(), prompt.approval).await;
+}
+
+pub async fn a6_a_restart_between_the_card_and_the_yes_changes_nothing(fixture: Fixture) {
+    let prompt = propose(&conversations(&fixture), "card-1").await;
+    // Nothing but the store is left of whoever showed the card.
+    let said = says(&conversations(&fixture), "m-1", "card-1", "sí").await;
+    assert_eq!(said.say.as_deref(), Some("¡Listo! Borrar 13 potreros"));
+    let approval = fixture.find(&Tenant::single(), prompt.approval).await.unwrap();
+    assert_eq!(approval.calls[0].state, CallState::Succeeded);
+}
+
+pub async fn x13_a_message_that_comes_to_two_nodes_counts_once(fixture: Fixture) {
+    let (here, there) = (conversations(&fixture), conversations(&fixture));
+    propose(&here, "card-1").await;
+    let (one, other) = tokio::join!(
+        says(&here, "m-1", "card-1", "mejor no sé"),
+        says(&there, "m-1", "card-1", "mejor no sé"),
+    );
+    assert_ne!(one.goes_on, other.goes_on, "the agent gets it once");
+    let new = propose(&here, "card-2").await;
+    let said = says(&there, "m-1", "card-2", "mejor no sé").await;
+    assert!(!said.goes_on && said.say.is_none());
+    let approval = fixture.find(&Tenant::single(), new.approval).await.unwrap();
+    assert_eq!(approval.state, State::Pending, "an old message ends nothing new");
 }
 
 pub async fn x03_a_yes_to_the_replaced_card_decides_nothing(fixture: Fixture) {

@@ -1,9 +1,11 @@
 //! Decide and withdraw: who may, on what, and how often.
 
-use crate::command::{Propose, Withdraw};
-use crate::decision::{Choice, Refusal, Verdict};
-use crate::event::What;
+use crate::approval::Approval;
+use crate::command::{Answer, Attempt, Command, Propose, Withdraw};
+use crate::decision::{Choice, Ground, Refusal, Surface, Verdict};
+use crate::event::{Event, What};
 use crate::id::Actor;
+use crate::registry::{Entry, Kind, Put};
 use crate::state::State;
 use crate::store::suite::{Fixture, sample};
 
@@ -68,6 +70,66 @@ pub async fn x13_somebody_elses_key_is_no_answer(fixture: Fixture) {
     let stranger = sample::decide_as("mallory", &approval, Verdict::Approve);
     let answer = fixture.decide(sample::keyed(stranger, "1", "body")).await;
     assert_eq!(answer.refusal.unwrap().code(), "already_decided");
+}
+
+pub async fn x01_an_attempt_is_kept_and_decides_nothing(fixture: Fixture) {
+    let approval = fixture.propose(sample::propose(1)).await;
+    let attempt = Attempt {
+        tenant: approval.tenant.clone(),
+        approval: approval.id,
+        by: Actor::Agent(approval.agent.clone()),
+        approve: true,
+        surface: Surface::Api,
+        policy: sample::policy(),
+    };
+    for _ in 0..20 {
+        fixture.write(Command::Attempt(attempt.clone())).await;
+    }
+    assert_eq!(fixture.get(&approval).await.state, State::Pending);
+    let events = fixture.events(&approval).await;
+    let is_refused = |event: &&Event| matches!(event.what, What::DecisionRefused { approve: true, .. });
+    let refused: Vec<&Event> = events.iter().filter(is_refused).collect();
+    assert_eq!(refused.len(), 16, "enough is enough");
+    assert_eq!(refused[0].by, attempt.by);
+    fixture.accept(sample::approve(&approval)).await;
+    // What is over, or not there, takes no evidence.
+    let other = Attempt {
+        approval: sample::propose(9).id,
+        ..attempt
+    };
+    assert!(matches!(
+        fixture.write(Command::Attempt(other)).await,
+        Answer::Attempt(None)
+    ));
+}
+
+pub async fn x46_a_role_taken_away_meanwhile_decides_nothing(fixture: Fixture) {
+    let entry = sample::entry(Kind::Person, "alice");
+    assert_eq!(fixture.store.put_entry(entry.clone()).await, Ok(Put::Kept(1)));
+    let ground = |version| Ground {
+        kind: Kind::Person,
+        key: "alice".to_owned(),
+        version,
+    };
+    let decide = |approval: &Approval, version| {
+        let mut decide = sample::approve(approval);
+        decide.decision.decider.grounds = vec![ground(version)];
+        decide
+    };
+    // As it was looked at, it holds.
+    let approval = fixture.propose(sample::propose(1)).await;
+    fixture.accept(decide(&approval, Some(1))).await;
+    // Changed since: what she may do now is another question.
+    let changed = Entry { version: 1, ..entry };
+    assert_eq!(fixture.store.put_entry(changed).await, Ok(Put::Kept(2)));
+    let approval = fixture.propose(sample::propose(2)).await;
+    let answer = fixture.decide(decide(&approval, Some(1))).await;
+    assert_eq!(answer.refusal.unwrap().code(), "not_allowed");
+    // Taken away altogether.
+    fixture.store.take_entry(Kind::Person, "alice").await.unwrap();
+    let answer = fixture.decide(decide(&approval, None)).await;
+    assert_eq!(answer.refusal.unwrap().code(), "not_allowed");
+    assert_eq!(fixture.get(&approval).await.state, State::Pending);
 }
 
 pub async fn x04_nobody_outside_the_list_decides(fixture: Fixture) {

@@ -251,7 +251,10 @@ pub async fn x33_after_a_restore_nothing_that_was_open_goes_on(fixture: Fixture)
     // A new proposal finds the channel free; and who had signed in has to do so again.
     fixture.propose(sample::propose_in(6, "c")).await;
     for kind in Kind::ALL {
-        let stays = matches!(kind, Kind::Person | Kind::Setting | Kind::Denial);
+        let stays = matches!(
+            kind,
+            Kind::Person | Kind::Setting | Kind::Denial | Kind::Channel | Kind::Turn
+        );
         let found = fixture.store.entry(kind, "k").await.unwrap();
         assert_eq!(found.is_some(), stays, "{kind}");
     }

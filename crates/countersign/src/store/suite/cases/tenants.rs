@@ -24,6 +24,7 @@ pub async fn x20_tenants_with_the_same_channel_and_key_do_not_meet(fixture: Fixt
                 terms: Arc::new(sample::terms()),
                 sealed: None,
                 provenance: None,
+                before: None,
             }],
             ..sample::propose_in(n, "c")
         };

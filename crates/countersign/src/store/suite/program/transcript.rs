@@ -23,6 +23,7 @@ pub(super) fn normal(answer: &Answer) -> String {
         Answer::Start(Ok(started)) => format!("started {}, {}", started.position, of(&started.approval)),
         Answer::Finish(Ok(finished)) => format!("started {:?}, {}", finished.started, of(&finished.approval)),
         Answer::Reconcile(Ok(approval)) => of(approval),
+        Answer::Attempt(approval) => format!("{:?}", approval.as_ref().map(of)),
         Answer::Start(Err(refusal)) | Answer::Finish(Err(refusal)) | Answer::Reconcile(Err(refusal)) => {
             format!("{refusal:?}")
         }

@@ -1,5 +1,5 @@
 //! A small HTTP client: one request, one connection, to an address that was checked. No redirects, no proxies, no
-//! cookies, nothing remembered.
+//! cookies, nothing remembered. Models are called with it, and so is whatever else a service calls.
 
 mod address;
 
@@ -7,19 +7,20 @@ use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
 use std::task::{Context, Poll};
+use std::time::Duration;
 
-use axum::http::uri::Scheme;
-use axum::http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
 use http_body_util::{BodyExt as _, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::client::conn::http1;
+use hyper::http::uri::Scheme;
+use hyper::http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-pub use address::Allowed;
+pub use address::{Allowed, NoPort};
 
 /// Where requests go.
 #[derive(Clone, Debug)]
@@ -105,12 +106,25 @@ pub enum NoAnswer {
 pub struct Client {
     allowed: Allowed,
     largest: usize,
+    connect: Option<Duration>,
 }
 
 impl Client {
     /// A client for these places, that takes answers up to `largest` bytes.
     pub fn new(allowed: Allowed, largest: usize) -> Client {
-        Client { allowed, largest }
+        Client {
+            allowed,
+            largest,
+            connect: None,
+        }
+    }
+
+    /// Gives up when there is no connection after this long.
+    pub fn connecting_within(self, limit: Duration) -> Client {
+        Client {
+            connect: Some(limit),
+            ..self
+        }
     }
 
     /// Sends one request and takes the whole answer.
@@ -144,6 +158,22 @@ impl Client {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Opened, NoAnswer> {
+        let request = request(method, target, headers, body).map_err(NoAnswer::NotSent)?;
+        let connecting = self.connect(target);
+        let connected = match self.connect {
+            None => connecting.await?,
+            Some(limit) => tokio::time::timeout(limit, connecting).await.map_err(|_| {
+                let place = target.place();
+                NoAnswer::NotSent(format!("no connection to `{place}` within {} s", limit.as_secs()))
+            })??,
+        };
+        match connected {
+            Connected::Plain(stream) => exchange(stream, request).await,
+            Connected::Secure(stream) => exchange(*stream, request).await,
+        }
+    }
+
+    async fn connect(&self, target: &Target) -> Result<Connected, NoAnswer> {
         let address = self
             .allowed
             .resolve(&target.host, target.port)
@@ -153,9 +183,8 @@ impl Client {
             .await
             .map_err(|error| NoAnswer::NotSent(format!("cannot connect to `{}`: {error}", target.place())))?;
         let _ = stream.set_nodelay(true);
-        let request = request(method, target, headers, body).map_err(NoAnswer::NotSent)?;
         if !target.is_secure {
-            return exchange(stream, request).await;
+            return Ok(Connected::Plain(stream));
         }
         let name = ServerName::try_from(target.host.clone())
             .map_err(|_| NoAnswer::NotSent(format!("`{}` is not a name for TLS", target.host)))?;
@@ -164,15 +193,20 @@ impl Client {
             .connect(name, stream)
             .await
             .map_err(|error| NoAnswer::NotSent(format!("no TLS with `{}`: {error}", target.host)))?;
-        exchange(stream, request).await
+        Ok(Connected::Secure(Box::new(stream)))
     }
+}
+
+enum Connected {
+    Plain(TcpStream),
+    Secure(Box<tokio_rustls::client::TlsStream<TcpStream>>),
 }
 
 /// An answer whose body is still to come. The connection ends with this.
 pub struct Opened {
     /// The status code.
     pub status: u16,
-    /// What was said with it.
+    /// What was said about the body.
     pub headers: HeaderMap,
     /// What comes.
     pub body: Incoming,

@@ -5,22 +5,24 @@
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-use crate::failure::Failure;
-
 /// The private places that may be called, as the operator wrote them: `HOST:PORT`.
 #[derive(Clone, Debug, Default)]
 pub struct Allowed(Arc<[String]>);
 
+/// A place in the operator's list that names no port.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` in `private_targets` has no port")]
+pub struct NoPort(pub String);
+
 impl Allowed {
     /// Reads the operator's list.
-    pub fn new(places: &[String]) -> Result<Allowed, Failure> {
+    pub fn new(places: &[String]) -> Result<Allowed, NoPort> {
         for place in places {
             let has_port = place
                 .rsplit_once(':')
                 .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
             if !has_port {
-                let message = format!("`{place}` in `private_targets` has no port");
-                return Err(Failure::error("bad_config", message).hint("write `127.0.0.1:9000`"));
+                return Err(NoPort(place.clone()));
             }
         }
         Ok(Allowed(

@@ -1,0 +1,266 @@
+//! The sources' dialogues, from the person's words to what really ran.
+
+use crate::world::*;
+
+pub const MARIA: &str = r#"
+[[rule]]
+person = "create a contact for {name} at {company}, {email}"
+[[rule.call]]
+tool = "create_contact"
+arguments = '{"name":{{ name|json }}, "email":{{ email|json }},"company":{{ company|json }}}'
+
+[[rule]]
+person = "create a contact for {name} at {company}, {email}"
+after = "create_contact"
+status = "pending_confirmation"
+say = """
+I'll create a new contact with these details:
+- Name: {{ name }}
+- Email: {{ email }}
+- Company: {{ company }}
+"""
+
+[[rule]]
+after = "create_contact"
+status = "succeeded"
+say = "The contact is {{ result.id }}."
+
+[[rule]]
+after = "create_contact"
+status = "denied"
+say = "Okay, I won't."
+
+[[rule]]
+person = "actually, show me *"
+[[rule.call]]
+tool = "search_contacts"
+arguments = '{"query":""}'
+
+[[rule]]
+after = "search_contacts"
+say = "There is {{ result.contacts[0].name }}."
+
+[[rule]]
+after = "delete_contact"
+say = "It is {{ status }}."
+"#;
+
+pub const ASK: &str = "Create a contact for Maria Garcia at Acme Corp, maria@acme.com";
+const CARD: &str = "{Create contact Maria Garcia, maria@acme.com, Acme Corp\n-- reply \"yes\" to confirm or \"no\" to cancel.}";
+
+#[tokio::test]
+async fn a7_yes_runs_once_and_the_model_is_told() {
+    let world = world(MARIA);
+    let shown = world.says(ASK).await;
+    assert_eq!(
+        shown,
+        format!(
+            "<create_contact: pending_confirmation>\nI'll create a new contact with these details:\n- Name: Maria \
+             Garcia\n- Email: maria@acme.com\n- Company: Acme Corp\n{CARD}"
+        )
+    );
+    assert!(world.ran().is_empty());
+    let shown = world.says("yes").await;
+    assert_eq!(
+        shown,
+        "[Done! Create contact Maria Garcia, maria@acme.com, Acme Corp]The contact is c-1."
+    );
+    // To the byte as the model wrote it, the blank included.
+    let arguments =
+        r#"create_contact {"name":"Maria Garcia", "email":"maria@acme.com","company":"Acme Corp"}"#;
+    assert_eq!(world.ran(), [arguments]);
+}
+
+#[tokio::test]
+async fn a7_no_cancels_and_the_model_answers_normally() {
+    let world = world(MARIA);
+    world.says(ASK).await;
+    assert_eq!(world.says("no").await, "[Cancelled.]Okay, I won't.");
+    assert!(world.ran().is_empty());
+}
+
+#[tokio::test]
+async fn a7_anything_else_cancels_and_is_answered() {
+    let world = world(MARIA);
+    world.says(ASK).await;
+    assert_eq!(
+        world.says("actually, show me my contacts").await,
+        "[Cancelled, because you went on to something else: Create contact Maria Garcia, maria@acme.com, Acme \
+         Corp]\n<search_contacts: ok>\nThere is John Smith."
+    );
+    assert_eq!(world.ran(), [r#"search_contacts {"query":""}"#]);
+    // The yes of somebody who thinks it is still open decides nothing.
+    let (shown, error) = world.try_says("yes").await;
+    assert_eq!(shown, "");
+    assert_eq!(error.unwrap_err().to_string(), "the script has no rule for this");
+    assert_eq!(world.ran().len(), 1);
+}
+
+#[tokio::test]
+async fn a13_a_button_is_as_good_as_a_word() {
+    let world = world(MARIA);
+    world.says(ASK).await;
+    let shown = world.presses(true).await;
+    assert_eq!(
+        shown,
+        "[Done! Create contact Maria Garcia, maria@acme.com, Acme Corp]The contact is c-1."
+    );
+    assert_eq!(world.ran().len(), 1);
+    let shown = world.presses(true).await;
+    assert!(shown.starts_with("[Nothing was done: approval"), "{shown}");
+    assert_eq!(world.ran().len(), 1);
+}
+
+#[tokio::test]
+async fn a6_a10_a_restart_between_the_card_and_the_yes() {
+    let world = world(MARIA);
+    world.says(ASK).await;
+    let world = world.restarted(plan(AGENT, MARIA));
+    assert_eq!(world.greets().await, CARD);
+    let shown = world.says("yes").await;
+    assert!(shown.ends_with("The contact is c-1."), "{shown}");
+    assert_eq!(world.ran().len(), 1);
+    // And the next turn, after another restart, knows what happened.
+    let world = world.restarted(plan(AGENT, MARIA));
+    assert_eq!(world.greets().await, "");
+    let session = world.agent.session(&tenant(), &channel()).await.unwrap();
+    let told = format!("{:?}", session.messages());
+    assert!(
+        told.contains(r#"\"status\":\"succeeded\",\"ran\":true"#),
+        "{told}"
+    );
+    assert!(session.open_approvals().is_empty());
+}
+
+#[tokio::test]
+async fn b2_what_was_decided_elsewhere_goes_on_here() {
+    let world = world(MARIA);
+    world.says(ASK).await;
+    assert_eq!(world.resumes().await, "", "nothing was decided");
+    let pending = world
+        .store
+        .pending_in(&tenant(), &channel())
+        .await
+        .unwrap()
+        .unwrap();
+    let decision = countersign::decision::Decision {
+        tenant: tenant(),
+        approval: pending.id,
+        decider: alice(),
+        verdict: countersign::decision::Verdict::Approve,
+        digest: Some(pending.digest),
+        comment: None,
+        claimed_by: None,
+        key: None,
+    };
+    // Somebody else's gate, which runs no tools.
+    let policy = countersign::policy::Policy::parse(POLICY).unwrap();
+    let page = countersign::gate::Gate::new(world.store.clone(), std::sync::Arc::new(policy));
+    page.decide(decision).await.unwrap();
+    assert_eq!(world.resumes().await, "The contact is c-1.");
+    assert_eq!(world.resumes().await, "");
+    assert_eq!(world.ran().len(), 1);
+}
+
+const FIVE: &str = r#"
+[[rule]]
+person = "create contacts for {people}"
+[[rule.call]]
+tool = "create_contact"
+each = "people|replace(' and ', ', ')|split(', ')|list"
+arguments = '{"name":{{ item|json }},"email":{{ (item|lower ~ "@acme.com")|json }}}'
+
+[[rule]]
+after = "create_contact"
+status = "pending_confirmation"
+say = "These {{ results|length }}:"
+
+[[rule]]
+after = "create_contact"
+say = "{% for status in statuses %}{{ status }} {% endfor %}"
+
+[[rule]]
+after = "delete_contact"
+say = "It is {{ status }}."
+"#;
+
+#[tokio::test]
+async fn a16_five_people_are_one_card_decided_in_part() {
+    let world = world(FIVE);
+    let shown = world
+        .says("Create contacts for Ana, Ben, Cleo, Dan and Eva")
+        .await;
+    assert!(
+        shown.ends_with(
+            "These 5:\n{5 actions:\n1. Create contact Ana, ana@acme.com\n2. Create contact Ben, \
+             ben@acme.com\n3. Create contact Cleo, cleo@acme.com\n4. Create contact Dan, dan@acme.com\n5. Create \
+             contact Eva, eva@acme.com\n-- reply \"yes\" to confirm or \"no\" to cancel.}"
+        ),
+        "{shown}"
+    );
+    assert_eq!(
+        world.says("all but the third").await,
+        "[Done! Create contact Ana, ana@acme.com\nDone! Create contact Ben, ben@acme.com\nLeft out: Create contact \
+         Cleo, cleo@acme.com\nDone! Create contact Dan, dan@acme.com\nDone! Create contact Eva, eva@acme.com]succeeded \
+         succeeded denied succeeded succeeded"
+    );
+    let ran = world.ran();
+    assert_eq!(ran.len(), 4);
+    assert!(!ran.iter().any(|call| call.contains("Cleo")));
+}
+
+#[tokio::test]
+async fn a16_five_people_are_one_yes() {
+    let world = world(FIVE);
+    world
+        .says("Create contacts for Ana, Ben, Cleo, Dan and Eva")
+        .await;
+    world.says("yes").await;
+    assert_eq!(world.ran().len(), 5);
+    // From its end, one card each.
+    let shown = world.says("undo that").await;
+    assert_eq!(
+        shown,
+        "{Delete contact c-5\n-- reply \"yes\" to confirm or \"no\" to cancel.}"
+    );
+    world.says("yes").await;
+    let shown = world.says("undo that").await;
+    assert!(shown.starts_with("{Delete contact c-4"), "{shown}");
+}
+
+#[tokio::test]
+async fn a17_an_undo_is_shown_and_confirmed_or_refused_with_the_reason() {
+    let script =
+        format!("{MARIA}\n[[rule]]\nafter = \"delete_contact\"\nsay = \"It is {{{{ status }}}}.\"\n");
+    let world = world(&script);
+    assert_eq!(world.says("undo that").await, "[There is nothing here to undo.]");
+    world.says(ASK).await;
+    world.says("yes").await;
+    let shown = world.says("Undo that, please").await;
+    assert_eq!(
+        shown,
+        "{Delete contact c-1\n-- reply \"yes\" to confirm or \"no\" to cancel.}"
+    );
+    assert_eq!(world.ran().len(), 1, "nothing before the yes");
+    assert_eq!(
+        world.says("yes").await,
+        "[Done! Delete contact c-1]It is succeeded."
+    );
+    assert_eq!(world.ran()[1], r#"delete_contact {"id":"c-1"}"#);
+    assert_eq!(world.says("undo that").await, "[There is nothing here to undo.]");
+}
+
+#[tokio::test]
+async fn a17_what_has_no_undo_says_so() {
+    let policy = POLICY.replace(
+        "undo = { tool = \"delete_contact\", arguments = { id = \"{{ result.id }}\" } }\n",
+        "",
+    );
+    let store = std::sync::Arc::new(countersign::store::memory::MemoryStore::default());
+    let world = World::over(store, Journal::default(), &policy, plan(AGENT, MARIA));
+    world.says(ASK).await;
+    world.says("yes").await;
+    let shown = world.says("undo that").await;
+    assert!(shown.starts_with("[That cannot be undone: "), "{shown}");
+    assert_eq!(world.ran().len(), 1);
+}

@@ -1,0 +1,166 @@
+//! Whatever a service does wrong: a clear error, and never a call out of half an answer.
+
+use std::time::{Duration, Instant};
+
+use countersign_agent::model::{Anthropic, ApiKey, Endpoint, Model, ModelError, OpenAi, Part, Stop};
+
+use crate::server::*;
+use crate::{anthropic, openai};
+
+/// Both dialects at one server.
+fn both(server: &Server) -> [Box<dyn Model>; 2] {
+    [
+        Box::new(Anthropic::new(server.endpoint(), "m")),
+        Box::new(OpenAi::new(server.endpoint(), "m")),
+    ]
+}
+
+async fn check(answer: Answer, expected: impl Fn(&ModelError) -> bool) {
+    for number in [0, 1] {
+        let server = Server::start(vec![answer.clone()]).await;
+        let (parts, error) = collect(&*both(&server)[number], request()).await;
+        let error = error.expect("an error");
+        assert!(expected(&error), "{number}: {error:?} after {parts:?}");
+        assert!(
+            !parts.iter().any(|part| matches!(part, Part::Stop(_))),
+            "{parts:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_is_no_stream_is_garbage() {
+    let garbage = |error: &ModelError| matches!(error, ModelError::Garbage(_));
+    check(status("200 OK", "", r#"{"ok":true}"#), garbage).await;
+    check(stream("data: {\"type\":\n\n"), garbage).await;
+    check(stream("data: <html>\n\n"), garbage).await;
+    check(stream("data: [1,2]\n\n"), garbage).await;
+}
+
+#[tokio::test]
+async fn a_stream_that_ends_early_is_cut_off() {
+    let cut = |error: &ModelError| matches!(error, ModelError::CutOff(_));
+    check(stream(""), cut).await;
+    check(stream(": only a comment\n\n"), cut).await;
+    for whole in [anthropic::STREAM, openai::STREAM] {
+        // At every place before its end, the answer is not whole, and says so.
+        let ends: Vec<usize> = whole.match_indices("\n\n").map(|(at, _)| at + 2).collect();
+        for end in &ends[..ends.len() - 3] {
+            let server = Server::start(vec![stream(&whole[..*end])]).await;
+            let number = usize::from(whole == openai::STREAM);
+            let (parts, error) = collect(&*both(&server)[number], request()).await;
+            assert!(error.as_ref().is_some_and(cut), "cut at {end}: {error:?}");
+            assert!(!parts.iter().any(|part| matches!(part, Part::Stop(_))));
+        }
+    }
+    // With a length that is not kept, as when a proxy goes away.
+    let mut short = status("200 OK", "", "");
+    short.bytes =
+        b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 999\r\n\r\n: hi\n\n".to_vec();
+    check(short, cut).await;
+}
+
+#[tokio::test]
+async fn errors_in_the_middle_are_told() {
+    let half = &anthropic::STREAM[..anthropic::STREAM.find("event: message_delta").unwrap()];
+    let body = format!(
+        "{half}event: error\ndata: {{\"type\":\"error\",\"error\":{{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}}}\n\n"
+    );
+    let server = Server::start(vec![stream(&body)]).await;
+    let (_, error) = collect(&*both(&server)[0], request()).await;
+    assert_eq!(
+        error,
+        Some(ModelError::Failed("Overloaded (overloaded_error)".to_owned()))
+    );
+    assert_eq!(
+        server.asked().len(),
+        1,
+        "behind the first byte nothing is tried again"
+    );
+    let half = &openai::STREAM[..openai::STREAM.find("data: [DONE]").unwrap()];
+    let half = &half[..half
+        .rfind("data: {\"id\":\"c1\",\"choices\":[{\"index\":0,\"delta\":{}")
+        .unwrap()];
+    let body = format!("{half}data: {{\"error\":{{\"message\":\"no more\",\"type\":\"server_error\"}}}}\n\n");
+    let server = Server::start(vec![stream(&body)]).await;
+    let (_, error) = collect(&*both(&server)[1], request()).await;
+    assert_eq!(
+        error,
+        Some(ModelError::Failed("no more (server_error)".to_owned()))
+    );
+}
+
+#[tokio::test]
+async fn what_passes_is_tried_again_before_the_first_byte() {
+    let overloaded = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
+    for (number, whole) in [(0, anthropic::STREAM), (1, openai::STREAM)] {
+        let answers = vec![
+            status("529 Overloaded", "", overloaded),
+            status("429 Too Many Requests", "retry-after: 1\r\n", "{}"),
+            stream(whole),
+        ];
+        let server = Server::start(answers).await;
+        let begun = Instant::now();
+        let (parts, error) = collect(&*both(&server)[number], request()).await;
+        assert_eq!(error, None);
+        assert_eq!(parts.last(), Some(&Part::Stop(Stop::Done)));
+        assert_eq!(server.asked().len(), 3);
+        let took = begun.elapsed();
+        assert!(
+            took >= Duration::from_secs(1),
+            "it was asked to wait a second: {took:?}"
+        );
+    }
+}
+
+#[tokio::test]
+async fn what_does_not_pass_is_told_after_some_tries() {
+    let server = Server::start(vec![status("503 Service Unavailable", "", "sorry")]).await;
+    let (_, error) = collect(&*both(&server)[0], request()).await;
+    let message = "sorry".to_owned();
+    assert_eq!(error, Some(ModelError::Status { status: 503, message }));
+    assert_eq!(server.asked().len(), 3);
+    let body = r#"{"error":{"type":"authentication_error","message":"invalid x-api-key"}}"#;
+    let server = Server::start(vec![status("401 Unauthorized", "", body)]).await;
+    let (_, error) = collect(&*both(&server)[1], request()).await;
+    let error = error.unwrap();
+    assert_eq!(
+        error.to_string(),
+        "the model's service answered 401: invalid x-api-key (authentication_error)"
+    );
+    assert_eq!(error.hint(), "check the key");
+    assert_eq!(server.asked().len(), 1, "a key does not get better");
+}
+
+#[tokio::test]
+async fn silence_is_not_waited_for_for_ever() {
+    let timed_out = |error: &ModelError| matches!(error, ModelError::TimedOut(_));
+    let mut silent = stream("");
+    silent.hangs = true;
+    check(silent, timed_out).await;
+    let mut mute = stream("");
+    (mute.bytes, mute.hangs) = (Vec::new(), true);
+    check(mute, timed_out).await;
+    // A port nobody listens on.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let endpoint = Endpoint::new(&url, None, patience()).unwrap();
+    let (_, error) = collect(&OpenAi::new(endpoint, "m"), request()).await;
+    assert!(matches!(error, Some(ModelError::Unreachable(_))), "{error:?}");
+}
+
+#[tokio::test]
+async fn x48_an_answer_without_end_is_given_up() {
+    let line = "data: ".to_owned() + &"a".repeat(3 * 1024 * 1024);
+    check(stream(&line), |error| *error == ModelError::TooLarge).await;
+}
+
+#[test]
+fn x31_a_key_is_not_sent_in_the_open_and_does_not_print_itself() {
+    let key = || Some(ApiKey::new("sk-secret"));
+    let refused = Endpoint::new("http://models.example.com/v1", key(), patience()).unwrap_err();
+    assert!(refused.contains("use https"), "{refused}");
+    let endpoint = Endpoint::new("https://models.example.com/v1", key(), patience()).unwrap();
+    assert!(!format!("{endpoint:?}").contains("sk-secret"));
+}

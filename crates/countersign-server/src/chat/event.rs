@@ -1,0 +1,37 @@
+//! Progress as one line of JSON.
+
+use countersign_agent::progress::Progress;
+use serde_json::{Value, json};
+
+/// What happened, for programs.
+pub fn event(progress: &Progress) -> Value {
+    match progress {
+        Progress::Routed { specialist } => json!({ "type": "routed", "specialist": specialist }),
+        Progress::Text(text) => json!({ "type": "text", "text": text }),
+        Progress::Called { id, tool } => json!({ "type": "tool-call", "id": id, "toolName": tool }),
+        Progress::Result {
+            id,
+            tool,
+            status,
+            is_error,
+            content,
+            requires_confirmation,
+        } => json!({
+            "type": "tool-result", "id": id, "toolName": tool, "status": status, "isError": is_error,
+            "content": content, "requiresConfirmation": requires_confirmation,
+        }),
+        Progress::Said(text) => json!({ "type": "said", "text": text }),
+        Progress::Held { approval, prompt } => json!({
+            "type": "held", "approval": approval.id.to_string(), "summary": prompt.summary, "text": prompt.text,
+            "yes": prompt.yes, "no": prompt.no, "expiresAt": prompt.expires_at.to_string(),
+        }),
+        Progress::Decided { approval } => json!({
+            "type": "decided", "approval": approval.id.to_string(), "status": approval.state.as_str(),
+        }),
+        Progress::Again { reason } => json!({ "type": "again", "reason": reason }),
+        Progress::Notice(text) => json!({ "type": "notice", "text": text }),
+        Progress::Done { usage } => json!({
+            "type": "done", "usage": { "inputTokens": usage.input, "outputTokens": usage.output },
+        }),
+    }
+}

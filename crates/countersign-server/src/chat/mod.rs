@@ -1,0 +1,80 @@
+//! `countersign chat`: a person talks to an agent on a terminal, or through a pipe.
+//!
+//! Enters: lines. Leaves: what the agent says, behind a bar of its own, and cards. The store, the gate and the policy
+//! are those of every other command, so a card can also be decided elsewhere.
+
+mod event;
+mod line;
+mod provider;
+mod setup;
+mod talk;
+
+use countersign::conversation::Conversations;
+use countersign::gate::Gate;
+use countersign::id::Channel;
+use countersign_agent::agent::{Agent, Place};
+
+use crate::cli::{Chat, Global};
+use crate::failure::{Exit, Failure};
+use crate::output::Output;
+use crate::store::{Missing, Watch};
+use crate::{identity, keys, store};
+use line::{Line, Lines};
+use setup::Setup;
+use talk::Talk;
+
+/// Talks until the person has had enough.
+pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<Exit, Failure> {
+    if global.server.is_some() {
+        return Err(Failure::usage("`chat` works at a store, not at a server")
+            .hint("talk to a served agent over `POST /v1/agents/NAME/messages`"));
+    }
+    if options.session.is_empty() {
+        return Err(Failure::usage("a session's name must not be empty"));
+    }
+    let setup = Setup::read(global, &options)?;
+    let provider = provider::choose(&options, setup.file.has_script())?;
+    let plan = setup.file.plan(&provider.provider).map_err(setup::bad_agent)?;
+    let person = identity::person(global.name.as_deref())?;
+    let sealer = keys::sealer(global.seal_key_file.as_deref())?;
+    let store = store::open(global.store(), Missing::Create, Watch::Others).await?;
+    let mut gate = Gate::new(store, setup.policy).with_executor(setup.executor);
+    if let Some(sealer) = sealer {
+        gate = gate.with_sealer(sealer);
+    }
+    let place = Place {
+        tenant: crate::desk::tenant(global)?,
+        channel: Channel::new(format!("chat:{}:{}", plan.name, options.session))
+            .map_err(|problem| Failure::usage(problem.to_string()))?,
+        person: person.clone(),
+    };
+    let agent = Agent::new(Conversations::new(gate), plan);
+    output.notice(
+        "agent",
+        &format!("talking to `{}`: {}", agent.name(), provider.says),
+    );
+    let is_terminal = output.is_terminal() && std::io::IsTerminal::is_terminal(&std::io::stdin());
+    if is_terminal && !output.is_json {
+        output.notice("help", "`/help` tells what else you can type; Ctrl-D ends it");
+    }
+    let decider = identity::decider(person, &global.group);
+    let said = agent
+        .session(&place.tenant, &place.channel)
+        .await
+        .map_err(talk::failed)?;
+    let mut lines = Lines::new(is_terminal && !output.is_json, said.messages())?;
+    let mut talk = Talk::new(agent, place, decider, options.language, output);
+    talk.greet().await;
+    loop {
+        match lines.next(talk.has_card()).await? {
+            Line::Said(text) if text.trim().is_empty() => {}
+            Line::Said(text) => match talk.line(&text).await {
+                talk::Next::Line => {}
+                talk::Next::End => return Ok(Exit::Done),
+            },
+            Line::Pressed(button) => talk.press(button).await,
+            Line::Interrupted => return Ok(Exit::Interrupted),
+            Line::End => return Ok(Exit::Done),
+        }
+    }
+}

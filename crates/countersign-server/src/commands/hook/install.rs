@@ -1,0 +1,210 @@
+//! `hook install`: the hook gets into a coding agent's settings.
+
+use std::path::{Path, PathBuf};
+
+use crate::cli::{Global, HookInstall};
+use crate::failure::{Exit, Failure};
+use crate::hook::status::shell_word;
+use crate::hook::{Dialect, settings, splice};
+use crate::output::{Output, once};
+use crate::policy;
+
+pub fn run(global: &Global, options: &HookInstall, output: &mut Output) -> Result<Exit, Failure> {
+    let dialect = options.dialect;
+    let command = command(global, options)?;
+    let groups = dialect.groups(&command, options.run.hold);
+    let added = |text: &str| splice::with_groups(text, dialect, &groups);
+    if options.print {
+        output.raw(added("")?.unwrap_or_default().as_bytes())?;
+        return Ok(Exit::Done);
+    }
+    let file = file(options)?;
+    let before = settings::read(&file)?;
+    let after = added(before.as_deref().unwrap_or_default())?;
+    if options.dry_run {
+        let text = after.or(before).unwrap_or_default();
+        output.raw(text.as_bytes())?;
+        return Ok(Exit::Done);
+    }
+    let shown = once(&file.display().to_string());
+    match after {
+        None => output.line(&format!("the hook is in `{shown}` already")),
+        Some(after) => {
+            let backup = write(&file, before.as_deref(), &after)?;
+            output.line(&format!("the hook is in `{shown}` now"));
+            if let Some(backup) = backup {
+                output.line(&format!(
+                    "as it was before: `{}`",
+                    once(&backup.display().to_string())
+                ));
+            }
+        }
+    }
+    if global.server.is_none() && policy::load(global.policy.as_deref())?.file.is_none() {
+        output.notice(
+            "no_policy",
+            "there is no policy, so even reading is held; `countersign hook policy` prints one",
+        );
+    }
+    if dialect == Dialect::Codex {
+        output.notice(
+            "not_trusted",
+            "Codex skips it until you trust it: start Codex and look at `/hooks`",
+        );
+    }
+    output.line(&format!(
+        "now try it: `countersign hook status {}`",
+        dialect.as_str()
+    ));
+    Ok(Exit::Done)
+}
+
+/// The command line for a shell, with everything this one was told, as paths that do not depend on a folder.
+fn command(global: &Global, options: &HookInstall) -> Result<String, Failure> {
+    let own = std::env::current_exe().map_err(|error| {
+        Failure::error(
+            "no_program",
+            format!("cannot tell where this program is: {error}"),
+        )
+    })?;
+    let mut words = vec![
+        text(&own)?,
+        "hook".to_owned(),
+        options.dialect.as_str().to_owned(),
+    ];
+    words.extend(["--hold".to_owned(), hold(options)]);
+    if options.run.defer {
+        words.push("--defer".to_owned());
+    }
+    if let Some(folder) = &options.run.state {
+        words.extend(["--state".to_owned(), text(&absolute(folder)?)?]);
+    }
+    match &global.server {
+        Some(url) => {
+            words.extend(["--server".to_owned(), url.clone()]);
+            if global.token.is_some() && global.token_file.is_none() {
+                let message = "a token does not belong into settings that others read";
+                return Err(
+                    Failure::usage(message).hint("put it into a file, and name that with `--token-file`")
+                );
+            }
+            let agents = ("--token-file", &global.token_file);
+            let runners = ("--execute-token-file", &options.run.execute_token_file);
+            for (name, file) in [agents, runners] {
+                let file = file.as_deref().ok_or_else(|| no_token(name))?;
+                words.extend([name.to_owned(), text(&absolute(file)?)?]);
+            }
+        }
+        None => {
+            let store = match crate::store::is_postgres(global.store()) {
+                true => {
+                    let message =
+                        "a database's address may hold a password, and does not belong into settings";
+                    return Err(
+                        Failure::usage(message).hint("run `countersign serve`, and name it with `--server`")
+                    );
+                }
+                false => text(&absolute(Path::new(global.store()))?)?,
+            };
+            words.extend(["--store".to_owned(), store]);
+            if global.tenant != "main" {
+                words.extend(["--tenant".to_owned(), global.tenant.clone()]);
+            }
+            if let Some(file) = policy::load(global.policy.as_deref())?.file {
+                words.extend(["--policy".to_owned(), text(&absolute(&file)?)?]);
+            }
+        }
+    }
+    Ok(words
+        .iter()
+        .map(|word| shell_word(word))
+        .collect::<Vec<_>>()
+        .join(" "))
+}
+
+fn no_token(name: &str) -> Failure {
+    let scopes = match name {
+        "--token-file" => "--agent NAME --scope propose,wait",
+        _ => "--name NAME --scope execute",
+    };
+    Failure::usage(
+        "the hook needs two tokens for a server: one that asks, and one that starts what was approved",
+    )
+    .hint(format!(
+        "make it with `countersign token create {scopes}`, and name its file with `{name}`"
+    ))
+}
+
+fn hold(options: &HookInstall) -> String {
+    let hold = options.run.hold;
+    match hold.subsec_millis() {
+        0 => format!("{}s", hold.as_secs()),
+        _ => format!("{}ms", hold.as_millis()),
+    }
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, Failure> {
+    std::path::absolute(path)
+        .map_err(|error| Failure::error("bad_path", format!("`{}`: {error}", path.display())))
+}
+
+fn text(path: &Path) -> Result<String, Failure> {
+    let text = path.to_str().map(str::to_owned);
+    text.ok_or_else(|| Failure::error("bad_path", format!("`{}` is not UTF-8", path.display())))
+}
+
+fn file(options: &HookInstall) -> Result<PathBuf, Failure> {
+    let named = match (&options.settings, options.user) {
+        (Some(file), _) => Some(file.clone()),
+        (None, true) => options.dialect.user_file(),
+        (None, false) => options.dialect.project_files().into_iter().next(),
+    };
+    let file = named.ok_or_else(|| {
+        Failure::error(
+            "no_home",
+            "HOME is not set, so it is not known where your settings are",
+        )
+        .hint("name the file with `--settings`")
+    })?;
+    // A link to the settings stays a link.
+    Ok(std::fs::canonicalize(&file).unwrap_or(file))
+}
+
+/// Writes the settings in one step. Gives the file that holds them as they were.
+fn write(file: &Path, before: Option<&str>, after: &str) -> Result<Option<PathBuf>, Failure> {
+    let failed = |error: std::io::Error| {
+        Failure::error(
+            "bad_settings",
+            format!("cannot write `{}`: {error}", file.display()),
+        )
+        .hint("nothing was changed")
+    };
+    if let Some(folder) = file.parent() {
+        std::fs::create_dir_all(folder).map_err(failed)?;
+    }
+    let beside = |end: &str| {
+        let mut name = file.as_os_str().to_owned();
+        name.push(end);
+        PathBuf::from(name)
+    };
+    let mut backup = None;
+    if before.is_some() {
+        let names = (1..1000).map(|number| beside(&format!(".before-countersign-{number}")));
+        let free = names.into_iter().find(|name| !name.exists());
+        let free =
+            free.ok_or_else(|| Failure::error("bad_settings", "there are too many backups of the settings"))?;
+        // Copied, so that who may read it stays as it was.
+        std::fs::copy(file, &free).map_err(failed)?;
+        backup = Some(free);
+    }
+    let fresh = beside(".countersign-new");
+    if before.is_some() {
+        std::fs::copy(file, &fresh).map_err(failed)?;
+    }
+    std::fs::write(&fresh, after).map_err(failed)?;
+    let synced = std::fs::File::open(&fresh).and_then(|file| file.sync_all());
+    synced
+        .and_then(|()| std::fs::rename(&fresh, file))
+        .map_err(failed)?;
+    Ok(backup)
+}

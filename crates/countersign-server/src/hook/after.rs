@@ -1,0 +1,23 @@
+//! After a tool call: how it ended is recorded, if it was started here.
+
+use super::Hook;
+use super::event::After;
+use super::kept::Kept;
+use crate::desk::Desk;
+use crate::failure::Failure;
+use crate::store::Missing;
+
+/// Records how a call ended. A call that passed was never started, and nothing is recorded of it.
+pub async fn record(hook: &Hook<'_>, end: &After) -> Result<(), Failure> {
+    let kept = Kept::open(hook)?;
+    let Some((call, started)) = kept.started(&end.place) else {
+        return Ok(());
+    };
+    let desk = match hook.runner().await? {
+        Some(desk) => desk,
+        None => Desk::open(hook.global, Missing::Refuse).await?,
+    };
+    desk.finish(call, &started.permit, end.outcome.clone()).await?;
+    kept.ended(&end.place);
+    Ok(())
+}

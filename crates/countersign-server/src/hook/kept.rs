@@ -1,0 +1,226 @@
+//! What a hook keeps between two of its processes: which approval a call waits for, and the permit of a call that was
+//! started.
+//!
+//! Both only save a question or an answer. Whoever changes these files gets nothing to run: what runs is what the gate
+//! starts, and a permit only says how its own call ended.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Write as _};
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use countersign::hash::Hash;
+use countersign::id::{ApprovalId, CallId};
+use serde::{Deserialize, Serialize};
+
+use super::Hook;
+use super::event::{Before, Place};
+use crate::failure::Failure;
+
+/// What was left behind by a process that was killed is thrown away after this long.
+const OLD: Duration = Duration::from_secs(7 * 24 * 60 * 60);
+/// So many files are looked through when they are tidied up.
+const LOOKED_AT: usize = 512;
+
+/// The folder.
+pub struct Kept {
+    folder: PathBuf,
+    desk: String,
+    agent: &'static str,
+}
+
+/// A started call, for the process that hears of its end.
+#[derive(Serialize, Deserialize)]
+pub struct Started {
+    /// Which call.
+    pub call: String,
+    /// What finishing it takes.
+    pub permit: String,
+}
+
+/// A place that is taken for a call that is about to be started.
+pub struct Taken(PathBuf);
+
+impl Kept {
+    /// Makes the folder, if it is not there.
+    pub fn open(hook: &Hook<'_>) -> Result<Kept, Failure> {
+        let folder = match &hook.options.state {
+            Some(folder) => folder.clone(),
+            None => usual().ok_or_else(|| {
+                unusable("neither XDG_STATE_HOME nor HOME says where").hint("name a folder with `--state`")
+            })?,
+        };
+        make(&folder).map_err(|error| unusable(&error.to_string()))?;
+        let desk = match &hook.global.server {
+            Some(url) => url.clone(),
+            None => format!("{}\n{}", hook.global.store(), hook.global.tenant),
+        };
+        Ok(Kept {
+            folder,
+            desk,
+            agent: hook.dialect.as_str(),
+        })
+    }
+
+    /// The approval that exactly this call waits for, if it was asked before.
+    pub fn waiting(&self, call: &Before) -> Option<ApprovalId> {
+        let text = std::fs::read_to_string(self.waiting_file(call)).ok()?;
+        text.trim().parse().ok()
+    }
+
+    /// Remembers which approval this call waits for.
+    pub fn wait_for(&self, call: &Before, approval: ApprovalId) -> Result<(), Failure> {
+        let file = self.waiting_file(call);
+        let written = write_new(&file.with_extension(std::process::id().to_string()), |file| {
+            writeln!(file, "{approval}")
+        });
+        written
+            .and_then(|written| std::fs::rename(written, &file))
+            .map_err(|error| unusable(&error.to_string()))
+    }
+
+    /// It waits no more.
+    pub fn forget(&self, call: &Before) {
+        // One that stays is looked at again, and found to be over.
+        let _ = std::fs::remove_file(self.waiting_file(call));
+    }
+
+    /// Takes the place of a call that is about to be started; nothing when it was taken before.
+    pub fn take(&self, place: &Place) -> Result<Option<Taken>, Failure> {
+        self.tidy();
+        let file = self.started_file(place);
+        match write_new(&file, |_| Ok(())) {
+            Ok(file) => Ok(Some(Taken(file))),
+            Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
+            Err(error) => Err(unusable(&error.to_string())),
+        }
+    }
+
+    /// The permit of a call that was started here.
+    pub fn started(&self, place: &Place) -> Option<(CallId, Started)> {
+        let text = std::fs::read(self.started_file(place)).ok()?;
+        let started: Started = serde_json::from_slice(&text).ok()?;
+        let call = started.call.parse().ok()?;
+        Some((call, started))
+    }
+
+    /// Whether this very call was started before, however it ended.
+    pub fn was_started(&self, place: &Place) -> bool {
+        self.started_file(place).exists()
+    }
+
+    /// Its end is on record. A call that has an id stays known, so that it is not started a second time.
+    pub fn ended(&self, place: &Place) {
+        let file = self.started_file(place);
+        let _ = match place.id {
+            Some(_) => std::fs::write(file, ""),
+            None => std::fs::remove_file(file),
+        };
+    }
+
+    fn waiting_file(&self, call: &Before) -> PathBuf {
+        let parts = [
+            self.desk.as_bytes(),
+            self.agent.as_bytes(),
+            call.run.as_str().as_bytes(),
+            call.tool.as_str().as_bytes(),
+            call.arguments.as_bytes(),
+        ];
+        self.folder.join(format!("{}.waiting", name(&parts)))
+    }
+
+    fn started_file(&self, place: &Place) -> PathBuf {
+        let which = match &place.id {
+            Some(id) => id,
+            None => &place.values,
+        };
+        let parts = [
+            self.desk.as_bytes(),
+            self.agent.as_bytes(),
+            place.session.as_bytes(),
+            place.tool.as_bytes(),
+            which.as_bytes(),
+        ];
+        self.folder.join(format!("{}.started", name(&parts)))
+    }
+
+    /// Throws away what is old.
+    fn tidy(&self) {
+        let Ok(files) = std::fs::read_dir(&self.folder) else {
+            return;
+        };
+        for file in files.take(LOOKED_AT).flatten() {
+            let changed = file.metadata().and_then(|metadata| metadata.modified());
+            let age = changed.ok().and_then(|changed| changed.elapsed().ok());
+            if age.is_some_and(|age| age > OLD) {
+                let _ = std::fs::remove_file(file.path());
+            }
+        }
+    }
+}
+
+impl Taken {
+    /// Writes down what finishing the call takes.
+    pub fn write(self, started: &Started) {
+        let Ok(text) = serde_json::to_vec(started) else {
+            return;
+        };
+        // Without it nobody can say how the call ended, and it becomes unknown. That is true, and no reason to stop.
+        let _ = std::fs::write(&self.0, text);
+    }
+
+    /// It was not started after all.
+    pub fn leave(self) {
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// One name for several parts, none of which can pass for another.
+fn name(parts: &[&[u8]]) -> Hash {
+    let mut bytes = Vec::new();
+    for part in parts {
+        bytes.extend_from_slice(&(part.len() as u64).to_be_bytes());
+        bytes.extend_from_slice(part);
+    }
+    Hash::of(&bytes)
+}
+
+fn usual() -> Option<PathBuf> {
+    let named = |name: &str| {
+        std::env::var_os(name)
+            .filter(|value| !value.is_empty())
+            .map(PathBuf::from)
+    };
+    let base = named("XDG_STATE_HOME").or_else(|| Some(named("HOME")?.join(".local/state")))?;
+    Some(base.join("countersign/hooks"))
+}
+
+/// A folder that only its owner can use.
+fn make(folder: &Path) -> std::io::Result<()> {
+    let mut builder = std::fs::DirBuilder::new();
+    builder.recursive(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::DirBuilderExt as _;
+        builder.mode(0o700);
+    }
+    builder.create(folder)
+}
+
+/// A file that only its owner can use, and that was not there before.
+fn write_new(path: &Path, write: impl FnOnce(&mut File) -> std::io::Result<()>) -> std::io::Result<PathBuf> {
+    let mut options = OpenOptions::new();
+    options.write(true).create_new(true);
+    #[cfg(unix)]
+    {
+        use std::os::unix::fs::OpenOptionsExt as _;
+        options.mode(0o600);
+    }
+    write(&mut options.open(path)?)?;
+    Ok(path.to_owned())
+}
+
+fn unusable(problem: &str) -> Failure {
+    let message = format!("there is no folder to keep a call's permit in: {problem}");
+    Failure::error("no_state", message).hint("name another folder with `--state`")
+}

@@ -1,0 +1,131 @@
+//! A coding agent's settings: where they are, and what a hook looks like in them.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use serde::Serialize;
+use serde_json::Value;
+
+use super::{Dialect, GRACE};
+use crate::failure::Failure;
+
+/// The largest settings file.
+pub const LARGEST: usize = 8 * 1024 * 1024;
+/// How much later than the hook itself the coding agent gives up.
+const MARGIN: Duration = Duration::from_secs(40);
+/// Everything the hook is not asked about runs without it, so it is asked about everything; the policy lets pass.
+const ALL_TOOLS: &str = "*";
+
+/// One entry under an event.
+#[derive(Serialize)]
+pub struct Group {
+    matcher: &'static str,
+    hooks: [Handler; 1],
+}
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct Handler {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<&'static str>,
+    #[serde(rename = "type")]
+    kind: &'static str,
+    command: String,
+    timeout: u64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    on_failure: Option<&'static str>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status_message: Option<&'static str>,
+}
+
+impl Dialect {
+    /// The settings of all projects.
+    pub fn user_file(self) -> Option<PathBuf> {
+        let named = |name: &str| {
+            std::env::var_os(name)
+                .filter(|value| !value.is_empty())
+                .map(PathBuf::from)
+        };
+        let home = |folder: &str| named("HOME").map(|home| home.join(folder));
+        Some(match self {
+            Dialect::ClaudeCode => named("CLAUDE_CONFIG_DIR")
+                .or_else(|| home(".claude"))?
+                .join("settings.json"),
+            Dialect::Codex => named("CODEX_HOME").or_else(|| home(".codex"))?.join("hooks.json"),
+            Dialect::Gemini => home(".gemini")?.join("settings.json"),
+        })
+    }
+
+    /// The settings of the project in this folder.
+    pub fn project_files(self) -> Vec<PathBuf> {
+        let files: &[&str] = match self {
+            Dialect::ClaudeCode => &[".claude/settings.json", ".claude/settings.local.json"],
+            Dialect::Codex => &[".codex/hooks.json"],
+            Dialect::Gemini => &[".gemini/settings.json"],
+        };
+        files.iter().map(PathBuf::from).collect()
+    }
+
+    /// What stands under each event. `command` is a shell's, and answers `hold` long.
+    pub fn groups(self, command: &str, hold: Duration) -> Vec<(&'static str, Group)> {
+        let limit = hold + GRACE + MARGIN;
+        let before = Handler {
+            name: (self == Dialect::Gemini).then_some("countersign"),
+            kind: "command",
+            // A program that is not there, crashes or is killed must not let the call through.
+            command: format!("{command} || {{ echo 'countersign blocked this call' >&2; exit 2; }}"),
+            timeout: self.timeout(limit),
+            on_failure: self.blocks_on_failure().then_some("block"),
+            status_message: (self != Dialect::Gemini).then_some("Waiting for a countersignature"),
+        };
+        let after = || Handler {
+            name: (self == Dialect::Gemini).then_some("countersign-after"),
+            kind: "command",
+            command: command.to_owned(),
+            timeout: self.timeout(MARGIN + MARGIN),
+            on_failure: None,
+            status_message: None,
+        };
+        let group = |handler| Group {
+            matcher: ALL_TOOLS,
+            hooks: [handler],
+        };
+        let mut groups = vec![(self.before(), group(before))];
+        groups.extend(self.after().iter().map(|event| (*event, group(after()))));
+        groups
+    }
+
+    /// Whether a handler is ours.
+    pub fn is_ours(self, handler: &Value) -> bool {
+        let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
+        let command = text(handler.get("command"));
+        let arguments = handler.get("args").and_then(Value::as_array);
+        let arguments: Vec<String> = arguments
+            .into_iter()
+            .flatten()
+            .map(|one| text(Some(one)))
+            .collect();
+        let line = format!("{command} {} ", arguments.join(" "));
+        line.contains("countersign") && line.contains(&format!(" hook {} ", self.as_str()))
+    }
+}
+
+/// Reads a settings file; nothing when there is none.
+pub fn read(file: &Path) -> Result<Option<String>, Failure> {
+    let unreadable = |problem: &str| {
+        Failure::error(
+            "bad_settings",
+            format!("cannot read `{}`: {problem}", file.display()),
+        )
+        .hint("name another file with `--settings`")
+    };
+    match std::fs::metadata(file) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(unreadable(&error.to_string())),
+        Ok(metadata) if metadata.len() > LARGEST as u64 => return Err(unreadable("it is too large")),
+        Ok(_) => {}
+    }
+    std::fs::read_to_string(file)
+        .map(Some)
+        .map_err(|error| unreadable(&error.to_string()))
+}

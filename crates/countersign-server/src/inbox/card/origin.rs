@@ -1,0 +1,91 @@
+//! Where values came from, as a card shows it: a mark beside each value, and one line over all.
+//!
+//! Enters: what the gate traced. Leaves: words and the names of their colours. A mark stands in a column of its own,
+//! where no value can imitate it.
+
+use countersign::provenance::{Mark, Provenance};
+use serde::Serialize;
+
+/// The mark of one value.
+#[derive(Debug, Serialize)]
+pub struct Marked {
+    /// Picks its colour; as loud as the mark.
+    pub class: &'static str,
+    pub tag: &'static str,
+    /// Who stated it, and in which words, where that says more than the tag: for a mouse that rests on it, and on
+    /// the whole card for every eye.
+    pub hint: Option<String>,
+}
+
+/// How far a call's values are the person's.
+#[derive(Debug, Serialize)]
+pub struct Verdict {
+    pub class: &'static str,
+    pub text: String,
+}
+
+impl Marked {
+    pub fn new(mark: &Mark) -> Marked {
+        let is_plain = matches!(mark, Mark::Invented { agent_said_it: false });
+        Marked {
+            class: class(mark.loudness()),
+            tag: mark.tag(),
+            hint: mark.detail().filter(|_| !is_plain),
+        }
+    }
+}
+
+impl Verdict {
+    /// The gate's verdict; that nobody could look, where no conversation was given.
+    pub fn new(provenance: Option<&Provenance>) -> Verdict {
+        match provenance {
+            Some(provenance) => {
+                let marks = provenance.leaves.iter().map(|leaf| leaf.mark.loudness());
+                Verdict {
+                    class: class(marks.max().unwrap_or(0)),
+                    text: provenance.verdict(),
+                }
+            }
+            None => Verdict {
+                class: class(Mark::Unknown.loudness()),
+                text: "where the values came from is unknown".to_owned(),
+            },
+        }
+    }
+}
+
+/// Short, because a list has hundreds of them.
+fn class(loudness: u8) -> &'static str {
+    match loudness {
+        0 => "m0",
+        1 | 2 => "m1",
+        3 => "m3",
+        _ => "m5",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use countersign::policy::Policy;
+    use countersign::provenance::{Conversation, Marks, Message};
+
+    #[test]
+    fn a18_what_nobody_stated_comes_first_and_a_secret_is_as_loud_as_its_worst_part() {
+        let policy = Policy::parse("[tools.t]\neffect = \"write\"\nsecret = [\"auth\"]").unwrap();
+        let arguments = br#"{"name":"Maria","auth":{"user":"Maria","key":"invented"},"email":"m@acme.com"}"#;
+        let text = "Add Maria".to_owned();
+        let messages = vec![Message::Person { text, at: None }];
+        let provenance = policy.trace("t", arguments, &Conversation { messages });
+        let marks = Marks::new(&provenance);
+        let mut rows = policy.table("t", arguments, b"salt");
+        marks.loudest_first(&mut rows);
+        let shown: Vec<_> = rows
+            .iter()
+            .map(|row| (row.pointer.as_str(), Marked::new(marks.of(row)).class))
+            .collect();
+        assert_eq!(shown, [("/auth", "m5"), ("/email", "m5"), ("/name", "m0")]);
+        assert_eq!(Verdict::new(Some(&provenance)).class, "m5");
+        assert_eq!(Verdict::new(None).class, "m3");
+    }
+}

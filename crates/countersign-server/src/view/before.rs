@@ -1,0 +1,98 @@
+//! What a call would change, and what a person changed about it, as JSON.
+//!
+//! INVARIANT: what is secret in a call's arguments is secret in what it would change.
+
+use countersign::approval::Approval;
+use countersign::call::Call;
+use countersign::hash::Hash;
+use countersign::json;
+use countersign::policy::Policy;
+use countersign::snapshot::{Difference, differences};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use utoipa::ToSchema;
+
+use super::make::result;
+
+/// What stands for a text that is not to be shown.
+const HIDDEN: &str = "hidden";
+
+/// What a call would change, as it was read when a person was asked.
+#[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct BeforeView {
+    /// The tool that read it.
+    pub tool: String,
+    /// Its hash, which is part of the call's digest. It is read again before the call runs.
+    #[schema(value_type = String)]
+    pub hash: Hash,
+    pub bytes: usize,
+    /// What it answered: JSON as it came, any other text as a string; absent where something in it is secret.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<serde_json::Value>)]
+    pub result: Option<Box<RawValue>>,
+    /// Values that would become others.
+    pub changes: Vec<ChangeView>,
+}
+
+/// A value that is not what it was.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, ToSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct ChangeView {
+    /// A JSON pointer.
+    pub pointer: String,
+    /// What stood there; nothing when nothing did.
+    pub was: Option<String>,
+    /// What stands there instead; nothing when it is gone.
+    pub is: Option<String>,
+}
+
+/// What the call would change.
+pub fn before(approval: &Approval, call: &Call, policy: &Policy) -> Option<BeforeView> {
+    let before = call.before.as_deref().filter(|_| approval.erased_at.is_none())?;
+    let is_hidden = hides(policy, call, &before.result);
+    Some(BeforeView {
+        tool: before.tool.to_string(),
+        hash: before.hash,
+        bytes: before.result.len(),
+        result: result(&before.result).filter(|_| !is_hidden),
+        changes: changes(policy, call, &before.result, false),
+    })
+}
+
+/// What the person who approved the call changed about it.
+pub fn edits(call: &Call, policy: &Policy) -> Vec<ChangeView> {
+    let original = call.original.as_ref();
+    original.map_or_else(Vec::new, |original| {
+        changes(policy, call, original.as_bytes(), true)
+    })
+}
+
+/// Whether something in what a call would change is secret. What is no object has no places by which that could be told.
+pub fn hides(policy: &Policy, call: &Call, result: &[u8]) -> bool {
+    let tool = call.tool.as_str();
+    let leaves = json::leaves(result);
+    let is_object = json::check(result, json::Limits::default()).is_ok();
+    match is_object {
+        true => leaves.iter().any(|leaf| policy.is_secret(tool, &leaf.pointer)),
+        false => policy.has_secrets(tool),
+    }
+}
+
+/// The values of the call's arguments that are others than those in `old`.
+fn changes(policy: &Policy, call: &Call, old: &[u8], whole: bool) -> Vec<ChangeView> {
+    let shown = |Difference { pointer, was, is }| {
+        let is_hidden = policy.is_secret(call.tool.as_str(), &pointer);
+        let text = |text: Option<String>| match is_hidden {
+            true => text.map(|_| HIDDEN.to_owned()),
+            false => text,
+        };
+        ChangeView {
+            was: text(was),
+            is: text(is),
+            pointer,
+        }
+    };
+    let found = differences(old, call.arguments.as_bytes(), whole);
+    found.into_iter().map(shown).collect()
+}

@@ -1,0 +1,151 @@
+//! What coding agents are told, at a store and over a server.
+
+use super::*;
+use crate::served::Served;
+
+#[test]
+fn the_answers_are_a_contract() {
+    let place = agents();
+    let said = |arguments: &[&str], event: &str| {
+        let left = ask(&place, arguments, event.as_bytes());
+        one(&left);
+        assert_eq!((left.code, left.stderr.as_str()), (0, ""), "{left:?}");
+        left.stdout.trim().to_owned()
+    };
+    let read = before("t1", "Read", r#"{"file_path":"/a"}"#);
+    let forbidden = before(
+        "t2",
+        "Write",
+        r#"{"file_path":"/p/.claude/settings.json","content":""}"#,
+    );
+    // What passes is left to the coding agent's own rules: "allow" would skip its questions.
+    assert_eq!(said(&["claude-code"], &read), "{}");
+    assert_eq!(said(&["codex"], &read), "{}");
+    assert_eq!(said(&["gemini"], &gemini("BeforeTool", "glob", "{}", "")), "{}");
+    insta::assert_snapshot!(said(&["claude-code"], &forbidden), @r##"{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"forbidden by the policy: the policy forbids this call of `Write`: `args.file_path.matches('(^|/)[.](claude|codex|gemini)/') || args.file_path.matches('(^|/)countersign[.](toml|db)')`; hint: no one can approve it; propose something else"}}"##);
+    let pattern = r#"{"file_path":"/p/.gemini/settings.json","content":""}"#;
+    insta::assert_snapshot!(said(&["gemini"], &gemini("BeforeTool", "write_file", pattern, "")), @r##"{"decision":"deny","reason":"forbidden by the policy: the policy forbids this call of `write_file`: `args.file_path.matches('(^|/)[.](claude|codex|gemini)/') || args.file_path.matches('(^|/)countersign[.](toml|db)')`; hint: no one can approve it; propose something else"}"##);
+    let short = |text: String| {
+        let id = pending(&place);
+        text.replace(&id[id.len() - 8..], "[id]")
+    };
+    let held = before("t3", "Bash", LS);
+    insta::assert_snapshot!(short(said(&["claude-code", "--hold", "10ms"], &held)), @r##"{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"not approved yet: approval [id] still waits for a person after 0s. Nothing was run. Do not look for another way. Later, make exactly the same call again: it joins this approval and gets its answer."},"systemMessage":"countersign: Bash waits for you as approval [id]: `countersign show [id]`, then `approve` or `deny`"}"##);
+    place.good(&["deny", &pending(&place), "--comment", "use the staging copy"]);
+    insta::assert_snapshot!(said(&["claude-code"], &held), @r##"{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"denied by ana: use the staging copy. Nothing was run."}}"##);
+}
+
+#[test]
+fn a_run_without_a_person_is_deferred_and_resumed() {
+    let place = agents();
+    let run = |entry: &str, event: &str, arguments: &[&str]| {
+        let all: Vec<&str> = ["claude-code", "--hold", "10ms"]
+            .iter()
+            .chain(arguments)
+            .copied()
+            .collect();
+        let mut command = hook(&place, &all);
+        command.env("CLAUDE_CODE_ENTRYPOINT", entry);
+        Left::of(fed(command, event.as_bytes()).wait_with_output().unwrap())
+    };
+    let event = before("t1", "Bash", LS);
+    let deferred = run("sdk-cli", &event, &["--defer"]);
+    insta::assert_snapshot!(deferred.stdout.trim(), @r#"{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"defer"}}"#);
+    // Where a deferral would be ignored and something else decides, it is denied.
+    for mode in ["bypassPermissions", "acceptEdits", "dontAsk", "auto", "new"] {
+        let event = event.replace("\"default\"", &format!("\"{mode}\""));
+        assert!(
+            blocks("claude-code", &run("sdk-cli", &event, &["--defer"])),
+            "{mode}"
+        );
+    }
+    assert!(blocks("claude-code", &run("cli", &event, &["--defer"])));
+    assert!(blocks("claude-code", &run("sdk-cli", &event, &[])));
+    let id = pending(&place);
+    place.good(&["approve", &id]);
+    assert!(run("sdk-cli", &event, &["--defer"]).stdout.contains("\"allow\""));
+}
+
+#[test]
+fn over_a_server_it_is_the_same() {
+    let place = agents();
+    let served = Served::start(&place);
+    let token = served.token(&["--agent", "coder", "--scope", "propose,wait"]);
+    let host = served.token(&["--name", "coder-host", "--scope", "execute"]);
+    let private = |name: &str, text: &str| {
+        use std::os::unix::fs::PermissionsExt as _;
+        place.write(name, text);
+        let path = place.path().join(name);
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600)).unwrap();
+    };
+    private("host", &host);
+    private("agent", &token);
+    let over = |event: &str, hold: &str, host: &str| {
+        let mut command = hook(
+            &place,
+            &["claude-code", "--hold", hold, "--execute-token-file", host],
+        );
+        command
+            .env("COUNTERSIGN_SERVER", &served.url)
+            .env("COUNTERSIGN_TOKEN", &token);
+        fed(command, event.as_bytes())
+    };
+    let left = |child: Child| Left::of(child.wait_with_output().unwrap());
+    let read = before("t0", "Read", r#"{"file_path":"/a"}"#);
+    assert_eq!(left(over(&read, "1s", "host")).stdout, "{}\n");
+    let event = before("t1", "Bash", LS);
+    assert!(
+        left(over(&event, "10ms", "host"))
+            .stdout
+            .contains("not approved yet")
+    );
+    let waiting = over(&event, "30s", "host");
+    let id = pending(&place);
+    assert_eq!(place.json(&["show", &id])["agentName"], "coder");
+    served.good(&served.person(), &["approve", &id]);
+    let allowed = left(waiting);
+    assert!(
+        allowed.stdout.contains("\"allow\"") && allowed.stdout.contains(LS),
+        "{allowed:?}"
+    );
+    assert!(blocks("claude-code", &left(over(&event, "10ms", "host"))));
+    let end = after("PostToolUse", "t1", r#""tool_response":{"stdout":"x"}"#);
+    assert_eq!(left(over(&end, "1s", "host")).stdout, "{}\n");
+    assert_eq!(state(&place, &id), "succeeded");
+    // A token that only asks starts nothing; neither does one that is not there.
+    let waiting = over(&before("t2", "Bash", LS), "30s", "agent");
+    let id = pending(&place);
+    served.good(&served.person(), &["approve", &id]);
+    let refused = left(waiting);
+    assert!(
+        blocks("claude-code", &refused) && refused.code == 2,
+        "{refused:?}"
+    );
+    assert_eq!(state(&place, &id), "released");
+    assert_eq!(left(over(&read, "1s", "gone")).code, 2);
+    // The self-test asks the server, and writes nothing.
+    let settings = [
+        "hook",
+        "install",
+        "claude-code",
+        "--settings",
+        "s.json",
+        "--server",
+        &served.url,
+        "--token-file",
+        "agent",
+        "--execute-token-file",
+        "host",
+    ];
+    place.good(&settings);
+    let count = || {
+        place.json(&["list", "--all"])["approvals"]
+            .as_array()
+            .unwrap()
+            .len()
+    };
+    let earlier = count();
+    let status = place.run(&["hook", "status", "claude-code", "--settings", "s.json"]);
+    assert!(status.stdout.contains("blocked the self-test"), "{status:?}");
+    assert_eq!(count(), earlier);
+}

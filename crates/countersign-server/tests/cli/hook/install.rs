@@ -1,0 +1,317 @@
+//! Putting a hook into settings, and looking whether it is really there.
+
+use std::process::Command;
+
+use serde_json::Value;
+
+use crate::place::{Left, Place};
+
+fn agents() -> Place {
+    let place = Place::without_policy();
+    place.write("countersign.toml", place.good(&["hook", "policy"]));
+    std::fs::create_dir_all(place.path().join("home")).unwrap();
+    place
+}
+
+/// Trusts Codex's hook, as a person does who looks at `/hooks`.
+fn trust(place: &Place) {
+    let file = place.path().join("home/.codex/hooks.json");
+    let settings: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let mut identity = settings["hooks"]["PreToolUse"][0].clone();
+    identity["event_name"] = "pre_tool_use".into();
+    identity["hooks"][0]["async"] = false.into();
+    let hash = countersign::hash::Hash::of(identity.to_string().as_bytes());
+    let key = format!("{}:pre_tool_use:0:0", file.display());
+    let config = format!("model = \"x\"\n[hooks.state.\"{key}\"]\ntrusted_hash = \"sha256:{hash}\"\n");
+    place.write("home/.codex/config.toml", config);
+}
+
+fn run(place: &Place, arguments: &[&str]) -> Left {
+    Left::of(place.command(arguments).output().unwrap())
+}
+
+/// What `hook status` finds about an agent: state and message.
+#[track_caller]
+fn findings(place: &Place, agent: &str) -> Vec<(String, String)> {
+    told(place, &["hook", "status", agent, "--json"], agent)
+}
+
+#[track_caller]
+fn told(place: &Place, arguments: &[&str], agent: &str) -> Vec<(String, String)> {
+    let left = run(place, arguments);
+    let answer: Value = serde_json::from_str(&left.stdout).unwrap_or_else(|_| panic!("{left:?}"));
+    let rows = answer["findings"].as_array().unwrap().clone();
+    let rows = rows.into_iter().filter(|row| row["subject"] == agent);
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    rows.map(|row| (text(&row["state"]), text(&row["message"])))
+        .collect()
+}
+
+#[test]
+fn an_installed_hook_is_active_and_holds() {
+    for (agent, file) in [
+        ("claude-code", "home/.claude/settings.json"),
+        ("codex", "home/.codex/hooks.json"),
+        ("gemini", "home/.gemini/settings.json"),
+    ] {
+        let place = agents();
+        let left = run(&place, &["hook", "install", agent, "--user"]);
+        assert_eq!(left.code, 0, "{left:?}");
+        let text = std::fs::read_to_string(place.path().join(file)).unwrap();
+        if agent == "codex" {
+            let found = findings(&place, agent);
+            assert!(
+                found[0].0 == "problem" && found[0].1.contains("does not trust"),
+                "{found:?}"
+            );
+            trust(&place);
+        }
+        let found = findings(&place, agent);
+        assert!(
+            found[0].0 == "good" && found[0].1.contains("blocked the self-test"),
+            "{found:?}"
+        );
+        assert!(found.iter().all(|(state, _)| state != "problem"), "{found:?}");
+        assert_eq!(told(&place, &["doctor", "--json"], agent), found);
+        assert!(
+            !place.path().join("countersign.db").exists(),
+            "the self-test wrote something"
+        );
+        // Again is nothing; so is looking only.
+        for arguments in [&["--user"][..], &["--user", "--dry-run"], &["--print"]] {
+            let all: Vec<&str> = ["hook", "install", agent]
+                .iter()
+                .chain(arguments)
+                .copied()
+                .collect();
+            assert_eq!(run(&place, &all).code, 0);
+        }
+        assert_eq!(std::fs::read_to_string(place.path().join(file)).unwrap(), text);
+        let folder = place.path().join(file);
+        assert_eq!(
+            std::fs::read_dir(folder.parent().unwrap()).unwrap().count(),
+            if agent == "codex" { 2 } else { 1 },
+            "a backup of nothing"
+        );
+    }
+}
+
+#[test]
+fn settings_that_are_there_stay_and_are_kept() {
+    let place = agents();
+    let before = "{\n  \"model\": \"opus\",\n  \"permissions\": {\"deny\": [\"Bash(rm *)\"]}\n}\n";
+    place.write("settings.json", before);
+    let install = ["hook", "install", "claude-code", "--settings", "settings.json"];
+    let dry: Vec<&str> = install.iter().chain(&["--dry-run"]).copied().collect();
+    let shown = run(&place, &dry).stdout;
+    assert_eq!(
+        std::fs::read_to_string(place.path().join("settings.json")).unwrap(),
+        before
+    );
+    assert_eq!(run(&place, &install).code, 0);
+    let after = std::fs::read_to_string(place.path().join("settings.json")).unwrap();
+    assert_eq!(after, shown);
+    assert!(after.starts_with(before.trim_end_matches("\n}\n")), "{after}");
+    let kept = place.path().join("settings.json.before-countersign-1");
+    assert_eq!(std::fs::read_to_string(kept).unwrap(), before);
+    // A second kind of hook: another hold takes the first one's place.
+    let other: Vec<&str> = install.iter().chain(&["--hold", "1m"]).copied().collect();
+    assert_eq!(run(&place, &other).code, 0);
+    let again = std::fs::read_to_string(place.path().join("settings.json")).unwrap();
+    assert!(
+        again.contains("--hold 60s") && !again.contains("--hold 540s"),
+        "{again}"
+    );
+    assert!(place.path().join("settings.json.before-countersign-2").exists());
+}
+
+#[test]
+fn settings_that_are_broken_are_refused() {
+    for broken in ["{", "// x\n{}", "[]", "{\"hooks\": 1}", "{\"a\":1,\"a\":2}"] {
+        let place = agents();
+        place.write("settings.json", broken);
+        let left = run(
+            &place,
+            &["hook", "install", "claude-code", "--settings", "settings.json"],
+        );
+        assert!(
+            left.code == 1 && left.stderr.contains("hint: "),
+            "{broken}: {left:?}"
+        );
+        assert_eq!(
+            std::fs::read_to_string(place.path().join("settings.json")).unwrap(),
+            broken
+        );
+    }
+}
+
+#[test]
+fn x31_a_secret_does_not_get_into_settings() {
+    let place = agents();
+    place.write("token", "cst_secret");
+    for arguments in [
+        &["--server", "https://x.example", "--token", "cst_secret"][..],
+        &["--server", "https://x.example"],
+        &["--store", "postgres://a:secret@db/x"],
+    ] {
+        let all: Vec<&str> = ["hook", "install", "claude-code", "--print"]
+            .iter()
+            .chain(arguments)
+            .copied()
+            .collect();
+        let left = run(&place, &all);
+        assert!(left.code == 2 && !left.stdout.contains("secret"), "{left:?}");
+    }
+    let file = [
+        "hook",
+        "install",
+        "claude-code",
+        "--print",
+        "--server",
+        "https://x.example",
+        "--token-file",
+        "token",
+        "--execute-token-file",
+        "token",
+    ];
+    let left = run(&place, &file);
+    assert!(
+        left.code == 0 && left.stdout.contains("/token") && !left.stdout.contains("cst_"),
+        "{left:?}"
+    );
+}
+
+#[test]
+fn x21_what_makes_a_hook_useless_is_found() {
+    let check = |agent: &str, change: &dyn Fn(String) -> String, expected: (&str, &str)| {
+        let place = agents();
+        let file = match agent {
+            "claude-code" => "home/.claude/settings.json",
+            "codex" => "home/.codex/hooks.json",
+            _ => "home/.gemini/settings.json",
+        };
+        assert_eq!(run(&place, &["hook", "install", agent, "--user"]).code, 0);
+        if agent == "codex" {
+            trust(&place);
+        }
+        let text = std::fs::read_to_string(place.path().join(file)).unwrap();
+        let changed = change(text.clone());
+        assert_ne!(text, changed, "{expected:?}");
+        place.write(file, changed);
+        if agent == "codex" && expected.0 == "warning" {
+            trust(&place);
+        }
+        let found = findings(&place, agent);
+        let hit = found
+            .iter()
+            .any(|(state, message)| state == expected.0 && message.contains(expected.1));
+        assert!(hit, "{expected:?}: {found:?}");
+        let code = run(&place, &["hook", "status", agent]).code;
+        assert_eq!(code, i32::from(expected.0 == "problem"), "{expected:?}");
+    };
+    let swap = |from: &'static str, to: &'static str| move |text: String| text.replacen(from, to, 1);
+    let claude = |from, to, expected| check("claude-code", &swap(from, to), expected);
+    claude(
+        "\"onFailure\": \"block\"",
+        "\"onFailure\": \"continue\"",
+        ("problem", "onFailure"),
+    );
+    claude("\"timeout\": 600", "\"timeout\": 540", ("problem", "time-out"));
+    claude(
+        "\"timeout\": 600",
+        "\"async\": true, \"timeout\": 600",
+        ("problem", "async"),
+    );
+    claude(
+        "{\n  \"hooks\"",
+        "{\n  \"disableAllHooks\": true,\n  \"hooks\"",
+        ("problem", "disableAllHooks"),
+    );
+    claude("\"*\"", "\"Bash|Write\"", ("warning", "only tools that match"));
+    claude(
+        "\"PostToolUseFailure\"",
+        "\"Stop\"",
+        ("warning", "PostToolUseFailure"),
+    );
+    claude(
+        "\"PreToolUse\"",
+        "\"PreTool\"",
+        ("problem", "but not under `PreToolUse`"),
+    );
+    claude(
+        "--policy ",
+        "--policy /gone",
+        ("problem", "cannot read the policy"),
+    );
+    claude("--hold 540s", "--hold 540s --bogus", ("problem", "--bogus"));
+    claude("{\n  \"hooks\"", "{,\n  \"hooks\"", ("problem", "line 1"));
+    check(
+        "gemini",
+        &swap("\"timeout\": 600000", "\"timeout\": 60000"),
+        ("problem", "time-out"),
+    );
+    check(
+        "gemini",
+        &swap("{\n", "{\n\"hooksConfig\":{\"enabled\":false},"),
+        ("problem", "hooksConfig"),
+    );
+    check(
+        "gemini",
+        &swap("{\n", "{\n\"hooksConfig\":{\"disabled\":[\"countersign\"]},"),
+        ("problem", "hooksConfig"),
+    );
+    check(
+        "codex",
+        &swap(" || { echo 'countersign blocked this call' >&2; exit 2; }", ""),
+        ("warning", "exit 2"),
+    );
+    check(
+        "codex",
+        &swap("\"timeout\": 600", "\"timeout\": 601"),
+        ("problem", "does not trust"),
+    );
+    // A program that is there, and lets everything through.
+    let to_true = |text: String| {
+        let from = text.find("\"command\": \"").unwrap() + "\"command\": \"".len();
+        let to = text.find(" hook claude-code").unwrap();
+        format!("{}true countersign{}", &text[..from], &text[to..])
+    };
+    check(
+        "claude-code",
+        &to_true,
+        ("problem", "did not answer with one JSON object"),
+    );
+}
+
+#[test]
+fn x06_a_program_that_is_gone_or_killed_still_blocks() {
+    use std::io::Write as _;
+    use std::process::Stdio;
+    let place = agents();
+    let printed = run(&place, &["hook", "install", "codex", "--print"]).stdout;
+    let settings: Value = serde_json::from_str(&printed).unwrap();
+    let line = settings["hooks"]["PreToolUse"][0]["hooks"][0]["command"]
+        .as_str()
+        .unwrap();
+    let program = line.split(' ').next().unwrap();
+    for replaced in [
+        "/no/such/program",
+        "sh -c 'kill -9 $$'",
+        "sh -c 'exit 101'",
+        "false",
+    ] {
+        let mut child = Command::new("sh")
+            .args(["-c", &line.replace(program, replaced)])
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let _ = child.stdin.take().unwrap().write_all(b"{}");
+        let left = Left::of(child.wait_with_output().unwrap());
+        assert!(
+            left.code == 2 && !left.stderr.trim().is_empty(),
+            "{replaced}: {left:?}"
+        );
+    }
+}

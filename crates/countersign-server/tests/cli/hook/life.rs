@@ -1,0 +1,265 @@
+//! The life of a held call: decided, started once, ended.
+
+use super::*;
+
+#[test]
+fn i3_what_a_person_approved_is_what_runs_to_the_byte() {
+    for dialect in ["claude-code", "codex", "gemini"] {
+        let place = agents();
+        let (event, tool) = match dialect {
+            "gemini" => (
+                gemini("BeforeTool", "run_shell_command", LS, ""),
+                "run_shell_command",
+            ),
+            _ => (before("t1", "Bash", LS), "Bash"),
+        };
+        let waiting = fed(hook(&place, &[dialect, "--hold", "30s"]), event.as_bytes());
+        let id = pending(&place);
+        let shown = place.json(&["show", &id]);
+        assert_eq!(
+            (&shown["agentName"], &shown["runId"]),
+            (&dialect.into(), &"s1".into())
+        );
+        assert_eq!(shown["calls"][0]["tool"], tool);
+        assert_eq!(place.run(&["show", &id, "--raw", "1"]).stdout, LS);
+        place.good(&["approve", &id]);
+        let left = Left::of(waiting.wait_with_output().unwrap());
+        let answer = one(&left);
+        assert!(left.code == 0 && left.stdout.contains(LS), "{left:?}");
+        let allowed = match dialect {
+            "gemini" => answer["decision"] == "allow",
+            _ => answer["hookSpecificOutput"]["permissionDecision"] == "allow",
+        };
+        assert!(allowed, "{left:?}");
+        assert_eq!(state(&place, &id), "running");
+        let end = match dialect {
+            "gemini" => gemini("AfterTool", tool, LS, r#","tool_response":{"llmContent":"é"}"#),
+            _ => after("PostToolUse", "t1", r#""tool_response":{"stdout":"é"}"#),
+        };
+        let left = ask(&place, &[dialect], end.as_bytes());
+        assert_eq!(
+            (left.code, left.stdout.as_str(), left.stderr.as_str()),
+            (0, "{}\n", "")
+        );
+        assert_eq!(state(&place, &id), "succeeded");
+    }
+}
+
+#[test]
+fn i3_a_persons_revision_is_what_runs() {
+    let place = agents();
+    let waiting = fed(
+        hook(&place, &["claude-code", "--hold", "30s"]),
+        before("t1", "Bash", LS).as_bytes(),
+    );
+    let id = pending(&place);
+    place.good(&["approve", &id, "--edit", r#"1={"command":  "ls -l"}"#]);
+    let left = Left::of(waiting.wait_with_output().unwrap());
+    assert!(
+        left.stdout.contains(r#""updatedInput":{"command":  "ls -l"}"#),
+        "{left:?}"
+    );
+    // Where arguments are merged, a key that was taken out would come back: it does not run at all.
+    let place = agents();
+    let event = gemini("BeforeTool", "run_shell_command", LS, "");
+    let waiting = fed(hook(&place, &["gemini", "--hold", "30s"]), event.as_bytes());
+    let id = pending(&place);
+    place.good(&["approve", &id, "--edit", r#"1={"command":"ls -l"}"#]);
+    let left = Left::of(waiting.wait_with_output().unwrap());
+    assert!(
+        blocks("gemini", &left) && left.stdout.contains("took one away"),
+        "{left:?}"
+    );
+    assert_eq!(state(&place, &id), "released");
+}
+
+#[test]
+fn how_a_call_ended_is_recorded() {
+    for (event, rest, expected) in [
+        ("PostToolUse", r#""tool_response":{"stdout":""}"#, "succeeded"),
+        ("PostToolUse", r#""x":1"#, "succeeded"),
+        (
+            "PostToolUseFailure",
+            r#""error":"exit code 1","is_interrupt":false"#,
+            "failed",
+        ),
+        (
+            "PostToolUseFailure",
+            r#""error":"stopped","is_interrupt":true"#,
+            "unknown",
+        ),
+    ] {
+        let place = agents();
+        let waiting = fed(
+            hook(&place, &["claude-code", "--hold", "30s"]),
+            before("t1", "Bash", LS).as_bytes(),
+        );
+        let id = pending(&place);
+        place.good(&["approve", &id]);
+        assert_eq!(Left::of(waiting.wait_with_output().unwrap()).code, 0);
+        for _ in 0..2 {
+            let left = ask(&place, &["claude-code"], after(event, "t1", rest).as_bytes());
+            assert_eq!((left.code, left.stdout.as_str()), (0, "{}\n"), "{left:?}");
+        }
+        assert_eq!(state(&place, &id), expected, "{event} {rest}");
+    }
+    // A call that was never held, and one whose store is gone: the result reaches the model either way.
+    let place = agents();
+    let end = after("PostToolUse", "t9", r#""tool_response":{}"#);
+    assert_eq!(ask(&place, &["claude-code"], end.as_bytes()).stdout, "{}\n");
+    let waiting = fed(
+        hook(&place, &["claude-code", "--hold", "30s"]),
+        before("t9", "Bash", LS).as_bytes(),
+    );
+    place.good(&["approve", &pending(&place)]);
+    waiting.wait_with_output().unwrap();
+    std::fs::remove_file(place.path().join("countersign.db")).unwrap();
+    let left = ask(&place, &["claude-code"], end.as_bytes());
+    assert_eq!((left.code, left.stdout.as_str()), (1, "{}\n"), "{left:?}");
+    assert!(left.stderr.contains("could not record"), "{left:?}");
+}
+
+#[test]
+fn x13_the_same_tool_use_gets_one_permit() {
+    let place = agents();
+    let event = before("t1", "Bash", LS);
+    let both: Vec<Child> = (0..2)
+        .map(|_| fed(hook(&place, &["claude-code", "--hold", "30s"]), event.as_bytes()))
+        .collect();
+    let id = pending(&place);
+    // Both wait for the one approval.
+    std::thread::sleep(Duration::from_millis(700));
+    assert_eq!(place.json(&["list"])["approvals"].as_array().unwrap().len(), 1);
+    place.good(&["approve", &id]);
+    let mut allowed = 0;
+    for child in both {
+        let left = Left::of(child.wait_with_output().unwrap());
+        one(&left);
+        match blocks("claude-code", &left) {
+            true => assert!(left.stdout.contains("at most once"), "{left:?}"),
+            false => allowed += 1,
+        }
+    }
+    assert_eq!(allowed, 1);
+    for _ in 0..2 {
+        let left = ask(&place, &["claude-code", "--hold", "10ms"], event.as_bytes());
+        assert!(blocks("claude-code", &left), "{left:?}");
+        ask(
+            &place,
+            &["claude-code"],
+            after("PostToolUse", "t1", r#""tool_response":{}"#).as_bytes(),
+        );
+    }
+    assert_eq!(
+        place.json(&["list", "--all"])["approvals"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+}
+
+#[test]
+fn asking_again_joins_the_approval_and_gets_its_answer() {
+    let place = agents();
+    let ask_again = |id: &str| {
+        ask(
+            &place,
+            &["claude-code", "--hold", "10ms"],
+            before(id, "Bash", LS).as_bytes(),
+        )
+    };
+    assert!(ask_again("t1").stdout.contains("not approved yet"));
+    let id = pending(&place);
+    assert!(ask_again("t2").stdout.contains("not approved yet"));
+    assert_eq!(place.json(&["list"])["approvals"].as_array().unwrap().len(), 1);
+    place.good(&["approve", &id]);
+    let left = ask_again("t3");
+    assert!(
+        left.stdout.contains("\"allow\"") && left.stdout.contains(LS),
+        "{left:?}"
+    );
+    // It ran once; the next one is a call of its own, and the id that ran stays spent.
+    assert!(ask_again("t3").stdout.contains("at most once"));
+    assert!(ask_again("t4").stdout.contains("not approved yet"));
+    let second = pending(&place);
+    assert_ne!(id, second);
+    place.good(&["deny", &second, "--comment", "no"]);
+    assert!(ask_again("t5").stdout.contains("denied by ana: no"));
+    // What was denied is not asked again at once.
+    assert!(ask_again("t6").stdout.contains("denied a short while ago"));
+}
+
+#[test]
+fn x32_a_hook_that_is_killed_leaves_its_approval_pending() {
+    let place = agents();
+    let mut waiting = fed(
+        hook(&place, &["claude-code", "--hold", "30s"]),
+        before("t1", "Bash", LS).as_bytes(),
+    );
+    let id = pending(&place);
+    waiting.kill().unwrap();
+    waiting.wait().unwrap();
+    assert_eq!(place.json(&["show", &id])["status"], "pending");
+    place.good(&["approve", &id]);
+    let left = ask(&place, &["claude-code"], before("t1", "Bash", LS).as_bytes());
+    assert!(left.stdout.contains("\"allow\""), "{left:?}");
+}
+
+#[test]
+fn a_started_call_that_nobody_finishes_becomes_unknown() {
+    let place = agents();
+    place.write(
+        "countersign.toml",
+        "[tools.Bash]\neffect = \"write\"\ntimeout = \"1s\"\n",
+    );
+    let waiting = fed(
+        hook(&place, &["claude-code", "--hold", "30s"]),
+        before("t1", "Bash", LS).as_bytes(),
+    );
+    let id = pending(&place);
+    place.good(&["approve", &id]);
+    assert!(
+        Left::of(waiting.wait_with_output().unwrap())
+            .stdout
+            .contains("\"allow\"")
+    );
+    std::thread::sleep(Duration::from_millis(1200));
+    place.good(&["expire"]);
+    assert_eq!(state(&place, &id), "unknown");
+    // Who hears of its end later may still tell it.
+    ask(
+        &place,
+        &["claude-code"],
+        after("PostToolUse", "t1", r#""tool_response":{}"#).as_bytes(),
+    );
+    assert_eq!(state(&place, &id), "succeeded");
+}
+
+#[test]
+fn x13_two_sessions_that_share_a_card_do_not_share_its_permit() {
+    let place = agents();
+    let event = |session: &str, id: &str| before(id, "Bash", LS).replace("\"s1\"", &format!("\"{session}\""));
+    let short = |event: &str| ask(&place, &["claude-code", "--hold", "10ms"], event.as_bytes()).stdout;
+    assert!(short(&event("s1", "t1")).contains("not approved yet"));
+    let shared = pending(&place);
+    let waiting = fed(
+        hook(&place, &["claude-code", "--hold", "30s"]),
+        event("s2", "t1").as_bytes(),
+    );
+    std::thread::sleep(Duration::from_millis(700));
+    assert_eq!(place.json(&["list"])["approvals"].as_array().unwrap().len(), 1);
+    place.good(&["approve", &shared]);
+    assert!(
+        Left::of(waiting.wait_with_output().unwrap())
+            .stdout
+            .contains("\"allow\"")
+    );
+    // The one that asked first has to ask again: its approval is spent.
+    assert!(short(&event("s1", "t1")).contains("was used by the same call elsewhere"));
+    assert!(short(&event("s1", "t2")).contains("not approved yet"));
+    let own = pending(&place);
+    assert_ne!(shared, own);
+    place.good(&["approve", &own]);
+    assert!(short(&event("s1", "t3")).contains("\"allow\""));
+}

@@ -1,0 +1,124 @@
+//! Hooks of coding agents: the real binary, fed the events that they write, over a real file and a real service.
+
+mod answers;
+mod closed;
+mod install;
+mod life;
+mod policy;
+
+use std::io::Write as _;
+use std::process::{Child, Command, Stdio};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+use crate::place::{Left, Place};
+
+const POLICY: &str = include_str!("../../../../../examples/coding-agents.toml");
+/// Nothing a program would write by itself: blanks, an order, an escape, a number no double holds.
+const LS: &str = r#"{"command" : "ls \u00e9",  "z":1.50, "a":12345678901234567890123}"#;
+
+fn agents() -> Place {
+    let place = Place::without_policy();
+    place.write("countersign.toml", POLICY);
+    place
+}
+
+/// A hook in a folder, with a home of its own.
+fn hook(place: &Place, arguments: &[&str]) -> Command {
+    let mut command = place.command(&["hook"]);
+    command
+        .args(arguments)
+        .env_remove("CLAUDE_CODE_ENTRYPOINT")
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    command
+}
+
+fn fed(mut command: Command, event: &[u8]) -> Child {
+    let mut child = command.spawn().unwrap();
+    // What does not read to the end is fine.
+    let _ = child.stdin.take().unwrap().write_all(event);
+    child
+}
+
+fn ask(place: &Place, arguments: &[&str], event: &[u8]) -> Left {
+    Left::of(fed(hook(place, arguments), event).wait_with_output().unwrap())
+}
+
+/// An event as Claude Code and Codex write it.
+fn before(id: &str, tool: &str, input: &str) -> String {
+    format!(
+        r#"{{"session_id":"s1","transcript_path":"t","cwd":"/","permission_mode":"default","hook_event_name":"PreToolUse","tool_name":"{tool}","tool_input":{input},"tool_use_id":"{id}"}}"#
+    )
+}
+
+fn after(event: &str, id: &str, rest: &str) -> String {
+    format!(
+        r#"{{"session_id":"s1","hook_event_name":"{event}","tool_name":"Bash","tool_input":{LS},"tool_use_id":"{id}",{rest}}}"#
+    )
+}
+
+/// An event as Gemini CLI writes it.
+fn gemini(event: &str, tool: &str, input: &str, rest: &str) -> String {
+    format!(
+        r#"{{"session_id":"s1","transcript_path":"t","cwd":"/","hook_event_name":"{event}","timestamp":"2026-11-16T03:00:00.000Z","tool_name":"{tool}","tool_input":{input}{rest}}}"#
+    )
+}
+
+/// Waits until something is pending, and gives its id.
+#[track_caller]
+fn pending(place: &Place) -> String {
+    let give_up_at = Instant::now() + Duration::from_secs(20);
+    while Instant::now() < give_up_at {
+        if place.path().join("countersign.db").exists() {
+            let list = place.run(&["list", "--json"]);
+            let list: Value = serde_json::from_str(&list.stdout).unwrap_or_default();
+            if let Some(id) = list["approvals"][0]["id"].as_str() {
+                return id.to_owned();
+            }
+        }
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    panic!("nothing is pending");
+}
+
+#[track_caller]
+fn state(place: &Place, id: &str) -> String {
+    place.json(&["show", id])["calls"][0]["state"]
+        .as_str()
+        .unwrap()
+        .to_owned()
+}
+
+/// Exactly one JSON object, on one line, and nothing else.
+#[track_caller]
+fn one(left: &Left) -> Value {
+    assert!(
+        left.stdout.ends_with('\n') && left.stdout.trim().starts_with('{'),
+        "{left:?}"
+    );
+    serde_json::from_str(&left.stdout).unwrap_or_else(|_| panic!("{left:?}"))
+}
+
+/// Whether an answer blocks, as each coding agent's own code reads it.
+fn blocks(dialect: &str, left: &Left) -> bool {
+    let answer: Value = serde_json::from_str(&left.stdout).unwrap_or_default();
+    let specific = &answer["hookSpecificOutput"];
+    let has_reason = |reason: &Value| reason.as_str().is_some_and(|reason| !reason.trim().is_empty());
+    let denies =
+        specific["permissionDecision"] == "deny" && has_reason(&specific["permissionDecisionReason"]);
+    match dialect {
+        "claude-code" => left.code == 2 || (left.code == 0 && denies),
+        "codex" => match left.code {
+            2 => !left.stderr.trim().is_empty(),
+            code => code == 0 && denies,
+        },
+        // It reads standard output whatever the exit code, and standard error only where that is empty.
+        _ => match left.stdout.trim().is_empty() {
+            true => left.code > 1 && serde_json::from_str::<Value>(left.stderr.trim()).is_err(),
+            false => answer["decision"] == "deny" && has_reason(&answer["reason"]),
+        },
+    }
+}

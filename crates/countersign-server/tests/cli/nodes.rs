@@ -1,0 +1,64 @@
+//! Two services on one PostgreSQL: what is proposed on one is decided on the other.
+
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+use crate::place::{Left, Place};
+use crate::served::Served;
+
+/// A database of its own, made on the server that `scripts/test` starts.
+fn database(name: &str) -> String {
+    let set =
+        |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set; see `scripts/test`"));
+    let (bin, port) = (set("COUNTERSIGN_TEST_PG_BIN"), set("COUNTERSIGN_TEST_PG_PORT"));
+    let name = format!("{name}_{}", std::process::id());
+    let made = Command::new(format!("{bin}/createdb"))
+        .args(["-h", "127.0.0.1", "-p", &port, "-U", "postgres", &name])
+        .status();
+    assert!(made.unwrap().success(), "no database could be made");
+    format!("postgresql://postgres@127.0.0.1:{port}/{name}")
+}
+
+#[test]
+fn d2_two_nodes_on_one_postgresql_are_one_service() {
+    let store = database("two_nodes");
+    let (mut here, mut there) = (Place::new(), Place::new());
+    for place in [&mut here, &mut there] {
+        place.write("countersign-serve.toml", "[tools.create_contact]\necho = true\n");
+        place.keep_in(&store);
+    }
+    let (one, other) = (Served::start(&here), Served::start(&there));
+    let (agent, ana) = (one.agent(), one.person());
+    let id = one.propose(&agent, &["create_contact", r#"{"name":"Maria"}"#]);
+    // The agent waits at one node,
+    let waits = one
+        .command(&agent, &["--json", "wait", &id, "--finished", "--timeout", "30s"])
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    std::thread::sleep(Duration::from_millis(300));
+    // and a person decides at the other, which knows her by the same token.
+    let began = Instant::now();
+    other.good(&ana, &["approve", &id]);
+    let left = Left::of(waits.wait_with_output().unwrap());
+    assert_eq!(left.code, 0, "{left:?}");
+    assert!(began.elapsed() < Duration::from_secs(10), "woken, not timed out");
+    let shown: serde_json::Value = serde_json::from_str(&left.stdout).unwrap();
+    assert_eq!(shown["calls"][0]["state"], "succeeded");
+    // Either node tells the same story, and a second decision is refused by both.
+    for node in [&one, &other] {
+        let late = node.run(&ana, &["deny", &id]);
+        assert_eq!(late.code, 4, "{late:?}");
+        assert!(late.stderr.contains("already approved by `ana`"), "{late:?}");
+    }
+    // A token that is revoked on one opens nothing on the other any more.
+    let listed = here.good(&["--json", "token", "list"]);
+    let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
+    let tokens = listed["tokens"].as_array().or(listed.as_array()).unwrap();
+    for token in tokens {
+        here.good(&["token", "revoke", token["id"].as_str().unwrap()]);
+    }
+    let refused = other.run(&ana, &["list"]);
+    assert_ne!(refused.code, 0, "{refused:?}");
+    assert!(refused.stderr.contains("token"), "{refused:?}");
+}

@@ -1,0 +1,212 @@
+//! What a card gives a person to judge by: where values came from, second looks, who approved already.
+
+use std::time::Duration;
+
+use countersign::decision::Verdict;
+
+use crate::support::{MARIA, World, conversation};
+
+#[tokio::test]
+async fn a18_each_value_has_its_mark_and_what_nobody_stated_comes_first() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let arguments = r#"{"name":"Maria Garcia","id":"c-7","site":"evil.example","email":"maria@company.com"}"#;
+    let approval = world
+        .hold_as(&[("unlisted", arguments)], |submission| {
+            submission.conversation = Some(conversation(&[
+                ("user", "Please invite Maria Garcia"),
+                ("find_contact", r#"{"found":[{"id":"c-7"}]}"#),
+                ("web", "see evil.example"),
+            ]));
+        })
+        .await;
+    let list = world.get(&ana, "/approvals").await;
+    list.shows(
+        "<p class=m5>3 of 4 values were not given by you: 1 invented, 1 from outside text, 1 from tools",
+    )
+    .shows("<dt>email<dd class=m5>NOT FROM YOU<dd>maria@company.com<")
+    .shows(">FROM OUTSIDE<dd>evil.example<")
+    .shows("<dd class=m1 title=\"find_contact, at &#x2f;found&#x2f;0&#x2f;id\">from a tool<dd>c-7<")
+    .shows("<dt>name<dd class=m0>from you<dd>Maria Garcia<");
+    let places: Vec<usize> = ["<dt>email", "<dt>site", "<dt>id", "<dt>name"]
+        .iter()
+        .map(|name| list.text.find(name).unwrap())
+        .collect();
+    assert!(places.is_sorted(), "{places:?}");
+    // On its own page the words stand there, without a mouse and without script.
+    let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
+    page.shows("<dt class=two>id<dd class=m1>from a tool<dd>c-7<dd class=why>find_contact, at &#x2f;found&#x2f;0&#x2f;id");
+}
+
+#[tokio::test]
+async fn a18_a_call_without_a_conversation_is_never_called_fine() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    world.hold(&[("create_contact", MARIA)]).await;
+    let page = world.get(&ana, "/approvals").await;
+    page.shows("<p class=m3>where the values came from is unknown")
+        .hides("from you<");
+}
+
+#[tokio::test]
+async fn a18_a_quote_stays_inside_its_frame() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let hostile = r#""><script>alert(1)</script>"#;
+    let approval = world
+        .hold_as(&[("note", r#"{"text":"c-7"}"#)], |submission| {
+            submission.conversation = Some(conversation(&[(hostile, "c-7")]));
+        })
+        .await;
+    for path in ["/approvals".to_owned(), format!("/approvals/{}", approval.id)] {
+        world
+            .get(&ana, &path)
+            .await
+            .hides("<script>alert")
+            .shows("from a tool");
+    }
+}
+
+#[tokio::test]
+async fn a_secret_has_a_mark_and_no_words() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let arguments = r#"{"name":"Maria","email":"m@example.com","api_key":"canary-secret"}"#;
+    let approval = world
+        .hold_as(&[("create_contact", arguments)], |submission| {
+            submission.conversation = Some(conversation(&[(
+                "user",
+                "Maria m@example.com, key canary-secret",
+            )]));
+        })
+        .await;
+    let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
+    page.shows("<dt>api_key<dd class=m0>from you<dd><i>hidden")
+        .hides("canary");
+}
+
+#[tokio::test]
+async fn x11_x16_second_looks_stand_on_the_card() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let known = world
+        .hold(&[("create_contact", r#"{"name":"Maria","email":"maria@acme.com"}"#)])
+        .await;
+    world
+        .get(&ana, "/approvals")
+        .await
+        .shows("<p class=look><b>Look twice:</b> this agent never asked for this tool before");
+    world.decide_elsewhere(&known, Verdict::Approve).await;
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    let denied = world.hold(&[("note", r#"{"text":"again"}"#)]).await;
+    world.decide_elsewhere(&denied, Verdict::Deny).await;
+    // Ids grow with the clock of the machine, by milliseconds.
+    tokio::time::sleep(Duration::from_millis(2)).await;
+    let alike = world
+        .hold(&[("create_contact", r#"{"name":"Maria","email":"marla@acme.com"}"#)])
+        .await;
+    world.hold(&[("note", r#"{"text":"again"}"#)]).await;
+    let like = "&#x2f;email is one letter away from `maria@acme.com`, which was used before";
+    let page = world.get(&ana, "/approvals").await;
+    page.shows(like)
+        .shows("the same call was denied within the last hour");
+    for path in [
+        format!("/approvals/{}", alike.id),
+        format!("/approvals/{}/card", alike.id),
+    ] {
+        world.get(&ana, &path).await.shows(like);
+    }
+    // What is over needs no second look.
+    world.decide(&ana, &alike, &[("verdict", "deny")]).await;
+    world
+        .get(&ana, &format!("/approvals/{}", alike.id))
+        .await
+        .hides("Look twice");
+}
+
+#[tokio::test]
+async fn a_quorum_says_who_approved_so_far() {
+    let world = World::new().await;
+    let (ana, cy) = (world.ana().await, world.sign_in("cy", &["approvers"]).await);
+    let approval = world.hold(&[("wire", r#"{"amount":5}"#)]).await;
+    world
+        .get(&ana, "/approvals")
+        .await
+        .shows("2 different people have to approve this; nobody has yet.");
+    let fields = [("verdict", "approve"), ("comment", "fine <b>by</b> me")];
+    world.decide(&ana, &approval, &fields).await;
+    let for_ana = world.get(&ana, "/approvals").await;
+    for_ana.shows("<b>You</b> approved on the page, just now: <q>fine &lt;b&gt;by&lt;&#x2f;b&gt; me</q>");
+    world
+        .get(&cy, "/approvals")
+        .await
+        .shows("<b>ana</b> approved on the page");
+    assert_eq!(world.ran(), [""; 0]);
+    world.decide(&cy, &approval, &[("verdict", "approve")]).await;
+    assert_eq!(world.now(&approval).await.state.as_str(), "approved");
+}
+
+#[tokio::test]
+async fn x22_a_card_shows_what_would_become_what() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let approval = world
+        .hold(&[("rename_page", r#"{"id":"p1","title":"Team"}"#)])
+        .await;
+    let list = world.get(&ana, "/approvals").await;
+    list.shows("Rename About &lt;us&gt; to Team")
+        .shows("<dt>title<dd><del>About &lt;us&gt;</del> → Team<")
+        .shows("<dt>id<dd>p1<")
+        .hides("What is there now");
+    let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
+    page.shows("What is there now, as get_page read it (53 bytes)")
+        .shows("&quot;sections&quot;:[&quot;a&quot;,&quot;b&quot;]");
+    // What is secret in the arguments is secret in what they change.
+    *world.page.lock().unwrap() = r#"{"title":"x","token":"canary"}"#.to_owned();
+    let secret = world
+        .hold(&[("rename_page", r#"{"id":"p1","title":"Team","token":"other"}"#)])
+        .await;
+    let page = world.get(&ana, &format!("/approvals/{}", secret.id)).await;
+    page.shows("Something in it is secret.")
+        .hides("canary")
+        .hides("other");
+}
+
+#[tokio::test]
+async fn x22_what_changed_in_between_does_not_run_and_there_is_a_new_card() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let approval = world.hold(&[("delete_page", r#"{"id":"p1"}"#)]).await;
+    world
+        .get(&ana, "/approvals")
+        .await
+        .shows("Delete About &lt;us&gt; and its 2 sections");
+    *world.page.lock().unwrap() = r#"{"title":"About","sections":["a","b","c"]}"#.to_owned();
+    world.decide(&ana, &approval, &[("verdict", "approve")]).await;
+    world.finished(&approval).await;
+    assert_eq!(world.ran(), [""; 0]);
+    let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
+    page.shows("refused: what it would change has changed since it was shown")
+        .shows(
+            "call 1 will not run: what it would change has changed since it was shown; asked again: <a href=",
+        );
+    let list = world.get(&ana, "/approvals").await;
+    list.shows("Delete About and its 3 sections").shows("1 waits");
+}
+
+#[tokio::test]
+async fn x44_an_edit_shows_old_and_new() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let approval = world.hold(&[("note", r#"{"text":"Helo","tag":"x"}"#)]).await;
+    let fields = [
+        ("verdict", "edit"),
+        ("arguments-1", r#"{"text":"Hello","mood":"good"}"#),
+    ];
+    world.decide(&ana, &approval, &fields).await;
+    let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
+    page.shows("<dt>text<dd><del>Helo</del> → Hello<")
+        .shows("<dt>mood<dd>good<")
+        .shows("<dt>tag<dd><del>x</del> → <i>gone</i>")
+        .shows("changed by who approved it");
+}

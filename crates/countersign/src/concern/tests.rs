@@ -1,0 +1,124 @@
+//! Each concern with what brings it about, and what does not.
+
+use super::*;
+use crate::approval::SharedApproval;
+use crate::command::Propose;
+use crate::decision::Verdict;
+use crate::store::memory::MemoryStore;
+use crate::store::suite::{Fixture, sample};
+use std::sync::Arc;
+
+fn fixture() -> Fixture {
+    let clock = Fixture::clock();
+    Fixture::new(Arc::new(MemoryStore::with_clock(clock.clone())), clock)
+}
+
+fn asks(n: u64, arguments: &str) -> Propose {
+    let mut propose = sample::propose(n);
+    propose.calls = vec![sample::call(arguments)];
+    propose
+}
+
+async fn history(fixture: &Fixture, arguments: &[&str], verdict: Verdict) -> Vec<SharedApproval> {
+    let mut before = Vec::new();
+    for (n, arguments) in (1..).zip(arguments) {
+        let approval = fixture.propose(asks(n, arguments)).await;
+        before.push(fixture.accept(sample::decide(&approval, verdict.clone())).await);
+    }
+    before
+}
+
+fn told(approval: &SharedApproval, before: &[SharedApproval]) -> Vec<String> {
+    let history = History::of(before, None, &|_, pointer| pointer == "/secret");
+    let found = history.concerns(approval, &approval.calls[0]);
+    found.iter().map(ToString::to_string).collect()
+}
+
+#[tokio::test]
+async fn a_first_use_is_told_once() {
+    let fixture = fixture();
+    let first = fixture.propose(asks(1, "{}")).await;
+    assert_eq!(told(&first, &[]), ["this agent never asked for this tool before"]);
+    assert_eq!(told(&fixture.propose(asks(2, "{}")).await, &[first]), [""; 0]);
+}
+
+#[tokio::test]
+async fn x11_a_denial_is_remembered_for_an_hour() {
+    let fixture = fixture();
+    let before = history(&fixture, &[r#"{"a":1}"#], Verdict::Deny).await;
+    let same = fixture.propose(asks(2, r#"{"a":1}"#)).await;
+    assert_eq!(
+        told(&same, &before),
+        ["the same call was denied within the last hour"]
+    );
+    assert_eq!(
+        told(&fixture.propose(asks(3, r#"{"a":2}"#)).await, &before),
+        [""; 0]
+    );
+    fixture.advance(LATELY);
+    assert_eq!(
+        told(&fixture.propose(asks(4, r#"{"a":1}"#)).await, &before),
+        [""; 0]
+    );
+}
+
+#[tokio::test]
+async fn x16_a_value_that_looks_like_a_known_one_is_told() {
+    let fixture = fixture();
+    let known = r#"{"to":"maria@acme.com","secret":"abcdefgh","id":"order-1001"}"#;
+    let before = history(&fixture, &[known], Verdict::Approve).await;
+    let mut n = 1;
+    let mut check = async |arguments: &str, expected: &[&str]| {
+        n += 1;
+        assert_eq!(
+            told(&fixture.propose(asks(n, arguments)).await, &before),
+            expected,
+            "{arguments}"
+        );
+    };
+    let like = "/to is one letter away from `maria@acme.com`, which was used before";
+    check(r#"{"to":"marla@acme.com"}"#, &[like]).await;
+    check(r#"{"to":"maria@acme.co"}"#, &[like]).await;
+    check(r#"{"to":"maria@amce.com"}"#, &[like]).await;
+    check(r#"{"to":"maria@acme.com"}"#, &[]).await;
+    check(r#"{"to":"pedro@acme.com"}"#, &[]).await;
+    check(r#"{"secret":"abcdefgx"}"#, &[]).await;
+    // The next order is another order.
+    check(r#"{"id":"order-1002"}"#, &[]).await;
+}
+
+#[tokio::test]
+async fn an_amount_far_outside_is_told() {
+    let fixture = fixture();
+    let before = history(
+        &fixture,
+        &[r#"{"n":10}"#, r#"{"n":12.5}"#, r#"{"n":8}"#],
+        Verdict::Approve,
+    )
+    .await;
+    let far = fixture.propose(asks(4, r#"{"n":126}"#)).await;
+    assert_eq!(
+        told(&far, &before),
+        ["/n is more than ten times the largest before, 12.5"]
+    );
+    assert_eq!(
+        told(&fixture.propose(asks(5, r#"{"n":125}"#)).await, &before),
+        [""; 0]
+    );
+    assert_eq!(told(&far, &before[..2]), [""; 0], "two numbers are no history");
+}
+
+#[tokio::test]
+async fn x29_a_changed_definition_and_a_large_batch_are_told() {
+    let fixture = fixture();
+    let before = history(&fixture, &["{}"], Verdict::Approve).await;
+    let mut changed = asks(2, "{}");
+    changed.calls[0].definition = Some(crate::hash::Hash::of(b"another"));
+    let changed = fixture.propose(changed).await;
+    assert_eq!(
+        told(&changed, &before),
+        ["the tool has changed since it was last approved"]
+    );
+    let batch = fixture.propose(sample::batch(3, 6)).await;
+    assert_eq!(told(&batch, &before), ["6 calls at once; the most before were 1"]);
+}

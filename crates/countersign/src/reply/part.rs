@@ -1,0 +1,415 @@
+//! "All but the third", "only 1 and 3": a part of a numbered card.
+//!
+//! Enters: the words of a reply, and how many things the card numbers. Leaves: which of them the reply grants, or
+//! nothing. Deliberately absent: any guess. Every word belongs to the grammar, every number to the card, and a bare
+//! number that may be a count ("only 2") names nothing.
+
+use super::word::Words;
+
+/// Which of up to 128 calls a reply grants.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Part(u128);
+
+impl Part {
+    /// True when the call at this position, from 1, is granted.
+    pub fn grants(self, position: usize) -> bool {
+        (1..=128).contains(&position) && self.0 & (1 << (position - 1)) != 0
+    }
+
+    fn of(positions: &[usize]) -> Part {
+        let bit = |position: &usize| {
+            position
+                .checked_sub(1)
+                .and_then(|at| 1u128.checked_shl(u32::try_from(at).ok()?))
+        };
+        Part(positions.iter().filter_map(bit).fold(0, |part, bit| part | bit))
+    }
+
+    fn inverted(self, count: usize) -> Part {
+        let all = Part::of(&(1..=count).collect::<Vec<_>>());
+        Part(all.0 & !self.0)
+    }
+}
+
+const YES: [&str; 14] = [
+    "yes", "yeah", "yep", "ok", "okay", "approve", "confirm", "sí", "si", "ja", "oui", "sim", "confirma",
+    "aprueba",
+];
+const ONLY: [&str; 12] = [
+    "only",
+    "just",
+    "solo",
+    "sólo",
+    "solamente",
+    "únicamente",
+    "nur",
+    "seulement",
+    "uniquement",
+    "apenas",
+    "somente",
+    "soltanto",
+];
+const ALL: [&str; 12] = [
+    "all",
+    "everything",
+    "every",
+    "todos",
+    "todas",
+    "todo",
+    "alle",
+    "alles",
+    "tous",
+    "toutes",
+    "tutti",
+    "tutte",
+];
+/// Words that leave out what follows.
+// Words come folded: `außer` is `ausser`.
+const BUT: [&str; 11] = [
+    "except",
+    "excluding",
+    "without",
+    "menos",
+    "excepto",
+    "salvo",
+    "ausser",
+    "sauf",
+    "exceto",
+    "tranne",
+    "behalve",
+];
+/// Words that leave out what follows only behind "all", or before a "not".
+const WEAK_BUT: [&str; 5] = ["but", "pero", "aber", "mais", "mas"];
+const NOT: [&str; 5] = ["not", "no", "nicht", "pas", "não"];
+const AND: [&str; 8] = ["and", "y", "e", "und", "et", "&", "plus", "also"];
+/// Words that make the number behind them the name of a thing.
+const NAMING: [&str; 20] = [
+    "the", "number", "numbers", "#", "nr", "item", "items", "la", "el", "las", "los", "número", "numero",
+    "le", "les", "die", "der", "das", "den", "nummer",
+];
+/// Words behind a number that change nothing.
+const THING: [&str; 3] = ["one", "ones", "item"];
+const COURTESY: [&str; 7] = ["please", "pls", "por", "favor", "bitte", "thanks", "gracias"];
+
+const ORDINALS: [&[&str]; 20] = [
+    &[
+        "first",
+        "primero",
+        "primera",
+        "primer",
+        "erste",
+        "ersten",
+        "erster",
+        "erstes",
+        "premier",
+        "première",
+        "1st",
+    ],
+    &[
+        "second",
+        "segundo",
+        "segunda",
+        "zweite",
+        "zweiten",
+        "zweiter",
+        "deuxième",
+        "2nd",
+    ],
+    &[
+        "third",
+        "tercero",
+        "tercera",
+        "tercer",
+        "dritte",
+        "dritten",
+        "dritter",
+        "troisième",
+        "3rd",
+    ],
+    &[
+        "fourth",
+        "cuarto",
+        "cuarta",
+        "vierte",
+        "vierten",
+        "quatrième",
+        "4th",
+    ],
+    &[
+        "fifth",
+        "quinto",
+        "quinta",
+        "fünfte",
+        "fünften",
+        "cinquième",
+        "5th",
+    ],
+    &["sixth", "sexto", "sexta", "sechste", "sechsten", "sixième", "6th"],
+    &[
+        "seventh",
+        "séptimo",
+        "séptima",
+        "siebte",
+        "siebten",
+        "septième",
+        "7th",
+    ],
+    &["eighth", "octavo", "octava", "achte", "achten", "huitième", "8th"],
+    &[
+        "ninth",
+        "noveno",
+        "novena",
+        "neunte",
+        "neunten",
+        "neuvième",
+        "9th",
+    ],
+    &[
+        "tenth", "décimo", "décima", "zehnte", "zehnten", "dixième", "10th",
+    ],
+    &["eleventh", "11th"],
+    &["twelfth", "12th"],
+    &["thirteenth", "13th"],
+    &["fourteenth", "14th"],
+    &["fifteenth", "15th"],
+    &["sixteenth", "16th"],
+    &["seventeenth", "17th"],
+    &["eighteenth", "18th"],
+    &["nineteenth", "19th"],
+    &["twentieth", "20th"],
+];
+const LAST: [&str; 8] = [
+    "last",
+    "último",
+    "última",
+    "letzte",
+    "letzten",
+    "dernier",
+    "dernière",
+    "ultimo",
+];
+
+/// What the list in a reply does.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Takes {
+    Only,
+    AllBut,
+}
+
+/// The part of a card with `count` numbered things that a reply grants; nothing when it says anything else.
+pub(super) fn part(words: &Words, count: usize) -> Option<Part> {
+    if !(2..=ORDINALS.len()).contains(&count) || words.is_question || words.hidden.is_some() {
+        return None;
+    }
+    let mut reader = Reader { words, count, at: 0 };
+    let takes = reader.beginning()?;
+    let listed = reader.list()?;
+    reader.skip(&COURTESY);
+    if reader.at < words.len() {
+        return None;
+    }
+    let part = match takes {
+        Takes::Only => Part::of(&listed),
+        Takes::AllBut => Part::of(&listed).inverted(count),
+    };
+    // Whoever leaves out everything says no, and says it otherwise.
+    (part != Part(0)).then_some(part)
+}
+
+struct Reader<'a> {
+    words: &'a Words,
+    count: usize,
+    at: usize,
+}
+
+impl Reader<'_> {
+    fn word(&self) -> &str {
+        self.words.get(self.at)
+    }
+
+    fn take(&mut self, list: &[&str]) -> bool {
+        let is_listed = list.contains(&self.word());
+        self.at += usize::from(is_listed);
+        is_listed
+    }
+
+    fn skip(&mut self, list: &[&str]) {
+        while self.at < self.words.len() && self.take(list) {}
+    }
+
+    /// "Yes, only", "all but", "yes, except", "approve".
+    fn beginning(&mut self) -> Option<Takes> {
+        self.skip(&COURTESY);
+        let says_yes = self.take(&YES);
+        self.skip(&COURTESY);
+        if self.take(&ONLY) {
+            return Some(Takes::Only);
+        }
+        if self.take(&ALL) {
+            if self.take(&["of"]) && !self.take(&["them", "these", "those"]) {
+                return None;
+            }
+            self.skip(&THING);
+            return (self.take(&BUT) || self.take(&WEAK_BUT)).then(|| {
+                self.take(&NOT);
+                Takes::AllBut
+            });
+        }
+        if !says_yes {
+            return None;
+        }
+        if self.take(&BUT) || (self.take(&WEAK_BUT) && self.take(&NOT)) {
+            return Some(Takes::AllBut);
+        }
+        if WEAK_BUT.contains(&self.words.get(self.at.saturating_sub(1))) {
+            return None;
+        }
+        self.take(&["to", "a", "zu", "à"]);
+        Some(Takes::Only)
+    }
+
+    /// Numbers of the card, each of them once, with something between them.
+    fn list(&mut self) -> Option<Vec<usize>> {
+        let mut found: Vec<usize> = Vec::new();
+        let mut is_named = false;
+        loop {
+            let is_parted = self.words.gap(self.at).is_joint | self.take(&AND);
+            if !found.is_empty() && !is_parted {
+                break;
+            }
+            let naming = self.at;
+            self.skip(&NAMING);
+            let Some((position, is_ordinal)) = self.number() else {
+                // A comma or an "and" leads somewhere.
+                if is_parted && !COURTESY.contains(&self.word()) {
+                    return None;
+                }
+                self.at = naming;
+                break;
+            };
+            is_named |= is_ordinal || self.at > naming;
+            if found.contains(&position) || !(1..=self.count).contains(&position) {
+                return None;
+            }
+            found.push(position);
+            self.at += 1;
+            self.skip(&THING);
+        }
+        match found.len() {
+            0 => None,
+            // "Only 2" may be a count.
+            1 if !is_named => None,
+            _ => Some(found),
+        }
+    }
+
+    fn number(&self) -> Option<(usize, bool)> {
+        let word = self.word();
+        if LAST.contains(&word) {
+            return Some((self.count, true));
+        }
+        let ordinal = ORDINALS.iter().position(|forms| forms.contains(&word));
+        if let Some(index) = ordinal {
+            return Some((index + 1, true));
+        }
+        let is_short = (1..=2).contains(&word.len()) && word.bytes().all(|byte| byte.is_ascii_digit());
+        word.parse()
+            .ok()
+            .filter(|_| is_short)
+            .map(|number| (number, false))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(text: &str, expected: Option<&[usize]>) {
+        let words = Words::of(text, 64).unwrap();
+        let expected = expected.map(Part::of);
+        assert_eq!(part(&words, 5), expected, "reply `{text}`");
+    }
+
+    #[test]
+    fn a16_a_reply_may_grant_a_part() {
+        for text in [
+            "all but the third",
+            "All but the third.",
+            "yes, all but the third one",
+            "all except number 3",
+            "everything except the 3rd, please",
+            "yes, except the third",
+            "yes, but not the third",
+            "all of them but #3",
+            "todos menos el tercero",
+            "sí, todos menos la tercera, por favor",
+            "alle außer der dritten",
+            "only 1, 2, 4 and 5",
+            "just the first, second, fourth and the last",
+        ] {
+            check(text, Some(&[1, 2, 4, 5]));
+        }
+        for text in [
+            "only 1 and 3",
+            "yes, only 1 and 3",
+            "yes to 1 and 3",
+            "approve 1 and 3",
+            "just the first and the third",
+            "solo la 1 y la 3",
+            "nur 1 und 3",
+            "all but 2, 4 and 5",
+            "yes 1, 3",
+        ] {
+            check(text, Some(&[1, 3]));
+        }
+        check("only the last", Some(&[5]));
+        check("only number 2", Some(&[2]));
+    }
+
+    #[test]
+    fn a16_what_is_not_plain_grants_nothing() {
+        for text in [
+            "",
+            "yes",
+            "no",
+            "all",
+            "all but",
+            "only",
+            // A count, or a name?
+            "only 2",
+            "all but 3",
+            "yes 2",
+            "only two",
+            // A range is not a list.
+            "only 1-3",
+            "only 1 to 3",
+            "only 1 3",
+            "1 and 3",
+            "not the third",
+            "no, all but the third",
+            "all but the third?",
+            "all but the sixth",
+            "only 0 and 1",
+            "only 1 and 1",
+            "only 1 and 6",
+            "only 1 and 100",
+            "all but the third and change the second",
+            "only the first and maybe the third",
+            "yes but the third",
+            "yes, but not the third, and call it Eva",
+            "all but the third to Acme",
+            "do not create all but the third",
+            "only 1.5 and 3",
+            "only 1 and 3 or 4",
+            "all but 1, 2, 3, 4 and 5",
+            "yes, all but\u{200b} the third",
+        ] {
+            check(text, None);
+        }
+        let words = Words::of("only 1 and 2", 64).unwrap();
+        for count in [0, 1, 21, 100] {
+            assert_eq!(part(&words, count), None, "of {count}");
+        }
+    }
+}

@@ -1,0 +1,167 @@
+//! Posts: draft → published → archived, and gone.
+
+use rusqlite::{Connection, OptionalExtension as _, Row, params};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use crate::tool::{Done, Fault, expect_same, read};
+
+/// A post, as it is stored and as it is told.
+#[derive(Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Post {
+    id: String,
+    slug: String,
+    title: String,
+    body: String,
+    status: String,
+    published_at: Option<String>,
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields, rename_all = "camelCase")]
+struct Named {
+    post_slug: String,
+    /// What the card said.
+    title: Option<String>,
+    #[serde(rename = "confirmed")]
+    _confirmed: Option<bool>,
+}
+
+/// Posts, all or in one state.
+pub fn list(data: &Connection, arguments: &[u8]) -> Done {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct List {
+        status: Option<String>,
+    }
+    let List { status } = read(arguments)?;
+    let sql = "SELECT slug, title, status FROM post WHERE ?1 IS NULL OR status = ?1 ORDER BY id";
+    let mut statement = data.prepare(sql)?;
+    let rows = statement.query_map([status], |row| {
+        let (slug, title, status): (String, String, String) = (row.get(0)?, row.get(1)?, row.get(2)?);
+        Ok(json!({ "slug": slug, "title": title, "status": status }))
+    })?;
+    let posts: Vec<_> = rows.collect::<Result<_, _>>()?;
+    Ok(json!({ "posts": posts }))
+}
+
+/// One post, whole.
+pub fn get(data: &Connection, arguments: &[u8]) -> Done {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Get {
+        slug: String,
+    }
+    let Get { slug } = read(arguments)?;
+    Ok(json!(find(data, &slug)?))
+}
+
+/// Makes a draft visible to everybody.
+pub fn publish(data: &Connection, arguments: &[u8]) -> Done {
+    let sql = "UPDATE post SET status = 'published', published_at = strftime('%Y-%m-%dT%H:%M:%SZ', 'now') WHERE id = ?";
+    change(data, arguments, "draft", sql, "Published")
+}
+
+/// Makes a published post a draft again: it was never published.
+pub fn unpublish(data: &Connection, arguments: &[u8]) -> Done {
+    let sql = "UPDATE post SET status = 'draft', published_at = NULL WHERE id = ?";
+    change(data, arguments, "published", sql, "Unpublished")
+}
+
+/// Hides a published post.
+pub fn archive(data: &Connection, arguments: &[u8]) -> Done {
+    change(
+        data,
+        arguments,
+        "published",
+        "UPDATE post SET status = 'archived' WHERE id = ?",
+        "Archived",
+    )
+}
+
+/// Shows an archived post again, with the date it had.
+pub fn unarchive(data: &Connection, arguments: &[u8]) -> Done {
+    change(
+        data,
+        arguments,
+        "archived",
+        "UPDATE post SET status = 'published' WHERE id = ?",
+        "Shown again:",
+    )
+}
+
+fn change(data: &Connection, arguments: &[u8], from: &str, sql: &str, done: &str) -> Done {
+    let asked: Named = read(arguments)?;
+    let post = find(data, &asked.post_slug)?;
+    expect_same("the title of the post", asked.title.as_ref(), &post.title)?;
+    if post.status != from {
+        let Post { title, status, .. } = post;
+        return Err(Fault::said(format!(
+            "\"{title}\" is {status}, not {from}; nothing was changed"
+        )));
+    }
+    data.execute(sql, [&post.id])?;
+    let post = find(data, &asked.post_slug)?;
+    Ok(json!({
+        "success": true, "message": format!("{done} \"{}\".", post.title),
+        "post": { "slug": post.slug, "title": post.title, "status": post.status },
+    }))
+}
+
+/// Deletes a post, whatever its state.
+pub fn delete(data: &Connection, arguments: &[u8]) -> Done {
+    let asked: Named = read(arguments)?;
+    let post = find(data, &asked.post_slug)?;
+    expect_same("the title of the post", asked.title.as_ref(), &post.title)?;
+    data.execute("DELETE FROM post WHERE id = ?", [&post.id])?;
+    Ok(
+        json!({ "success": true, "message": format!("Post \"{}\" has been deleted.", post.title), "post": post }),
+    )
+}
+
+/// Makes a post as it was.
+pub fn restore(data: &Connection, arguments: &[u8]) -> Done {
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields)]
+    struct Restore {
+        post: Post,
+    }
+    let Restore { post } = read(arguments)?;
+    let sql = "INSERT INTO post (id, slug, title, body, status, published_at) VALUES (?, ?, ?, ?, ?, ?)
+        ON CONFLICT DO NOTHING";
+    let values = params![
+        post.id,
+        post.slug,
+        post.title,
+        post.body,
+        post.status,
+        post.published_at
+    ];
+    match data.execute(sql, values)? {
+        0 => Err(Fault::said(format!(
+            "there is a post `{}` already; nothing was changed",
+            post.slug
+        ))),
+        _ => Ok(
+            json!({ "success": true, "message": format!("Post \"{}\" is back.", post.title), "slug": post.slug, "title": post.title }),
+        ),
+    }
+}
+
+fn find(data: &Connection, slug: &str) -> Result<Post, Fault> {
+    let sql = "SELECT id, slug, title, body, status, published_at FROM post WHERE slug = ?";
+    let found = data.query_row(sql, [slug], row).optional()?;
+    found.ok_or_else(|| Fault::said(format!("there is no post `{slug}`")))
+}
+
+fn row(row: &Row<'_>) -> rusqlite::Result<Post> {
+    Ok(Post {
+        id: row.get(0)?,
+        slug: row.get(1)?,
+        title: row.get(2)?,
+        body: row.get(3)?,
+        status: row.get(4)?,
+        published_at: row.get(5)?,
+    })
+}

@@ -1,0 +1,53 @@
+//! The tool's end of `countersign propose … --exec countersign-world crm crm.db`.
+//!
+//! Enters: the tool and the call's id in the environment, the exact argument bytes on standard input. Leaves: the result
+//! on standard output, or the reason on standard error. Who starts this program holds the permit; started by hand it
+//! does what any tool of yours does when you start it by hand.
+
+use std::io::{Read as _, Write as _};
+
+use countersign::executor::Outcome;
+use countersign::id::Tenant;
+
+use crate::world::{Job, World};
+use crate::{WORLDS, named};
+
+/// The most bytes a call's arguments have.
+const LARGEST: u64 = countersign::json::Limits::ARGUMENTS.bytes as u64;
+
+/// Runs the one call that this process was started for.
+pub async fn run(arguments: &[String]) -> Result<(), String> {
+    let [name, file] = arguments else {
+        let names: Vec<_> = WORLDS.iter().map(|setup| setup.name).collect();
+        return Err(format!(
+            "usage: countersign propose TOOL ARGUMENTS --exec countersign-world {} FILE",
+            names.join("|")
+        ));
+    };
+    let setup = named(name).ok_or_else(|| format!("there is no world `{name}`"))?;
+    let variable = |name: &str| std::env::var(name).ok();
+    let tool = variable("COUNTERSIGN_TOOL")
+        .ok_or("`COUNTERSIGN_TOOL` is not set\nhint: let `countersign propose … --exec` start this")?;
+    let call = variable("COUNTERSIGN_CALL_ID").map(|id| id.parse().map_err(|error| format!("{error}")));
+    let mut bytes = Vec::new();
+    let mut input = std::io::stdin().lock().take(LARGEST + 1);
+    input.read_to_end(&mut bytes).map_err(|error| error.to_string())?;
+    let world = World::open(setup, file).map_err(|error| error.to_string())?;
+    let job = Job {
+        tenant: Tenant::single(),
+        call: call.transpose()?,
+        tool,
+        arguments: bytes,
+    };
+    match world.perform(job).await {
+        Outcome::Succeeded(result) => std::io::stdout()
+            .write_all(&result)
+            .map_err(|error| error.to_string()),
+        Outcome::Failed(reason) => Err(String::from_utf8_lossy(&reason).into_owned()),
+        // Only a signal says that nobody knows.
+        Outcome::Unknown(reason) => {
+            let _ = writeln!(std::io::stderr(), "{reason}");
+            std::process::abort()
+        }
+    }
+}

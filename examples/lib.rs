@@ -1,0 +1,55 @@
+//! Three small worlds for agents to act in, each with its own data, its policy and its tools.
+//!
+//! `crm` (English) creates things, `cms` (English) deletes and publishes them, `ranch` (Spanish) deletes thirteen
+//! paddocks at once. A [`World`] is an [`Executor`](countersign::executor::Executor): put it behind a gate under
+//! [`World::policy`], and nothing in it changes before a person has approved that.
+//! Deliberately absent: models and conversations. An agent is somebody else who proposes calls.
+
+pub mod cms;
+pub mod command;
+pub mod crm;
+mod once;
+pub mod ranch;
+mod tool;
+mod world;
+
+pub use world::{Closed, OpenError, Setup, World};
+
+/// All worlds.
+pub static WORLDS: [&Setup; 3] = [&crm::SETUP, &cms::SETUP, &ranch::SETUP];
+
+/// The world of this name.
+pub fn named(name: &str) -> Option<&'static Setup> {
+    WORLDS.into_iter().find(|setup| setup.name == name)
+}
+
+/// The README's own example is compiled and run.
+#[cfg(doctest)]
+#[doc = include_str!("README.md")]
+struct Readme;
+
+#[cfg(test)]
+mod tests {
+    use countersign::effect::Effect;
+    use countersign::policy::Policy;
+
+    use super::WORLDS;
+    use crate::tool::Act;
+
+    /// What passes without a person runs where nothing it did would stay.
+    #[test]
+    fn a1_what_the_policy_takes_for_a_read_is_run_as_one() {
+        for setup in WORLDS {
+            let policy = Policy::parse(setup.policy).unwrap_or_else(|problems| panic!("{problems}"));
+            for listed in policy.catalogue() {
+                let (_, act) = setup.tools.iter().find(|(name, _)| *name == listed.tool).unwrap();
+                let effect = match act {
+                    Act::Read(_) => listed.effect == Effect::Read,
+                    Act::Write(_) => matches!(listed.effect, Effect::Write | Effect::Destructive),
+                    Act::Send(_) => listed.effect == Effect::External,
+                };
+                assert!(effect, "`{}`", listed.tool);
+            }
+        }
+    }
+}

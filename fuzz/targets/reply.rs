@@ -1,0 +1,24 @@
+//! Any text to any offer: it is read without a fault, the same way each time, and nothing outside the grammar approves.
+
+#![no_main]
+
+use countersign::reply::{Offered, Reading, interpret};
+use libfuzzer_sys::fuzz_target;
+
+fuzz_target!(|input: (String, String, u8)| {
+    let (offer, text, setting) = input;
+    let offered = Offered {
+        text: &offer,
+        needs_yes: setting & 1 != 0,
+        numbered: usize::from(setting >> 4),
+        ..Offered::default()
+    };
+    let language = [None, Some("en"), Some("es"), Some("tr"), Some("ja")][usize::from(setting >> 1) % 5];
+    let read = interpret(&offered, &text, language);
+    assert_eq!(read, interpret(&offered, &text, language), "the same words are read the same way");
+    if read.reading == Reading::Yes && !offer.contains("qzxqzx") {
+        // No language has this word, and nothing offered it.
+        let longer = format!("{text} qzxqzx");
+        assert_eq!(interpret(&offered, &longer, language).reading, Reading::Other, "{text:?}");
+    }
+});
