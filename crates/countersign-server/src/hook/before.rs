@@ -90,6 +90,7 @@ pub async fn test(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
                 arguments: call.arguments.as_bytes(),
                 definition: None,
                 salt: b"self-test",
+                before: None,
             };
             match policy.rule(asked) {
                 Ruled::Hold(_) => "held".to_owned(),

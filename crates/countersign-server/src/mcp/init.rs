@@ -206,7 +206,9 @@ mod tests {
     fn check(policy: &Policy, tool: &str, definition: Option<Hash>, passes: bool) {
         let asked = Asked {
             tool,
-            arguments: b"{}",
+            arguments: b"{
+            before: None,
+        }",
             definition,
             salt: b"",
         };

@@ -322,7 +322,10 @@ async fn a7_in_a_conversation_the_new_question_is_shown_at_once() {
     let (tenant, channel) = (approval.tenant.clone(), approval.channel.clone().unwrap());
     let card = Key::new("card-1").unwrap();
     let prompt = conversations.prompt(&approval, None);
-    conversations.shown(&tenant, &channel, &prompt, card.clone());
+    conversations
+        .shown(&tenant, &channel, &prompt, card.clone())
+        .await
+        .unwrap();
     site.becomes(Some(r#"{"title":"About them","sections":[]}"#));
     let message = Message {
         tenant,
