@@ -211,6 +211,7 @@ mod tests {
         }",
             definition,
             salt: b"",
+            before: None,
         };
         assert_eq!(matches!(policy.rule(asked), Ruling::Pass(_)), passes, "{tool}");
     }
