@@ -157,7 +157,10 @@ async fn b2_what_was_decided_elsewhere_goes_on_here() {
     let policy = countersign::policy::Policy::parse(POLICY).unwrap();
     let page = countersign::gate::Gate::new(world.store.clone(), std::sync::Arc::new(policy));
     page.decide(decision).await.unwrap();
-    assert_eq!(world.resumes().await, "The contact is c-1.");
+    assert_eq!(
+        world.resumes().await,
+        "[Done! Create contact Maria Garcia, maria@acme.com, Acme Corp]The contact is c-1."
+    );
     assert_eq!(world.resumes().await, "");
     assert_eq!(world.ran().len(), 1);
 }
