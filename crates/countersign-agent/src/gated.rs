@@ -181,12 +181,7 @@ impl Gated {
 
     fn submission(&self, tool: &str, arguments: &[u8]) -> Submission {
         Submission {
-            calls: vec![SubmittedCall {
-                tool: tool.to_owned(),
-                arguments: arguments.into(),
-                definition: None,
-                secret: None,
-            }],
+            calls: vec![SubmittedCall::new(tool, arguments)],
             ..self.submission.clone()
         }
     }

@@ -367,12 +367,11 @@ async fn a6_what_was_decided_while_nobody_followed_is_told_at_the_start() {
     let decision = countersign::decision::Decision {
         tenant: crate::support::tenant(),
         approval: id,
-        decider: countersign::decision::Decider {
-            person: "ana".parse().unwrap(),
-            groups: vec!["approvers".to_owned()],
-            surface: countersign::decision::Surface::CommandLine,
-            grounds: Vec::new(),
-        },
+        decider: countersign::decision::Decider::new(
+            "ana".parse().unwrap(),
+            vec!["approvers".to_owned()],
+            countersign::decision::Surface::CommandLine,
+        ),
         verdict: countersign::decision::Verdict::Approve,
         digest: Some(approval.digest),
         comment: None,

@@ -12,6 +12,7 @@ mod ask;
 mod client;
 mod crash;
 mod hold;
+mod http;
 mod init;
 mod modern;
 mod peers;
