@@ -66,7 +66,7 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
     let agents = Agents::new(&gate, tenant.clone(), ready.agents, config.playground);
     let app = App::serving(gate, settings, agents);
     let base = base_url(&config.hosts, address, tls.is_some() || config.behind_proxy);
-    access::address::note(app.store(), &tenant, &base).await?;
+    access::address::note(app.store(), &app.settings.tenant, &base).await?;
     let start = first::Start {
         base,
         policy_file: config.policy.file,
