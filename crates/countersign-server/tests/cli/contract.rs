@@ -270,6 +270,7 @@ fn the_help_is_a_contract() {
 
     Commands:
       serve      Run the service: the API and the inbox page
+      chat       Talk to an agent: what it wants to change is put to you as a card
       mcp        Stand between an MCP client and a server: a person signs what is not a read
       hook       Stand between a coding agent and its tools: Claude Code, Codex, Gemini CLI
       token      Tokens: credentials for agents and other programs
