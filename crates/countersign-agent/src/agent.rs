@@ -27,7 +27,7 @@ use crate::progress::{Listener, Progress};
 use crate::session::{Owner, Session, Step};
 use crate::tool::Tool;
 
-pub use error::TurnError;
+pub use error::{LONGEST_MESSAGE, TurnError};
 
 /// Everything an agent is made of.
 pub struct Plan {
@@ -178,6 +178,9 @@ impl Agent {
 
     /// Hears a message: the pending approval first, then, if the message goes on, a model.
     pub async fn hear(&self, message: Heard, listener: &Listener) -> Result<(), TurnError> {
+        if message.text.len() > LONGEST_MESSAGE {
+            return Err(TurnError::MessageTooLong(message.text.len()));
+        }
         let place = Place {
             tenant: message.tenant.clone(),
             channel: message.channel.clone(),
@@ -190,7 +193,7 @@ impl Agent {
             ..message
         };
         let mut turn = self.turn(place, listener).await?;
-        turn.settle().await?;
+        turn.catch_up().await?;
         let said = self.conversations.hear(message).await?;
         match &said.heard {
             Happened::Decided(_) => {
@@ -206,11 +209,16 @@ impl Agent {
                 turn.settle().await?;
                 turn.ask(&text).await?;
             }
-            Happened::Kept(approval) | Happened::ShowAgain(approval) => {
-                match said.goes_on {
-                    true => turn.ask(&text).await?,
-                    false => turn.reply(&text, None).await?,
+            Happened::Kept(approval) => {
+                turn.ask(&text).await?;
+                // A newer card took its place, or it is still the question.
+                if !turn.has_card() {
+                    turn.say(said.say.as_deref()).await?;
+                    turn.show_again(approval.id).await?;
                 }
+            }
+            // What was said decided nothing, so the model is not told of it: it would only take it for a yes.
+            Happened::ShowAgain(approval) => {
                 turn.say(said.say.as_deref()).await?;
                 turn.show_again(approval.id).await?;
             }
@@ -233,7 +241,7 @@ impl Agent {
         listener: &Listener,
     ) -> Result<(), TurnError> {
         let mut turn = self.turn(place.clone(), listener).await?;
-        turn.settle().await?;
+        turn.catch_up().await?;
         let pressed = self.conversations.press(&place.tenant, payload, by, None).await?;
         let Some(resolved) = pressed else {
             return Err(TurnError::NoSuchCard);
@@ -250,7 +258,7 @@ impl Agent {
     /// nothing was.
     pub async fn resume(&self, place: Place, listener: &Listener) -> Result<(), TurnError> {
         let mut turn = self.turn(place, listener).await?;
-        if turn.settle().await? && self.plan.after_decision == AfterDecision::GoOn {
+        if turn.catch_up().await? && self.plan.after_decision == AfterDecision::GoOn {
             turn.go_on().await?;
         }
         turn.end().await
@@ -259,7 +267,7 @@ impl Agent {
     /// Shows the card that waits in a conversation, as after a restart.
     pub async fn greet(&self, place: Place, listener: &Listener) -> Result<(), TurnError> {
         let mut turn = self.turn(place, listener).await?;
-        turn.settle().await?;
+        turn.catch_up().await?;
         if let Some(open) = turn.waiting().await? {
             turn.show_again(open).await?;
         }

@@ -4,6 +4,7 @@
 //! Deliberately absent: rules. Surfaces talk to the gate, never to each other.
 
 pub mod access;
+pub mod agents;
 mod bench;
 mod chat;
 mod cli;

@@ -13,6 +13,8 @@ pub const DEFAULT_FILE: &str = "countersign.toml";
 pub struct Loaded {
     /// The policy in force.
     pub policy: Policy,
+    /// What it was read from.
+    pub text: String,
     /// Nothing: the empty policy.
     pub file: Option<PathBuf>,
 }
@@ -24,8 +26,11 @@ pub fn load(named: Option<&Path>) -> Result<Loaded, Failure> {
         Some(file) => file.to_owned(),
         None => match Path::new(DEFAULT_FILE).try_exists() {
             Ok(false) => {
-                let policy = Policy::empty();
-                return Ok(Loaded { policy, file: None });
+                return Ok(Loaded {
+                    policy: Policy::empty(),
+                    text: String::new(),
+                    file: None,
+                });
             }
             _ => PathBuf::from(DEFAULT_FILE),
         },
@@ -34,6 +39,7 @@ pub fn load(named: Option<&Path>) -> Result<Loaded, Failure> {
     match Policy::parse(&text) {
         Ok(policy) => Ok(Loaded {
             policy,
+            text,
             file: Some(file),
         }),
         Err(problems) => Err(not_good(&file, &problems.0)),

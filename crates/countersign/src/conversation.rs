@@ -233,6 +233,21 @@ impl Conversations {
         outcome(resolved, &self.sentences(language))
     }
 
+    /// What the channel says about an approval that ended without it: decided on a page, by another program, or by
+    /// time. Nothing when it was taken back or replaced, which whoever did so has said.
+    pub fn ending(&self, approval: &Approval, language: Option<&str>) -> Option<String> {
+        let sentences = self.sentences(language);
+        match approval.state {
+            State::Approved => Some(part_outcome(approval, &sentences)),
+            State::Denied => Some(sentences.cancelled),
+            State::Expired => {
+                let what = summary(approval, &sentences);
+                Some(fill(&sentences.expired, &[("what", &what)]))
+            }
+            State::Pending | State::Superseded | State::Withdrawn => None,
+        }
+    }
+
     fn answer(&self, read: Interpreted, heard: Heard, sentences: &Sentences) -> Said {
         let policy = self.gate.policy();
         let card = |approval: &SharedApproval| Some(Prompt::of(approval, policy, sentences));
@@ -317,13 +332,13 @@ fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
     {
         return sentences.cancelled.clone();
     }
-    let is_left_out = |call: &Call| call.because == Some(Because::Denied);
-    if approval.calls.iter().any(is_left_out) {
-        return part_outcome(approval, sentences);
-    }
     let not_as_shown = approval.calls.iter().find_map(not_as_shown);
     if let (Some(because), []) = (not_as_shown, resolved.ran.as_slice()) {
         return fill(&sentences.refused, &[("why", because.as_str())]);
+    }
+    let is_left_out = |call: &Call| call.because == Some(Because::Denied);
+    if approval.calls.iter().any(is_left_out) {
+        return part_outcome(approval, sentences);
     }
     let ended = |wanted: fn(&Outcome) -> bool| resolved.ran.iter().any(|ran| wanted(&ran.outcome));
     let sentence = if ended(|outcome| matches!(outcome, Outcome::Unknown(_))) {
@@ -342,7 +357,7 @@ fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
     fill(sentence, &[("what", &what)])
 }
 
-/// What became of each call of a card that was approved in part.
+/// What became of each call of a card that was approved, in whole or in part.
 fn part_outcome(approval: &Approval, sentences: &Sentences) -> String {
     let line = |call: &crate::call::Call| {
         let sentence = match (call.state, &call.because) {

@@ -4,6 +4,7 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::approval::Approval;
 use crate::call::Arguments;
 use crate::hash::Hash;
 use crate::id::{ApprovalId, Key, Person, Tenant};
@@ -69,6 +70,16 @@ pub struct Decider {
 }
 
 impl Decider {
+    /// Somebody who needs no credential here.
+    pub fn new(person: Person, groups: Vec<String>, surface: Surface) -> Decider {
+        Decider {
+            person,
+            groups,
+            surface,
+            grounds: Vec::new(),
+        }
+    }
+
     /// True when the person, or a group of theirs, is listed. Nobody is in an empty list.
     pub fn is_among(&self, approvers: &[String]) -> bool {
         approvers
@@ -108,6 +119,22 @@ pub struct Decision {
     pub claimed_by: Option<String>,
     /// Says that this is the same decision sent again.
     pub key: Option<Key>,
+}
+
+impl Decision {
+    /// A decision on what this approval shows, and on nothing else.
+    pub fn on(approval: &Approval, decider: Decider, verdict: Verdict) -> Decision {
+        Decision {
+            tenant: approval.tenant.clone(),
+            approval: approval.id,
+            decider,
+            verdict,
+            digest: Some(approval.digest),
+            comment: None,
+            claimed_by: None,
+            key: None,
+        }
+    }
 }
 
 /// Yes, no, or each call on its own.

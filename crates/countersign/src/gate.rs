@@ -11,6 +11,7 @@ mod flag;
 mod hear;
 mod look;
 mod run;
+mod submission;
 mod wait;
 
 use std::sync::Arc;
@@ -18,13 +19,10 @@ use std::time::Duration;
 
 use crate::approval::{MOST_CALLS, SharedApproval};
 use crate::call::Arguments;
-use crate::command::{
-    Answer, Command, NewCall, Propose, ProposeRefusal, Proposed, Restraint, Swept, denial_key,
-};
-use crate::effect::Risk;
+use crate::command::{Answer, Command, NewCall, Propose, Proposed, Restraint, Swept, denial_key};
 use crate::executor::{Executor, HostRuns, Permit, PermitToken};
 use crate::hash::{Fields, Hash};
-use crate::id::{Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
+use crate::id::{ApprovalId, CallId, Channel, Run, Tenant, ToolName};
 use crate::policy::{Agents, Asked, Policy, Ruling, Terms};
 use crate::provenance::{Conversation, Provenance};
 use crate::seal::{SealError, Sealer, Secret};
@@ -37,6 +35,7 @@ pub use flag::{Flagged, GUIDE, is_same_but_for_the_flag};
 pub use hear::{Heard, Reply};
 pub use look::Concerns;
 pub use run::Ran;
+pub use submission::{Asking, LONGEST_CLAIM, Ruled, Submission, SubmitError, Submitted, SubmittedCall};
 pub use wait::{Until, Waited};
 
 /// How many due approvals one sweeping transaction ends: few enough that a decision never waits long behind it.
@@ -50,107 +49,6 @@ pub struct Gate {
     executor: Arc<dyn Executor>,
     sealer: Option<Sealer>,
 }
-
-/// The calls of one agent turn. Who asks comes from the credential, never from the agent's words.
-#[derive(Clone, Debug)]
-pub struct Submission {
-    /// Whose world.
-    pub tenant: Tenant,
-    /// The agent that asks.
-    pub agent: Agent,
-    /// The credential it asks with.
-    pub requester: Person,
-    /// The person it acts for, when known.
-    pub on_behalf_of: Option<Person>,
-    /// The conversation, if there is one: at most one approval is pending in it.
-    pub channel: Option<Channel>,
-    /// The agent's run.
-    pub run: Option<Run>,
-    /// The agent's session.
-    pub session: Option<Session>,
-    /// The agent's own words, shown apart as its claim.
-    pub claim: Option<String>,
-    /// Says that this is the same submission sent again.
-    pub key: Option<Key>,
-    /// What was said before, so that every value's origin can be told. Without it they are unknown.
-    pub conversation: Option<Arc<Conversation>>,
-    /// The calls, in the order in which they are to run.
-    pub calls: Vec<SubmittedCall>,
-}
-
-/// One call of a submission.
-#[derive(Clone, Debug)]
-pub struct SubmittedCall {
-    /// The tool's name.
-    pub tool: String,
-    /// Its arguments, byte for byte as they came.
-    pub arguments: Arc<[u8]>,
-    /// The hash of the tool's whole definition, where the caller knows it.
-    pub definition: Option<Hash>,
-    /// A credential the call will need.
-    pub secret: Option<Secret>,
-}
-
-/// What an agent wants of an approval it asks for outright.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asking {
-    /// May raise what the policy says, never lower it.
-    pub risk: Option<Risk>,
-    /// May shorten what the policy says, never lengthen it.
-    pub ttl: Option<Duration>,
-}
-
-/// What the gate says to a submission.
-#[derive(Debug)]
-pub struct Submitted {
-    /// One ruling per call, in order.
-    pub calls: Vec<Ruled>,
-    /// The approval that all held calls share.
-    pub approval: Option<SharedApproval>,
-}
-
-/// What the gate says to one call.
-#[derive(Debug)]
-pub enum Ruled {
-    /// It may run at once.
-    Pass(Permit),
-    /// It waits for a person.
-    Held(CallId),
-    /// It will not run, and nobody is asked.
-    Forbidden {
-        /// Why, so that the agent can mend it.
-        reason: String,
-    },
-}
-
-/// Why a submission failed as a whole. Nothing of it runs.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum SubmitError {
-    /// None or too many.
-    #[error("a submission has 1 to {MOST_CALLS} calls, this one has {0}")]
-    CallCount(usize),
-    /// The agent's words are too long to be read.
-    #[error("the agent's own words have {0} bytes, more than {LONGEST_CLAIM}")]
-    ClaimTooLong(usize),
-    /// It came with a secret that cannot be kept.
-    #[error("the call's secret cannot be kept: {0}")]
-    Seal(#[from] SealError),
-    /// Nobody can be asked about this call.
-    #[error("call {0} cannot be asked for: {1}")]
-    NotAskable(u8, String),
-    /// The gate refused to hold it.
-    #[error(transparent)]
-    Refused(#[from] ProposeRefusal),
-    /// The undo is not known.
-    #[error("call `{0}` cannot be undone: {1}")]
-    NoUndo(CallId, String),
-    /// The store failed.
-    #[error(transparent)]
-    Store(#[from] StoreError),
-}
-
-/// The longest text an agent may add to its calls.
-pub const LONGEST_CLAIM: usize = 8 * 1024;
 
 impl Gate {
     /// A gate over a store, under a policy. Without an executor, hosts start and finish calls themselves.

@@ -31,6 +31,8 @@ pub struct Sentences {
     pub cancelled: String,
     /// Another message came instead of an answer.
     pub cancelled_by_other: String,
+    /// No answer came in time.
+    pub expired: String,
     /// Another message came, and the question stands.
     pub kept: String,
     /// A yes to something that is not asked any more.
@@ -66,6 +68,7 @@ impl Sentences {
                 .to_owned(),
             cancelled: "Cancelled.".to_owned(),
             cancelled_by_other: "Cancelled, because you went on to something else: {what}".to_owned(),
+            expired: "Nobody answered in time, so nothing was done: {what}".to_owned(),
             kept: "Still waiting for your answer.".to_owned(),
             show_again: "That was not about this. Please look again:".to_owned(),
             too_little: "This cannot be taken back. Please say \"{yes}\" or \"{no}\".".to_owned(),
@@ -92,6 +95,7 @@ impl Sentences {
             unknown: "Empezó, pero no se sabe cómo terminó: {what}. No se repetirá por sí solo.".to_owned(),
             cancelled: "Cancelado.".to_owned(),
             cancelled_by_other: "Cancelado, porque has pasado a otra cosa: {what}".to_owned(),
+            expired: "Nadie contestó a tiempo, así que no se ha hecho nada: {what}".to_owned(),
             kept: "Sigo esperando tu respuesta.".to_owned(),
             show_again: "Eso no era sobre esto. Míralo otra vez, por favor:".to_owned(),
             too_little: "Esto no se puede deshacer. Di \"{yes}\" o \"{no}\", por favor.".to_owned(),

@@ -106,12 +106,7 @@ mod tests {
         let decision = Decision {
             tenant: Tenant::single(),
             approval: pending.id,
-            decider: Decider {
-                person: Person::new("alice").unwrap(),
-                groups: vec!["approvers".to_owned()],
-                surface: Surface::Page,
-                grounds: Vec::new(),
-            },
+            decider: Decider::new(Person::new("alice").unwrap(), vec!["approvers".to_owned()], Surface::Page),
             verdict,
             digest: Some(pending.digest),
             comment: None,

@@ -27,12 +27,11 @@ fn channel() -> Channel {
 }
 
 fn person(surface: Surface) -> Decider {
-    Decider {
-        person: Person::new("alice").unwrap(),
-        groups: vec!["approvers".to_owned()],
+    Decider::new(
+        Person::new("alice").unwrap(),
+        vec!["approvers".to_owned()],
         surface,
-        grounds: Vec::new(),
-    }
+    )
 }
 
 impl Talk {

@@ -169,6 +169,7 @@ fn the_readmes_propose_calls_that_are_possible() {
                 arguments: arguments.as_bytes(),
                 definition: None,
                 salt: b"",
+                before: None,
             };
             assert!(!matches!(policy.rule(asked), Ruling::Forbid { .. }), "`{line}`");
             assert!(

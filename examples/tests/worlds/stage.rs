@@ -63,24 +63,18 @@ pub fn submission(calls: Vec<SubmittedCall>) -> Submission {
 }
 
 pub fn call(tool: &str, arguments: &str) -> SubmittedCall {
-    SubmittedCall {
-        tool: tool.to_owned(),
-        arguments: arguments.as_bytes().into(),
-        definition: None,
-        secret: None,
-    }
+    SubmittedCall::new(tool, arguments.as_bytes())
 }
 
 pub fn decision(approval: &SharedApproval, verdict: Verdict) -> Decision {
     Decision {
         tenant: approval.tenant.clone(),
         approval: approval.id,
-        decider: Decider {
-            person: Person::new("alice").unwrap(),
-            groups: vec!["approvers".to_owned()],
-            surface: Surface::Page,
-            grounds: Vec::new(),
-        },
+        decider: Decider::new(
+            Person::new("alice").unwrap(),
+            vec!["approvers".to_owned()],
+            Surface::Page,
+        ),
         verdict,
         digest: Some(approval.digest),
         comment: None,

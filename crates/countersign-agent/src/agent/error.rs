@@ -6,6 +6,9 @@ use countersign::store::StoreError;
 use crate::model::ModelError;
 use crate::session::SessionError;
 
+/// The longest message of a person.
+pub const LONGEST_MESSAGE: usize = 64 * 1024;
+
 /// Why a turn ended early.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TurnError {
@@ -38,6 +41,9 @@ pub enum TurnError {
         /// How often.
         times: u32,
     },
+    /// Nobody needs so many words.
+    #[error("a message has at most {LONGEST_MESSAGE} bytes, not {0}")]
+    MessageTooLong(usize),
     /// The agent has nobody who could answer.
     #[error("the agent has no specialist")]
     Nobody,
@@ -55,6 +61,7 @@ impl TurnError {
             TurnError::Submit(SubmitError::Store(error)) => error.hint(),
             TurnError::Submit(_) => "say it in other words",
             TurnError::Model(error) => error.hint(),
+            TurnError::MessageTooLong(_) => "say it shorter, or put it into a file that a tool can read",
             TurnError::TooLong | TurnError::TooManySteps(_) => "ask for less at once",
             TurnError::Declined | TurnError::Repeats { .. } => "say it in other words",
             TurnError::Nobody => "add a `[specialists.NAME]` to the agent's file",

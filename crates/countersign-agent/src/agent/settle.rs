@@ -38,6 +38,23 @@ impl Turn<'_> {
         Ok(settled)
     }
 
+    /// Settles, and the channel says how those cards ended: nobody did yet, because they were decided elsewhere, or by
+    /// time.
+    pub(super) async fn catch_up(&mut self) -> Result<bool, TurnError> {
+        let told = self.session.settled_approvals().len();
+        let settled = self.settle().await?;
+        let new = self.session.settled_approvals().iter().skip(told);
+        for id in new.copied().collect::<Vec<_>>() {
+            let store = self.agent.gate().store();
+            if let Some(approval) = store.approval(&self.place.tenant, id).await? {
+                let language = self.agent.language(None);
+                let say = self.agent.conversations.ending(&approval, language);
+                self.say(say.as_deref()).await?;
+            }
+        }
+        Ok(settled)
+    }
+
     /// The card that waits for an answer here, if it is this session's.
     pub(super) async fn waiting(&self) -> Result<Option<ApprovalId>, TurnError> {
         let store = self.agent.gate().store();

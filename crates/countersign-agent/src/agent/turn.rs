@@ -121,6 +121,11 @@ impl<'a> Turn<'a> {
         self.answer(&specialist).await
     }
 
+    /// Whether this turn left a card.
+    pub(super) fn has_card(&self) -> bool {
+        self.held.is_some()
+    }
+
     /// The end: the card this turn left, as the last thing shown, and what it all took.
     pub(super) async fn end(mut self) -> Result<(), TurnError> {
         if let Some(held) = self.held.take() {

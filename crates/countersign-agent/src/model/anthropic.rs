@@ -2,16 +2,20 @@
 //!
 //! Enters: a request. Leaves: what its stream of events says. Arguments are put together from `partial_json` as text.
 
+mod event;
+
 use std::collections::BTreeMap;
 
 use hyper::http::{HeaderMap, HeaderName, HeaderValue, header};
 use serde::Deserialize;
-use serde_json::value::RawValue;
 
 use super::sse::Event;
 use super::wire::{self, Dialect, Endpoint, quote, sendable, tool_behind, wire_name, wire_names};
 use super::{LARGEST_ANSWER, Model, ModelError, Part, Parts, Request, Stop, Usage};
 use crate::message::{Message, ModelCall};
+use event::{
+    Block, BlockDelta, BlockStart, BlockStop, Delta, Failure, MessageDelta, MessageStart, Sent, Used,
+};
 
 /// The version of the API that is spoken here.
 const VERSION: &str = "2023-06-01";
@@ -166,85 +170,6 @@ struct Open {
     /// What the start of the block already said.
     given: String,
     arguments: String,
-}
-
-/// Which event it is. The rest is read once that is known, so that arguments can be kept as they are written.
-#[derive(Deserialize)]
-struct Sent {
-    r#type: String,
-}
-
-#[derive(Deserialize)]
-struct MessageStart {
-    message: Started,
-}
-
-#[derive(Deserialize)]
-struct BlockStart {
-    index: u64,
-    content_block: Block,
-}
-
-#[derive(Deserialize)]
-struct BlockDelta {
-    index: u64,
-    delta: Delta,
-}
-
-#[derive(Deserialize)]
-struct BlockStop {
-    index: u64,
-}
-
-#[derive(Deserialize)]
-struct MessageDelta {
-    delta: Ended,
-    usage: Option<Used>,
-}
-
-#[derive(Deserialize)]
-struct Failure {
-    error: Wrong,
-}
-
-#[derive(Deserialize)]
-struct Started {
-    usage: Option<Used>,
-}
-
-#[derive(Default, Deserialize)]
-struct Used {
-    input_tokens: Option<u64>,
-    cache_creation_input_tokens: Option<u64>,
-    cache_read_input_tokens: Option<u64>,
-    output_tokens: Option<u64>,
-}
-
-#[derive(Deserialize)]
-struct Block {
-    r#type: String,
-    id: Option<String>,
-    name: Option<String>,
-    text: Option<String>,
-    input: Option<Box<RawValue>>,
-}
-
-#[derive(Deserialize)]
-struct Delta {
-    r#type: String,
-    text: Option<String>,
-    partial_json: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Ended {
-    stop_reason: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Wrong {
-    r#type: String,
-    message: String,
 }
 
 impl Dialect for Decoder {

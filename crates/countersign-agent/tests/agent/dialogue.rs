@@ -46,7 +46,7 @@ say = "It is {{ status }}."
 "#;
 
 pub const ASK: &str = "Create a contact for Maria Garcia at Acme Corp, maria@acme.com";
-const CARD: &str = "{Create contact Maria Garcia, maria@acme.com, Acme Corp\n-- reply \"yes\" to confirm or \"no\" to cancel.}";
+const CARD: &str = "{Create contact Maria Garcia, maria@acme.com, Acme Corp\nall 3 values were given by you\n-- reply \"yes\" to confirm or \"no\" to cancel.}";
 
 #[tokio::test]
 async fn a7_yes_runs_once_and_the_model_is_told() {
@@ -157,7 +157,10 @@ async fn b2_what_was_decided_elsewhere_goes_on_here() {
     let policy = countersign::policy::Policy::parse(POLICY).unwrap();
     let page = countersign::gate::Gate::new(world.store.clone(), std::sync::Arc::new(policy));
     page.decide(decision).await.unwrap();
-    assert_eq!(world.resumes().await, "The contact is c-1.");
+    assert_eq!(
+        world.resumes().await,
+        "[Done! Create contact Maria Garcia, maria@acme.com, Acme Corp]The contact is c-1."
+    );
     assert_eq!(world.resumes().await, "");
     assert_eq!(world.ran().len(), 1);
 }
@@ -191,10 +194,10 @@ async fn a16_five_people_are_one_card_decided_in_part() {
         .says("Create contacts for Ana, Ben, Cleo, Dan and Eva")
         .await;
     assert!(
-        shown.ends_with(
+        shown.contains(
             "These 5:\n{5 actions:\n1. Create contact Ana, ana@acme.com\n2. Create contact Ben, \
              ben@acme.com\n3. Create contact Cleo, cleo@acme.com\n4. Create contact Dan, dan@acme.com\n5. Create \
-             contact Eva, eva@acme.com\n-- reply \"yes\" to confirm or \"no\" to cancel.}"
+             contact Eva, eva@acme.com\n"
         ),
         "{shown}"
     );
@@ -263,4 +266,34 @@ async fn a17_what_has_no_undo_says_so() {
     let shown = world.says("undo that").await;
     assert!(shown.starts_with("[That cannot be undone: "), "{shown}");
     assert_eq!(world.ran().len(), 1);
+}
+
+#[tokio::test]
+async fn c9_a_question_before_the_decision_keeps_the_card() {
+    let policy = format!("[channel]\non_other = \"keep\"\n{POLICY}");
+    let store = std::sync::Arc::new(countersign::store::memory::MemoryStore::default());
+    let world = World::over(store, Journal::default(), &policy, plan(AGENT, MARIA));
+    world.says(ASK).await;
+    let shown = world.says("actually, show me my contacts").await;
+    assert_eq!(
+        shown,
+        format!("<search_contacts: ok>\nThere is John Smith.\n[Still waiting for your answer.]\n{CARD}")
+    );
+    let shown = world.says("yes").await;
+    assert!(shown.ends_with("The contact is c-2."), "{shown}");
+}
+
+#[tokio::test]
+async fn c4_an_ok_to_something_destructive_is_asked_again_and_not_told_to_the_model() {
+    let world = world(MARIA);
+    world.says(ASK).await;
+    world.says("yes").await;
+    world.says("undo that").await;
+    let shown = world.says("ok").await;
+    assert!(shown.starts_with("[This cannot be taken back."), "{shown}");
+    assert_eq!(world.ran().len(), 1);
+    let session = world.agent.session(&tenant(), &channel()).await.unwrap();
+    assert!(!format!("{:?}", session.messages()).contains("\"ok\""));
+    world.says("yes").await;
+    assert_eq!(world.ran().len(), 2);
 }

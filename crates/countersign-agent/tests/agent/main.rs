@@ -13,4 +13,5 @@ mod evaluator;
 mod misbehaving;
 mod puppet;
 mod routing;
+mod session;
 mod world;

@@ -268,3 +268,15 @@ async fn a13_a_card_is_shown_even_if_the_model_has_no_words_for_it() {
     assert!(shown.contains("(notice: the agent did not explain it: the model cannot be reached: gone)"));
     assert!(shown.ends_with("to cancel.}"), "{shown}");
 }
+
+#[tokio::test]
+async fn x48_a_message_without_end_is_not_taken() {
+    let (world, puppet) = puppet([says("Hello.")]);
+    let (_, result) = world.try_says(&"a".repeat(64 * 1024 + 1)).await;
+    assert_eq!(
+        result.unwrap_err().to_string(),
+        "a message has at most 65536 bytes, not 65537"
+    );
+    assert!(puppet.asked().is_empty());
+    assert_eq!(world.says(&"a".repeat(64 * 1024)).await, "Hello.");
+}

@@ -7,14 +7,17 @@ use countersign_agent::message::ModelCall;
 use countersign_agent::model::{Model, ModelError, Part, Parts, Request, Stop};
 use futures_util::{StreamExt as _, stream};
 
+/// One answer, part by part.
+pub type Answer = Vec<Result<Part, ModelError>>;
+
 #[derive(Clone, Default)]
 pub struct Puppet {
-    answers: Arc<Mutex<VecDeque<Vec<Result<Part, ModelError>>>>>,
+    answers: Arc<Mutex<VecDeque<Answer>>>,
     pub asked: Arc<Mutex<Vec<Request>>>,
 }
 
 impl Puppet {
-    pub fn new(answers: impl IntoIterator<Item = Vec<Result<Part, ModelError>>>) -> Puppet {
+    pub fn new(answers: impl IntoIterator<Item = Answer>) -> Puppet {
         Puppet {
             answers: Arc::new(Mutex::new(answers.into_iter().collect())),
             asked: Arc::default(),
@@ -43,11 +46,11 @@ impl Model for Puppet {
     }
 }
 
-pub fn says(text: &str) -> Vec<Result<Part, ModelError>> {
+pub fn says(text: &str) -> Answer {
     vec![Ok(Part::Text(text.to_owned())), Ok(Part::Stop(Stop::Done))]
 }
 
-pub fn calls(calls: &[(&str, &str)]) -> Vec<Result<Part, ModelError>> {
+pub fn calls(calls: &[(&str, &str)]) -> Answer {
     let calls = calls.iter().enumerate().map(|(number, (tool, arguments))| {
         Ok(Part::Call(ModelCall {
             id: format!("t{number}"),
@@ -58,6 +61,6 @@ pub fn calls(calls: &[(&str, &str)]) -> Vec<Result<Part, ModelError>> {
     calls.chain([Ok(Part::Stop(Stop::Done))]).collect()
 }
 
-pub fn fails(error: ModelError) -> Vec<Result<Part, ModelError>> {
+pub fn fails(error: ModelError) -> Answer {
     vec![Ok(Part::Text("I will".to_owned())), Err(error)]
 }

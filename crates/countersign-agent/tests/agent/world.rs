@@ -118,12 +118,11 @@ pub fn channel() -> Channel {
 }
 
 pub fn alice() -> Decider {
-    Decider {
-        person: Person::new("alice").unwrap(),
-        groups: vec!["approvers".to_owned()],
-        surface: Surface::Text,
-        grounds: Vec::new(),
-    }
+    Decider::new(
+        Person::new("alice").unwrap(),
+        vec!["approvers".to_owned()],
+        Surface::Text,
+    )
 }
 
 impl World {

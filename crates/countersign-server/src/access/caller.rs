@@ -56,4 +56,17 @@ impl Caller {
             grounds: self.grounds.clone(),
         })
     }
+
+    /// The person as one who talks to an agent, and answers its cards by words or by its buttons.
+    pub fn speaker(&self, surface: Surface) -> Option<Decider> {
+        if self.agent.is_some() || !self.may(Scope::Chat) {
+            return None;
+        }
+        Some(Decider {
+            person: self.person.clone()?,
+            groups: self.groups.clone(),
+            surface,
+            grounds: self.grounds.clone(),
+        })
+    }
 }

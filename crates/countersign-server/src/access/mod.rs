@@ -6,6 +6,7 @@
 //! Deliberately absent: which route asks for which scope; see `http`.
 
 mod account;
+pub mod address;
 mod caller;
 mod link;
 mod scope;

@@ -20,19 +20,22 @@ pub enum Scope {
     Execute,
     /// Pass on what people write in a conversation.
     Reply,
+    /// Talk to served agents as a person, and answer their cards there.
+    Chat,
     /// Manage people and tokens, and look after the service.
     Admin,
 }
 
 impl Scope {
     /// All of them.
-    pub const ALL: [Scope; 7] = [
+    pub const ALL: [Scope; 8] = [
         Scope::Propose,
         Scope::Wait,
         Scope::Read,
         Scope::Decide,
         Scope::Execute,
         Scope::Reply,
+        Scope::Chat,
         Scope::Admin,
     ];
 
@@ -45,6 +48,7 @@ impl Scope {
             Scope::Decide => "decide",
             Scope::Execute => "execute",
             Scope::Reply => "reply",
+            Scope::Chat => "chat",
             Scope::Admin => "admin",
         }
     }
@@ -64,7 +68,7 @@ impl FromStr for Scope {
             .find(|scope| scope.as_str() == text)
             .ok_or_else(|| {
                 format!(
-                    "`{text}` is not a scope; there are propose, wait, read, decide, execute, reply, admin"
+                    "`{text}` is not a scope; there are propose, wait, read, decide, execute, reply, chat, admin"
                 )
             })
     }

@@ -75,7 +75,7 @@ impl Session {
             key: entry.key,
             version: None,
         };
-        let mut scopes = vec![Scope::Read, Scope::Decide];
+        let mut scopes = vec![Scope::Read, Scope::Decide, Scope::Chat];
         if account.admin {
             scopes.push(Scope::Admin);
         }

@@ -127,8 +127,14 @@ impl NewToken {
         if has(Scope::Decide) && has(Scope::Execute) {
             return not_allowed("one token cannot both decide and execute: make two");
         }
+        if has(Scope::Chat) && has(Scope::Execute) {
+            return not_allowed("who talks to agents answers their cards, and cannot execute too: make two");
+        }
         if has(Scope::Decide) && self.person.is_none() {
             return not_allowed("a decision is somebody's: name the person");
+        }
+        if has(Scope::Chat) && self.person.is_none() {
+            return not_allowed("somebody talks to an agent: name the person");
         }
         Ok(())
     }
@@ -145,7 +151,7 @@ impl Token {
         };
         let token: Token = read_body(&entry.body)?;
         // Groups are the person's as they are now, not as they were when the token was made.
-        let needs_groups = token.scopes.has(Scope::Decide);
+        let needs_groups = token.scopes.has(Scope::Decide) || token.scopes.has(Scope::Chat);
         let mut grounds = vec![Ground {
             kind: entry.kind,
             key: entry.key,

@@ -1,4 +1,4 @@
-//! Progress as one line of JSON.
+//! Progress as one line of JSON, in the words a service streams it in.
 
 use countersign_agent::progress::Progress;
 use serde_json::{Value, json};
@@ -8,7 +8,7 @@ pub fn event(progress: &Progress) -> Value {
     match progress {
         Progress::Routed { specialist } => json!({ "type": "routed", "specialist": specialist }),
         Progress::Text(text) => json!({ "type": "text", "text": text }),
-        Progress::Called { id, tool } => json!({ "type": "tool-call", "id": id, "toolName": tool }),
+        Progress::Called { id, tool } => json!({ "type": "tool", "id": id, "tool": tool }),
         Progress::Result {
             id,
             tool,
@@ -17,10 +17,10 @@ pub fn event(progress: &Progress) -> Value {
             content,
             requires_confirmation,
         } => json!({
-            "type": "tool-result", "id": id, "toolName": tool, "status": status, "isError": is_error,
+            "type": "result", "id": id, "tool": tool, "status": status, "isError": is_error,
             "content": content, "requiresConfirmation": requires_confirmation,
         }),
-        Progress::Said(text) => json!({ "type": "said", "text": text }),
+        Progress::Said(text) => json!({ "type": "say", "text": text }),
         Progress::Held { approval, prompt } => json!({
             "type": "held", "approval": approval.id.to_string(), "summary": prompt.summary, "text": prompt.text,
             "yes": prompt.yes, "no": prompt.no, "expiresAt": prompt.expires_at.to_string(),
@@ -31,7 +31,7 @@ pub fn event(progress: &Progress) -> Value {
         Progress::Again { reason } => json!({ "type": "again", "reason": reason }),
         Progress::Notice(text) => json!({ "type": "notice", "text": text }),
         Progress::Done { usage } => json!({
-            "type": "done", "usage": { "inputTokens": usage.input, "outputTokens": usage.output },
+            "type": "done", "inputTokens": usage.input, "outputTokens": usage.output,
         }),
     }
 }

@@ -1,8 +1,9 @@
-//! Which models: those of a key in the environment, one at an address, or a script.
+//! Which models: one at an address that was named, or what the environment has keys for, as a service chooses.
 
-use countersign_agent::file::{ANTHROPIC, OPENAI, Provider, Service};
+use countersign_agent::file::{Provider, Service};
 use countersign_agent::model::ApiKey;
 
+use crate::agents::{Choice, provider};
 use crate::cli::Chat;
 use crate::failure::Failure;
 
@@ -12,57 +13,51 @@ pub struct Chosen {
     pub says: String,
 }
 
-/// Chooses: an address that was named, then Anthropic's key, then OpenAI's, then the script.
+/// Chooses, and says what and why.
 pub fn choose(options: &Chat, has_script: bool) -> Result<Chosen, Failure> {
-    let anthropic = key("ANTHROPIC_API_KEY");
-    let openai = key("OPENAI_API_KEY");
+    let variable = |name: &str| std::env::var(name).ok();
     let model = options.model_name.clone();
     if let Some(url) = &options.model {
-        let is_anthropic = url.trim_end_matches('/').ends_with("/messages");
-        let (name, key) = match is_anthropic {
-            true => ("Anthropic's dialect", anthropic),
-            false => ("chat completions", openai),
-        };
-        let service = Service {
-            url: url.clone(),
-            key,
-            model,
-        };
-        return Ok(Chosen {
-            says: format!("a model at {url}, {name}"),
-            provider: match is_anthropic {
-                true => Provider::Anthropic(service),
-                false => Provider::OpenAi(service),
-            },
-        });
+        return Ok(at_address(url, model, variable));
     }
-    let at = |url: &str, key| Service {
-        url: url.to_owned(),
-        key: Some(key),
-        model: model.clone(),
+    let provider = provider(Choice::Auto, model, variable);
+    let provider = provider.map_err(|problem| Failure::error("no_model", problem))?;
+    let says = match &provider {
+        Provider::Anthropic(service) => {
+            format!("models at {}, because ANTHROPIC_API_KEY is set", service.url)
+        }
+        Provider::OpenAi(service) => format!("models at {}, because OPENAI_API_KEY is set", service.url),
+        Provider::Script if has_script => {
+            "it follows a script, because there is no key for a model".to_owned()
+        }
+        Provider::Script => {
+            let message = "there is no key for a model, and the agent has no script";
+            return Err(Failure::error("no_model", message)
+                .hint("set ANTHROPIC_API_KEY or OPENAI_API_KEY, or name a model with `--model URL`"));
+        }
     };
-    match (anthropic, openai) {
-        (Some(key), _) => Ok(Chosen {
-            says: "Anthropic's models, because ANTHROPIC_API_KEY is set".to_owned(),
-            provider: Provider::Anthropic(at(ANTHROPIC, key)),
-        }),
-        (None, Some(key)) => Ok(Chosen {
-            says: "OpenAI's models, because OPENAI_API_KEY is set".to_owned(),
-            provider: Provider::OpenAi(at(OPENAI, key)),
-        }),
-        (None, None) if has_script => Ok(Chosen {
-            says: "it follows a script, because there is no key for a model".to_owned(),
-            provider: Provider::Script,
-        }),
-        (None, None) => Err(Failure::error(
-            "no_model",
-            "there is no key for a model, and the agent has no script",
-        )
-        .hint("set ANTHROPIC_API_KEY or OPENAI_API_KEY, or name a model with `--model URL`")),
-    }
+    Ok(Chosen { provider, says })
 }
 
-fn key(name: &str) -> Option<ApiKey> {
-    let key = std::env::var(name).ok()?;
-    (!key.trim().is_empty()).then(|| ApiKey::new(&key))
+/// The model at an address, in the dialect its path tells.
+fn at_address(url: &str, model: Option<String>, variable: impl Fn(&str) -> Option<String>) -> Chosen {
+    let key = |name: &str| {
+        let key = variable(name).filter(|key| !key.trim().is_empty());
+        key.as_deref().map(ApiKey::new)
+    };
+    let service = |key| Service {
+        url: url.to_owned(),
+        key,
+        model,
+    };
+    match url.trim_end_matches('/').ends_with("/messages") {
+        true => Chosen {
+            says: format!("a model at {url}, in Anthropic's dialect"),
+            provider: Provider::Anthropic(service(key("ANTHROPIC_API_KEY"))),
+        },
+        false => Chosen {
+            says: format!("a model at {url}, by chat completions"),
+            provider: Provider::OpenAi(service(key("OPENAI_API_KEY"))),
+        },
+    }
 }

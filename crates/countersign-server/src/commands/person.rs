@@ -5,7 +5,7 @@ use std::io::Read as _;
 use countersign::id::Person;
 use serde::Serialize;
 
-use crate::access::{Account, Link};
+use crate::access::{Account, Link, address};
 use crate::cli::{Global, PersonCommand};
 use crate::desk::LocalDesk;
 use crate::failure::{Exit, Failure};
@@ -13,7 +13,7 @@ use crate::output::Output;
 use crate::output::style::{self, paint};
 use crate::store::Missing;
 
-/// Where the service is when nobody says.
+/// Where the service is when nobody says, and none has started yet.
 const USUAL_SERVER: &str = "http://localhost:8787";
 
 pub async fn run(global: &Global, command: PersonCommand, output: &mut Output) -> Result<Exit, Failure> {
@@ -36,8 +36,9 @@ pub async fn run(global: &Global, command: PersonCommand, output: &mut Output) -
             print(&account, output)
         }
         PersonCommand::Link { name } => {
-            let server = global.server.as_deref().unwrap_or(USUAL_SERVER);
-            link(&desk, &name, server, output).await
+            let noted = address::find(desk.store(), &desk.tenant).await?;
+            let server = global.server.clone().or(noted);
+            link(&desk, &name, server.as_deref().unwrap_or(USUAL_SERVER), output).await
         }
         PersonCommand::Remove { name } => {
             Account::remove(desk.store(), &desk.tenant, &person(&name)?).await?;

@@ -1,4 +1,4 @@
-//! Running tools from the service: each tool has a target, or its host runs it.
+//! Running tools from the service: each tool has one target, is a built-in world's, or is run by its host.
 
 mod http;
 
@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, HashMap};
 
 use countersign::executor::{Executor, HostRuns, Outcome, Permit};
 use countersign::id::ToolName;
+use countersign_examples::World;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use serde::Deserialize;
@@ -36,6 +37,8 @@ pub enum ToolTarget {
 enum Tool {
     Http(HttpTool),
     Echo,
+    /// One of a built-in world's.
+    World(World),
 }
 
 /// All tools the service runs.
@@ -67,6 +70,24 @@ impl Executors {
         }
         Ok(Executors(ready))
     }
+
+    /// Adds the tools of a world. A tool that is run already is refused: a call must have one way to run.
+    pub fn with_world(mut self, world: &World) -> Result<Executors, Failure> {
+        for name in world.setup().tools() {
+            let bad = |problem: String| {
+                Failure::error("bad_config", format!("tool `{name}`: {problem}"))
+                    .hint("leave one of them out of the configuration")
+            };
+            let tool = ToolName::new(name).map_err(|problem| bad(problem.to_string()))?;
+            if self.0.insert(tool, Tool::World(world.clone())).is_some() {
+                let world = world.setup().name;
+                return Err(bad(format!(
+                    "the world `{world}` has it, and something else runs it"
+                )));
+            }
+        }
+        Ok(self)
+    }
 }
 
 impl Executor for Executors {
@@ -81,6 +102,7 @@ impl Executor for Executors {
                 let outcome = Outcome::succeeded(permit.arguments().as_bytes());
                 std::future::ready(outcome).boxed()
             }
+            Some(Tool::World(world)) => world.run(permit),
             None => HostRuns.run(permit),
         }
     }

@@ -14,6 +14,7 @@ use tokio_util::task::TaskTracker;
 
 use super::feed::Feeds;
 use super::{AllowedHosts, Limits, Metrics};
+use crate::agents::Agents;
 
 /// The service's state. Clones share everything.
 #[derive(Clone)]
@@ -33,7 +34,9 @@ pub struct Parts {
     pub metrics: Metrics,
     /// Events as they happen.
     pub feeds: Feeds,
-    /// Calls that run; a stop waits for them.
+    /// The agents it serves.
+    pub agents: Agents,
+    /// Calls that run, and turns of served agents; a stop waits for them.
     pub runs: TaskTracker,
     /// Set when the service is about to stop.
     pub stopping: CancellationToken,
@@ -57,6 +60,11 @@ pub struct Settings {
 impl App {
     /// A service over a gate.
     pub fn new(gate: Gate, settings: Settings) -> App {
+        App::serving(gate, settings, Agents::default())
+    }
+
+    /// A service over a gate, with agents to talk to.
+    pub fn serving(gate: Gate, settings: Settings, agents: Agents) -> App {
         App(Arc::new(Parts {
             conversations: Conversations::new(gate.clone()),
             gate,
@@ -64,6 +72,7 @@ impl App {
             settings,
             metrics: Metrics::default(),
             feeds: Feeds::default(),
+            agents,
             runs: TaskTracker::new(),
             stopping: CancellationToken::new(),
         }))

@@ -265,7 +265,7 @@ async fn shown(app: &App, approval: Option<SharedApproval>) -> Answer<Option<vie
     Ok(Some(view::approval(&approval, app.gate.policy(), now)))
 }
 
-fn prompt_view(prompt: &Prompt) -> PromptView {
+pub fn prompt_view(prompt: &Prompt) -> PromptView {
     PromptView {
         approval: prompt.approval.to_string(),
         digest: prompt.digest.to_string(),

@@ -9,6 +9,8 @@ use countersign::command::{ExecuteRefusal, ProposeRefusal};
 use countersign::decision::Refusal;
 use countersign::gate::SubmitError;
 use countersign::store::StoreError;
+use countersign_agent::agent::TurnError;
+use countersign_agent::session::SessionError;
 use serde_json::{Map, Value, json};
 
 use crate::access::{AccessError, Scope};
@@ -300,6 +302,15 @@ impl From<StoreError> for ApiError {
         };
         tracing::error!(code = answer.code, "the store failed: {error}");
         answer
+    }
+}
+
+impl From<TurnError> for ApiError {
+    fn from(error: TurnError) -> ApiError {
+        match error {
+            TurnError::Store(error) | TurnError::Session(SessionError::Store(error)) => error.into(),
+            other => ApiError::new(StatusCode::CONFLICT, "no_answer", other.to_string(), other.hint()),
+        }
     }
 }
 

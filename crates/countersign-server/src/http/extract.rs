@@ -45,11 +45,12 @@ pub mod scope {
         Decide = [Decide];
         Execute = [Execute];
         Reply = [Reply];
+        Chat = [Chat];
         // What a conversation shows is for those who hold it and for those who look.
         Converse = [Read, Reply, Propose, Wait];
         Admin = [Admin];
         // Who may not do it is told so by the handler.
-        Anyone = [Propose, Wait, Read, Decide, Execute, Reply, Admin];
+        Anyone = [Propose, Wait, Read, Decide, Execute, Reply, Chat, Admin];
     }
 }
 

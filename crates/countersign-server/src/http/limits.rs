@@ -16,6 +16,8 @@ type Keyed = RateLimiter<String, HashMapStateStore<String>, DefaultClock>;
 
 /// How many decisions one person may make in a second, unless the operator says otherwise.
 pub const DECISIONS_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).unwrap();
+/// How many messages one person may send to agents in a second.
+const MESSAGES_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).unwrap();
 const SIGN_INS_A_MINUTE: NonZeroU32 = NonZeroU32::new(5).unwrap();
 /// How many streams of events one caller may hold open.
 const MOST_STREAMS: usize = 10;
@@ -26,6 +28,7 @@ const MOST_NAMES: usize = 10_000;
 pub struct Limits {
     decisions: Keyed,
     sign_ins: Keyed,
+    messages: Keyed,
     streams: Arc<Mutex<HashMap<String, usize>>>,
 }
 
@@ -35,6 +38,7 @@ impl Limits {
         Limits {
             decisions: RateLimiter::hashmap(Quota::per_second(decisions_per_second)),
             sign_ins: RateLimiter::hashmap(Quota::per_minute(SIGN_INS_A_MINUTE)),
+            messages: RateLimiter::hashmap(Quota::per_second(MESSAGES_PER_SECOND)),
             streams: Arc::default(),
         }
     }
@@ -47,6 +51,11 @@ impl Limits {
     /// Counts a try to sign in.
     pub fn sign_in(&self, who: &str) -> Result<(), ApiError> {
         check(&self.sign_ins, who, "too many tries to sign in")
+    }
+
+    /// Counts a message to an agent.
+    pub fn message(&self, who: &str) -> Result<(), ApiError> {
+        check(&self.messages, who, "too many messages in one second")
     }
 
     /// Counts an open stream for as long as what this gives is kept.

@@ -3,6 +3,7 @@
 //! Enters: requests. Leaves: JSON, or an error that says what is so and what to do now.
 //! Deliberately absent: rules. A handler reads the request, asks the gate and writes the answer.
 
+pub(crate) mod agents;
 mod app;
 pub(crate) mod approvals;
 pub(crate) mod calls;

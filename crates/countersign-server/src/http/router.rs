@@ -10,7 +10,7 @@ use utoipa::openapi::{Components, InfoBuilder, OpenApi, OpenApiBuilder};
 use utoipa_axum::router::OpenApiRouter;
 use utoipa_axum::routes;
 
-use super::{ApiError, App, Door, approvals, calls, channels, events, operations};
+use super::{ApiError, App, Door, agents, approvals, calls, channels, events, operations};
 
 /// The largest body. Arguments have a limit of their own, below this.
 pub const LARGEST_BODY: usize = 256 * 1024;
@@ -49,6 +49,9 @@ fn api() -> OpenApiRouter<App> {
         .routes(routes!(channels::pending))
         .routes(routes!(channels::told))
         .routes(routes!(events::follow))
+        .routes(routes!(agents::say))
+        .routes(routes!(agents::session))
+        .routes(routes!(agents::follow))
         .routes(routes!(operations::healthz))
         .routes(routes!(operations::readyz))
         .routes(routes!(operations::metrics))

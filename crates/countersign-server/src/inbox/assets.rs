@@ -11,12 +11,14 @@ const STYLE: &str = "text/css; charset=utf-8";
 const SCRIPT: &str = "text/javascript; charset=utf-8";
 const PICTURE: &str = "image/svg+xml";
 
-const FILES: [(&str, &str, &str); 6] = [
+const FILES: [(&str, &str, &str); 8] = [
     ("inbox.css", STYLE, include_str!("assets/inbox.css")),
     ("inbox.js", SCRIPT, include_str!("assets/inbox.js")),
     ("cards.js", SCRIPT, include_str!("assets/cards.js")),
     ("live.js", SCRIPT, include_str!("assets/live.js")),
     ("keys.js", SCRIPT, include_str!("assets/keys.js")),
+    ("playground.css", STYLE, include_str!("assets/playground.css")),
+    ("playground.js", SCRIPT, include_str!("assets/playground.js")),
     ("icon.svg", PICTURE, include_str!("assets/icon.svg")),
 ];
 

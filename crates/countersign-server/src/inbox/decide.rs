@@ -17,7 +17,7 @@ use countersign::time::Time;
 
 use super::card::Measure;
 use super::session::{FRAGMENT, SignedIn};
-use super::{detail, edit, list, page};
+use super::{detail, edit, list, page, playground};
 use crate::access::{Caller, Scope};
 use crate::http::approvals::{LONGEST_COMMENT, record};
 use crate::http::{Answer, ApiError, App};
@@ -52,6 +52,11 @@ impl Typed {
     /// Where the form stood: on the list, unless it says otherwise.
     fn is_from_list(&self) -> bool {
         self.text("from").is_empty()
+    }
+
+    /// It stood beside a talk.
+    fn is_from_playground(&self) -> bool {
+        self.text("from") == "playground"
     }
 
     /// Whether arguments are being changed.
@@ -96,7 +101,14 @@ pub async fn decide(
         Ok(()) if typed.is_from_list() => {
             Redirect::to(&format!("/approvals?done={}", approval.id)).into_response()
         }
-        Ok(()) => Redirect::to(&format!("/approvals/{}", approval.id)).into_response(),
+        Ok(()) => {
+            let back = match typed.is_from_playground() {
+                true => playground::way_back(&app, &caller, &approval).await,
+                false => None,
+            };
+            let usual = || format!("/approvals/{}", approval.id);
+            Redirect::to(&back.unwrap_or_else(usual)).into_response()
+        }
         Err(error) => detail::again(&app, &caller, &id, &error, &typed).await,
     }
 }

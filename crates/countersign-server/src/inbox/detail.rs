@@ -68,7 +68,7 @@ async fn draw(
         from => "detail",
     };
     let status = problem.map_or(StatusCode::OK, |problem| problem.status);
-    Ok(page::signed_in(status, "detail.html", caller, "", values))
+    Ok(page::signed_in(app, status, "detail.html", caller, "", values))
 }
 
 fn card(

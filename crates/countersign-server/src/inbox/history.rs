@@ -100,6 +100,7 @@ async fn draw(app: &App, caller: &Caller, asked: &Asked) -> Answer<Response> {
         next,
     };
     Ok(page::signed_in(
+        app,
         StatusCode::OK,
         "history.html",
         caller,

@@ -79,7 +79,7 @@ pub async fn show(
     let wanted = asked.wanted();
     let more = context! { done, wanted => Value::from(Serde(&wanted)), choices => Value::from(Serde(&listed.choices)) };
     let values = context! { ..listed.values(&wanted), ..more };
-    page::signed_in(StatusCode::OK, "list.html", &caller, "inbox", values)
+    page::signed_in(&app, StatusCode::OK, "list.html", &caller, "inbox", values)
 }
 
 /// The cards alone; nothing when the script has them already.

@@ -16,6 +16,7 @@ mod list;
 mod live;
 mod numbers;
 mod page;
+mod playground;
 mod session;
 mod sign_in;
 mod timeline;
@@ -52,6 +53,7 @@ pub fn pages() -> Router<App> {
         .route("/approvals/cards", get(list::cards))
         .route("/approvals/{id}/card", get(list::card))
         .route("/approvals/live", get(live::follow))
+        .merge(playground::pages())
         .route("/sign-in", get(sign_in::form).post(sign_in::enter))
         .route("/sign-out", post(sign_in::leave))
         .route("/assets/{name}", get(assets::file))

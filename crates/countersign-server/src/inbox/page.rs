@@ -9,7 +9,7 @@ use minijinja::{AutoEscape, Environment, UndefinedBehavior, Value, context};
 
 use super::card::shown;
 use crate::access::Caller;
-use crate::http::ApiError;
+use crate::http::{ApiError, App};
 
 /// The templates, compiled into the program.
 const TEMPLATES: &[(&str, &str)] = &[
@@ -26,6 +26,7 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("detail.html", include_str!("templates/detail.html")),
     ("history.html", include_str!("templates/history.html")),
     ("numbers.html", include_str!("templates/numbers.html")),
+    ("playground.html", include_str!("templates/playground.html")),
 ];
 
 /// A page.
@@ -44,9 +45,17 @@ pub fn render(status: StatusCode, name: &str, values: Value) -> Response {
 }
 
 /// A page for somebody who signed in, with the way to the other pages; `here` is which of them it is.
-pub fn signed_in(status: StatusCode, name: &str, caller: &Caller, here: &str, values: Value) -> Response {
+pub fn signed_in(
+    app: &App,
+    status: StatusCode,
+    name: &str,
+    caller: &Caller,
+    here: &str,
+    values: Value,
+) -> Response {
     let person = shown(caller.name.as_str());
-    render(status, name, context! { person, here, ..values })
+    let has_playground = app.agents.has_playground;
+    render(status, name, context! { person, here, has_playground, ..values })
 }
 
 /// Says that two sendings of one form are one.

@@ -10,11 +10,11 @@ use countersign::time::Time;
 use serde_json::value::RawValue;
 use unicode_width::UnicodeWidthStr as _;
 
-use super::once;
 use super::origin::{self, Marks};
 use super::style::{self, paint};
+use super::{before, once};
 use crate::duration;
-use crate::view::{ApprovalView, CallView, ChangeView, Shown, VoteView};
+use crate::view::{ApprovalView, CallView, Shown, VoteView};
 
 /// Longest result on a card, unless it is shown whole.
 const RESULT_CHARS: usize = 600;
@@ -22,10 +22,6 @@ const RESULT_CHARS: usize = 600;
 const WIDEST_POINTER: usize = 32;
 /// Texts of more lines than this are shown on one, unless they are shown whole.
 const MOST_LINES: usize = 40;
-/// At most so many changes are listed.
-const MOST_CHANGES: usize = 40;
-/// Longest text of a change.
-const CHANGE_CHARS: usize = 200;
 /// Longest claim on a card, unless it is shown whole.
 const CLAIM_CHARS: usize = 1_000;
 
@@ -121,7 +117,12 @@ fn call_block(approval: &ApprovalView, number: Option<u8>, call: &CallView, leng
             once(note)
         ));
     }
-    text.push_str(&before(call, &indent, length));
+    text.push_str(&before::changes(
+        &call.edits,
+        call.before.as_ref(),
+        &indent,
+        length,
+    ));
     if call.edited {
         let note = match approval.status {
             State::Pending => "changed by you: these would run; the sentence is still about the old ones",
@@ -130,44 +131,6 @@ fn call_block(approval: &ApprovalView, number: Option<u8>, call: &CallView, leng
         text.push_str(&format!("{indent}{} {note}\n", paint(style::NOTICE, "note:")));
     }
     text.push_str(&result(call, &indent, length));
-    text
-}
-
-/// What it would change, or was changed about it: only what differs; all of it where everything is shown.
-fn before(call: &CallView, indent: &str, length: Length) -> String {
-    let mut text = String::new();
-    let mut list = |label: &str, changes: &[ChangeView]| {
-        for change in changes.iter().take(MOST_CHANGES) {
-            let side = |text: &Option<String>, none: &str| match text {
-                Some(text) => clip(text, CHANGE_CHARS).to_string(),
-                None => paint(style::FAINT, none),
-            };
-            text.push_str(&format!(
-                "{indent}{} {}: {} → {}\n",
-                paint(style::NOTICE, label),
-                once(&clip(&change.pointer, CHANGE_CHARS).to_string()),
-                side(&change.was, "(nothing)"),
-                side(&change.is, "(gone)"),
-            ));
-        }
-        if changes.len() > MOST_CHANGES {
-            text.push_str(&format!("{indent}… and {} more\n", changes.len() - MOST_CHANGES));
-        }
-    };
-    list("changed by who approved it:", &call.edits);
-    let Some(before) = &call.before else { return text };
-    list("would change", &before.changes);
-    let tool = escape(&before.tool);
-    let shown = match (&before.result, length) {
-        (None, _) => "something in it is secret".to_owned(),
-        (Some(result), Length::Whole) => lines(&told(result), indent),
-        (Some(_), Length::Short) => "see it with `--full`".to_owned(),
-    };
-    text.push_str(&format!(
-        "{indent}{} as {tool} read it, {} bytes: {shown}\n",
-        paint(style::FAINT, "what is there now,"),
-        before.bytes
-    ));
     text
 }
 
@@ -278,7 +241,7 @@ fn is_lines(text: &str, full: bool) -> bool {
 }
 
 /// Each line on its own, behind a bar, so that none can pass for one of ours.
-fn lines(text: &str, indent: &str) -> String {
+pub fn lines(text: &str, indent: &str) -> String {
     let bar = paint(style::FAINT, "│");
     let line = |line: &str| format!("\n{indent}    {bar} {}", escape(line));
     text.split('\n').map(line).collect()
@@ -301,7 +264,7 @@ fn result(call: &CallView, indent: &str, length: Length) -> String {
 }
 
 /// What a tool answered: a text without its quotes, any other JSON as it is.
-fn told(result: &RawValue) -> String {
+pub fn told(result: &RawValue) -> String {
     serde_json::from_str(result.get()).unwrap_or_else(|_| result.get().to_owned())
 }
 

@@ -4,6 +4,7 @@
 //! INVARIANT: what others wrote passes [`countersign::display::escape`] before it gets here; only [`style`] emits
 //! escape sequences.
 
+pub mod before;
 pub mod card;
 pub mod catalogue;
 pub mod history;

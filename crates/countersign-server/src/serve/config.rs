@@ -12,6 +12,7 @@ use serde::Deserialize;
 
 use super::log::LogFormat;
 use super::tls::Files;
+use crate::agents::{self, AgentSource};
 use crate::cli::{Global, Serve};
 use crate::duration;
 use crate::executors::ToolTarget;
@@ -54,6 +55,10 @@ pub struct Config {
     pub tools: BTreeMap<String, ToolTarget>,
     /// Private addresses that tools may be at.
     pub private_targets: Vec<String>,
+    /// Agents people can talk to.
+    pub agents: BTreeMap<String, AgentSource>,
+    /// Whether there is a page to talk to them.
+    pub playground: bool,
 }
 
 /// The file.
@@ -76,6 +81,10 @@ struct File {
     tools: BTreeMap<String, ToolTarget>,
     #[serde(default)]
     private_targets: Vec<String>,
+    #[serde(default)]
+    agents: BTreeMap<String, AgentSource>,
+    #[serde(default)]
+    playground: bool,
 }
 
 impl Config {
@@ -86,10 +95,14 @@ impl Config {
         let named_policy = global.policy.as_deref().or(file.policy.as_deref());
         let mut policy = policy::load(named_policy)?;
         let is_tryout = path.is_none() && policy.file.is_none();
-        let mut tools = file.tools;
+        let (mut tools, mut agents) = (file.tools, file.agents);
         if is_tryout {
-            policy.policy = tryout_policy()?;
-            tools = echoes(&policy.policy);
+            agents = AgentSource::tryout();
+            policy.text = tryout_policy(&agents).map_err(|problem| bad(None, &problem))?;
+        }
+        join_worlds(&mut policy, &agents).map_err(|problem| bad(path.as_deref(), &problem))?;
+        if is_tryout {
+            tools = echoes(&policy.policy, &agents);
         }
         let tls = match (&options.tls_certificate, &options.tls_key) {
             (Some(certificate), Some(key)) => Some(Files {
@@ -121,6 +134,8 @@ impl Config {
             decisions_per_second: file.decisions_per_second.unwrap_or(DECISIONS_PER_SECOND),
             tools,
             private_targets: file.private_targets,
+            agents,
+            playground: is_tryout || file.playground,
         })
     }
 
@@ -149,21 +164,44 @@ impl Config {
     }
 }
 
-/// What there is to look at when nobody configured anything: the policy of a small CRM.
-fn tryout_policy() -> Result<Policy, Failure> {
+/// What there is to look at when nobody configured anything: the policy of a small CRM. Tools that the worlds have are
+/// theirs: they really do something.
+fn tryout_policy(agents: &BTreeMap<String, AgentSource>) -> Result<String, String> {
     let text = include_str!("../../../../examples/policy.toml");
-    Policy::parse(text).map_err(|problems| bad(None, &problems.to_string()))
+    agents::without(text, &world_tools(agents))
 }
 
-/// Its tools do nothing but say what they would have done.
-fn echoes(policy: &Policy) -> BTreeMap<String, ToolTarget> {
-    let names = policy
-        .catalogue()
-        .into_iter()
-        .map(|listed| listed.tool.to_owned());
+/// The policy of the service, together with those of the worlds it serves.
+fn join_worlds(policy: &mut Loaded, agents: &BTreeMap<String, AgentSource>) -> Result<(), String> {
+    let worlds = agents.values().filter_map(AgentSource::setup);
+    let worlds: Vec<(String, &str)> = worlds
+        .map(|setup| (format!("the world `{}`", setup.name), setup.policy))
+        .collect();
+    if worlds.is_empty() {
+        return Ok(());
+    }
+    let worlds: Vec<(&str, &str)> = worlds.iter().map(|(name, text)| (name.as_str(), *text)).collect();
+    policy.text = agents::join(&policy.text, &worlds)?;
+    policy.policy = Policy::parse(&policy.text).map_err(|problems| problems.to_string())?;
+    Ok(())
+}
+
+/// The tools that no world has do nothing but say what they would have done.
+fn echoes(policy: &Policy, agents: &BTreeMap<String, AgentSource>) -> BTreeMap<String, ToolTarget> {
+    let theirs = world_tools(agents);
+    let listed = policy.catalogue();
+    let names = listed
+        .iter()
+        .map(|listed| listed.tool)
+        .filter(|name| !theirs.contains(name));
     names
-        .map(|name| (name, ToolTarget::Echo { echo: true }))
+        .map(|name| (name.to_owned(), ToolTarget::Echo { echo: true }))
         .collect()
+}
+
+fn world_tools(agents: &BTreeMap<String, AgentSource>) -> Vec<&'static str> {
+    let worlds = agents.values().filter_map(AgentSource::setup);
+    worlds.flat_map(|setup| setup.tools()).collect()
 }
 
 fn find(named: Option<&Path>) -> Result<Option<PathBuf>, Failure> {

@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use countersign::display::escape;
 use countersign::id::Person;
 
 use crate::access::{Account, Link};
@@ -47,10 +48,11 @@ pub async fn greet(app: &App, global: &Global, start: &Start, output: &mut Outpu
             paint(style::HINT, &format!("{base}/sign-in?code={link}"))
         ));
     }
+    text.push_str(&talks(app, base));
     if start.is_tryout {
         text.push_str(
-            "\n  You are trying it out: an example policy is in force, and its tools only echo their arguments.\n  \
-             Write `countersign.toml` to make it yours.\n",
+            "\n  You are trying it out: example policies are in force. The agents' tools act on their own small files\n  \
+             here (`countersign-*.db`), all others only echo their arguments. Write `countersign.toml` to make it yours.\n",
         );
     } else if start.policy_file.is_none() {
         text.push_str(
@@ -71,6 +73,28 @@ pub async fn greet(app: &App, global: &Global, start: &Start, output: &mut Outpu
     );
     output.text(&text);
     Ok(())
+}
+
+/// Whom one can talk to, and who answers.
+fn talks(app: &App, base: &str) -> String {
+    let mut agents = app.agents.iter().peekable();
+    if agents.peek().is_none() {
+        return String::new();
+    }
+    let names: Vec<String> = agents
+        .map(|(name, served)| format!("{name} ({})", escape(&served.model)))
+        .collect();
+    let mut text = format!("\n  Talk to an agent: {}\n", names.join(", "));
+    if app.agents.has_playground {
+        text.push_str(&format!(
+            "  {}\n",
+            paint(style::HINT, &format!("{base}/playground"))
+        ));
+    }
+    if app.agents.iter().any(|(_, served)| served.is_scripted) {
+        text.push_str("  A script answers where there is no key: set ANTHROPIC_API_KEY or OPENAI_API_KEY for a model.\n");
+    }
+    text
 }
 
 async fn first_account(app: &App, global: &Global) -> Result<Person, Failure> {

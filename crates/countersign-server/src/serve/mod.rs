@@ -23,13 +23,14 @@ use tokio::signal::unix::{SignalKind, signal};
 pub use config::Config;
 pub use log::LogFormat;
 
+use crate::agents::{self, Agents};
 use crate::cli::{Global, Serve};
 use crate::executors::Executors;
 use crate::failure::{Exit, Failure};
 use crate::http::{AllowedHosts, App, Settings, router};
 use crate::output::Output;
 use crate::store::{Missing, Watch};
-use crate::{desk, inbox, keys, store};
+use crate::{access, desk, inbox, keys, store};
 
 /// How long a stop waits for calls that run.
 const RUNS_END_WITHIN: Duration = Duration::from_secs(20);
@@ -41,7 +42,11 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
     let tls = config.tls.as_ref().map(tls::Acceptor::load).transpose()?;
     config.check_address(tls.is_some())?;
     let sealer = keys::sealer(config.seal_key_file.as_deref())?;
-    let executors = Executors::new(&config.tools, &config.private_targets)?;
+    let mut executors = Executors::new(&config.tools, &config.private_targets)?;
+    let ready = agents::load(&config.agents)?;
+    for world in &ready.worlds {
+        executors = executors.with_world(world)?;
+    }
     let listener = bind(config.listen).await?;
     let address = listener.local_addr().unwrap_or(config.listen);
     let store = store::open(&config.store, Missing::Create, Watch::Others).await?;
@@ -58,8 +63,10 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
         decisions_per_second: config.decisions_per_second,
         is_secure: tls.is_some() || config.behind_proxy,
     };
-    let app = App::new(gate, settings);
+    let agents = Agents::new(&gate, tenant.clone(), ready.agents, config.playground);
+    let app = App::serving(gate, settings, agents);
     let base = base_url(&config.hosts, address, tls.is_some() || config.behind_proxy);
+    access::address::note(app.store(), &tenant, &base).await?;
     let start = first::Start {
         base,
         policy_file: config.policy.file,
@@ -86,6 +93,7 @@ pub async fn listen(
 async fn serve(app: App, listener: TcpListener, tls: Option<tls::Acceptor>) {
     let routes = router(app.clone(), inbox::pages());
     let keeping = tokio::spawn(housekeeping::run(app.clone()));
+    let following = tokio::spawn(agents::follow(app.clone()));
     let serving = tokio::spawn(listener::serve(listener, tls, routes, app.stopping.clone()));
     told_to_stop().await;
     tracing::info!("stopping: no new calls are started");
@@ -102,6 +110,7 @@ async fn serve(app: App, listener: TcpListener, tls: Option<tls::Acceptor>) {
         () = told_to_stop() => tracing::warn!("told twice: stopping at once"),
     }
     keeping.abort();
+    following.abort();
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {

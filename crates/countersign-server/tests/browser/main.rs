@@ -17,6 +17,7 @@ mod keyboard;
 mod live;
 mod looks;
 mod plain;
+mod playground;
 mod restart;
 mod service;
 mod stage;

@@ -51,6 +51,15 @@ impl Service {
     pub fn start() -> Service {
         let directory = tempfile::tempdir().unwrap();
         std::fs::write(directory.path().join("countersign.toml"), POLICY).unwrap();
+        Service::start_in(directory)
+    }
+
+    /// Nobody configured anything.
+    pub fn start_bare() -> Service {
+        Service::start_in(tempfile::tempdir().unwrap())
+    }
+
+    fn start_in(directory: tempfile::TempDir) -> Service {
         let (child, base, link) = serve(&directory, "127.0.0.1:0");
         Service {
             directory,
@@ -147,6 +156,10 @@ fn id(text: &str) -> String {
 fn command(directory: &tempfile::TempDir) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
     command.current_dir(directory.path());
+    // Agents answer by their scripts.
+    command
+        .env_remove("ANTHROPIC_API_KEY")
+        .env_remove("OPENAI_API_KEY");
     command
 }
 
@@ -166,7 +179,8 @@ fn serve(directory: &tempfile::TempDir, listen: &str) -> (Child, String, Option<
             let address = line.get(at..).unwrap().trim().to_owned();
             match address.strip_suffix("/approvals") {
                 Some(start) => base = Some(start.to_owned()),
-                None => link = Some(address),
+                None if address.contains("/sign-in?") => link = Some(address),
+                None => {}
             }
         }
         if line.contains("Ctrl-C") {

@@ -29,9 +29,14 @@ pub enum Script {
 
 /// Plays a test, and clears the stage whatever happens.
 pub fn play(script: Script, scenes: impl FnOnce(&mut Stage)) {
+    play_with(Service::start(), script, scenes);
+}
+
+/// The same, over this service.
+pub fn play_with(service: Service, script: Script, scenes: impl FnOnce(&mut Stage)) {
     let driver = Driver::start();
     let mut stage = Stage {
-        service: Service::start(),
+        service,
         browser: driver.open(script),
     };
     let played = std::panic::catch_unwind(AssertUnwindSafe(|| scenes(&mut stage)));

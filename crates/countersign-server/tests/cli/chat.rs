@@ -109,12 +109,9 @@ fn json_is_one_event_per_line() {
         events[held]["summary"],
         "Create contact Maria Garcia, maria@acme.com, Acme Corp"
     );
-    let result = events
-        .iter()
-        .find(|event| event["type"] == "tool-result")
-        .unwrap();
+    let result = events.iter().find(|event| event["type"] == "result").unwrap();
     assert_eq!(result["requiresConfirmation"], true);
-    assert!(kinds.contains(&"said") && kinds.ends_with(&["done"]), "{kinds:?}");
+    assert!(kinds.contains(&"say") && kinds.ends_with(&["done"]), "{kinds:?}");
 }
 
 #[test]
@@ -186,12 +183,14 @@ fn a13_the_chat_on_a_terminal() {
     // Edited before it is sent.
     terminal.press("Create a contact for Marta\u{7f}\u{7f}ia Garcia at Acme Corp, maria@acme.com\r");
     terminal.shows("[Alt-Y] yes");
+    terminal.look();
     terminal.press("\u{1b}n");
     terminal.shows("Cancelled.");
-    // The arrow brings it back; this time the answer is typed.
-    terminal.press("\u{1b}[A");
-    terminal.press("\r");
-    terminal.shows("[Alt-Y] yes");
+    terminal.look();
+    // The arrow brings it back.
+    terminal.press("\u{1b}[A\r");
+    terminal.shows("the same call was denied within the last hour");
+    terminal.look();
     terminal.press("\u{1b}y");
     terminal.shows("Done! Create contact Maria Garcia");
     terminal.press("undo\r");

@@ -182,3 +182,25 @@ fn h15_purge_erases_content_and_keeps_what_happened() {
     );
     assert!(card.contains("denied"), "{card}");
 }
+
+#[test]
+fn a_link_leads_to_the_service_that_runs_here() {
+    let place = Place::new();
+    place.good(&["person", "add", "ana"]);
+    let usual = place.good(&["person", "link", "ana"]);
+    assert!(
+        usual.starts_with("http://localhost:8787/sign-in?code="),
+        "{usual}"
+    );
+    let served = Served::start(&place);
+    let link = place.good(&["person", "link", "ana"]);
+    assert!(
+        link.starts_with(&format!("{}/sign-in?code=", served.url)),
+        "{link}"
+    );
+    let named = place.good(&["person", "link", "ana", "--server", "https://c.example.com"]);
+    assert!(
+        named.starts_with("https://c.example.com/sign-in?code="),
+        "{named}"
+    );
+}

@@ -57,7 +57,8 @@ async fn h01_every_scope_on_every_route() {
         let path = route
             .path
             .replace("{id}", &id)
-            .replace("{channel}", "create_contact");
+            .replace("{channel}", "create_contact")
+            .replace("{name}", "crm");
         let body = if route.method == Method::POST { "{}" } else { "" };
         for scope in Scope::ALL {
             let token = service.with_scope("main", scope).await;

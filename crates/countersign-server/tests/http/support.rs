@@ -13,7 +13,10 @@ use countersign::policy::Policy;
 use countersign::seal::Sealer;
 use countersign::store::memory::MemoryStore;
 use countersign::time::{ManualClock, Time};
-use countersign_server::access::{Account, NewToken, Scope};
+use countersign_agent::file::{AgentFile, Provider};
+use countersign_examples::{World, crm};
+use countersign_server::access::{AccessError, Account, NewToken, Scope};
+use countersign_server::agents::{self, Agents, Loaded};
 use countersign_server::http::{AllowedHosts, App, Settings, router};
 use countersign_server::inbox;
 use http_body_util::BodyExt as _;
@@ -47,7 +50,7 @@ effect = "write"
 "#;
 
 /// 2026-01-01.
-const NOON: i64 = 1_767_225_600_000_000;
+pub const NOON: i64 = 1_767_225_600_000_000;
 
 /// A running service, with nobody in it yet but `ana` (approvers) and `finn` (finance).
 pub struct Service {
@@ -87,6 +90,13 @@ impl Service {
         Service::with_policy(POLICY).await
     }
 
+    /// A service whose agent `crm` acts in a world of its own, over this store.
+    pub async fn talking(clock: &Arc<ManualClock>, store: &Arc<MemoryStore>, world: &World) -> Service {
+        let policy = Policy::parse(crm::SETUP.policy).unwrap();
+        let gate = Gate::new(store.clone(), Arc::new(policy)).with_executor(Arc::new(world.clone()));
+        Service::over(gate, clock.clone()).await
+    }
+
     pub async fn with_policy(policy: &str) -> Service {
         let clock = Arc::new(ManualClock::at(Time::from_micros(NOON)));
         let store = Arc::new(MemoryStore::with_clock(clock.clone()));
@@ -99,16 +109,21 @@ impl Service {
         let gate = Gate::new(store, Arc::new(Policy::parse(policy).unwrap()))
             .with_executor(Arc::new(tools))
             .with_sealer(Sealer::from_hex(&"ab".repeat(32)).unwrap());
-        let app = App::new(
-            gate,
-            Settings {
-                tenant: tenant(),
-                hosts: AllowedHosts::new(["service.test".to_owned()]),
-                longest_wait: Duration::from_secs(60),
-                decisions_per_second: countersign_server::http::DECISIONS_PER_SECOND,
-                is_secure: false,
-            },
-        );
+        Service::over(gate, clock).await
+    }
+
+    async fn over(gate: Gate, clock: Arc<ManualClock>) -> Service {
+        let settings = Settings {
+            tenant: tenant(),
+            hosts: AllowedHosts::new(["service.test".to_owned()]),
+            longest_wait: Duration::from_secs(60),
+            decisions_per_second: countersign_server::http::DECISIONS_PER_SECOND,
+            is_secure: false,
+        };
+        let agents = Agents::new(&gate, tenant(), vec![crm_agent()], true);
+        let app = App::serving(gate, settings, agents);
+        let follows = agents::follow(app.clone());
+        tokio::spawn(follows);
         let router = router(app.clone(), inbox::pages());
         let service = Service { app, clock, router };
         service.person("main", "ana", &["approvers"]).await;
@@ -124,10 +139,8 @@ impl Service {
             password: None,
             created_at: Time::from_micros(NOON),
         };
-        account
-            .add(self.app.store(), &Tenant::new(tenant).unwrap())
-            .await
-            .unwrap();
+        let added = account.add(self.app.store(), &Tenant::new(tenant).unwrap()).await;
+        assert!(matches!(added, Ok(()) | Err(AccessError::Exists(_))), "{added:?}");
     }
 
     /// An agent's token.
@@ -146,7 +159,7 @@ impl Service {
     pub async fn with_scope(&self, tenant: &str, scope: Scope) -> String {
         match scope {
             Scope::Propose | Scope::Wait => self.token_in(tenant, &[scope], Some("crm"), None).await,
-            Scope::Decide => self.token_in(tenant, &[scope], None, Some("ana")).await,
+            Scope::Decide | Scope::Chat => self.token_in(tenant, &[scope], None, Some("ana")).await,
             _ => self.token_in(tenant, &[scope], None, None).await,
         }
     }
@@ -197,6 +210,17 @@ impl Service {
     pub async fn propose(&self, token: &str, tool: &str, arguments: &str) -> Value {
         let body = format!(r#"{{"calls":[{{"tool":"{tool}","arguments":{arguments}}}],"channel":"{tool}"}}"#);
         self.post(token, "/v1/calls", &body).await.good()["approval"].clone()
+    }
+}
+
+/// The built-in agent, with its script.
+fn crm_agent() -> Loaded {
+    let setup = &crm::SETUP;
+    let file = AgentFile::parse(setup.agent, setup.definitions, Some(setup.script)).unwrap();
+    Loaded {
+        plan: file.plan(&Provider::Script).unwrap(),
+        is_scripted: true,
+        openings: Vec::new(),
     }
 }
 

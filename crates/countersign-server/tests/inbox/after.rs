@@ -153,3 +153,24 @@ async fn history_lists_what_was_decided_newest_first() {
         .shows("50 % <span class=\"quiet\">of 60")
         .shows("<svg");
 }
+
+#[tokio::test]
+async fn x11_who_decides_faster_than_anybody_reads_is_counted() {
+    let world = World::new().await;
+    let (ana, cy) = (world.ana().await, world.sign_in("cy", &["approvers"]).await);
+    let long = format!(r#"{{"text":"{}"}}"#, "read me ".repeat(100));
+    for (browser, arguments, seconds) in [
+        (&ana, long.as_str(), 1),
+        (&ana, long.as_str(), 60),
+        (&cy, r#"{"text":"hi"}"#, 1),
+    ] {
+        let approval = world.hold(&[("note", arguments)]).await;
+        world.clock.advance(std::time::Duration::from_secs(seconds));
+        world.decide(browser, &approval, &[("verdict", "deny")]).await;
+    }
+    let page = world.get(&ana, "/numbers").await;
+    page.shows("<dt>Faster than reading allows</dt><dd>33 %</dd>")
+        .shows("<span>ana</span>")
+        .shows("<span>1 <span class=\"quiet\">of 2</span></span>")
+        .shows("<span>0 <span class=\"quiet\">of 1</span></span>");
+}

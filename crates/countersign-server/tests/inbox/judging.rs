@@ -137,10 +137,14 @@ async fn a_quorum_says_who_approved_so_far() {
     world.decide(&ana, &approval, &fields).await;
     let for_ana = world.get(&ana, "/approvals").await;
     for_ana.shows("<b>You</b> approved on the page, just now: <q>fine &lt;b&gt;by&lt;&#x2f;b&gt; me</q>");
-    world
-        .get(&cy, "/approvals")
-        .await
-        .shows("<b>ana</b> approved on the page");
+    for_ana
+        .shows("You approved this already; somebody else has to as well.")
+        .hides("value=approve>")
+        .shows("value=deny>");
+    let for_cy = world.get(&cy, "/approvals").await;
+    for_cy
+        .shows("<b>ana</b> approved on the page")
+        .shows("value=approve>");
     assert_eq!(world.ran(), [""; 0]);
     world.decide(&cy, &approval, &[("verdict", "approve")]).await;
     assert_eq!(world.now(&approval).await.state.as_str(), "approved");

@@ -294,12 +294,11 @@ impl World {
         let decision = Decision {
             tenant: approval.tenant.clone(),
             approval: approval.id,
-            decider: Decider {
-                person: Person::new("bo").unwrap(),
-                groups: vec!["approvers".to_owned()],
-                surface: Surface::CommandLine,
-                grounds: Vec::new(),
-            },
+            decider: Decider::new(
+                Person::new("bo").unwrap(),
+                vec!["approvers".to_owned()],
+                Surface::CommandLine,
+            ),
             verdict,
             digest: Some(approval.digest),
             comment: Some("not today".to_owned()),
@@ -319,12 +318,7 @@ impl World {
         calls: &[(&str, &str)],
         change: impl FnOnce(&mut Submission),
     ) -> SharedApproval {
-        let call = |(tool, arguments): &(&str, &str)| SubmittedCall {
-            tool: (*tool).to_owned(),
-            arguments: arguments.as_bytes().into(),
-            definition: None,
-            secret: None,
-        };
+        let call = |(tool, arguments): &(&str, &str)| SubmittedCall::new(*tool, arguments.as_bytes());
         let mut submission = Submission {
             tenant: Tenant::single(),
             agent: Agent::new("crm").unwrap(),

@@ -157,12 +157,7 @@ pub fn approval_of(number: u64, by: &str, start: Option<Hash>) -> Command {
         decision: Decision {
             tenant: Tenant::single(),
             approval: id(number),
-            decider: Decider {
-                person: Person::new(by).unwrap(),
-                groups: Vec::new(),
-                surface: Surface::Page,
-                grounds: Vec::new(),
-            },
+            decider: Decider::new(Person::new(by).unwrap(), Vec::new(), Surface::Page),
             verdict: Verdict::Approve,
             digest: None,
             comment: None,

@@ -127,12 +127,7 @@ impl Living {
     }
 
     async fn propose(&self, tool: &str, calls: usize) -> Result<SharedApproval, StoreError> {
-        let call = |number| SubmittedCall {
-            tool: tool.to_owned(),
-            arguments: format!("{{\"number\": {number}}}").into_bytes().into(),
-            definition: None,
-            secret: None,
-        };
+        let call = |number| SubmittedCall::new(tool, format!("{{\"number\": {number}}}").into_bytes());
         let submission = Submission {
             tenant: Tenant::single(),
             agent: Agent::new("crm").unwrap(),
@@ -216,12 +211,7 @@ fn decision(approval: &Approval, verdict: Verdict) -> Decision {
     Decision {
         tenant: approval.tenant.clone(),
         approval: approval.id,
-        decider: Decider {
-            person: Person::new("alice").unwrap(),
-            groups: Vec::new(),
-            surface: Surface::Page,
-            grounds: Vec::new(),
-        },
+        decider: Decider::new(Person::new("alice").unwrap(), Vec::new(), Surface::Page),
         verdict,
         digest: Some(approval.digest),
         comment: None,

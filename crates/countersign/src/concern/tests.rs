@@ -3,7 +3,7 @@
 use super::*;
 use crate::approval::SharedApproval;
 use crate::command::Propose;
-use crate::decision::Verdict;
+use crate::decision::{Choice, Verdict};
 use crate::store::memory::MemoryStore;
 use crate::store::suite::{Fixture, sample};
 use std::sync::Arc;
@@ -59,6 +59,50 @@ async fn x11_a_denial_is_remembered_for_an_hour() {
     assert_eq!(
         told(&fixture.propose(asks(4, r#"{"a":1}"#)).await, &before),
         [""; 0]
+    );
+}
+
+#[tokio::test]
+async fn x11_a_call_left_out_of_a_batch_counts_as_denied() {
+    let fixture = fixture();
+    let mut batch = asks(1, r#"{"a":1}"#);
+    batch.calls.push(sample::call(r#"{"a":2}"#));
+    let batch = fixture.propose(batch).await;
+    let choices = Verdict::Each(vec![Choice::Approve, Choice::Deny]);
+    let before = [fixture.accept(sample::decide(&batch, choices)).await];
+    let denied = "the same call was denied within the last hour";
+    assert_eq!(
+        told(&fixture.propose(asks(2, r#"{"a":1}"#)).await, &before),
+        [""; 0]
+    );
+    assert_eq!(
+        told(&fixture.propose(asks(3, r#"{"a":2}"#)).await, &before),
+        [denied]
+    );
+}
+
+#[tokio::test]
+async fn what_was_not_looked_at_is_not_called_never() {
+    let fixture = fixture();
+    let first = fixture.propose(asks(1, "{}")).await;
+    let history = History::of(&[] as &[SharedApproval], Some(200), &|_, _| false);
+    let found = history.concerns(&first, &first.calls[0]);
+    assert_eq!(
+        found[0].to_string(),
+        "this agent did not ask for this tool in its last 200 approvals"
+    );
+}
+
+#[tokio::test]
+async fn what_was_asked_later_is_no_history() {
+    let fixture = fixture();
+    let known = r#"{"to":"maria@acme.com","n":1}"#;
+    let early = fixture.propose(asks(1, r#"{"to":"marla@acme.com","n":9}"#)).await;
+    let later = fixture.propose(asks(2, known)).await;
+    let later = fixture.accept(sample::decide(&later, Verdict::Approve)).await;
+    assert_eq!(
+        told(&early, &[later]),
+        ["this agent never asked for this tool before"]
     );
 }
 

@@ -148,6 +148,7 @@ macro_rules! for_each_store_case {
             h02_many_take_and_one_has_it,
             h02_many_put_and_one_is_kept,
             x20_entries_are_listed_by_tenant,
+            a10_turns_of_a_session_come_back_in_order_and_each_number_is_taken_once,
             // Waiting.
             d2_waiters_are_woken_by_every_change,
             d2_a_change_of_nothing_wakes_nobody,

@@ -127,12 +127,7 @@ fn tools(journal: &Journal, secrets: &Arc<Mutex<Vec<Vec<u8>>>>) -> Tools {
 }
 
 pub fn call(tool: &str, arguments: &str) -> SubmittedCall {
-    SubmittedCall {
-        tool: tool.to_owned(),
-        arguments: arguments.as_bytes().into(),
-        definition: None,
-        secret: None,
-    }
+    SubmittedCall::new(tool, arguments.as_bytes())
 }
 
 pub fn with_secret(mut call: SubmittedCall, secret: &str) -> SubmittedCall {
@@ -157,21 +152,19 @@ pub fn submission(calls: Vec<SubmittedCall>) -> Submission {
 }
 
 pub fn alice() -> Decider {
-    Decider {
-        person: Person::new("alice").unwrap(),
-        groups: vec!["approvers".to_owned(), "finance".to_owned()],
-        surface: Surface::Page,
-        grounds: Vec::new(),
-    }
+    Decider::new(
+        Person::new("alice").unwrap(),
+        vec!["approvers".to_owned(), "finance".to_owned()],
+        Surface::Page,
+    )
 }
 
 pub fn mallory() -> Decider {
-    Decider {
-        person: Person::new("mallory").unwrap(),
-        groups: vec!["visitors".to_owned()],
-        surface: Surface::Page,
-        grounds: Vec::new(),
-    }
+    Decider::new(
+        Person::new("mallory").unwrap(),
+        vec!["visitors".to_owned()],
+        Surface::Page,
+    )
 }
 
 pub fn decision(approval: &SharedApproval, decider: Decider, verdict: Verdict) -> Decision {

@@ -3,7 +3,7 @@
 //! Deliberately absent: the rule. The gate applies it, inside the transaction; this only keeps people from pressing
 //! buttons that would be refused.
 
-use countersign::approval::Approval;
+use countersign::approval::{Approval, Endorsement};
 use countersign::call::Call;
 use countersign::decision::{Decider, Surface};
 use serde::Serialize;
@@ -73,6 +73,10 @@ pub(super) fn why_not(approval: &Approval, call: &Call, decider: Option<&Decider
         decider.person == approval.requester || approval.on_behalf_of.as_ref() == Some(&decider.person);
     if authority.four_eyes && asked_for_it {
         return Some("You asked for this, so somebody else has to approve it.".to_owned());
+    }
+    let is_theirs = |endorsed: &Endorsement| endorsed.by == decider.person;
+    if approval.endorsements.iter().any(is_theirs) {
+        return Some("You approved this already; somebody else has to as well.".to_owned());
     }
     if authority.surface > decider.surface {
         return Some(match authority.surface {

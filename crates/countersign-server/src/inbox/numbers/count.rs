@@ -8,6 +8,7 @@ use countersign::state::{CallState, State};
 use countersign::time::Time;
 use serde::Serialize;
 
+use super::haste::Haste;
 use crate::inbox::card::{Moment, shown};
 use crate::{duration, view};
 
@@ -35,6 +36,8 @@ pub struct Numbers {
     pub hasty: usize,
     pub decided: usize,
     pub hasty_percent: usize,
+    /// Those that left no time to read.
+    pub haste: Haste,
     #[serde(skip)]
     pub spans: Vec<Span>,
     /// How long one span is.
@@ -94,6 +97,7 @@ impl Numbers {
         numbers.hasty = times.iter().filter(|time| **time < HASTY).count();
         numbers.hasty_percent = percent(numbers.hasty, numbers.decided);
         numbers.median = median(&mut times).map(show_time);
+        numbers.haste = Haste::count(&approvals);
         (numbers.spans, numbers.span) = spans(&approvals);
         numbers.tools = tools(&approvals);
         numbers
@@ -130,7 +134,8 @@ pub fn percent(part: usize, whole: usize) -> usize {
     (part * 100 + whole / 2).checked_div(whole).unwrap_or(0)
 }
 
-fn time_to_decide(approval: &Approval) -> Option<Duration> {
+/// How long somebody had at most.
+pub fn time_to_decide(approval: &Approval) -> Option<Duration> {
     let decided = approval.decision.as_ref()?;
     Some(decided.at.since(approval.created_at))
 }

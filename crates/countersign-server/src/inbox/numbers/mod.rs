@@ -3,6 +3,7 @@
 //! The work is bounded: so many approvals are looked at, and the page says so.
 
 mod count;
+mod haste;
 mod plot;
 
 use axum::extract::State;
@@ -42,6 +43,7 @@ async fn draw(app: &App, caller: &Caller) -> Answer<Response> {
         numbers => Value::from(Serde(&numbers)),
     };
     Ok(page::signed_in(
+        app,
         StatusCode::OK,
         "numbers.html",
         caller,

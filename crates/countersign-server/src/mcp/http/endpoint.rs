@@ -147,13 +147,12 @@ impl Endpoint {
         let decider = match &caller.person {
             None => None,
             Some(person) => {
-                let account = Account::find(self.store(), &caller.tenant, person).await;
-                let groups = account.ok().flatten().map(|account| account.groups);
-                groups.map(|groups| Decider {
+                let account = Account::look(self.store(), &caller.tenant, person).await;
+                account.ok().flatten().map(|(account, ground)| Decider {
                     person: person.clone(),
-                    groups,
+                    groups: account.groups,
                     surface: Surface::Text,
-                    grounds: caller.grounds.clone(),
+                    grounds: caller.grounds.iter().cloned().chain([ground]).collect(),
                 })
             }
         };

@@ -195,6 +195,29 @@ async fn version_3_of_a_call_carries_its_provenance() {
     ");
 }
 
+/// Version 4 of a call's body has its snapshot at the end, with or without a provenance before it; the others are
+/// written where there is none.
+#[tokio::test]
+async fn version_4_of_a_call_carries_what_it_would_change() {
+    let mut call = full().await.calls[0].clone();
+    call.before = Some(Arc::new(sample::snapshot("{}")));
+    for provenance in [None, Some(sample::provenance())] {
+        call.provenance = provenance;
+        let fourth = encode_call(&call);
+        assert_eq!(fourth.first(), Some(&4));
+        assert_eq!(decode_call(call_columns(&call), &fourth).unwrap(), call);
+    }
+    call.provenance = None;
+    let fourth = encode_call(&call);
+    call.before = None;
+    let second = encode_call(&call);
+    assert!(fourth.get(1..).unwrap().starts_with(second.get(1..).unwrap()));
+    insta::assert_snapshot!(hex(fourth.get(second.len()..).unwrap()), @r"
+    00086765745f706167650b7b226964223a227031227d027b7db46399cc280062
+    30f99393972c0d893fcceb26d64d2297fb66e89dc843e61264
+    ");
+}
+
 fn hex(bytes: &[u8]) -> String {
     let lines = bytes
         .chunks(32)

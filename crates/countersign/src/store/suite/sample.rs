@@ -262,12 +262,7 @@ pub fn decide_as(name: &str, approval: &Approval, verdict: Verdict) -> Decide {
         decision: Decision {
             tenant: approval.tenant.clone(),
             approval: approval.id,
-            decider: Decider {
-                person: person(name),
-                groups: Vec::new(),
-                surface: Surface::Page,
-                grounds: Vec::new(),
-            },
+            decider: Decider::new(person(name), Vec::new(), Surface::Page),
             verdict,
             digest: Some(approval.digest),
             comment: None,

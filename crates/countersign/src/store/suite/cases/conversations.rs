@@ -46,12 +46,7 @@ async fn propose(conversations: &Conversations, shown_as: &str) -> Prompt {
         claim: None,
         conversation: None,
         key: None,
-        calls: vec![SubmittedCall {
-            tool: "delete_potreros".to_owned(),
-            arguments: PADDOCKS.as_bytes().into(),
-            definition: None,
-            secret: None,
-        }],
+        calls: vec![SubmittedCall::new("delete_potreros", PADDOCKS.as_bytes())],
     };
     let submitted = conversations.gate().submit(submission).await.unwrap();
     let prompt = conversations.prompt(&submitted.approval.unwrap(), Some("es"));
@@ -67,12 +62,11 @@ async fn says(conversations: &Conversations, id: &str, after: &str, text: &str) 
     let message = Message {
         tenant: Tenant::single(),
         channel: channel(),
-        sender: Decider {
-            person: Person::new("alice").unwrap(),
-            groups: vec!["approvers".to_owned()],
-            surface: Surface::Text,
-            grounds: Vec::new(),
-        },
+        sender: Decider::new(
+            Person::new("alice").unwrap(),
+            vec!["approvers".to_owned()],
+            Surface::Text,
+        ),
         text: text.to_owned(),
         language: Some("es".to_owned()),
         id: Key::new(id).unwrap(),

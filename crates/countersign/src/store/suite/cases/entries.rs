@@ -255,3 +255,36 @@ pub async fn x20_entries_are_listed_by_tenant(fixture: Fixture) {
         .await;
     assert_eq!(none.unwrap(), []);
 }
+
+pub async fn a10_turns_of_a_session_come_back_in_order_and_each_number_is_taken_once(fixture: Fixture) {
+    let key = |session: &str, number: u32| format!("{session}/{number:08}");
+    let mut expected = Vec::new();
+    // Out of order, and among those of others.
+    for number in [3, 0, 12, 1, 2] {
+        for session in ["a", "b", "b0", "c"] {
+            let mut entry = sample::entry(Kind::Turn, &key(session, number));
+            entry.body = Arc::from(key(session, number).as_bytes());
+            assert_eq!(put(&fixture, &entry).await, Put::Kept(1));
+            assert_eq!(put(&fixture, &entry).await, Put::Changed, "the number is taken");
+        }
+        expected.push(key("b", number));
+    }
+    expected.sort_unstable();
+    let mut other = sample::entry(Kind::Turn, "b/00000004");
+    other.tenant = sample::tenant_named("mallory");
+    put(&fixture, &other).await;
+    let check = async |fixture: &Fixture| {
+        let listed = fixture
+            .store
+            .entries(&sample::tenant(), Kind::Turn, Some("b/"), LONGEST_PAGE)
+            .await
+            .expect("the store answers");
+        let keys = listed.into_iter().map(|entry| entry.key);
+        let own: Vec<String> = keys.take_while(|key| key.starts_with("b/")).collect();
+        assert_eq!(own, expected);
+    };
+    check(&fixture).await;
+    if let Some(fixture) = fixture.restarted().await {
+        check(&fixture).await;
+    }
+}

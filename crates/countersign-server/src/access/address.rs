@@ -1,0 +1,40 @@
+//! Where the service is, so that links made beside it lead there.
+//!
+//! Enters: the address a service gave itself when it started. Leaves: the same, for commands on its store.
+
+use countersign::command::{Command, PutEntry, TakeEntry};
+use countersign::id::Tenant;
+use countersign::registry::{Entry, Kind};
+use countersign::store::{Store, StoreError};
+
+/// Notes the address of a service that starts. The one that started last is the one that is meant.
+pub async fn note(store: &dyn Store, tenant: &Tenant, address: &str) -> Result<(), StoreError> {
+    let key = key(tenant);
+    let kind = Kind::Setting;
+    store
+        .write(Command::TakeEntry(TakeEntry {
+            kind,
+            key: key.clone(),
+        }))
+        .await?;
+    let entry = Entry {
+        kind,
+        key,
+        tenant: tenant.clone(),
+        body: address.as_bytes().into(),
+        version: 0,
+        expires_at: None,
+    };
+    store.write(Command::PutEntry(PutEntry(entry))).await?;
+    Ok(())
+}
+
+/// The address of the service that started last.
+pub async fn find(store: &dyn Store, tenant: &Tenant) -> Result<Option<String>, StoreError> {
+    let entry = store.entry(Kind::Setting, &key(tenant)).await?;
+    Ok(entry.and_then(|entry| String::from_utf8(entry.body.to_vec()).ok()))
+}
+
+fn key(tenant: &Tenant) -> String {
+    format!("address/{tenant}")
+}

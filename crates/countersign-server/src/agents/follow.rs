@@ -1,0 +1,107 @@
+//! Following what is decided: a card that ended anywhere lets its talk go on.
+//!
+//! Enters: the feed of events, and at the start what ended while the service was down. Leaves: resumed talks.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use countersign::approval::Approval;
+use countersign::event::What;
+use countersign::id::{Agent, Channel};
+use countersign::state::State;
+use countersign::store::{Filter, LONGEST_PAGE, StoreError};
+use tokio::sync::broadcast::error::RecvError;
+
+use crate::http::App;
+
+/// After a failure of the store.
+const AGAIN: Duration = Duration::from_secs(1);
+
+/// Runs until the service stops.
+pub async fn follow(app: App) {
+    if app.agents.iter().next().is_none() {
+        return;
+    }
+    while !app.stopping.is_cancelled() {
+        if let Err(error) = follow_once(&app).await {
+            tracing::warn!("served agents could not follow what is decided: {error}");
+        }
+        tokio::select! {
+            () = app.stopping.cancelled() => {}
+            () = tokio::time::sleep(AGAIN) => {}
+        }
+    }
+}
+
+/// Follows until it lost its place; then everything is looked at again.
+async fn follow_once(app: &App) -> Result<(), StoreError> {
+    // Listen first, look back second: nothing falls in between.
+    let mut live = app.feeds.listen(app, &app.settings.tenant).await?;
+    look_back(app).await?;
+    loop {
+        let happened = tokio::select! {
+            happened = live.recv() => happened,
+            () = app.stopping.cancelled() => return Ok(()),
+        };
+        match happened {
+            Ok(happened) if is_end(&happened.event.what) => resume(app, &happened.approval),
+            Ok(_) => {}
+            Err(RecvError::Lagged(_) | RecvError::Closed) => return Ok(()),
+        }
+    }
+}
+
+/// Cards that ended while nobody followed. A session that knows of it already does nothing.
+async fn look_back(app: &App) -> Result<(), StoreError> {
+    for (name, served) in app.agents.iter() {
+        let newest = Filter {
+            agent: Some(served.agent.name().clone()),
+            limit: Some(LONGEST_PAGE),
+            ..Filter::default()
+        };
+        let approvals = app.store().list(&app.settings.tenant, &newest).await?;
+        let ended = approvals
+            .iter()
+            .filter(|approval| approval.state != State::Pending);
+        let channels: BTreeSet<&Channel> = ended.filter_map(|approval| approval.channel.as_ref()).collect();
+        for channel in channels {
+            resume_in(app, name, channel);
+        }
+    }
+    Ok(())
+}
+
+fn is_end(what: &What) -> bool {
+    matches!(
+        what,
+        What::Approved { .. }
+            | What::Denied { .. }
+            | What::Expired
+            | What::Withdrawn { .. }
+            | What::Succeeded { .. }
+            | What::Failed { .. }
+            | What::Lost { .. }
+    )
+}
+
+fn resume(app: &App, approval: &Approval) {
+    let agent: &Agent = &approval.agent;
+    if let Some(channel) = &approval.channel {
+        resume_in(app, agent.as_str(), channel);
+    }
+}
+
+fn resume_in(app: &App, agent: &str, channel: &Channel) {
+    let Some(talk) = app.agents.talk_in(&app.settings.tenant, agent, channel) else {
+        return;
+    };
+    if app.stopping.is_cancelled() {
+        return;
+    }
+    let channel = channel.clone();
+    app.runs.spawn(async move {
+        if talk.resume().await.is_err() {
+            tracing::warn!(%channel, "a talk did not go on: another turn takes too long");
+        }
+    });
+}

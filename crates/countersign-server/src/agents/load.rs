@@ -1,0 +1,191 @@
+//! From the configuration to agents that are ready: a built-in world with its agent, or an agent's own files.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use countersign::id::{Agent, Person};
+use countersign_agent::agent::Plan;
+use countersign_agent::file::{AgentFile, Provider};
+use countersign_examples::{Setup, WORLDS, World};
+use serde::Deserialize;
+
+use super::provider::{Choice, provider};
+use crate::failure::Failure;
+
+/// What stands beside an agent's file.
+const TOOLS: &str = "tools.json";
+const SCRIPT: &str = "script.toml";
+
+/// `[agents.NAME]`.
+#[derive(Clone, Debug, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AgentSource {
+    /// An `agent.toml`, with its `tools.json` and perhaps a `script.toml` beside it.
+    file: Option<PathBuf>,
+    /// A built-in world with its agent: `crm`, `cms` or `ranch`.
+    world: Option<String>,
+    /// Where the world's data is; `countersign-NAME.db` when nobody says.
+    data: Option<PathBuf>,
+    /// Who answers.
+    #[serde(default)]
+    model: Choice,
+    /// One model for everybody, instead of those the agent's file names.
+    model_name: Option<String>,
+}
+
+/// An agent that is ready to be served.
+pub struct Loaded {
+    /// What it is made of.
+    pub plan: Plan,
+    /// Whether a script answers.
+    pub is_scripted: bool,
+    /// Something to say to it.
+    pub openings: Vec<String>,
+}
+
+/// All agents, and the worlds they act in.
+pub struct Ready {
+    /// The agents.
+    pub agents: Vec<Loaded>,
+    /// The worlds, whose tools have to be run.
+    pub worlds: Vec<World>,
+}
+
+impl AgentSource {
+    /// The built-in worlds, as they are served when nobody configured anything.
+    pub fn tryout() -> BTreeMap<String, AgentSource> {
+        let source = |setup: &&Setup| {
+            let world = Some(setup.name.to_owned());
+            (
+                setup.name.to_owned(),
+                AgentSource {
+                    world,
+                    ..AgentSource::default()
+                },
+            )
+        };
+        WORLDS.iter().map(source).collect()
+    }
+
+    /// The world it acts in, if it is a built-in one.
+    pub fn setup(&self) -> Option<&'static Setup> {
+        countersign_examples::named(self.world.as_deref()?)
+    }
+}
+
+/// Makes all agents ready, or says what is wrong with one. Worlds that have no data yet are given some.
+pub fn load(sources: &BTreeMap<String, AgentSource>) -> Result<Ready, Failure> {
+    let mut ready = Ready {
+        agents: Vec::new(),
+        worlds: Vec::new(),
+    };
+    for (name, source) in sources {
+        let bad = |problem: String| {
+            Failure::error("bad_config", format!("agent `{name}`: {problem}"))
+                .hint("see docs/agents-over-http.md for how agents are served")
+        };
+        check_name(name).map_err(bad)?;
+        let (file, openings) = match (&source.file, &source.world) {
+            (Some(path), None) if source.data.is_none() => (read(path).map_err(bad)?, Vec::new()),
+            (Some(_), None) => return Err(bad("`data` belongs to a `world`".to_owned())),
+            (None, Some(world)) => {
+                let setup = source
+                    .setup()
+                    .ok_or_else(|| bad(format!("there is no world `{world}`, but crm, cms and ranch")))?;
+                let data = source.data.clone();
+                let data = data.unwrap_or_else(|| PathBuf::from(format!("countersign-{name}.db")));
+                let world = World::open(setup, &data)
+                    .map_err(|error| bad(format!("`{}`: {error}", data.display())))?;
+                ready.worlds.push(world);
+                (built_in(setup).map_err(bad)?, openings(setup))
+            }
+            _ => return Err(bad("it needs either `file` or `world`".to_owned())),
+        };
+        ready
+            .agents
+            .push(loaded(name, source, &file, openings).map_err(bad)?);
+    }
+    Ok(ready)
+}
+
+fn loaded(
+    name: &str,
+    source: &AgentSource,
+    file: &AgentFile,
+    openings: Vec<String>,
+) -> Result<Loaded, String> {
+    let provider = provider(source.model, source.model_name.clone(), |name| {
+        std::env::var(name).ok()
+    })?;
+    let is_scripted = matches!(provider, Provider::Script);
+    let mut plan = file
+        .plan(&provider)
+        .map_err(|problem| match is_scripted && !file.has_script() {
+            true => "there is neither a key for a model nor a `script.toml`".to_owned(),
+            false => problem.to_string(),
+        })?;
+    // Two agents may be made from one file; they are told apart by what they are called here.
+    plan.name = Agent::new(name).map_err(|problem| problem.to_string())?;
+    plan.requester = Person::new(format!("agent:{name}")).map_err(|problem| problem.to_string())?;
+    Ok(Loaded {
+        plan,
+        is_scripted,
+        openings,
+    })
+}
+
+/// It stands in addresses and in the names of conversations.
+fn check_name(name: &str) -> Result<(), String> {
+    let is_plain =
+        |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
+    match !name.is_empty() && name.len() <= 64 && name.bytes().all(is_plain) {
+        true => Ok(()),
+        false => Err("a name has only a-z, digits, `-` and `_`, at most 64".to_owned()),
+    }
+}
+
+fn built_in(setup: &Setup) -> Result<AgentFile, String> {
+    AgentFile::parse(setup.agent, setup.definitions, Some(setup.script))
+        .map_err(|problem| problem.to_string())
+}
+
+fn read(path: &Path) -> Result<AgentFile, String> {
+    let text = |path: &Path| {
+        std::fs::read_to_string(path).map_err(|error| format!("cannot read `{}`: {error}", path.display()))
+    };
+    let script = path.with_file_name(SCRIPT);
+    let script = match script.try_exists() {
+        Ok(false) => None,
+        _ => Some(text(&script)?),
+    };
+    AgentFile::parse(
+        &text(path)?,
+        &text(&path.with_file_name(TOOLS))?,
+        script.as_deref(),
+    )
+    .map_err(|problem| format!("`{}`: {problem}", path.display()))
+}
+
+fn openings(setup: &Setup) -> Vec<String> {
+    let said: &[&str] = match setup.name {
+        "crm" => &[
+            "Create a contact for Maria Garcia at Acme Corp, maria@acme.com",
+            "Create contacts for Ana, Ben, Cleo, Dan and Eva",
+            "Create a contact for Maria",
+            "show me my pipeline",
+        ],
+        "cms" => &[
+            "show me the pages",
+            "Delete the about page",
+            "Publish the winter hours post",
+            "Clean up the site",
+        ],
+        "ranch" => &[
+            "¿Qué potreros hay?",
+            "Borrá todos los potreros que empiezan con Padrón",
+            "¿Cuántos animales hay en La Laguna?",
+        ],
+        _ => &[],
+    };
+    said.iter().map(|said| (*said).to_owned()).collect()
+}

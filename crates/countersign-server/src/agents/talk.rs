@@ -1,0 +1,307 @@
+//! A talk: one person, one agent, one session, as it goes on.
+//!
+//! Enters: what the person says or presses, and the fact that something was decided elsewhere. Leaves: news, to who
+//! asked and to everybody who listens. Turns of one talk happen one after the other, and go on to their end whoever
+//! listens. What was said is in the store; what is here may be lost with the process.
+
+use std::collections::HashMap;
+use std::sync::{Arc, Mutex, PoisonError, Weak};
+use std::time::Duration;
+
+use countersign::conversation::{Message, Origin};
+use countersign::decision::Decider;
+use countersign::id::{ApprovalId, Channel, Key};
+use countersign::prompt::{Pressed, Prompt};
+use countersign_agent::agent::{Agent, Place, TurnError};
+use countersign_agent::progress::{Listener, Progress};
+use countersign_agent::session::Session;
+use tokio::sync::{broadcast, mpsc};
+
+use super::Served;
+use crate::http::App;
+
+/// How long a turn waits for the one before it.
+const TURN_WITHIN: Duration = Duration::from_secs(30);
+/// How far a listener may be behind.
+const QUEUE: usize = 512;
+/// Who does not read for so long is not told any more. The turn does not wait for them.
+const READ_WITHIN: Duration = Duration::from_secs(5);
+/// Beyond so many talks, those that nobody has open are forgotten.
+const MOST_TALKS: usize = 1000;
+
+/// One thing that happens in a talk.
+#[derive(Clone, Debug)]
+pub enum News {
+    /// The person said something, or pressed a button.
+    Heard,
+    /// The turn goes on.
+    Progress(Box<Progress>),
+    /// The turn ended early.
+    Failed {
+        /// Why.
+        message: String,
+        /// What to do now.
+        hint: &'static str,
+    },
+}
+
+impl News {
+    /// Nothing more comes of this turn.
+    pub fn is_last(&self) -> bool {
+        match self {
+            News::Progress(progress) => matches!(**progress, Progress::Done { .. }),
+            News::Failed { .. } => true,
+            News::Heard => false,
+        }
+    }
+}
+
+/// What a person does in a talk.
+#[derive(Clone, Debug)]
+pub enum Said {
+    /// They write.
+    Text {
+        /// What.
+        text: String,
+        /// The message's id: sent twice it is heard once.
+        id: Key,
+        /// The card that they had before their eyes.
+        after: Option<Key>,
+    },
+    /// They press a button.
+    Button(String),
+}
+
+/// Another turn takes too long.
+#[derive(Debug)]
+pub struct Busy;
+
+/// A talk. Clones share everything.
+#[derive(Clone)]
+pub struct Talk {
+    served: Arc<Served>,
+    place: Place,
+    session: String,
+    going: Arc<Going>,
+}
+
+struct Going {
+    turn: tokio::sync::Mutex<()>,
+    news: broadcast::Sender<Arc<News>>,
+}
+
+/// The talks that somebody has open.
+#[derive(Default)]
+pub struct Talks(Mutex<HashMap<Channel, Weak<Going>>>);
+
+impl Talks {
+    pub(super) fn open(&self, served: &Arc<Served>, place: Place, session: &str) -> Talk {
+        let mut talks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if talks.len() >= MOST_TALKS {
+            talks.retain(|_, going| going.strong_count() > 0);
+        }
+        let open = talks.get(&place.channel).and_then(Weak::upgrade);
+        let going = open.unwrap_or_else(|| {
+            let going = Arc::new(Going {
+                turn: tokio::sync::Mutex::new(()),
+                news: broadcast::channel(QUEUE).0,
+            });
+            talks.insert(place.channel.clone(), Arc::downgrade(&going));
+            going
+        });
+        Talk {
+            served: served.clone(),
+            place,
+            session: session.to_owned(),
+            going,
+        }
+    }
+}
+
+/// The name of a card as a message of ours: who answers it says that they saw it.
+pub fn card_key(approval: ApprovalId) -> Option<Key> {
+    Key::new(format!("card-{approval}")).ok()
+}
+
+impl Talk {
+    /// Whom one talks to.
+    pub fn served(&self) -> &Served {
+        &self.served
+    }
+
+    /// The session's id.
+    pub fn session_id(&self) -> &str {
+        &self.session
+    }
+
+    /// Where it happens.
+    pub fn place(&self) -> &Place {
+        &self.place
+    }
+
+    /// What was said so far.
+    pub async fn session(&self) -> Result<Session, TurnError> {
+        let agent = &self.served.agent;
+        agent.session(&self.place.tenant, &self.place.channel).await
+    }
+
+    /// Everything that happens from now on, whoever caused it.
+    pub fn listen(&self) -> broadcast::Receiver<Arc<News>> {
+        self.going.news.subscribe()
+    }
+
+    /// Says something, and gives what comes of it. It goes on when nobody reads that.
+    pub fn say(&self, app: &App, said: Said, by: Decider) -> mpsc::Receiver<Arc<News>> {
+        let (sender, receiver) = mpsc::channel(QUEUE);
+        let talk = self.clone();
+        app.runs.spawn(async move {
+            let mut teller = Teller::new(talk.going.news.clone(), Some(sender));
+            let Ok(_turn) = talk.turn().await else {
+                let message = "another message is being answered in this session".to_owned();
+                let hint = "wait for the answer, then say it again";
+                return teller.tell(News::Failed { message, hint }).await;
+            };
+            teller.tell(News::Heard).await;
+            match said {
+                Said::Text { text, id, after } => {
+                    let message = Message {
+                        tenant: talk.place.tenant.clone(),
+                        channel: talk.place.channel.clone(),
+                        sender: by,
+                        text,
+                        language: None,
+                        id,
+                        origin: Origin::Written,
+                        after,
+                    };
+                    let hear = async |agent: Agent, listener: Listener| agent.hear(message, &listener).await;
+                    talk.go(&mut teller, hear).await;
+                }
+                Said::Button(payload) => {
+                    let place = talk.place.clone();
+                    let press = async |agent: Agent, listener: Listener| {
+                        if !is_of(&agent, &place, &payload).await? {
+                            return Err(TurnError::NoSuchCard);
+                        }
+                        agent.press(place, &payload, by, &listener).await
+                    };
+                    talk.go(&mut teller, press).await;
+                }
+            }
+        });
+        receiver
+    }
+
+    /// Goes on after something was decided elsewhere; nothing happens when nothing was.
+    pub async fn resume(&self) -> Result<(), Busy> {
+        let _turn = self.turn().await?;
+        let mut teller = Teller::new(self.going.news.clone(), None);
+        match self.has_settled().await {
+            Ok(false) => {}
+            Ok(true) => {
+                let place = self.place.clone();
+                let resume = async |agent: Agent, listener: Listener| agent.resume(place, &listener).await;
+                self.go(&mut teller, resume).await;
+            }
+            Err(error) => teller.fail(&error).await,
+        }
+        Ok(())
+    }
+
+    /// Whether a card of this talk has ended that its session does not know the end of.
+    async fn has_settled(&self) -> Result<bool, TurnError> {
+        let session = self.session().await?;
+        let store = self.served.agent.gate().store();
+        for open in session.open_approvals() {
+            let approval = store.approval(&self.place.tenant, *open).await?;
+            if approval.is_some_and(|approval| approval.state != countersign::state::State::Pending) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    }
+
+    async fn turn(&self) -> Result<tokio::sync::MutexGuard<'_, ()>, Busy> {
+        tokio::time::timeout(TURN_WITHIN, self.going.turn.lock())
+            .await
+            .map_err(|_| Busy)
+    }
+
+    async fn go(
+        &self,
+        teller: &mut Teller,
+        turn: impl AsyncFnOnce(Agent, Listener) -> Result<(), TurnError>,
+    ) {
+        let (listener, mut heard) = Listener::new();
+        let turn = turn(self.served.agent.clone(), listener);
+        let telling = async {
+            while let Some(progress) = heard.recv().await {
+                if let Progress::Held { prompt, .. } = &progress {
+                    self.shown(prompt).await;
+                }
+                teller.tell(News::Progress(Box::new(progress))).await;
+            }
+        };
+        let (ended, ()) = tokio::join!(turn, telling);
+        if let Err(error) = ended {
+            teller.fail(&error).await;
+        }
+    }
+
+    /// The card is what stands last in the conversation now. Without this a yes only shows it again.
+    async fn shown(&self, prompt: &Prompt) {
+        let Some(key) = card_key(prompt.approval) else {
+            return;
+        };
+        let Place { tenant, channel, .. } = &self.place;
+        let conversations = self.served.agent.conversations();
+        if let Err(error) = conversations.shown(tenant, channel, prompt, key).await {
+            tracing::warn!(approval = %prompt.approval, "a card that is shown could not be noted: {error}");
+        }
+    }
+}
+
+/// Whether a button is one of this talk's own cards.
+async fn is_of(agent: &Agent, place: &Place, payload: &str) -> Result<bool, TurnError> {
+    let Some(pressed) = Pressed::read(payload) else {
+        return Ok(false);
+    };
+    let approval = agent
+        .gate()
+        .store()
+        .approval(&place.tenant, pressed.approval)
+        .await?;
+    Ok(approval.is_some_and(|approval| {
+        approval.channel.as_ref() == Some(&place.channel) && approval.agent == *agent.name()
+    }))
+}
+
+/// Tells news to who asked and to who listens.
+struct Teller {
+    all: broadcast::Sender<Arc<News>>,
+    own: Option<mpsc::Sender<Arc<News>>>,
+}
+
+impl Teller {
+    fn new(all: broadcast::Sender<Arc<News>>, own: Option<mpsc::Sender<Arc<News>>>) -> Teller {
+        Teller { all, own }
+    }
+
+    async fn tell(&mut self, news: News) {
+        let news = Arc::new(news);
+        // Nobody has to listen.
+        let _ = self.all.send(news.clone());
+        if let Some(own) = &self.own {
+            let told = tokio::time::timeout(READ_WITHIN, own.send(news)).await;
+            if !matches!(told, Ok(Ok(()))) {
+                self.own = None;
+            }
+        }
+    }
+
+    async fn fail(&mut self, error: &TurnError) {
+        tracing::warn!("a turn ended early: {error}");
+        let (message, hint) = (error.to_string(), error.hint());
+        self.tell(News::Failed { message, hint }).await;
+    }
+}

@@ -1,0 +1,95 @@
+//! News as server-sent events, for programs. Every text is as it was said: who shows it makes it safe first.
+
+use axum::response::sse::Event as Sent;
+use countersign::transcript::exchanges;
+use countersign_agent::progress::Progress;
+use serde::Serialize;
+use serde_json::json;
+
+use super::wire::{DecidedView, HeldView, ResultView, Trace};
+use crate::agents::{News, card_key};
+use crate::http::App;
+use crate::http::channels::prompt_view;
+use crate::view;
+
+/// The events for one piece of news; none for what only pages want to know. A card that has ended comes with what became
+/// of each of its calls.
+pub async fn frames(app: &App, news: &News) -> Vec<Sent> {
+    let mut sent: Vec<Sent> = frame(app, news).await.into_iter().collect();
+    if let News::Progress(progress) = news
+        && let Progress::Decided { approval } = &**progress
+    {
+        let results = exchanges(approval).into_iter().map(|exchange| ResultView {
+            id: exchange.id,
+            tool: exchange.tool,
+            status: exchange.result.status.to_owned(),
+            requires_confirmation: false,
+            is_error: exchange.result.is_error,
+            content: exchange.result.content,
+        });
+        sent.extend(results.filter_map(|result| named("result", &result)));
+    }
+    sent
+}
+
+async fn frame(app: &App, news: &News) -> Option<Sent> {
+    let progress = match news {
+        News::Heard => return None,
+        News::Failed { message, hint } => {
+            return named("error", &json!({ "message": message, "hint": hint }));
+        }
+        News::Progress(progress) => &**progress,
+    };
+    match progress {
+        Progress::Routed { specialist } => named("routed", &json!({ "specialist": specialist })),
+        Progress::Text(text) => named("text", &json!({ "text": text })),
+        Progress::Called { id, tool } => named("tool", &json!({ "id": id, "tool": tool })),
+        Progress::Result {
+            id,
+            tool,
+            status,
+            is_error,
+            content,
+            requires_confirmation,
+        } => {
+            let result = ResultView {
+                id: id.clone(),
+                tool: tool.clone(),
+                status: status.clone(),
+                requires_confirmation: *requires_confirmation,
+                is_error: *is_error,
+                content: content.clone(),
+            };
+            named("result", &result)
+        }
+        Progress::Said(text) => named("say", &json!({ "text": text })),
+        Progress::Held { approval, prompt } => {
+            let now = app.store().now().await.ok()?;
+            let held = HeldView {
+                trace: Trace::CONFIRMATION_REQUIRED,
+                card: card_key(approval.id).map(|key| key.to_string()),
+                prompt: prompt_view(prompt),
+                approval: view::approval(approval, app.gate.policy(), now),
+            };
+            named("held", &held)
+        }
+        Progress::Decided { approval } => {
+            let now = app.store().now().await.ok()?;
+            let approval = view::approval(approval, app.gate.policy(), now);
+            named("decided", &DecidedView { approval })
+        }
+        Progress::Again { reason } => named("again", &json!({ "reason": reason })),
+        Progress::Notice(text) => named("notice", &json!({ "text": text })),
+        Progress::Done { usage } => named(
+            "done",
+            &json!({ "inputTokens": usage.input, "outputTokens": usage.output }),
+        ),
+    }
+}
+
+/// An event of this name.
+pub fn named(name: &str, data: &impl Serialize) -> Option<Sent> {
+    // INVARIANT: written in one go. A detour over a parsed value would rebuild the arguments inside.
+    let data = serde_json::to_string(data).ok()?;
+    Some(Sent::default().event(name).data(data))
+}

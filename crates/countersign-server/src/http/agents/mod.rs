@@ -1,0 +1,217 @@
+//! `/v1/agents`: talking to served agents.
+//!
+//! A message enters, as words or as a pressed button. What comes of it leaves as server-sent events, the card in
+//! between. A talk is its person's own: the token says who that is.
+
+mod frame;
+mod wire;
+
+use std::convert::Infallible;
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::extract::{Path, State};
+use axum::response::sse::{Event as Sent, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
+use countersign::decision::Surface;
+use countersign::id::Key;
+use futures_util::StreamExt as _;
+use futures_util::stream::{self, unfold};
+use tokio::sync::broadcast::error::RecvError;
+
+use super::channels::prompt_view;
+use super::extract::Body;
+use super::limits::OpenStream;
+use super::wire::ErrorView;
+use super::{Answer, ApiError, App, For, Json, scope};
+use crate::access::Caller;
+use crate::agents::{News, Said, Talk, card_key};
+use frame::{frames, named};
+use wire::{SessionView, TalkBody};
+
+/// The longest message.
+pub const LONGEST_MESSAGE: usize = 16 * 1024;
+/// What a listener is told who was too slow.
+const LAGGED: &str = "you read too slowly; read the session, and come back";
+/// A silent stream says so often that it is alive.
+const ALIVE_EVERY: Duration = Duration::from_secs(15);
+
+/// Talk to an agent
+///
+/// Words, or the payload of a button that came with a card. Answers with server-sent events: `session`, then `routed`,
+/// `text`, `tool`, `result`, `say`, `held`, `decided`, `again` and `notice` as they come, and `done` or `error` last.
+/// A yes counts only with `after`: the `card` of the `held` event that it answers.
+#[utoipa::path(post, path = "/v1/agents/{name}/messages", tag = "agents", request_body = TalkBody,
+    params(("name" = String, Path, description = "the agent")),
+    security(("token" = ["chat"])),
+    responses((status = 200, content_type = "text/event-stream", body = String), (status = "default", body = ErrorView)))]
+pub async fn say(
+    State(app): State<App>,
+    For(caller, ..): For<scope::Chat>,
+    Path(name): Path<String>,
+    Body(body): Body<TalkBody>,
+) -> Answer<Response> {
+    if app.stopping.is_cancelled() {
+        return Err(ApiError::stopping());
+    }
+    let session = match &body.session {
+        Some(session) => session.clone(),
+        None => random_id()?,
+    };
+    let talk = talk(&app, &caller, &name, &session)?;
+    let (said, surface) = match (body.text, body.button) {
+        (Some(text), None) => {
+            if text.trim().is_empty() {
+                return Err(ApiError::bad_request("the message is empty"));
+            }
+            if text.len() > LONGEST_MESSAGE {
+                return Err(ApiError::too_large(format!(
+                    "a message has at most {LONGEST_MESSAGE} bytes"
+                )));
+            }
+            let id = match body.message_id {
+                Some(id) => id,
+                None => random_id()?,
+            };
+            let (id, after) = (key(id)?, body.after.map(key).transpose()?);
+            (Said::Text { text, id, after }, Surface::Text)
+        }
+        (None, Some(payload)) => (Said::Button(payload), Surface::Button),
+        _ => return Err(ApiError::bad_request("say either `text` or `button`")),
+    };
+    let by = caller
+        .speaker(surface)
+        .ok_or_else(|| ApiError::wrong_scope(&[crate::access::Scope::Chat]))?;
+    app.limits.message(by.person.as_str())?;
+    let open = app.limits.stream(caller.name.as_str())?;
+    let news = talk.say(&app, said, by);
+    let first = named(
+        "session",
+        &serde_json::json!({ "session": session, "agent": name }),
+    );
+    let rest = unfold((news, app, open), |(mut news, app, open)| async move {
+        let one = news.recv().await?;
+        let sent = frames(&app, &one).await;
+        Some((stream::iter(sent), (news, app, open)))
+    });
+    let events = stream::iter(first)
+        .chain(rest.flatten())
+        .map(Ok::<Sent, Infallible>);
+    Ok(sse(events))
+}
+
+/// A session with an agent
+///
+/// What was said so far, and the card that waits for an answer.
+#[utoipa::path(get, path = "/v1/agents/{name}/sessions/{id}", tag = "agents",
+    params(("name" = String, Path, description = "the agent"), ("id" = String, Path, description = "the session")),
+    security(("token" = ["chat"])),
+    responses((status = 200, body = SessionView), (status = "default", body = ErrorView)))]
+pub async fn session(
+    State(app): State<App>,
+    For(caller, ..): For<scope::Chat>,
+    Path((name, id)): Path<(String, String)>,
+) -> Answer<Json<SessionView>> {
+    let talk = begun(&app, &caller, &name, &id).await?;
+    let session = talk.session().await?;
+    let place = talk.place();
+    let pending = app.store().pending_in(&place.tenant, &place.channel).await?;
+    let language = talk.served().agent.plan().language.as_deref();
+    let pending = pending.filter(|pending| pending.agent == *talk.served().agent.name());
+    Ok(Json(SessionView {
+        session: id,
+        agent: name,
+        model: talk.served().model.clone(),
+        messages: session.messages().iter().map(Into::into).collect(),
+        card: pending
+            .as_ref()
+            .and_then(|pending| card_key(pending.id))
+            .map(|key| key.to_string()),
+        pending: pending.map(|pending| prompt_view(&app.conversations.prompt(&pending, language))),
+    }))
+}
+
+/// Follow a session
+///
+/// The same events as a message is answered with, whoever caused them: also those of a card that was decided on a page
+/// or by another program. What happened before is not told; read the session for that.
+#[utoipa::path(get, path = "/v1/agents/{name}/sessions/{id}/events", tag = "agents",
+    params(("name" = String, Path, description = "the agent"), ("id" = String, Path, description = "the session")),
+    security(("token" = ["chat"])),
+    responses((status = 200, content_type = "text/event-stream", body = String), (status = "default", body = ErrorView)))]
+pub async fn follow(
+    State(app): State<App>,
+    For(caller, ..): For<scope::Chat>,
+    Path((name, id)): Path<(String, String)>,
+) -> Answer<Response> {
+    let talk = begun(&app, &caller, &name, &id).await?;
+    let open = app.limits.stream(caller.name.as_str())?;
+    let told = listening(app.clone(), talk, open).then(move |news| {
+        let app = app.clone();
+        async move {
+            stream::iter(match news {
+                Some(news) => frames(&app, &news).await,
+                None => named("lagged", &serde_json::json!({ "message": LAGGED }))
+                    .into_iter()
+                    .collect(),
+            })
+        }
+    });
+    Ok(sse(told.flatten().map(Ok::<Sent, Infallible>)))
+}
+
+/// News of a talk until the service stops, or the listener is too slow: then `None`, once.
+pub fn listening(
+    app: App,
+    talk: Talk,
+    open: OpenStream,
+) -> impl futures_util::Stream<Item = Option<Arc<News>>> {
+    let news = talk.listen();
+    // The talk is kept: who opens it meanwhile joins this one.
+    unfold(Some((news, app, talk, open)), |listening| async move {
+        let (mut news, app, talk, open) = listening?;
+        let told = tokio::select! {
+            told = news.recv() => told,
+            () = app.stopping.cancelled() => return None,
+        };
+        match told {
+            Ok(told) => Some((Some(told), Some((news, app, talk, open)))),
+            Err(RecvError::Lagged(_)) => Some((None, None)),
+            Err(RecvError::Closed) => None,
+        }
+    })
+}
+
+fn sse(frames: impl futures_util::Stream<Item = Result<Sent, Infallible>> + Send + 'static) -> Response {
+    let alive = KeepAlive::new().interval(ALIVE_EVERY).text("alive");
+    Sse::new(frames).keep_alive(alive).into_response()
+}
+
+fn talk(app: &App, caller: &Caller, name: &str, session: &str) -> Answer<Talk> {
+    let person = caller
+        .person
+        .as_ref()
+        .ok_or_else(|| ApiError::not_found("agent"))?;
+    let talk = app.agents.talk(&caller.tenant, name, session, person);
+    talk.ok_or_else(|| ApiError::not_found("agent or session"))
+}
+
+/// A talk in which something was said.
+async fn begun(app: &App, caller: &Caller, name: &str, session: &str) -> Answer<Talk> {
+    let talk = talk(app, caller, name, session)?;
+    match talk.session().await?.messages().is_empty() {
+        true => Err(ApiError::not_found("agent or session")),
+        false => Ok(talk),
+    }
+}
+
+fn key(text: String) -> Answer<Key> {
+    Key::new(text).map_err(|problem| ApiError::bad_request(problem.to_string()))
+}
+
+/// An id that nobody guesses.
+pub fn random_id() -> Answer<String> {
+    let mut random = [0; 16];
+    getrandom::fill(&mut random).map_err(|_| ApiError::internal())?;
+    Ok(format!("{:032x}", u128::from_be_bytes(random)))
+}

@@ -1,0 +1,68 @@
+//! A talk as it goes on, for the page's script: the agent's words, and the fact that something changed.
+//!
+//! What changed is read from the page again: it is drawn in one place.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use axum::extract::{Path, Query, State};
+use axum::response::sse::{Event, KeepAlive, Sse};
+use axum::response::{IntoResponse as _, Response};
+use countersign_agent::progress::Progress;
+use futures_util::StreamExt as _;
+use serde_json::json;
+
+use super::super::page;
+use super::super::session::Watching;
+use super::{Asked, log, talk};
+use crate::agents::News;
+use crate::http::App;
+use crate::http::agents::listening;
+
+/// After so long the browser has to come back, and show its session again.
+const AT_MOST: Duration = Duration::from_secs(2 * 60);
+const ALIVE_EVERY: Duration = Duration::from_secs(15);
+
+/// The stream.
+pub async fn follow(
+    State(app): State<App>,
+    Watching(caller): Watching,
+    Path(agent): Path<String>,
+    Query(asked): Query<Asked>,
+) -> Response {
+    let opened = talk(&app, &caller, &agent, asked.session()).and_then(|talk| {
+        let open = app.limits.stream(&format!("page:{}", caller.name))?;
+        Ok((talk, open))
+    });
+    let (talk, open) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return page::failure(&error),
+    };
+    let events = listening(app, talk, open)
+        .take_until(tokio::time::sleep(AT_MOST))
+        .map(|news| {
+            Ok::<Event, Infallible>(match news {
+                Some(news) => event(&news),
+                None => Event::default().event("changed").data("{}"),
+            })
+        });
+    let alive = KeepAlive::new().interval(ALIVE_EVERY).text("alive");
+    Sse::new(events).keep_alive(alive).into_response()
+}
+
+fn event(news: &News) -> Event {
+    let named = |name: &str, data: serde_json::Value| Event::default().event(name).data(data.to_string());
+    match news {
+        News::Heard => named("heard", json!({})),
+        News::Failed { message, hint } => {
+            named("failed", json!({ "message": log::safe(message), "hint": hint }))
+        }
+        News::Progress(progress) => match &**progress {
+            Progress::Text(text) => named("text", json!({ "text": log::safe(text) })),
+            Progress::Notice(text) => named("notice", json!({ "text": log::safe(text) })),
+            Progress::Again { .. } => named("again", json!({})),
+            Progress::Done { .. } => named("done", json!({})),
+            _ => named("changed", json!({})),
+        },
+    }
+}

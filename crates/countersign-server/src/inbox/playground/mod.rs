@@ -1,0 +1,282 @@
+//! The playground: a page to talk to served agents, with the card beside the talk.
+//!
+//! Enters: a person who signed in, and what they say. Leaves: HTML that works without script; with it, the answer comes
+//! word by word. The card is the inbox's own, and so is the decision on it: the talk goes on by itself, wherever it was
+//! decided.
+
+mod live;
+mod log;
+
+use axum::Router;
+use axum::extract::rejection::FormRejection;
+use axum::extract::{Form, Path, Query, State};
+use axum::http::{HeaderMap, StatusCode};
+use axum::response::{IntoResponse as _, Redirect, Response};
+use axum::routing::{get, post};
+use countersign::approval::SharedApproval;
+use countersign::decision::Surface;
+use countersign::id::{Channel, Key};
+use countersign::store::Filter;
+use minijinja::value::Serde;
+use minijinja::{Value, context};
+use serde::Deserialize;
+
+use super::card::{Card, Drawing, Measure, shown};
+use super::session::{FRAGMENT, SignedIn};
+use super::{list, page};
+use crate::access::{Caller, Scope};
+use crate::agents::{News, Said, Talk, card_key};
+use crate::http::agents::{LONGEST_MESSAGE, random_id};
+use crate::http::{Answer, ApiError, App};
+
+/// The session of who does not name one.
+const USUAL: &str = "main";
+
+#[derive(Debug, Default, Deserialize)]
+pub struct Asked {
+    session: Option<String>,
+}
+
+impl Asked {
+    fn session(&self) -> &str {
+        self.session
+            .as_deref()
+            .filter(|id| !id.is_empty())
+            .unwrap_or(USUAL)
+    }
+}
+
+#[derive(Debug, Deserialize)]
+pub struct Message {
+    #[serde(default)]
+    session: String,
+    #[serde(default)]
+    text: String,
+    /// The card that stood on the page.
+    #[serde(default)]
+    after: String,
+    /// The form's own: sent twice it is heard once.
+    #[serde(default)]
+    key: String,
+}
+
+/// The playground's part of the map.
+pub fn pages() -> Router<App> {
+    Router::new()
+        .route("/playground", get(home))
+        .route("/playground/{agent}", get(show))
+        .route("/playground/{agent}/messages", post(say))
+        .route("/playground/{agent}/live", get(live::follow))
+}
+
+/// Leads to the first agent.
+pub async fn home(State(app): State<App>, SignedIn(_): SignedIn) -> Response {
+    let first = app.agents.iter().next().filter(|_| app.agents.has_playground);
+    match first {
+        Some((name, _)) => Redirect::to(&address(name, USUAL)).into_response(),
+        None => page::failure(&ApiError::not_found("playground")),
+    }
+}
+
+/// The page.
+pub async fn show(
+    State(app): State<App>,
+    SignedIn(caller): SignedIn,
+    Path(agent): Path<String>,
+    Query(asked): Query<Asked>,
+) -> Response {
+    let page = async {
+        let talk = talk(&app, &caller, &agent, asked.session())?;
+        draw(&app, &caller, &talk, None, "").await
+    };
+    page.await.unwrap_or_else(|error| page::failure(&error))
+}
+
+/// Says something. The script hears of it as it comes; without script the page is shown again when it is answered.
+pub async fn say(
+    State(app): State<App>,
+    SignedIn(caller): SignedIn,
+    Path(agent): Path<String>,
+    headers: HeaderMap,
+    form: Result<Form<Message>, FormRejection>,
+) -> Response {
+    let Ok(Form(message)) = form else {
+        return page::failure(&ApiError::bad_request("the form could not be read"));
+    };
+    let asked = Asked {
+        session: Some(message.session.clone()),
+    };
+    let talk = match talk(&app, &caller, &agent, asked.session()) {
+        Ok(talk) => talk,
+        Err(error) => return page::failure(&error),
+    };
+    let text = message.text.clone();
+    let mut news = match try_to_say(&app, &caller, &talk, message) {
+        Ok(news) => news,
+        Err(error) => return again(&app, &caller, &talk, &error, &text).await,
+    };
+    if headers.contains_key(FRAGMENT) {
+        return StatusCode::ACCEPTED.into_response();
+    }
+    while let Some(one) = news.recv().await {
+        if let News::Failed { message, hint } = &*one {
+            let error = ApiError::new(StatusCode::CONFLICT, "no_answer", message.clone(), *hint);
+            return again(&app, &caller, &talk, &error, "").await;
+        }
+        if one.is_last() {
+            break;
+        }
+    }
+    Redirect::to(&format!("{}#say", address(&agent, talk.session_id()))).into_response()
+}
+
+/// Where the talk in a channel is shown to this person, if it is one of theirs. Before it is, the talk goes on with what
+/// was just decided.
+pub async fn way_back(app: &App, caller: &Caller, approval: &SharedApproval) -> Option<String> {
+    let channel = approval.channel.as_ref()?;
+    let talk = app
+        .agents
+        .talk_in(&caller.tenant, approval.agent.as_str(), channel)?;
+    if caller.person.as_ref() != Some(&talk.place().person) || !app.agents.has_playground {
+        return None;
+    }
+    // Should another turn take too long: the page shows what there is.
+    let _ = talk.resume().await;
+    Some(address(approval.agent.as_str(), talk.session_id()))
+}
+
+fn address(agent: &str, session: &str) -> String {
+    match session {
+        USUAL => format!("/playground/{agent}"),
+        other => format!("/playground/{agent}?session={other}"),
+    }
+}
+
+/// Somebody's talk, where there is a playground.
+fn talk(app: &App, caller: &Caller, agent: &str, session: &str) -> Answer<Talk> {
+    let person = caller.person.as_ref().filter(|_| app.agents.has_playground);
+    let talk = person.and_then(|person| app.agents.talk(&caller.tenant, agent, session, person));
+    talk.ok_or_else(|| ApiError::not_found("agent"))
+}
+
+fn try_to_say(
+    app: &App,
+    caller: &Caller,
+    talk: &Talk,
+    message: Message,
+) -> Answer<tokio::sync::mpsc::Receiver<std::sync::Arc<News>>> {
+    if app.stopping.is_cancelled() {
+        return Err(ApiError::stopping());
+    }
+    // Browsers send the ends of lines as two characters.
+    let text = message.text.trim().replace("\r\n", "\n");
+    if text.is_empty() {
+        return Err(ApiError::unclear("you said nothing", "write something"));
+    }
+    if text.len() > LONGEST_MESSAGE {
+        return Err(ApiError::too_large(format!(
+            "a message has at most {LONGEST_MESSAGE} bytes"
+        )));
+    }
+    let bad = |problem: countersign::id::BadName| ApiError::bad_request(problem.to_string());
+    let by = caller
+        .speaker(Surface::Text)
+        .ok_or_else(|| ApiError::wrong_scope(&[Scope::Chat]))?;
+    app.limits.message(by.person.as_str())?;
+    let id = match message.key.is_empty() {
+        true => random_id()?,
+        false => format!("page-{}", message.key),
+    };
+    let after = Some(message.after).filter(|after| !after.is_empty());
+    let said = Said::Text {
+        text,
+        id: Key::new(id).map_err(bad)?,
+        after: after.map(Key::new).transpose().map_err(bad)?,
+    };
+    Ok(talk.say(app, said, by))
+}
+
+async fn again(app: &App, caller: &Caller, talk: &Talk, error: &ApiError, typed: &str) -> Response {
+    let page = draw(app, caller, talk, Some(error), typed).await;
+    page.unwrap_or_else(|error| page::failure(&error))
+}
+
+async fn draw(
+    app: &App,
+    caller: &Caller,
+    talk: &Talk,
+    problem: Option<&ApiError>,
+    typed: &str,
+) -> Answer<Response> {
+    let session = talk.session().await?;
+    let served = talk.served();
+    let agent = served.agent.name().as_str();
+    let card = card(app, caller, talk).await?;
+    let after = card.as_ref().filter(|card| card.is_pending);
+    let after = after.and_then(|card| card_key(card.id.parse().ok()?));
+    let agents = app.agents.iter().map(|(name, _)| {
+        context! { name, href => address(name, USUAL), is_here => name == agent }
+    });
+    let values = context! {
+        agents => agents.collect::<Vec<Value>>(),
+        agent,
+        language => served.agent.plan().language.as_deref(),
+        session => talk.session_id(),
+        new => address(agent, &random_id()?),
+        model => shown(&served.model),
+        is_scripted => served.is_scripted,
+        openings => served.openings.clone(),
+        lines => Value::from(Serde(log::lines(session.messages()))),
+        trace => Value::from(Serde(log::trace(session.messages()))),
+        card => card.as_ref().map(|card| Value::from(Serde(card))),
+        after => after.map(|after| after.to_string()).unwrap_or_default(),
+        now => app.store().now().await?.to_string(),
+        problem => problem.map(page::problem),
+        typed,
+        key => page::form_key(),
+        from => "playground",
+    };
+    let status = problem.map_or(StatusCode::OK, |problem| problem.status);
+    Ok(page::signed_in(
+        app,
+        status,
+        "playground.html",
+        caller,
+        "playground",
+        values,
+    ))
+}
+
+/// The card that waits in this talk, or the last one.
+async fn card(app: &App, caller: &Caller, talk: &Talk) -> Answer<Option<Card>> {
+    let place = talk.place();
+    let Some(approval) = last(app, talk, &place.channel).await? else {
+        return Ok(None);
+    };
+    let now = app.store().now().await?;
+    let concerns = list::concerns(app, &approval, now).await?;
+    let decider = caller.decider();
+    let drawing = Drawing {
+        policy: app.gate.policy(),
+        now,
+        decider: decider.as_ref(),
+        measure: Measure::FULL,
+    };
+    Ok(Some(Card::new(&approval, &concerns, drawing)))
+}
+
+async fn last(app: &App, talk: &Talk, channel: &Channel) -> Answer<Option<SharedApproval>> {
+    let tenant = &talk.place().tenant;
+    let agent = talk.served().agent.name();
+    let pending = app.store().pending_in(tenant, channel).await?;
+    if let Some(pending) = pending.filter(|pending| pending.agent == *agent) {
+        return Ok(Some(pending));
+    }
+    let newest = Filter {
+        channel: Some(channel.clone()),
+        agent: Some(agent.clone()),
+        limit: Some(1),
+        ..Filter::default()
+    };
+    Ok(app.store().list(tenant, &newest).await?.into_iter().next())
+}
