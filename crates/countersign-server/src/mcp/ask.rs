@@ -99,7 +99,7 @@ impl Relay {
         }
         let began = Instant::now();
         let answer = answer.await;
-        asked.is_answered();
+        asked.answered();
         let said = match answer {
             Ok(frame) if began.elapsed() >= FASTEST => said(&frame),
             _ => Said::Nothing,
@@ -147,7 +147,7 @@ struct Asked<'r> {
 }
 
 impl Asked<'_> {
-    fn is_answered(mut self) {
+    fn answered(mut self) {
         self.is_open = false;
     }
 }

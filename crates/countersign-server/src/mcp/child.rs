@@ -24,6 +24,9 @@ pub struct Child {
     input: mpsc::Sender<Bytes>,
 }
 
+/// A server, the way to it, and what it says.
+pub type Started = (Child, Box<dyn Upstream>, Lines<ChildStdout>);
+
 /// The way to its standard input.
 struct Input(mpsc::WeakSender<Bytes>);
 
@@ -38,8 +41,8 @@ impl Upstream for Input {
 }
 
 impl Child {
-    /// Starts a server. Gives it, the way to it, and what it says.
-    pub fn start(command: &[String]) -> Result<(Child, Box<dyn Upstream>, Lines<ChildStdout>), Failure> {
+    /// Starts a server.
+    pub fn start(command: &[String]) -> Result<Started, Failure> {
         let (program, arguments) = command
             .split_first()
             .ok_or_else(|| Failure::usage("there is no server to start").hint("write it behind `--`"))?;

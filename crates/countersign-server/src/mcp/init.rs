@@ -211,7 +211,8 @@ mod tests {
             salt: b"",
             before: None,
         };
-        assert_eq!(matches!(policy.rule(asked), Ruling::Pass(_)), passes, "{tool}");
+        let ruling = policy.rule(asked);
+        assert_eq!(matches!(ruling, Ruling::Pass(_)), passes, "{tool}: {ruling:?}");
     }
 
     #[test]

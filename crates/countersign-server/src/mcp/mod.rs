@@ -191,7 +191,7 @@ async fn remote(gateway: Arc<Gateway>, name: String, who: Who, way: Way) -> Resu
 
 async fn client(relay: Arc<Relay>, mut lines: Lines<impl AsyncRead + Unpin>, back: Back) {
     while let Some(line) = next(&mut lines).await {
-        match relay.from_client(line, &back).await {
+        match relay.hear_client(line, &back).await {
             Next::Send(line) => {
                 if relay.server.send(line).await.is_err() {
                     return;
@@ -205,7 +205,7 @@ async fn client(relay: Arc<Relay>, mut lines: Lines<impl AsyncRead + Unpin>, bac
 
 async fn serve_lines(relay: Arc<Relay>, mut lines: Lines<impl AsyncRead + Unpin>, to_client: Back) {
     while let Some(line) = next(&mut lines).await {
-        if let Some(line) = relay.from_server(line) {
+        if let Some(line) = relay.hear_server(line) {
             // Nobody reads it any more; the server may still be needed.
             let _ = to_client.send(line).await;
         }
@@ -225,7 +225,7 @@ async fn serve_heard(
             () = closing.cancelled() => None,
         };
         let line = match heard {
-            Some(Heard::Message(bytes)) => relay.from_server(on_one_line(bytes)),
+            Some(Heard::Message(bytes)) => relay.hear_server(on_one_line(bytes)),
             Some(Heard::Lost(id, why)) if server::is_own(&id) => {
                 relay.server.lost(&id, why);
                 None

@@ -65,11 +65,14 @@ pub struct Relay {
     /// Approved calls that the server answered with a question of its own.
     continuations: Continuations,
     /// The rest of such calls, on their way.
-    continuing: Mutex<HashMap<Id, (String, Arc<[u8]>)>>,
+    continuing: Mutex<HashMap<Id, Rest>>,
     /// Our own questions to the client.
     questions: Mutex<HashMap<Id, oneshot::Sender<Frame>>>,
     number: AtomicU64,
 }
+
+/// The rest of an approved call: its tool and its arguments.
+type Rest = (String, Arc<[u8]>);
 
 /// A tool call under way to its answer.
 pub struct UnderWay {
@@ -141,7 +144,7 @@ impl Relay {
     }
 
     /// A message from the client. Gives what is to be sent to the server; answers of ours go back.
-    pub async fn from_client(self: &Arc<Self>, bytes: Bytes, back: &Back) -> Next {
+    pub async fn hear_client(self: &Arc<Self>, bytes: Bytes, back: &Back) -> Next {
         if bytes.iter().all(u8::is_ascii_whitespace) {
             return Next::Send(bytes);
         }
@@ -198,7 +201,7 @@ impl Relay {
     }
 
     /// A message from the server. Gives what is to be sent to the client.
-    pub fn from_server(&self, bytes: Bytes) -> Option<Bytes> {
+    pub fn hear_server(&self, bytes: Bytes) -> Option<Bytes> {
         // What we cannot read is for the client to judge: nothing is let through by it.
         let Ok(frame) = Frame::read(bytes.clone()) else {
             return Some(bytes);

@@ -62,8 +62,8 @@ struct Came {
 impl Came {
     /// The message that answers, whether it came alone or at the end of a stream.
     fn answer(&self) -> Value {
-        let streamed = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
-        let last = streamed.last().unwrap_or(&self.body);
+        let mut streamed = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
+        let last = streamed.next_back().unwrap_or(&self.body);
         serde_json::from_str(last).unwrap_or_else(|_| panic!("{}: {}", self.status, self.body))
     }
 }

@@ -4,6 +4,7 @@
     clippy::unwrap_used,
     clippy::indexing_slicing,
     clippy::panic,
+    clippy::print_stdout,
     reason = "this is a test; the exceptions in clippy.toml end at its helpers"
 )]
 

@@ -92,7 +92,7 @@ impl Bridge {
             },
             None if is_greeting || is_modern => match self.begin(endpoint, who, is_greeting) {
                 Ok(begun) => begun,
-                Err(answer) => return answer,
+                Err(answer) => return *answer,
             },
             None => return refused(StatusCode::BAD_REQUEST, "name the session in `Mcp-Session-Id`"),
         };
@@ -115,28 +115,28 @@ impl Bridge {
         endpoint: &Arc<Endpoint>,
         who: Who,
         is_greeting: bool,
-    ) -> Result<(Arc<Conversation>, Option<String>), Response> {
+    ) -> Result<(Arc<Conversation>, Option<String>), Box<Response>> {
         let name = match is_greeting {
             true => random(),
             false => Some(format!("shared {} {}", who.agent, who.requester)),
         };
         let Some(name) = name else {
-            return Err(refused(
+            return Err(Box::new(refused(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "no random bytes to be had",
-            ));
+            )));
         };
         if let Some(shared) = self.find(&name, &who).filter(|_| !is_greeting) {
             return Ok((shared, None));
         }
         if open(&self.conversations).len() >= super::endpoint::MOST_SESSIONS {
-            return Err(refused(
+            return Err(Box::new(refused(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "there are too many sessions",
-            ));
+            )));
         }
         let conversation = Conversation::start(endpoint, &self.command, who)
-            .map_err(|problem| refused(StatusCode::BAD_GATEWAY, &problem))?;
+            .map_err(|problem| Box::new(refused(StatusCode::BAD_GATEWAY, &problem)))?;
         open(&self.conversations).insert(name.clone(), conversation.clone());
         Ok((conversation, is_greeting.then_some(name)))
     }
@@ -164,7 +164,7 @@ impl Conversation {
         let heard = conversation.clone();
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next().await {
-                if let Some(line) = heard.relay.from_server(line) {
+                if let Some(line) = heard.relay.hear_server(line) {
                     heard.deliver(line).await;
                 }
             }

@@ -112,7 +112,7 @@ impl Endpoint {
     }
 
     /// Who calls, or the answer they get instead.
-    async fn who(&self, headers: &HeaderMap) -> Result<Who, Response> {
+    async fn who(&self, headers: &HeaderMap) -> Result<Who, Box<Response>> {
         match &self.callers {
             Callers::Anybody(who) => Ok(Who::clone(who)),
             Callers::Tokens => {
@@ -123,22 +123,25 @@ impl Endpoint {
                 };
                 match caller {
                     Ok(Some(caller)) => self.agent(caller).await,
-                    Ok(None) => Err(unauthorized()),
-                    Err(error) => Err(refused(StatusCode::SERVICE_UNAVAILABLE, &error.to_string())),
+                    Ok(None) => Err(Box::new(unauthorized())),
+                    Err(error) => Err(Box::new(refused(
+                        StatusCode::SERVICE_UNAVAILABLE,
+                        &error.to_string(),
+                    ))),
                 }
             }
         }
     }
 
-    async fn agent(&self, caller: Caller) -> Result<Who, Response> {
+    async fn agent(&self, caller: Caller) -> Result<Who, Box<Response>> {
         let (Some(agent), true) = (&caller.agent, caller.may(Scope::Propose)) else {
-            return Err(refused(
+            return Err(Box::new(refused(
                 StatusCode::FORBIDDEN,
                 "this takes an agent's token with the scope `propose`",
-            ));
+            )));
         };
         if caller.tenant != self.gateway.tenant {
-            return Err(unauthorized());
+            return Err(Box::new(unauthorized()));
         }
         // The person at the client is whom the token acts for, if it says so.
         let decider = match &caller.person {
@@ -199,11 +202,11 @@ async fn called(
     body: Bytes,
 ) -> Response {
     if let Err(answer) = door(&endpoint.hosts, &headers) {
-        return answer;
+        return *answer;
     }
     let who = match endpoint.who(&headers).await {
         Ok(who) => who,
-        Err(answer) => return answer,
+        Err(answer) => return *answer,
     };
     match &endpoint.behind {
         Behind::Address(proxy) => proxy.answer(&endpoint, who, method, headers, body).await,
@@ -211,13 +214,13 @@ async fn called(
     }
 }
 
-fn door(hosts: &AllowedHosts, headers: &HeaderMap) -> Result<(), Response> {
+fn door(hosts: &AllowedHosts, headers: &HeaderMap) -> Result<(), Box<Response>> {
     let host = text(headers, "host");
     let Some(host) = host.filter(|host| hosts.include(host)) else {
-        return Err(refused(
+        return Err(Box::new(refused(
             StatusCode::FORBIDDEN,
             "the gateway does not answer to this name",
-        ));
+        )));
     };
     let is_ours = match headers.get(header::ORIGIN) {
         None => true,
@@ -228,10 +231,10 @@ fn door(hosts: &AllowedHosts, headers: &HeaderMap) -> Result<(), Response> {
     };
     match is_ours {
         true => Ok(()),
-        false => Err(refused(
+        false => Err(Box::new(refused(
             StatusCode::FORBIDDEN,
             "requests from other sites are not taken",
-        )),
+        ))),
     }
 }
 
@@ -244,7 +247,7 @@ pub(super) enum Passed {
 /// Puts a client's message through the relay. What is held is answered as a stream, as soon as it takes long.
 pub(super) async fn through(relay: &Arc<Relay>, body: Bytes) -> Passed {
     let (back, mut messages) = mpsc::channel::<Bytes>(QUEUE);
-    let ruling = match relay.from_client(body, &back).await {
+    let ruling = match relay.hear_client(body, &back).await {
         Next::Send(bytes) => return Passed::On(bytes),
         Next::Done => Box::pin(std::future::ready(None)),
         Next::Later(ruling) => ruling,

@@ -110,7 +110,7 @@ impl Proxy {
         tokio::spawn(async move {
             while let Some(message) = messages.recv().await {
                 match message {
-                    Heard::Message(bytes) => _ = heard.from_server(bytes),
+                    Heard::Message(bytes) => _ = heard.hear_server(bytes),
                     Heard::Lost(id, why) => heard.server.lost(&id, why),
                 }
             }
@@ -202,7 +202,7 @@ async fn back(relay: Arc<Relay>, mut opened: Opened, is_looked_at: bool) -> Resp
     let whole = Bytes::from(whole);
     let passed = match whole.is_empty() {
         true => whole,
-        false => relay.from_server(whole).unwrap_or_default(),
+        false => relay.hear_server(whole).unwrap_or_default(),
     };
     let mut answer = Body::from(passed).into_response();
     *answer.headers_mut() = headers;
@@ -242,7 +242,7 @@ fn filter(relay: &Relay, event: Bytes) -> Option<Bytes> {
     let Some(message) = data(&event) else {
         return Some(event);
     };
-    let passed = relay.from_server(message.clone())?;
+    let passed = relay.hear_server(message.clone())?;
     match passed == message {
         true => Some(event),
         false => Some(with_data(&event, &passed)),
