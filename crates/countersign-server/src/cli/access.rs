@@ -11,7 +11,7 @@ use crate::duration;
 pub enum TokenCommand {
     /// Make a token; it is shown once
     #[command(after_help = "\
-Scopes: propose, wait (agents); read, decide, execute, reply, admin. A token that decides belongs to a person,
+Scopes: propose, wait (agents); read, decide, execute, reply, chat, admin. A token that decides or chats is a person's,
 and can neither propose nor execute.
 
 Examples:

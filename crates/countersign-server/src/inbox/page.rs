@@ -75,7 +75,7 @@ pub fn problem(error: &ApiError) -> Value {
 }
 
 /// A fragment as a sentence.
-fn sentence(fragment: &str) -> String {
+pub fn sentence(fragment: &str) -> String {
     let mut characters = fragment.chars();
     match characters.next() {
         Some(first) => {

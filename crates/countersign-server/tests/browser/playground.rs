@@ -107,14 +107,14 @@ fn until_shown(stage: &Stage, css: &str, text: &str) {
 
 fn talk_to(stage: &Stage, agent: &str) {
     stage.goto(&format!("/playground/{agent}"));
-    stage.until("document.activeElement?.name === 'text'");
+    stage.until("document.activeElement?.name === 'text' && main.dataset.live");
 }
 
 /// A conversation of its own.
 fn talk_anew(stage: &Stage, agent: &str) {
     talk_to(stage, agent);
     stage.click(".bar .button");
-    stage.until("location.search.startsWith('?session=') && document.activeElement?.name === 'text'");
+    stage.until("location.search.startsWith('?session=') && document.activeElement?.name === 'text' && main.dataset.live");
     assert_eq!(stage.js("document.querySelectorAll('.line').length"), json!(0));
 }
 

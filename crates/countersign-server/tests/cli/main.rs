@@ -8,6 +8,7 @@
 )]
 
 mod chat;
+mod agents;
 mod contract;
 mod decide;
 mod hook;

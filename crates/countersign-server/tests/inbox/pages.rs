@@ -32,6 +32,26 @@ async fn nobody_looks_without_signing_in() {
     page.shows("You are signed out.");
 }
 
+/// Who configured something else than the playground has none, and no way to an agent.
+#[tokio::test]
+async fn the_playground_is_off_unless_it_is_wanted() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    for path in ["/playground", "/playground/crm", "/playground/crm/live"] {
+        assert_eq!(world.get(&ana, path).await.status, 404, "{path}");
+        let nobody = world.get(&world.nobody(), path).await;
+        match path.ends_with("/live") {
+            true => assert_eq!(nobody.status, 401),
+            false => assert_eq!(nobody.location(), format!("/sign-in?next={path}")),
+        }
+    }
+    let said = [("text", "hello")];
+    assert_eq!(world.post(&ana, "/playground/crm/messages", &said).await.status, 404);
+    let nobody = world.post(&world.nobody(), "/playground/crm/messages", &said).await;
+    assert_eq!(nobody.status, 401);
+    assert!(!world.get(&ana, "/approvals").await.text.contains("/playground"));
+}
+
 /// A page that is left open, and asks for news by itself, keeps nobody signed in (H04).
 #[tokio::test]
 async fn h04_a_page_left_open_is_not_use() {

@@ -20,7 +20,7 @@ use futures_util::stream::{self, unfold};
 use tokio::sync::broadcast::error::RecvError;
 
 use super::channels::prompt_view;
-use super::extract::Body;
+use super::extract::{Body, Id};
 use super::limits::OpenStream;
 use super::wire::ErrorView;
 use super::{Answer, ApiError, App, For, Json, scope};
@@ -48,7 +48,7 @@ const ALIVE_EVERY: Duration = Duration::from_secs(15);
 pub async fn say(
     State(app): State<App>,
     For(caller, ..): For<scope::Chat>,
-    Path(name): Path<String>,
+    Id(name): Id<String>,
     Body(body): Body<TalkBody>,
 ) -> Answer<Response> {
     if app.stopping.is_cancelled() {

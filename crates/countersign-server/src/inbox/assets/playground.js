@@ -187,7 +187,14 @@ let source = null;
 function connect() {
   if (source || document.hidden) return;
   source = new EventSource(location.pathname + "/live" + location.search);
-  source.onopen = () => { link.hidden = true; refresh(); };
+  // What happened in between is read again, and nobody waits for news that went by.
+  source.onopen = () => {
+    link.hidden = true;
+    main.dataset.live = "on";
+    settle();
+    isBusy(false);
+    refresh();
+  };
   source.onerror = () => {
     link.hidden = false;
     link.className = "link lost";
@@ -207,7 +214,7 @@ function connect() {
     coming?.remove();
     coming = null;
     isBusy(false);
-    complainHere(message + ". " + hint + ".");
+    complainHere(message + " " + hint);
     refresh();
   });
   on("done", () => {

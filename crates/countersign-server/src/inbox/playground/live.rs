@@ -55,7 +55,8 @@ fn event(news: &News) -> Event {
     match news {
         News::Heard => named("heard", json!({})),
         News::Failed { message, hint } => {
-            named("failed", json!({ "message": log::safe(message), "hint": hint }))
+            let message = page::sentence(&log::safe(message));
+            named("failed", json!({ "message": message, "hint": page::sentence(hint) }))
         }
         News::Progress(progress) => match &**progress {
             Progress::Text(text) => named("text", json!({ "text": log::safe(text) })),
