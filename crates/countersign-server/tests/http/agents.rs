@@ -203,7 +203,10 @@ async fn d8_c6_a_held_call_and_a_yes_frame_by_frame() {
 async fn b1_a_card_carries_the_exact_arguments() {
     let chat = Chat::new().await;
     let body = json!({ "text": MARIA }).to_string();
-    let answered = chat.service.post(&chat.token, "/v1/agents/crm/messages", &body).await;
+    let answered = chat
+        .service
+        .post(&chat.token, "/v1/agents/crm/messages", &body)
+        .await;
     let exact = r#""toolArguments":{"name":"Maria Garcia","email":"maria@acme.com","company":"Acme Corp"}"#;
     assert!(answered.text.contains(exact), "{}", answered.text);
 }
