@@ -1,0 +1,155 @@
+//! One tool call on its way: to the server at once, or through the gate to its answer; and what cancelling it does.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use countersign::id::{Actor, ApprovalId};
+use futures_util::future::BoxFuture;
+
+use super::{Back, Next, Relay, UnderWay, Waiting, open};
+use crate::mcp::answer::Form;
+use crate::mcp::call::ToolCall;
+use crate::mcp::frame::{Frame, Id, pick};
+use crate::mcp::gateway::{Put, Wish};
+use crate::mcp::own;
+use crate::mcp::settings::OnCancel;
+use crate::mcp::wire;
+
+impl Relay {
+    /// A tool call: what passes goes on at once and in order; what takes longer goes its own way.
+    pub(super) async fn tool_call(self: &Arc<Self>, frame: &Frame, back: &Back) -> Next {
+        let call = match ToolCall::read(frame) {
+            Ok(call) => call,
+            Err(problem) => {
+                let problem = format!("the call cannot be read: {problem}");
+                let id = frame.part(&frame.id).map(String::from_utf8_lossy);
+                let answer = wire::error(id.as_deref(), wire::INVALID_PARAMS, &problem);
+                let _ = back.send(answer).await;
+                return Next::Done;
+            }
+        };
+        self.learn(&call.says);
+        let waiting = Waiting::default();
+        let under_way = UnderWay {
+            form: Form {
+                id: call.raw_id.clone(),
+                is_modern: call.says.is_modern(),
+                has_schema: false,
+            },
+            back: back.clone(),
+            cancelled: waiting.cancelled.clone(),
+            call,
+        };
+        let id = under_way.call.id.clone();
+        open(&self.waiting).insert(id.clone(), waiting);
+        let relay = self.clone();
+        let mut ruling = Box::pin(async move {
+            let passed = relay.rule(under_way).await;
+            open(&relay.waiting).remove(&id);
+            passed
+        });
+        match futures_util::poll!(ruling.as_mut()) {
+            std::task::Poll::Ready(passed) => passed.into(),
+            std::task::Poll::Pending => Next::Later(ruling),
+        }
+    }
+
+    /// Finds out in the background what is to be done with a message, and does it.
+    pub fn later(self: &Arc<Self>, ruling: BoxFuture<'static, Option<Bytes>>) {
+        let relay = self.clone();
+        self.answers.spawn(async move {
+            if let Some(passed) = ruling.await {
+                let _ = relay.server.send(passed).await;
+            }
+        });
+    }
+
+    /// Puts a call to the gate. Gives the bytes to send on when it passes; else it has been answered, unless nobody
+    /// wants an answer any more.
+    async fn rule(self: &Arc<Self>, mut under_way: UnderWay) -> Option<Bytes> {
+        if own::is_own(&under_way.call.tool) {
+            if let Some(answer) = own::call(self, &under_way).await {
+                let _ = under_way.back.send(answer).await;
+            }
+            return None;
+        }
+        let listed = self.server.listed(&under_way.call.tool).await;
+        under_way.form.has_schema = listed.is_some_and(|listed| listed.has_schema);
+        let definition = listed.and_then(|listed| listed.definition);
+        let (call, form) = (&under_way.call, &under_way.form);
+        let wish = Wish {
+            definition,
+            ..self.wish(self.server.qualified(&call.tool), call.arguments.clone())
+        };
+        if let Some(wanted) = call.continues()
+            && self.gateway.holds(&wish)
+        {
+            if !self.continuations.take(&wanted) {
+                let _ = under_way.back.send(no_round(form)).await;
+                return None;
+            }
+            open(&self.continuing).insert(call.id.clone(), (wanted.tool, wanted.arguments));
+            return Some(under_way.call.frame);
+        }
+        if call.brings_ours() && !self.is_round_of(call, &wish).await {
+            let _ = under_way.back.send(no_round(form)).await;
+            return None;
+        }
+        let put = self.gateway.put(wish).await;
+        let answer = match put {
+            // The permit ends here: these bytes go out once.
+            Ok(Put::Pass(_permit)) => {
+                return (!under_way.cancelled.is_cancelled()).then_some(under_way.call.frame);
+            }
+            Ok(Put::Forbidden(reason)) => form.failure(&reason),
+            Ok(Put::Held(approval)) => self.hold(&under_way, definition, approval).await?,
+            // Fail closed: it was not put to anybody, so it does not run.
+            Err(error) => form.failure(&format!("nothing was run: {error}")),
+        };
+        let _ = under_way.back.send(answer).await;
+        None
+    }
+
+    /// True when a message cancels a call that waits here: the server knows nothing of it.
+    pub(super) fn cancel(self: &Arc<Self>, frame: &Frame) -> bool {
+        let params = frame.part(&frame.params).unwrap_or_default();
+        let Ok([Some(request)]) = pick(params, ["requestId"]) else {
+            return false;
+        };
+        let waiting = Id::read(request).and_then(|id| open(&self.waiting).remove(&id));
+        let Some(waiting) = waiting else {
+            return false;
+        };
+        waiting.cancelled.cancel();
+        if let (OnCancel::Withdraw, Some(approval)) = (self.gateway.settings.on_cancel, waiting.approval) {
+            self.withdraw(approval);
+        }
+        true
+    }
+
+    /// Says which approval a call waits for, so that cancelling the one can withdraw the other.
+    pub(in crate::mcp) fn waits_for(&self, id: &Id, approval: ApprovalId) {
+        if let Some(waiting) = open(&self.waiting).get_mut(id) {
+            waiting.approval = Some(approval);
+        }
+    }
+
+    fn withdraw(self: &Arc<Self>, approval: ApprovalId) {
+        let relay = self.clone();
+        self.gateway.tasks.spawn(async move {
+            let (gateway, by) = (&relay.gateway, Actor::Agent(relay.agent()));
+            let reason = Some("the client cancelled the call".to_owned());
+            // Decided meanwhile: then that stands.
+            let withdrawn = gateway.gate.withdraw(&gateway.tenant, approval, by, reason).await;
+            if let Err(error) = withdrawn {
+                tracing::warn!(id = %approval, "could not be withdrawn: {error}");
+            }
+        });
+    }
+}
+
+/// What a client brings back was not given to it for this.
+fn no_round(form: &Form) -> Bytes {
+    let problem = "this `requestState` was not given out for this call, or was used before";
+    wire::error(Some(&form.id), wire::INVALID_PARAMS, problem)
+}
