@@ -220,34 +220,68 @@ mod tests {
             std::fs::write(place.join("tools.json"), TOOLS).unwrap();
         }
         std::fs::write(folder.path().join("whole/script.toml"), "").unwrap();
-        std::fs::write(folder.path().join("text"), "not a database, for sure: too long to be an empty one").unwrap();
+        std::fs::write(
+            folder.path().join("text"),
+            "not a database, for sure: too long to be an empty one",
+        )
+        .unwrap();
         let check = |text: &str, expected: &str| {
             let found = problem(folder.path(), text);
-            assert!(found.starts_with(expected) && found.is_empty() == expected.is_empty(), "{text}: {found}");
+            assert!(
+                found.starts_with(expected) && found.is_empty() == expected.is_empty(),
+                "{text}: {found}"
+            );
         };
         check("[own]\nfile = 'DIR/whole/agent.toml'\nmodel = 'script'", "");
         check("[crm]\nworld = 'crm'\ndata = 'DIR/crm.db'\nmodel = 'script'", "");
         // The same file again, and a file of somebody else.
         check("[crm]\nworld = 'crm'\ndata = 'DIR/crm.db'\nmodel = 'script'", "");
-        check("[cms]\nworld = 'cms'\ndata = 'DIR/crm.db'", "agent `cms`: `DIR/crm.db`: this file is not a `cms` world");
-        check("[cms]\nworld = 'cms'\ndata = 'DIR/text'", "agent `cms`: `DIR/text`: ");
-        check("[own]\nfile = 'DIR/dumb/agent.toml'\nmodel = 'script'", "agent `own`: there is neither a key for a model nor a `script.toml`");
-        check("[own]\nfile = 'DIR/none/agent.toml'", "agent `own`: cannot read `DIR/none/agent.toml`");
-        check("[own]\nfile = 'DIR/whole/agent.toml'\ndata = 'x'", "agent `own`: `data` belongs to a `world`");
+        check(
+            "[cms]\nworld = 'cms'\ndata = 'DIR/crm.db'",
+            "agent `cms`: `DIR/crm.db`: this file is not a `cms` world",
+        );
+        check(
+            "[cms]\nworld = 'cms'\ndata = 'DIR/text'",
+            "agent `cms`: `DIR/text`: ",
+        );
+        check(
+            "[own]\nfile = 'DIR/dumb/agent.toml'\nmodel = 'script'",
+            "agent `own`: there is neither a key for a model nor a `script.toml`",
+        );
+        check(
+            "[own]\nfile = 'DIR/none/agent.toml'",
+            "agent `own`: cannot read `DIR/none/agent.toml`",
+        );
+        check(
+            "[own]\nfile = 'DIR/whole/agent.toml'\ndata = 'x'",
+            "agent `own`: `data` belongs to a `world`",
+        );
         check("[own]\nworld = 'moon'", "agent `own`: there is no world `moon`");
         check("[own]\n", "agent `own`: it needs either `file` or `world`");
-        check("[own]\nfile = 'a'\nworld = 'crm'", "agent `own`: it needs either `file` or `world`");
-        check("['Own Agent']\nworld = 'crm'", "agent `Own Agent`: a name has only");
+        check(
+            "[own]\nfile = 'a'\nworld = 'crm'",
+            "agent `own`: it needs either `file` or `world`",
+        );
+        check(
+            "['Own Agent']\nworld = 'crm'",
+            "agent `Own Agent`: a name has only",
+        );
     }
 
     #[test]
     fn an_agent_is_called_what_the_configuration_calls_it() {
         let folder = tempfile::tempdir().unwrap();
         let data = folder.path().join("x.db");
-        let text = format!("[sales]\nworld = 'crm'\ndata = '{}'\nmodel = 'script'", data.display());
+        let text = format!(
+            "[sales]\nworld = 'crm'\ndata = '{}'\nmodel = 'script'",
+            data.display()
+        );
         let ready = load(&sources(&text)).unwrap_or_else(|failure| panic!("{}", failure.message));
         let plan = &ready.agents[0].plan;
-        assert_eq!((plan.name.as_str(), plan.requester.as_str()), ("sales", "agent:sales"));
+        assert_eq!(
+            (plan.name.as_str(), plan.requester.as_str()),
+            ("sales", "agent:sales")
+        );
         assert!(ready.agents[0].is_scripted);
     }
 }

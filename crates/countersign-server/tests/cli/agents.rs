@@ -17,10 +17,18 @@ fn check(policy: &str, config: &str, expected: &str) {
 fn a2_a_tool_that_two_list_or_two_run_is_refused() {
     let own = "[tools.create_contact]\neffect = \"read\"\n";
     let crm = "[agents.crm]\nworld = \"crm\"\n";
-    check(own, crm, "tool `create_contact` is listed by the policy and by the world `crm`");
+    check(
+        own,
+        crm,
+        "tool `create_contact` is listed by the policy and by the world `crm`",
+    );
     let twice = "[agents.a]\nworld = \"crm\"\n[agents.b]\nworld = \"crm\"\n";
     check("", twice, "is listed by the world `crm` and by the world `crm`");
     let echo = "[tools.create_contact]\necho = true\n[agents.crm]\nworld = \"crm\"\n";
     check("", echo, "the world `crm` has it, and something else runs it");
-    check("", "[agents.crm]\nworld = \"crm\"\nplanet = 1\n", "unknown field `planet`");
+    check(
+        "",
+        "[agents.crm]\nworld = \"crm\"\nplanet = 1\n",
+        "unknown field `planet`",
+    );
 }

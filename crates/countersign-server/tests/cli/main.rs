@@ -7,8 +7,8 @@
     reason = "this is a test; the exceptions in clippy.toml end at its helpers"
 )]
 
-mod chat;
 mod agents;
+mod chat;
 mod contract;
 mod decide;
 mod hook;

@@ -46,8 +46,13 @@ async fn the_playground_is_off_unless_it_is_wanted() {
         }
     }
     let said = [("text", "hello")];
-    assert_eq!(world.post(&ana, "/playground/crm/messages", &said).await.status, 404);
-    let nobody = world.post(&world.nobody(), "/playground/crm/messages", &said).await;
+    assert_eq!(
+        world.post(&ana, "/playground/crm/messages", &said).await.status,
+        404
+    );
+    let nobody = world
+        .post(&world.nobody(), "/playground/crm/messages", &said)
+        .await;
     assert_eq!(nobody.status, 401);
     assert!(!world.get(&ana, "/approvals").await.text.contains("/playground"));
 }

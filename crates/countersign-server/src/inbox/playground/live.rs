@@ -56,7 +56,10 @@ fn event(news: &News) -> Event {
         News::Heard => named("heard", json!({})),
         News::Failed { message, hint } => {
             let message = page::sentence(&log::safe(message));
-            named("failed", json!({ "message": message, "hint": page::sentence(hint) }))
+            named(
+                "failed",
+                json!({ "message": message, "hint": page::sentence(hint) }),
+            )
         }
         News::Progress(progress) => match &**progress {
             Progress::Text(text) => named("text", json!({ "text": log::safe(text) })),
