@@ -58,8 +58,10 @@ impl Provenance {
     }
 }
 
-/// Most values a prompt lists.
-const PROMPT_VALUES: usize = 20;
+/// Most values a prompt lists: it stays short, and the card has them all.
+const PROMPT_VALUES: usize = 5;
+/// From this on, a prompt names the value; of quieter ones the verdict's count is enough.
+const NAMED: u8 = 4;
 
 impl Provenance {
     /// Whether every value was given by the person, or says nothing.
@@ -67,12 +69,12 @@ impl Provenance {
         self.leaves.iter().all(|leaf| leaf.mark.loudness() == 0)
     }
 
-    /// The verdict and each value that the person did not give, the loudest first, as plain text for a conversation.
-    /// `rows` are the call's, so that secrets stay hidden. The mark begins the line: no value can come before it.
+    /// The verdict, and the values that nobody stated or that strangers may have, the loudest first, as plain text for a
+    /// conversation. `rows` are the call's, so that secrets stay hidden. The mark begins the line: no value can come before it.
     pub fn prompt(&self, rows: &[Row]) -> String {
         let marks = Marks::new(self);
         let mark = |row: &Row| marks.of(row);
-        let mut rows: Vec<&Row> = rows.iter().filter(|row| mark(row).loudness() > 0).collect();
+        let mut rows: Vec<&Row> = rows.iter().filter(|row| mark(row).loudness() >= NAMED).collect();
         rows.sort_by_key(|row| Reverse(mark(row).loudness()));
         let mut text = self.verdict();
         for row in rows.iter().take(PROMPT_VALUES) {
