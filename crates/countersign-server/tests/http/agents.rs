@@ -343,7 +343,7 @@ async fn b2_what_is_decided_elsewhere_goes_on_here() {
 }
 
 #[tokio::test]
-async fn a6_a_restart_between_the_card_and_the_yes() {
+async fn a6_x32_a_restart_between_the_card_and_the_yes() {
     let chat = Chat::new().await;
     let held = chat.says(MARIA).await;
     let chat = chat.restarted().await;
