@@ -7,13 +7,16 @@ use std::time::Duration;
 
 use countersign::approval::Approval;
 use countersign::event::What;
-use countersign::id::{Agent, Channel};
+use countersign::id::Channel;
 use countersign::state::State;
 use countersign::store::{Filter, LONGEST_PAGE, StoreError};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::http::App;
 
+/// What was decided by words or by a button is gone on with where it was heard. Should that node have ended in the middle,
+/// another one goes on after so long.
+const HEARD_WITHIN: Duration = Duration::from_secs(3);
 /// After a failure of the store.
 const AGAIN: Duration = Duration::from_secs(1);
 
@@ -44,7 +47,13 @@ async fn follow_once(app: &App) -> Result<(), StoreError> {
             () = app.stopping.cancelled() => return Ok(()),
         };
         match happened {
-            Ok(happened) if is_end(&happened.event.what) => resume(app, &happened.approval),
+            Ok(happened) if is_end(&happened.event.what) => {
+                resume(
+                    app,
+                    &happened.approval,
+                    delay(&happened.event.what, &happened.approval),
+                );
+            }
             Ok(_) => {}
             Err(RecvError::Lagged(_) | RecvError::Closed) => return Ok(()),
         }
@@ -65,7 +74,7 @@ async fn look_back(app: &App) -> Result<(), StoreError> {
             .filter(|approval| approval.state != State::Pending);
         let channels: BTreeSet<&Channel> = ended.filter_map(|approval| approval.channel.as_ref()).collect();
         for channel in channels {
-            resume_in(app, name, channel);
+            resume_in(app, name, channel, Duration::ZERO);
         }
     }
     Ok(())
@@ -84,22 +93,33 @@ fn is_end(what: &What) -> bool {
     )
 }
 
-fn resume(app: &App, approval: &Approval) {
-    let agent: &Agent = &approval.agent;
-    if let Some(channel) = &approval.channel {
-        resume_in(app, agent.as_str(), channel);
+fn delay(what: &What, approval: &Approval) -> Duration {
+    let surface = approval.decision.as_ref().map(|decided| decided.surface.as_str());
+    match (what, surface) {
+        (What::Withdrawn { .. }, _) | (_, Some("text" | "button")) => HEARD_WITHIN,
+        _ => Duration::ZERO,
     }
 }
 
-fn resume_in(app: &App, agent: &str, channel: &Channel) {
+fn resume(app: &App, approval: &Approval, delay: Duration) {
+    if let Some(channel) = &approval.channel {
+        resume_in(app, approval.agent.as_str(), channel, delay);
+    }
+}
+
+fn resume_in(app: &App, agent: &str, channel: &Channel, delay: Duration) {
     let Some(talk) = app.agents.talk_in(&app.settings.tenant, agent, channel) else {
         return;
     };
     if app.stopping.is_cancelled() {
         return;
     }
-    let channel = channel.clone();
+    let (channel, stopping) = (channel.clone(), app.stopping.clone());
     app.runs.spawn(async move {
+        tokio::select! {
+            () = tokio::time::sleep(delay) => {}
+            () = stopping.cancelled() => return,
+        }
         if talk.resume().await.is_err() {
             tracing::warn!(%channel, "a talk did not go on: another turn takes too long");
         }

@@ -14,7 +14,7 @@ use countersign::id::{ApprovalId, Channel, Key};
 use countersign::prompt::{Pressed, Prompt};
 use countersign_agent::agent::{Agent, Place, TurnError};
 use countersign_agent::progress::{Listener, Progress};
-use countersign_agent::session::Session;
+use countersign_agent::session::{Session, SessionError};
 use tokio::sync::{broadcast, mpsc};
 
 use super::Served;
@@ -175,7 +175,8 @@ impl Talk {
                         after,
                     };
                     let hear = async |agent: Agent, listener: Listener| agent.hear(message, &listener).await;
-                    talk.go(&mut teller, hear).await;
+                    let ended = talk.go(&mut teller, hear).await;
+                    teller.end(ended).await;
                 }
                 Said::Button(payload) => {
                     let place = talk.place.clone();
@@ -185,7 +186,8 @@ impl Talk {
                         }
                         agent.press(place, &payload, by, &listener).await
                     };
-                    talk.go(&mut teller, press).await;
+                    let ended = talk.go(&mut teller, press).await;
+                    teller.end(ended).await;
                 }
             }
         });
@@ -201,9 +203,13 @@ impl Talk {
             Ok(true) => {
                 let place = self.place.clone();
                 let resume = async |agent: Agent, listener: Listener| agent.resume(place, &listener).await;
-                self.go(&mut teller, resume).await;
+                match self.go(&mut teller, resume).await {
+                    // Another node was quicker: there the talk goes on, and here a page only has to look again.
+                    Err(TurnError::Session(SessionError::Changed)) => teller.tell(News::Heard).await,
+                    ended => teller.end(ended).await,
+                }
             }
-            Err(error) => teller.fail(&error).await,
+            Err(error) => teller.end(Err(error)).await,
         }
         Ok(())
     }
@@ -231,7 +237,7 @@ impl Talk {
         &self,
         teller: &mut Teller,
         turn: impl AsyncFnOnce(Agent, Listener) -> Result<(), TurnError>,
-    ) {
+    ) -> Result<(), TurnError> {
         let (listener, mut heard) = Listener::new();
         let turn = turn(self.served.agent.clone(), listener);
         let telling = async {
@@ -243,9 +249,7 @@ impl Talk {
             }
         };
         let (ended, ()) = tokio::join!(turn, telling);
-        if let Err(error) = ended {
-            teller.fail(&error).await;
-        }
+        ended
     }
 
     /// The card is what stands last in the conversation now. Without this a yes only shows it again.
@@ -299,7 +303,9 @@ impl Teller {
         }
     }
 
-    async fn fail(&mut self, error: &TurnError) {
+    /// The turn is over; if it ended early, it is said why.
+    async fn end(&mut self, ended: Result<(), TurnError>) {
+        let Err(error) = ended else { return };
         tracing::warn!("a turn ended early: {error}");
         let (message, hint) = (error.to_string(), error.hint());
         self.tell(News::Failed { message, hint }).await;

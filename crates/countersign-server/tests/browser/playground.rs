@@ -28,7 +28,7 @@ fn d8_c6_an_agent_answers_and_its_card_is_decided_beside_the_talk() {
 }
 
 #[test]
-fn b2_a6_a_card_is_decided_elsewhere_and_after_a_restart() {
+fn b2_x32_a_card_is_decided_elsewhere_and_after_a_restart() {
     play_with(Service::start_bare(), Script::On, |stage| {
         stage.sign_in();
         another_tab_decides(stage);
@@ -40,7 +40,7 @@ fn b2_a6_a_card_is_decided_elsewhere_and_after_a_restart() {
 }
 
 #[test]
-fn x08_x09_hostile_text_is_inert_and_everything_fits() {
+fn x16_x25_hostile_text_is_inert_and_everything_fits() {
     play_with(Service::start_bare(), Script::On, |stage| {
         stage.sign_in();
         hostile_text_is_inert(stage);

@@ -343,7 +343,7 @@ async fn b2_what_is_decided_elsewhere_goes_on_here() {
 }
 
 #[tokio::test]
-async fn a6_a_restart_between_the_card_and_the_yes() {
+async fn a6_x32_a_restart_between_the_card_and_the_yes() {
     let chat = Chat::new().await;
     let held = chat.says(MARIA).await;
     let chat = chat.restarted().await;
@@ -394,6 +394,31 @@ async fn a6_what_was_decided_while_nobody_followed_is_told_at_the_start() {
     chat.service.app.gate.decide(decision).await.unwrap();
     let chat = chat.restarted().await;
     chat.until_said("Done!").await;
+    assert_eq!(chat.contacts().await, 1);
+}
+
+/// Two nodes over one store follow the same card: it runs once, and one of them goes on.
+#[tokio::test]
+async fn a8_of_two_nodes_one_goes_on() {
+    let chat = Chat::new().await;
+    let other = Service::talking(&chat.clock, &chat.store, &chat.world).await;
+    let held = chat.says(MARIA).await;
+    let decider = other.decider("ana").await;
+    let path = format!(
+        "/v1/approvals/{}",
+        held.get("held")["approval"]["id"].as_str().unwrap()
+    );
+    other.post(&decider, &path, r#"{"approved":true}"#).await.good();
+    chat.until_said("Done!").await;
+    // By words at one of them: the other one does not interfere.
+    let held = chat.says("Create a contact for Maria").await;
+    let done = chat.answers("yes", held.get("held")).await;
+    done.get("decided");
+    done.get("done");
+    let session = chat.session().await;
+    let said = session["messages"].as_array().unwrap().iter();
+    let said = said.filter(|message| message["role"] == "channel");
+    assert_eq!(said.count(), 2, "{session}");
     assert_eq!(chat.contacts().await, 1);
 }
 

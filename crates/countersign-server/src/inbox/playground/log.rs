@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn x09_what_is_said_cannot_act() {
+    fn x16_what_is_said_cannot_act() {
         let at = Time::from_micros(0);
         let text = "a\u{202e}b\nc\u{200b}d <b>".to_owned();
         let lines = lines(&[Message::Person { text, at }]);
