@@ -465,6 +465,19 @@ fn a18_a_prompt_begins_with_what_nobody_stated() {
 }
 
 #[test]
+fn a18_a_tools_value_is_found_where_it_stands() {
+    let result = r#"{"potreros":[{"id":101,"nombre":"Padrón 1401"},{"id":102,"nombre":"Padrón 1402"}]}"#;
+    let messages = vec![person("borrá los de Padrón"), tool("buscar", result)];
+    let provenance = trace(&Conversation { messages }, br#"{"ids":[101,102]}"#, &|_| false);
+    for (value, place) in [("/ids/0", "/potreros/0/id"), ("/ids/1", "/potreros/1/id")] {
+        match provenance.mark(value) {
+            Some(Mark::Tool(tool)) => assert_eq!(tool.pointer.as_deref(), Some(place), "{value}"),
+            other => panic!("{value}: {other:?}"),
+        }
+    }
+}
+
+#[test]
 fn limits_only_make_more_values_unstated() {
     let long = "x ".repeat(MOST_BYTES / 2);
     let messages = vec![person("maria@acme.com"), tool("page", &long), person("go on")];

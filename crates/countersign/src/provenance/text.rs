@@ -84,19 +84,18 @@ impl<'c> Text<'c> {
         })
     }
 
-    /// The bytes of the raw text that became `folded`, to the word where letters changed their length.
+    /// The bytes of the raw text that became `folded`, to the word where its letters changed each other.
     pub(super) fn raw_range(&self, folded: &Range<usize>) -> Range<usize> {
         let mut at = 0;
         let (mut start, mut end) = (None, self.raw.len());
         for (from, word) in raw_words(&self.raw) {
-            let is_same_length = word.is_ascii();
-            let length = match is_same_length {
+            let length = match word.is_ascii() {
                 true => word.len(),
                 false => fold_text(word).len(),
             };
-            let inside = |folded: usize, whole: usize| match is_same_length {
-                true => from + folded.saturating_sub(at).min(word.len()),
-                false => whole,
+            let inside = |folded: usize, whole: usize| {
+                let offset = offset_in(word, length, folded.saturating_sub(at));
+                offset.map_or(whole, |offset| from + offset)
             };
             if start.is_none() && folded.start < at + length {
                 start = Some(inside(folded.start, from));
@@ -109,6 +108,24 @@ impl<'c> Text<'c> {
         }
         start.unwrap_or(0)..end
     }
+}
+
+/// Where in a word the byte stands that is the `folded`th of the `length` it has when folded; nothing where its letters
+/// change each other, so that only the word as a whole can be told.
+fn offset_in(word: &str, length: usize, folded: usize) -> Option<usize> {
+    if word.is_ascii() {
+        return Some(folded.min(word.len()));
+    }
+    let mut buffer = [0; 4];
+    let mut at = 0;
+    let mut found = None;
+    for (offset, character) in word.char_indices() {
+        if found.is_none() && at >= folded {
+            found = Some(offset);
+        }
+        at += fold_text(character.encode_utf8(&mut buffer)).len();
+    }
+    (at == length).then(|| found.unwrap_or(word.len()))
 }
 
 fn find(text: &str, value: &str, is_whole: impl Fn(usize, usize) -> bool) -> Option<Range<usize>> {
