@@ -6,7 +6,7 @@ mod event;
 
 use std::collections::BTreeMap;
 
-use hyper::http::{HeaderMap, HeaderName, HeaderValue, header};
+use hyper::http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 
 use super::sse::Event;
@@ -42,16 +42,9 @@ impl Anthropic {
     }
 
     fn headers(&self) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+        let mut headers = self.endpoint.headers(HeaderName::from_static("x-api-key"), "");
         let version = HeaderName::from_static("anthropic-version");
         headers.insert(version, HeaderValue::from_static(VERSION));
-        let key = self.endpoint.key.as_ref();
-        if let Some(Ok(mut key)) = key.map(|key| HeaderValue::from_str(key.reveal())) {
-            key.set_sensitive(true);
-            headers.insert(HeaderName::from_static("x-api-key"), key);
-        }
         headers
     }
 }

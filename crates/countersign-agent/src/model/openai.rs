@@ -2,7 +2,7 @@
 //!
 //! Enters: a request. Leaves: what its stream of chunks says. Arguments are put together as text.
 
-use hyper::http::{HeaderMap, HeaderValue, header};
+use hyper::http::header;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
@@ -35,19 +35,6 @@ impl OpenAi {
         }
     }
 
-    fn headers(&self) -> HeaderMap {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-        headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
-        let key = self.endpoint.key.as_ref();
-        let key = key.map(|key| HeaderValue::from_str(&format!("Bearer {}", key.reveal())));
-        if let Some(Ok(mut key)) = key {
-            key.set_sensitive(true);
-            headers.insert(header::AUTHORIZATION, key);
-        }
-        headers
-    }
-
     /// OpenAI's own newer models know only the new name of the limit, most others only the old one.
     fn limit(&self) -> &'static str {
         match self.endpoint.place().starts_with("api.openai.com:") {
@@ -65,7 +52,8 @@ impl Model for OpenAi {
             names,
             ..Decoder::default()
         };
-        self.endpoint.parts(self.headers(), body, decoder)
+        let headers = self.endpoint.headers(header::AUTHORIZATION, "Bearer ");
+        self.endpoint.parts(headers, body, decoder)
     }
 
     fn name(&self) -> String {

@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures_util::{StreamExt as _, stream};
 use http_body_util::{BodyExt as _, Limited};
 use hyper::body::Bytes;
-use hyper::http::{HeaderMap, Method, header};
+use hyper::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
 
 use super::sse::{BadStream, Event, Reader};
 use super::{ModelError, Part, Parts};
@@ -34,7 +34,7 @@ impl ApiKey {
         ApiKey(Arc::from(key.trim()))
     }
 
-    pub(super) fn reveal(&self) -> &str {
+    fn reveal(&self) -> &str {
         &self.0
     }
 }
@@ -164,6 +164,20 @@ impl Endpoint {
             let usual = self.patience.pause.saturating_mul(1 << tries.min(10)) / 2;
             tokio::time::sleep(pause.unwrap_or(usual).min(LONGEST_PAUSE)).await;
         }
+    }
+
+    /// What every request carries: that JSON goes and events come, and the key in the header its service wants it in.
+    pub(super) fn headers(&self, name: HeaderName, scheme: &str) -> HeaderMap {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+        headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
+        let key = self.key.as_ref();
+        let key = key.map(|key| HeaderValue::from_str(&format!("{scheme}{}", key.reveal())));
+        if let Some(Ok(mut key)) = key {
+            key.set_sensitive(true);
+            headers.insert(name, key);
+        }
+        headers
     }
 }
 

@@ -76,7 +76,7 @@ async fn b1_arguments_are_the_text_the_model_wrote() {
     let asked = server.asked().remove(0);
     let (head, body) = asked.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("POST /v1/messages HTTP/1.1\r\n"), "{head}");
-    assert!(head.contains("x-api-key: sk-secret\r\nhost"), "{head}");
+    assert!(head.contains("\r\nx-api-key: sk-secret\r\n"), "{head}");
     assert!(head.contains("anthropic-version: 2023-06-01"), "{head}");
     assert_eq!(
         body,

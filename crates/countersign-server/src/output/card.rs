@@ -84,7 +84,7 @@ pub fn outcome(approval: &ApprovalView) -> String {
     if approval.next_released().is_some() {
         let command = format!("countersign wait {} --exec CMD", approval.id.short());
         text.push_str(&format!(
-            "  released; run it with  {}\n",
+            "  released: whoever has the tool runs it now, or  {}\n",
             paint(style::HINT, &command)
         ));
     }

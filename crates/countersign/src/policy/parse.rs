@@ -288,16 +288,7 @@ impl Entry<'_, '_> {
             return false;
         };
         if let Err(error) = summaries.add(self.name, &text.value) {
-            let detail = error
-                .detail()
-                .map(str::to_owned)
-                .unwrap_or_else(|| error.kind().to_string());
-            let at = text.at(error.range().map_or(0, |range| range.start));
-            reader.problem(
-                at,
-                format!("bad template: {detail}"),
-                "templates look like `Create {{ name }}`",
-            );
+            reader.bad_template(&text, &error, "Create {{ name }}");
         }
         true
     }

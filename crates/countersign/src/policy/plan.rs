@@ -143,16 +143,7 @@ fn plan(reader: &mut Reader<'_>, value: &Spanned<DeValue<'_>>, names: (&str, &[&
                     Some(made)
                 }
                 Err(error) => {
-                    let detail = error
-                        .detail()
-                        .map(str::to_owned)
-                        .unwrap_or_else(|| error.kind().to_string());
-                    let at = text.at(error.range().map_or(0, |range| range.start));
-                    reader.problem(
-                        at,
-                        format!("bad template: {detail}"),
-                        "templates look like `{{ result.id }}`",
-                    );
+                    reader.bad_template(&text, &error, "{{ result.id }}");
                     None
                 }
             }

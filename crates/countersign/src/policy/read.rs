@@ -46,6 +46,17 @@ impl<'t> Reader<'t> {
             .push(Problem::at(self.text, at, message.into(), hint));
     }
 
+    /// Notes what is wrong with a template, at the place in it; `example` is how one looks here.
+    pub(super) fn bad_template(&mut self, text: &Text, error: &minijinja::Error, example: &str) {
+        let detail = error
+            .detail()
+            .map(str::to_owned)
+            .unwrap_or_else(|| error.kind().to_string());
+        let at = text.at(error.range().map_or(0, |range| range.start));
+        let hint = format!("templates look like `{example}`");
+        self.problem(at, format!("bad template: {detail}"), hint);
+    }
+
     /// A remark that is not a mistake.
     pub(super) fn notice(&self, at: usize, message: impl Into<String>, hint: impl Into<String>) -> Problem {
         Problem::at(self.text, at, message.into(), Some(hint.into()))
