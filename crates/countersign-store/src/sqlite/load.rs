@@ -13,7 +13,7 @@ use countersign::id::{Agent, ApprovalId, Channel, Run, Tenant};
 use countersign::store::StoreError;
 use countersign::store::record::{ApprovalColumns, CallColumns, decode_approval, decode_call};
 use countersign::time::Time;
-use rusqlite::{Connection, Params, Row};
+use rusqlite::{Connection, Params, Row, params};
 
 use super::fault::{bad_record, damaged, read_error};
 
@@ -57,6 +57,22 @@ pub(super) struct Loaded {
     pub(super) approval: SharedApproval,
 }
 
+/// Where an approval stands in this file, and in which version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Place {
+    pub(super) seq: i64,
+    pub(super) version: u32,
+}
+
+impl Loaded {
+    pub(super) fn place(&self) -> Place {
+        Place {
+            seq: self.seq,
+            version: self.approval.version,
+        }
+    }
+}
+
 macro_rules! approvals {
     ($rest:literal) => {
         concat!(
@@ -67,6 +83,7 @@ macro_rules! approvals {
 }
 
 pub(super) const BY_ID: &str = approvals!("WHERE tenant = ?1 AND id = ?2");
+const PLACE: &str = "SELECT seq, version FROM approval WHERE tenant = ?1 AND id = ?2";
 pub(super) const BY_CHANNEL: &str = approvals!("WHERE tenant = ?1 AND channel = ?2 AND state = 0");
 pub(super) const BY_KEY: &str = approvals!("WHERE tenant = ?1 AND agent = ?2 AND key = ?3");
 pub(super) const PENDING_OF: &str = approvals!(
@@ -93,6 +110,23 @@ pub(super) const LIST_ALL: &str = approvals!(
 
 const CALLS: &str = "SELECT state, tool, arguments, original, result, sealed, body FROM call
     WHERE id > ?1 AND id < ?2 ORDER BY id";
+
+/// Where an approval stands now.
+pub(super) fn place(
+    connection: &Connection,
+    tenant: &Tenant,
+    id: ApprovalId,
+) -> Result<Option<Place>, LoadError> {
+    let mut statement = connection.prepare_cached(PLACE)?;
+    let mut rows = statement.query(params![tenant.as_str(), id.as_bytes()])?;
+    let place = |row: &Row<'_>| -> Result<Place, LoadError> {
+        Ok(Place {
+            seq: row.get(0)?,
+            version: row.get(1)?,
+        })
+    };
+    rows.next()?.map(place).transpose()
+}
 
 /// The first approval that `sql` finds.
 pub(super) fn one(
@@ -229,6 +263,7 @@ pub(super) mod tests {
     #[test]
     fn f16_cost_does_not_grow_with_history() {
         let by = |index: &str| format!("SEARCH approval USING INDEX {index}");
+        check(PLACE, &by("approval_id (tenant=? AND id=?)"));
         check(BY_ID, &by("approval_id (tenant=? AND id=?)"));
         check(BY_CHANNEL, &by("approval_channel (tenant=? AND channel=?)"));
         check(BY_KEY, &by("approval_key (tenant=? AND agent=? AND key=?)"));

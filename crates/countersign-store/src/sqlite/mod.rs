@@ -10,6 +10,7 @@ mod load;
 mod log;
 mod open;
 mod read;
+mod recent;
 mod rows;
 mod schema;
 mod sign;
@@ -34,6 +35,7 @@ use rusqlite::{Connection, OptionalExtension};
 pub use backup::{Backup, BackupError, check_backup};
 pub use open::OpenError;
 use read::Readers;
+use recent::Recent;
 use watch::{Seen, Watcher};
 use writer::Writer;
 
@@ -86,10 +88,11 @@ impl SqliteStore {
             true => Some(Watcher::start(path.clone(), hub.clone(), seen.clone())?),
             false => None,
         };
-        let writer = Writer::start(connection, clock.clone(), hub.clone(), seen);
+        let recent = Arc::new(Recent::default());
+        let writer = Writer::start(connection, clock.clone(), hub.clone(), seen, recent.clone());
         Ok(SqliteStore {
             watcher: std::sync::Mutex::new(watcher),
-            readers: Readers::new(path.clone()),
+            readers: Readers::new(path.clone(), recent),
             path,
             writer: writer.map_err(|error| OpenError::Failed(error.to_string()))?,
             clock,
@@ -145,9 +148,7 @@ impl Store for SqliteStore {
     }
 
     fn approval<'a>(&'a self, tenant: &'a Tenant, id: ApprovalId) -> Stored<'a, Option<SharedApproval>> {
-        let tenant = tenant.clone();
-        let look = move |connection: &Connection| read::approval(connection, &tenant, id);
-        self.readers.glance(look).boxed()
+        self.readers.approval(tenant, id).boxed()
     }
 
     fn pending_in<'a>(

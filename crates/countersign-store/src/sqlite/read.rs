@@ -17,6 +17,7 @@ use tokio::sync::Semaphore;
 
 use super::load::{self, LoadError, Loaded};
 use super::open;
+use super::recent::Recent;
 
 /// More than this would only wait for each other's processor.
 const MOST_READERS: usize = 4;
@@ -32,15 +33,17 @@ const FEED_END: &str = "SELECT coalesce(max(seq), 0) FROM event";
 /// The connections that read.
 pub(super) struct Readers {
     path: PathBuf,
+    recent: Arc<Recent>,
     // None once the store is closed.
     idle: Mutex<Option<Vec<Connection>>>,
     permits: Semaphore,
 }
 
 impl Readers {
-    pub(super) fn new(path: PathBuf) -> Arc<Readers> {
+    pub(super) fn new(path: PathBuf, recent: Arc<Recent>) -> Arc<Readers> {
         Arc::new(Readers {
             path,
+            recent,
             idle: Mutex::new(Some(Vec::new())),
             permits: Semaphore::new(MOST_READERS),
         })
@@ -78,6 +81,26 @@ impl Readers {
         let result = look(&connection);
         self.give_back(connection);
         Ok(result?)
+    }
+
+    /// One approval: as it was seen last, if that is how it still stands.
+    pub(super) async fn approval(
+        self: &Arc<Self>,
+        tenant: &Tenant,
+        id: ApprovalId,
+    ) -> Result<Option<SharedApproval>, StoreError> {
+        let place = self.glance_once(|connection| load::place(connection, tenant, id));
+        let Some(place) = place.await? else {
+            return Ok(None);
+        };
+        if let Some(kept) = self.recent.get(id, place) {
+            return Ok(Some(kept.approval));
+        }
+        let loaded = self.glance(|connection| approval(connection, tenant, id)).await?;
+        Ok(loaded.map(|loaded| {
+            self.recent.keep(loaded.clone());
+            loaded.approval
+        }))
     }
 
     fn look<T>(&self, look: impl FnOnce(&Connection) -> Result<T, LoadError>) -> Result<T, StoreError> {
@@ -132,9 +155,8 @@ pub(super) fn approval(
     connection: &Connection,
     tenant: &Tenant,
     id: ApprovalId,
-) -> Result<Option<SharedApproval>, LoadError> {
-    let found = load::one(connection, load::BY_ID, params![tenant.as_str(), id.as_bytes()])?;
-    Ok(found.map(share))
+) -> Result<Option<Loaded>, LoadError> {
+    load::one(connection, load::BY_ID, params![tenant.as_str(), id.as_bytes()])
 }
 
 pub(super) fn pending_in(

@@ -20,6 +20,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
 use super::entries;
 use super::fault::{Fault, damaged};
 use super::load::{self, LoadError, Loaded, call_id};
+use super::recent::Recent;
 
 const INSERT_APPROVAL: &str = "INSERT INTO approval
     (tenant, id, channel, agent, run, state, version, due_at, key, body)
@@ -41,6 +42,7 @@ type Id = (Tenant, ApprovalId);
 /// One transaction: what it read, what it saved, and what went wrong.
 pub(super) struct SqlRows<'a> {
     connection: &'a Connection,
+    recent: &'a Recent,
     // The write lock is held, so what was read once stays true until the end.
     loaded: HashMap<Id, Loaded>,
     policies: HashMap<Hash, i64>,
@@ -68,9 +70,10 @@ fn statement<'s, 'a>(
 }
 
 impl<'a> SqlRows<'a> {
-    pub(super) fn new(connection: &'a Connection) -> SqlRows<'a> {
+    pub(super) fn new(connection: &'a Connection, recent: &'a Recent) -> SqlRows<'a> {
         SqlRows {
             connection,
+            recent,
             loaded: HashMap::new(),
             policies: HashMap::new(),
             saved: Vec::new(),
@@ -93,8 +96,11 @@ impl<'a> SqlRows<'a> {
         self.events.is_some() || self.entries_changed
     }
 
-    /// What changed, oldest first, and the first and last number of its events.
+    /// After the commit: what changed, oldest first, and the first and last number of its events.
     pub(super) fn into_saved(self) -> (Vec<SharedApproval>, Option<(i64, i64)>) {
+        self.loaded
+            .into_values()
+            .for_each(|loaded| self.recent.keep(loaded));
         (self.saved, self.events)
     }
 
@@ -131,10 +137,8 @@ impl<'a> SqlRows<'a> {
         for event in &saved.events {
             self.append(seq, event)?;
         }
-        if saved.version_before > 0 {
-            let approval = approval.clone();
-            self.loaded.insert(id, Loaded { seq, approval });
-        }
+        let approval = approval.clone();
+        self.loaded.insert(id, Loaded { seq, approval });
         Ok(())
     }
 
@@ -256,7 +260,14 @@ impl Rows for SqlRows<'_> {
         if let Some(loaded) = self.loaded.get(&(tenant.clone(), id)) {
             return Ok(Some(Approval::clone(&loaded.approval)));
         }
-        self.find(load::BY_ID, params![tenant.as_str(), id.as_bytes()])
+        let place = load::place(self.connection, tenant, id);
+        let Some(place) = place.map_err(|error| self.note(error))? else {
+            return Ok(None);
+        };
+        match self.recent.get(id, place) {
+            Some(loaded) => Ok(Some(self.remember(loaded))),
+            None => self.find(load::BY_ID, params![tenant.as_str(), id.as_bytes()]),
+        }
     }
 
     fn pending_in(&mut self, tenant: &Tenant, channel: &Channel) -> Result<Option<Approval>, StoreError> {

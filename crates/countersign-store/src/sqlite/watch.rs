@@ -153,7 +153,7 @@ impl Watch {
         if !self.hub.is_followed() {
             return Ok(());
         }
-        let version = data_version(&self.connection)?;
+        let version = data_version(&self.connection).map_err(LoadError::from)?;
         if version != self.data_version {
             self.data_version = version;
             self.hub.signal();
@@ -184,15 +184,16 @@ impl Watch {
             read::approval(connection, tenant, id)
         })?;
         if let Some(approval) = approval {
-            self.hub.publish(&approval);
+            self.hub.publish(&approval.approval);
         }
         Ok(())
     }
 }
 
-fn data_version(connection: &Connection) -> Result<i64, LoadError> {
+/// A number that changes with each commit of another connection.
+pub(super) fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
     let mut statement = connection.prepare_cached("PRAGMA data_version")?;
-    Ok(statement.query_row([], |row| row.get(0))?)
+    statement.query_row([], |row| row.get(0))
 }
 
 type New = (i64, Tenant, ApprovalId);

@@ -18,8 +18,9 @@ use tokio::sync::oneshot;
 
 use super::fault::Fault;
 use super::log::Log;
+use super::recent::Recent;
 use super::rows::SqlRows;
-use super::watch::Seen;
+use super::watch::{Seen, data_version};
 
 /// The most commands in one transaction.
 const LARGEST_GROUP: usize = 1024;
@@ -68,6 +69,7 @@ impl Writer {
         clock: Arc<dyn Clock>,
         hub: Arc<Hub>,
         seen: Arc<Seen>,
+        recent: Arc<Recent>,
     ) -> std::io::Result<Writer> {
         let (sender, queue) = channel();
         let work = Work {
@@ -75,6 +77,8 @@ impl Writer {
             clock: clock.clone(),
             hub,
             seen,
+            recent,
+            data_version: 0,
             queue,
             log: Log::default(),
             behind: Vec::new(),
@@ -138,6 +142,9 @@ struct Work {
     clock: Arc<dyn Clock>,
     hub: Arc<Hub>,
     seen: Arc<Seen>,
+    recent: Arc<Recent>,
+    // Changes with each commit that is not ours.
+    data_version: i64,
     queue: Receiver<Message>,
     log: Log,
     // Those who queued up while the last group was being committed.
@@ -357,10 +364,11 @@ impl Work {
         Ok(committed.answers)
     }
 
-    fn apply(&self, group: &mut Vec<Job>, arrivals: &mut Arrivals) -> Result<Committed, Fault> {
+    fn apply(&mut self, group: &mut Vec<Job>, arrivals: &mut Arrivals) -> Result<Committed, Fault> {
         self.run_sql("BEGIN IMMEDIATE")?;
         self.seen.begin();
-        let mut rows = SqlRows::new(&self.connection);
+        self.heed_others()?;
+        let mut rows = SqlRows::new(&self.connection, &self.recent);
         let mut answers = Vec::with_capacity(group.len());
         loop {
             let Some(job) = group.get_mut(answers.len()) else {
@@ -386,6 +394,16 @@ impl Work {
             is_changed,
             took: begun.elapsed(),
         })
+    }
+
+    /// INVARIANT: what anybody else did to the file is read as it stands before anything is decided or started.
+    fn heed_others(&mut self) -> Result<(), Fault> {
+        let version = data_version(&self.connection).map_err(|error| Fault::of(&error))?;
+        if version != self.data_version {
+            self.recent.clear();
+            self.data_version = version;
+        }
+        Ok(())
     }
 
     fn roll_back(&self) {
