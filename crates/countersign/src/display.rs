@@ -17,6 +17,7 @@ use icu_properties::{CodePointMapData, CodePointSetData};
 mod clip;
 mod warning;
 
+pub(crate) use clip::clip_to;
 pub use clip::{Clipped, clip};
 pub use warning::{Warning, is_unremarkable, warnings};
 
@@ -51,9 +52,10 @@ impl fmt::Display for Escaped<'_> {
 /// Whether `text` is ASCII that is shown as it is.
 fn is_plain(text: &str) -> bool {
     let bytes = text.as_bytes();
+    let is_long_blank = |four: &[u8]| four == b"    ";
     bytes.iter().all(|byte| (0x20..0x7f).contains(byte))
         && !(bytes.contains(&b'\\') && text.contains("\\u{"))
-        && !text.contains("    ")
+        && !bytes.windows(4).any(is_long_blank)
 }
 
 /// Whether a character must not reach any surface as itself.

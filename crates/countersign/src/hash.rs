@@ -34,22 +34,25 @@ impl Hash {
     }
 }
 
+impl Hash {
+    /// Lower-case hex. By hand: this is in every event and every answer, and formatting each byte takes longer than
+    /// hashing them all.
+    fn hex(&self) -> [u8; 64] {
+        let digit = |nibble: u8| match nibble {
+            0..10 => b'0' + nibble,
+            _ => b'a' - 10 + nibble,
+        };
+        let mut text = [0; 64];
+        for (pair, byte) in text.chunks_exact_mut(2).zip(self.0) {
+            pair.copy_from_slice(&[digit(byte >> 4), digit(byte & 15)]);
+        }
+        text
+    }
+}
+
 impl std::fmt::Display for Hash {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        // By hand: this is in every event, and formatting each byte takes longer than hashing them all.
-        let digit = |nibble: u8| {
-            char::from(if nibble < 10 {
-                b'0' + nibble
-            } else {
-                b'a' - 10 + nibble
-            })
-        };
-        let mut text = String::with_capacity(64);
-        for byte in self.0 {
-            text.push(digit(byte >> 4));
-            text.push(digit(byte & 15));
-        }
-        f.write_str(&text)
+        f.write_str(std::str::from_utf8(&self.hex()).unwrap_or_default())
     }
 }
 
@@ -62,7 +65,7 @@ impl std::fmt::Debug for Hash {
 impl Serialize for Hash {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match serializer.is_human_readable() {
-            true => serializer.collect_str(self),
+            true => serializer.serialize_str(std::str::from_utf8(&self.hex()).unwrap_or_default()),
             false => self.0.serialize(serializer),
         }
     }

@@ -5,10 +5,12 @@
 //! are replaced before any template sees them, and nothing is cut without saying so.
 //! Deliberately absent: the model's own words, and quoting for HTML or chat markup.
 
+use std::fmt::Write as _;
+
 use minijinja::value::ValueKind;
 use minijinja::{Environment, Error, ErrorKind, Output, UndefinedBehavior, Value};
 
-use crate::display::{clip, escape};
+use crate::display::{clip, clip_to, escape};
 use crate::json::{Node, Number, Top, Tree};
 
 mod secret;
@@ -75,7 +77,7 @@ impl Summaries {
         let text = template.render(context).map_err(|error| reason(&error))?;
         match text.trim() {
             "" => Err("it comes out empty".to_owned()),
-            text => Ok(cut(text, MAX_CHARS)),
+            text => Ok(cut(text.to_owned(), MAX_CHARS)),
         }
     }
 }
@@ -104,42 +106,71 @@ pub(crate) fn generic_tree(tool: &str, arguments: &Tree<'_>) -> String {
     if arguments.node == Node::Object(Vec::new()) {
         return format!("{tool} without arguments");
     }
-    let mut parts = Vec::new();
-    let unnamed = list_values(arguments, "", &mut parts);
+    let mut values = Values {
+        shown: format!("{tool}: "),
+        path: String::new(),
+        count: 0,
+    };
+    let unnamed = values.list(arguments);
     if unnamed > 0 {
-        parts.push(format!("… and {unnamed} more values"));
+        let _ = write!(values.shown, ", … and {unnamed} more values");
     }
-    cut(&format!("{tool}: {}", parts.join(", ")), MAX_CHARS)
+    cut(values.shown, MAX_CHARS)
 }
 
-/// Collects dotted names with their values, until there are enough, and counts the rest.
-fn list_values(tree: &Tree<'_>, name: &str, parts: &mut Vec<String>) -> usize {
-    if parts.len() >= MAX_ITEMS {
-        return count_values(tree);
+/// Dotted names with their values, until there are enough. Every proposal goes through here: one text for all of them.
+struct Values {
+    shown: String,
+    path: String,
+    count: usize,
+}
+
+impl Values {
+    /// Adds what is below, and counts what is too much.
+    fn list(&mut self, tree: &Tree<'_>) -> usize {
+        if self.count >= MAX_ITEMS {
+            return count_values(tree);
+        }
+        match &tree.node {
+            Node::Object(fields) if !fields.is_empty() => {
+                let below = fields.iter().map(|(key, value)| self.below(key, value));
+                below.sum()
+            }
+            Node::Array(items) if !items.is_empty() => {
+                let numbered = items.iter().enumerate();
+                let below = numbered.map(|(at, item)| self.below(&at.to_string(), item));
+                below.sum()
+            }
+            Node::Object(_) | Node::Array(_) => self.add("(empty)"),
+            Node::String(text) if text.is_empty() => self.add("(empty)"),
+            _ => self.add(tree.text()),
+        }
     }
-    let join = |part: &str| match (name, part) {
-        ("", "") => "(no name)".to_owned(),
-        ("", part) => part.to_owned(),
-        (name, part) => format!("{name}.{part}"),
-    };
-    let shown = match &tree.node {
-        Node::Object(fields) if !fields.is_empty() => {
-            let below = fields
-                .iter()
-                .map(|(key, value)| list_values(value, &join(key), parts));
-            return below.sum();
+
+    fn below(&mut self, part: &str, tree: &Tree<'_>) -> usize {
+        let length = self.path.len();
+        if length > 0 {
+            self.path.push('.');
         }
-        Node::Array(items) if !items.is_empty() => {
-            let numbered = items.iter().enumerate();
-            let below = numbered.map(|(at, item)| list_values(item, &join(&at.to_string()), parts));
-            return below.sum();
+        self.path.push_str(part);
+        if self.path.is_empty() {
+            self.path.push_str("(no name)");
         }
-        Node::Object(_) | Node::Array(_) => "(empty)".to_owned(),
-        Node::String(text) if text.is_empty() => "(empty)".to_owned(),
-        _ => clip(tree.text(), 100).to_string(),
-    };
-    parts.push(format!("{} {shown}", clip(name, 60)));
-    0
+        let unnamed = self.list(tree);
+        self.path.truncate(length);
+        unnamed
+    }
+
+    fn add(&mut self, value: &str) -> usize {
+        if self.count > 0 {
+            self.shown.push_str(", ");
+        }
+        self.count += 1;
+        clip_to(&mut self.shown, &self.path, 60);
+        self.shown.push(' ');
+        clip_to(&mut self.shown, value, 100);
+        0
+    }
 }
 
 fn count_values(tree: &Tree<'_>) -> usize {
@@ -223,10 +254,13 @@ fn show(out: &mut Output<'_>, value: &Value) -> Result<(), Error> {
 }
 
 /// Shortens text that is escaped already, and says by how much.
-fn cut(text: &str, max_chars: usize) -> String {
+fn cut(text: String, max_chars: usize) -> String {
+    if text.len() <= max_chars {
+        return text;
+    }
     let total = text.chars().count();
     if total <= max_chars {
-        return text.to_owned();
+        return text;
     }
     let tail_chars = max_chars / 3;
     let head: String = text.chars().take(max_chars - tail_chars).collect();

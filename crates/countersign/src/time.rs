@@ -40,11 +40,63 @@ impl Time {
 /// RFC 3339 with milliseconds, as in every JSON answer.
 impl std::fmt::Display for Time {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        match jiff::Timestamp::from_microsecond(self.0) {
-            Ok(timestamp) => write!(f, "{timestamp:.3}"),
-            Err(_) => write!(f, "{}µs", self.0),
+        match self.written() {
+            Some(text) => f.write_str(std::str::from_utf8(&text).unwrap_or_default()),
+            None => match jiff::Timestamp::from_microsecond(self.0) {
+                Ok(timestamp) => write!(f, "{timestamp:.3}"),
+                Err(_) => write!(f, "{}µs", self.0),
+            },
         }
     }
+}
+
+impl Time {
+    /// `2026-01-31T09:30:00.000Z`, for the years from 1970 to 9999. An answer has half a dozen moments, and a calendar
+    /// that knows every time zone is slow at them.
+    fn written(self) -> Option<[u8; 24]> {
+        const DAY: u64 = 24 * 60 * 60 * 1000;
+        let millis = u64::try_from(self.0).ok()? / 1000;
+        let (year, month, day) = date(millis / DAY)?;
+        let left = millis % DAY;
+        let mut text = *b"0000-00-00T00:00:00.000Z";
+        let fields = [
+            (0..4, year),
+            (5..7, month),
+            (8..10, day),
+            (11..13, left / 3_600_000),
+            (14..16, left / 60_000 % 60),
+            (17..19, left / 1000 % 60),
+            (20..23, left % 1000),
+        ];
+        for (place, mut number) in fields {
+            for digit in text.get_mut(place)?.iter_mut().rev() {
+                *digit = b'0' + u8::try_from(number % 10).ok()?;
+                number /= 10;
+            }
+        }
+        Some(text)
+    }
+}
+
+/// Year, month and day so many days after 1970 began, by the Gregorian calendar; nothing from the year 10000 on.
+///
+/// Years are counted from March, so that the day that is not always there is the last one.
+fn date(days: u64) -> Option<(u64, u64, u64)> {
+    const FOUR_CENTURIES: u64 = 146_097;
+    // From the first of March of the year 0.
+    let days = days + 719_468;
+    let (era, day) = (days / FOUR_CENTURIES, days % FOUR_CENTURIES);
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, later) = if month < 10 {
+        (month + 3, 0)
+    } else {
+        (month - 9, 1)
+    };
+    let year = era * 400 + year + later;
+    (year < 10_000).then_some((year, month, day))
 }
 
 /// Reads what is displayed, and any other RFC 3339 text.
@@ -151,6 +203,21 @@ mod tests {
             Time::from_micros(1_794_776_400_123_456).to_string(),
             "2026-11-15T21:00:00.123Z"
         );
+    }
+
+    /// Days from 1970 to beyond the year 9999, somewhere within and at their last moment.
+    #[test]
+    fn shows_what_the_calendar_shows() {
+        const DAY: i64 = 24 * 3600 * 1_000_000;
+        for day in (0..8032 * 366).step_by(101) {
+            let micros = day * DAY + (day % 97) * DAY / 97 + 999;
+            for micros in [micros, (day + 1) * DAY - 1] {
+                if let Ok(timestamp) = jiff::Timestamp::from_microsecond(micros) {
+                    assert_eq!(Time(micros).to_string(), format!("{timestamp:.3}"));
+                }
+            }
+        }
+        assert_eq!(Time(-1).to_string(), "1969-12-31T23:59:59.999Z");
     }
 
     #[test]

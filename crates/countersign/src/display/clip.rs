@@ -1,6 +1,6 @@
 //! Long values: how big, how it begins, how it ends, how much is not shown.
 
-use std::fmt;
+use std::fmt::{self, Write as _};
 
 use super::{Units, is_plain};
 
@@ -82,6 +82,16 @@ pub fn clip(text: &str, max_chars: usize) -> Clipped {
         }
     }
     clipped
+}
+
+/// Writes what [`clip`] keeps of `text` behind `shown`.
+pub(crate) fn clip_to(shown: &mut String, text: &str, max_chars: usize) {
+    if text.len() <= max_chars && is_plain(text) {
+        shown.push_str(text);
+        return;
+    }
+    // Writing to a string cannot fail.
+    let _ = write!(shown, "{}", clip(text, max_chars));
 }
 
 /// How many units fit into `width` characters.
