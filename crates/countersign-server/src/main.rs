@@ -2,6 +2,10 @@
 
 use std::process::ExitCode;
 
+/// A request's memory is taken by one thread and given back by another, over and over.
+#[global_allocator]
+static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     countersign_server::main()
 }

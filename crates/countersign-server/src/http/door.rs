@@ -3,11 +3,20 @@
 //! A name that is not ours, or a page of somebody else's that speaks through a visitor's browser, is turned away here
 //! (X26, X27), before a credential is looked at.
 
-use axum::extract::{Request, State};
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
-use axum::middleware::Next;
-use axum::response::{IntoResponse, Response};
+use std::convert::Infallible;
+use std::task::{Context, Poll};
 
+use axum::body::{Bytes, HttpBody};
+use axum::extract::DefaultBodyLimit;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
+use axum::response::{IntoResponse as _, Response};
+use axum::routing::future::RouteFuture;
+use axum::{BoxError, Router};
+use futures_util::FutureExt as _;
+use futures_util::future::{Either, Map, Ready, ready};
+use tower::Service;
+
+use super::router::LARGEST_BODY;
 use super::{ApiError, App};
 
 /// The names under which the service may be called, as they stand in a `Host` header.
@@ -32,22 +41,54 @@ impl AllowedHosts {
     }
 }
 
-/// The answer's headers that keep a browser from doing what nobody meant.
-pub struct Door;
-
 /// Nothing is loaded but our own style, script and pictures; nobody may frame us.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
+/// The routes behind the door. Not a middleware of theirs: those are copied and boxed anew for every request.
+#[derive(Clone)]
+pub struct Door {
+    app: App,
+    inside: Router,
+    dress: fn(Answered) -> Answered,
+}
+
+type Answered = Result<Response, Infallible>;
+
 impl Door {
-    /// Lets a request in, or not, and dresses the answer.
-    pub async fn guard(State(app): State<App>, request: Request, next: Next) -> Response {
-        let mut response = match check(&app, request.method(), request.headers()) {
-            Ok(()) => next.run(request).await,
-            Err(error) => error.into_response(),
+    /// Puts the door before `inside`.
+    pub fn new(app: App, inside: Router) -> Door {
+        let dress = match app.settings.is_secure {
+            true => |answered: Answered| answered.map(|answer| dress(answer, true)),
+            false => |answered: Answered| answered.map(|answer| dress(answer, false)),
         };
-        dress(response.headers_mut(), app.settings.is_secure);
-        response
+        Door { app, inside, dress }
+    }
+}
+
+impl<B> Service<Request<B>> for Door
+where
+    B: HttpBody<Data = Bytes> + Send + 'static,
+    B::Error: Into<BoxError>,
+{
+    type Response = Response;
+    type Error = Infallible;
+    type Future = Map<Either<RouteFuture<Infallible>, Ready<Answered>>, fn(Answered) -> Answered>;
+
+    fn poll_ready(&mut self, _: &mut Context<'_>) -> Poll<Result<(), Infallible>> {
+        Poll::Ready(Ok(()))
+    }
+
+    /// Lets a request in, or not, and dresses the answer.
+    fn call(&mut self, mut request: Request<B>) -> Self::Future {
+        let answered = match check(&self.app, request.method(), request.headers()) {
+            Ok(()) => {
+                DefaultBodyLimit::max(LARGEST_BODY).apply(&mut request);
+                Either::Left(self.inside.call(request))
+            }
+            Err(error) => Either::Right(ready(Ok(error.into_response()))),
+        };
+        answered.map(self.dress)
     }
 }
 
@@ -99,7 +140,8 @@ fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-fn dress(headers: &mut HeaderMap, is_secure: bool) {
+fn dress(mut answer: Response, is_secure: bool) -> Response {
+    let headers = answer.headers_mut();
     let fixed = [
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
@@ -126,4 +168,5 @@ fn dress(headers: &mut HeaderMap, is_secure: bool) {
     headers
         .entry(header::CACHE_CONTROL)
         .or_insert(HeaderValue::from_static("no-store"));
+    answer
 }

@@ -1,7 +1,5 @@
 //! The whole map of the API.
 
-use axum::extract::DefaultBodyLimit;
-use axum::middleware::from_fn_with_state;
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use axum::{Json, Router};
@@ -16,16 +14,16 @@ use super::{ApiError, App, Door, agents, approvals, calls, channels, events, ope
 pub const LARGEST_BODY: usize = 256 * 1024;
 
 /// Everything the service answers to, behind its door.
-pub fn router(app: App, pages: Router<App>) -> Router {
+pub fn router(app: App, pages: Router<App>) -> Door {
     let (api, document) = api().split_for_parts();
     let document = Json(document);
-    api.route("/openapi.json", get(move || async move { document }))
+    let inside = api
+        .route("/openapi.json", get(move || async move { document }))
         .merge(pages)
         .fallback(nowhere)
         .method_not_allowed_fallback(wrong_method)
-        .layer(DefaultBodyLimit::max(LARGEST_BODY))
-        .layer(from_fn_with_state(app.clone(), Door::guard))
-        .with_state(app)
+        .with_state(app.clone());
+    Door::new(app, inside)
 }
 
 /// The API as a document for programs.

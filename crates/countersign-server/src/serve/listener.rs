@@ -1,9 +1,12 @@
 //! Accepting connections, with limits on how many there are and how slow they may be (X48).
 
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
+use axum::http::Request;
+use axum::response::Response;
+use hyper::body::Incoming;
 use hyper::server::conn::http1;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
@@ -12,6 +15,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
+use tower::Service;
 
 use super::stream::Impatient;
 use super::tls::Acceptor;
@@ -29,11 +33,25 @@ const ENDS_WITHIN: Duration = Duration::from_secs(10);
 /// A pause after a failed accept: there are no descriptors left, say.
 const AFTER_FAILURE: Duration = Duration::from_millis(50);
 
+/// What answers requests.
+pub trait Routes:
+    Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
+{
+}
+
+impl<S> Routes for S where
+    S: Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send>
+        + Clone
+        + Send
+        + 'static
+{
+}
+
 /// Serves until `stopping` is set; then waits for open requests to end.
-pub async fn serve(
+pub async fn serve<R: Routes>(
     listener: TcpListener,
     tls: Option<Acceptor>,
-    routes: Router,
+    routes: R,
     stopping: CancellationToken,
 ) {
     let graceful = Arc::new(GracefulShutdown::new());
@@ -78,13 +96,13 @@ pub async fn serve(
     }
 }
 
-struct Connection {
-    routes: Router,
+struct Connection<R> {
+    routes: R,
     watcher: hyper_util::server::graceful::Watcher,
     _permit: OwnedSemaphorePermit,
 }
 
-impl Connection {
+impl<R: Routes> Connection<R> {
     async fn secure(self, stream: TcpStream, tls: Acceptor) {
         match tokio::time::timeout(HEADERS_WITHIN, tls.accept(stream)).await {
             Ok(Ok(stream)) => self.serve(stream).await,

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Method, Request, StatusCode};
 use countersign::executor::{Outcome, Tools};
@@ -17,7 +16,7 @@ use countersign_agent::file::{AgentFile, Provider};
 use countersign_examples::{World, crm};
 use countersign_server::access::{AccessError, Account, NewToken, Scope};
 use countersign_server::agents::{self, Agents, Loaded};
-use countersign_server::http::{AllowedHosts, App, Settings, router};
+use countersign_server::http::{AllowedHosts, App, Door, Settings, router};
 use countersign_server::inbox;
 use http_body_util::BodyExt as _;
 use serde_json::Value;
@@ -56,7 +55,7 @@ pub const NOON: i64 = 1_767_225_600_000_000;
 pub struct Service {
     pub app: App,
     pub clock: Arc<ManualClock>,
-    router: Router,
+    router: Door,
 }
 
 /// What came back.

@@ -3,7 +3,6 @@
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use axum::Router;
 use axum::body::Body;
 use axum::http::{HeaderMap, Request, StatusCode};
 use countersign::approval::SharedApproval;
@@ -16,7 +15,7 @@ use countersign::provenance::{Conversation, Message};
 use countersign::store::memory::MemoryStore;
 use countersign::time::{ManualClock, Time};
 use countersign_server::access::{Account, Session};
-use countersign_server::http::{AllowedHosts, App, Settings, router};
+use countersign_server::http::{AllowedHosts, App, Door, Settings, router};
 use countersign_server::inbox;
 use http_body_util::BodyExt as _;
 use tower::ServiceExt as _;
@@ -98,7 +97,7 @@ pub struct World {
     pub ran: Arc<Mutex<Vec<String>>>,
     /// What `get_page` answers.
     pub page: Arc<Mutex<String>>,
-    router: Router,
+    router: Door,
 }
 
 /// Somebody's browser.
