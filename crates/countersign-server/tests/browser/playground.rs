@@ -332,7 +332,7 @@ fn everything_fits_a_phone(stage: &Stage) {
         stage.browser.ask("POST", "/window/rect", &size).unwrap();
         let wide = stage.js("document.documentElement.scrollWidth - document.documentElement.clientWidth");
         assert_eq!(wide, json!(0), "at {width}");
-        let cut = "[...document.querySelectorAll('.line, .card dd, .decide button, .trace li, .say button')]
+        let cut = "[...document.querySelectorAll('.line, .values dd, .decide button, .trace li, .say button')]
             .filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => each.textContent.slice(0, 60))";
         assert_eq!(stage.js(cut), json!([]), "at {width}");
     }
