@@ -37,17 +37,29 @@ pub async fn list(
     For(caller, ..): For<scope::Look>,
     Asked(query): Asked<ListQuery>,
 ) -> Answer<Json<PageView>> {
+    let looks_twice = query.concerns == Some(true);
     let filter = filter(&caller, query)?;
     let approvals = app.store().list(&caller.tenant, &filter).await?;
     let now = app.store().now().await?;
     let is_full = approvals.len() >= filter.page();
     let next = approvals.last().filter(|_| is_full);
+    let mut views: Vec<ApprovalView> = approvals
+        .iter()
+        .map(|approval| view::approval(approval, app.gate.policy(), now))
+        .collect();
+    if looks_twice {
+        let is_pending = |(approval, _): &(&SharedApproval, _)| approval.state == ApprovalState::Pending;
+        let pairs = approvals.iter().zip(&mut views).filter(is_pending);
+        let (pending, pending_views): (Vec<&Approval>, Vec<_>) =
+            pairs.map(|(approval, view)| (&**approval, view)).unzip();
+        let concerns = app.gate.concerns_about(&pending).await?;
+        for (view, concerns) in pending_views.into_iter().zip(&concerns) {
+            view.add_concerns(concerns);
+        }
+    }
     Ok(Json(PageView {
         next: next.map(|approval| approval.id),
-        approvals: approvals
-            .iter()
-            .map(|approval| view::approval(approval, app.gate.policy(), now))
-            .collect(),
+        approvals: views,
     }))
 }
 

@@ -215,6 +215,8 @@ pub struct ListQuery {
     /// At most so many, 1 to 500; 50 if not given.
     #[param(minimum = 1, maximum = 500)]
     pub limit: Option<u16>,
+    /// Add what deserves a second look about those that are pending, as it is for one.
+    pub concerns: Option<bool>,
 }
 
 /// How one approval is asked for.

@@ -10,9 +10,11 @@ use axum::extract::{Form, Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use countersign::approval::SharedApproval;
+use countersign::call::Call;
 use countersign::decision::{Choice, Decision, Verdict};
 use countersign::hash::Hash;
 use countersign::id::Key;
+use countersign::policy::Policy;
 use countersign::time::Time;
 
 use super::card::Measure;
@@ -153,7 +155,7 @@ async fn try_to_decide(app: &App, caller: &Caller, approval: &SharedApproval, ty
         tenant: caller.tenant.clone(),
         approval: approval.id,
         decider,
-        verdict: verdict(approval, typed)?,
+        verdict: verdict(app.gate.policy(), approval, typed)?,
         digest: Some(digest),
         comment: (!comment.is_empty()).then(|| comment.to_owned()),
         claimed_by: None,
@@ -162,7 +164,7 @@ async fn try_to_decide(app: &App, caller: &Caller, approval: &SharedApproval, ty
     record(app, decision, false).await.map(|_| ())
 }
 
-fn verdict(approval: &SharedApproval, typed: &Typed) -> Answer<Verdict> {
+fn verdict(policy: &Policy, approval: &SharedApproval, typed: &Typed) -> Answer<Verdict> {
     match typed.text("verdict") {
         "deny" => Ok(Verdict::Deny),
         "approve" => Ok(Verdict::Approve),
@@ -174,7 +176,9 @@ fn verdict(approval: &SharedApproval, typed: &Typed) -> Answer<Verdict> {
                 match typed.arguments(position).filter(|_| typed.is_edit()) {
                     None => Ok(Choice::Approve),
                     Some(text) => {
-                        edit::read(&call.arguments, text).map_err(|problem| bad_edit(position, &problem))
+                        let is_secret = |pointer: &str| policy.is_secret(call.tool.as_str(), pointer);
+                        let read = edit::read(&call.arguments, text, is_secret);
+                        read.map_err(|problem| bad_edit(position, &problem))
                     }
                 }
             });
@@ -192,11 +196,12 @@ fn verdict(approval: &SharedApproval, typed: &Typed) -> Answer<Verdict> {
 }
 
 /// What is wrong with one call's arguments, alone, for the place beside its field.
-pub fn edit_problem(approval: &SharedApproval, position: u8, typed: &Typed) -> Option<String> {
+pub fn edit_problem(policy: &Policy, call: &Call, position: u8, typed: &Typed) -> Option<String> {
     let text = typed
         .arguments(position)
         .filter(|_| !typed.leaves_out(position))?;
-    edit::read(&approval.call(position)?.arguments, text).err()
+    let is_secret = |pointer: &str| policy.is_secret(call.tool.as_str(), pointer);
+    edit::read(&call.arguments, text, is_secret).err()
 }
 
 fn bad(message: &str, hint: &str) -> ApiError {

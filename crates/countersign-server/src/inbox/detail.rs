@@ -89,15 +89,17 @@ fn card(
     let mut card = Card::new(approval, concerns, drawing);
     for (call, (position, held)) in card.calls.iter_mut().zip(approval.numbered()) {
         call.is_left_out |= typed.leaves_out(position);
-        // A secret must not stand in a field: such a call is approved as it is, or denied.
-        if is_edit && !call.values.has_secret {
+        if is_edit {
+            let policy = app.gate.policy();
+            let is_secret = |pointer: &str| policy.is_secret(held.tool.as_str(), pointer);
             let text = match typed.arguments(position) {
                 Some(text) => text.to_owned(),
-                None => edit::field(held.arguments.as_bytes()),
+                None => edit::field(held.arguments.as_bytes(), is_secret),
             };
             call.edit = Some(Edit {
                 lines: text.lines().count().clamp(3, MOST_LINES),
-                problem: edit_problem(approval, position, typed),
+                problem: edit_problem(policy, held, position, typed),
+                kept: call.values.has_secret.then_some(edit::KEPT),
                 text,
             });
         }

@@ -3,15 +3,24 @@
 //! Enters: a call's bytes, later what a person typed. Leaves: text in which no character acts, later the choice made.
 //! INVARIANT: a field that was not touched means the bytes as proposed, to the byte, whatever the browser did to its
 //! line breaks.
+//! INVARIANT: a secret stands in no field. [`KEPT`] stands there for it, and means its bytes in that one place alone.
+
+use std::collections::HashMap;
 
 use countersign::call::Arguments;
 use countersign::decision::Choice;
 use countersign::display::escape;
-use countersign::json::Malformed;
+use countersign::json::{self, Kind, Malformed};
+
+/// Stands in a field where a secret is kept as it was proposed.
+pub const KEPT: &str = "(secret, kept as it is)";
 
 /// The bytes as text for a field. Characters that would act on the page stand as JSON escapes, which mean the same.
-pub fn field(arguments: &[u8]) -> String {
-    let text = String::from_utf8_lossy(arguments);
+pub fn field(arguments: &[u8], is_secret: impl Fn(&str) -> bool) -> String {
+    let secrets = json::find(arguments, is_secret);
+    let kept = secrets.into_iter().map(|(_, range)| (range, quoted_kept()));
+    let text = spliced(arguments, kept.collect());
+    let text = String::from_utf8_lossy(&text);
     let mut shown = String::with_capacity(text.len());
     for character in text.chars() {
         match acts(character) {
@@ -23,15 +32,69 @@ pub fn field(arguments: &[u8]) -> String {
 }
 
 /// What a person means by what stands in the field now.
-pub fn read(arguments: &Arguments, typed: &str) -> Result<Choice, String> {
+pub fn read(arguments: &Arguments, typed: &str, is_secret: impl Fn(&str) -> bool) -> Result<Choice, String> {
     let typed = line_breaks(typed);
-    if typed == line_breaks(&field(arguments.as_bytes())) {
+    let proposed = arguments.as_bytes();
+    if typed == line_breaks(&field(proposed, &is_secret)) {
         return Ok(Choice::Approve);
     }
-    let bytes = typed.clone().into_bytes();
-    Arguments::parse(bytes)
+    let edited = Arguments::parse(typed.clone().into_bytes()).map_err(|problem| told(&typed, problem))?;
+    let kept = kept(proposed, &typed, is_secret)?;
+    if kept.is_empty() {
+        return Ok(Choice::Edit(edited));
+    }
+    Arguments::parse(spliced(typed.as_bytes(), kept))
         .map(Choice::Edit)
-        .map_err(|problem| told(&typed, problem))
+        .map_err(|problem| problem.reason.to_string())
+}
+
+/// Where the bytes of secrets belong in what was typed. A secret goes back to its own place, and to no other: elsewhere
+/// it could be read.
+fn kept(proposed: &[u8], typed: &str, is_secret: impl Fn(&str) -> bool) -> Result<Vec<Splice>, String> {
+    let secrets: HashMap<String, _> = json::find(proposed, is_secret).into_iter().collect();
+    let said = json::leaves(proposed);
+    let mut kept = Vec::new();
+    for leaf in json::leaves(typed.as_bytes()) {
+        if leaf.kind != Kind::String || leaf.text() != KEPT {
+            continue;
+        }
+        let own = secrets
+            .get(&leaf.pointer)
+            .and_then(|range| proposed.get(range.clone()));
+        let is_as_proposed = || {
+            said.iter()
+                .any(|old| old.pointer == leaf.pointer && old.text() == KEPT)
+        };
+        match own {
+            Some(secret) => kept.push((leaf.range, secret.to_vec())),
+            None if is_as_proposed() => {}
+            None => {
+                let place = escape(&leaf.pointer);
+                return Err(format!("no secret was proposed at {place}: type its value there"));
+            }
+        }
+    }
+    Ok(kept)
+}
+
+/// A place in bytes, and what stands there instead.
+type Splice = (std::ops::Range<usize>, Vec<u8>);
+
+/// The bytes with other bytes in some places, which come in their order.
+fn spliced(bytes: &[u8], places: Vec<Splice>) -> Vec<u8> {
+    let mut whole = Vec::with_capacity(bytes.len());
+    let mut from = 0;
+    for (range, instead) in places {
+        whole.extend_from_slice(bytes.get(from..range.start).unwrap_or_default());
+        whole.extend(instead);
+        from = range.end;
+    }
+    whole.extend_from_slice(bytes.get(from..).unwrap_or_default());
+    whole
+}
+
+fn quoted_kept() -> Vec<u8> {
+    format!("\"{KEPT}\"").into_bytes()
 }
 
 /// Browsers send every line break as two characters.
@@ -82,21 +145,24 @@ mod tests {
             "{\"a\":\"\u{202e}x\u{e0041}\"}",
         ] {
             let arguments = arguments(json);
-            let sent = line_breaks(&field(arguments.as_bytes())).replace('\n', "\r\n");
-            assert_eq!(read(&arguments, &sent), Ok(Choice::Approve), "{json}");
+            let sent = line_breaks(&field(arguments.as_bytes(), |_| false)).replace('\n', "\r\n");
+            assert_eq!(read(&arguments, &sent, |_| false), Ok(Choice::Approve), "{json}");
         }
     }
 
     #[test]
     fn x16_nothing_in_the_field_acts() {
-        let shown = field("{\"a\":\"\u{202e}evil\u{200b}\u{e0041}é日न\u{93f}\"}".as_bytes());
+        let shown = field(
+            "{\"a\":\"\u{202e}evil\u{200b}\u{e0041}é日न\u{93f}\"}".as_bytes(),
+            |_| false,
+        );
         assert_eq!(shown, "{\"a\":\"\\u202eevil\\u200b\\udb40\\udc41é日न\u{93f}\"}");
     }
 
     #[test]
     fn a_change_is_what_was_typed() {
         let arguments = arguments("{\"a\":1}");
-        let Ok(Choice::Edit(edited)) = read(&arguments, "{\r\n\"a\": 2}") else {
+        let Ok(Choice::Edit(edited)) = read(&arguments, "{\r\n\"a\": 2}", |_| false) else {
             panic!("an edit");
         };
         assert_eq!(edited.as_bytes(), b"{\n\"a\": 2}");
@@ -105,7 +171,56 @@ mod tests {
     #[test]
     fn a_fault_is_told_by_line_and_column() {
         let arguments = arguments("{\"a\":1}");
-        let problem = read(&arguments, "{\r\n  \"a\": 1,\r\n  \"a\": 2}").unwrap_err();
+        let problem = read(&arguments, "{\r\n  \"a\": 1,\r\n  \"a\": 2}", |_| false).unwrap_err();
         assert!(problem.starts_with("line 3, column 3: "), "{problem}");
+    }
+
+    const LOGIN: &str = r#"{ "name":"M", "auth":{"user":"u", "pass":"canary"}, "n": 1.0 }"#;
+
+    fn is_auth(pointer: &str) -> bool {
+        pointer == "/auth" || pointer.starts_with("/auth/")
+    }
+
+    fn edited(typed: &str) -> Result<String, String> {
+        match read(&arguments(LOGIN), typed, is_auth)? {
+            Choice::Edit(edited) => Ok(String::from_utf8(edited.as_bytes().to_vec()).unwrap()),
+            other => Ok(format!("{other:?}")),
+        }
+    }
+
+    #[test]
+    fn x31_a_secret_stands_in_no_field_and_goes_back_to_its_place_to_the_byte() {
+        let shown = field(LOGIN.as_bytes(), is_auth);
+        assert_eq!(
+            shown,
+            LOGIN.replace(r#"{"user":"u", "pass":"canary"}"#, r#""(secret, kept as it is)""#)
+        );
+        assert_eq!(edited(&shown), Ok("Approve".to_owned()));
+        let typed = shown.replace("\"M\"", "\"Maria\"");
+        assert_eq!(edited(&typed), Ok(LOGIN.replace("\"M\"", "\"Maria\"")));
+        let renewed = shown.replace(&format!("\"{KEPT}\""), "{}");
+        assert_eq!(
+            edited(&renewed),
+            Ok(r#"{ "name":"M", "auth":{}, "n": 1.0 }"#.to_owned())
+        );
+    }
+
+    #[test]
+    fn x31_a_secret_cannot_be_moved_to_where_it_is_shown() {
+        for moved in [
+            r#"{"name":"(secret, kept as it is)","auth":{}}"#,
+            r#"{"name":"M","auth":"(secret, kept as it is)","note":"(secret, \u006bept as it is)"}"#,
+            r#"{"name":"M","auth":{"user":"(secret, kept as it is)"}}"#,
+        ] {
+            let problem = edited(moved).unwrap_err();
+            assert!(problem.starts_with("no secret was proposed at /"), "{problem}");
+        }
+        // Whoever proposes those very words means them.
+        let odd = arguments(r#"{"name":"(secret, kept as it is)","auth":1}"#);
+        let typed = r#"{"name":"(secret, kept as it is)","auth":2}"#;
+        let Ok(Choice::Edit(edited)) = read(&odd, typed, is_auth) else {
+            panic!("an edit");
+        };
+        assert_eq!(edited.as_bytes(), typed.as_bytes());
     }
 }

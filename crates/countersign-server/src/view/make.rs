@@ -73,10 +73,15 @@ pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView
 impl ApprovalView {
     /// Adds what deserves a second look, call by call.
     pub fn with_concerns(mut self, concerns: &[Vec<Concern>]) -> ApprovalView {
+        self.add_concerns(concerns);
+        self
+    }
+
+    /// As [`with_concerns`](Self::with_concerns), in its place.
+    pub fn add_concerns(&mut self, concerns: &[Vec<Concern>]) {
         for (call, concerns) in self.calls.iter_mut().zip(concerns) {
             call.concerns = concerns.iter().map(ToString::to_string).collect();
         }
-        self
     }
 
     /// Adds the history.

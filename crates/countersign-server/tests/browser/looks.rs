@@ -29,7 +29,7 @@ fn a18_cards_of_every_size_fit_a_screen_and_a_phone() {
 }
 
 /// Marks and names whose text does not fit where they stand.
-const CUT: &str = "[...document.querySelectorAll('.values dt, .values dd, .marks b, .look, .decide button')]
+const CUT: &str = "[...document.querySelectorAll('.card dt, .card dd, .marks b, .look, .decide button')]
     .filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => each.textContent.slice(0, 60))";
 
 fn propose(stage: &Stage, values: usize, long: usize) -> String {

@@ -13,11 +13,11 @@ fn everything_works_without_script() {
         let batch = stage.service.propose_batch(&lines.join("\n"));
         stage.goto("/approvals");
         // Yes, from the list.
-        stage.click(&format!("#a{contact} .yes"));
+        stage.click(&format!(".card:has([href$='{contact}']) .yes"));
         stage.until_address(&format!("?done={contact}"));
         assert!(stage.text(".done").contains("You approved: Create contact Maria"));
         // No, with a comment, from its own page.
-        stage.click(&format!("#a{note} h2 a"));
+        stage.click(&format!("h2 a[href$='{note}']"));
         stage.until_address(&note);
         stage.write("[name=comment]", "no");
         stage.click(".no");

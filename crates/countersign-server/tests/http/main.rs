@@ -9,6 +9,7 @@
 
 mod agents;
 mod approvals;
+mod before;
 mod calls;
 mod channels;
 mod document;

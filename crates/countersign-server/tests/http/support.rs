@@ -1,6 +1,6 @@
 //! A service to ask, and how to ask it.
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use axum::body::Body;
@@ -46,6 +46,15 @@ approvers = ["finance"]
 
 [tools.echo]
 effect = "write"
+
+[tools.get_page]
+effect = "read"
+
+[tools.rename_page]
+effect = "write"
+summary = "Rename {{ before.title }} to {{ title }}"
+before = { tool = "get_page", arguments = { id = "{{ args.id }}" } }
+secret = ["token"]
 "#;
 
 /// 2026-01-01.
@@ -55,6 +64,8 @@ pub const NOON: i64 = 1_767_225_600_000_000;
 pub struct Service {
     pub app: App,
     pub clock: Arc<ManualClock>,
+    /// What `get_page` answers.
+    pub page: Arc<Mutex<String>>,
     router: Door,
 }
 
@@ -93,7 +104,7 @@ impl Service {
     pub async fn talking(clock: &Arc<ManualClock>, store: &Arc<MemoryStore>, world: &World) -> Service {
         let policy = Policy::parse(crm::SETUP.policy).unwrap();
         let gate = Gate::new(store.clone(), Arc::new(policy)).with_executor(Arc::new(world.clone()));
-        Service::over(gate, clock.clone()).await
+        Service::over(gate, clock.clone(), Arc::default()).await
     }
 
     pub async fn with_policy(policy: &str) -> Service {
@@ -102,16 +113,23 @@ impl Service {
         let echo = |permit: countersign::executor::Permit| async move {
             Outcome::succeeded(permit.arguments().as_bytes())
         };
+        let page = Arc::new(Mutex::new(r#"{"title":"Old","sections":[1,2]}"#.to_owned()));
+        let shared = page.clone();
+        let read = move |_: countersign::executor::Permit| {
+            let found = shared.lock().unwrap().clone();
+            async { Outcome::succeeded(found) }
+        };
         let tools = Tools::default()
             .with(ToolName::new("echo").unwrap(), echo)
-            .with(ToolName::new("lookup").unwrap(), echo);
+            .with(ToolName::new("lookup").unwrap(), echo)
+            .with(ToolName::new("get_page").unwrap(), read);
         let gate = Gate::new(store, Arc::new(Policy::parse(policy).unwrap()))
             .with_executor(Arc::new(tools))
             .with_sealer(Sealer::from_hex(&"ab".repeat(32)).unwrap());
-        Service::over(gate, clock).await
+        Service::over(gate, clock, page).await
     }
 
-    async fn over(gate: Gate, clock: Arc<ManualClock>) -> Service {
+    async fn over(gate: Gate, clock: Arc<ManualClock>, page: Arc<Mutex<String>>) -> Service {
         let settings = Settings {
             tenant: tenant(),
             hosts: AllowedHosts::new(["service.test".to_owned()]),
@@ -124,7 +142,12 @@ impl Service {
         let follows = agents::follow(app.clone());
         tokio::spawn(follows);
         let router = router(app.clone(), inbox::pages());
-        let service = Service { app, clock, router };
+        let service = Service {
+            app,
+            clock,
+            page,
+            router,
+        };
         service.person("main", "ana", &["approvers"]).await;
         service.person("main", "finn", &["finance"]).await;
         service

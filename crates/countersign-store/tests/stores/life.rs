@@ -153,10 +153,7 @@ impl Living {
     }
 
     async fn approve(&self, approval: &Approval) -> Result<(), StoreError> {
-        let resolved = self
-            .gate
-            .decide_and_run(decision(approval, Verdict::Approve))
-            .await?;
+        let resolved = self.gate.decide_and_run(approve(approval)).await?;
         // Somebody else may have been faster with what was left behind.
         if resolved.refusal.is_some() {
             return Ok(());
@@ -205,6 +202,11 @@ impl Living {
         }
         Ok(())
     }
+}
+
+/// What alice says to a card when she approves it.
+pub fn approve(approval: &Approval) -> Decision {
+    decision(approval, Verdict::Approve)
 }
 
 fn decision(approval: &Approval, verdict: Verdict) -> Decision {

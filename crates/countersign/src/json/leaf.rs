@@ -86,6 +86,49 @@ pub fn leaves(bytes: &[u8]) -> Vec<Leaf<'_>> {
     found
 }
 
+/// Finds the outermost values whose pointers are wanted, of bytes that [`check`](super::check) accepted, in their order:
+/// each with the bytes it came from.
+pub fn find(bytes: &[u8], is_wanted: impl Fn(&str) -> bool) -> Vec<(String, Range<usize>)> {
+    let limits = Limits {
+        bytes: usize::MAX,
+        depth: usize::MAX,
+        paths: usize::MAX,
+    };
+    let mut found = Vec::new();
+    let mut pointer = String::new();
+    let mut bases = Vec::new();
+    // Where a wanted value with parts began, and how deep.
+    let mut begun: Option<(usize, usize)> = None;
+    let _fault = scan(bytes, limits, Top::Object, |step| match step {
+        Step::Open { at, .. } => {
+            if begun.is_none() && is_wanted(&pointer) {
+                begun = Some((at, bases.len()));
+            }
+            bases.push(pointer.len());
+        }
+        Step::Key(raw) => {
+            pointer.truncate(bases.last().copied().unwrap_or(0));
+            push_segment(&mut pointer, &unescape(raw));
+        }
+        Step::Index(index) => {
+            pointer.truncate(bases.last().copied().unwrap_or(0));
+            push_segment(&mut pointer, &index.to_string());
+        }
+        Step::Leaf(_, range) => {
+            if begun.is_none() && is_wanted(&pointer) {
+                found.push((pointer.clone(), range));
+            }
+        }
+        Step::Close { at } => {
+            pointer.truncate(bases.pop().unwrap_or(0));
+            if let Some((from, _)) = begun.take_if(|(_, depth)| *depth == bases.len()) {
+                found.push((pointer.clone(), from..at));
+            }
+        }
+    });
+    found
+}
+
 /// The pointer of the value that a byte of a JSON text belongs to; nothing for a key, or for text that is not JSON up to
 /// there.
 pub(crate) fn pointer_at(text: &str, offset: usize) -> Option<String> {

@@ -160,6 +160,33 @@ fn check_leaves(text: &str, expected: &[(&str, Kind, &str)]) {
 }
 
 #[test]
+fn finds_outermost_values_with_their_bytes() {
+    let text = r#"{"a":{"k":[1,{"s":2}]},"s":"x","b":[{"s":{"t":[]}},{"s":null}], "ab":{}}"#;
+    let found = |wanted: fn(&str) -> bool| -> Vec<(String, &str)> {
+        let found = find(text.as_bytes(), wanted);
+        found
+            .into_iter()
+            .map(|(pointer, range)| (pointer, &text[range]))
+            .collect()
+    };
+    let of = |pointer: &str, raw| (pointer.to_owned(), raw);
+    assert_eq!(
+        found(|pointer| pointer.contains("/s")),
+        [
+            of("/a/k/1/s", "2"),
+            of("/s", "\"x\""),
+            of("/b/0/s", r#"{"t":[]}"#),
+            of("/b/1/s", "null")
+        ]
+    );
+    assert_eq!(
+        found(|pointer| pointer.starts_with("/a")),
+        [of("/a", r#"{"k":[1,{"s":2}]}"#), of("/ab", "{}")]
+    );
+    assert_eq!(found(|_| true), [of("", text)]);
+}
+
+#[test]
 fn lists_leaves_with_pointers() {
     check_leaves("{}", &[("", Kind::EmptyObject, "{}")]);
     check_leaves(
@@ -240,7 +267,7 @@ proptest! {
 
     #[test]
     fn never_panics(bytes in prop::collection::vec(any::<u8>(), 0..64), text in jsonish()) {
-        let _ = (check(&bytes, Limits::default()), leaves(&bytes), leaves(text.as_bytes()));
+        let _ = (check(&bytes, Limits::default()), leaves(&bytes), leaves(text.as_bytes()), find(&bytes, |at| at.len() > 1));
     }
 
     #[test]

@@ -3,7 +3,13 @@
 
 const parser = new DOMParser();
 
-export const parse = (html) => parser.parseFromString(html, "text/html");
+export const parse = (html) => name(parser.parseFromString(html, "text/html"));
+// A waiting card in a list comes without an id of its own: its link has it, and a page of cards has to be light.
+function name(page) {
+  for (const card of page.querySelectorAll(".card:not([id])")) card.id = "a" + card.querySelector("h2 a").pathname.split("/")[2];
+  return page;
+}
+name(document);
 export const cards = () => [...document.querySelectorAll("#cards > .card")];
 export const find = (id) => document.getElementById("a" + id);
 export const idOf = (card) => card.id.slice(1);

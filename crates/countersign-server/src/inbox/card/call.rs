@@ -62,6 +62,8 @@ pub struct Edit {
     pub text: String,
     pub lines: usize,
     pub problem: Option<String>,
+    /// What stands for the secrets among them.
+    pub kept: Option<&'static str>,
 }
 
 /// What a call would change, as it was when the card was made.

@@ -23,11 +23,11 @@ pub fn say(text: &str) {
     output.flush().unwrap();
 }
 
-fn setting(name: &str) -> Option<String> {
+pub fn setting(name: &str) -> Option<String> {
     std::env::var(format!("COUNTERSIGN_TEST_KILL_{name}")).ok()
 }
 
-fn number(name: &str) -> u64 {
+pub fn number(name: &str) -> u64 {
     setting(name).unwrap().parse().unwrap()
 }
 

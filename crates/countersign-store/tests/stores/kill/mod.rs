@@ -5,9 +5,10 @@
 
 mod child;
 mod halt;
+mod look;
 
 use std::io::{BufRead, BufReader, Read as _};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
@@ -66,26 +67,18 @@ impl Grave {
     }
 
     fn child(&self, lives: u64, point: &str, passes: u64) -> Working {
-        let mut command = Command::new(std::env::current_exe().unwrap());
-        command
-            .args([
-                "--exact",
-                "kill::child::works_until_it_is_killed",
-                "--ignored",
-                "--nocapture",
-            ])
-            .env("COUNTERSIGN_TEST_KILL_FOLDER", self.folder.path())
-            .env(
-                "COUNTERSIGN_TEST_KILL_CLOCK",
-                self.clock.now().as_micros().to_string(),
-            )
-            .env("COUNTERSIGN_TEST_KILL_LIVES", lives.to_string())
-            .env("COUNTERSIGN_TEST_KILL_POINT", point)
-            .env("COUNTERSIGN_TEST_KILL_PASSES", passes.to_string())
-            .stdout(Stdio::piped());
-        let mut child = command.spawn().unwrap();
-        let output = BufReader::new(child.stdout.take().unwrap());
-        Working { child, output }
+        let clock = self.clock.now().as_micros().to_string();
+        spawn(
+            "kill::child::works_until_it_is_killed",
+            self.folder.path(),
+            |command| {
+                command
+                    .env("COUNTERSIGN_TEST_KILL_CLOCK", clock)
+                    .env("COUNTERSIGN_TEST_KILL_LIVES", lives.to_string())
+                    .env("COUNTERSIGN_TEST_KILL_POINT", point)
+                    .env("COUNTERSIGN_TEST_KILL_PASSES", passes.to_string());
+            },
+        )
     }
 
     fn effects(&self) -> Vec<CallId> {
@@ -157,6 +150,19 @@ fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
+/// This test binary again, as a process of its own that runs one ignored test in a folder.
+fn spawn(test: &str, folder: &Path, settings: impl FnOnce(&mut Command)) -> Working {
+    let mut command = Command::new(std::env::current_exe().unwrap());
+    command
+        .args(["--exact", test, "--ignored", "--nocapture"])
+        .env("COUNTERSIGN_TEST_KILL_FOLDER", folder)
+        .stdout(Stdio::piped());
+    settings(&mut command);
+    let mut child = command.spawn().unwrap();
+    let output = BufReader::new(child.stdout.take().unwrap());
+    Working { child, output }
+}
+
 /// A child that lives.
 struct Working {
     child: Child,
@@ -192,6 +198,13 @@ impl Working {
             line.clear();
         }
         panic!("the child ended too early");
+    }
+
+    /// Waits until it has done everything.
+    fn end(mut self) -> Vec<Ack> {
+        let acks = self.until("over");
+        assert!(self.child.wait().unwrap().success());
+        acks
     }
 
     /// kill -9; gives what it had said before.
@@ -262,9 +275,8 @@ fn f03_kill_of_one_among_three_on_sqlite() {
         std::thread::sleep(Duration::from_micros(delay));
         said.extend(victim.kill());
         // The others do not even notice.
-        for mut child in children {
-            said.extend(child.until("over"));
-            assert!(child.child.wait().unwrap().success());
+        for child in children {
+            said.extend(child.end());
         }
         grave.bury(said);
     }

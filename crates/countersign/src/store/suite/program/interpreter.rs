@@ -12,16 +12,22 @@ use futures_util::future::join_all;
 use super::invariants::Watch;
 use super::transcript::{describe, normal};
 use super::{
-    Approvers, Asking, Digest, Ending, Pause, Program, SampleKey, Saying, Step, Taker, Target, Version, Who,
+    Approvers, Asking, Digest, Ending, Look, Over, Pause, Program, SampleKey, Saying, Step, Taker, Target,
+    Version, Who,
 };
 use crate::approval::{Approval, SharedApproval};
-use crate::command::{Answer, Command, Decide, Erase, Finish, NewCall, Propose, PutEntry, Swept, TakeEntry};
+use crate::command::{
+    Answer, Command, Decide, Erase, ExecuteRefusal, Finish, NewCall, Propose, PutEntry, Seen, Start, Swept,
+    TakeEntry,
+};
 use crate::decision::{Choice, Surface, Verdict};
 use crate::executor::Outcome;
 use crate::hash::Hash;
 use crate::id::{Actor, ApprovalId, Tenant};
 use crate::policy::{Authority, OnFailure, Terms};
 use crate::registry::{Entry, Kind};
+use crate::snapshot::Snapshot;
+use crate::state::{CallState, State};
 use crate::store::suite::{Fixture, sample};
 use crate::store::{Cursor, Filter};
 
@@ -70,6 +76,7 @@ async fn run_as(serial: u64, program: &Program, fixture: &Fixture) -> Vec<String
         serial,
         step: 0,
         approvals: Vec::new(),
+        page: 0,
         watch: Watch::default(),
     };
     let mut transcript = Vec::with_capacity(program.0.len() + 1);
@@ -102,6 +109,8 @@ struct World<'a> {
     serial: u64,
     step: u64,
     approvals: Vec<(Tenant, ApprovalId)>,
+    /// What stands on the page, of three things.
+    page: u8,
     watch: Watch,
 }
 
@@ -112,7 +121,7 @@ impl World<'_> {
         let Some(command) = self.command(step).await else {
             return format!("{step:?}");
         };
-        self.watch.before(&command);
+        self.watch.before(&command, self.page_now().hash);
         // An error is an answer too, but only its kind: the words are the store's own.
         let answer = match self.fixture.store.write(command.clone()).await {
             Ok(answer) => answer,
@@ -126,6 +135,7 @@ impl World<'_> {
         }
         self.watch.answered(step, &command, &answer);
         self.check_touched(&answer).await;
+        self.check_refused(&command, &answer).await;
         format!("{step:?}: {}", normal(&answer))
     }
 
@@ -145,6 +155,49 @@ impl World<'_> {
         for (tenant, id) in touched {
             self.look(&tenant, id).await;
         }
+    }
+
+    /// X22: what is not as shown does not run, and is asked again unless its conversation has gone on.
+    async fn check_refused(&mut self, command: &Command, answer: &Answer) {
+        let (
+            Command::Start(start),
+            Answer::Start(Err(ExecuteRefusal::NotAsShown {
+                call,
+                because,
+                successor,
+            })),
+        ) = (command, answer)
+        else {
+            return;
+        };
+        let refused = self.look(&start.tenant, call.approval).await;
+        let state = refused
+            .call(call.position)
+            .map(|call| (call.state, call.because.clone()));
+        assert_eq!(state, Some((CallState::Refused, Some(because.clone()))), "X22");
+        let Some(successor) = successor else {
+            let is_free = match &refused.channel {
+                Some(channel) => {
+                    let pending = self.fixture.store.pending_in(&start.tenant, channel).await;
+                    pending.unwrap().is_none()
+                }
+                None => true,
+            };
+            assert!(
+                !is_free || start.instead.is_none(),
+                "X22: nobody is asked instead of {call}"
+            );
+            return;
+        };
+        self.approvals.push((start.tenant.clone(), *successor));
+        let asked = self.look(&start.tenant, *successor).await;
+        assert_eq!(
+            (asked.state, asked.replaces),
+            (State::Pending, Some(refused.id)),
+            "X22"
+        );
+        let shown = asked.call(1).and_then(|call| call.before.as_ref());
+        assert_eq!(shown.map(|before| before.hash), Some(self.page_now().hash), "X22");
     }
 
     async fn look(&mut self, tenant: &Tenant, id: ApprovalId) -> SharedApproval {
@@ -219,7 +272,7 @@ impl World<'_> {
         Some(Arc::new(foreign))
     }
 
-    async fn command(&self, step: &Step) -> Option<Command> {
+    async fn command(&mut self, step: &Step) -> Option<Command> {
         let permit = self.serial * 1000 + self.step;
         Some(match step {
             Step::Propose { .. } => Command::Propose(Box::new(self.propose(step)?)),
@@ -246,8 +299,13 @@ impl World<'_> {
                 }
                 Command::Withdraw(withdraw)
             }
-            Step::Start { on, call } => {
-                Command::Start(sample::start(&*self.target(*on).await?, *call, permit))
+            Step::Start { on, call, look } => {
+                let approval = self.target(*on).await?;
+                Command::Start(self.start(&approval, *call, *look, permit))
+            }
+            Step::ChangePage => {
+                self.page = (self.page + 1) % 3;
+                return None;
             }
             Step::Finish { on, .. } => Command::Finish(finish(step, &*self.target(*on).await?, permit)?),
             Step::Reconcile { on, call, succeeded } => {
@@ -281,6 +339,48 @@ impl World<'_> {
                 return None;
             }
         })
+    }
+
+    fn page_now(&self) -> Snapshot {
+        sample::snapshot(&format!("{{\"page\":{}}}", self.page))
+    }
+
+    /// A start as the gate makes it: what is not as shown comes with the question to ask instead.
+    fn start(&self, approval: &Approval, position: u8, look: Look, permit: u64) -> Start {
+        let start = sample::start(approval, position, permit);
+        let shown = approval.call(position).filter(|call| call.before.is_some());
+        let (Some(call), false) = (shown, matches!(look, Look::NotAtAll)) else {
+            return start;
+        };
+        if matches!(look, Look::InVain) {
+            let seen = Some(Seen::Nothing);
+            return Start { seen, ..start };
+        }
+        let found = self.page_now();
+        let seen = Some(Seen::Now(found.hash));
+        let instead = Propose {
+            tenant: approval.tenant.clone(),
+            id: self.fresh_id(),
+            agent: approval.agent.clone(),
+            channel: approval.channel.clone(),
+            on_behalf_of: approval.on_behalf_of.clone(),
+            calls: vec![NewCall {
+                tool: call.tool.clone(),
+                definition: call.definition,
+                arguments: call.arguments.clone(),
+                terms: call.terms.clone(),
+                sealed: call.sealed.clone(),
+                provenance: call.provenance.clone(),
+                before: Some(Arc::new(found)),
+            }],
+            ..sample::propose(self.step)
+        };
+        let instead = Some(Box::new(instead));
+        Start {
+            seen,
+            instead,
+            ..start
+        }
     }
 
     fn entry_key(&self, n: u8) -> String {
@@ -324,6 +424,7 @@ impl World<'_> {
             going_on,
             approvers,
             asking,
+            over,
         } = step
         else {
             return None;
@@ -354,7 +455,15 @@ impl World<'_> {
                 },
                 ..sample::terms_for(approvers)
             };
-            sample::call_under(&format!("{{ \"call\":{position}.0 }}"), terms)
+            let is_over_page = match over {
+                Over::None => false,
+                Over::Last => position == *calls,
+                Over::All => true,
+            };
+            NewCall {
+                before: is_over_page.then(|| Arc::new(self.page_now())),
+                ..sample::call_under(&format!("{{ \"call\":{position}.0 }}"), terms)
+            }
         };
         Some(Propose {
             tenant: self.tenant(*tenant),

@@ -21,10 +21,13 @@ pub(super) struct Watch {
     proposals: HashMap<(Tenant, Agent, Key), (Hash, ApprovalId)>,
     decisions: HashMap<(Tenant, ApprovalId, Person, Key), Hash>,
     key_before: Option<Hash>,
+    /// The page as it is now.
+    page: Option<Hash>,
 }
 
 impl Watch {
-    pub(super) fn before(&mut self, command: &Command) {
+    pub(super) fn before(&mut self, command: &Command, page: Hash) {
+        self.page = Some(page);
         self.key_before = match command {
             Command::Decide(decide) => decision_key(decide)
                 .and_then(|key| self.decisions.get(&key))
@@ -39,9 +42,13 @@ impl Watch {
             (Command::Decide(decide), Answer::Decide(answer)) => self.decided(step, decide, answer),
             (Command::Start(start), Answer::Start(Ok(started))) => {
                 assert_eq!(started.position, start.call.position);
+                let shown = started.approval.call(started.position);
+                let is_over_page = shown.is_some_and(|call| call.before.is_some());
+                assert_eq!(is_over_page, start.seen.is_some(), "X22: started without a look");
                 self.permitted(&started.approval, Some(started.position));
             }
             (Command::Finish(_), Answer::Finish(Ok(finished))) => {
+                check_blind_start(&finished.approval, finished.started);
                 self.permitted(&finished.approval, finished.started);
             }
             _ => {}
@@ -114,6 +121,7 @@ impl Watch {
         if let Some(key) = decision_key(decide) {
             self.decisions.insert(key, decide.body);
         }
+        check_blind_start(approval, answer.started);
         self.permitted(approval, answer.started);
     }
 
@@ -130,6 +138,11 @@ impl Watch {
         assert_eq!(
             approval.call(position).map(|call| call.state),
             Some(CallState::Running)
+        );
+        let shown = approval.call(position).and_then(|call| call.before.as_ref());
+        assert!(
+            shown.is_none_or(|shown| Some(shown.hash) == self.page),
+            "X22: call {call} was started over something else than what was shown"
         );
     }
 
@@ -205,6 +218,16 @@ impl Watch {
             "A5"
         );
     }
+}
+
+/// X22: nobody looks again along with a decision, or with the end of another call.
+fn check_blind_start(approval: &Approval, position: Option<u8>) {
+    let call = position.and_then(|position| approval.call(position));
+    assert!(
+        call.is_none_or(|call| call.before.is_none()),
+        "X22: approval {}: started without a look",
+        approval.id
+    );
 }
 
 fn decision_key(decide: &Decide) -> Option<(Tenant, ApprovalId, Person, Key)> {

@@ -20,7 +20,15 @@ pub(super) fn normal(answer: &Answer) -> String {
             answer.started,
             answer.approval.as_ref().map(of)
         ),
-        Answer::Start(Ok(started)) => format!("started {}, {}", started.position, of(&started.approval)),
+        Answer::Start(Ok(started)) => {
+            let call = started.approval.call(started.position);
+            let shown = call.and_then(|call| call.before.as_ref().map(|before| before.hash.short()));
+            format!(
+                "started {} over {shown:?}, {}",
+                started.position,
+                of(&started.approval)
+            )
+        }
         Answer::Finish(Ok(finished)) => format!("started {:?}, {}", finished.started, of(&finished.approval)),
         Answer::Reconcile(Ok(approval)) => of(approval),
         Answer::Attempt(approval) => format!("{:?}", approval.as_ref().map(of)),
@@ -43,7 +51,14 @@ pub(super) fn describe(approval: &Approval) -> String {
         .iter()
         .map(|call| {
             let original = call.original.as_ref().map(|original| original.as_bytes());
-            (call.arguments.as_bytes(), original, &call.result, &call.sealed)
+            let before = call.before.as_ref().map(|before| &before.result);
+            (
+                call.arguments.as_bytes(),
+                original,
+                &call.result,
+                &call.sealed,
+                before,
+            )
         })
         .collect();
     let undone: Vec<Option<CallId>> = approval.calls.iter().map(|call| call.undone_by).collect();

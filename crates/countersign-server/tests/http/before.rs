@@ -1,0 +1,162 @@
+//! What a call would change, what a person changed about it, and what deserves a second look, over HTTP.
+
+use countersign_server::access::Scope;
+use serde_json::{Value, json};
+
+use crate::support::{Service, id};
+
+const RENAME: &str = r#"{"id":"p1","title":"New","token":"canary-1"}"#;
+
+/// The first call, without what is about its run.
+fn call(approval: &Value) -> &Value {
+    &approval["calls"][0]
+}
+
+#[tokio::test]
+async fn x22_an_approval_shows_what_would_change() {
+    let service = Service::new().await;
+    let agent = service.agent("cms").await;
+    let approval = service.propose(&agent, "rename_page", RENAME).await;
+    let path = format!("/v1/approvals/{}", id(&approval));
+    let shown = service.get(&agent, &path).await.good();
+    assert_eq!(shown["description"], "Rename Old to New");
+    let before = &call(&shown)["before"];
+    let hash = before["hash"].as_str().unwrap();
+    assert_eq!(hash.len(), 64);
+    assert_eq!(
+        *before,
+        json!({
+            "tool": "get_page",
+            "hash": hash,
+            "bytes": 32,
+            "result": { "title": "Old", "sections": [1, 2] },
+            "changes": [{ "pointer": "/title", "was": "Old", "is": "New" }],
+        })
+    );
+    assert_eq!(call(&shown).get("edits"), None);
+    // The same in a list.
+    let listed = service.get(&agent, "/v1/approvals").await.good();
+    assert_eq!(call(&listed["approvals"][0])["before"], *before);
+}
+
+#[tokio::test]
+async fn x22_a_snapshot_with_a_secret_is_not_given_out() {
+    let service = Service::new().await;
+    *service.page.lock().unwrap() = r#"{"title":"Old","token":"canary-2"}"#.to_owned();
+    let agent = service.agent("cms").await;
+    let approval = service.propose(&agent, "rename_page", RENAME).await;
+    let shown = service
+        .get(&agent, &format!("/v1/approvals/{}?events=true", id(&approval)))
+        .await;
+    assert!(!shown.text.contains("canary"), "{}", shown.text);
+    let shown = shown.good();
+    let before = &call(&shown)["before"];
+    assert_eq!(before.get("result"), None);
+    assert_eq!(
+        before["changes"],
+        json!([
+            { "pointer": "/title", "was": "Old", "is": "New" },
+            { "pointer": "/token", "was": "hidden", "is": "hidden" },
+        ])
+    );
+}
+
+#[tokio::test]
+async fn a16_what_was_edited_is_shown_value_by_value() {
+    let service = Service::new().await;
+    let (agent, ana) = (service.agent("cms").await, service.decider("ana").await);
+    let approval = service.propose(&agent, "rename_page", RENAME).await;
+    let path = format!("/v1/approvals/{}", id(&approval));
+    let edit =
+        r#"{"approved":true,"calls":[{"approved":true,"arguments":{"id":"p1","title":"Newer","slug":"n"}}]}"#;
+    let decided = service.post(&ana, &path, edit).await;
+    assert!(!decided.text.contains("canary"), "{}", decided.text);
+    let decided = decided.good();
+    let edits = json!([
+        { "pointer": "/title", "was": "New", "is": "Newer" },
+        { "pointer": "/slug", "was": null, "is": "n" },
+        { "pointer": "/token", "was": "hidden", "is": null },
+    ]);
+    assert_eq!(call(&decided)["edits"], edits);
+    assert_eq!(call(&decided)["edited"], true);
+    assert_eq!(call(&decided)["before"]["changes"][0]["is"], "Newer");
+    assert_eq!(call(&service.get(&agent, &path).await.good())["edits"], edits);
+}
+
+/// A host that starts a call itself is told as well, and finds the question that is asked instead.
+#[tokio::test]
+async fn x22_a_host_cannot_start_what_has_changed() {
+    let service = Service::new().await;
+    let (agent, ana) = (service.agent("cms").await, service.decider("ana").await);
+    let host = service.with_scope("main", Scope::Execute).await;
+    let approval = service.propose(&agent, "rename_page", RENAME).await;
+    let path = format!("/v1/approvals/{}", id(&approval));
+    service.post(&ana, &path, r#"{"approved":true}"#).await.good();
+    *service.page.lock().unwrap() = r#"{"title":"Other","sections":[]}"#.to_owned();
+    let start = format!("/v1/calls/{}.1/start", id(&approval));
+    let refused = service.post(&host, &start, "{}").await;
+    assert_eq!(refused.error(), (409, "not_as_shown".to_owned()));
+    let error = &refused.json()["error"];
+    let again = error["proposedAgain"].as_str().unwrap();
+    let successor = service
+        .get(&agent, &format!("/v1/approvals/{again}"))
+        .await
+        .good();
+    assert_eq!(
+        (
+            &successor["status"],
+            &successor["description"],
+            &successor["replaces"]
+        ),
+        (
+            &json!("pending"),
+            &json!("Rename Other to New"),
+            &json!(id(&approval))
+        )
+    );
+    let old = service.get(&agent, &path).await.good();
+    assert_eq!(
+        (&call(&old)["state"], &call(&old)["because"]),
+        (
+            &json!("refused"),
+            &json!("what it would change has changed since it was shown")
+        )
+    );
+    let twice = service.post(&host, &start, "{}").await;
+    assert_eq!(twice.error(), (409, "wrong_state".to_owned()));
+}
+
+/// In a list as for one: asked for, because it takes a look at each agent's history.
+#[tokio::test]
+async fn x11_a_list_says_what_deserves_a_second_look_when_asked() {
+    let service = Service::new().await;
+    let (agent, ana) = (service.agent("crm").await, service.decider("ana").await);
+    let denied = service.propose(&agent, "echo", r#"{"n":1}"#).await;
+    let path = format!("/v1/approvals/{}", id(&denied));
+    service.post(&ana, &path, r#"{"approved":false}"#).await.good();
+    for tool in ["refund", "create_contact"] {
+        service.propose(&agent, tool, r#"{"amount":1}"#).await;
+    }
+    let plain = service.get(&agent, "/v1/approvals").await.good();
+    let listed = service
+        .get(&agent, "/v1/approvals?concerns=true&status=all")
+        .await;
+    let listed = listed.good();
+    let concerns = |page: &Value| -> Vec<Value> {
+        let approvals = page["approvals"].as_array().unwrap().iter();
+        approvals
+            .map(|approval| call(approval)["concerns"].clone())
+            .collect()
+    };
+    assert_eq!(concerns(&plain), [Value::Null, Value::Null]);
+    let first = json!(["this agent never asked for this tool before"]);
+    // Newest first; what is decided needs no second look.
+    assert_eq!(concerns(&listed), [first.clone(), first, Value::Null]);
+    for approval in plain["approvals"].as_array().unwrap() {
+        let path = format!("/v1/approvals/{}?concerns=true", id(approval));
+        let alone = service.get(&agent, &path).await.good();
+        let listed = listed["approvals"].as_array().unwrap().iter();
+        let same = listed.into_iter().find(|other| other["id"] == approval["id"]);
+        assert_eq!(call(same.unwrap())["concerns"], call(&alone)["concerns"]);
+    }
+}
