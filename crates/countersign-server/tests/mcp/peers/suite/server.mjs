@@ -1,5 +1,6 @@
 // A server of both protocol generations on the official TypeScript SDK, with everything the conformance suite asks of
-// one: node server.mjs FOLDER, with the address on the first line of standard output. FOLDER holds the packages.
+// one: node server.mjs FOLDER [PORT], with the address on the first line of standard output; or node server.mjs FOLDER
+// stdio. FOLDER holds the packages.
 //
 // Greeted clients get a session of their own each; requests that say everything themselves are answered one by one.
 import { randomUUID } from 'node:crypto';
@@ -96,6 +97,11 @@ async function answer(request) {
     return about ? tasks.answer(request, body, asked => modern.fetch(asked)) : modern.fetch(request);
 }
 
-const listening = createServer(getRequestListener(answer)).listen(Number(port ?? 0), '127.0.0.1', () => {
-    console.log(`listening at http://127.0.0.1:${listening.address().port}/mcp`);
-});
+if (port === 'stdio') {
+    const { serveStdio } = await import(pathToFileURL(resolve('@modelcontextprotocol/server/stdio')));
+    serveStdio(make);
+} else {
+    const listening = createServer(getRequestListener(answer)).listen(Number(port ?? 0), '127.0.0.1', () => {
+        console.log(`listening at http://127.0.0.1:${listening.address().port}/mcp`);
+    });
+}
