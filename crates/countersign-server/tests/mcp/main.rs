@@ -25,3 +25,4 @@ mod peers;
 mod place;
 mod prompt;
 mod relay;
+mod tasks;
