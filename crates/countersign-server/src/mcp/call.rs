@@ -36,6 +36,8 @@ pub struct ToolCall {
     pub state: Option<String>,
     /// What it brings with that; as JSON.
     pub answers: Option<String>,
+    /// Whether it asks to become a task, in the protocol's earlier version that has them.
+    pub wants_task: bool,
 }
 
 /// What a request says about the protocol and the client, if it says so itself.
@@ -116,8 +118,15 @@ impl ToolCall {
     pub fn read(frame: &Frame) -> Result<ToolCall, Unreadable> {
         let empty = || Bytes::from_static(b"{}");
         let params = frame.shared(&frame.params).unwrap_or_else(empty);
-        let names = ["name", "arguments", "_meta", "requestState", "inputResponses"];
-        let [name, arguments, meta, state, answers] = pick(&params, names)?;
+        let names = [
+            "name",
+            "arguments",
+            "_meta",
+            "requestState",
+            "inputResponses",
+            "task",
+        ];
+        let [name, arguments, meta, state, answers, task] = pick(&params, names)?;
         let tool = name.and_then(|name| serde_json::from_str(name.get()).ok());
         let progress = match meta {
             Some(meta) => pick(meta.get().as_bytes(), ["progressToken"])
@@ -143,6 +152,7 @@ impl ToolCall {
             says: meta.map(Says::of).unwrap_or_default(),
             state: state.and_then(|state| serde_json::from_str(state.get()).ok()),
             answers: answers.map(|answers| answers.get().to_owned()),
+            wants_task: task.is_some_and(|task| task.get().starts_with('{')),
             params,
         })
     }

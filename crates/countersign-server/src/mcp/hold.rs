@@ -52,7 +52,11 @@ impl Relay {
         announce(&approval);
         let is_modern = under_way.form.is_modern;
         let capabilities = call.says.capabilities.as_deref().unwrap_or_default();
-        if is_modern && !approval.is_finished() && takes_tasks(capabilities.as_bytes()) {
+        let wants_task = match is_modern {
+            true => takes_tasks(capabilities.as_bytes()) && !approval.is_finished(),
+            false => call.wants_task,
+        };
+        if wants_task {
             return Some(under_way.form.task(&approval));
         }
         if is_modern && let Round::Answer(answer) = self.round(under_way, &approval).await {

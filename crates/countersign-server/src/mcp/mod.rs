@@ -24,6 +24,7 @@ mod own;
 mod relay;
 mod round;
 mod server;
+mod server_task;
 mod settings;
 mod stdio;
 mod task;

@@ -109,7 +109,11 @@ async fn asked(relay: &Arc<Relay>, under_way: &UnderWay) -> Result<String, Strin
         pick(&call.arguments, ["tool_name", "input"]).map_err(|problem| problem.to_string())?;
     let name = name.and_then(|name| serde_json::from_str::<String>(name.get()).ok());
     let name = name.ok_or("`tool_name` is missing")?;
-    let input = input.map_or("{}", RawValue::get);
+    // Names with a server in front are calls that the gateway itself would run.
+    if name.contains('/') {
+        return Err("`tool_name` is a tool of the client's own, without `/`".to_owned());
+    }
+    let input = input.map(RawValue::get).ok_or("`input` is missing")?;
     let wish = relay.wish(name, input.as_bytes().into());
     let put = relay.gateway.put(wish).await.map_err(|error| error.to_string())?;
     let approval = match put {

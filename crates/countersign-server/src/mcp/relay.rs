@@ -3,10 +3,11 @@
 //! Enters: messages from both sides. Leaves: the same bytes for the other side; our own tools added to the lists; and
 //! for each held call one answer. Deliberately absent: how bytes travel.
 
+mod batch;
 mod ruling;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -57,8 +58,10 @@ pub struct Relay {
     pub who: Who,
     /// What it said about itself.
     pub client: Mutex<Client>,
-    /// Lists of tools it asked for.
-    lists: Mutex<HashMap<Id, ()>>,
+    /// What it asked for that we add to.
+    lists: Mutex<HashMap<Id, Adds>>,
+    /// Whether the server knows no tasks, so that all are ours.
+    adds_tasks: AtomicBool,
     /// Its calls that wait.
     waiting: Mutex<HashMap<Id, Waiting>>,
     /// What answers them.
@@ -70,6 +73,13 @@ pub struct Relay {
     /// Our own questions to the client.
     questions: Mutex<HashMap<Id, oneshot::Sender<Frame>>>,
     number: AtomicU64,
+}
+
+/// What is added to an answer.
+#[derive(Clone, Copy)]
+enum Adds {
+    Tools,
+    Tasks,
 }
 
 /// The rest of an approved call: its tool and its arguments.
@@ -129,6 +139,7 @@ impl Relay {
             who,
             client: Mutex::default(),
             lists: Mutex::default(),
+            adds_tasks: AtomicBool::new(false),
             waiting: Mutex::default(),
             answers: TaskTracker::new(),
             continuations: Continuations::default(),
@@ -168,14 +179,18 @@ impl Relay {
                 }
                 "tools/list" => {
                     self.heard(&frame);
-                    open(&self.lists).insert(id.clone(), ());
+                    open(&self.lists).insert(id.clone(), Adds::Tools);
+                    Some(frame.bytes)
+                }
+                "server/discover" => {
+                    open(&self.lists).insert(id.clone(), Adds::Tasks);
                     Some(frame.bytes)
                 }
                 "initialize" => {
                     self.greet(&frame);
                     Some(frame.bytes)
                 }
-                "tasks/get" | "tasks/update" | "tasks/cancel" => {
+                "tasks/get" | "tasks/update" | "tasks/cancel" | "tasks/result" | "tasks/list" => {
                     let is_ours = self.about_task(&frame, method, back);
                     (!is_ours).then_some(frame.bytes)
                 }
@@ -206,10 +221,13 @@ impl Relay {
             Kind::Notification { method } if method == "notifications/tools/list_changed" => {
                 self.server.tools.changed();
             }
-            Kind::Response { id } if open(&self.lists).remove(id).is_some() => {
-                return Some(self.with_own_tools(frame));
-            }
             Kind::Response { id } => {
+                let adds = open(&self.lists).remove(id);
+                match adds {
+                    Some(Adds::Tools) => return Some(self.with_own_tools(frame)),
+                    Some(Adds::Tasks) => return Some(self.with_tasks(&frame)),
+                    None => {}
+                }
                 if let Some((tool, arguments)) = open(&self.continuing).remove(id) {
                     let result = frame.part(&frame.result).unwrap_or_default();
                     self.continuations.remember(result, &tool, &arguments);
@@ -326,10 +344,14 @@ impl Relay {
     pub(super) async fn own_approval(&self, id: ApprovalId) -> Option<SharedApproval> {
         let gateway = &self.gateway;
         let found = gateway.gate.store().approval(&gateway.tenant, id).await.ok()??;
-        let is_ours = found.run.as_ref() == Some(&gateway.run)
-            && found.requester == self.who.requester
-            && found.on_behalf_of == self.who.on_behalf_of;
-        is_ours.then_some(found)
+        self.is_own(&found).then_some(found)
+    }
+
+    /// Whether an approval is this client's.
+    pub(super) fn is_own(&self, approval: &Approval) -> bool {
+        approval.run.as_ref() == Some(&self.gateway.run)
+            && approval.requester == self.who.requester
+            && approval.on_behalf_of == self.who.on_behalf_of
     }
 
     /// How long a call of this client is held open.
@@ -337,26 +359,16 @@ impl Relay {
         self.gateway.settings.hold(open(&self.client).name.as_deref())
     }
 
-    /// Lists of messages, which the protocol once allowed. One with a tool call in it is not taken apart.
-    async fn batch(&self, frame: Frame, back: &Back) -> Option<Bytes> {
-        let messages: Vec<&serde_json::value::RawValue> =
-            serde_json::from_slice(&frame.bytes).unwrap_or_default();
-        let is_harmless = |message: &&serde_json::value::RawValue| {
-            let message = Frame::read(Bytes::copy_from_slice(message.get().as_bytes()));
-            message.is_ok_and(|message| match message.kind {
-                Kind::Request { method, .. } | Kind::Notification { method } => {
-                    !method.eq_ignore_ascii_case("tools/call")
-                }
-                Kind::Response { .. } => true,
-                Kind::Batch => false,
-            })
-        };
-        if !messages.is_empty() && messages.iter().all(is_harmless) {
-            return Some(frame.bytes);
-        }
-        let problem = "the gateway takes no batch with tool calls in it; send them one by one";
-        let _ = back.send(wire::error(None, wire::INVALID_REQUEST, problem)).await;
-        None
+    /// What the server says of itself, with the tasks that held calls become.
+    fn with_tasks(&self, frame: &Frame) -> Bytes {
+        let (bytes, are_ours) = super::task::with_tasks(frame);
+        self.adds_tasks.store(are_ours, Ordering::Relaxed);
+        bytes
+    }
+
+    /// Whether all tasks are ours.
+    pub(super) fn adds_tasks(&self) -> bool {
+        self.adds_tasks.load(Ordering::Relaxed)
     }
 
     /// The server's tools are remembered, and ours stand behind the last of them.

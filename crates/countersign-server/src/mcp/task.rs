@@ -1,36 +1,77 @@
 //! Held calls as tasks, for clients that say they take them: the best of all ways to wait, for as long as it takes.
 //!
 //! Enters: a held call, and later questions about it. Leaves: a task whose id names the approval. Everything about it
-//! is in the store, so a task outlives us. A server's own tasks pass by.
+//! is in the store, so a task outlives us. A server's own tasks pass by; one that a server makes of an approved call
+//! stands behind ours, and what it asks is asked there.
+
+mod list;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use countersign::approval::Approval;
-use countersign::gate::Until;
+use countersign::approval::{Approval, SharedApproval};
+use countersign::gate::{Until, Waited};
 use countersign::id::{Actor, ApprovalId};
 use countersign::state::State;
+use serde_json::value::RawValue;
 
 use super::answer::Form;
-use super::frame::{Frame, pick, quote};
+use super::call::Says;
+use super::frame::{Frame, pick, quote, span, splice};
 use super::relay::{Back, Relay};
+use super::server_task::CANCELLED;
+use super::upstreams::ERROR;
 use super::wire;
 
 /// Ids of our tasks begin so.
 const PREFIX: &str = "countersign:";
 /// The extension's name.
 pub const EXTENSION: &str = "io.modelcontextprotocol/tasks";
+/// Where a result says which task it is of.
+const RELATED: &str = "io.modelcontextprotocol/related-task";
 /// How often a client should look.
 const POLL_EVERY: Duration = Duration::from_secs(5);
+/// So long a wait for a task's end goes without a sign of life.
+const SIGN_EVERY: Duration = Duration::from_secs(10);
+/// How long the end of what was cancelled is waited for.
+const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
 /// Whether a client takes tasks.
 pub fn takes_tasks(capabilities: &[u8]) -> bool {
     let extensions = pick(capabilities, ["extensions"])
         .ok()
         .and_then(|[extensions]| extensions);
-    let tasks = extensions.and_then(|extensions| pick(extensions.get().as_bytes(), [EXTENSION]).ok());
-    tasks.is_some_and(|[tasks]| tasks.is_some_and(|tasks| tasks.get() != "null"))
+    extensions.is_some_and(|extensions| has_tasks(extensions))
+}
+
+fn has_tasks(extensions: &RawValue) -> bool {
+    let tasks = pick(extensions.get().as_bytes(), [EXTENSION]);
+    tasks.is_ok_and(|[tasks]| tasks.is_some_and(|tasks| tasks.get() != "null"))
+}
+
+/// What a server says of itself, with the tasks that held calls become; and whether it knows none itself.
+pub fn with_tasks(frame: &Frame) -> (Bytes, bool) {
+    let as_it_came = (frame.bytes.clone(), false);
+    let result = frame.part(&frame.result).unwrap_or_default();
+    let Ok([Some(capabilities)]) = pick(result, ["capabilities"]) else {
+        return as_it_came;
+    };
+    let Ok([extensions]) = pick(capabilities.get().as_bytes(), ["extensions"]) else {
+        return as_it_came;
+    };
+    let tasks = format!("{}:{{}}", quote(EXTENSION));
+    let (object, ours) = match extensions {
+        Some(extensions) if has_tasks(extensions) => return as_it_came,
+        Some(extensions) => (extensions, tasks),
+        None => (capabilities, format!("\"extensions\":{{{tasks}}}")),
+    };
+    let ours = match object.get().trim_matches(['{', '}', ' ', '\n', '\t', '\r']) {
+        "" => ours,
+        _ => format!("{ours},"),
+    };
+    let at = span(&frame.bytes, object.get()).start + 1;
+    (splice(&frame.bytes, at..at, ours.as_bytes()), true)
 }
 
 impl Form {
@@ -38,18 +79,26 @@ impl Form {
     pub fn task(&self, approval: &Approval) -> Bytes {
         let summary = approval.calls.first().map(|call| call.terms.summary.as_str());
         let message = format!("waiting for a person to decide: {}", summary.unwrap_or_default());
-        let task = described(approval, "working", Some(&message));
-        wire::result(&self.id, &format!("{{\"resultType\":\"task\",{task}}}"))
+        let task = described(approval, "working", Some(&message), self.is_modern);
+        let result = match self.is_modern {
+            true => format!("{{\"resultType\":\"task\",{task}}}"),
+            false => format!("{{\"task\":{{{task}}}}}"),
+        };
+        wire::result(&self.id, &result)
     }
 }
 
 /// A task's members.
-fn described(approval: &Approval, status: &str, message: Option<&str>) -> String {
+fn described(approval: &Approval, status: &str, message: Option<&str>, is_modern: bool) -> String {
     let lasts = approval.expires_at.since(approval.created_at).as_millis();
     let message = message.map(|message| format!(",\"statusMessage\":{}", quote(message)));
+    let (ttl, every) = match is_modern {
+        true => ("ttlMs", "pollIntervalMs"),
+        false => ("ttl", "pollInterval"),
+    };
     format!(
         "\"taskId\":\"{PREFIX}{}\",\"status\":\"{status}\",\"createdAt\":\"{}\",\"lastUpdatedAt\":\"{}\",\
-         \"ttlMs\":{lasts},\"pollIntervalMs\":{}{}",
+         \"{ttl}\":{lasts},\"{every}\":{}{}",
         approval.id,
         approval.created_at,
         approval.changed_at,
@@ -58,80 +107,132 @@ fn described(approval: &Approval, status: &str, message: Option<&str>) -> String
     )
 }
 
+/// Where a task stands. What was denied is over and has a result like any other, which says so: of tasks that failed,
+/// clients fetch none.
+fn status(approval: &Approval) -> &'static str {
+    if !approval.is_finished() {
+        return "working";
+    }
+    let result = approval.calls.first().and_then(|call| call.result.as_deref());
+    let result = result.unwrap_or_default();
+    let is_error = pick(result, [ERROR]).is_ok_and(|[error]| error.is_some());
+    match approval.state {
+        State::Withdrawn => "cancelled",
+        _ if result == CANCELLED.as_bytes() => "cancelled",
+        _ if is_error => "failed",
+        _ => "completed",
+    }
+}
+
+fn stands(approval: &Approval) -> Option<&'static str> {
+    match approval.state {
+        _ if approval.is_finished() => None,
+        State::Pending => Some("waiting for a person to decide"),
+        _ => Some("approved, and running"),
+    }
+}
+
+/// A question about a task.
+struct Asked {
+    raw_id: String,
+    method: String,
+    params: Bytes,
+    says: Says,
+}
+
+impl Asked {
+    fn is_modern(&self) -> bool {
+        self.says.is_modern()
+    }
+
+    /// A task of ours, as the answer.
+    fn task(&self, approval: &Approval, status: &str, more: &str) -> Bytes {
+        let task = described(approval, status, stands(approval), self.is_modern());
+        let kind = match self.is_modern() {
+            true => "\"resultType\":\"complete\",",
+            false => "",
+        };
+        wire::result(&self.raw_id, &format!("{{{kind}{task}{more}}}"))
+    }
+
+    fn done(&self) -> Bytes {
+        wire::result(&self.raw_id, "{\"resultType\":\"complete\"}")
+    }
+
+    fn refused(&self, problem: &str) -> Bytes {
+        wire::error(Some(&self.raw_id), wire::INVALID_PARAMS, problem)
+    }
+}
+
 impl Relay {
     /// Answers a question about a task of ours; false when it is not ours.
     pub(super) fn about_task(self: &Arc<Self>, frame: &Frame, method: &str, back: &Back) -> bool {
         let params = frame.part(&frame.params).unwrap_or_default();
         let named = pick(params, ["taskId"]).ok().and_then(|[id]| id);
         let named = named.and_then(|id| serde_json::from_str::<String>(id.get()).ok());
-        let Some(id) = named.as_deref().and_then(|id| id.strip_prefix(PREFIX)) else {
-            return false;
+        let ours = named.as_deref().and_then(|id| id.strip_prefix(PREFIX));
+        let raw_id = frame.part(&frame.id).map(String::from_utf8_lossy);
+        let asked = Asked {
+            raw_id: raw_id.unwrap_or_default().into_owned(),
+            method: method.to_owned(),
+            params: frame.shared(&frame.params).unwrap_or_default(),
+            says: Says::read(params),
         };
-        let raw_id = frame
-            .part(&frame.id)
-            .map(String::from_utf8_lossy)
-            .unwrap_or_default();
+        // Tasks of the protocol's later kind are not listed, and their results come with them.
+        let is_earlier = matches!(method, "tasks/list" | "tasks/result");
+        let is_list = method == "tasks/list";
+        let is_for_us = is_list || ours.is_some() || self.adds_tasks();
+        if !is_for_us || (is_earlier && asked.is_modern()) {
+            return false;
+        }
+        let id = ours.and_then(|id| id.parse::<ApprovalId>().ok());
         let (relay, back) = (self.clone(), back.clone());
-        let (raw_id, id, method) = (raw_id.into_owned(), id.parse::<ApprovalId>(), method.to_owned());
         tokio::spawn(async move {
             let answer = match id {
-                Ok(id) => relay.task(&raw_id, id, &method).await,
-                Err(_) => None,
+                _ if is_list => Some(relay.list_tasks(&asked).await),
+                Some(id) => relay.task(&asked, id, &back).await,
+                None => None,
             };
-            let unknown = || wire::error(Some(&raw_id), wire::INVALID_PARAMS, "there is no such task");
+            let unknown = || asked.refused("there is no such task");
             let _ = back.send(answer.unwrap_or_else(unknown)).await;
         });
         true
     }
 
-    async fn task(&self, raw_id: &str, id: ApprovalId, method: &str) -> Option<Bytes> {
-        let approval = self.own_approval(id).await?;
-        match method {
-            "tasks/get" => Some(self.task_now(raw_id, &approval).await),
-            "tasks/cancel" => {
-                let by = Actor::Agent(approval.agent.clone());
-                let reason = Some("the client cancelled the task".to_owned());
-                // What was decided meanwhile stands.
-                let _ = self
-                    .gateway
-                    .gate
-                    .withdraw(&self.gateway.tenant, id, by, reason)
-                    .await;
-                Some(wire::result(raw_id, "{\"resultType\":\"complete\"}"))
-            }
-            // Nothing is asked through a task of ours.
-            _ => Some(wire::result(raw_id, "{\"resultType\":\"complete\"}")),
+    async fn task(&self, asked: &Asked, id: ApprovalId, back: &Back) -> Option<Bytes> {
+        let capabilities = asked.says.capabilities.as_deref().unwrap_or_default();
+        if asked.is_modern() && !takes_tasks(capabilities.as_bytes()) {
+            return Some(wire::missing_capability(&asked.raw_id, EXTENSION));
         }
+        let approval = self.own_approval(id).await?;
+        Some(match asked.method.as_str() {
+            "tasks/get" if asked.is_modern() => self.task_now(asked, &approval).await,
+            "tasks/get" => asked.task(&approval, status(&approval), ""),
+            "tasks/result" => self.task_result(asked, id, back).await,
+            "tasks/cancel" => self.cancel_task(asked, &approval).await?,
+            _ => self.tell_task(asked, id).await,
+        })
     }
 
-    async fn task_now(&self, raw_id: &str, approval: &Approval) -> Bytes {
-        let complete = "\"resultType\":\"complete\"";
-        if !approval.is_finished() {
-            let message = match approval.state {
-                State::Pending => "waiting for a person to decide",
-                _ => "approved, and running",
+    /// A task with its result, if it has one.
+    async fn task_now(&self, asked: &Asked, approval: &Approval) -> Bytes {
+        let status = status(approval);
+        if status == "working" {
+            let behind = self.gateway.upstreams.task(approval.id);
+            let asks = match behind {
+                Some(behind) => behind.asks().await,
+                None => None,
             };
-            let task = described(approval, "working", Some(message));
-            return wire::result(raw_id, &format!("{{{complete},{task}}}"));
+            return match asks {
+                Some(asks) => asked.task(approval, "input_required", &format!(",\"inputRequests\":{asks}")),
+                None => asked.task(approval, status, ""),
+            };
         }
-        if approval.state == State::Withdrawn {
-            let task = described(approval, "cancelled", None);
-            return wire::result(raw_id, &format!("{{{complete},{task}}}"));
+        if status == "cancelled" {
+            return asked.task(approval, status, "");
         }
-        let form = Form {
-            id: "0".to_owned(),
-            is_modern: true,
-            has_schema: false,
-        };
-        let waited = self
-            .gateway
-            .gate
-            .wait(&self.gateway.tenant, approval.id, Until::Finished, Duration::ZERO)
-            .await;
-        // What was denied is a result like any other: the call is over, and says so.
-        let answer = self.waited(&form, waited).await;
-        let frame = Frame::read(answer);
-        let (status, member, value) = match &frame {
+        let answer = self.ended(approval.id, true).await;
+        let (status, member, value) = match &answer {
             Ok(frame) => match (frame.part(&frame.result), frame.part(&frame.error)) {
                 (Some(result), _) => ("completed", "result", result),
                 (None, error) => ("failed", "error", error.unwrap_or(b"{}")),
@@ -139,7 +240,160 @@ impl Relay {
             Err(_) => ("failed", "error", b"{}".as_slice()),
         };
         let value = String::from_utf8_lossy(value);
-        let task = described(approval, status, None);
-        wire::result(raw_id, &format!("{{{complete},{task},\"{member}\":{value}}}"))
+        asked.task(approval, status, &format!(",\"{member}\":{value}"))
+    }
+
+    /// The answer that the call itself would have got.
+    async fn ended(&self, id: ApprovalId, is_modern: bool) -> Result<Frame, super::frame::Unreadable> {
+        let form = Form {
+            id: "0".to_owned(),
+            is_modern,
+            has_schema: false,
+        };
+        let gateway = &self.gateway;
+        let waited = gateway
+            .gate
+            .wait(&gateway.tenant, id, Until::Finished, Duration::ZERO);
+        Frame::read(self.waited(&form, waited.await).await)
+    }
+
+    /// Waits for the end, with signs of life, and gives what the call itself would have been answered with.
+    async fn task_result(&self, asked: &Asked, id: ApprovalId, back: &Back) -> Bytes {
+        let gateway = &self.gateway;
+        while !back.is_closed() {
+            let waited = gateway
+                .gate
+                .wait(&gateway.tenant, id, Until::Finished, SIGN_EVERY);
+            match waited.await {
+                Ok(Waited::TimedOut(_)) => _ = back.send(Bytes::new()).await,
+                _ => break,
+            }
+        }
+        let Ok(frame) = self.ended(id, false).await else {
+            return asked.refused("the result cannot be read");
+        };
+        match frame.part(&frame.result) {
+            Some(result) => wire::kept_result(&asked.raw_id, &related(result, id)),
+            None => wire::kept_error(&asked.raw_id, frame.part(&frame.error).unwrap_or(b"{}")),
+        }
+    }
+
+    async fn cancel_task(&self, asked: &Asked, approval: &SharedApproval) -> Option<Bytes> {
+        let gateway = &self.gateway;
+        let id = approval.id;
+        if approval.is_finished() {
+            let over = || asked.refused("the task is over");
+            return Some(if asked.is_modern() { asked.done() } else { over() });
+        }
+        gateway.upstreams.unwanted(id);
+        match gateway.upstreams.task(id) {
+            Some(behind) => behind.cancel().await,
+            None => {
+                let by = Actor::Agent(approval.agent.clone());
+                let reason = Some("the client cancelled the task".to_owned());
+                // What was decided meanwhile stands.
+                let _ = gateway.gate.withdraw(&gateway.tenant, id, by, reason).await;
+            }
+        }
+        if asked.is_modern() {
+            return Some(asked.done());
+        }
+        let ended = gateway
+            .gate
+            .wait(&gateway.tenant, id, Until::Finished, ENDS_WITHIN);
+        let _ = ended.await;
+        let now = self.own_approval(id).await?;
+        Some(asked.task(&now, status(&now), ""))
+    }
+
+    /// Answers to what a server's task asks. Ours ask nothing.
+    async fn tell_task(&self, asked: &Asked, id: ApprovalId) -> Bytes {
+        let Some(behind) = self.gateway.upstreams.task(id) else {
+            return asked.done();
+        };
+        let answers = pick(&asked.params, ["inputResponses"]).ok();
+        let answers = answers.and_then(|[answers]| answers).map_or("{}", RawValue::get);
+        match behind.tell(answers).await {
+            Ok(frame) => match frame.part(&frame.error) {
+                Some(error) => wire::kept_error(&asked.raw_id, error),
+                None => asked.done(),
+            },
+            Err(super::server::Lost::NotSent(why) | super::server::Lost::Unknown(why)) => {
+                wire::error(Some(&asked.raw_id), wire::INTERNAL, &why)
+            }
+        }
+    }
+}
+
+/// The result, which says of which task it is.
+fn related(result: &[u8], id: ApprovalId) -> Bytes {
+    let ours = format!("\"{RELATED}\":{{\"taskId\":\"{PREFIX}{id}\"}}");
+    let result = Bytes::copy_from_slice(result);
+    let meta = pick(&result, ["_meta"]).ok().and_then(|[meta]| meta);
+    match meta.map(|meta| (span(&result, meta.get()).start + 1, meta.get())) {
+        Some((_, "null")) => result,
+        Some((at, meta)) => {
+            let comma = if meta.trim_matches(['{', '}', ' ']).is_empty() {
+                ""
+            } else {
+                ","
+            };
+            splice(&result, at..at, format!("{ours}{comma}").as_bytes())
+        }
+        None => {
+            let is_empty = result.trim_ascii() == b"{}";
+            let comma = if is_empty { "" } else { "," };
+            let at = result.iter().position(|byte| *byte == b'{').unwrap_or_default() + 1;
+            splice(&result, at..at, format!("\"_meta\":{{{ours}}}{comma}").as_bytes())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_server_says_of_itself_gets_the_tasks_it_does_not_know() {
+        let check = |result: &str, expected: &str| {
+            let frame = |result: &str| format!(r#"{{"id":1,"result":{result}}}"#);
+            let read = Frame::read(frame(result).into()).unwrap();
+            let (bytes, are_ours) = with_tasks(&read);
+            assert_eq!(bytes, frame(expected));
+            assert_eq!(are_ours, result != expected);
+        };
+        let ours = r#""io.modelcontextprotocol/tasks":{}"#;
+        check(
+            r#"{"capabilities":{},"x":1}"#,
+            &format!(r#"{{"capabilities":{{"extensions":{{{ours}}}}},"x":1}}"#),
+        );
+        check(
+            r#"{"capabilities":{ "tools":{}}}"#,
+            &format!(r#"{{"capabilities":{{"extensions":{{{ours}}}, "tools":{{}}}}}}"#),
+        );
+        check(
+            r#"{"capabilities":{"extensions":{"a":{}}}}"#,
+            &format!(r#"{{"capabilities":{{"extensions":{{{ours},"a":{{}}}}}}}}"#),
+        );
+        let has = format!(r#"{{"capabilities":{{"extensions":{{{ours}}}}}}}"#);
+        check(&has, &has);
+        check("{}", "{}");
+    }
+
+    #[test]
+    fn a_result_says_of_which_task_it_is() {
+        let id: ApprovalId = "01890a5d-ac96-774b-bcce-b302099a8057".parse().unwrap();
+        let ours = format!(r#""{RELATED}":{{"taskId":"{PREFIX}{id}"}}"#);
+        let check = |result: &str, expected: String| assert_eq!(related(result.as_bytes(), id), expected);
+        check("{}", format!(r#"{{"_meta":{{{ours}}}}}"#));
+        check(
+            r#"{"content":[]}"#,
+            format!(r#"{{"_meta":{{{ours}}},"content":[]}}"#),
+        );
+        check(
+            r#"{"content":[],"_meta":{"a":1}}"#,
+            format!(r#"{{"content":[],"_meta":{{{ours},"a":1}}}}"#),
+        );
+        check(r#"{"_meta":{}}"#, format!(r#"{{"_meta":{{{ours}}}}}"#));
     }
 }

@@ -22,6 +22,8 @@ pub struct Listed {
     pub definition: Option<Hash>,
     /// Whether its results have to fit a schema.
     pub has_schema: bool,
+    /// Whether it is called as a task only, in the protocol's earlier version that has them.
+    pub needs_task: bool,
 }
 
 /// All tools of a server.
@@ -115,10 +117,13 @@ pub fn definitions(tools: &RawValue) -> Option<Vec<(String, Listed)>> {
 /// One tool; nothing when it is none.
 pub fn definition(tool: &RawValue) -> Option<(String, Listed)> {
     let text = tool.get();
-    let [name, schema] = pick(text.as_bytes(), ["name", "outputSchema"]).ok()?;
+    let [name, schema, execution] = pick(text.as_bytes(), ["name", "outputSchema", "execution"]).ok()?;
+    let support = execution.and_then(|execution| pick(execution.get().as_bytes(), ["taskSupport"]).ok());
     let listed = Listed {
         definition: Some(Hash::of(text.as_bytes())),
         has_schema: schema.is_some_and(|schema| schema.get() != "null"),
+        needs_task: support
+            .is_some_and(|[support]| support.is_some_and(|support| support.get() == "\"required\"")),
     };
     Some((serde_json::from_str(name?.get()).ok()?, listed))
 }

@@ -3,7 +3,7 @@
 //! Enters: a permit, which exists only once the start is on record. Leaves: how it ended. An answer that gets lost is
 //! unknown and never asked for again. A tool whose definition is no longer what was shown is not called (X30).
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -16,6 +16,7 @@ use futures_util::future::BoxFuture;
 use super::call;
 use super::frame::{Frame, pick, quote};
 use super::server::{Lost, Server};
+use super::server_task::ServerTask;
 
 /// A server's error is kept under this name: results have none.
 pub const ERROR: &str = "jsonrpcError";
@@ -45,6 +46,10 @@ struct State {
     names: Vec<String>,
     origins: HashMap<ApprovalId, Origin>,
     large: Vec<(ApprovalId, Arc<[u8]>)>,
+    /// What servers made of calls that run.
+    tasks: HashMap<ApprovalId, ServerTask>,
+    /// What is to be cancelled as soon as it is a task.
+    unwanted: HashSet<ApprovalId>,
 }
 
 impl Upstreams {
@@ -67,7 +72,19 @@ impl Upstreams {
 
     /// It is over.
     pub fn forget(&self, approval: ApprovalId) {
-        open(&self.0).origins.remove(&approval);
+        let mut state = open(&self.0);
+        state.origins.remove(&approval);
+        state.unwanted.remove(&approval);
+    }
+
+    /// The server's own task that stands behind a call that runs.
+    pub fn task(&self, approval: ApprovalId) -> Option<ServerTask> {
+        open(&self.0).tasks.get(&approval).cloned()
+    }
+
+    /// The client does not want the result any more: a task that the server makes of the call is to be cancelled.
+    pub fn unwanted(&self, approval: ApprovalId) {
+        open(&self.0).unwanted.insert(approval);
     }
 
     /// A result that was too large for the store, to whoever asks first.
@@ -104,7 +121,19 @@ impl Executor for Upstreams {
             let Some(origin) = origin else {
                 return Outcome::failed("the call was not proposed here, so it was not sent");
             };
-            let outcome = run(&permit, &origin).await;
+            let outcome = match run(&permit, &origin).await {
+                Ran::Over(outcome) => outcome,
+                Ran::Task(task) => {
+                    open(&state).tasks.insert(approval, task.clone());
+                    let is_unwanted = open(&state).unwanted.contains(&approval);
+                    if is_unwanted {
+                        task.cancel().await;
+                    }
+                    let outcome = task.end().await;
+                    open(&state).tasks.remove(&approval);
+                    outcome
+                }
+            };
             if let Outcome::Succeeded(result) | Outcome::Failed(result) = &outcome
                 && result.len() > LARGEST_RESULT
             {
@@ -116,9 +145,15 @@ impl Executor for Upstreams {
     }
 }
 
-async fn run(permit: &Permit, origin: &Origin) -> Outcome {
+/// What a call came to, or the task that the server made of it.
+enum Ran {
+    Over(Outcome),
+    Task(ServerTask),
+}
+
+async fn run(permit: &Permit, origin: &Origin) -> Ran {
     let server = &origin.server;
-    let not_sent = |why: &str| Outcome::failed(format!("not sent to the server: {why}"));
+    let not_sent = |why: &str| Ran::Over(Outcome::failed(format!("not sent to the server: {why}")));
     let Some((_, tool)) = permit.tool().as_str().split_once('/') else {
         return not_sent("the tool has no server");
     };
@@ -139,9 +174,12 @@ async fn run(permit: &Permit, origin: &Origin) -> Outcome {
         return not_sent("its parameters cannot be read");
     };
     match server.request("tools/call", &params).await {
-        Ok(frame) => outcome(&frame),
+        Ok(frame) => match ServerTask::read(&frame, origin) {
+            Some(task) => Ran::Task(task),
+            None => Ran::Over(outcome(&frame)),
+        },
         Err(Lost::NotSent(why)) => not_sent(&why),
-        Err(Lost::Unknown(why)) => Outcome::Unknown(why),
+        Err(Lost::Unknown(why)) => Ran::Over(Outcome::Unknown(why)),
     }
 }
 
@@ -155,8 +193,11 @@ fn params(permit: &Permit, origin: &Origin, tool: &str) -> Option<String> {
         None => {
             let mut made = format!("{{\"name\":{},\"arguments\":", quote(tool)).into_bytes();
             made.extend_from_slice(arguments);
+            let listed = origin.server.tools.get(tool);
             if let Some(meta) = origin.server.meta() {
                 made.extend_from_slice(format!(",\"_meta\":{{{meta}}}").as_bytes());
+            } else if listed.is_some_and(|listed| listed.needs_task) {
+                made.extend_from_slice(b",\"task\":{}");
             }
             made.push(b'}');
             made
@@ -165,7 +206,8 @@ fn params(permit: &Permit, origin: &Origin, tool: &str) -> Option<String> {
     String::from_utf8(made).ok()
 }
 
-fn outcome(frame: &Frame) -> Outcome {
+/// What an answer comes to.
+pub fn outcome(frame: &Frame) -> Outcome {
     if let Some(error) = frame.part(&frame.error) {
         let error = String::from_utf8_lossy(error);
         return Outcome::failed(format!("{{\"{ERROR}\":{error}}}"));
@@ -173,6 +215,11 @@ fn outcome(frame: &Frame) -> Outcome {
     let Some(result) = frame.part(&frame.result) else {
         return Outcome::Unknown("the server's answer cannot be read".to_owned());
     };
+    said(result)
+}
+
+/// What a result comes to.
+pub fn said(result: &[u8]) -> Outcome {
     let is_error = pick(result, ["isError"]).ok().and_then(|[is_error]| is_error);
     match is_error.is_some_and(|is_error| is_error.get() == "true") {
         true => Outcome::failed(result),

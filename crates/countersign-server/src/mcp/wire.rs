@@ -13,6 +13,9 @@ pub const INVALID_PARAMS: i32 = -32602;
 /// Something here failed.
 pub const INTERNAL: i32 = -32603;
 
+/// The client lacks something that the request takes.
+pub const MISSING_CAPABILITY: i32 = -32021;
+
 /// An answer; `id` and `result` are JSON.
 pub fn result(id: &str, result: &str) -> Bytes {
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}\n").into()
@@ -42,6 +45,17 @@ pub fn error(id: Option<&str>, code: i32, message: &str) -> Bytes {
     let message = quote(message);
     format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{{\"code\":{code},\"message\":{message}}}}}\n")
         .into()
+}
+
+/// The client does not say that it can do what this takes.
+pub fn missing_capability(id: &str, extension: &str) -> Bytes {
+    let message = quote(&format!("this takes a client that declares `{extension}`"));
+    let data = format!(
+        "{{\"requiredCapabilities\":{{\"extensions\":{{{}:{{}}}}}}}}",
+        quote(extension)
+    );
+    let error = format!("{{\"code\":{MISSING_CAPABILITY},\"message\":{message},\"data\":{data}}}");
+    kept_error(id, error.as_bytes())
 }
 
 /// A request of ours; `params` is JSON.

@@ -88,6 +88,16 @@ impl Client {
         id
     }
 
+    /// Begins to call a tool with arguments as they are written.
+    pub fn begin_raw(&mut self, tool: &str, arguments: &str) -> u64 {
+        let id = self.next;
+        self.next += 1;
+        self.send(&format!(
+            r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{{"name":"{tool}","arguments":{arguments}}}}}"#
+        ));
+        id
+    }
+
     pub fn request(&mut self, method: &str, params: Value) -> Value {
         let id = self.ask(method, params);
         self.answer(id)

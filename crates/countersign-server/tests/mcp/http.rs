@@ -14,13 +14,13 @@ use crate::place::Place;
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
 
 /// Something that runs until this is dropped, and the address it says it listens at.
-struct Running {
+pub struct Running {
     child: Child,
-    address: String,
+    pub address: String,
 }
 
 impl Running {
-    fn start(mut command: Command) -> Running {
+    pub fn start(mut command: Command) -> Running {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -38,7 +38,7 @@ impl Running {
         Running { child, address }
     }
 
-    fn gateway(place: &Place, options: &[&str]) -> Running {
+    pub fn gateway(place: &Place, options: &[&str]) -> Running {
         let mut arguments = vec!["mcp", "--name", "peer", "--listen", "127.0.0.1:0"];
         arguments.extend_from_slice(options);
         Running::start(place.command(&arguments))
@@ -53,22 +53,22 @@ impl Drop for Running {
 }
 
 /// What came back: status, session and body.
-struct Came {
-    status: u16,
+pub struct Came {
+    pub status: u16,
     session: Option<String>,
     body: String,
 }
 
 impl Came {
     /// The message that answers, whether it came alone or at the end of a stream.
-    fn answer(&self) -> Value {
+    pub fn answer(&self) -> Value {
         let mut streamed = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
         let last = streamed.next_back().unwrap_or(&self.body);
         serde_json::from_str(last).unwrap_or_else(|_| panic!("{}: {}", self.status, self.body))
     }
 }
 
-fn post(address: &str, headers: &[(&str, &str)], message: &Value) -> Came {
+pub fn post(address: &str, headers: &[(&str, &str)], message: &Value) -> Came {
     let body = message.to_string();
     let mut head = format!(
         "POST /mcp HTTP/1.1\r\ncontent-length: {}\r\nconnection: close\r\n",
@@ -199,6 +199,17 @@ fn x26_x27_strangers_are_turned_away() {
     assert_eq!(post(&gateway.address, &headers, &message).status, 404);
     let left = place.run(&["mcp", "--listen", "0.0.0.0:0", "--", "python3", PEER, "journal"]);
     assert!(left.code == 1 && left.stderr.contains("no TLS"), "{left:?}");
+}
+
+/// The server of both generations that the conformance suite is run against, at an address.
+pub fn suite() -> Running {
+    let mut command = Command::new(node());
+    command.arg(concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/mcp/peers/suite/server.mjs"
+    ));
+    command.arg(peers().join("node"));
+    Running::start(command)
 }
 
 /// The everything server, at an address.

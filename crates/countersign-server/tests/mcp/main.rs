@@ -23,4 +23,6 @@ mod peers;
     reason = "shared with the tests of the command line, which use all of it"
 )]
 mod place;
+mod prompt;
 mod relay;
+mod tasks;

@@ -34,17 +34,18 @@ fn start(place: &Place) -> Client {
     )
 }
 
+/// What every request of such a client says.
+pub fn meta(capabilities: &Value) -> Value {
+    json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "modern", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": capabilities,
+    })
+}
+
 /// Calls a tool as such a client does.
 fn call(client: &mut Client, capabilities: &Value, tool: &str, arguments: &Value, more: Value) -> Value {
-    let mut params = json!({
-        "name": tool,
-        "arguments": arguments,
-        "_meta": {
-            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
-            "io.modelcontextprotocol/clientInfo": {"name": "modern", "version": "1"},
-            "io.modelcontextprotocol/clientCapabilities": capabilities,
-        },
-    });
+    let mut params = json!({"name": tool, "arguments": arguments, "_meta": meta(capabilities)});
     params
         .as_object_mut()
         .unwrap()
@@ -186,7 +187,8 @@ fn a_client_that_takes_tasks_gets_one_that_outlives_the_gateway() {
     );
     client.kill();
     let mut client = start(&place);
-    let id = json!({"taskId": task["taskId"]});
+    let about = |id: &Value| json!({"taskId": id, "_meta": meta(&tasks)});
+    let id = about(&task["taskId"]);
     let now = client.request("tasks/get", id.clone());
     assert_eq!(now["result"]["status"], "working", "{now}");
     assert!(now["result"].get("result").is_none());
@@ -202,20 +204,26 @@ fn a_client_that_takes_tasks_gets_one_that_outlives_the_gateway() {
     // Denied is completed too, with an error that can be read; taken back is cancelled.
     let denied = call(&mut client, &tasks, "slow", &json!({"n": 2}), json!({}));
     place.good(&["deny", &pending(&place)]);
-    let now = client.request("tasks/get", json!({"taskId": denied["result"]["taskId"]}));
+    let now = client.request("tasks/get", about(&denied["result"]["taskId"]));
     assert_eq!(
         (&now["result"]["status"], &now["result"]["result"]["isError"]),
         (&json!("completed"), &json!(true))
     );
     let cancelled = call(&mut client, &tasks, "slow", &json!({"n": 3}), json!({}));
-    let id = json!({"taskId": cancelled["result"]["taskId"]});
+    let id = about(&cancelled["result"]["taskId"]);
     client.request("tasks/cancel", id.clone());
     assert_eq!(client.request("tasks/get", id)["result"]["status"], "cancelled");
-    let unknown = json!({"taskId": "countersign:01890a5d-ac96-774b-bcce-b302099a8057"});
-    assert_eq!(client.request("tasks/get", unknown)["error"]["code"], -32602);
+    let unknown = json!("countersign:01890a5d-ac96-774b-bcce-b302099a8057");
+    assert_eq!(
+        client.request("tasks/get", about(&unknown))["error"]["code"],
+        -32602
+    );
+    // Who does not say that it takes tasks is not told about any.
+    let without = json!({"taskId": task["taskId"], "_meta": meta(&json!({}))});
+    assert_eq!(client.request("tasks/get", without)["error"]["code"], -32021);
     // A server's own tasks are the server's.
     assert_eq!(
-        client.request("tasks/get", json!({"taskId": "other"}))["result"],
+        client.request("tasks/get", about(&json!("other")))["result"],
         json!({})
     );
 }

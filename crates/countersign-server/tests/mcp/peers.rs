@@ -22,7 +22,7 @@ pub fn node() -> String {
     peers().join("node/node_modules/.bin/node").display().to_string()
 }
 
-fn package(path: &str) -> String {
+pub fn package(path: &str) -> String {
     let packages = peers().join("node/node_modules/@modelcontextprotocol");
     packages.join(path).display().to_string()
 }
@@ -38,7 +38,7 @@ fn filesystem(place: &Place) -> [String; 3] {
     ]
 }
 
-fn words(command: &[String]) -> Vec<&str> {
+pub fn words(command: &[String]) -> Vec<&str> {
     command.iter().map(String::as_str).collect()
 }
 
@@ -167,7 +167,7 @@ fn lists_prompts_and_resources_of_the_everything_server_are_the_same_through_the
 }
 
 /// Runs a client of somebody else's against the gateway, approving or denying whatever waits.
-fn drive(place: &Place, mut client: Command, decide: Option<&str>) -> Vec<Value> {
+pub fn drive(place: &Place, mut client: Command, decide: Option<&str>) -> Vec<Value> {
     let mut child = client
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -208,7 +208,7 @@ fn python(folder: &str, mode: &str, gateway: &Value, calls: &Value) -> Command {
     command
 }
 
-fn typescript(mode: &str, gateway: &Value, calls: &Value) -> Command {
+pub fn typescript(mode: &str, gateway: &Value, calls: &Value) -> Command {
     let mut command = Command::new(node());
     command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peers/client.mjs"));
     let folder = peers().join("node").display().to_string();

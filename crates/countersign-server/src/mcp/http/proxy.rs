@@ -156,9 +156,10 @@ fn is_greeting(frame: &Frame) -> bool {
     matches!(&frame.kind, Kind::Request { method, .. } if method == "initialize")
 }
 
-/// Whether we look into the answer: into lists of tools, and into what may continue an approved call.
+/// Whether we look into the answer: into what we add to, and into what may continue an approved call.
 fn is_looked_at(frame: &Frame) -> bool {
-    matches!(&frame.kind, Kind::Request { method, .. } if method == "tools/list" || method == "tools/call")
+    const LOOKED_AT: [&str; 3] = ["tools/list", "tools/call", "server/discover"];
+    matches!(&frame.kind, Kind::Request { method, .. } if LOOKED_AT.contains(&method.as_str()))
 }
 
 fn passed(headers: &HeaderMap) -> HeaderMap {

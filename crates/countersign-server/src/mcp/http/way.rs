@@ -273,7 +273,8 @@ fn describe(frame: &Frame, headers: &mut HeaderMap) {
     let Some(version) = version else {
         return;
     };
-    let name = pick(params, ["name"]).ok().and_then(|[name]| text(name));
+    let name = pick(params, ["name", "uri", "taskId"]).ok();
+    let name = name.and_then(|[name, uri, task]| text(name.or(uri).or(task)));
     let members = [
         ("mcp-protocol-version", Some(version)),
         ("mcp-method", Some(method.clone())),

@@ -1,11 +1,12 @@
 // The TypeScript SDK as a client: node client.mjs FOLDER MODE COMMAND CALLS. One JSON line per answer.
 // MODE is `v1` for the SDK's first major version, else what the second calls a mode: `legacy` or `auto`. A `yes`
-// behind it answers elicitations, after a second and a half.
+// behind it answers elicitations, after a second and a half; `tasks` calls tools as tasks.
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
 
 const [folder, wanted, commandText, callsText] = process.argv.slice(2);
-const [mode, yes] = wanted.split('+');
+const [mode, ...also] = wanted.split('+');
+const yes = also.includes('yes');
 const [command, ...args] = JSON.parse(commandText);
 const resolve = createRequire(folder + '/package.json').resolve;
 const load = async name => import(pathToFileURL(resolve(name)));
@@ -38,6 +39,14 @@ const { tools } = await client.listTools();
 say({ tools: tools.map(tool => tool.name) });
 for (const [name, input] of JSON.parse(callsText)) {
     try {
+        if (also.includes('tasks')) {
+            for await (const news of client.experimental.tasks.callToolStream({ name, arguments: input })) {
+                const { type, task, result, error } = news;
+                say({ type, status: task?.status, text: result?.content?.[0]?.text, error: error && String(error) });
+                if (type === 'taskCreated') say({ listed: (await client.experimental.tasks.listTasks()).tasks });
+            }
+            continue;
+        }
         const result = await client.callTool({ name, arguments: input });
         say({ result: { text: result.content.map(block => block.text), isError: result.isError ?? false } });
     } catch (error) {

@@ -1,0 +1,129 @@
+//! A server that answers an approved call with a task of its own: the task is followed to its end.
+//!
+//! Enters: a server's answer. Leaves: what its task came to. The call was sent once; asking after its task again does
+//! nothing, so that is tried more than once before the outcome counts as unknown.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign::executor::Outcome;
+use serde_json::value::RawValue;
+
+use super::call::Says;
+use super::frame::{Frame, pick, quote};
+use super::server::{Lost, Server};
+use super::upstreams::{ERROR, Origin, outcome, said};
+
+/// What a call came to whose task was cancelled.
+pub const CANCELLED: &str = "the server's task was cancelled";
+/// How often a task is looked at, whatever the server says.
+const SOONEST: Duration = Duration::from_millis(100);
+const LATEST: Duration = Duration::from_secs(10);
+/// How often it is asked after in vain before nobody knows.
+const MOST_FAILURES: u32 = 5;
+
+/// A task of a server's, and whose.
+#[derive(Clone)]
+pub struct ServerTask {
+    server: Arc<Server>,
+    id: String,
+    /// What requests about it say about the protocol, in its later versions.
+    meta: Option<Arc<str>>,
+}
+
+impl ServerTask {
+    /// The task that an answer is, if it is one.
+    pub fn read(frame: &Frame, origin: &Origin) -> Option<ServerTask> {
+        let result = frame.part(&frame.result)?;
+        let [kind, task, task_id, content] =
+            pick(result, ["resultType", "task", "taskId", "content"]).ok()?;
+        let is_modern = kind.is_some_and(|kind| kind.get() == "\"task\"");
+        let id = match is_modern {
+            true => task_id?,
+            false if content.is_none() => pick(task?.get().as_bytes(), ["taskId"])
+                .ok()?
+                .first()
+                .copied()??,
+            false => return None,
+        };
+        let said = origin.params.as_ref().and_then(|params| Says::read(params).meta);
+        Some(ServerTask {
+            server: origin.server.clone(),
+            id: serde_json::from_str(id.get()).ok()?,
+            meta: said.or_else(|| origin.server.meta()).filter(|_| is_modern),
+        })
+    }
+
+    /// What it comes to, however long it takes.
+    pub async fn end(&self) -> Outcome {
+        match self.meta {
+            Some(_) => self.watch().await,
+            // This one is answered when it is over.
+            None => match self.ask("tasks/result", "").await {
+                Ok(frame) => outcome(&frame),
+                Err(Lost::NotSent(why) | Lost::Unknown(why)) => Outcome::Unknown(why),
+            },
+        }
+    }
+
+    async fn watch(&self) -> Outcome {
+        let mut failures = 0;
+        loop {
+            let frame = match self.ask("tasks/get", "").await {
+                Ok(frame) => frame,
+                Err(Lost::NotSent(why) | Lost::Unknown(why)) => {
+                    failures += 1;
+                    if failures >= MOST_FAILURES {
+                        return Outcome::Unknown(why);
+                    }
+                    tokio::time::sleep(SOONEST * 2_u32.pow(failures)).await;
+                    continue;
+                }
+            };
+            let names = ["status", "result", "error", "pollIntervalMs"];
+            let Ok([Some(status), result, error, every]) =
+                pick(frame.part(&frame.result).unwrap_or_default(), names)
+            else {
+                return Outcome::Unknown("the server no longer knows its task".to_owned());
+            };
+            let written = |part: Option<&RawValue>| part.map_or("{}", RawValue::get).to_owned();
+            match status.get() {
+                "\"completed\"" => return said(written(result).as_bytes()),
+                "\"failed\"" => return Outcome::failed(format!("{{\"{ERROR}\":{}}}", written(error))),
+                "\"cancelled\"" => return Outcome::failed(CANCELLED),
+                _ => {}
+            }
+            let every = every.and_then(|every| every.get().parse().ok());
+            let every = every.map_or(LATEST, Duration::from_millis);
+            tokio::time::sleep(every.clamp(SOONEST, LATEST)).await;
+        }
+    }
+
+    /// What it asks the client just now, as JSON.
+    pub async fn asks(&self) -> Option<String> {
+        self.meta.as_ref()?;
+        let frame = self.ask("tasks/get", "").await.ok()?;
+        let [status, asks] = pick(frame.part(&frame.result)?, ["status", "inputRequests"]).ok()?;
+        let is_asking = status.is_some_and(|status| status.get() == "\"input_required\"");
+        asks.filter(|_| is_asking).map(|asks| asks.get().to_owned())
+    }
+
+    /// Hands over what the client answers; as JSON.
+    pub async fn tell(&self, answers: &str) -> Result<Frame, Lost> {
+        self.ask("tasks/update", &format!(",\"inputResponses\":{answers}"))
+            .await
+    }
+
+    /// Asks the server to stop it.
+    pub async fn cancel(&self) {
+        // Whatever it says: what the task comes to is seen by who follows it.
+        let _ = self.ask("tasks/cancel", "").await;
+    }
+
+    async fn ask(&self, method: &str, more: &str) -> Result<Frame, Lost> {
+        let meta = self.meta.as_ref().map(|meta| format!(",\"_meta\":{{{meta}}}"));
+        let meta = meta.unwrap_or_default();
+        let params = format!("{{\"taskId\":{}{more}{meta}}}", quote(&self.id));
+        self.server.request(method, &params).await
+    }
+}

@@ -1,0 +1,186 @@
+//! A client that asks before it runs a tool of its own: `countersign_approve` answers with a person's word.
+
+use serde_json::{Value, json};
+
+use crate::client::{Client, journal, pending, text, until};
+use crate::place::Place;
+
+const POLICY: &str = r#"
+[tools.Bash]
+effect = "destructive"
+summary = "Run {{ command }}"
+
+[tools.Read]
+effect = "read"
+
+[tools.Never]
+effect = "write"
+deny = "true"
+
+[tools.Quick]
+effect = "write"
+ttl = "1s"
+
+[tools."peer/write"]
+effect = "write"
+"#;
+
+fn prompting() -> (Place, Client) {
+    let place = Place::without_policy();
+    place.write("countersign.toml", POLICY);
+    let client = Client::peer(&place, &["--permission-prompt", "--hold", "200ms"]);
+    (place, client)
+}
+
+fn ask(client: &mut Client, arguments: &str) -> u64 {
+    client.begin_raw("countersign_approve", arguments)
+}
+
+/// What the client reads: one block of text that is JSON.
+#[track_caller]
+fn told(answer: &Value) -> Value {
+    assert_eq!(
+        answer["result"]["content"].as_array().unwrap().len(),
+        1,
+        "{answer}"
+    );
+    assert_eq!(answer["result"]["isError"], false, "{answer}");
+    serde_json::from_str(text(answer)).unwrap()
+}
+
+#[track_caller]
+fn check_denied(client: &mut Client, arguments: &str, reason: &str) {
+    let id = ask(client, arguments);
+    let told = told(&client.answer(id));
+    assert_eq!(told["behavior"], "deny", "{arguments}: {told}");
+    let message = told["message"].as_str().unwrap();
+    assert!(message.contains(reason), "{arguments}: {message}");
+    assert!(told.get("updatedInput").is_none(), "{told}");
+}
+
+#[test]
+fn b3_a_yes_comes_with_the_very_bytes_that_were_shown() {
+    let (place, mut client) = prompting();
+    let input = r#"{ "command":"rm -rf \u0062uild", "timeout":12345678901234567890123, "x":1e2 }"#;
+    // Fields that are not ours are the client's business.
+    let id = ask(
+        &mut client,
+        &format!(
+            r#"{{"tool_name":"Bash","input":{input},"tool_use_id":"toolu_01","permission_suggestions":[{{}}]}}"#
+        ),
+    );
+    let approval = pending(&place);
+    let card = place.good(&["show", &approval]);
+    assert!(
+        card.contains("Run rm -rf build") && card.contains("Bash"),
+        "{card}"
+    );
+    place.good(&["approve", &approval]);
+    let answer = client.answer(id);
+    assert_eq!(
+        text(&answer),
+        format!(r#"{{"behavior":"allow","updatedInput":{input}}}"#)
+    );
+    let shown = place.json(&["show", &approval]);
+    assert_eq!(shown["calls"][0]["state"], "succeeded");
+    // What a person changed is what the client is told to run.
+    let id = ask(&mut client, r#"{"tool_name":"Bash","input":{"command":"make"}}"#);
+    place.write("edited.json", r#"{"command": "make -n"}"#);
+    place.good(&["approve", &pending(&place), "--edit", "1=@edited.json"]);
+    assert_eq!(
+        text(&client.answer(id)),
+        r#"{"behavior":"allow","updatedInput":{"command": "make -n"}}"#
+    );
+    // What the policy lets pass asks nobody.
+    let id = ask(&mut client, r#"{"tool_name":"Read","input":{"file_path":"a"}}"#);
+    assert_eq!(
+        text(&client.answer(id)),
+        r#"{"behavior":"allow","updatedInput":{"file_path":"a"}}"#
+    );
+    assert_eq!(journal(&place), [""; 0], "the server has nothing to do with it");
+}
+
+#[test]
+fn b4_a_no_a_silence_and_a_rule_are_denials_with_words() {
+    let (place, mut client) = prompting();
+    let id = ask(&mut client, r#"{"tool_name":"Bash","input":{"command":"rm"}}"#);
+    place.good(&["deny", &pending(&place), "--comment", "use the staging copy"]);
+    assert_eq!(
+        told(&client.answer(id)),
+        json!({"behavior": "deny", "message": "denied by ana: use the staging copy"})
+    );
+    check_denied(
+        &mut client,
+        r#"{"tool_name":"Quick","input":{}}"#,
+        "nobody decided in time",
+    );
+    check_denied(&mut client, r#"{"tool_name":"Never","input":{}}"#, "forbids");
+}
+
+#[test]
+fn a_prompt_that_cannot_be_read_is_a_denial() {
+    let (place, mut client) = prompting();
+    for (arguments, reason) in [
+        (r#"{}"#, "`tool_name` is missing"),
+        (r#"{"tool_name":7,"input":{}}"#, "`tool_name` is missing"),
+        (r#"{"tool_name":"Bash"}"#, "`input` is missing"),
+        (r#"{"tool_name":"Bash","input":"rm"}"#, "object"),
+        (r#"{"tool_name":"Bash","input":[]}"#, "object"),
+        (r#"{"tool_name":"Bash","input":null}"#, "object"),
+        (r#"{"tool_name":"Bash","input":{"a":1,"a":2}}"#, "twice"),
+        (r#"{"tool_name":"Read","tool_name":"Bash","input":{}}"#, "twice"),
+        (
+            r#"{"tool_name":"Bash","Tool_Name":"Read","input":{}}"#,
+            "not a member",
+        ),
+        (r#"{"tool_name":"","input":{}}"#, "tool name"),
+        (r#"{"tool_name":"B\u0430sh","input":{}}"#, "tool name"),
+        (
+            r#"{"tool_name":"peer/write","input":{"line":"x"}}"#,
+            "without `/`",
+        ),
+    ] {
+        check_denied(&mut client, arguments, reason);
+    }
+    let large = "x".repeat(65 * 1024);
+    let arguments = format!(r#"{{"tool_name":"Bash","input":{{"command":"{large}"}}}}"#);
+    check_denied(&mut client, &arguments, "larger than 65536 bytes");
+    assert_eq!(place.json(&["list", "--all"])["approvals"], json!([]));
+    // Nor is there such a tool where the operator did not ask for it.
+    let mut other = Client::peer(&place, &[]);
+    let answer = other.call("countersign_approve", json!({"tool_name": "Read", "input": {}}));
+    assert_eq!(answer["result"]["isError"], true, "{answer}");
+    assert!(text(&answer).contains("there is no tool"), "{answer}");
+}
+
+#[test]
+fn x01_an_agent_that_asks_for_itself_gains_nothing() {
+    let (place, mut client) = prompting();
+    // The agent asks, and the client asks the same: one decision, and one yes.
+    let input = r#"{"tool_name":"Bash","input":{"command":"make"}}"#;
+    let ids = [ask(&mut client, input), ask(&mut client, input)];
+    let approval = pending(&place);
+    place.good(&["approve", &approval]);
+    let mut told = ids.map(|id| told(&client.answer(id))["behavior"].clone());
+    told.sort_by_key(Value::to_string);
+    assert_eq!(told, [json!("allow"), json!("deny")]);
+    // Once told it is used up: the next prompt is a new question.
+    let id = ask(&mut client, input);
+    let again = pending(&place);
+    assert_ne!(again, approval);
+    // A yes for the client's tool is none for a server's of the same name and arguments.
+    place.good(&["approve", &again]);
+    client.answer(id);
+    let id = ask(&mut client, r#"{"tool_name":"write","input":{"line":"x"}}"#);
+    place.good(&["approve", &pending(&place)]);
+    client.answer(id);
+    let call = client.call("write", json!({"line": "x"}));
+    assert_eq!(
+        call["result"]["structuredContent"]["status"], "pending_confirmation",
+        "{call}"
+    );
+    assert_eq!(journal(&place), [""; 0]);
+    until("one is pending", || {
+        place.json(&["list"])["approvals"].as_array().unwrap().len() == 1
+    });
+}
