@@ -25,12 +25,15 @@ mod relay;
 mod round;
 mod server;
 mod settings;
+mod several;
 mod stdio;
 mod task;
 mod tools;
 mod upstreams;
 mod wire;
 
+use std::collections::HashMap;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -51,13 +54,14 @@ use crate::failure::{Exit, Failure};
 use crate::output::Output;
 use crate::store::{Missing, Watch};
 use crate::{desk, identity, policy, store};
-use child::Child;
+use child::{Child, Launch};
 use gateway::Gateway;
 use http::{Callers, Heard, HttpUpstream, Way};
 use lines::Lines;
 use listen::Behind;
 use relay::{Back, Next, Relay, Who};
 use server::{Lost, Server};
+use several::{At, Spec};
 use tokio_util::sync::CancellationToken;
 use upstreams::Upstreams;
 
@@ -67,6 +71,8 @@ const LAST_WORDS: Duration = Duration::from_secs(10);
 const LOOKS: Duration = Duration::from_millis(50);
 /// What the agent is called when nobody says.
 const AGENT: &str = "mcp";
+/// What several servers are called together.
+const SEVERAL: &str = "several";
 
 /// Runs the gateway until the client or the server ends.
 pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<Exit, Failure> {
@@ -75,63 +81,117 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
             .hint("give the server's own store with `--store`, a file or a `postgres://` URL"));
     }
     let who = who(global, &options)?;
-    let words: Vec<String> = match &options.url {
-        Some(url) => vec![url.clone()],
-        None => options.command.clone(),
-    };
-    let name = name::of(options.server_name.as_deref(), &words)?;
-    let run = run_name(&name, &words)?;
+    let specs = specs(&options)?;
     let tenant = desk::tenant(global)?;
     let loaded = policy::load(global.policy.as_deref())?;
     if loaded.file.is_none() {
         let message = "there is no policy: every tool call is held; make one with `countersign policy init`";
         output.notice("no_policy", message);
     }
-    let way = options.url.as_deref().map(|url| way(url, &options)).transpose()?;
     let listener = match options.listen {
         Some(address) => Some(listen::bind(address).await?),
         None => None,
     };
-    // The server gets going while the store is opened.
-    let child = match (&way, &listener) {
-        (None, None) => Some(Child::start(&options.command)?),
-        _ => None,
+    // Servers get going while the store is opened.
+    let begun = match &listener {
+        None => Some(begin(&specs)?),
+        Some(_) => None,
     };
     let store = store::open(global.store(), Missing::Create, Watch::Others).await?;
-    let upstreams = Arc::new(Upstreams::new(vec![name.clone()]));
+    let names = specs.iter().map(|spec| spec.name.clone()).collect();
+    let upstreams = Arc::new(Upstreams::new(names));
     let gate = Gate::new(store, Arc::new(loaded.policy)).with_executor(upstreams.clone());
-    let gateway = Arc::new(Gateway::new(gate, upstreams, tenant, run, options.settings()));
-    match (listener, child, way) {
-        (Some(listener), _, way) => {
+    let runs = runs(&specs)?;
+    let gateway = Gateway::new(gate, upstreams, tenant, run_of_all(&specs)?, options.settings());
+    let gateway = Arc::new(gateway.with_runs(runs));
+    match (listener, begun) {
+        (Some(listener), _) => {
             let callers = match options.no_token {
                 true => Callers::Anybody(Box::new(who)),
                 false => Callers::Tokens,
             };
-            let behind = match way {
-                Some(way) => Behind::Address(way),
-                None => Behind::Command(options.command),
-            };
+            let (name, behind) = behind(specs)?;
             listen::run(listener, gateway, name, callers, behind, output).await
         }
-        (None, Some((child, way, lines)), _) => {
+        (None, Some(Begun::Command(name, (child, way, lines)))) => {
             let server = Arc::new(Server::new(name, way));
             gateway.resume(&server).await?;
-            let relay = Arc::new(Relay::new(gateway, server, who));
+            let relay = Arc::new(Relay::new(gateway.clone(), server, who));
             let serve = |to_client| serve_lines(relay.clone(), lines, to_client);
-            between(relay.clone(), serve, child.end()).await
+            let clients = |lines, back| client(relay.clone(), lines, back);
+            between(&gateway, clients, async || relay.left().await, serve, child.end()).await
         }
-        (None, None, Some(way)) => remote(gateway, name, who, way).await,
-        (None, None, None) => Err(Failure::usage("there is no server").hint("write its command behind `--`")),
+        (None, Some(Begun::Address(name, way))) => remote(gateway, name, who, way).await,
+        (None, Some(Begun::Several(connections))) => several::run(gateway, &who, connections).await,
+        (None, None) => Err(Failure::usage("there is no server").hint("write its command behind `--`")),
     }
 }
 
-/// Passes messages between our own standard input and output and a server, until one of them ends or we are told to.
-async fn between<S>(
-    relay: Arc<Relay>,
+/// The servers the command line names.
+fn specs(options: &Mcp) -> Result<Vec<Spec>, Failure> {
+    if let Some(file) = &options.servers {
+        return several::read(file);
+    }
+    let (words, at) = match &options.url {
+        Some(url) => {
+            let at = At::Address(url.clone(), options.url_token_env.clone());
+            (vec![url.clone()], at)
+        }
+        None => {
+            let words = options.command.clone();
+            let env = Vec::new();
+            (options.command.clone(), At::Command(Launch { words, env }))
+        }
+    };
+    let name = name::of(options.server_name.as_deref(), &words)?;
+    Ok(vec![Spec { name, at }])
+}
+
+/// Servers that were started, for a client on standard input.
+enum Begun {
+    /// One, by its command.
+    Command(String, child::Started),
+    /// One, at an address.
+    Address(String, Way),
+    /// Several.
+    Several(several::Connections),
+}
+
+/// One server is alone, whether the command line or a file names it.
+fn begin(specs: &[Spec]) -> Result<Begun, Failure> {
+    match specs {
+        [Spec { name, at }] => Ok(match at {
+            At::Command(launch) => Begun::Command(name.clone(), Child::start(launch)?),
+            At::Address(url, token) => Begun::Address(name.clone(), several::way(url, token.as_deref())?),
+        }),
+        several => Ok(Begun::Several(several::connect(several)?)),
+    }
+}
+
+/// What stands behind an endpoint, and what it is called.
+fn behind(specs: Vec<Spec>) -> Result<(String, Behind), Failure> {
+    match <[Spec; 1]>::try_from(specs) {
+        Ok([Spec { name, at }]) => {
+            let behind = match at {
+                At::Command(launch) => Behind::Command(launch),
+                At::Address(url, token) => Behind::Address(several::way(&url, token.as_deref())?),
+            };
+            Ok((name, behind))
+        }
+        Err(specs) => Ok((SEVERAL.to_owned(), Behind::Several(specs))),
+    }
+}
+
+/// Passes messages between our own standard input and output and servers, until one side ends or we are told to.
+async fn between<C, S>(
+    gateway: &Gateway,
+    clients: impl FnOnce(Lines<Pin<Box<dyn AsyncRead + Send>>>, Back) -> C,
+    left: impl AsyncFn(),
     serve: impl FnOnce(Back) -> S,
     end: impl Future<Output = Exit>,
 ) -> Result<Exit, Failure>
 where
+    C: Future<Output = ()>,
     S: Future<Output = ()> + Send + 'static,
 {
     let no_pipes = |error: std::io::Error| {
@@ -145,13 +205,13 @@ where
     let (to_client, messages) = mpsc::channel(lines::QUEUE);
     let writing = tokio::spawn(lines::write_all(messages, output));
     let mut serving = tokio::spawn(serve(to_client.clone()));
-    let clients = client(relay.clone(), Lines::new(input), to_client);
+    let clients = clients(Lines::new(input), to_client);
     tokio::select! {
         () = clients => {
-            relay.left().await;
+            left().await;
             // What a person approves now still runs, unless we are told to end or the server does.
             tokio::select! {
-                () = settled(&relay.gateway) => {}
+                () = settled(gateway) => {}
                 _ = &mut serving => {}
                 () = told_to_stop() => {}
             }
@@ -159,14 +219,14 @@ where
         _ = &mut serving => {}
         () = told_to_stop() => {}
     }
-    relay.gateway.stop().await;
+    gateway.stop().await;
     let exit = end.await;
     // Whatever the server said before it ended is for the client, if that still listens.
     if !serving.is_finished() {
         let _ = tokio::time::timeout(LAST_WORDS, &mut serving).await;
     }
     let last_words = async {
-        relay.left().await;
+        left().await;
         writing.await
     };
     let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
@@ -179,14 +239,15 @@ async fn remote(gateway: Arc<Gateway>, name: String, who: Who, way: Way) -> Resu
     let upstream = HttpUpstream::new(way, heard, Arc::default());
     let server = Arc::new(Server::new(name, Box::new(upstream)));
     gateway.resume(&server).await?;
-    let relay = Arc::new(Relay::new(gateway, server, who));
+    let relay = Arc::new(Relay::new(gateway.clone(), server, who));
     let closing = CancellationToken::new();
     let serve = |to_client| serve_heard(relay.clone(), messages, to_client, closing.clone());
     let end = async {
         closing.cancel();
         Exit::Done
     };
-    between(relay.clone(), serve, end).await
+    let clients = |lines, back| client(relay.clone(), lines, back);
+    between(&gateway, clients, async || relay.left().await, serve, end).await
 }
 
 async fn client(relay: Arc<Relay>, mut lines: Lines<impl AsyncRead + Unpin>, back: Back) {
@@ -261,16 +322,6 @@ fn on_one_line(bytes: Bytes) -> Bytes {
     }
 }
 
-fn way(url: &str, options: &Mcp) -> Result<Way, Failure> {
-    let token = options.url_token_env.as_deref().map(|variable| {
-        std::env::var(variable).map_err(|_| {
-            let message = format!("the environment variable `{variable}` is not set");
-            Failure::error("no_token", message).hint("export the server's token in it")
-        })
-    });
-    Way::new(url, token.transpose()?.as_deref())
-}
-
 async fn next(lines: &mut Lines<impl AsyncRead + Unpin>) -> Option<Bytes> {
     lines.next().await.unwrap_or_else(|error| {
         crate::output::beside(&format!("countersign: {error}"));
@@ -326,6 +377,23 @@ fn run_name(name: &str, command: &[String]) -> Result<Run, Failure> {
         words.extend_from_slice(word.as_bytes());
     }
     Run::new(format!("mcp:{name}:{}", Hash::of(&words).short())).map_err(bad_name)
+}
+
+/// Each of several servers goes on with its own, whoever stands beside it.
+fn runs(specs: &[Spec]) -> Result<HashMap<String, Run>, Failure> {
+    let run = |spec: &Spec| Ok((spec.name.clone(), run_name(&spec.name, &spec.words())?));
+    specs.iter().map(run).collect()
+}
+
+/// What belongs to none of them belongs to all.
+fn run_of_all(specs: &[Spec]) -> Result<Run, Failure> {
+    match specs {
+        [one] => run_name(&one.name, &one.words()),
+        several => {
+            let words: Vec<String> = several.iter().flat_map(Spec::words).collect();
+            run_name(SEVERAL, &words)
+        }
+    }
 }
 
 fn bad_name(problem: BadName) -> Failure {

@@ -6,7 +6,7 @@
 mod ruling;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -32,13 +32,13 @@ use super::wire;
 pub type Back = mpsc::Sender<Bytes>;
 
 /// What is to be done with a message of the client's.
-pub enum Next {
+pub enum Next<T = Bytes> {
     /// It goes to the server.
-    Send(Bytes),
+    Send(T),
     /// Nothing: it was answered, or will be.
     Done,
     /// That is found out by this; then it goes to the server, or nothing is to be done.
-    Later(BoxFuture<'static, Option<Bytes>>),
+    Later(BoxFuture<'static, Option<T>>),
 }
 
 impl From<Option<Bytes>> for Next {
@@ -69,7 +69,6 @@ pub struct Relay {
     continuing: Mutex<HashMap<Id, Rest>>,
     /// Our own questions to the client.
     questions: Mutex<HashMap<Id, oneshot::Sender<Frame>>>,
-    number: AtomicU64,
 }
 
 /// The rest of an approved call: its tool and its arguments.
@@ -134,7 +133,6 @@ impl Relay {
             continuations: Continuations::default(),
             continuing: Mutex::default(),
             questions: Mutex::default(),
-            number: AtomicU64::new(1),
         }
     }
 
@@ -253,7 +251,7 @@ impl Relay {
 
     /// A new id for a question of ours.
     pub(super) fn own_id(&self) -> Id {
-        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let number = self.gateway.number.fetch_add(1, Ordering::Relaxed);
         Id::own(&format!("{OWN}ask:{number}"))
     }
 
@@ -286,7 +284,7 @@ impl Relay {
     }
 
     /// A request that may say for itself who sends it.
-    fn heard(&self, frame: &Frame) {
+    pub(super) fn heard(&self, frame: &Frame) {
         if let Some(params) = frame.part(&frame.params) {
             self.learn(&Says::read(params));
         }
@@ -326,7 +324,7 @@ impl Relay {
     pub(super) async fn own_approval(&self, id: ApprovalId) -> Option<SharedApproval> {
         let gateway = &self.gateway;
         let found = gateway.gate.store().approval(&gateway.tenant, id).await.ok()??;
-        let is_ours = found.run.as_ref() == Some(&gateway.run)
+        let is_ours = gateway.is_of_ours(&found)
             && found.requester == self.who.requester
             && found.on_behalf_of == self.who.on_behalf_of;
         is_ours.then_some(found)
