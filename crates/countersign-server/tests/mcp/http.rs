@@ -14,13 +14,13 @@ use crate::place::Place;
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
 
 /// Something that runs until this is dropped, and the address it says it listens at.
-struct Running {
+pub struct Running {
     child: Child,
-    address: String,
+    pub address: String,
 }
 
 impl Running {
-    fn start(mut command: Command) -> Running {
+    pub fn start(mut command: Command) -> Running {
         command
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -53,22 +53,22 @@ impl Drop for Running {
 }
 
 /// What came back: status, session and body.
-struct Came {
-    status: u16,
+pub struct Came {
+    pub status: u16,
     session: Option<String>,
-    body: String,
+    pub body: String,
 }
 
 impl Came {
     /// The message that answers, whether it came alone or at the end of a stream.
-    fn answer(&self) -> Value {
+    pub fn answer(&self) -> Value {
         let mut streamed = self.body.lines().filter_map(|line| line.strip_prefix("data: "));
         let last = streamed.next_back().unwrap_or(&self.body);
         serde_json::from_str(last).unwrap_or_else(|_| panic!("{}: {}", self.status, self.body))
     }
 }
 
-fn post(address: &str, headers: &[(&str, &str)], message: &Value) -> Came {
+pub fn post(address: &str, headers: &[(&str, &str)], message: &Value) -> Came {
     let body = message.to_string();
     let mut head = format!(
         "POST /mcp HTTP/1.1\r\ncontent-length: {}\r\nconnection: close\r\n",
@@ -100,7 +100,7 @@ fn post(address: &str, headers: &[(&str, &str)], message: &Value) -> Came {
 }
 
 /// Greets and gives the session.
-fn greet(address: &str, headers: &[(&str, &str)]) -> String {
+pub fn greet(address: &str, headers: &[(&str, &str)]) -> String {
     let info = json!({"name": "http", "version": "1"});
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info});
     let came = post(
@@ -120,7 +120,7 @@ fn greet(address: &str, headers: &[(&str, &str)]) -> String {
     session
 }
 
-fn call(address: &str, headers: &[(&str, &str)], tool: &str, arguments: Value) -> Value {
+pub fn call(address: &str, headers: &[(&str, &str)], tool: &str, arguments: Value) -> Value {
     let params = json!({"name": tool, "arguments": arguments});
     post(
         address,
@@ -202,7 +202,7 @@ fn x26_x27_strangers_are_turned_away() {
 }
 
 /// The everything server, at an address.
-fn everything() -> Running {
+pub fn everything() -> Running {
     let packages = peers().join("node/node_modules/@modelcontextprotocol");
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()

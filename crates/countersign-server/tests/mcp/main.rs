@@ -24,3 +24,6 @@ mod peers;
 )]
 mod place;
 mod relay;
+mod several;
+mod several_http;
+mod several_peers;

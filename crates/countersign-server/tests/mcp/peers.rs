@@ -22,12 +22,12 @@ pub fn node() -> String {
     peers().join("node/node_modules/.bin/node").display().to_string()
 }
 
-fn package(path: &str) -> String {
+pub fn package(path: &str) -> String {
     let packages = peers().join("node/node_modules/@modelcontextprotocol");
     packages.join(path).display().to_string()
 }
 
-fn filesystem(place: &Place) -> [String; 3] {
+pub fn filesystem(place: &Place) -> [String; 3] {
     let folder = place.path().join("files");
     std::fs::create_dir_all(&folder).unwrap();
     let folder = folder.canonicalize().unwrap();
@@ -167,7 +167,7 @@ fn lists_prompts_and_resources_of_the_everything_server_are_the_same_through_the
 }
 
 /// Runs a client of somebody else's against the gateway, approving or denying whatever waits.
-fn drive(place: &Place, mut client: Command, decide: Option<&str>) -> Vec<Value> {
+pub fn drive(place: &Place, mut client: Command, decide: Option<&str>) -> Vec<Value> {
     let mut child = client
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
@@ -201,14 +201,14 @@ fn drive(place: &Place, mut client: Command, decide: Option<&str>) -> Vec<Value>
     lines
 }
 
-fn python(folder: &str, mode: &str, gateway: &Value, calls: &Value) -> Command {
+pub fn python(folder: &str, mode: &str, gateway: &Value, calls: &Value) -> Command {
     let mut command = Command::new(peers().join(folder).join("bin/python"));
     command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peers/client.py"));
     command.args([mode, &gateway.to_string(), &calls.to_string()]);
     command
 }
 
-fn typescript(mode: &str, gateway: &Value, calls: &Value) -> Command {
+pub fn typescript(mode: &str, gateway: &Value, calls: &Value) -> Command {
     let mut command = Command::new(node());
     command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peers/client.mjs"));
     let folder = peers().join("node").display().to_string();

@@ -22,7 +22,7 @@ use crate::mcp::frame::{Frame, Id, Kind, pick};
 use crate::mcp::lines::QUEUE;
 use crate::mcp::relay::{Relay, Who};
 use crate::mcp::server::Server;
-use crate::mcp::several::{self, Ends, Spec, Started, Switch};
+use crate::mcp::several::{self, Ends, Spec, Started, Switch, subscription_of};
 
 /// Servers that are reached anew for each conversation.
 pub struct Bridge {
@@ -309,6 +309,10 @@ impl Conversation {
                 let token =
                     params.and_then(|params| pick(params, ["progressToken"]).ok().and_then(|[token]| token));
                 token.and_then(|token| open(&self.progress).get(token.get()).cloned())
+            }
+            Ok(Kind::Notification { .. }) => {
+                let subscription = frame.as_ref().ok().and_then(subscription_of);
+                subscription.and_then(|id| open(&self.waiting).get(&id).cloned())
             }
             _ => None,
         };

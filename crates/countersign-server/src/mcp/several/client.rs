@@ -165,6 +165,9 @@ impl Switch {
         let Some(id) = request.and_then(Id::read) else {
             return;
         };
+        if self.unsubscribe(&id, &frame.bytes, back).await {
+            return;
+        }
         let leg = open(&self.routes).leg(&id);
         if let Some(leg) = leg {
             self.pass(leg, frame.bytes.clone(), back).await;
@@ -229,6 +232,7 @@ impl Switch {
             "tasks/get" | "tasks/result" | "tasks/cancel" | "tasks/update" => {
                 Next::Later(switch.task(asked).boxed())
             }
+            "subscriptions/listen" => Next::Later(switch.subscribe(asked).boxed()),
             "logging/setLevel" => Next::Later(switch.set_level(asked).boxed()),
             method => match List::of(method) {
                 Some(list) => Next::Later(switch.list(asked, list).boxed()),
@@ -325,12 +329,7 @@ impl Switch {
         let next = found.relay.hear_client(bytes, &asked.back).await;
         let (switch, id) = (self.clone(), asked.id);
         let routed = move |bytes: Option<Bytes>| match bytes {
-            Some(bytes) => Some(Routed {
-                switch,
-                leg,
-                id,
-                bytes,
-            }),
+            Some(bytes) => Some(Routed::to_one(switch, id, leg, bytes)),
             None => {
                 open(&switch.routes).end(&id);
                 None

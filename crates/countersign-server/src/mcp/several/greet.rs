@@ -12,6 +12,7 @@ use serde_json::value::RawValue;
 use super::client::Asked;
 use super::leg::Leg;
 use super::merge::{beside, merged};
+use super::server::lists_of;
 use super::{Routed, Switch, open};
 use crate::mcp::frame::{Frame, members, pick, quote};
 use crate::mcp::server::Lost;
@@ -81,7 +82,8 @@ impl Switch {
             && leg.is_to_be_welcomed()
         {
             self.welcome(number, initialized).await;
-            self.say(self.changes(leg)).await;
+            let changes = self.changes(number, &lists_of(leg), false);
+            self.say(changes).await;
         }
     }
 
@@ -191,7 +193,7 @@ fn greeted(answers: &[(String, Bytes)]) -> String {
     );
     let mut written = vec![
         format!("\"protocolVersion\":{}", quote(&version)),
-        format!("\"capabilities\":{}", together(answers, true)),
+        format!("\"capabilities\":{}", together(answers)),
         format!("\"serverInfo\":{}", info()),
     ];
     written.extend(instructions(answers));
@@ -225,7 +227,7 @@ fn discovered(answers: &[(String, Bytes)]) -> String {
     rest.insert(0, own_meta());
     let mut written = vec![
         format!("\"supportedVersions\":[{}]", common.join(",")),
-        format!("\"capabilities\":{}", together(answers, false)),
+        format!("\"capabilities\":{}", together(answers)),
         format!("\"serverInfo\":{}", info()),
     ];
     written.extend(instructions(answers));
@@ -265,7 +267,7 @@ fn rest(answers: &[(String, Bytes)], known: &[&str]) -> Vec<Vec<(String, Box<Raw
 
 /// What all of them can do. Lists change when a server comes or goes, whether or not one says so of itself; and there are
 /// always tools, for there are ours.
-fn together(answers: &[(String, Bytes)], says_changes: bool) -> String {
+fn together(answers: &[(String, Bytes)]) -> String {
     let mut all: Vec<String> = answers.iter().map(|(_, result)| capabilities(result)).collect();
     let has = |name: &str| {
         let mut found = all.iter().filter_map(|all| pick(all.as_bytes(), [name]).ok());
@@ -274,10 +276,7 @@ fn together(answers: &[(String, Bytes)], says_changes: bool) -> String {
     let lists = ["prompts", "resources"].into_iter().filter(|name| has(name));
     let lists: Vec<String> = std::iter::once("tools")
         .chain(lists)
-        .map(|name| match says_changes {
-            true => format!("\"{name}\":{{\"listChanged\":true}}"),
-            false => format!("\"{name}\":{{}}"),
-        })
+        .map(|name| format!("\"{name}\":{{\"listChanged\":true}}"))
         .collect();
     all.push(format!("{{{}}}", lists.join(",")));
     let all: Vec<&RawValue> = all
@@ -348,7 +347,7 @@ mod tests {
         ]));
         assert!(
             made.starts_with(
-                r#"{"supportedVersions":["2026-07-28"],"capabilities":{"logging":{},"tools":{}}"#
+                r#"{"supportedVersions":["2026-07-28"],"capabilities":{"logging":{},"tools":{"listChanged":true}}"#
             ),
             "{made}"
         );

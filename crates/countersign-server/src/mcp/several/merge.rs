@@ -4,8 +4,8 @@ use serde_json::value::RawValue;
 
 use crate::mcp::frame::{members, quote};
 
-/// Values of the same meaning as one: objects are put together, a `true` outweighs a `false`, and of anything else the
-/// first counts.
+/// Values of the same meaning as one: objects and lists are put together, a `true` outweighs a `false`, and of anything
+/// else the first counts.
 pub fn merged(values: &[&RawValue]) -> String {
     let objects: Option<Vec<_>> = values
         .iter()
@@ -13,6 +13,13 @@ pub fn merged(values: &[&RawValue]) -> String {
         .collect();
     if let Some(objects) = objects.filter(|objects| !objects.is_empty()) {
         return object(objects);
+    }
+    let lists: Option<Vec<Vec<&RawValue>>> = values
+        .iter()
+        .map(|value| serde_json::from_str(value.get()).ok())
+        .collect();
+    if let Some(lists) = lists.filter(|lists| !lists.is_empty()) {
+        return list(&lists);
     }
     let is_true = |value: &&RawValue| value.get() == "true";
     let is_bool = |value: &&RawValue| matches!(value.get(), "true" | "false");
@@ -23,6 +30,16 @@ pub fn merged(values: &[&RawValue]) -> String {
         Some(first) => first.get().to_owned(),
         None => "null".to_owned(),
     }
+}
+
+fn list(lists: &[Vec<&RawValue>]) -> String {
+    let mut all: Vec<&str> = Vec::new();
+    for item in lists.iter().flatten() {
+        if !all.contains(&item.get()) {
+            all.push(item.get());
+        }
+    }
+    format!("[{}]", all.join(","))
 }
 
 fn object(objects: Vec<Vec<(String, &RawValue)>>) -> String {
@@ -101,6 +118,7 @@ mod tests {
         check(&["{}", "{}"], "{}");
         check(&["12345678901234567890123", "2"], "12345678901234567890123");
         check(&["false", "false"], "false");
+        check(&["[1,{}]", "[{},2e0]"], "[1,{},2e0]");
         check(&[], "null");
     }
 

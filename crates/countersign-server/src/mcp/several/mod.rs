@@ -6,7 +6,7 @@
 //! Deliberately absent: rulings and waiting. A relay does that for each server as if it were alone.
 //!
 //! `servers` reads the file, `leg` is one server, `client` and `server` are the two directions, `greet` and `lists`
-//! ask all of them, `route` remembers what went where.
+//! ask all of them, `subscribe` listens to all, `route` remembers what went where.
 
 mod client;
 mod connection;
@@ -21,7 +21,9 @@ mod route;
 mod server;
 mod servers;
 mod start;
+mod subscribe;
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
@@ -34,11 +36,14 @@ pub use leg::collision;
 pub use route::Routed;
 pub use servers::{At, Spec, read, way};
 pub use start::{Connections, Ends, Started, connect, run};
+pub use subscribe::subscription_of;
 
+use super::frame::Id;
 use super::gateway::Gateway;
 use super::relay::{Back, Next, Who};
 use leg::Leg;
 use route::Routes;
+use subscribe::Subscription;
 
 /// How long answers may take once the client is gone.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
@@ -52,6 +57,7 @@ pub struct Switch {
     legs: Vec<Arc<Leg>>,
     routes: Mutex<Routes>,
     greeting: Mutex<Greeting>,
+    subscriptions: Mutex<HashMap<Id, Subscription>>,
     /// To the client, for as long as anybody reads there.
     to_client: OnceLock<mpsc::WeakSender<Bytes>>,
     /// What takes longer.

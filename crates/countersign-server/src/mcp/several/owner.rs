@@ -40,7 +40,7 @@ impl Switch {
     }
 
     /// The one server that offers this address.
-    async fn owner(&self, uri: &str) -> Result<usize, String> {
+    pub(super) async fn owner(&self, uri: &str) -> Result<usize, String> {
         let with_resources = self
             .legs
             .iter()

@@ -156,34 +156,52 @@ pub fn native(foreign: &RawValue) -> Option<(String, String)> {
     Some((server.to_owned(), own.to_owned()))
 }
 
-/// A request on its way to a server.
+/// A request on its way: to one server, or to all who are to hear it.
 pub struct Routed {
-    /// What it belongs to.
-    pub switch: Arc<Switch>,
-    /// Which server.
-    pub leg: usize,
-    /// Under which it is to be answered.
-    pub id: Id,
-    /// The message.
-    pub bytes: Bytes,
+    switch: Arc<Switch>,
+    id: Id,
+    to: Vec<(usize, Bytes)>,
+    /// Whether one server answers it, or several do.
+    is_single: bool,
 }
 
 impl Routed {
+    /// To one server, which answers it.
+    pub fn to_one(switch: Arc<Switch>, id: Id, leg: usize, bytes: Bytes) -> Routed {
+        Routed {
+            switch,
+            id,
+            to: vec![(leg, bytes)],
+            is_single: true,
+        }
+    }
+
+    /// To several servers; who answers when is looked after elsewhere.
+    pub fn to_several(switch: Arc<Switch>, id: Id, to: Vec<(usize, Bytes)>) -> Routed {
+        Routed {
+            switch,
+            id,
+            to,
+            is_single: false,
+        }
+    }
+
     /// Sends it. A server that is gone is an answer, too.
     pub async fn send(self, back: &Back) {
-        let Some(leg) = self.switch.legs.get(self.leg) else {
-            return;
-        };
-        if !open(&self.switch.routes).sent(&self.id) {
+        if self.is_single && !open(&self.switch.routes).sent(&self.id) {
             return;
         }
-        if leg.relay.server.send(self.bytes).await.is_err()
-            && open(&self.switch.routes).answered(&self.id, self.leg)
-        {
-            let problem = format!("the server `{}` is gone", leg.name());
-            let _ = back
-                .send(wire::error(Some(self.id.as_json()), wire::INTERNAL, &problem))
-                .await;
+        for (number, bytes) in self.to {
+            let Some(leg) = self.switch.legs.get(number) else {
+                continue;
+            };
+            let is_gone = leg.relay.server.send(bytes).await.is_err();
+            if is_gone && open(&self.switch.routes).answered(&self.id, number) {
+                let problem = format!("the server `{}` is gone", leg.name());
+                let _ = back
+                    .send(wire::error(Some(self.id.as_json()), wire::INTERNAL, &problem))
+                    .await;
+            }
         }
     }
 }

@@ -12,8 +12,17 @@ use crate::mcp::frame::{Frame, Kind, pick, span, splice};
 use crate::mcp::http::Heard;
 use crate::mcp::relay::Back;
 use crate::mcp::server::{Lost, is_own};
-use crate::mcp::{on_one_line, wire};
+use crate::mcp::wire;
 use crate::output;
+
+/// Who ended a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It did.
+    Its,
+    /// We did.
+    Ours,
+}
 
 impl Switch {
     /// Something from a server: what of it the client gets.
@@ -22,7 +31,7 @@ impl Switch {
             return Vec::new();
         };
         match heard {
-            Heard::Message(bytes) => self.message(number, leg, on_one_line(bytes)),
+            Heard::Message(bytes) => self.message(number, leg, bytes),
             Heard::Lost(id, why) if is_own(&id) => {
                 leg.relay.server.lost(&id, why);
                 Vec::new()
@@ -59,8 +68,12 @@ impl Switch {
                 return Vec::new();
             }
         };
+        self.note_change(leg, &frame);
         if frame.kind != Kind::Batch {
-            return self.translated(number, leg, frame).into_iter().collect();
+            return match self.on_subscription(number, frame) {
+                Ok(said) => said,
+                Err(frame) => self.translated(number, leg, frame).into_iter().collect(),
+            };
         }
         let messages: Vec<&RawValue> = serde_json::from_slice(&frame.bytes).unwrap_or_default();
         let single = messages
@@ -71,6 +84,17 @@ impl Switch {
         single
             .flat_map(|message| self.message(number, leg, message))
             .collect()
+    }
+
+    /// What is known of a server's lists is known no more when it says that they changed.
+    fn note_change(&self, leg: &Leg, frame: &Frame) {
+        if let Kind::Notification { method } = &frame.kind {
+            match method.as_str() {
+                "notifications/tools/list_changed" => leg.changed(),
+                "notifications/resources/list_changed" => open(&leg.offered).changed(),
+                _ => {}
+            }
+        }
     }
 
     /// A message under the ids the client knows; nothing when it is not this server's to say.
@@ -99,14 +123,6 @@ impl Switch {
                         token.is_none_or(|token| !open(&self.routes).is_of_another(token.get(), number));
                     is_its.then_some(frame.bytes)
                 }
-                "notifications/tools/list_changed" => {
-                    leg.changed();
-                    Some(frame.bytes)
-                }
-                "notifications/resources/list_changed" => {
-                    open(&leg.offered).changed();
-                    Some(frame.bytes)
-                }
                 _ => Some(frame.bytes),
             },
             Kind::Batch => None,
@@ -114,29 +130,30 @@ impl Switch {
     }
 
     /// A server is gone: what it was asked is answered, and its tools are no more.
-    pub(super) fn gone(&self, number: usize) -> Vec<Bytes> {
+    pub(super) fn gone(&self, number: usize, end: End) -> Vec<Bytes> {
         let Some(leg) = self.legs.get(number) else {
             return Vec::new();
         };
-        let changes = self.changes(leg);
+        let lists = lists_of(leg);
         leg.relay.server.gone();
-        leg.out("it has ended");
         let lost = open(&self.routes).lost(number);
         let problem = format!("the server `{}` ended before it answered", leg.name());
         let answers = lost
             .iter()
             .map(|id| wire::error(Some(id.as_json()), wire::INTERNAL, &problem));
-        answers.chain(changes).collect()
+        if end == End::Ours {
+            return answers.collect();
+        }
+        leg.out("it has ended");
+        answers.chain(self.changes(number, &lists, true)).collect()
     }
 
-    /// What the client is told when a server comes or goes, if it can be told.
-    pub(super) fn changes(&self, leg: &Leg) -> Vec<Bytes> {
+    /// What the client is told when a server comes or goes with these lists, if it can be told.
+    pub(super) fn changes(&self, number: usize, lists: &[&str], is_gone: bool) -> Vec<Bytes> {
         let is_told = open(&self.greeting).initialized.is_some();
-        let lists = ["tools", "prompts", "resources"].into_iter();
-        let changed = lists.filter(|list| is_told && leg.can(list));
-        changed
-            .map(|list| wire::notification(&format!("notifications/{list}/list_changed"), "{}"))
-            .collect()
+        let told = lists.iter().filter(|_| is_told);
+        let told = told.map(|list| wire::notification(&format!("notifications/{list}/list_changed"), "{}"));
+        told.chain(self.tell_listeners(number, lists, is_gone)).collect()
     }
 
     /// Says something to the client, if it still listens.
@@ -152,6 +169,12 @@ impl Switch {
     pub(super) fn back(&self) -> Option<Back> {
         self.to_client.get()?.upgrade()
     }
+}
+
+/// The lists that change with a server.
+pub fn lists_of(leg: &Leg) -> Vec<&'static str> {
+    let lists = ["tools", "prompts", "resources"].into_iter();
+    lists.filter(|list| leg.can(list)).collect()
 }
 
 /// A server's question, under an id and with a token that tell whose they are.

@@ -9,6 +9,7 @@ use tokio_util::task::TaskTracker;
 
 use super::connection::{Connection, Source};
 use super::leg::{Leg, Nowhere};
+use super::server::End;
 use super::{Greeting, Spec, Switch, open};
 use crate::failure::{Exit, Failure};
 use crate::mcp::child::Child;
@@ -77,6 +78,7 @@ impl Started {
             legs,
             routes: Mutex::default(),
             greeting: Mutex::new(Greeting::default()),
+            subscriptions: Mutex::default(),
             to_client: OnceLock::new(),
             tasks: TaskTracker::new(),
         };
@@ -135,7 +137,12 @@ async fn hear_one(
             let _ = to_client.send(message).await;
         }
     }
-    for message in switch.gone(number) {
+    // That a server ends because we end it is no news.
+    let end = match closing.is_cancelled() {
+        true => End::Ours,
+        false => End::Its,
+    };
+    for message in switch.gone(number, end) {
         let _ = to_client.send(message).await;
     }
 }
