@@ -9,6 +9,7 @@
 
 mod answer;
 mod ask;
+mod begin;
 mod call;
 mod child;
 mod continuation;
@@ -32,7 +33,6 @@ mod tools;
 mod upstreams;
 mod wire;
 
-use std::collections::HashMap;
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -40,8 +40,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use countersign::decision::{Decider, Surface};
 use countersign::gate::Gate;
-use countersign::hash::Hash;
-use countersign::id::{Agent, BadName, Run};
+use countersign::id::{Agent, BadName};
 use tokio::io::AsyncRead;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -54,14 +53,12 @@ use crate::failure::{Exit, Failure};
 use crate::output::Output;
 use crate::store::{Missing, Watch};
 use crate::{desk, identity, policy, store};
-use child::{Child, Launch};
+use begin::Begun;
 use gateway::Gateway;
 use http::{Callers, Heard, HttpUpstream, Way};
 use lines::Lines;
-use listen::Behind;
 use relay::{Back, Next, Relay, Who};
 use server::{Lost, Server};
-use several::{At, Spec};
 use tokio_util::sync::CancellationToken;
 use upstreams::Upstreams;
 
@@ -71,8 +68,6 @@ const LAST_WORDS: Duration = Duration::from_secs(10);
 const LOOKS: Duration = Duration::from_millis(50);
 /// What the agent is called when nobody says.
 const AGENT: &str = "mcp";
-/// What several servers are called together.
-const SEVERAL: &str = "several";
 
 /// Runs the gateway until the client or the server ends.
 pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<Exit, Failure> {
@@ -81,7 +76,7 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
             .hint("give the server's own store with `--store`, a file or a `postgres://` URL"));
     }
     let who = who(global, &options)?;
-    let specs = specs(&options)?;
+    let specs = begin::specs(&options)?;
     let tenant = desk::tenant(global)?;
     let loaded = policy::load(global.policy.as_deref())?;
     if loaded.file.is_none() {
@@ -94,15 +89,21 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
     };
     // Servers get going while the store is opened.
     let begun = match &listener {
-        None => Some(begin(&specs)?),
+        None => Some(begin::begin(&specs)?),
         Some(_) => None,
     };
     let store = store::open(global.store(), Missing::Create, Watch::Others).await?;
     let names = specs.iter().map(|spec| spec.name.clone()).collect();
     let upstreams = Arc::new(Upstreams::new(names));
     let gate = Gate::new(store, Arc::new(loaded.policy)).with_executor(upstreams.clone());
-    let runs = runs(&specs)?;
-    let gateway = Gateway::new(gate, upstreams, tenant, run_of_all(&specs)?, options.settings());
+    let runs = begin::runs(&specs)?;
+    let gateway = Gateway::new(
+        gate,
+        upstreams,
+        tenant,
+        begin::run_of_all(&specs)?,
+        options.settings(),
+    );
     let gateway = Arc::new(gateway.with_runs(runs));
     match (listener, begun) {
         (Some(listener), _) => {
@@ -110,7 +111,7 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
                 true => Callers::Anybody(Box::new(who)),
                 false => Callers::Tokens,
             };
-            let (name, behind) = behind(specs)?;
+            let (name, behind) = begin::behind(specs)?;
             listen::run(listener, gateway, name, callers, behind, output).await
         }
         (None, Some(Begun::Command(name, (child, way, lines)))) => {
@@ -124,61 +125,6 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
         (None, Some(Begun::Address(name, way))) => remote(gateway, name, who, way).await,
         (None, Some(Begun::Several(connections))) => several::run(gateway, &who, connections).await,
         (None, None) => Err(Failure::usage("there is no server").hint("write its command behind `--`")),
-    }
-}
-
-/// The servers the command line names.
-fn specs(options: &Mcp) -> Result<Vec<Spec>, Failure> {
-    if let Some(file) = &options.servers {
-        return several::read(file);
-    }
-    let (words, at) = match &options.url {
-        Some(url) => {
-            let at = At::Address(url.clone(), options.url_token_env.clone());
-            (vec![url.clone()], at)
-        }
-        None => {
-            let words = options.command.clone();
-            let env = Vec::new();
-            (options.command.clone(), At::Command(Launch { words, env }))
-        }
-    };
-    let name = name::of(options.server_name.as_deref(), &words)?;
-    Ok(vec![Spec { name, at }])
-}
-
-/// Servers that were started, for a client on standard input.
-enum Begun {
-    /// One, by its command.
-    Command(String, child::Started),
-    /// One, at an address.
-    Address(String, Way),
-    /// Several.
-    Several(several::Connections),
-}
-
-/// One server is alone, whether the command line or a file names it.
-fn begin(specs: &[Spec]) -> Result<Begun, Failure> {
-    match specs {
-        [Spec { name, at }] => Ok(match at {
-            At::Command(launch) => Begun::Command(name.clone(), Child::start(launch)?),
-            At::Address(url, token) => Begun::Address(name.clone(), several::way(url, token.as_deref())?),
-        }),
-        several => Ok(Begun::Several(several::connect(several)?)),
-    }
-}
-
-/// What stands behind an endpoint, and what it is called.
-fn behind(specs: Vec<Spec>) -> Result<(String, Behind), Failure> {
-    match <[Spec; 1]>::try_from(specs) {
-        Ok([Spec { name, at }]) => {
-            let behind = match at {
-                At::Command(launch) => Behind::Command(launch),
-                At::Address(url, token) => Behind::Address(several::way(&url, token.as_deref())?),
-            };
-            Ok((name, behind))
-        }
-        Err(specs) => Ok((SEVERAL.to_owned(), Behind::Several(specs))),
     }
 }
 
@@ -364,36 +310,6 @@ fn who(global: &Global, options: &Mcp) -> Result<Who, Failure> {
         decider: Some(decider),
         session: None,
     })
-}
-
-/// The same server, started the same way at the same place, is the same: it goes on with what it left open, and no
-/// other one does, whatever its tools are called.
-fn run_name(name: &str, command: &[String]) -> Result<Run, Failure> {
-    let place = std::env::current_dir().unwrap_or_default();
-    let mut words = place.as_os_str().as_encoded_bytes().to_vec();
-    for word in command {
-        // No word of a command line holds a zero.
-        words.push(0);
-        words.extend_from_slice(word.as_bytes());
-    }
-    Run::new(format!("mcp:{name}:{}", Hash::of(&words).short())).map_err(bad_name)
-}
-
-/// Each of several servers goes on with its own, whoever stands beside it.
-fn runs(specs: &[Spec]) -> Result<HashMap<String, Run>, Failure> {
-    let run = |spec: &Spec| Ok((spec.name.clone(), run_name(&spec.name, &spec.words())?));
-    specs.iter().map(run).collect()
-}
-
-/// What belongs to none of them belongs to all.
-fn run_of_all(specs: &[Spec]) -> Result<Run, Failure> {
-    match specs {
-        [one] => run_name(&one.name, &one.words()),
-        several => {
-            let words: Vec<String> = several.iter().flat_map(Spec::words).collect();
-            run_name(SEVERAL, &words)
-        }
-    }
 }
 
 fn bad_name(problem: BadName) -> Failure {

@@ -253,7 +253,7 @@ fn equal_ids_of_two_servers_do_not_cross() {
         ("mail", client.begin("mail__ask", json!({}))),
         ("news", client.begin("news__ask", json!({}))),
     ];
-    let mut questions = vec![
+    let mut questions = [
         client.hear("sampling/createMessage"),
         client.hear("sampling/createMessage"),
     ];
@@ -538,6 +538,9 @@ fn one_server_that_dies_takes_nothing_with_it() {
         text(&answer).contains("the server `mail` is not there: it has ended"),
         "{answer}"
     );
+    // Ours need no server, not even the first.
+    let task = client.request("tasks/get", json!({"taskId": format!("countersign:{gone}")}));
+    assert_eq!(task["result"]["status"], "working", "{task}");
     // What was held for the other one runs; what was held for this one was not sent, and says so.
     place.good(&["approve", &held]);
     let waited = client.call("countersign_wait", json!({"approval": held}));
@@ -588,6 +591,36 @@ fn servers_that_do_not_come_up_are_left_out() {
             .contains("none of the servers can be used: `a`: cannot start"),
         "{left:?}"
     );
+}
+
+#[test]
+fn x42_each_question_at_the_client_is_about_its_own_server() {
+    let place = two();
+    let mut client = start(&place, &[]);
+    client.greet(json!({"elicitation": {}}));
+    let calls = [
+        client.begin("mail__send_email", json!({"to": "m"})),
+        client.begin("news__send_email", json!({"to": "n"})),
+    ];
+    let asked = [
+        client.hear("elicitation/create"),
+        client.hear("elicitation/create"),
+    ];
+    assert_ne!(asked[0]["id"], asked[1]["id"]);
+    std::thread::sleep(Duration::from_millis(1100));
+    for question in asked {
+        let message = question["params"]["message"].as_str().unwrap();
+        let decision = match message.contains("news/send_email") {
+            true => "allow",
+            false => "deny",
+        };
+        assert!(message.contains("/send_email"), "{message}");
+        let result = json!({"action": "accept", "content": {"decision": decision}});
+        client.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": result}).to_string());
+    }
+    assert!(text(&client.answer(calls[0])).contains("denied"));
+    assert_eq!(text(&client.answer(calls[1])), "news send_email {\"to\": \"n\"}");
+    assert!(got(&place, "mail", "send_email").is_empty());
 }
 
 #[test]
@@ -671,8 +704,8 @@ fn one_server_in_a_file_is_one_server() {
 }
 
 #[test]
-fn a_slow_server_joins_later_and_one_policy_pins_all() {
-    let place = place(&[("mail", "late"), ("news", "")]);
+fn one_policy_pins_the_tools_of_all() {
+    let place = two();
     place.good(&[
         "policy",
         "init",
@@ -704,6 +737,23 @@ fn a_slow_server_joins_later_and_one_policy_pins_all() {
     let mut client = greeted(&place, &["--hold", "50ms"]);
     assert_eq!(text(&client.call("mail__read", json!({}))), "mail read {}");
     approval(&client.call("news__read", json!({})));
+}
+
+#[test]
+fn a_slow_server_joins_later_and_when_the_last_is_gone_so_are_we() {
+    let place = place(&[("mail", "late"), ("news", "")]);
+    let mut client = greeted(&place, &[]);
+    let listed = names(&client.request("tools/list", json!({})), "tools");
+    assert_eq!(listed.len(), 8, "the others do not wait: {listed:?}");
+    client.hear("notifications/tools/list_changed");
+    let listed = names(&client.request("tools/list", json!({})), "tools");
+    assert_eq!(listed.len(), 15, "{listed:?}");
+    assert_eq!(text(&client.call("mail__read", json!({}))), "mail read {}");
+    for tool in ["mail__crash", "news__crash"] {
+        assert!(client.call(tool, json!({}))["error"].is_object());
+    }
+    let (code, stderr) = client.ended();
+    assert_eq!(code, 1, "{stderr}");
 }
 
 #[test]

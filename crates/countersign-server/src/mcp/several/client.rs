@@ -14,7 +14,7 @@ use crate::mcp::answer::Form;
 use crate::mcp::call::Says;
 use crate::mcp::frame::{Frame, Id, Kind, pick, quote, span, splice};
 use crate::mcp::relay::{Back, Next};
-use crate::mcp::server::is_own;
+use crate::mcp::server::{OWN, is_own};
 use crate::mcp::{own, wire};
 use crate::output;
 
@@ -175,12 +175,14 @@ impl Switch {
         }
     }
 
-    /// Passes on what wants no answer.
+    /// Passes on what wants no answer. The relay hears it also when its server cannot: calls may wait there.
     pub(super) async fn pass(&self, leg: usize, bytes: Bytes, back: &Back) {
-        let Some(leg) = self.legs.get(leg).filter(|leg| leg.is_ready()) else {
+        let Some(leg) = self.legs.get(leg) else {
             return;
         };
-        if let Next::Send(bytes) = leg.relay.hear_client(bytes, back).await {
+        if let Next::Send(bytes) = leg.relay.hear_client(bytes, back).await
+            && leg.is_ready()
+        {
             // Who is gone needs to hear nothing.
             let _ = leg.relay.server.send(bytes).await;
         }
@@ -314,7 +316,7 @@ impl Switch {
         let Some(found) = self.legs.get(leg) else {
             return Next::Done;
         };
-        let is_ours = own_tool(&asked);
+        let is_ours = is_for_us(&asked);
         if let (Stage::Out(reason), false) = (found.stage(), is_ours) {
             let problem = format!("the server `{}` is not there: {reason}", found.name());
             return refuse(asked, wire::INTERNAL, problem).await;
@@ -363,9 +365,13 @@ pub async fn refuse(asked: Asked, code: i32, problem: String) -> Next<Routed> {
     Next::Done
 }
 
-/// Whether it is a call of a tool of ours: that one works without any server.
-fn own_tool(asked: &Asked) -> bool {
-    asked.text("name").is_some_and(|(name, _)| own::is_own(&name))
+/// Whether it is about a tool or a task of ours: those work without any server.
+fn is_for_us(asked: &Asked) -> bool {
+    let is_tool = asked.text("name").is_some_and(|(name, _)| own::is_own(&name));
+    is_tool
+        || asked
+            .text("taskId")
+            .is_some_and(|(task, _)| task.starts_with(OWN))
 }
 
 fn progress_token(params: &[u8]) -> Option<String> {

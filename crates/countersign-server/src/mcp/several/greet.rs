@@ -18,8 +18,9 @@ use crate::mcp::frame::{Frame, members, pick, quote};
 use crate::mcp::server::Lost;
 use crate::mcp::wire;
 
-/// How long the client's greeting waits for slow servers: clients give up after half a minute or more.
-const GREETS_WITHIN: Duration = Duration::from_secs(20);
+/// How long the client's greeting waits for slow servers: clients give up after half a minute or more, and who is
+/// late can join.
+const GREETS_WITHIN: Duration = Duration::from_secs(10);
 /// The protocol's word for who answers.
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 

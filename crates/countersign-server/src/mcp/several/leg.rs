@@ -154,7 +154,11 @@ impl Leg {
     pub async fn list_tools(&self, params: &Params<'_>) -> Result<Pages, String> {
         let pages = match self.relay.server.list_tools(params).await {
             Ok(pages) => pages,
-            Err(Lost::NotSent(why) | Lost::Unknown(why)) => return Err(why),
+            Err(Lost::NotSent(why) | Lost::Unknown(why)) => {
+                let name = self.name();
+                output::beside(&format!("countersign: the tools of `{name}` are left out: {why}"));
+                return Err(why);
+            }
         };
         let collision = collision(&pages.items);
         let standing = match &collision {

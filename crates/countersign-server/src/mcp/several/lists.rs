@@ -16,7 +16,6 @@ use crate::mcp::call::{Says, without};
 use crate::mcp::frame::{members, pick, quote, span};
 use crate::mcp::server::Pages;
 use crate::mcp::{own, wire};
-use crate::output;
 
 /// How long a server may take to list something.
 pub const WITHIN: Duration = Duration::from_secs(10);
@@ -162,14 +161,7 @@ async fn pages(leg: &Leg, list: List, base: &[(String, String)]) -> Option<Pages
     };
     let server = &leg.relay.server;
     if list == TOOLS {
-        let listed = leg.list_tools(&params).await;
-        if let Err(why) = &listed {
-            output::beside(&format!(
-                "countersign: the tools of `{}` are left out: {why}",
-                leg.name()
-            ));
-        }
-        return listed.ok();
+        return leg.list_tools(&params).await.ok();
     }
     let pages = server.pages(list.method, list.member, &params);
     tokio::time::timeout(WITHIN, pages).await.ok()?.ok()

@@ -10,11 +10,8 @@ use super::client::Asked;
 use super::leg::Leg;
 use super::{Routed, Switch, open};
 use crate::mcp::frame::{Frame, Kind, pick, quote};
-use crate::mcp::server::{Pages, Params};
+use crate::mcp::server::{OWN, Pages, Params};
 use crate::mcp::wire;
-
-/// Ids of our own tasks begin so.
-const OURS: &str = "countersign:";
 
 impl Switch {
     /// A request about a resource.
@@ -108,7 +105,7 @@ impl Switch {
         };
         let known = open(&self.routes).tasks(&task);
         let owners = match known.is_empty() {
-            true if task.starts_with(OURS) => vec![0],
+            true if task.starts_with(OWN) => vec![0],
             true => self.who_has_task(&task).await,
             false => known,
         };

@@ -70,10 +70,9 @@ impl Switch {
         };
         self.note_change(leg, &frame);
         if frame.kind != Kind::Batch {
-            return match self.on_subscription(number, frame) {
-                Ok(said) => said,
-                Err(frame) => self.translated(number, leg, frame).into_iter().collect(),
-            };
+            return self
+                .on_subscription(number, &frame)
+                .unwrap_or_else(|| self.translated(number, leg, frame).into_iter().collect());
         }
         let messages: Vec<&RawValue> = serde_json::from_slice(&frame.bytes).unwrap_or_default();
         let single = messages

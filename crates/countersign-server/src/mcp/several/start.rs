@@ -90,9 +90,10 @@ impl Started {
         }
     }
 
-    /// All servers, to take up what an earlier process left open.
+    /// The servers that can take up what an earlier process left open.
     pub fn servers(&self) -> impl Iterator<Item = &Arc<Server>> {
-        self.switch.legs.iter().map(|leg| &leg.relay.server)
+        let reached = self.switch.legs.iter().filter(|leg| !leg.is_out());
+        reached.map(|leg| &leg.relay.server)
     }
 
     /// Hears all servers until the last of them has ended; and what ends them.
@@ -100,6 +101,7 @@ impl Started {
         // Set once, before anybody says anything.
         let _ = self.switch.to_client.set(to_client.downgrade());
         let ends = Ends {
+            switch: self.switch.clone(),
             children: self.children,
             closing: self.closing.clone(),
         };
@@ -149,16 +151,21 @@ async fn hear_one(
 
 /// Ends all servers.
 pub struct Ends {
+    switch: Arc<Switch>,
     children: Vec<Child>,
     closing: CancellationToken,
 }
 
 impl Ends {
-    /// Ends them, all at once. How each of them ends is its own affair.
+    /// Ends them, all at once. How each of them ends is its own affair; that none was left is an error.
     pub async fn end(self) -> Exit {
         self.closing.cancel();
+        let was_alone = self.switch.legs.iter().all(|leg| leg.is_out());
         join_all(self.children.into_iter().map(Child::end)).await;
-        Exit::Done
+        match was_alone {
+            true => Exit::Error,
+            false => Exit::Done,
+        }
     }
 }
 

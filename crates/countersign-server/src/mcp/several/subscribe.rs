@@ -125,16 +125,14 @@ impl Switch {
         ready.map(request).collect()
     }
 
-    /// Something of a server's that belongs to a subscription: what the client gets now. Gives back what belongs to none.
-    pub(super) fn on_subscription(&self, number: usize, frame: Frame) -> Result<Vec<Bytes>, Frame> {
+    /// Something of a server's that belongs to a subscription: what the client gets now. Nothing when it belongs to none.
+    pub(super) fn on_subscription(&self, number: usize, frame: &Frame) -> Option<Vec<Bytes>> {
         let id = match &frame.kind {
             Kind::Response { id } => Some(id.clone()),
-            Kind::Notification { .. } => subscription_of(&frame),
+            Kind::Notification { .. } => subscription_of(frame),
             _ => None,
         };
-        let Some(id) = id.filter(|id| open(&self.subscriptions).contains_key(id)) else {
-            return Err(frame);
-        };
+        let id = id.filter(|id| open(&self.subscriptions).contains_key(id))?;
         match &frame.kind {
             Kind::Notification { method } if method == "notifications/subscriptions/acknowledged" => {
                 let params = frame.part(&frame.params).unwrap_or_default();
@@ -147,20 +145,20 @@ impl Switch {
                         .extend(honoured.map(|honoured| (number, honoured.to_owned())));
                     subscription.unclear.remove(&number);
                 }
-                Ok(self.acknowledge(&id, false))
+                Some(self.acknowledge(&id, false))
             }
-            Kind::Response { .. } => Ok(self.ended(&id, number, Some(frame.bytes.clone()))),
+            Kind::Response { .. } => Some(self.ended(&id, number, Some(frame.bytes.clone()))),
             _ => {
                 let mut all = open(&self.subscriptions);
                 match all.get_mut(&id) {
-                    Some(subscription) if !subscription.open.contains(&number) => Ok(Vec::new()),
+                    Some(subscription) if !subscription.open.contains(&number) => Some(Vec::new()),
                     Some(subscription) if !subscription.is_acknowledged => {
                         if subscription.kept.len() < MOST_KEPT {
                             subscription.kept.push(frame.bytes.clone());
                         }
-                        Ok(Vec::new())
+                        Some(Vec::new())
                     }
-                    _ => Ok(vec![frame.bytes.clone()]),
+                    _ => Some(vec![frame.bytes.clone()]),
                 }
             }
         }
