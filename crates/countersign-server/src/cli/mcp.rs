@@ -1,6 +1,7 @@
 //! The MCP gateway.
 
 use std::net::SocketAddr;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::Args;
@@ -19,6 +20,7 @@ Examples:
   countersign mcp --store ~/countersign.db --policy ~/files.toml --name files -- npx -y SERVER DIR
   countersign mcp --hold 4s -- uvx SERVER               for clients that give up after five seconds
   countersign mcp --url https://example.com/mcp         a server at an address
+  countersign mcp --servers servers.toml                several servers, tools called SERVER__TOOL
   countersign mcp --listen 127.0.0.1:8788 --url URL     for clients that speak HTTP, with agents' tokens")]
 pub struct Mcp {
     /// What the server is called in the policy and on cards; made from its command if you do not say
@@ -45,6 +47,9 @@ pub struct Mcp {
     /// The environment variable with the token to show the server at that address
     #[arg(long, value_name = "VAR", requires = "url")]
     pub url_token_env: Option<String>,
+    /// A TOML file that names one or several servers; see docs/mcp.md
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "url", "server_name"])]
+    pub servers: Option<PathBuf>,
     /// Listen for clients over HTTP, at /mcp, instead of on standard input
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
@@ -52,7 +57,7 @@ pub struct Mcp {
     #[arg(long, requires = "listen")]
     pub no_token: bool,
     /// The server's command
-    #[arg(last = true, required_unless_present = "url", value_name = "CMD")]
+    #[arg(last = true, required_unless_present_any = ["url", "servers"], value_name = "CMD")]
     pub command: Vec<String>,
 }
 

@@ -33,11 +33,15 @@ Every tool is held until you say otherwise: what a server says about its own too
 
 Examples:
   countersign policy init -- npx -y @modelcontextprotocol/server-filesystem ~/notes
-  countersign policy init --name files --output files.toml -- npx -y SERVER DIR")]
+  countersign policy init --name files --output files.toml -- npx -y SERVER DIR
+  countersign policy init --servers servers.toml --output all.toml      all servers of `countersign mcp --servers`")]
 pub struct PolicyInit {
     /// What the server is called in the policy, as with `countersign mcp`
     #[arg(long = "name", value_name = "NAME")]
     pub server_name: Option<String>,
+    /// A TOML file that names the servers, instead of a command
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "server_name"])]
+    pub servers: Option<PathBuf>,
     /// A new file to write to; standard output if you do not say
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -45,6 +49,6 @@ pub struct PolicyInit {
     #[arg(long)]
     pub trust_annotations: bool,
     /// The server's command
-    #[arg(last = true, required = true, value_name = "CMD")]
+    #[arg(last = true, required_unless_present = "servers", value_name = "CMD")]
     pub command: Vec<String>,
 }

@@ -198,7 +198,7 @@ pub fn without_round(params: &Bytes, is_ours: bool) -> Bytes {
 }
 
 /// An object without some of its members.
-fn without(object: &RawValue, names: &[&str]) -> Option<String> {
+pub(super) fn without(object: &RawValue, names: &[&str]) -> Option<String> {
     let all = members(object.get().as_bytes())?;
     let is_named = |member: &String| names.contains(&member.as_str());
     if !all.iter().any(|(member, _)| is_named(member)) {

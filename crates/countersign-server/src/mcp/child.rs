@@ -27,6 +27,15 @@ pub struct Child {
 /// A server, the way to it, and what it says.
 pub type Started = (Child, Box<dyn Upstream>, Lines<ChildStdout>);
 
+/// How a server is started.
+#[derive(Clone, Debug, Default)]
+pub struct Launch {
+    /// The program and its arguments.
+    pub words: Vec<String>,
+    /// What it finds in its environment beside ours.
+    pub env: Vec<(String, String)>,
+}
+
 /// The way to its standard input.
 struct Input(mpsc::WeakSender<Bytes>);
 
@@ -42,8 +51,9 @@ impl Upstream for Input {
 
 impl Child {
     /// Starts a server.
-    pub fn start(command: &[String]) -> Result<Started, Failure> {
-        let (program, arguments) = command
+    pub fn start(launch: &Launch) -> Result<Started, Failure> {
+        let (program, arguments) = launch
+            .words
             .split_first()
             .ok_or_else(|| Failure::usage("there is no server to start").hint("write it behind `--`"))?;
         let started = Command::new(program)
@@ -51,6 +61,7 @@ impl Child {
             // Whoever can read them could decide.
             .env_remove("COUNTERSIGN_TOKEN")
             .env_remove("COUNTERSIGN_SEAL_KEY")
+            .envs(launch.env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())

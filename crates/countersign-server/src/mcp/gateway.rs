@@ -4,6 +4,7 @@
 //! What a person approves is run from here, whether or not anybody still waits for it.
 
 use std::collections::{HashMap, HashSet};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -43,6 +44,10 @@ pub struct Gateway {
     pub tenant: Tenant,
     /// What it runs, and nobody else's: the same servers, started the same way.
     pub run: Run,
+    /// The same for each of several servers, by its name: another one beside it changes nothing.
+    runs: HashMap<String, Run>,
+    /// Counts our questions to clients: no two that are open have one number.
+    pub number: AtomicU64,
     /// How the operator wants it.
     pub settings: Settings,
     /// The executor behind the gate.
@@ -102,6 +107,8 @@ impl Gateway {
             gate,
             tenant,
             run,
+            runs: HashMap::new(),
+            number: AtomicU64::new(1),
             settings,
             upstreams,
             tasks: TaskTracker::new(),
@@ -109,6 +116,25 @@ impl Gateway {
             followed: Mutex::default(),
             proposing: Mutex::default(),
         }
+    }
+
+    /// With several servers, each of which goes on with its own only.
+    pub fn with_runs(self, runs: HashMap<String, Run>) -> Gateway {
+        Gateway { runs, ..self }
+    }
+
+    /// Whose a call is, by the tool's qualified name.
+    fn run_of(&self, tool: &str) -> &Run {
+        let server = tool.split_once('/').map(|(server, _)| server);
+        server
+            .and_then(|server| self.runs.get(server))
+            .unwrap_or(&self.run)
+    }
+
+    /// Whether an approval came from here.
+    pub fn is_of_ours(&self, approval: &Approval) -> bool {
+        let tool = approval.calls.first().map_or("", |call| call.tool.as_str());
+        approval.run.as_ref() == Some(self.run_of(tool))
     }
 
     /// Puts a call to the gate.
@@ -139,6 +165,7 @@ impl Gateway {
     }
 
     async fn submit(&self, wish: Wish) -> Result<Put, SubmitError> {
+        let run = self.run_of(&wish.tool).clone();
         let call = SubmittedCall {
             tool: wish.tool,
             arguments: wish.arguments,
@@ -151,7 +178,7 @@ impl Gateway {
             requester: wish.requester,
             on_behalf_of: wish.on_behalf_of,
             channel: None,
-            run: Some(self.run.clone()),
+            run: Some(run),
             session: wish.session,
             claim: None,
             key: None,
@@ -170,7 +197,7 @@ impl Gateway {
     /// The same call, if it is open, or over and nobody was told how.
     async fn find_same(&self, wish: &Wish) -> Result<Option<SharedApproval>, StoreError> {
         let filter = Filter {
-            run: Some(self.run.clone()),
+            run: Some(self.run_of(&wish.tool).clone()),
             agent: Some(wish.agent.clone()),
             limit: Some(LOOKS_BACK),
             ..Filter::default()
@@ -266,10 +293,11 @@ impl Gateway {
 
     /// Takes up what an earlier process proposed and nobody has run.
     pub async fn resume(self: &Arc<Self>, server: &Arc<Server>) -> Result<(), StoreError> {
+        let run = self.run_of(&server.qualified(""));
         for state in [State::Pending, State::Approved] {
             let filter = Filter {
                 state: Some(state),
-                run: Some(self.run.clone()),
+                run: Some(run.clone()),
                 limit: Some(LOOKS_BACK),
                 ..Filter::default()
             };

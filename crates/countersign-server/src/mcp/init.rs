@@ -1,6 +1,6 @@
 //! `policy init`: from a server's own list of tools to a catalogue for a person to read.
 //!
-//! Enters: a server's command. Leaves: a policy that names each tool and pins its whole definition. What the server
+//! Enters: a server's command, or a file of servers. Leaves: a policy that names each tool and pins its whole definition. What the server
 //! says about its tools stands there as remarks: it is a stranger's word. Only `--trust-annotations` believes it.
 
 use std::io::Write as _;
@@ -13,9 +13,11 @@ use countersign::hash::Hash;
 use countersign::id::ToolName;
 use serde_json::value::RawValue;
 
-use super::child::Child;
+use super::child::Launch;
 use super::frame::{Frame, pick};
+use super::http::Heard;
 use super::server::{Lost, Server};
+use super::several::{self, At, Connection, Spec};
 use super::{name, wire};
 use crate::cli::PolicyInit;
 use crate::failure::{Exit, Failure};
@@ -31,29 +33,20 @@ const MODERN: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","
 
 /// Starts the server, asks it, and writes the policy.
 pub async fn run(options: PolicyInit, output: &mut Output) -> Result<Exit, Failure> {
-    let name = name::of(options.server_name.as_deref(), &options.command)?;
-    let (child, way, mut lines) = Child::start(&options.command)?;
-    let server = Arc::new(Server::new(name, way));
-    let heard = server.clone();
-    let hearing = tokio::spawn(async move {
-        while let Ok(Some(line)) = lines.next().await {
-            // Whatever else it says or asks is not for us.
-            let _ = Frame::read(line).map(|frame| heard.take_own(frame));
+    let specs = match &options.servers {
+        Some(file) => several::read(file)?,
+        None => {
+            let words = options.command.clone();
+            let name = name::of(options.server_name.as_deref(), &words)?;
+            let env = Vec::new();
+            let at = At::Command(Launch { words, env });
+            vec![Spec { name, at }]
         }
-        heard.gone();
-    });
-    let asked = tokio::time::timeout(ANSWERS_WITHIN, ask(&server)).await;
-    let _ = child.end().await;
-    hearing.abort();
-    let lost = |why: String| {
-        Failure::error("no_tools", why).hint("try whether the command starts an MCP server by itself")
     };
-    let tools = match asked {
-        Ok(Ok(tools)) => tools,
-        Ok(Err(Lost::NotSent(why) | Lost::Unknown(why))) => return Err(lost(why)),
-        Err(_) => return Err(lost("the server does not answer".to_owned())),
-    };
-    let text = catalogue(&server.name, &tools, options.trust_annotations);
+    let asked = specs.iter().map(|spec| tools_of(spec, specs.len() > 1));
+    let tools = futures_util::future::try_join_all(asked).await?;
+    let lists: Vec<List<'_>> = specs.iter().map(|spec| spec.name.as_str()).zip(tools).collect();
+    let text = catalogue(&lists, options.trust_annotations);
     match &options.output {
         None => output.text(&text),
         Some(file) => {
@@ -62,7 +55,7 @@ pub async fn run(options: PolicyInit, output: &mut Output) -> Result<Exit, Failu
                 true => "effects as the server states them",
                 false => "every call is held until you say otherwise",
             };
-            let count = tools.len();
+            let count: usize = lists.iter().map(|(_, tools)| tools.len()).sum();
             let message = format!(
                 "{count} tools in `{}`; {held}: read it, and change it",
                 file.display()
@@ -71,6 +64,52 @@ pub async fn run(options: PolicyInit, output: &mut Output) -> Result<Exit, Failu
         }
     }
     Ok(Exit::Done)
+}
+
+/// A server's name, and its tools.
+type List<'n> = (&'n str, Vec<Box<RawValue>>);
+
+/// The tools of one server. Among several, those that cannot be told apart are refused (X42).
+async fn tools_of(spec: &Spec, is_one_of_several: bool) -> Result<Vec<Box<RawValue>>, Failure> {
+    let Connection {
+        upstream,
+        mut source,
+        child,
+    } = spec.connect()?;
+    let server = Arc::new(Server::new(spec.name.clone(), upstream));
+    let heard = server.clone();
+    let hearing = tokio::spawn(async move {
+        while let Some(said) = source.next().await {
+            match said {
+                // Whatever else it says or asks is not for us.
+                Heard::Message(line) => _ = Frame::read(line).map(|frame| heard.take_own(frame)),
+                Heard::Lost(id, why) => heard.lost(&id, why),
+            }
+        }
+        heard.gone();
+    });
+    let asked = tokio::time::timeout(ANSWERS_WITHIN, ask(&server)).await;
+    if let Some(child) = child {
+        let _ = child.end().await;
+    }
+    hearing.abort();
+    let failed = |code: &'static str, why: String| match is_one_of_several {
+        true => Failure::error(code, format!("`{}`: {why}", spec.name)),
+        false => Failure::error(code, why),
+    };
+    let lost =
+        |why: String| failed("no_tools", why).hint("try whether the command starts an MCP server by itself");
+    let tools = match asked {
+        Ok(Ok(tools)) => tools,
+        Ok(Err(Lost::NotSent(why) | Lost::Unknown(why))) => return Err(lost(why)),
+        Err(_) => return Err(lost("the server does not answer".to_owned())),
+    };
+    match several::collision(&tools).filter(|_| is_one_of_several) {
+        Some(why) => {
+            Err(failed("collision", why).hint("leave this server out, or have it renamed by who wrote it"))
+        }
+        None => Ok(tools),
+    }
 }
 
 async fn ask(server: &Server) -> Result<Vec<Box<RawValue>>, Lost> {
@@ -100,18 +139,25 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
 }
 
 /// The policy's text.
-fn catalogue(server: &str, tools: &[Box<RawValue>], trusts: bool) -> String {
+fn catalogue(lists: &[List<'_>], trusts: bool) -> String {
+    let names: Vec<String> = lists.iter().map(|(server, _)| format!("`{server}`")).collect();
+    let (names, who) = match names.as_slice() {
+        [one] => (one.clone(), "it lists"),
+        several => (several.join(", "), "they list"),
+    };
     let mut text = format!(
-        "# The tools of `{server}`, as it lists them. Read each one and decide what it may do:\n\
+        "# The tools of {names}, as {who} them. Read each one and decide what it may do:\n\
          #   read         runs at once\n\
          #   write        a person is asked\n\
          #   external     a person is asked: something leaves the house\n\
          #   destructive  a person is asked, and not at the agent's own client\n\
          # A tool that is not listed, or whose definition is no longer the one pinned here, is held as destructive.\n"
     );
-    for tool in tools {
-        text.push('\n');
-        text.push_str(&entry(server, tool.get(), trusts));
+    for (server, tools) in lists {
+        for tool in tools {
+            text.push('\n');
+            text.push_str(&entry(server, tool.get(), trusts));
+        }
     }
     text
 }
@@ -197,7 +243,7 @@ mod tests {
 
     fn written(trusts: bool) -> (String, Policy) {
         let tools: Vec<Box<RawValue>> = serde_json::from_str(TOOLS).unwrap();
-        let text = catalogue("files", &tools, trusts);
+        let text = catalogue(&[("files", tools)], trusts);
         let policy = Policy::parse(&text).unwrap_or_else(|problems| panic!("{problems}\n{text}"));
         (text, policy)
     }

@@ -7,8 +7,10 @@ use std::sync::Arc;
 
 use tokio::net::TcpListener;
 
+use super::child::Launch;
 use super::gateway::Gateway;
 use super::http::{Callers, Endpoint, Way};
+use super::several::Spec;
 use super::told_to_stop;
 use crate::failure::{Exit, Failure};
 use crate::http::AllowedHosts;
@@ -23,7 +25,9 @@ pub enum Behind {
     /// A server at an address.
     Address(Way),
     /// A command, started for each conversation.
-    Command(Vec<String>),
+    Command(Launch),
+    /// Several servers, reached anew for each conversation.
+    Several(Vec<Spec>),
 }
 
 impl Behind {
@@ -37,7 +41,8 @@ impl Behind {
     ) -> Endpoint {
         match self {
             Behind::Address(way) => Endpoint::at_address(gateway, name, hosts, callers, way),
-            Behind::Command(command) => Endpoint::for_command(gateway, name, hosts, callers, command),
+            Behind::Command(launch) => Endpoint::for_command(gateway, name, hosts, callers, launch),
+            Behind::Several(specs) => Endpoint::for_several(gateway, name, hosts, callers, specs),
         }
     }
 }

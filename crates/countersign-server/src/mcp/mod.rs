@@ -9,6 +9,7 @@
 
 mod answer;
 mod ask;
+mod begin;
 mod call;
 mod child;
 mod continuation;
@@ -26,20 +27,21 @@ mod round;
 mod server;
 mod server_task;
 mod settings;
+mod several;
 mod stdio;
 mod task;
 mod tools;
 mod upstreams;
 mod wire;
 
+use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use countersign::decision::{Decider, Surface};
 use countersign::gate::Gate;
-use countersign::hash::Hash;
-use countersign::id::{Agent, BadName, Run};
+use countersign::id::{Agent, BadName};
 use tokio::io::AsyncRead;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
@@ -52,11 +54,10 @@ use crate::failure::{Exit, Failure};
 use crate::output::Output;
 use crate::store::{Missing, Watch};
 use crate::{desk, identity, policy, store};
-use child::Child;
+use begin::Begun;
 use gateway::Gateway;
 use http::{Callers, Heard, HttpUpstream, Way};
 use lines::Lines;
-use listen::Behind;
 use relay::{Back, Next, Relay, Who};
 use server::{Lost, Server};
 use tokio_util::sync::CancellationToken;
@@ -76,63 +77,68 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
             .hint("give the server's own store with `--store`, a file or a `postgres://` URL"));
     }
     let who = who(global, &options)?;
-    let words: Vec<String> = match &options.url {
-        Some(url) => vec![url.clone()],
-        None => options.command.clone(),
-    };
-    let name = name::of(options.server_name.as_deref(), &words)?;
-    let run = run_name(&name, &words)?;
+    let specs = begin::specs(&options)?;
     let tenant = desk::tenant(global)?;
     let loaded = policy::load(global.policy.as_deref())?;
     if loaded.file.is_none() {
         let message = "there is no policy: every tool call is held; make one with `countersign policy init`";
         output.notice("no_policy", message);
     }
-    let way = options.url.as_deref().map(|url| way(url, &options)).transpose()?;
     let listener = match options.listen {
         Some(address) => Some(listen::bind(address).await?),
         None => None,
     };
-    // The server gets going while the store is opened.
-    let child = match (&way, &listener) {
-        (None, None) => Some(Child::start(&options.command)?),
-        _ => None,
+    // Servers get going while the store is opened.
+    let begun = match &listener {
+        None => Some(begin::begin(&specs)?),
+        Some(_) => None,
     };
     let store = store::open(global.store(), Missing::Create, Watch::Others).await?;
-    let upstreams = Arc::new(Upstreams::new(vec![name.clone()]));
+    let names = specs.iter().map(|spec| spec.name.clone()).collect();
+    let upstreams = Arc::new(Upstreams::new(names));
     let gate = Gate::new(store, Arc::new(loaded.policy)).with_executor(upstreams.clone());
-    let gateway = Arc::new(Gateway::new(gate, upstreams, tenant, run, options.settings()));
-    match (listener, child, way) {
-        (Some(listener), _, way) => {
+    let runs = begin::runs(&specs)?;
+    let gateway = Gateway::new(
+        gate,
+        upstreams,
+        tenant,
+        begin::run_of_all(&specs)?,
+        options.settings(),
+    );
+    let gateway = Arc::new(gateway.with_runs(runs));
+    match (listener, begun) {
+        (Some(listener), _) => {
             let callers = match options.no_token {
                 true => Callers::Anybody(Box::new(who)),
                 false => Callers::Tokens,
             };
-            let behind = match way {
-                Some(way) => Behind::Address(way),
-                None => Behind::Command(options.command),
-            };
+            let (name, behind) = begin::behind(specs)?;
             listen::run(listener, gateway, name, callers, behind, output).await
         }
-        (None, Some((child, way, lines)), _) => {
+        (None, Some(Begun::Command(name, (child, way, lines)))) => {
             let server = Arc::new(Server::new(name, way));
             gateway.resume(&server).await?;
-            let relay = Arc::new(Relay::new(gateway, server, who));
+            let relay = Arc::new(Relay::new(gateway.clone(), server, who));
             let serve = |to_client| serve_lines(relay.clone(), lines, to_client);
-            between(relay.clone(), serve, child.end()).await
+            let clients = |lines, back| client(relay.clone(), lines, back);
+            between(&gateway, clients, async || relay.left().await, serve, child.end()).await
         }
-        (None, None, Some(way)) => remote(gateway, name, who, way).await,
-        (None, None, None) => Err(Failure::usage("there is no server").hint("write its command behind `--`")),
+        (None, Some(Begun::Address(name, way))) => remote(gateway, name, who, way).await,
+        (None, Some(Begun::Several(connections))) => several::run(gateway, &who, connections).await,
+        (None, None) => Err(Failure::usage("there is no server").hint("write its command behind `--`")),
     }
 }
 
-/// Passes messages between our own standard input and output and a server, until one of them ends or we are told to.
-async fn between<S>(
-    relay: Arc<Relay>,
+/// Passes messages between our own standard input and output and servers, until one side ends or we are told to.
+async fn between<C, S>(
+    gateway: &Gateway,
+    clients: impl FnOnce(Lines<Pin<Box<dyn AsyncRead + Send>>>, Back) -> C,
+    left: impl AsyncFn(),
     serve: impl FnOnce(Back) -> S,
     end: impl Future<Output = Exit>,
 ) -> Result<Exit, Failure>
 where
+    C: Future<Output = ()>,
     S: Future<Output = ()> + Send + 'static,
 {
     let no_pipes = |error: std::io::Error| {
@@ -146,13 +152,13 @@ where
     let (to_client, messages) = mpsc::channel(lines::QUEUE);
     let writing = tokio::spawn(lines::write_all(messages, output));
     let mut serving = tokio::spawn(serve(to_client.clone()));
-    let clients = client(relay.clone(), Lines::new(input), to_client);
+    let clients = clients(Lines::new(input), to_client);
     tokio::select! {
         () = clients => {
-            relay.left().await;
+            left().await;
             // What a person approves now still runs, unless we are told to end or the server does.
             tokio::select! {
-                () = settled(&relay.gateway) => {}
+                () = settled(gateway) => {}
                 _ = &mut serving => {}
                 () = told_to_stop() => {}
             }
@@ -160,14 +166,14 @@ where
         _ = &mut serving => {}
         () = told_to_stop() => {}
     }
-    relay.gateway.stop().await;
+    gateway.stop().await;
     let exit = end.await;
     // Whatever the server said before it ended is for the client, if that still listens.
     if !serving.is_finished() {
         let _ = tokio::time::timeout(LAST_WORDS, &mut serving).await;
     }
     let last_words = async {
-        relay.left().await;
+        left().await;
         writing.await
     };
     let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
@@ -180,14 +186,15 @@ async fn remote(gateway: Arc<Gateway>, name: String, who: Who, way: Way) -> Resu
     let upstream = HttpUpstream::new(way, heard, Arc::default());
     let server = Arc::new(Server::new(name, Box::new(upstream)));
     gateway.resume(&server).await?;
-    let relay = Arc::new(Relay::new(gateway, server, who));
+    let relay = Arc::new(Relay::new(gateway.clone(), server, who));
     let closing = CancellationToken::new();
     let serve = |to_client| serve_heard(relay.clone(), messages, to_client, closing.clone());
     let end = async {
         closing.cancel();
         Exit::Done
     };
-    between(relay.clone(), serve, end).await
+    let clients = |lines, back| client(relay.clone(), lines, back);
+    between(&gateway, clients, async || relay.left().await, serve, end).await
 }
 
 async fn client(relay: Arc<Relay>, mut lines: Lines<impl AsyncRead + Unpin>, back: Back) {
@@ -262,16 +269,6 @@ fn on_one_line(bytes: Bytes) -> Bytes {
     }
 }
 
-fn way(url: &str, options: &Mcp) -> Result<Way, Failure> {
-    let token = options.url_token_env.as_deref().map(|variable| {
-        std::env::var(variable).map_err(|_| {
-            let message = format!("the environment variable `{variable}` is not set");
-            Failure::error("no_token", message).hint("export the server's token in it")
-        })
-    });
-    Way::new(url, token.transpose()?.as_deref())
-}
-
 async fn next(lines: &mut Lines<impl AsyncRead + Unpin>) -> Option<Bytes> {
     lines.next().await.unwrap_or_else(|error| {
         crate::output::beside(&format!("countersign: {error}"));
@@ -314,19 +311,6 @@ fn who(global: &Global, options: &Mcp) -> Result<Who, Failure> {
         decider: Some(decider),
         session: None,
     })
-}
-
-/// The same server, started the same way at the same place, is the same: it goes on with what it left open, and no
-/// other one does, whatever its tools are called.
-fn run_name(name: &str, command: &[String]) -> Result<Run, Failure> {
-    let place = std::env::current_dir().unwrap_or_default();
-    let mut words = place.as_os_str().as_encoded_bytes().to_vec();
-    for word in command {
-        // No word of a command line holds a zero.
-        words.push(0);
-        words.extend_from_slice(word.as_bytes());
-    }
-    Run::new(format!("mcp:{name}:{}", Hash::of(&words).short())).map_err(bad_name)
 }
 
 fn bad_name(problem: BadName) -> Failure {

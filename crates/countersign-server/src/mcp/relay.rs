@@ -7,7 +7,7 @@ mod batch;
 mod ruling;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
@@ -33,13 +33,13 @@ use super::wire;
 pub type Back = mpsc::Sender<Bytes>;
 
 /// What is to be done with a message of the client's.
-pub enum Next {
+pub enum Next<T = Bytes> {
     /// It goes to the server.
-    Send(Bytes),
+    Send(T),
     /// Nothing: it was answered, or will be.
     Done,
     /// That is found out by this; then it goes to the server, or nothing is to be done.
-    Later(BoxFuture<'static, Option<Bytes>>),
+    Later(BoxFuture<'static, Option<T>>),
 }
 
 impl From<Option<Bytes>> for Next {
@@ -72,7 +72,6 @@ pub struct Relay {
     continuing: Mutex<HashMap<Id, Rest>>,
     /// Our own questions to the client.
     questions: Mutex<HashMap<Id, oneshot::Sender<Frame>>>,
-    number: AtomicU64,
 }
 
 /// What is added to an answer.
@@ -145,7 +144,6 @@ impl Relay {
             continuations: Continuations::default(),
             continuing: Mutex::default(),
             questions: Mutex::default(),
-            number: AtomicU64::new(1),
         }
     }
 
@@ -271,7 +269,7 @@ impl Relay {
 
     /// A new id for a question of ours.
     pub(super) fn own_id(&self) -> Id {
-        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let number = self.gateway.number.fetch_add(1, Ordering::Relaxed);
         Id::own(&format!("{OWN}ask:{number}"))
     }
 
@@ -304,7 +302,7 @@ impl Relay {
     }
 
     /// A request that may say for itself who sends it.
-    fn heard(&self, frame: &Frame) {
+    pub(super) fn heard(&self, frame: &Frame) {
         if let Some(params) = frame.part(&frame.params) {
             self.learn(&Says::read(params));
         }
@@ -349,7 +347,7 @@ impl Relay {
 
     /// Whether an approval is this client's.
     pub(super) fn is_own(&self, approval: &Approval) -> bool {
-        approval.run.as_ref() == Some(&self.gateway.run)
+        self.gateway.is_of_ours(approval)
             && approval.requester == self.who.requester
             && approval.on_behalf_of == self.who.on_behalf_of
     }

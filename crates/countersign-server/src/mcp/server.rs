@@ -14,7 +14,7 @@ use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::sync::{oneshot, watch};
 
-use super::frame::{Frame, Id, Kind, pick, quote};
+use super::frame::{Frame, Id, Kind, members, pick, quote};
 use super::tools::{Listed, Tools, definition};
 use super::wire;
 
@@ -45,6 +45,18 @@ pub enum Lost {
     NotSent(String),
     /// It was sent, or may have been.
     Unknown(String),
+}
+
+/// The parameters of each page of a listing, by its cursor, which is JSON.
+pub type Params<'p> = dyn Fn(Option<&str>) -> String + Send + Sync + 'p;
+
+/// A whole list.
+#[derive(Debug, Default)]
+pub struct Pages {
+    /// What is listed, as the server writes it.
+    pub items: Vec<Box<RawValue>>,
+    /// What stands beside the list on its first page.
+    pub rest: Vec<(String, Box<RawValue>)>,
 }
 
 /// A server.
@@ -184,14 +196,20 @@ impl Server {
 
     /// Asks for all tools, now.
     pub async fn list(&self) -> Result<(), Lost> {
+        let page = |cursor: Option<&str>| self.listing(cursor);
+        self.list_tools(&page).await.map(drop)
+    }
+
+    /// Asks for all tools with these parameters, now, and gives their definitions as the server writes them.
+    pub async fn list_tools(&self, params: &Params<'_>) -> Result<Pages, Lost> {
         let slow = || Lost::Unknown("the server did not list its tools in time".to_owned());
         let began = self.tools.began();
-        let tools = tokio::time::timeout(LISTING, self.all_tools()).await;
-        match tools.map_err(|_| slow()).and_then(|tools| tools) {
-            Ok(tools) => {
-                let listed = tools.iter().filter_map(|tool| definition(tool));
+        let pages = tokio::time::timeout(LISTING, self.pages("tools/list", "tools", params)).await;
+        match pages.map_err(|_| slow()).and_then(|pages| pages) {
+            Ok(pages) => {
+                let listed = pages.items.iter().filter_map(|tool| definition(tool));
                 self.tools.replace(listed.collect(), began);
-                Ok(())
+                Ok(pages)
             }
             Err(lost) => {
                 self.tools.not_listed();
@@ -202,27 +220,42 @@ impl Server {
 
     /// The definitions of all tools, as the server writes them.
     pub async fn all_tools(&self) -> Result<Vec<Box<RawValue>>, Lost> {
-        let unclear = || Lost::Unknown("the server did not list its tools".to_owned());
-        let mut all: Vec<Box<RawValue>> = Vec::new();
+        let page = |cursor: Option<&str>| self.listing(cursor);
+        let pages = self.pages("tools/list", "tools", &page).await?;
+        Ok(pages.items)
+    }
+
+    /// Everything a list has, page after page: what stands in `member`.
+    pub async fn pages(&self, method: &str, member: &str, params: &Params<'_>) -> Result<Pages, Lost> {
+        let unclear = || Lost::Unknown(format!("the server did not answer `{method}` with a list"));
+        let mut all = Pages::default();
         let mut cursor: Option<String> = None;
-        for _ in 0..MOST_PAGES {
-            let frame = self
-                .request("tools/list", &self.listing(cursor.as_deref()))
-                .await?;
+        for page in 0..MOST_PAGES {
+            let frame = self.request(method, &params(cursor.as_deref())).await?;
             let result = frame.part(&frame.result).ok_or_else(unclear)?;
-            let [tools, next] = pick(result, ["tools", "nextCursor"]).map_err(|_| unclear())?;
-            let tools = tools.ok_or_else(unclear)?.get();
-            let page: Vec<Box<RawValue>> = serde_json::from_str(tools).map_err(|_| unclear())?;
-            all.extend(page);
+            let [items, next] = pick(result, [member, "nextCursor"]).map_err(|_| unclear())?;
+            let items = items.ok_or_else(unclear)?.get();
+            let items: Vec<Box<RawValue>> = serde_json::from_str(items).map_err(|_| unclear())?;
+            all.items.extend(items);
+            if page == 0 {
+                let rest = members(result).unwrap_or_default();
+                let rest = rest
+                    .into_iter()
+                    .filter(|(name, _)| name != member && name != "nextCursor");
+                all.rest = rest.map(|(name, value)| (name, value.to_owned())).collect();
+            }
             match next.map(RawValue::get) {
                 None | Some("null") => return Ok(all),
                 Some(next) => cursor = Some(next.to_owned()),
             }
         }
-        Err(Lost::Unknown("the server's list of tools has no end".to_owned()))
+        Err(Lost::Unknown(format!(
+            "the server's list at `{method}` has no end"
+        )))
     }
 
-    fn listing(&self, cursor: Option<&str>) -> String {
+    /// The parameters of a listing of ours; the cursor is JSON.
+    pub fn listing(&self, cursor: Option<&str>) -> String {
         let cursor = cursor.map(|cursor| format!("\"cursor\":{cursor}"));
         let meta = self.meta().map(|meta| format!("\"_meta\":{{{meta}}}"));
         let members: Vec<String> = cursor.into_iter().chain(meta).collect();

@@ -8,6 +8,8 @@ use super::frame::{Id, quote};
 pub const PARSE_ERROR: i32 = -32700;
 /// The message is no request we take.
 pub const INVALID_REQUEST: i32 = -32600;
+/// There is no such method, or nobody to ask.
+pub const METHOD_NOT_FOUND: i32 = -32601;
 /// Its parameters are not what the method takes.
 pub const INVALID_PARAMS: i32 = -32602;
 /// Something here failed.

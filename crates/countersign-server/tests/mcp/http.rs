@@ -56,7 +56,7 @@ impl Drop for Running {
 pub struct Came {
     pub status: u16,
     session: Option<String>,
-    body: String,
+    pub body: String,
 }
 
 impl Came {
@@ -100,7 +100,7 @@ pub fn post(address: &str, headers: &[(&str, &str)], message: &Value) -> Came {
 }
 
 /// Greets and gives the session.
-fn greet(address: &str, headers: &[(&str, &str)]) -> String {
+pub fn greet(address: &str, headers: &[(&str, &str)]) -> String {
     let info = json!({"name": "http", "version": "1"});
     let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info});
     let came = post(
@@ -120,7 +120,7 @@ fn greet(address: &str, headers: &[(&str, &str)]) -> String {
     session
 }
 
-fn call(address: &str, headers: &[(&str, &str)], tool: &str, arguments: Value) -> Value {
+pub fn call(address: &str, headers: &[(&str, &str)], tool: &str, arguments: Value) -> Value {
     let params = json!({"name": tool, "arguments": arguments});
     post(
         address,
@@ -213,7 +213,7 @@ pub fn suite() -> Running {
 }
 
 /// The everything server, at an address.
-fn everything() -> Running {
+pub fn everything() -> Running {
     let packages = peers().join("node/node_modules/@modelcontextprotocol");
     let port = std::net::TcpListener::bind("127.0.0.1:0")
         .unwrap()

@@ -25,4 +25,7 @@ mod peers;
 mod place;
 mod prompt;
 mod relay;
+mod several;
+mod several_http;
+mod several_peers;
 mod tasks;

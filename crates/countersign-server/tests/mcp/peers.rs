@@ -27,7 +27,7 @@ pub fn package(path: &str) -> String {
     packages.join(path).display().to_string()
 }
 
-fn filesystem(place: &Place) -> [String; 3] {
+pub fn filesystem(place: &Place) -> [String; 3] {
     let folder = place.path().join("files");
     std::fs::create_dir_all(&folder).unwrap();
     let folder = folder.canonicalize().unwrap();
@@ -201,7 +201,7 @@ pub fn drive(place: &Place, mut client: Command, decide: Option<&str>) -> Vec<Va
     lines
 }
 
-fn python(folder: &str, mode: &str, gateway: &Value, calls: &Value) -> Command {
+pub fn python(folder: &str, mode: &str, gateway: &Value, calls: &Value) -> Command {
     let mut command = Command::new(peers().join(folder).join("bin/python"));
     command.arg(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peers/client.py"));
     command.args([mode, &gateway.to_string(), &calls.to_string()]);

@@ -9,7 +9,7 @@ use crate::client::{Client, LONG, text};
 use crate::place::Place;
 
 /// A generator of its own, so that a failure can be had again.
-struct Random(u64);
+pub struct Random(pub u64);
 
 impl Random {
     fn next(&mut self) -> u64 {
@@ -27,7 +27,7 @@ impl Random {
         all[self.below(all.len() as u64) as usize]
     }
 
-    fn space(&mut self) -> &'static str {
+    pub fn space(&mut self) -> &'static str {
         self.one_of(&["", "", "", " ", "  ", "\t"])
     }
 
@@ -51,7 +51,7 @@ impl Random {
         format!("\"{body}\"")
     }
 
-    fn value(&mut self, depth: u64) -> String {
+    pub fn value(&mut self, depth: u64) -> String {
         let simple = [
             "null",
             "true",

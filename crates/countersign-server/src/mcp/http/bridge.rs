@@ -1,4 +1,4 @@
-//! Giving each conversation a server of its own, where that is a command.
+//! Giving each conversation a server of its own, where that is a command, or several of them.
 //!
 //! Enters: HTTP requests. Leaves: answers by the id they answer; what the server says of itself goes to whoever listens.
 //! Clients of the protocol's later kind have no conversations: those of one caller share a server.
@@ -13,39 +13,77 @@ use bytes::Bytes;
 use countersign::hash::Hash;
 use tokio::sync::mpsc;
 
-use super::endpoint::{Endpoint, Passed, events, message, open, refused, soon, through};
+use super::endpoint::{Endpoint, Passed, events, message, open, passed, refused, soon, through};
 use super::events::event_of;
 use super::way::SESSION;
 use crate::mcp::call::Says;
-use crate::mcp::child::Child;
+use crate::mcp::child::{Child, Launch};
 use crate::mcp::frame::{Frame, Id, Kind, pick};
 use crate::mcp::lines::QUEUE;
 use crate::mcp::relay::{Relay, Who};
 use crate::mcp::server::Server;
+use crate::mcp::several::{self, Ends, Spec, Started, Switch, subscription_of};
 
-/// A server that is started for each conversation.
+/// Servers that are reached anew for each conversation.
 pub struct Bridge {
-    command: Vec<String>,
+    servers: Servers,
     conversations: Mutex<HashMap<String, Arc<Conversation>>>,
 }
 
-/// One conversation, and the server it is with.
+/// What is reached for each conversation.
+pub enum Servers {
+    /// A command.
+    One(Launch),
+    /// Several, of either kind.
+    Several(Vec<Spec>),
+}
+
+/// One conversation, and the servers it is with.
 struct Conversation {
-    relay: Arc<Relay>,
+    with: With,
     /// Who waits for which answer.
     waiting: Mutex<HashMap<Id, mpsc::Sender<Bytes>>>,
     /// Who hears how far which request is.
     progress: Mutex<HashMap<String, mpsc::Sender<Bytes>>>,
     /// Who listens to what the server says of itself.
     listening: Mutex<Option<mpsc::Sender<Bytes>>>,
-    child: Mutex<Option<Child>>,
+}
+
+/// What stands behind a conversation, and how it ends.
+enum With {
+    One(Arc<Relay>, Mutex<Option<Child>>),
+    Several(Arc<Switch>, Mutex<Option<Ends>>),
+}
+
+impl With {
+    fn who(&self) -> &Who {
+        match self {
+            With::One(relay, _) => &relay.who,
+            With::Several(switch, _) => &switch.who,
+        }
+    }
+
+    fn end(&self) {
+        match self {
+            With::One(_, child) => {
+                if let Some(child) = open(child).take() {
+                    tokio::spawn(child.end());
+                }
+            }
+            With::Several(_, ends) => {
+                if let Some(ends) = open(ends).take() {
+                    tokio::spawn(ends.end());
+                }
+            }
+        }
+    }
 }
 
 impl Bridge {
-    /// Starts this command.
-    pub fn new(command: Vec<String>) -> Bridge {
+    /// To these servers.
+    pub fn new(servers: Servers) -> Bridge {
         Bridge {
-            command,
+            servers,
             conversations: Mutex::default(),
         }
     }
@@ -68,8 +106,8 @@ impl Bridge {
             Method::DELETE => match named.and_then(|name| self.find(name, &who).map(|_| name)) {
                 Some(name) => {
                     let ended = open(&self.conversations).remove(name);
-                    if let Some(child) = ended.and_then(|ended| open(&ended.child).take()) {
-                        tokio::spawn(child.end());
+                    if let Some(ended) = ended {
+                        ended.with.end();
                     }
                     StatusCode::NO_CONTENT.into_response()
                 }
@@ -105,7 +143,7 @@ impl Bridge {
 
     fn find(&self, name: &str, who: &Who) -> Option<Arc<Conversation>> {
         let found = open(&self.conversations).get(name).cloned()?;
-        let whose = &found.relay.who;
+        let whose = found.with.who();
         (whose.requester == who.requester && whose.agent == who.agent).then_some(found)
     }
 
@@ -135,8 +173,11 @@ impl Bridge {
                 "there are too many sessions",
             )));
         }
-        let conversation = Conversation::start(endpoint, &self.command, who)
-            .map_err(|problem| Box::new(refused(StatusCode::BAD_GATEWAY, &problem)))?;
+        let started = match &self.servers {
+            Servers::One(launch) => Conversation::start(endpoint, launch, who),
+            Servers::Several(specs) => Conversation::start_several(endpoint, specs, &who),
+        };
+        let conversation = started.map_err(|problem| Box::new(refused(StatusCode::BAD_GATEWAY, &problem)))?;
         open(&self.conversations).insert(name.clone(), conversation.clone());
         Ok((conversation, is_greeting.then_some(name)))
     }
@@ -149,31 +190,65 @@ fn random() -> Option<String> {
 }
 
 impl Conversation {
-    fn start(endpoint: &Arc<Endpoint>, command: &[String], who: Who) -> Result<Arc<Conversation>, String> {
-        let (child, way, mut lines) = Child::start(command).map_err(|failure| failure.message)?;
+    fn start(endpoint: &Arc<Endpoint>, launch: &Launch, who: Who) -> Result<Arc<Conversation>, String> {
+        let (child, way, mut lines) = Child::start(launch).map_err(|failure| failure.message)?;
         let server = Arc::new(Server::new(endpoint.name.clone(), way));
         endpoint.resume(&server);
         let relay = Arc::new(Relay::new(endpoint.gateway.clone(), server, who));
-        let conversation = Arc::new(Conversation {
-            relay,
-            waiting: Mutex::default(),
-            progress: Mutex::default(),
-            listening: Mutex::default(),
-            child: Mutex::new(Some(child)),
-        });
+        let with = With::One(relay.clone(), Mutex::new(Some(child)));
+        let conversation = Conversation::new(with);
         let heard = conversation.clone();
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next().await {
-                if let Some(line) = heard.relay.hear_server(line) {
+                if let Some(line) = relay.hear_server(line) {
                     heard.deliver(line).await;
                 }
             }
-            heard.relay.server.gone();
-            open(&heard.waiting).clear();
-            open(&heard.progress).clear();
-            *open(&heard.listening) = None;
+            relay.server.gone();
+            heard.over();
         });
         Ok(conversation)
+    }
+
+    fn start_several(
+        endpoint: &Arc<Endpoint>,
+        specs: &[Spec],
+        who: &Who,
+    ) -> Result<Arc<Conversation>, String> {
+        let connections = several::connect(specs).map_err(|failure| failure.message)?;
+        let started = Started::new(&endpoint.gateway, who, connections);
+        for server in started.servers() {
+            endpoint.resume(server);
+        }
+        let switch = started.switch.clone();
+        let (to_client, mut messages) = mpsc::channel(QUEUE);
+        let (hearing, ends) = started.hear(to_client);
+        tokio::spawn(hearing);
+        let conversation = Conversation::new(With::Several(switch, Mutex::new(Some(ends))));
+        let heard = conversation.clone();
+        tokio::spawn(async move {
+            while let Some(message) = messages.recv().await {
+                heard.deliver(message).await;
+            }
+            heard.over();
+        });
+        Ok(conversation)
+    }
+
+    fn new(with: With) -> Arc<Conversation> {
+        Arc::new(Conversation {
+            with,
+            waiting: Mutex::default(),
+            progress: Mutex::default(),
+            listening: Mutex::default(),
+        })
+    }
+
+    /// Nothing more will be said.
+    fn over(&self) {
+        open(&self.waiting).clear();
+        open(&self.progress).clear();
+        *open(&self.listening) = None;
     }
 
     /// Puts a message to the server and answers with what comes of it.
@@ -190,24 +265,38 @@ impl Conversation {
                 open(&self.progress).insert(token, sender.clone());
             }
         }
+        let answered = match &self.with {
+            With::One(relay, _) => match through(relay, body).await {
+                Passed::Answered(answer) => Some(answer),
+                Passed::On(body) => match relay.server.send(body).await {
+                    Ok(()) => None,
+                    Err(_) => Some(refused(StatusCode::BAD_GATEWAY, "the server is gone")),
+                },
+            },
+            With::Several(switch, _) => {
+                let (back, said) = mpsc::channel(QUEUE);
+                let next = switch.hear_client(body, &back).await;
+                drop(back);
+                match passed(next, said).await {
+                    Passed::Answered(answer) => Some(answer),
+                    Passed::On(routed) => {
+                        routed.send(&sender).await;
+                        None
+                    }
+                }
+            }
+        };
         drop(sender);
-        match through(&self.relay, body).await {
-            Passed::Answered(answer) => {
-                // It was never the server's to answer.
+        match (answered, id) {
+            (Some(answer), id) => {
+                // It was never the server's to answer, or nobody will.
                 if let Some(id) = &id {
                     open(&self.waiting).remove(id);
                 }
                 answer
             }
-            Passed::On(body) => {
-                if self.relay.server.send(body).await.is_err() {
-                    return refused(StatusCode::BAD_GATEWAY, "the server is gone");
-                }
-                match id {
-                    None => StatusCode::ACCEPTED.into_response(),
-                    Some(_) => reply(messages).await,
-                }
-            }
+            (None, None) => StatusCode::ACCEPTED.into_response(),
+            (None, Some(_)) => reply(messages).await,
         }
     }
 
@@ -220,6 +309,10 @@ impl Conversation {
                 let token =
                     params.and_then(|params| pick(params, ["progressToken"]).ok().and_then(|[token]| token));
                 token.and_then(|token| open(&self.progress).get(token.get()).cloned())
+            }
+            Ok(Kind::Notification { .. }) => {
+                let subscription = frame.as_ref().ok().and_then(subscription_of);
+                subscription.and_then(|id| open(&self.waiting).get(&id).cloned())
             }
             _ => None,
         };

@@ -18,17 +18,19 @@ use countersign::decision::{Decider, Surface};
 use countersign::store::Store;
 use tokio::sync::mpsc;
 
-use super::bridge::Bridge;
+use super::bridge::{Bridge, Servers};
 use super::events::event_of;
 use super::proxy::Proxy;
 use super::way::{SESSION, Way};
 use crate::access::{Account, Caller, Scope, Token};
 use crate::http::AllowedHosts;
+use crate::mcp::child::Launch;
 use crate::mcp::frame::{Frame, Kind};
 use crate::mcp::gateway::Gateway;
 use crate::mcp::lines::QUEUE;
 use crate::mcp::relay::{Next, Relay, Who};
 use crate::mcp::server::Server;
+use crate::mcp::several::Spec;
 use crate::mcp::wire;
 
 /// The largest message a client may send.
@@ -87,14 +89,37 @@ impl Endpoint {
         name: String,
         hosts: AllowedHosts,
         callers: Callers,
-        command: Vec<String>,
+        launch: Launch,
+    ) -> Endpoint {
+        let bridge = Bridge::new(Servers::One(launch));
+        Endpoint::bridged(gateway, name, hosts, callers, bridge)
+    }
+
+    /// In front of several servers, which are reached anew for each conversation.
+    pub fn for_several(
+        gateway: Arc<Gateway>,
+        name: String,
+        hosts: AllowedHosts,
+        callers: Callers,
+        specs: Vec<Spec>,
+    ) -> Endpoint {
+        let bridge = Bridge::new(Servers::Several(specs));
+        Endpoint::bridged(gateway, name, hosts, callers, bridge)
+    }
+
+    fn bridged(
+        gateway: Arc<Gateway>,
+        name: String,
+        hosts: AllowedHosts,
+        callers: Callers,
+        bridge: Bridge,
     ) -> Endpoint {
         Endpoint {
             gateway,
             name,
             hosts,
             callers,
-            behind: Behind::Command(Bridge::new(command)),
+            behind: Behind::Command(bridge),
             sessions: Mutex::default(),
         }
     }
@@ -239,20 +264,29 @@ fn door(hosts: &AllowedHosts, headers: &HeaderMap) -> Result<(), Box<Response>> 
 }
 
 /// What became of a client's message: it goes on to the server, or this is the answer.
-pub(super) enum Passed {
-    On(Bytes),
+pub(super) enum Passed<T = Bytes> {
+    On(T),
     Answered(Response),
 }
 
 /// Puts a client's message through the relay. What is held is answered as a stream, as soon as it takes long.
 pub(super) async fn through(relay: &Arc<Relay>, body: Bytes) -> Passed {
-    let (back, mut messages) = mpsc::channel::<Bytes>(QUEUE);
-    let ruling = match relay.hear_client(body, &back).await {
+    let (back, messages) = mpsc::channel::<Bytes>(QUEUE);
+    let next = relay.hear_client(body, &back).await;
+    drop(back);
+    passed(next, messages).await
+}
+
+/// What becomes of a message that was heard, when all that is said to the client meanwhile comes here.
+pub(super) async fn passed<T: Send + 'static>(
+    next: Next<T>,
+    mut messages: mpsc::Receiver<Bytes>,
+) -> Passed<T> {
+    let ruling = match next {
         Next::Send(bytes) => return Passed::On(bytes),
         Next::Done => Box::pin(std::future::ready(None)),
         Next::Later(ruling) => ruling,
     };
-    drop(back);
     let ruling = tokio::spawn(ruling);
     // While it is not clear whether it passes, nothing has been said; once it is, nothing more will be.
     let first = match messages.recv().await {

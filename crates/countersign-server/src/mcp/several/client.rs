@@ -1,0 +1,381 @@
+//! What the client says, and which server it is for.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures_util::FutureExt as _;
+use serde_json::value::RawValue;
+
+use super::leg::Stage;
+use super::lists::List;
+use super::route::native;
+use super::{Routed, Switch, names, open};
+use crate::mcp::answer::Form;
+use crate::mcp::call::Says;
+use crate::mcp::frame::{Frame, Id, Kind, pick, quote, span, splice};
+use crate::mcp::relay::{Back, Next};
+use crate::mcp::server::{OWN, is_own};
+use crate::mcp::{own, wire};
+use crate::output;
+
+/// A request of the client, and where its answer goes.
+pub struct Asked {
+    /// The message.
+    pub frame: Frame,
+    /// Its id.
+    pub id: Id,
+    /// Where the answer goes.
+    pub back: Back,
+}
+
+impl Asked {
+    /// Its parameters.
+    pub fn params(&self) -> &[u8] {
+        self.frame.part(&self.frame.params).unwrap_or(b"{}")
+    }
+
+    /// Its id, as it was written.
+    pub fn raw_id(&self) -> String {
+        let raw = self.frame.part(&self.frame.id).unwrap_or(b"null");
+        String::from_utf8_lossy(raw).into_owned()
+    }
+
+    /// Answers it.
+    pub async fn answer(&self, bytes: Bytes) {
+        let _ = self.back.send(bytes).await;
+    }
+
+    /// Answers it with an error.
+    pub async fn refuse(&self, code: i32, problem: &str) {
+        self.answer(wire::error(Some(&self.raw_id()), code, problem))
+            .await;
+    }
+
+    /// Answers a call with a failure that the model can read.
+    async fn fail(&self, problem: &str) {
+        let form = Form {
+            id: self.raw_id(),
+            is_modern: Says::read(self.params()).is_modern(),
+            has_schema: false,
+        };
+        self.answer(form.failure(problem)).await;
+    }
+
+    /// A text among its parameters, and where it stands.
+    pub fn text(&self, name: &str) -> Option<(String, &RawValue)> {
+        let [raw] = pick(self.params(), [name]).ok()?;
+        Some((serde_json::from_str(raw?.get()).ok()?, raw?))
+    }
+
+    /// The message with another value in this place.
+    pub fn with(&self, place: &RawValue, text: &str) -> Bytes {
+        let place = span(&self.frame.bytes, place.get());
+        splice(&self.frame.bytes, place, quote(text).as_bytes())
+    }
+}
+
+impl Switch {
+    /// A message from the client: what is to be sent, and where. Answers of ours go back.
+    pub async fn hear_client(self: &Arc<Self>, bytes: Bytes, back: &Back) -> Next<Routed> {
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Next::Done;
+        }
+        let frame = match Frame::read(bytes) {
+            Ok(frame) => frame,
+            Err(problem) => {
+                let problem = format!("the gateway does not take this message: {problem}");
+                let _ = back.send(wire::error(None, wire::PARSE_ERROR, &problem)).await;
+                return Next::Done;
+            }
+        };
+        match frame.kind.clone() {
+            Kind::Response { id } if is_own(&id) => {
+                // Whoever of them asked knows the number.
+                for leg in &self.legs {
+                    leg.relay.hear_client(frame.bytes.clone(), back).await;
+                }
+                Next::Done
+            }
+            Kind::Response { .. } => {
+                self.answered(&frame, back).await;
+                Next::Done
+            }
+            Kind::Notification { method } => {
+                self.told(&frame, &method, back).await;
+                Next::Done
+            }
+            Kind::Request { id, method } => {
+                let back = back.clone();
+                self.asked(Asked { frame, id, back }, &method).await
+            }
+            Kind::Batch => {
+                let problem = "with several servers the gateway takes no batch; send messages one by one";
+                let _ = back.send(wire::error(None, wire::INVALID_REQUEST, problem)).await;
+                Next::Done
+            }
+        }
+    }
+
+    /// The client's answer to a server's question goes to that server, under the id it asked with.
+    async fn answered(&self, frame: &Frame, back: &Back) {
+        let raw = frame
+            .part(&frame.id)
+            .and_then(|raw| serde_json::from_slice(raw).ok());
+        let whose = raw.and_then(native);
+        let leg = whose.and_then(|(server, own)| Some((self.leg(&server)?.0, own)));
+        if let (Some((leg, own)), Some(place)) = (leg, frame.id.clone()) {
+            self.pass(leg, splice(&frame.bytes, place, own.as_bytes()), back)
+                .await;
+        }
+    }
+
+    async fn told(self: &Arc<Self>, frame: &Frame, method: &str, back: &Back) {
+        match method {
+            "notifications/initialized" => self.initialized(frame.bytes.clone()).await,
+            "notifications/cancelled" => self.cancelled(frame, back).await,
+            "notifications/progress" => {
+                let params = frame.part(&frame.params).unwrap_or_default();
+                let token = pick(params, ["progressToken"]).ok().and_then(|[token]| token);
+                let whose = token.and_then(|token| Some((token, native(token)?)));
+                if let Some((token, (server, own))) = whose
+                    && let Some((leg, _)) = self.leg(&server)
+                {
+                    let place = span(&frame.bytes, token.get());
+                    self.pass(leg, splice(&frame.bytes, place, own.as_bytes()), back)
+                        .await;
+                }
+            }
+            "notifications/roots/list_changed" => {
+                for leg in 0..self.legs.len() {
+                    self.pass(leg, frame.bytes.clone(), back).await;
+                }
+            }
+            // What is meant for one server is nothing for the others.
+            _ => output::beside(&format!(
+                "countersign: `{}` of the client is for none of several servers, and was not passed on",
+                method.escape_default()
+            )),
+        }
+    }
+
+    /// What is cancelled is cancelled where it is.
+    async fn cancelled(&self, frame: &Frame, back: &Back) {
+        let params = frame.part(&frame.params).unwrap_or_default();
+        let request = pick(params, ["requestId"]).ok().and_then(|[request]| request);
+        let Some(id) = request.and_then(Id::read) else {
+            return;
+        };
+        if self.unsubscribe(&id, &frame.bytes, back).await {
+            return;
+        }
+        let leg = open(&self.routes).leg(&id);
+        if let Some(leg) = leg {
+            self.pass(leg, frame.bytes.clone(), back).await;
+            open(&self.routes).end(&id);
+        }
+    }
+
+    /// Passes on what wants no answer. The relay hears it also when its server cannot: calls may wait there.
+    pub(super) async fn pass(&self, leg: usize, bytes: Bytes, back: &Back) {
+        let Some(leg) = self.legs.get(leg) else {
+            return;
+        };
+        if let Next::Send(bytes) = leg.relay.hear_client(bytes, back).await
+            && leg.is_ready()
+        {
+            // Who is gone needs to hear nothing.
+            let _ = leg.relay.server.send(bytes).await;
+        }
+    }
+
+    async fn asked(self: &Arc<Self>, asked: Asked, method: &str) -> Next<Routed> {
+        if is_own(&asked.id) {
+            asked
+                .refuse(
+                    wire::INVALID_REQUEST,
+                    "ids that begin with `countersign:` are the gateway's own",
+                )
+                .await;
+            return Next::Done;
+        }
+        if method != "server/discover" {
+            self.learn(&asked.frame);
+        }
+        let switch = self.clone();
+        match method {
+            "initialize" => Next::Later(switch.greet(asked).boxed()),
+            "server/discover" => Next::Later(switch.discover(asked).boxed()),
+            "ping" => {
+                asked.answer(wire::result(&asked.raw_id(), "{}")).await;
+                Next::Done
+            }
+            "tools/call" => self.call(asked).await,
+            "prompts/get" => match asked.text("name") {
+                Some((name, place)) => match self.named(&name) {
+                    Some((leg, own)) => {
+                        let bytes = asked.with(place, own);
+                        self.route(leg, bytes, asked).await
+                    }
+                    None => {
+                        refuse(
+                            asked,
+                            wire::INVALID_PARAMS,
+                            format!("there is no prompt `{name}`"),
+                        )
+                        .await
+                    }
+                },
+                None => refuse(asked, wire::INVALID_PARAMS, "it names no prompt".to_owned()).await,
+            },
+            "completion/complete" => Next::Later(switch.complete(asked).boxed()),
+            "resources/read" | "resources/subscribe" | "resources/unsubscribe" => {
+                Next::Later(switch.resource(asked).boxed())
+            }
+            "tasks/get" | "tasks/result" | "tasks/cancel" | "tasks/update" => {
+                Next::Later(switch.task(asked).boxed())
+            }
+            "subscriptions/listen" => Next::Later(switch.subscribe(asked).boxed()),
+            "logging/setLevel" => Next::Later(switch.set_level(asked).boxed()),
+            method => match List::of(method) {
+                Some(list) => Next::Later(switch.list(asked, list).boxed()),
+                None => {
+                    let problem = format!("`{method}` does not say which of several servers it is for");
+                    refuse(asked, wire::METHOD_NOT_FOUND, problem).await
+                }
+            },
+        }
+    }
+
+    /// Clients of the protocol's later kind greet nobody: their first request is as good.
+    fn learn(&self, frame: &Frame) {
+        let params = frame.part(&frame.params).unwrap_or_default();
+        if !Says::read(params).is_modern() {
+            return;
+        }
+        for leg in &self.legs {
+            leg.relay.heard(frame);
+            if leg.is_new() {
+                leg.ready(None);
+            }
+        }
+    }
+
+    async fn call(self: &Arc<Self>, asked: Asked) -> Next<Routed> {
+        let Some((name, place)) = asked.text("name") else {
+            let problem = "the call cannot be read: it names no tool".to_owned();
+            return refuse(asked, wire::INVALID_PARAMS, problem).await;
+        };
+        if own::is_own(&name) {
+            // Ours are the same at each of them.
+            let bytes = asked.frame.bytes.clone();
+            return self.route(0, bytes, asked).await;
+        }
+        let found = self.named(&name).filter(|(_, tool)| !own::is_own(tool));
+        let Some((leg, tool)) = found else {
+            let problem = format!("there is no tool `{name}`; tools are called `SERVER__TOOL` here");
+            return refuse(asked, wire::INVALID_PARAMS, problem).await;
+        };
+        let bytes = asked.with(place, tool);
+        let Some(found) = self.legs.get(leg).cloned() else {
+            return Next::Done;
+        };
+        if let Stage::Out(reason) = found.stage() {
+            let problem = format!(
+                "nothing was run: the server `{}` is not there: {reason}",
+                found.name()
+            );
+            asked.fail(&problem).await;
+            return Next::Done;
+        }
+        if found.is_registered() && found.refusal().await.is_none() {
+            return self.route(leg, bytes, asked).await;
+        }
+        let switch = self.clone();
+        let checked = async move {
+            if let Some(reason) = found.refusal().await {
+                let problem = format!(
+                    "nothing was run: no tool of `{}` is offered: {reason}",
+                    found.name()
+                );
+                asked.fail(&problem).await;
+                return None;
+            }
+            switch.route_now(leg, bytes, asked).await
+        };
+        Next::Later(checked.boxed())
+    }
+
+    /// The server a qualified name names, and what that one calls it.
+    pub(super) fn named<'n>(&self, name: &'n str) -> Option<(usize, &'n str)> {
+        let (server, own) = names::split(name)?;
+        Some((self.leg(server)?.0, own))
+    }
+
+    /// Sends a request to one server, by way of its relay.
+    pub(super) async fn route(self: &Arc<Self>, leg: usize, bytes: Bytes, asked: Asked) -> Next<Routed> {
+        let Some(found) = self.legs.get(leg) else {
+            return Next::Done;
+        };
+        let is_ours = is_for_us(&asked);
+        if let (Stage::Out(reason), false) = (found.stage(), is_ours) {
+            let problem = format!("the server `{}` is not there: {reason}", found.name());
+            return refuse(asked, wire::INTERNAL, problem).await;
+        }
+        if !open(&self.routes).begin(&asked.id, leg) {
+            let problem = "a request with this id is under way".to_owned();
+            return refuse(asked, wire::INVALID_REQUEST, problem).await;
+        }
+        if let Some(token) = progress_token(asked.params()) {
+            open(&self.routes).token(&token, leg);
+        }
+        let next = found.relay.hear_client(bytes, &asked.back).await;
+        let (switch, id) = (self.clone(), asked.id);
+        let routed = move |bytes: Option<Bytes>| match bytes {
+            Some(bytes) => Some(Routed::to_one(switch, id, leg, bytes)),
+            None => {
+                open(&switch.routes).end(&id);
+                None
+            }
+        };
+        match next {
+            Next::Send(bytes) => routed(Some(bytes)).map_or(Next::Done, Next::Send),
+            Next::Done => routed(None).map_or(Next::Done, Next::Send),
+            Next::Later(ruling) => Next::Later(ruling.map(routed).boxed()),
+        }
+    }
+
+    /// The same, from within something that takes its time.
+    pub(super) async fn route_now(
+        self: &Arc<Self>,
+        leg: usize,
+        bytes: Bytes,
+        asked: Asked,
+    ) -> Option<Routed> {
+        match self.route(leg, bytes, asked).await {
+            Next::Send(routed) => Some(routed),
+            Next::Done => None,
+            Next::Later(routed) => routed.await,
+        }
+    }
+}
+
+/// Refuses a request.
+pub async fn refuse(asked: Asked, code: i32, problem: String) -> Next<Routed> {
+    asked.refuse(code, &problem).await;
+    Next::Done
+}
+
+/// Whether it is about a tool or a task of ours: those work without any server.
+fn is_for_us(asked: &Asked) -> bool {
+    let is_tool = asked.text("name").is_some_and(|(name, _)| own::is_own(&name));
+    is_tool
+        || asked
+            .text("taskId")
+            .is_some_and(|(task, _)| task.starts_with(OWN))
+}
+
+fn progress_token(params: &[u8]) -> Option<String> {
+    let [meta] = pick(params, ["_meta"]).ok()?;
+    let [token] = pick(meta?.get().as_bytes(), ["progressToken"]).ok()?;
+    Some(token?.get().to_owned())
+}

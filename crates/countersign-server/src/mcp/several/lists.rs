@@ -1,0 +1,254 @@
+//! Lists of all servers as one, whole: many clients ask for no second page.
+//!
+//! Leaves: every definition as its server writes it, but for the prefix of its name; behind the last tool, ours.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::value::RawValue;
+
+use super::client::Asked;
+use super::greet::own_meta;
+use super::leg::Leg;
+use super::owner::texts;
+use super::{Routed, Switch, merge, names, open};
+use crate::mcp::call::{Says, without};
+use crate::mcp::frame::{members, pick, quote, span};
+use crate::mcp::server::Pages;
+use crate::mcp::{own, wire};
+
+/// How long a server may take to list something.
+pub const WITHIN: Duration = Duration::from_secs(10);
+
+/// A list that all servers have.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct List {
+    method: &'static str,
+    /// Where it stands in the result.
+    member: &'static str,
+    /// What a server that has it says it can do.
+    capability: &'static str,
+    /// Whether what is listed has a name that must tell whose it is.
+    is_named: bool,
+}
+
+const TOOLS: List = List {
+    method: "tools/list",
+    member: "tools",
+    capability: "tools",
+    is_named: true,
+};
+
+const LISTS: [List; 5] = [
+    TOOLS,
+    List {
+        method: "prompts/list",
+        member: "prompts",
+        capability: "prompts",
+        is_named: true,
+    },
+    List {
+        method: "resources/list",
+        member: "resources",
+        capability: "resources",
+        is_named: false,
+    },
+    List {
+        method: "resources/templates/list",
+        member: "resourceTemplates",
+        capability: "resources",
+        is_named: false,
+    },
+    List {
+        method: "tasks/list",
+        member: "tasks",
+        capability: "tasks",
+        is_named: false,
+    },
+];
+
+impl List {
+    /// The list this method asks for.
+    pub fn of(method: &str) -> Option<List> {
+        LISTS.into_iter().find(|list| list.method == method)
+    }
+}
+
+impl Switch {
+    /// Asks all servers for a list.
+    pub(super) async fn list(self: Arc<Self>, asked: Asked, list: List) -> Option<Routed> {
+        let [cursor] = pick(asked.params(), ["cursor"]).unwrap_or([None]);
+        if cursor.is_some_and(|cursor| cursor.get() != "null") {
+            asked
+                .refuse(
+                    wire::INVALID_PARAMS,
+                    "the gateway gave out no such cursor: its lists have one page",
+                )
+                .await;
+            return None;
+        }
+        let base = base(asked.params());
+        let legs: Vec<_> = self.legs.iter().filter(|leg| leg.can(list.capability)).collect();
+        let pages = futures_util::future::join_all(legs.iter().map(|leg| pages(leg, list, &base))).await;
+        let is_modern = Says::read(asked.params()).is_modern();
+        let (mut items, mut rest) = (Vec::new(), Vec::new());
+        rest.extend(is_modern.then(own_meta));
+        for (leg, pages) in legs.iter().zip(pages) {
+            let Some(pages) = pages else { continue };
+            remember(leg, list, &pages);
+            items.extend(
+                pages
+                    .items
+                    .iter()
+                    .filter_map(|item| written(leg.name(), item, list.is_named)),
+            );
+            rest.push(pages.rest);
+        }
+        if list == TOOLS {
+            items.push(own::definitions(self.gateway.settings.permission_prompt));
+        }
+        let result = result(list.member, &items, &rest, is_modern);
+        asked.answer(wire::result(&asked.raw_id(), &result)).await;
+        None
+    }
+
+    /// Sets the level of all servers that log.
+    pub(super) async fn set_level(self: Arc<Self>, asked: Asked) -> Option<Routed> {
+        let params = String::from_utf8_lossy(asked.params()).into_owned();
+        let legs: Vec<_> = self.legs.iter().filter(|leg| leg.can("logging")).collect();
+        let set = legs
+            .iter()
+            .map(|leg| leg.relay.server.request("logging/setLevel", &params));
+        let set = tokio::time::timeout(WITHIN, futures_util::future::join_all(set))
+            .await
+            .unwrap_or_default();
+        let mut answers = set.iter().flatten();
+        let is_set = answers.clone().any(|answer| answer.result.is_some());
+        let refused = answers.find_map(|answer| answer.part(&answer.error));
+        let answer = match (is_set, refused) {
+            (true, _) => wire::result(&asked.raw_id(), "{}"),
+            (false, Some(error)) => wire::kept_error(&asked.raw_id(), error),
+            (false, None) => wire::error(
+                Some(&asked.raw_id()),
+                wire::METHOD_NOT_FOUND,
+                "none of the servers logs",
+            ),
+        };
+        asked.answer(answer).await;
+        None
+    }
+}
+
+/// The client's parameters for each server's first page: progress and pages are between us and the server.
+fn base(params: &[u8]) -> Vec<(String, String)> {
+    let all = members(params).unwrap_or_default();
+    let kept = all.into_iter().filter(|(name, _)| name != "cursor");
+    let written = kept.map(|(name, value)| {
+        let text = match name.as_str() {
+            "_meta" => without(value, &["progressToken"]).unwrap_or_else(|| value.get().to_owned()),
+            _ => value.get().to_owned(),
+        };
+        (name, text)
+    });
+    written.collect()
+}
+
+async fn pages(leg: &Leg, list: List, base: &[(String, String)]) -> Option<Pages> {
+    let params = |cursor: Option<&str>| {
+        let members = base.iter().map(|(name, text)| format!("{}:{text}", quote(name)));
+        let cursor = cursor.map(|cursor| format!("\"cursor\":{cursor}"));
+        format!("{{{}}}", members.chain(cursor).collect::<Vec<_>>().join(","))
+    };
+    let server = &leg.relay.server;
+    if list == TOOLS {
+        return leg.list_tools(&params).await.ok();
+    }
+    let pages = server.pages(list.method, list.member, &params);
+    tokio::time::timeout(WITHIN, pages).await.ok()?.ok()
+}
+
+/// What was listed just now need not be asked for again.
+fn remember(leg: &Leg, list: List, pages: &Pages) {
+    match list.member {
+        "resources" => open(&leg.offered).listed = Some(texts(pages, "uri").collect()),
+        "resourceTemplates" => open(&leg.offered).templates = Some(texts(pages, "uriTemplate").collect()),
+        _ => {}
+    }
+}
+
+/// One definition as the client gets it. One that needs a name and has none is left out.
+fn written(server: &str, item: &RawValue, is_named: bool) -> Option<String> {
+    let text = item.get();
+    if !is_named {
+        return Some(text.to_owned());
+    }
+    let [name] = pick(text.as_bytes(), ["name"]).ok()?;
+    let place = span(text.as_bytes(), name?.get());
+    let name: String = serde_json::from_str(name?.get()).ok()?;
+    let (before, behind) = (text.get(..place.start)?, text.get(place.end..)?);
+    Some(format!(
+        "{before}{}{behind}",
+        quote(&names::qualified(server, &name))
+    ))
+}
+
+fn result(member: &str, items: &[String], rest: &[Vec<(String, Box<RawValue>)>], is_modern: bool) -> String {
+    let mut written = vec![format!("\"{member}\":[{}]", items.join(","))];
+    let mut beside = merge::beside(rest);
+    // Without any server to say it, we do.
+    let ours = [
+        ("resultType", "\"complete\""),
+        ("ttlMs", "0"),
+        ("cacheScope", "\"private\""),
+    ];
+    for (name, text) in ours.iter().filter(|_| is_modern) {
+        if !beside.iter().any(|(known, _)| known == name) {
+            beside.push(((*name).to_owned(), (*text).to_owned()));
+        }
+    }
+    written.extend(
+        beside
+            .iter()
+            .map(|(name, text)| format!("{}:{text}", quote(name))),
+    );
+    format!("{{{}}}", written.join(","))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_but_the_name_is_changed() {
+        let item = r#"{ "x-new":12345678901234567890123, "name" : "s\u0065nd" ,"_meta":{"name":"y"},"inputSchema":{"name":1e2}}"#;
+        let item: Box<RawValue> = serde_json::from_str(item).unwrap();
+        assert_eq!(
+            written("mail", &item, true).unwrap(),
+            r#"{ "x-new":12345678901234567890123, "name" : "mail__send" ,"_meta":{"name":"y"},"inputSchema":{"name":1e2}}"#
+        );
+        assert_eq!(written("mail", &item, false).unwrap(), item.get());
+        let nameless: Box<RawValue> = serde_json::from_str("{}").unwrap();
+        assert_eq!(written("mail", &nameless, true), None);
+    }
+
+    #[test]
+    fn the_clients_parameters_reach_every_server() {
+        let base = base(br#"{"_meta":{"progressToken":1,"trace":"x"},"new":1e2,"cursor":null}"#);
+        let expected = [("_meta", r#"{"trace":"x"}"#), ("new", "1e2")];
+        let base: Vec<(&str, &str)> = base
+            .iter()
+            .map(|(name, text)| (name.as_str(), text.as_str()))
+            .collect();
+        assert_eq!(base, expected);
+    }
+
+    #[test]
+    fn a_list_of_the_later_kind_says_what_it_is() {
+        let list = result("tools", &["{}".to_owned()], &[], true);
+        assert_eq!(
+            list,
+            r#"{"tools":[{}],"resultType":"complete","ttlMs":0,"cacheScope":"private"}"#
+        );
+        assert_eq!(result("tools", &[], &[], false), r#"{"tools":[]}"#);
+    }
+}

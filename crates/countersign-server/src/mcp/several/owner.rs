@@ -1,0 +1,200 @@
+//! Whose a resource, a template, a prompt or a task is, where no name says it.
+//!
+//! What two servers offer is refused: either could be the wrong one (X42).
+
+use std::sync::Arc;
+
+use serde_json::value::RawValue;
+
+use super::client::Asked;
+use super::leg::Leg;
+use super::{Routed, Switch, open};
+use crate::mcp::frame::{Frame, Kind, pick, quote};
+use crate::mcp::server::{OWN, Pages, Params};
+use crate::mcp::wire;
+
+impl Switch {
+    /// A request about a resource.
+    pub(super) async fn resource(self: Arc<Self>, asked: Asked) -> Option<Routed> {
+        let Some((uri, _)) = asked.text("uri") else {
+            asked.refuse(wire::INVALID_PARAMS, "it names no resource").await;
+            return None;
+        };
+        self.to_owner(&uri, asked).await
+    }
+
+    async fn to_owner(self: Arc<Self>, uri: &str, asked: Asked) -> Option<Routed> {
+        match self.owner(uri).await {
+            Ok(leg) => {
+                let bytes = asked.frame.bytes.clone();
+                self.route_now(leg, bytes, asked).await
+            }
+            Err(problem) => {
+                asked.refuse(wire::INVALID_PARAMS, &problem).await;
+                None
+            }
+        }
+    }
+
+    /// The one server that offers this address.
+    pub(super) async fn owner(&self, uri: &str) -> Result<usize, String> {
+        let with_resources = self
+            .legs
+            .iter()
+            .enumerate()
+            .filter(|(_, leg)| leg.can("resources"));
+        let with_resources: Vec<_> = with_resources.collect();
+        futures_util::future::join_all(with_resources.iter().map(|(_, leg)| look(leg))).await;
+        let has = |(_, leg): &&(usize, &Arc<Leg>)| open(&leg.offered).has(uri);
+        let owners: Vec<_> = with_resources.iter().filter(has).collect();
+        match (owners.as_slice(), with_resources.as_slice()) {
+            ([(leg, _)], _) => Ok(*leg),
+            // With nobody else to ask there is nothing to guess.
+            ([], [(leg, _)]) => Ok(*leg),
+            ([], _) => Err(format!("none of the servers offers `{uri}`")),
+            (owners, _) => {
+                let names: Vec<String> = owners
+                    .iter()
+                    .map(|(_, leg)| format!("`{}`", leg.name()))
+                    .collect();
+                Err(format!(
+                    "`{uri}` is offered by {}, so it is not clear which is meant",
+                    names.join(" and ")
+                ))
+            }
+        }
+    }
+
+    /// A request for completions, of a prompt's argument or of a template's.
+    pub(super) async fn complete(self: Arc<Self>, asked: Asked) -> Option<Routed> {
+        let reference = pick(asked.params(), ["ref"])
+            .ok()
+            .and_then(|[reference]| reference);
+        let named = reference.and_then(|reference| pick(reference.get().as_bytes(), ["name", "uri"]).ok());
+        let text = |raw: &RawValue| serde_json::from_str::<String>(raw.get()).ok();
+        match named {
+            Some([Some(place), None]) => {
+                let name = text(place).unwrap_or_default();
+                let Some((leg, own)) = self.named(&name) else {
+                    asked
+                        .refuse(wire::INVALID_PARAMS, &format!("there is no prompt `{name}`"))
+                        .await;
+                    return None;
+                };
+                let bytes = asked.with(place, own);
+                self.route_now(leg, bytes, asked).await
+            }
+            Some([None, Some(uri)]) => {
+                let uri = text(uri).unwrap_or_default();
+                self.to_owner(&uri, asked).await
+            }
+            _ => {
+                asked
+                    .refuse(wire::INVALID_PARAMS, "it names neither a prompt nor a resource")
+                    .await;
+                None
+            }
+        }
+    }
+
+    /// A request about a task: ours at any of them, a server's where it is.
+    pub(super) async fn task(self: Arc<Self>, asked: Asked) -> Option<Routed> {
+        let Some((task, _)) = asked.text("taskId") else {
+            asked.refuse(wire::INVALID_PARAMS, "it names no task").await;
+            return None;
+        };
+        let known = open(&self.routes).tasks(&task);
+        let owners = match known.is_empty() {
+            true if task.starts_with(OWN) => vec![0],
+            true => self.who_has_task(&task).await,
+            false => known,
+        };
+        match owners.as_slice() {
+            [leg] => {
+                let bytes = asked.frame.bytes.clone();
+                self.route_now(*leg, bytes, asked).await
+            }
+            [] => {
+                asked.refuse(wire::INVALID_PARAMS, "there is no such task").await;
+                None
+            }
+            _ => {
+                let problem = "several servers have a task of this id, so it is not clear which is meant";
+                asked.refuse(wire::INVALID_PARAMS, problem).await;
+                None
+            }
+        }
+    }
+
+    /// The servers that know a task which was not begun through us.
+    async fn who_has_task(&self, task: &str) -> Vec<usize> {
+        let ask = async |(number, leg): (usize, &Arc<Leg>)| {
+            let server = &leg.relay.server;
+            let meta = server.meta().map(|meta| format!(",\"_meta\":{{{meta}}}"));
+            let params = format!("{{\"taskId\":{}{}}}", quote(task), meta.unwrap_or_default());
+            let answer = server.request("tasks/get", &params).await;
+            answer
+                .is_ok_and(|answer| answer.result.is_some())
+                .then_some(number)
+        };
+        let with_tasks = self.legs.iter().enumerate().filter(|(_, leg)| leg.is_ready());
+        let asked = futures_util::future::join_all(with_tasks.map(ask));
+        let found = tokio::time::timeout(super::lists::WITHIN, asked)
+            .await
+            .unwrap_or_default();
+        let found: Vec<usize> = found.into_iter().flatten().collect();
+        for leg in &found {
+            open(&self.routes).task(task, *leg);
+        }
+        found
+    }
+
+    /// Remembers what a server's answer gives out that the client may come back with.
+    pub(super) fn learn_from(&self, number: usize, leg: &Leg, frame: &Frame) {
+        let (Kind::Response { .. }, Some(result)) = (&frame.kind, frame.part(&frame.result)) else {
+            return;
+        };
+        open(&leg.offered).learn(result);
+        let Ok([task, own]) = pick(result, ["task", "taskId"]) else {
+            return;
+        };
+        let inner = task.and_then(|task| pick(task.get().as_bytes(), ["taskId"]).ok().and_then(|[id]| id));
+        let id = own
+            .or(inner)
+            .and_then(|id| serde_json::from_str::<String>(id.get()).ok());
+        if let Some(id) = id {
+            open(&self.routes).task(&id, number);
+        }
+    }
+}
+
+/// Asks a server for its resources, if they are not known.
+async fn look(leg: &Leg) {
+    let (knows_listed, knows_templates) = {
+        let offered = open(&leg.offered);
+        (offered.listed.is_some(), offered.templates.is_some())
+    };
+    let server = &leg.relay.server;
+    let params: &Params<'_> = &|cursor| server.listing(cursor);
+    if !knows_listed && let Some(pages) = asked(leg, "resources/list", "resources", params).await {
+        open(&leg.offered).listed = Some(texts(&pages, "uri").collect());
+    }
+    if !knows_templates
+        && let Some(pages) = asked(leg, "resources/templates/list", "resourceTemplates", params).await
+    {
+        open(&leg.offered).templates = Some(texts(&pages, "uriTemplate").collect());
+    }
+}
+
+async fn asked(leg: &Leg, method: &str, member: &str, params: &Params<'_>) -> Option<Pages> {
+    let pages = leg.relay.server.pages(method, member, params);
+    tokio::time::timeout(super::lists::WITHIN, pages).await.ok()?.ok()
+}
+
+/// One text of each thing that is listed.
+pub fn texts<'p>(pages: &'p Pages, member: &'p str) -> impl Iterator<Item = String> + 'p {
+    pages.items.iter().filter_map(move |item| {
+        let [text] = pick(item.get().as_bytes(), [member]).ok()?;
+        serde_json::from_str(text?.get()).ok()
+    })
+}

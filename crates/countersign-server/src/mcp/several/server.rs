@@ -1,0 +1,232 @@
+//! What servers say, and how the client gets to hear it.
+
+use std::ops::Range;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use super::leg::Leg;
+use super::route::foreign;
+use super::{Switch, open};
+use crate::mcp::frame::{Frame, Kind, pick, span, splice};
+use crate::mcp::http::Heard;
+use crate::mcp::relay::Back;
+use crate::mcp::server::{Lost, is_own};
+use crate::mcp::wire;
+use crate::output;
+
+/// Who ended a server.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum End {
+    /// It did.
+    Its,
+    /// We did.
+    Ours,
+}
+
+impl Switch {
+    /// Something from a server: what of it the client gets.
+    pub(super) fn hear_server(&self, number: usize, heard: Heard) -> Vec<Bytes> {
+        let Some(leg) = self.legs.get(number) else {
+            return Vec::new();
+        };
+        match heard {
+            Heard::Message(bytes) => self.message(number, leg, bytes),
+            Heard::Lost(id, why) if is_own(&id) => {
+                leg.relay.server.lost(&id, why);
+                Vec::new()
+            }
+            Heard::Lost(id, Lost::NotSent(why) | Lost::Unknown(why)) => {
+                let is_its = open(&self.routes).answered(&id, number);
+                let answer = || {
+                    wire::error(
+                        Some(id.as_json()),
+                        wire::INTERNAL,
+                        &format!("`{}`: {why}", leg.name()),
+                    )
+                };
+                is_its.then(answer).into_iter().collect()
+            }
+        }
+    }
+
+    fn message(&self, number: usize, leg: &Leg, bytes: Bytes) -> Vec<Bytes> {
+        if bytes.iter().all(u8::is_ascii_whitespace) {
+            return Vec::new();
+        }
+        let Some(bytes) = leg.relay.hear_server(bytes) else {
+            return Vec::new();
+        };
+        let frame = match Frame::read(bytes) {
+            Ok(frame) => frame,
+            Err(problem) => {
+                // Whose it is cannot be told, so it might be passed off as another's.
+                let name = leg.name();
+                output::beside(&format!(
+                    "countersign: a message of `{name}` was not passed on: {problem}"
+                ));
+                return Vec::new();
+            }
+        };
+        self.note_change(leg, &frame);
+        if frame.kind != Kind::Batch {
+            return self
+                .on_subscription(number, &frame)
+                .unwrap_or_else(|| self.translated(number, leg, frame).into_iter().collect());
+        }
+        let messages: Vec<&RawValue> = serde_json::from_slice(&frame.bytes).unwrap_or_default();
+        let single = messages
+            .into_iter()
+            .map(|message| Bytes::copy_from_slice(message.get().as_bytes()));
+        // No list within a list.
+        let single = single.filter(|message| !message.starts_with(b"["));
+        single
+            .flat_map(|message| self.message(number, leg, message))
+            .collect()
+    }
+
+    /// What is known of a server's lists is known no more when it says that they changed.
+    fn note_change(&self, leg: &Leg, frame: &Frame) {
+        if let Kind::Notification { method } = &frame.kind {
+            match method.as_str() {
+                "notifications/tools/list_changed" => leg.changed(),
+                "notifications/resources/list_changed" => open(&leg.offered).changed(),
+                _ => {}
+            }
+        }
+    }
+
+    /// A message under the ids the client knows; nothing when it is not this server's to say.
+    fn translated(&self, number: usize, leg: &Leg, frame: Frame) -> Option<Bytes> {
+        let params = frame.part(&frame.params).unwrap_or_default();
+        match &frame.kind {
+            Kind::Request { .. } => Some(asked_by(leg.name(), &frame)),
+            Kind::Response { id } => {
+                // An error about a message it could not read names no request.
+                let is_about_none = id.as_json() == "null";
+                if !is_about_none && !open(&self.routes).answered(id, number) {
+                    let name = leg.name();
+                    output::beside(&format!(
+                        "countersign: `{name}` answered what it was not asked; not passed on"
+                    ));
+                    return None;
+                }
+                self.learn_from(number, leg, &frame);
+                Some(frame.bytes)
+            }
+            Kind::Notification { method } => match method.as_str() {
+                "notifications/cancelled" => Some(with_foreign(leg.name(), &frame, params, "requestId")),
+                "notifications/progress" => {
+                    let token = pick(params, ["progressToken"]).ok().and_then(|[token]| token);
+                    let is_its =
+                        token.is_none_or(|token| !open(&self.routes).is_of_another(token.get(), number));
+                    is_its.then_some(frame.bytes)
+                }
+                _ => Some(frame.bytes),
+            },
+            Kind::Batch => None,
+        }
+    }
+
+    /// A server is gone: what it was asked is answered, and its tools are no more.
+    pub(super) fn gone(&self, number: usize, end: End) -> Vec<Bytes> {
+        let Some(leg) = self.legs.get(number) else {
+            return Vec::new();
+        };
+        let lists = lists_of(leg);
+        leg.relay.server.gone();
+        let lost = open(&self.routes).lost(number);
+        let problem = format!("the server `{}` ended before it answered", leg.name());
+        let answers = lost
+            .iter()
+            .map(|id| wire::error(Some(id.as_json()), wire::INTERNAL, &problem));
+        if end == End::Ours {
+            return answers.collect();
+        }
+        leg.out("it has ended");
+        answers.chain(self.changes(number, &lists, true)).collect()
+    }
+
+    /// What the client is told when a server comes or goes with these lists, if it can be told.
+    pub(super) fn changes(&self, number: usize, lists: &[&str], is_gone: bool) -> Vec<Bytes> {
+        let is_told = open(&self.greeting).initialized.is_some();
+        let told = lists.iter().filter(|_| is_told);
+        let told = told.map(|list| wire::notification(&format!("notifications/{list}/list_changed"), "{}"));
+        told.chain(self.tell_listeners(number, lists, is_gone)).collect()
+    }
+
+    /// Says something to the client, if it still listens.
+    pub(super) async fn say(&self, messages: Vec<Bytes>) {
+        if let Some(back) = self.back() {
+            for message in messages {
+                let _ = back.send(message).await;
+            }
+        }
+    }
+
+    /// To the client, while somebody reads there.
+    pub(super) fn back(&self) -> Option<Back> {
+        self.to_client.get()?.upgrade()
+    }
+}
+
+/// The lists that change with a server.
+pub fn lists_of(leg: &Leg) -> Vec<&'static str> {
+    let lists = ["tools", "prompts", "resources"].into_iter();
+    lists.filter(|list| leg.can(list)).collect()
+}
+
+/// A server's question, under an id and with a token that tell whose they are.
+fn asked_by(server: &str, frame: &Frame) -> Bytes {
+    let mut edits: Vec<(Range<usize>, String)> = Vec::new();
+    if let (Some(place), Some(raw)) = (frame.id.clone(), frame.part(&frame.id)) {
+        edits.push((place, foreign(server, &String::from_utf8_lossy(raw))));
+    }
+    let params = frame.part(&frame.params).unwrap_or_default();
+    let meta = pick(params, ["_meta"]).ok().and_then(|[meta]| meta);
+    let token = meta.and_then(|meta| {
+        pick(meta.get().as_bytes(), ["progressToken"])
+            .ok()
+            .and_then(|[token]| token)
+    });
+    if let Some(token) = token {
+        edits.push((span(&frame.bytes, token.get()), foreign(server, token.get())));
+    }
+    // From the end, so that earlier places stay where they are.
+    edits.sort_by_key(|(place, _)| std::cmp::Reverse(place.start));
+    let edit = |bytes: Bytes, (place, text): (Range<usize>, String)| splice(&bytes, place, text.as_bytes());
+    edits.into_iter().fold(frame.bytes.clone(), edit)
+}
+
+fn with_foreign(server: &str, frame: &Frame, params: &[u8], member: &str) -> Bytes {
+    match pick(params, [member]) {
+        Ok([Some(own)]) => splice(
+            &frame.bytes,
+            span(&frame.bytes, own.get()),
+            foreign(server, own.get()).as_bytes(),
+        ),
+        _ => frame.bytes.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_but_ids_and_tokens_is_changed() {
+        let text = r#"{"params":{"x":1e2,"_meta":{"progressToken" : "p","y":12345678901234567890123}}, "id" : 7 ,"method":"sampling/createMessage"}"#;
+        let frame = Frame::read(Bytes::from_static(text.as_bytes())).unwrap();
+        let expected = text
+            .replace("\"p\"", r#""mail:\"p\"""#)
+            .replace(": 7 ", r#": "mail:7" "#);
+        assert_eq!(asked_by("mail", &frame), expected);
+        let text = r#"{"method":"notifications/cancelled","params":{"requestId":7,"reason":"r"}}"#;
+        let frame = Frame::read(Bytes::from_static(text.as_bytes())).unwrap();
+        let params = frame.part(&frame.params).unwrap();
+        assert_eq!(
+            with_foreign("mail", &frame, params, "requestId"),
+            text.replace('7', "\"mail:7\"")
+        );
+    }
+}

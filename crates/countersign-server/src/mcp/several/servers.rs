@@ -1,0 +1,229 @@
+//! The file that names several servers, and how each of them is reached.
+//!
+//! Enters: TOML. Leaves: servers with names that cannot be taken for one another (X42), or what is wrong with the file.
+
+use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
+
+use serde::Deserialize;
+use tokio::sync::mpsc;
+
+use super::connection::{Connection, Source};
+use crate::failure::Failure;
+use crate::mcp::child::{Child, Launch};
+use crate::mcp::http::{HttpUpstream, Way};
+use crate::mcp::{lines, name};
+
+/// The most servers behind one gateway.
+const MOST: usize = 32;
+/// No server may be called so, nor anything that begins so: it would look like us.
+const OURS: &str = "countersign";
+
+/// A server, before it is reached.
+#[derive(Clone, Debug)]
+pub struct Spec {
+    /// What it is called.
+    pub name: String,
+    /// How it is reached.
+    pub at: At,
+}
+
+/// How a server is reached.
+#[derive(Clone, Debug)]
+pub enum At {
+    /// It is started.
+    Command(Launch),
+    /// It is called there, with the token in this environment variable.
+    Address(String, Option<String>),
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct File {
+    servers: BTreeMap<String, Entry>,
+}
+
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Entry {
+    command: Option<Vec<String>>,
+    #[serde(default)]
+    env: BTreeMap<String, String>,
+    url: Option<String>,
+    token_env: Option<String>,
+}
+
+/// Reads a file of servers.
+pub fn read(file: &Path) -> Result<Vec<Spec>, Failure> {
+    let text = std::fs::read_to_string(file).map_err(|error| {
+        let message = format!("cannot read the servers `{}`: {error}", file.display());
+        Failure::error("servers_unreadable", message).hint("name the file with `--servers FILE`")
+    })?;
+    parse(&text).map_err(|problem| {
+        let message = format!("the servers `{}` are not good: {problem}", file.display());
+        Failure::error("bad_servers", message).hint("see docs/mcp.md, \"Several servers\"")
+    })
+}
+
+fn parse(text: &str) -> Result<Vec<Spec>, String> {
+    let file: File = toml::from_str(text).map_err(|error| error.to_string().trim_end().to_owned())?;
+    let count = file.servers.len();
+    if count == 0 || count > MOST {
+        return Err(format!("there are {count} of them, and 1 to {MOST} can be"));
+    }
+    let mut known: HashMap<String, String> = HashMap::new();
+    let mut specs = Vec::new();
+    for (name, entry) in file.servers {
+        check(&name)?;
+        if let Some(other) = known.insert(normal(&name), name.clone()) {
+            return Err(format!("`{other}` and `{name}` could be taken for one another"));
+        }
+        let at = entry.at().map_err(|problem| format!("`{name}`: {problem}"))?;
+        specs.push(Spec { name, at });
+    }
+    Ok(specs)
+}
+
+/// Where a server's name ends in `NAME__TOOL` must be clear, and models' own rules leave out the dot.
+fn check(server: &str) -> Result<(), String> {
+    name::of(Some(server), &[]).map_err(|failure| {
+        let hint = failure.hint.unwrap_or_default();
+        format!("{}: {hint}", failure.message)
+    })?;
+    if server.contains('.') || server.starts_with('_') || server.ends_with('_') {
+        return Err(format!(
+            "`{server}` cannot be one of several: a name has no `.`, and no `_` at its ends"
+        ));
+    }
+    if normal(server).starts_with(OURS) {
+        return Err(format!(
+            "`{server}` cannot be a server's name: `{OURS}` is the gateway's own"
+        ));
+    }
+    Ok(())
+}
+
+/// Names that a person would take for one another are one.
+fn normal(name: &str) -> String {
+    name.replace(['-', '.'], "_").to_ascii_lowercase()
+}
+
+impl Entry {
+    fn at(self) -> Result<At, String> {
+        match (self.command, self.url) {
+            (Some(words), None) if self.token_env.is_none() => match words.is_empty() {
+                true => Err("its command is empty".to_owned()),
+                false => Ok(At::Command(Launch {
+                    words,
+                    env: self.env.into_iter().collect(),
+                })),
+            },
+            (None, Some(url)) if self.env.is_empty() => Ok(At::Address(url, self.token_env)),
+            (Some(_), None) => Err("`token_env` is for a server with a `url`".to_owned()),
+            (None, Some(_)) => Err("`env` is for a server with a `command`".to_owned()),
+            (Some(_), Some(_)) => Err("it has a `command` and a `url`; give one".to_owned()),
+            (None, None) => Err("it has neither a `command` nor a `url`".to_owned()),
+        }
+    }
+}
+
+impl Spec {
+    /// What makes it the same server the next time.
+    pub fn words(&self) -> Vec<String> {
+        match &self.at {
+            At::Command(launch) => launch.words.clone(),
+            At::Address(url, _) => vec![url.clone()],
+        }
+    }
+
+    /// Begins to talk to it.
+    pub fn connect(&self) -> Result<Connection, Failure> {
+        match &self.at {
+            At::Command(launch) => {
+                let (child, upstream, lines) = Child::start(launch)?;
+                Ok(Connection {
+                    upstream,
+                    source: Source::Lines(lines),
+                    child: Some(child),
+                })
+            }
+            At::Address(url, token_env) => {
+                let way = way(url, token_env.as_deref())?;
+                let (heard, messages) = mpsc::channel(lines::QUEUE);
+                let upstream = HttpUpstream::new(way, heard, std::sync::Arc::default());
+                Ok(Connection {
+                    upstream: Box::new(upstream),
+                    source: Source::Heard(messages),
+                    child: None,
+                })
+            }
+        }
+    }
+}
+
+/// The way to an address, with the token from the environment.
+pub fn way(url: &str, token_env: Option<&str>) -> Result<Way, Failure> {
+    let token = token_env.map(|variable| {
+        std::env::var(variable).map_err(|_| {
+            let message = format!("the environment variable `{variable}` is not set");
+            Failure::error("no_token", message).hint("export the server's token in it")
+        })
+    });
+    Way::new(url, token.transpose()?.as_deref())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn refused(text: &str, expected: &str) {
+        let problem = parse(text).unwrap_err();
+        assert!(problem.contains(expected), "{text}: {problem}");
+    }
+
+    #[test]
+    fn servers_are_read() {
+        let text = "[servers.notes]\nurl = \"http://127.0.0.1:1/mcp\"\ntoken_env = \"T\"\n\
+                    [servers.files]\ncommand = [\"npx\", \"x\"]\nenv = { A = \"1\" }\n";
+        let specs = parse(text).unwrap();
+        let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+        assert_eq!(names, ["files", "notes"]);
+        assert_eq!(specs[0].words(), ["npx", "x"]);
+        assert!(
+            matches!(&specs[0].at, At::Command(launch) if launch.env == [("A".to_owned(), "1".to_owned())])
+        );
+        assert!(matches!(&specs[1].at, At::Address(_, Some(token)) if token == "T"));
+    }
+
+    #[test]
+    fn x42_names_that_could_be_taken_for_one_another_are_refused() {
+        let two = |one: &str, other: &str| {
+            format!("[servers.{one}]\ncommand = [\"a\"]\n[servers.{other}]\ncommand = [\"b\"]\n")
+        };
+        refused(&two("files", "files"), "duplicate key");
+        refused(&two("files", "Files"), "taken for one another");
+        refused(&two("my-files", "my_files"), "taken for one another");
+        for bad in [
+            "a__b", "_a", "a_", "\"a.b\"", "\"a/b\"", "\"a:b\"", "\"\"", "\"ü\"",
+        ] {
+            refused(&two("x", bad), "name");
+        }
+        for ours in ["countersign", "Countersign-2", "countersign_wait"] {
+            refused(&two("x", ours), "the gateway's own");
+        }
+    }
+
+    #[test]
+    fn what_is_not_understood_is_refused() {
+        refused("", "servers");
+        refused("[servers]\n", "there are 0");
+        refused("[servers.a]\n", "neither");
+        refused("[servers.a]\ncommand = []\n", "empty");
+        refused("[servers.a]\ncommand = [\"x\"]\nurl = \"y\"\n", "give one");
+        refused("[servers.a]\ncommand = [\"x\"]\ntoken_env = \"T\"\n", "token_env");
+        refused("[servers.a]\nurl = \"x\"\nenv = { A = \"1\" }\n", "env");
+        refused("[servers.a]\ncommand = [\"x\"]\ncwd = \"/\"\n", "cwd");
+        refused("[server.a]\ncommand = [\"x\"]\n", "server");
+    }
+}

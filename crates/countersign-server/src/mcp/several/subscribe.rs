@@ -1,0 +1,264 @@
+//! `subscriptions/listen`: the client asks once to hear of changes, and hears of all servers'.
+//!
+//! Enters: its request, which goes to every server under the client's own id; addresses of resources only to who offers
+//! them. Leaves: one acknowledgement of all, then whatever the servers say. It ends when the last of them ends it.
+
+use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use serde_json::value::RawValue;
+
+use super::client::Asked;
+use super::merge::merged;
+use super::{Routed, Switch, open};
+use crate::mcp::frame::{Frame, Id, Kind, pick, quote, span, splice};
+use crate::mcp::relay::Back;
+use crate::mcp::wire;
+
+/// The protocol's word for what a message belongs to.
+const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+/// How long the client waits for servers that do not acknowledge.
+const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(5);
+/// The most that is kept until then.
+const MOST_KEPT: usize = 100;
+/// The most subscriptions of one client.
+const MOST: usize = 100;
+/// What the client can ask to hear of, and we know of ourselves, when a server comes or goes.
+const LISTS: [(&str, &str); 3] = [
+    ("toolsListChanged", "tools"),
+    ("promptsListChanged", "prompts"),
+    ("resourcesListChanged", "resources"),
+];
+
+/// What a client listens to.
+pub struct Subscription {
+    /// The request's id, as it was written.
+    raw_id: String,
+    /// What of our own it wants to hear.
+    wants: Vec<&'static str>,
+    /// Servers that have not acknowledged.
+    unclear: HashSet<usize>,
+    /// Servers that have not ended it.
+    open: HashSet<usize>,
+    /// What they agreed to.
+    honoured: BTreeMap<usize, Box<RawValue>>,
+    /// What came before all had acknowledged.
+    kept: Vec<Bytes>,
+    is_acknowledged: bool,
+}
+
+impl Switch {
+    /// The client wants to hear of changes.
+    pub(super) async fn subscribe(self: Arc<Self>, asked: Asked) -> Option<Routed> {
+        let filter = pick(asked.params(), ["notifications"])
+            .ok()
+            .and_then(|[filter]| filter);
+        let filter = filter.map_or("{}", RawValue::get);
+        let is_wanted = |name: &str| matches!(pick(filter.as_bytes(), [name]), Ok([Some(wanted)]) if wanted.get() == "true");
+        let wants = LISTS
+            .iter()
+            .filter(|(name, _)| is_wanted(name))
+            .map(|(_, list)| *list);
+        let resources = pick(filter.as_bytes(), ["resourceSubscriptions"])
+            .ok()
+            .and_then(|[all]| all);
+        let to = self.addressed(&asked.frame, resources).await;
+        let legs: HashSet<usize> = to.iter().map(|(leg, _)| *leg).collect();
+        let subscription = Subscription {
+            raw_id: asked.raw_id(),
+            wants: wants.collect(),
+            unclear: legs.clone(),
+            open: legs,
+            honoured: BTreeMap::new(),
+            kept: Vec::new(),
+            is_acknowledged: false,
+        };
+        let is_new = {
+            let mut all = open(&self.subscriptions);
+            let is_new = !all.contains_key(&asked.id) && all.len() < MOST;
+            if is_new {
+                all.insert(asked.id.clone(), subscription);
+            }
+            is_new
+        };
+        if !is_new {
+            let problem = "there is a subscription of this id, or there are too many";
+            asked.refuse(wire::INVALID_REQUEST, problem).await;
+            return None;
+        }
+        let (switch, id) = (self.clone(), asked.id.clone());
+        tokio::spawn(async move {
+            tokio::time::sleep(ACKNOWLEDGED_WITHIN).await;
+            let said = switch.acknowledge(&id, true);
+            switch.say(said).await;
+        });
+        Some(Routed::to_several(self, asked.id, to))
+    }
+
+    /// The request for each server: addresses of resources go only to who offers them.
+    async fn addressed(&self, frame: &Frame, resources: Option<&RawValue>) -> Vec<(usize, Bytes)> {
+        let uris: Vec<&RawValue> = resources
+            .and_then(|all| serde_json::from_str(all.get()).ok())
+            .unwrap_or_default();
+        let mut owned: Vec<(usize, &str)> = Vec::new();
+        for uri in uris {
+            let text = serde_json::from_str::<String>(uri.get()).unwrap_or_default();
+            if let Ok(leg) = self.owner(&text).await {
+                owned.push((leg, uri.get()));
+            }
+        }
+        let ready = self.legs.iter().enumerate().filter(|(_, leg)| leg.is_ready());
+        let request = |(number, _)| {
+            let Some(all) = resources else {
+                return (number, frame.bytes.clone());
+            };
+            let its = owned
+                .iter()
+                .filter(|(leg, _)| *leg == number)
+                .map(|(_, uri)| *uri);
+            let its = format!("[{}]", its.collect::<Vec<_>>().join(","));
+            let place = span(&frame.bytes, all.get());
+            (number, splice(&frame.bytes, place, its.as_bytes()))
+        };
+        ready.map(request).collect()
+    }
+
+    /// Something of a server's that belongs to a subscription: what the client gets now. Nothing when it belongs to none.
+    pub(super) fn on_subscription(&self, number: usize, frame: &Frame) -> Option<Vec<Bytes>> {
+        let id = match &frame.kind {
+            Kind::Response { id } => Some(id.clone()),
+            Kind::Notification { .. } => subscription_of(frame),
+            _ => None,
+        };
+        let id = id.filter(|id| open(&self.subscriptions).contains_key(id))?;
+        match &frame.kind {
+            Kind::Notification { method } if method == "notifications/subscriptions/acknowledged" => {
+                let params = frame.part(&frame.params).unwrap_or_default();
+                let honoured = pick(params, ["notifications"])
+                    .ok()
+                    .and_then(|[honoured]| honoured);
+                if let Some(subscription) = open(&self.subscriptions).get_mut(&id) {
+                    subscription
+                        .honoured
+                        .extend(honoured.map(|honoured| (number, honoured.to_owned())));
+                    subscription.unclear.remove(&number);
+                }
+                Some(self.acknowledge(&id, false))
+            }
+            Kind::Response { .. } => Some(self.ended(&id, number, Some(frame.bytes.clone()))),
+            _ => {
+                let mut all = open(&self.subscriptions);
+                match all.get_mut(&id) {
+                    Some(subscription) if !subscription.open.contains(&number) => Some(Vec::new()),
+                    Some(subscription) if !subscription.is_acknowledged => {
+                        if subscription.kept.len() < MOST_KEPT {
+                            subscription.kept.push(frame.bytes.clone());
+                        }
+                        Some(Vec::new())
+                    }
+                    _ => Some(vec![frame.bytes.clone()]),
+                }
+            }
+        }
+    }
+
+    /// Says what all servers agreed to, once all of them have said so or it has taken too long.
+    fn acknowledge(&self, id: &Id, is_late: bool) -> Vec<Bytes> {
+        let mut all = open(&self.subscriptions);
+        let Some(subscription) = all.get_mut(id) else {
+            return Vec::new();
+        };
+        if subscription.is_acknowledged || !(is_late || subscription.unclear.is_empty()) {
+            return Vec::new();
+        }
+        subscription.is_acknowledged = true;
+        let ours = LISTS.iter().filter(|(_, list)| subscription.wants.contains(list));
+        let ours: Vec<String> = ours.map(|(name, _)| format!("\"{name}\":true")).collect();
+        let ours = RawValue::from_string(format!("{{{}}}", ours.join(",")));
+        let honoured: Vec<&RawValue> = subscription
+            .honoured
+            .values()
+            .chain(ours.iter())
+            .map(AsRef::as_ref)
+            .collect();
+        let params = format!(
+            "{{{},\"notifications\":{}}}",
+            subscription.meta(),
+            merged(&honoured)
+        );
+        let mut said = vec![wire::notification(
+            "notifications/subscriptions/acknowledged",
+            &params,
+        )];
+        said.append(&mut subscription.kept);
+        said
+    }
+
+    /// A server ends a subscription, with an answer or because it is gone. The client hears of the last one.
+    fn ended(&self, id: &Id, number: usize, answer: Option<Bytes>) -> Vec<Bytes> {
+        {
+            let mut all = open(&self.subscriptions);
+            let Some(subscription) = all.get_mut(id) else {
+                return Vec::new();
+            };
+            if !subscription.open.remove(&number) {
+                return Vec::new();
+            }
+            subscription.unclear.remove(&number);
+            if subscription.open.is_empty() {
+                let problem = "the last of the servers has ended";
+                let raw_id = subscription.raw_id.clone();
+                all.remove(id);
+                return vec![answer.unwrap_or_else(|| wire::error(Some(&raw_id), wire::INTERNAL, problem))];
+            }
+        }
+        self.acknowledge(id, false)
+    }
+
+    /// The client listens no more; true when that was a subscription.
+    pub(super) async fn unsubscribe(&self, id: &Id, cancelled: &Bytes, back: &Back) -> bool {
+        let ended = open(&self.subscriptions).remove(id);
+        let Some(subscription) = ended else {
+            return false;
+        };
+        for leg in subscription.open {
+            self.pass(leg, cancelled.clone(), back).await;
+        }
+        true
+    }
+
+    /// What who listens is told when these lists of a server come or go, and it is gone.
+    pub(super) fn tell_listeners(&self, number: usize, lists: &[&str], is_gone: bool) -> Vec<Bytes> {
+        let ids: Vec<Id> = open(&self.subscriptions).keys().cloned().collect();
+        let mut said = Vec::new();
+        for id in ids {
+            if let Some(subscription) = open(&self.subscriptions).get(&id) {
+                let told = lists.iter().filter(|list| subscription.wants.contains(list));
+                said.extend(told.map(|list| {
+                    let method = format!("notifications/{list}/list_changed");
+                    wire::notification(&method, &format!("{{{}}}", subscription.meta()))
+                }));
+            }
+            if is_gone {
+                said.extend(self.ended(&id, number, None));
+            }
+        }
+        said
+    }
+}
+
+impl Subscription {
+    /// What all messages on it carry.
+    fn meta(&self) -> String {
+        format!("\"_meta\":{{{}:{}}}", quote(SUBSCRIPTION), self.raw_id)
+    }
+}
+
+/// The subscription a notification belongs to.
+pub fn subscription_of(frame: &Frame) -> Option<Id> {
+    let [meta] = pick(frame.part(&frame.params)?, ["_meta"]).ok()?;
+    let [id] = pick(meta?.get().as_bytes(), [SUBSCRIPTION]).ok()?;
+    Id::read(id?)
+}

@@ -1,0 +1,108 @@
+//! Two real servers behind one gateway, and real clients in front of it.
+
+use std::path::PathBuf;
+use std::process::Command;
+
+use serde_json::{Value, json};
+
+use crate::peers::{drive, filesystem, node, package, python, typescript};
+use crate::place::Place;
+
+/// The filesystem server and the everything server, and a policy made from what they list.
+fn both() -> (Place, String) {
+    let place = Place::without_policy();
+    let files = filesystem(&place);
+    std::fs::write(format!("{}/a.txt", files[2]), "hello\n").unwrap();
+    let everything = [
+        node(),
+        package("server-everything/dist/index.js"),
+        "stdio".to_owned(),
+    ];
+    place.write(
+        "servers.toml",
+        format!("[servers.files]\ncommand = {files:?}\n[servers.every]\ncommand = {everything:?}\n"),
+    );
+    place.good(&[
+        "policy",
+        "init",
+        "--servers",
+        "servers.toml",
+        "--trust-annotations",
+        "--output",
+        "countersign.toml",
+    ]);
+    let policy = std::fs::read_to_string(place.path().join("countersign.toml")).unwrap();
+    let echo = "[tools.\"every/echo\"]\neffect = \"";
+    let (before, behind) = policy.split_once(echo).unwrap();
+    let behind = behind.split_once('"').unwrap().1;
+    place.write("countersign.toml", format!("{before}{echo}read\"{behind}"));
+    let folder = files[2].clone();
+    (place, folder)
+}
+
+fn check(name: &str, client: impl Fn(&Value, &Value) -> Command) {
+    let (place, folder) = both();
+    let at = |file: &str| place.path().join(file).display().to_string();
+    let gateway = json!([
+        env!("CARGO_BIN_EXE_countersign"),
+        "mcp",
+        "--store",
+        at("countersign.db"),
+        "--policy",
+        at("countersign.toml"),
+        "--servers",
+        at("servers.toml"),
+        "--as",
+        "ana",
+        "--hold",
+        "20s",
+    ]);
+    let calls = json!([
+        ["files__read_text_file", {"path": format!("{folder}/a.txt")}],
+        ["every__echo", {"message": "hi"}],
+        ["files__create_directory", {"path": format!("{folder}/new")}],
+    ]);
+    let lines = drive(&place, client(&gateway, &calls), Some("approve"));
+    let tools = lines[0]["tools"].as_array().unwrap();
+    let of = |server: &str| {
+        let is_of = |tool: &&Value| tool.as_str().unwrap().starts_with(server);
+        tools.iter().filter(is_of).count()
+    };
+    assert_eq!(of("files__"), 14, "{name}: {tools:?}");
+    assert!(of("every__") > 5, "{name}: {tools:?}");
+    assert_eq!(tools.last().unwrap(), "countersign_wait", "{name}");
+    let said: Vec<&str> = lines[1..]
+        .iter()
+        .map(|line| {
+            line["result"]["text"][0]
+                .as_str()
+                .unwrap_or_else(|| panic!("{name}: {lines:?}"))
+        })
+        .collect();
+    assert_eq!((said[0], said[1]), ("hello\n", "Echo: hi"), "{name}");
+    assert!(
+        said[2].contains("Successfully created directory"),
+        "{name}: {lines:?}"
+    );
+    assert!(PathBuf::from(format!("{folder}/new")).exists(), "{name}");
+}
+
+#[test]
+fn x42_python_clients_use_two_real_servers_by_qualified_names() {
+    for (folder, mode) in [
+        ("python-legacy", "session"),
+        ("python", "legacy"),
+        ("python", "auto"),
+    ] {
+        check(&format!("{folder} {mode}"), |gateway, calls| {
+            python(folder, mode, gateway, calls)
+        });
+    }
+}
+
+#[test]
+fn x42_typescript_clients_use_two_real_servers_by_qualified_names() {
+    for mode in ["v1", "legacy", "auto"] {
+        check(mode, |gateway, calls| typescript(mode, gateway, calls));
+    }
+}
