@@ -69,7 +69,7 @@ async fn full() -> SharedApproval {
         on_behalf_of: Some(sample::person("maria")),
         claim: Some("claim".to_owned()),
         key: Some(sample::key("key", "body")),
-        undoes: Some(sample::call_id(&target, 1)),
+        undoes: Some(sample::call_id(&target, 1).into()),
         ..sample::propose_in(3, "c")
     };
     let approval = fixture.propose(propose).await;
