@@ -353,7 +353,12 @@ fn is_not_as_shown(resolved: &Resolved) -> bool {
 
 fn not_as_shown(call: &Call) -> Option<&Because> {
     let because = call.because.as_ref();
-    because.filter(|because| matches!(because, Because::Changed | Because::Unreadable))
+    because.filter(|because| {
+        matches!(
+            because,
+            Because::Changed | Because::Unreadable | Because::NothingToUndo
+        )
+    })
 }
 
 fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {

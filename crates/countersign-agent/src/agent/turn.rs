@@ -164,12 +164,13 @@ impl<'a> Turn<'a> {
             .evaluator
             .as_ref()
             .map_or(0, |evaluator| evaluator.retries);
-        let words = match self.agent.plan.evaluator {
-            Some(_) => Words::Kept,
-            None => Words::Live,
-        };
         let mut advice = None;
         for attempt in 0..=retries {
+            // The last one stands whatever is said of it; of the others no word is heard that could be taken back.
+            let words = match attempt < retries {
+                true => Words::Kept,
+                false => Words::Live,
+            };
             let Some(text) = self.work(specialist, advice.as_deref(), words).await? else {
                 return Ok(());
             };

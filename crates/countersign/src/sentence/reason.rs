@@ -46,6 +46,7 @@ impl Reasons {
             ("denied", "rechazado"),
             ("changed", "lo que iba a cambiar ya no es lo que se mostró"),
             ("unreadable", "no se pudo volver a leer lo que iba a cambiar"),
+            ("nothing_to_undo", "ya está deshecho, o se está deshaciendo"),
             ("undone", "ya está deshecho"),
             ("being undone", "ya se está deshaciendo"),
         ];
@@ -76,6 +77,7 @@ impl Reasons {
         let code = match because {
             Because::Changed => "changed",
             Because::Unreadable => "unreadable",
+            Because::NothingToUndo => "nothing_to_undo",
             other => other.as_str(),
         };
         self.0

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use crate::approval::SharedApproval;
+use crate::call::Because;
 use crate::command::{Decide, ExecuteRefusal, Propose, ProposeRefusal};
 use crate::executor::Outcome;
 use crate::id::CallId;
@@ -102,6 +103,7 @@ pub async fn a17_two_undos_of_one_call_do_not_both_run(fixture: Fixture) {
     let one = fixture.approved(undo(2, undoes)).await;
     let two = fixture.approved(undo(3, undoes)).await;
     let three = fixture.propose(undo(4, undoes)).await;
+    let four = fixture.approved(undo(6, undoes)).await;
     fixture.start(sample::start(&one, 1, 1)).await.unwrap();
     // While the first one runs, nobody knows whether it is undone: no other may start.
     let refused = fixture.start(sample::start(&two, 1, 2)).await.unwrap_err();
@@ -113,11 +115,17 @@ pub async fn a17_two_undos_of_one_call_do_not_both_run(fixture: Fixture) {
     };
     let answer = fixture.decide(decide).await;
     assert_eq!((answer.refusal, answer.started), (None, None));
+    // Both are over: nobody is left to wait for them.
+    for over in [&two, &three] {
+        let over = fixture.get(over).await;
+        assert_eq!(over.calls[0].state, CallState::Refused);
+        assert_eq!(over.calls[0].because, Some(Because::NothingToUndo));
+    }
     let refused = fixture.try_propose(undo(5, undoes)).await.err();
     let call = undoes;
     assert_eq!(refused, Some(ProposeRefusal::NotUndoable { call, state }));
     fixture.finish(sample::finish(&one, 1, 1, done())).await.unwrap();
-    let refused = fixture.start(sample::start(&two, 1, 2)).await.unwrap_err();
+    let refused = fixture.start(sample::start(&four, 1, 3)).await.unwrap_err();
     let state = "undone";
     assert_eq!(refused, ExecuteRefusal::NothingToUndo { undoes, state });
 }
