@@ -19,7 +19,7 @@ use std::sync::Arc;
 use countersign::conversation::{Conversations, Message as Heard};
 use countersign::decision::Decider;
 use countersign::gate::{Gate, Heard as Happened};
-use countersign::id::{self, Channel, Person, Tenant};
+use countersign::id::{self, CallId, Channel, Person, Tenant};
 
 use crate::message::Message;
 use crate::model::Model;
@@ -195,6 +195,7 @@ impl Agent {
         let mut turn = self.turn(place, listener).await?;
         turn.catch_up().await?;
         let said = self.conversations.hear(message).await?;
+        turn.tell_answer(&said.heard).await;
         match &said.heard {
             Happened::Decided(_) => {
                 turn.reply(&text, said.say.as_deref()).await?;
@@ -232,25 +233,39 @@ impl Agent {
         turn.end().await
     }
 
-    /// Takes a pressed button, and goes on from there.
+    /// Takes a pressed button, and goes on from there. Of several calls it may approve `only` some, by position.
     pub async fn press(
         &self,
         place: Place,
         payload: &str,
+        only: Option<&[u8]>,
         by: Decider,
         listener: &Listener,
     ) -> Result<(), TurnError> {
         let mut turn = self.turn(place.clone(), listener).await?;
         turn.catch_up().await?;
-        let pressed = self.conversations.press(&place.tenant, payload, by, None).await?;
+        let pressed = self
+            .conversations
+            .press_only(&place.tenant, payload, only, by, None)
+            .await?;
         let Some(resolved) = pressed else {
             return Err(TurnError::NoSuchCard);
         };
+        let (approval, refusal) = (resolved.approval.clone(), resolved.refusal.clone());
+        turn.tell(Progress::Answered { approval, refusal }).await;
         let say = self.conversations.outcome(&resolved, self.language(None));
         turn.say(Some(&say)).await?;
         if turn.settle().await? && self.plan.after_decision == AfterDecision::GoOn {
             turn.go_on().await?;
         }
+        turn.end().await
+    }
+
+    /// Proposes the undo of one call of this conversation, as a card of its own; or says why there is none.
+    pub async fn undo(&self, place: Place, call: CallId, listener: &Listener) -> Result<(), TurnError> {
+        let mut turn = self.turn(place, listener).await?;
+        turn.catch_up().await?;
+        turn.undo_one(call).await?;
         turn.end().await
     }
 

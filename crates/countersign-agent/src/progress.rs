@@ -4,6 +4,7 @@
 //! goes on to its end, and what it did is in the session.
 
 use countersign::approval::SharedApproval;
+use countersign::decision::Refusal;
 use countersign::prompt::Prompt;
 use tokio::sync::mpsc;
 
@@ -40,6 +41,18 @@ pub enum Progress {
         content: String,
         /// Whether a person has to confirm it first.
         requires_confirmation: bool,
+    },
+    /// A card is on record. It is shown when the agent has said what it has to say.
+    Proposed {
+        /// The approval.
+        approval: SharedApproval,
+    },
+    /// The person answered a card, and was heard or refused. What came of it follows.
+    Answered {
+        /// The approval as it is now, so far as it is known.
+        approval: Option<SharedApproval>,
+        /// Why the answer did not count.
+        refusal: Option<Refusal>,
     },
     /// The channel says something: an outcome, a cancellation, a reason.
     Said(String),

@@ -22,6 +22,7 @@ use countersign::effect::{Effect, Risk};
 use countersign::hash::Hash;
 use countersign::id::{ApprovalId, CallId};
 use countersign::state::{CallState, State};
+use countersign::undoes::Undoes;
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::ToSchema;
@@ -74,8 +75,9 @@ pub struct ApprovalView {
     pub replaces: Option<ApprovalId>,
     #[schema(value_type = Option<String>)]
     pub superseded_by: Option<ApprovalId>,
+    /// The call it would undo, as `ID.POSITION`; of several all positions, as in `ID.4+2+1`.
     #[schema(value_type = Option<String>)]
-    pub undoes: Option<CallId>,
+    pub undoes: Option<Undoes>,
     /// When its content was erased, if it was.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<String>)]

@@ -11,9 +11,10 @@ use serde::{Deserialize, Serialize};
 use crate::call::{Because, Call};
 use crate::event::{Event, What};
 use crate::hash::{Fields, Hash};
-use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant};
+use crate::id::{Actor, Agent, ApprovalId, Channel, Key, Person, Run, Session, Tenant};
 use crate::state::{CallState, Illegal, State};
 use crate::time::Time;
+use crate::undoes::Undoes;
 
 /// The most calls one approval holds.
 pub const MOST_CALLS: usize = 100;
@@ -71,8 +72,8 @@ pub struct Approval {
     pub superseded_by: Option<ApprovalId>,
     /// What it replaced.
     pub replaces: Option<ApprovalId>,
-    /// The call it would undo.
-    pub undoes: Option<CallId>,
+    /// What it would undo.
+    pub undoes: Option<Undoes>,
     /// The proposer's idempotency key, and the hash of what came with it.
     pub key: Option<(Key, Hash)>,
     /// How many decisions were refused, so far as they were counted.

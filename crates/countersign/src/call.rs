@@ -69,6 +69,8 @@ pub enum Because {
     Changed,
     /// What it would change could not be read again.
     Unreadable,
+    /// What it would undo was undone by another, or is being.
+    NothingToUndo,
 }
 
 impl Because {
@@ -84,6 +86,7 @@ impl Because {
             Because::Voided => "the store was restored from a backup",
             Because::Changed => "what it would change has changed since it was shown",
             Because::Unreadable => "what it would change could not be read again",
+            Because::NothingToUndo => "it was undone already, or is being undone",
         }
     }
 }

@@ -12,7 +12,7 @@ use memory::{Card, Memory, remember};
 
 use crate::approval::{Approval, SharedApproval};
 use crate::call::{Because, Call};
-use crate::decision::{Decider, Decision, Refusal};
+use crate::decision::{Choice, Decider, Decision, Refusal, Verdict};
 use crate::executor::Outcome;
 use crate::gate::{Gate, Heard, Reply, Resolved};
 use crate::hash::Hash;
@@ -151,7 +151,11 @@ impl Conversations {
         let read = interpret(&prompt.offered(), &message.text, message.language.as_deref());
         let is_approver = |call: &Call| message.sender.is_among(&call.terms.approvers);
         if matches!(read.why, Why::Filler(_)) && pending.calls.iter().any(is_approver) {
-            let say = fill(&sentences.too_little, &[("yes", &prompt.yes), ("no", &prompt.no)]);
+            let too_little = match prompt.can_undo {
+                true => &sentences.too_little,
+                false => &sentences.too_little_for_ever,
+            };
+            let say = fill(too_little, &[("yes", &prompt.yes), ("no", &prompt.no)]);
             return Ok(Said {
                 read: Some(read),
                 heard: Heard::ShowAgain(pending),
@@ -199,21 +203,39 @@ impl Conversations {
         by: Decider,
         key: Option<Key>,
     ) -> Result<Option<Resolved>, StoreError> {
+        self.press_only(tenant, payload, None, by, key).await
+    }
+
+    /// The same where the card lets one choose: of several calls only those at these positions, from 1, are approved.
+    pub async fn press_only(
+        &self,
+        tenant: &Tenant,
+        payload: &str,
+        only: Option<&[u8]>,
+        by: Decider,
+        key: Option<Key>,
+    ) -> Result<Option<Resolved>, StoreError> {
         let Some(pressed) = Pressed::read(payload) else {
             return Ok(None);
         };
         let Some(approval) = self.gate.store().approval(tenant, pressed.approval).await? else {
             return Ok(None);
         };
-        let Some(verdict) = pressed.verdict(&approval) else {
-            return Ok(Some(Resolved {
-                refusal: Some(Refusal::Stale {
-                    id: approval.id,
-                    digest: approval.digest,
-                }),
+        let refused = |refusal, approval| {
+            Ok(Some(Resolved {
+                refusal: Some(refusal),
                 approval: Some(approval),
                 ran: Vec::new(),
-            }));
+            }))
+        };
+        let (id, digest) = (approval.id, approval.digest);
+        let verdict = match (pressed.verdict(&approval), only) {
+            (None, _) => return refused(Refusal::Stale { id, digest }, approval),
+            (Some(Verdict::Approve), Some(only)) => match choices(&approval, only) {
+                Ok(choices) => Verdict::Each(choices),
+                Err(refusal) => return refused(refusal, approval),
+            },
+            (Some(verdict), _) => verdict,
         };
         let decision = Decision {
             tenant: tenant.clone(),
@@ -262,7 +284,10 @@ impl Conversations {
             Heard::Kept(approval) => (Some(sentences.kept.clone()), card(approval), true),
             Heard::ShowAgain(approval) => (Some(sentences.show_again.clone()), card(approval), false),
             Heard::Refused(refusal) => {
-                let say = fill(&sentences.refused, &[("why", &refusal.to_string())]);
+                let say = fill(
+                    &sentences.refused,
+                    &[("why", &sentences.reasons.refusal(refusal))],
+                );
                 // Words that were no answer still have a reader.
                 (Some(say), None, read.reading == Reading::Other)
             }
@@ -303,6 +328,23 @@ impl Said {
     }
 }
 
+/// One choice for each call. Positions that the card does not have are somebody's mistake, and no choice.
+fn choices(approval: &Approval, only: &[u8]) -> Result<Vec<Choice>, Refusal> {
+    let is_there = |position: &u8| approval.call(*position).is_some();
+    if only.is_empty() || !only.iter().all(is_there) {
+        return Err(Refusal::BadChoices {
+            id: approval.id,
+            calls: approval.calls.len(),
+            choices: only.len(),
+        });
+    }
+    let choice = |(position, _)| match only.contains(&position) {
+        true => Choice::Approve,
+        false => Choice::Deny,
+    };
+    Ok(approval.numbered().map(choice).collect())
+}
+
 /// Whether something was not run because what it would change has changed.
 fn is_not_as_shown(resolved: &Resolved) -> bool {
     let approval = resolved.approval.as_ref();
@@ -311,12 +353,20 @@ fn is_not_as_shown(resolved: &Resolved) -> bool {
 
 fn not_as_shown(call: &Call) -> Option<&Because> {
     let because = call.because.as_ref();
-    because.filter(|because| matches!(because, Because::Changed | Because::Unreadable))
+    because.filter(|because| {
+        matches!(
+            because,
+            Because::Changed | Because::Unreadable | Because::NothingToUndo
+        )
+    })
 }
 
 fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
     if let Some(refusal) = &resolved.refusal {
-        return fill(&sentences.refused, &[("why", &refusal.to_string())]);
+        return fill(
+            &sentences.refused,
+            &[("why", &sentences.reasons.refusal(refusal))],
+        );
     }
     let Some(approval) = &resolved.approval else {
         return sentences.cancelled.clone();
@@ -334,7 +384,10 @@ fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
     }
     let not_as_shown = approval.calls.iter().find_map(not_as_shown);
     if let (Some(because), []) = (not_as_shown, resolved.ran.as_slice()) {
-        return fill(&sentences.refused, &[("why", because.as_str())]);
+        return fill(
+            &sentences.refused,
+            &[("why", &sentences.reasons.because(because))],
+        );
     }
     let is_left_out = |call: &Call| call.because == Some(Because::Denied);
     if approval.calls.iter().any(is_left_out) {

@@ -17,6 +17,7 @@ use crate::hash::{Fields, Hash};
 use crate::id::{Actor, ApprovalId, CallId, Tenant};
 use crate::state::{CallChange, Change};
 use crate::time::Time;
+use crate::undoes::Undoes;
 
 /// One line of the history of an approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -101,7 +102,7 @@ pub enum What {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         replaces: Option<ApprovalId>,
         #[serde(default, skip_serializing_if = "Option::is_none")]
-        undoes: Option<CallId>,
+        undoes: Option<Undoes>,
     },
     Approved {
         digest: Hash,

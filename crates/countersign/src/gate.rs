@@ -12,6 +12,7 @@ mod hear;
 mod look;
 mod run;
 mod submission;
+mod undo;
 mod wait;
 
 use std::sync::Arc;
@@ -28,6 +29,7 @@ use crate::provenance::{Conversation, Provenance};
 use crate::seal::{SealError, Sealer, Secret};
 use crate::snapshot::Snapshot;
 use crate::store::{Store, StoreError};
+use crate::undoes::Undoes;
 
 use before::Snapshots;
 pub use decide::{Resolved, Running};
@@ -36,6 +38,7 @@ pub use hear::{Heard, Reply};
 pub use look::Concerns;
 pub use run::Ran;
 pub use submission::{Asking, LONGEST_CLAIM, Ruled, Submission, SubmitError, Submitted, SubmittedCall};
+pub use undo::{NotUndone, Undoing};
 pub use wait::{Until, Waited};
 
 /// How many due approvals one sweeping transaction ends: few enough that a decision never waits long behind it.
@@ -194,49 +197,6 @@ impl Gate {
         self.executor.runs(tool)
     }
 
-    /// Proposes the undo of a call that succeeded, as an approval of its own: shown, decided and run like any other.
-    pub async fn undo(
-        &self,
-        mut submission: Submission,
-        call: CallId,
-    ) -> Result<SharedApproval, SubmitError> {
-        let no_undo = |reason: &str| SubmitError::NoUndo(call, reason.to_owned());
-        let target = self.store.approval(&submission.tenant, call.approval).await?;
-        let done = target.as_ref().and_then(|approval| approval.call(call.position));
-        let done = done.ok_or_else(|| no_undo("there is no such call"))?;
-        let result = done.result.as_deref().unwrap_or_default();
-        let undo = self
-            .policy
-            .undo(done.tool.as_str(), done.arguments.as_bytes(), result);
-        let (tool, arguments) = undo.map_err(|problem| no_undo(&problem.to_string()))?;
-        let seeds = Seeds::new()?;
-        let arguments = Arguments::parse(arguments).map_err(|problem| no_undo(&problem.to_string()))?;
-        let before = self.snapshot(&submission.tenant, &tool, &arguments).await;
-        let before = before.transpose().map_err(|reason| no_undo(&reason))?;
-        let asked = Asked {
-            tool: &tool,
-            arguments: arguments.as_bytes(),
-            definition: None,
-            salt: &seeds.salt,
-            before: before.as_deref().map(|before| &*before.result),
-        };
-        // An undo is shown even where the tool itself would pass.
-        let terms = self.policy.hold(asked).map_err(|reason| no_undo(&reason))?;
-        let tool = ToolName::new(tool).map_err(|problem| no_undo(&problem.to_string()))?;
-        let new = NewCall {
-            tool,
-            definition: None,
-            arguments,
-            terms: Arc::new(terms),
-            sealed: None,
-            provenance: None,
-            before,
-        };
-        submission.calls.clear();
-        let propose = self.propose_command(submission, seeds, vec![new], Some(call));
-        Ok(self.propose(propose).await?.approval)
-    }
-
     /// Ends everything that is due, and counts it.
     pub async fn expire_due(&self) -> Result<Swept, StoreError> {
         let mut total = Swept::default();
@@ -363,7 +323,7 @@ impl Gate {
         submission: Submission,
         seeds: Seeds,
         calls: Vec<NewCall>,
-        undoes: Option<CallId>,
+        undoes: Option<Undoes>,
     ) -> Propose {
         let body = submission_hash(&submission, &calls, undoes);
         let restraint = self.restraint(&submission, &calls);
@@ -476,12 +436,12 @@ fn new_token() -> Result<PermitToken, StoreError> {
 }
 
 /// What an idempotency key stands for: everything a retry of the same submission has in common with it.
-fn submission_hash(submission: &Submission, calls: &[NewCall], undoes: Option<CallId>) -> Hash {
+fn submission_hash(submission: &Submission, calls: &[NewCall], undoes: Option<Undoes>) -> Hash {
     let text = |name: Option<&str>| name.map(|name| name.as_bytes().to_vec());
     let mut fields = Fields::new("countersign/submission/1")
         .optional(text(submission.channel.as_ref().map(Channel::as_str)).as_deref())
         .optional(text(submission.run.as_ref().map(Run::as_str)).as_deref())
-        .optional(text(undoes.map(|call| call.to_string()).as_deref()).as_deref())
+        .optional(text(undoes.map(|undoes| undoes.to_string()).as_deref()).as_deref())
         .number(calls.len() as u64);
     for call in calls {
         fields = fields

@@ -30,6 +30,7 @@ pub mod store;
 pub mod summary;
 pub mod time;
 pub mod transcript;
+pub mod undoes;
 pub mod wake;
 
 /// The README's own example is compiled and run.

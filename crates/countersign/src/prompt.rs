@@ -8,9 +8,9 @@ use crate::decision::Verdict;
 use crate::effect::Effect;
 use crate::hash::{Fields, Hash};
 use crate::id::ApprovalId;
-use crate::policy::{OnFiller, Policy};
+use crate::policy::{OnFiller, Policy, Undoable};
 use crate::reply::Offered;
-use crate::sentence::{Sentences, fill};
+use crate::sentence::{Origins, Sentences, fill};
 use crate::time::Time;
 
 /// How many calls of a batch are written out.
@@ -41,6 +41,8 @@ pub struct Prompt {
     pub deny: String,
     /// Whether "ok" is too little.
     pub needs_yes: bool,
+    /// Whether every call of it can be undone.
+    pub can_undo: bool,
     /// How many calls it numbers, so that a reply can name some of them; none when there is one, or not all are shown.
     pub numbered: usize,
     /// From then on nobody can answer.
@@ -61,7 +63,7 @@ impl Prompt {
         let yes = shared(|terms| terms.yes.as_ref()).unwrap_or_else(|| sentences.yes.clone());
         let no = shared(|terms| terms.no.as_ref()).unwrap_or_else(|| sentences.no.clone());
         let summary = summary(approval, sentences);
-        let origins = origins(approval, policy);
+        let origins = origins(approval, policy, &sentences.origins);
         let ask = |what: &str| {
             let values = [("what", what), ("yes", yes.as_str()), ("no", no.as_str())];
             fill(&sentences.ask, &values)
@@ -84,6 +86,7 @@ impl Prompt {
             approve: payload(approval, &Verdict::Approve),
             deny: payload(approval, &Verdict::Deny),
             needs_yes: policy.channel().on_filler == OnFiller::AskAgain && is_destructive,
+            can_undo: approval.calls.iter().all(|call| call.terms.undo == Undoable::Yes),
             numbered: match approval.calls.len() {
                 count @ 2..=MOST_LINES => count,
                 _ => 0,
@@ -123,10 +126,10 @@ pub(crate) fn summary(approval: &Approval, sentences: &Sentences) -> String {
 }
 
 /// Of a single call the values that the person did not state; of a batch the verdicts that are not all theirs.
-fn origins(approval: &Approval, policy: &Policy) -> Option<String> {
+fn origins(approval: &Approval, policy: &Policy, words: &Origins) -> Option<String> {
     if let [call] = approval.calls.as_slice() {
         let rows = policy.table(call.tool.as_str(), call.arguments.as_bytes(), &approval.salt);
-        return Some(call.provenance.as_deref()?.prompt(&rows));
+        return Some(call.provenance.as_deref()?.prompt(&rows, words));
     }
     let traced = approval
         .numbered()
@@ -134,11 +137,11 @@ fn origins(approval: &Approval, policy: &Policy) -> Option<String> {
     let (own, others): (Vec<_>, Vec<_>) = traced.partition(|(_, provenance)| provenance.is_all_given());
     let lines = others.iter().take(MOST_LINES);
     let mut lines: Vec<String> = lines
-        .map(|(position, provenance)| format!("{position}: {}", provenance.verdict()))
+        .map(|(position, provenance)| format!("{position}: {}", provenance.verdict_in(words)))
         .collect();
     match (own.len(), others.len()) {
         (0, 0) => return None,
-        (_, 0) if own.len() == approval.calls.len() => lines.push("all values were given by you".to_owned()),
+        (_, 0) if own.len() == approval.calls.len() => lines.push(words.all_given_in_all.clone()),
         (_, count) if count > MOST_LINES => lines.push(format!("… + {}", count - MOST_LINES)),
         _ => {}
     }

@@ -3,6 +3,12 @@
 //! Enters: facts that are safe to show. Leaves: one short line for a person. Deliberately absent: ids, arguments and
 //! the model's own words.
 
+mod origin;
+mod reason;
+
+pub use origin::Origins;
+pub use reason::Reasons;
+
 /// The sentences of one language. `{what}` stands for what is being asked, `{yes}` and `{no}` for the labels,
 /// `{result}` for what a call answered, `{why}` for a reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -39,6 +45,10 @@ pub struct Sentences {
     pub show_again: String,
     /// An "ok" where a yes is needed.
     pub too_little: String,
+    /// The same for what cannot be undone.
+    pub too_little_for_ever: String,
+    /// How some of several calls are chosen.
+    pub some: String,
     /// The decision came too late, or was not theirs.
     pub refused: String,
     /// One of several calls that was not approved.
@@ -49,6 +59,14 @@ pub struct Sentences {
     pub nothing_to_undo: String,
     /// "Undo that", where it cannot be.
     pub cannot_undo: String,
+    /// One of several calls that an undo leaves as it is.
+    pub not_undone: String,
+    /// Why there is no undo, where the policy declares none.
+    pub no_undo: String,
+    /// Where a call's values came from.
+    pub origins: Origins,
+    /// Why something is not so.
+    pub reasons: Reasons,
 }
 
 impl Sentences {
@@ -71,12 +89,18 @@ impl Sentences {
             expired: "Nobody answered in time, so nothing was done: {what}".to_owned(),
             kept: "Still waiting for your answer.".to_owned(),
             show_again: "That was not about this. Please look again:".to_owned(),
-            too_little: "This cannot be taken back. Please say \"{yes}\" or \"{no}\".".to_owned(),
+            too_little: "That is too little for this. Please say \"{yes}\" or \"{no}\".".to_owned(),
+            too_little_for_ever: "This cannot be taken back. Please say \"{yes}\" or \"{no}\".".to_owned(),
+            some: "leaves one out; or say \"all but the first\"".to_owned(),
             refused: "Nothing was done: {why}.".to_owned(),
             left_out: "Left out: {what}".to_owned(),
             not_run: "Not run: {what}".to_owned(),
             nothing_to_undo: "There is nothing here to undo.".to_owned(),
             cannot_undo: "That cannot be undone: {why}.".to_owned(),
+            not_undone: "This cannot be undone: {what} ({why})".to_owned(),
+            no_undo: "there is no way back".to_owned(),
+            origins: Origins::english(),
+            reasons: Reasons::english(),
         }
     }
 
@@ -98,12 +122,18 @@ impl Sentences {
             expired: "Nadie contestó a tiempo, así que no se ha hecho nada: {what}".to_owned(),
             kept: "Sigo esperando tu respuesta.".to_owned(),
             show_again: "Eso no era sobre esto. Míralo otra vez, por favor:".to_owned(),
-            too_little: "Esto no se puede deshacer. Di \"{yes}\" o \"{no}\", por favor.".to_owned(),
+            too_little: "Con eso no basta. Di \"{yes}\" o \"{no}\", por favor.".to_owned(),
+            too_little_for_ever: "Esto no se puede deshacer. Di \"{yes}\" o \"{no}\", por favor.".to_owned(),
+            some: "deja una fuera; o di \"todas menos la primera\"".to_owned(),
             refused: "No se ha hecho nada: {why}.".to_owned(),
             left_out: "Sin hacer: {what}".to_owned(),
             not_run: "No se ha ejecutado: {what}".to_owned(),
             nothing_to_undo: "Aquí no hay nada que deshacer.".to_owned(),
             cannot_undo: "Eso no se puede deshacer: {why}.".to_owned(),
+            not_undone: "Esto no se puede deshacer: {what} ({why})".to_owned(),
+            no_undo: "no hay vuelta atrás".to_owned(),
+            origins: Origins::spanish(),
+            reasons: Reasons::spanish(),
         }
     }
 
@@ -151,6 +181,26 @@ mod tests {
         let filled = fill("{what}: {yes}", &[("what", "{yes} {no}"), ("yes", "Create")]);
         assert_eq!(filled, "{yes} {no}: Create");
         assert_eq!(fill("a { b } {unknown}", &[("what", "x")]), "a { b } {unknown}");
+    }
+
+    #[test]
+    fn a_spanish_talk_has_spanish_reasons() {
+        use crate::decision::Refusal;
+        use crate::id::{ApprovalId, Person};
+        use crate::state::State;
+        use crate::time::Time;
+        let refusal = Refusal::AlreadyDecided {
+            id: ApprovalId::from_bytes([7; 16]),
+            state: State::Denied,
+            by: Person::new("ana").unwrap(),
+            at: Time::from_micros(0),
+        };
+        let spanish = Sentences::spanish().reasons;
+        assert_eq!(spanish.refusal(&refusal), "ya estaba rechazado; lo decidió `ana`");
+        assert_eq!(spanish.undone("undone"), "ya está deshecho");
+        let english = Sentences::english().reasons;
+        assert_eq!(english.refusal(&refusal), refusal.to_string());
+        assert_eq!(english.undone("undone"), "it is undone");
     }
 
     #[test]

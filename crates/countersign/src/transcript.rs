@@ -191,6 +191,11 @@ fn refused(because: Option<&Because>) -> (&'static str, bool, &'static str) {
             false,
             "What it would change could not be read again. It did not run. Look at it, and propose again.",
         ),
+        Some(Because::NothingToUndo) => (
+            "nothing_to_undo",
+            false,
+            "What it would undo was undone by somebody else. It did not run.",
+        ),
         Some(Because::Denied) | None => (
             "denied",
             false,

@@ -83,7 +83,7 @@ impl Talk {
             channel: channel(),
             person: by.person.clone(),
         };
-        self.watch(async |agent, listener| agent.press(place, &payload, by, &listener).await)
+        self.watch(async |agent, listener| agent.press(place, &payload, None, by, &listener).await)
             .await
     }
 
@@ -125,7 +125,11 @@ impl Talk {
                             .unwrap();
                         self.card = Some((key, prompt));
                     }
-                    Progress::Called { .. } | Progress::Decided { .. } | Progress::Done { .. } => {}
+                    Progress::Called { .. }
+                    | Progress::Proposed { .. }
+                    | Progress::Answered { .. }
+                    | Progress::Decided { .. }
+                    | Progress::Done { .. } => {}
                 }
             }
             seen

@@ -5,6 +5,7 @@
 
 use std::sync::Arc;
 
+use countersign::approval::SharedApproval;
 use countersign::executor::Outcome;
 use countersign::gate::{
     LONGEST_CLAIM, Ruled, Submission, SubmitError, SubmittedCall, is_same_but_for_the_flag,
@@ -72,7 +73,8 @@ impl Turn<'_> {
             conversation: Some(Arc::new(said)),
             ..self.submission(submitted)
         };
-        let (told, held) = self.submit(&calls, checked, submission).await?;
+        let (told, approval) = self.submit(&calls, checked, submission).await?;
+        let held = approval.as_ref().map(|approval| approval.id);
         let all_held = told.iter().all(|result| result.status == "pending_confirmation");
         if let Err(error) = self.tell_results(told, held).await {
             if let Some(held) = held {
@@ -85,6 +87,9 @@ impl Turn<'_> {
             return Err(error);
         }
         self.held = held.or(self.held);
+        if let Some(approval) = approval {
+            self.tell(Progress::Proposed { approval }).await;
+        }
         Ok(RanCalls { all_held })
     }
 
@@ -190,7 +195,7 @@ impl Turn<'_> {
         calls: &[ModelCall],
         checked: Vec<Option<CallResult>>,
         submission: Submission,
-    ) -> Result<(Vec<CallResult>, Option<ApprovalId>), TurnError> {
+    ) -> Result<(Vec<CallResult>, Option<SharedApproval>), TurnError> {
         let gate = self.agent.gate();
         let submitted = match submission.calls.is_empty() {
             true => None,
@@ -235,7 +240,7 @@ impl Turn<'_> {
                 None => refused(call, "refused", "The gate did not rule on it. It did not run."),
             });
         }
-        Ok((told, approval.map(|approval| approval.id)))
+        Ok((told, approval))
     }
 
     fn passed(&self, call: &ModelCall, outcome: Outcome) -> CallResult {

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use countersign::gate::GUIDE;
+use countersign::gate::{GUIDE, Heard};
 use countersign::id::ApprovalId;
 use futures_util::StreamExt as _;
 
@@ -58,6 +58,16 @@ impl<'a> Turn<'a> {
 
     pub(super) async fn tell(&self, progress: Progress) {
         tell(self.listener, progress).await;
+    }
+
+    /// Tells of an answer to a card, if it was one.
+    pub(super) async fn tell_answer(&self, heard: &Heard) {
+        let (approval, refusal) = match heard {
+            Heard::Decided(resolved) => (resolved.approval.clone(), None),
+            Heard::Refused(refusal) => (None, Some(refusal.clone())),
+            _ => return,
+        };
+        self.tell(Progress::Answered { approval, refusal }).await;
     }
 
     /// Adds a step to the session: before anybody sees what it leads to.
@@ -154,12 +164,13 @@ impl<'a> Turn<'a> {
             .evaluator
             .as_ref()
             .map_or(0, |evaluator| evaluator.retries);
-        let words = match self.agent.plan.evaluator {
-            Some(_) => Words::Kept,
-            None => Words::Live,
-        };
         let mut advice = None;
         for attempt in 0..=retries {
+            // The last one stands whatever is said of it; of the others no word is heard that could be taken back.
+            let words = match attempt < retries {
+                true => Words::Kept,
+                false => Words::Live,
+            };
             let Some(text) = self.work(specialist, advice.as_deref(), words).await? else {
                 return Ok(());
             };

@@ -179,6 +179,27 @@ impl World {
             .await
     }
 
+    /// The first call of the card that was settled last.
+    pub async fn latest_done(&self) -> countersign::id::CallId {
+        let session = self.agent.session(&tenant(), &channel()).await.unwrap();
+        countersign::id::CallId {
+            approval: *session.settled_approvals().last().unwrap(),
+            position: 1,
+        }
+    }
+
+    /// Approves some calls of the card, by its button.
+    pub async fn presses_only(&self, only: &[u8]) -> String {
+        let payload = self.card.lock().unwrap().as_ref().unwrap().1.approve.clone();
+        let (place, by, only) = (self.place(), alice(), only.to_vec());
+        let pressed = |agent: Agent, listener| async move {
+            agent.press(place, &payload, Some(&only), by, &listener).await
+        };
+        let (shown, result) = self.watch(pressed).await;
+        result.unwrap();
+        shown
+    }
+
     pub async fn presses(&self, yes: bool) -> String {
         let prompt = self.card.lock().unwrap().as_ref().unwrap().1.clone();
         let payload = if yes { prompt.approve } else { prompt.deny };
@@ -186,7 +207,7 @@ impl World {
         let mut by = alice();
         by.surface = Surface::Button;
         let pressed =
-            |agent: Agent, listener| async move { agent.press(place, &payload, by, &listener).await };
+            |agent: Agent, listener| async move { agent.press(place, &payload, None, by, &listener).await };
         let (shown, result) = self.watch(pressed).await;
         result.unwrap();
         shown
@@ -209,7 +230,7 @@ impl World {
     }
 
     /// What a person sees of a turn: the agent's words, the channel's, and the card as the last thing.
-    async fn watch<F>(&self, turn: impl FnOnce(Agent, Listener) -> F) -> (String, Result<(), TurnError>)
+    pub async fn watch<F>(&self, turn: impl FnOnce(Agent, Listener) -> F) -> (String, Result<(), TurnError>)
     where
         F: Future<Output = Result<(), TurnError>>,
     {
@@ -237,7 +258,11 @@ impl World {
                             .await;
                         *self.card.lock().unwrap() = Some((key, prompt));
                     }
-                    Progress::Called { .. } | Progress::Decided { .. } | Progress::Done { .. } => {}
+                    Progress::Called { .. }
+                    | Progress::Proposed { .. }
+                    | Progress::Answered { .. }
+                    | Progress::Decided { .. }
+                    | Progress::Done { .. } => {}
                 }
             }
             seen

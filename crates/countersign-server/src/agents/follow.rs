@@ -114,13 +114,14 @@ fn resume_in(app: &App, agent: &str, channel: &Channel, delay: Duration) {
     if app.stopping.is_cancelled() {
         return;
     }
-    let (channel, stopping) = (channel.clone(), app.stopping.clone());
-    app.runs.spawn(async move {
+    let (channel, app) = (channel.clone(), app.clone());
+    let stopping = app.stopping.clone();
+    app.clone().runs.spawn(async move {
         tokio::select! {
             () = tokio::time::sleep(delay) => {}
             () = stopping.cancelled() => return,
         }
-        if talk.resume().await.is_err() {
+        if talk.resume(&app).await.is_err() {
             tracing::warn!(%channel, "a talk did not go on: another turn takes too long");
         }
     });

@@ -1,7 +1,7 @@
 //! From the configuration to agents that are ready: a built-in world with its agent, or an agent's own files.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use countersign::id::{Agent, Person};
 use countersign_agent::agent::Plan;
@@ -9,12 +9,9 @@ use countersign_agent::file::{AgentFile, Provider};
 use countersign_examples::{Setup, WORLDS, World};
 use serde::Deserialize;
 
+use super::files::{built_in, open_world, read};
 use super::provider::{Choice, provider};
 use crate::failure::Failure;
-
-/// What stands beside an agent's file.
-const TOOLS: &str = "tools.json";
-const SCRIPT: &str = "script.toml";
 
 /// `[agents.NAME]`.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -92,11 +89,8 @@ pub fn load(sources: &BTreeMap<String, AgentSource>) -> Result<Ready, Failure> {
                 let setup = source
                     .setup()
                     .ok_or_else(|| bad(format!("there is no world `{world}`, but crm, cms and ranch")))?;
-                let data = source.data.clone();
-                let data = data.unwrap_or_else(|| PathBuf::from(format!("countersign-{name}.db")));
-                let world = World::open(setup, &data)
-                    .map_err(|error| bad(format!("`{}`: {error}", data.display())))?;
-                ready.worlds.push(world);
+                let world = open_world(setup, name, source.data.as_deref());
+                ready.worlds.push(world.map_err(bad)?);
                 (built_in(setup).map_err(bad)?, openings(setup))
             }
             _ => return Err(bad("it needs either `file` or `world`".to_owned())),
@@ -144,28 +138,6 @@ fn check_name(name: &str) -> Result<(), String> {
     }
 }
 
-fn built_in(setup: &Setup) -> Result<AgentFile, String> {
-    AgentFile::parse(setup.agent, setup.definitions, Some(setup.script))
-        .map_err(|problem| problem.to_string())
-}
-
-fn read(path: &Path) -> Result<AgentFile, String> {
-    let text = |path: &Path| {
-        std::fs::read_to_string(path).map_err(|error| format!("cannot read `{}`: {error}", path.display()))
-    };
-    let script = path.with_file_name(SCRIPT);
-    let script = match script.try_exists() {
-        Ok(false) => None,
-        _ => Some(text(&script)?),
-    };
-    AgentFile::parse(
-        &text(path)?,
-        &text(&path.with_file_name(TOOLS))?,
-        script.as_deref(),
-    )
-    .map_err(|problem| format!("`{}`: {problem}", path.display()))
-}
-
 fn openings(setup: &Setup) -> Vec<String> {
     let said: &[&str] = match setup.name {
         "crm" => &[
@@ -192,6 +164,8 @@ fn openings(setup: &Setup) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     const AGENT: &str = "name = \"any\"\n[models.m]\n[[specialist]]\nname = \"s\"\nabout = \"a\"\nprompt = \"p\"\nmodel = \"m\"\ntools = [\"note\"]\n";

@@ -4,6 +4,7 @@
 //! and news of them for everybody who listens. A card that is decided anywhere lets its talk go on by itself.
 //! Deliberately absent: HTTP and HTML. An agent's tools are run by the service's own gate, and by nothing else.
 
+mod files;
 mod follow;
 mod load;
 mod policy;
@@ -18,6 +19,7 @@ use countersign::gate::Gate;
 use countersign::id::{Channel, Person, Tenant};
 use countersign_agent::agent::{Agent, Place, Plan};
 
+pub use files::{built_in, open_world, read, text};
 pub use follow::follow;
 pub use load::{AgentSource, Loaded, Ready, load};
 pub use policy::{join, without};

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use countersign::conversation::{Message, Origin};
 use countersign::decision::Decider;
-use countersign::id::{ApprovalId, Channel, Key};
+use countersign::id::{ApprovalId, CallId, Channel, Key};
 use countersign::prompt::{Pressed, Prompt};
 use countersign_agent::agent::{Agent, Place, TurnError};
 use countersign_agent::progress::{Listener, Progress};
@@ -69,7 +69,14 @@ pub enum Said {
         after: Option<Key>,
     },
     /// They press a button.
-    Button(String),
+    Button {
+        /// What it says.
+        payload: String,
+        /// Of several calls only these, by position.
+        only: Option<Vec<u8>>,
+    },
+    /// They want a call of this talk undone.
+    Undo(CallId),
 }
 
 /// Another turn takes too long.
@@ -154,8 +161,9 @@ impl Talk {
     pub fn say(&self, app: &App, said: Said, by: Decider) -> mpsc::Receiver<Arc<News>> {
         let (sender, receiver) = mpsc::channel(QUEUE);
         let talk = self.clone();
-        app.runs.spawn(async move {
-            let mut teller = Teller::new(talk.going.news.clone(), Some(sender));
+        let app = app.clone();
+        app.clone().runs.spawn(async move {
+            let mut teller = Teller::new(&app, talk.going.news.clone(), Some(sender));
             let Ok(_turn) = talk.turn().await else {
                 let message = "another message is being answered in this session".to_owned();
                 let hint = "wait for the answer, then say it again";
@@ -178,15 +186,27 @@ impl Talk {
                     let ended = talk.go(&mut teller, hear).await;
                     teller.end(ended).await;
                 }
-                Said::Button(payload) => {
+                Said::Button { payload, only } => {
                     let place = talk.place.clone();
                     let press = async |agent: Agent, listener: Listener| {
-                        if !is_of(&agent, &place, &payload).await? {
+                        let of = Pressed::read(&payload).map(|pressed| pressed.approval);
+                        if !is_of(&agent, &place, of).await? {
                             return Err(TurnError::NoSuchCard);
                         }
-                        agent.press(place, &payload, by, &listener).await
+                        agent.press(place, &payload, only.as_deref(), by, &listener).await
                     };
                     let ended = talk.go(&mut teller, press).await;
+                    teller.end(ended).await;
+                }
+                Said::Undo(call) => {
+                    let place = talk.place.clone();
+                    let undo = async |agent: Agent, listener: Listener| {
+                        if !is_of(&agent, &place, Some(call.approval)).await? {
+                            return Err(TurnError::NoSuchCard);
+                        }
+                        agent.undo(place, call, &listener).await
+                    };
+                    let ended = talk.go(&mut teller, undo).await;
                     teller.end(ended).await;
                 }
             }
@@ -195,9 +215,9 @@ impl Talk {
     }
 
     /// Goes on after something was decided elsewhere; nothing happens when nothing was.
-    pub async fn resume(&self) -> Result<(), Busy> {
+    pub async fn resume(&self, app: &App) -> Result<(), Busy> {
         let _turn = self.turn().await?;
-        let mut teller = Teller::new(self.going.news.clone(), None);
+        let mut teller = Teller::new(app, self.going.news.clone(), None);
         match self.has_settled().await {
             Ok(false) => {}
             Ok(true) => {
@@ -242,6 +262,7 @@ impl Talk {
         let turn = turn(self.served.agent.clone(), listener);
         let telling = async {
             while let Some(progress) = heard.recv().await {
+                teller.count(&progress);
                 if let Progress::Held { prompt, .. } = &progress {
                     self.shown(prompt).await;
                 }
@@ -265,16 +286,12 @@ impl Talk {
     }
 }
 
-/// Whether a button is one of this talk's own cards.
-async fn is_of(agent: &Agent, place: &Place, payload: &str) -> Result<bool, TurnError> {
-    let Some(pressed) = Pressed::read(payload) else {
+/// Whether a card is one of this talk's own.
+async fn is_of(agent: &Agent, place: &Place, card: Option<ApprovalId>) -> Result<bool, TurnError> {
+    let Some(card) = card else {
         return Ok(false);
     };
-    let approval = agent
-        .gate()
-        .store()
-        .approval(&place.tenant, pressed.approval)
-        .await?;
+    let approval = agent.gate().store().approval(&place.tenant, card).await?;
     Ok(approval.is_some_and(|approval| {
         approval.channel.as_ref() == Some(&place.channel) && approval.agent == *agent.name()
     }))
@@ -282,13 +299,29 @@ async fn is_of(agent: &Agent, place: &Place, payload: &str) -> Result<bool, Turn
 
 /// Tells news to who asked and to who listens.
 struct Teller {
+    app: App,
     all: broadcast::Sender<Arc<News>>,
     own: Option<mpsc::Sender<Arc<News>>>,
 }
 
 impl Teller {
-    fn new(all: broadcast::Sender<Arc<News>>, own: Option<mpsc::Sender<Arc<News>>>) -> Teller {
-        Teller { all, own }
+    fn new(app: &App, all: broadcast::Sender<Arc<News>>, own: Option<mpsc::Sender<Arc<News>>>) -> Teller {
+        Teller {
+            app: app.clone(),
+            all,
+            own,
+        }
+    }
+
+    /// Counts what happens in talks as what happens everywhere else.
+    fn count(&self, progress: &Progress) {
+        match progress {
+            Progress::Proposed { approval } => self.app.metrics.proposed(approval),
+            Progress::Answered { approval, refusal } => {
+                self.app.metrics.answered(approval.as_deref(), refusal.as_ref());
+            }
+            _ => {}
+        }
     }
 
     async fn tell(&mut self, news: News) {

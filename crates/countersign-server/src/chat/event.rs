@@ -3,9 +3,9 @@
 use countersign_agent::progress::Progress;
 use serde_json::{Value, json};
 
-/// What happened, for programs.
-pub fn event(progress: &Progress) -> Value {
-    match progress {
+/// What happened, for programs; nothing where what follows says it.
+pub fn event(progress: &Progress) -> Option<Value> {
+    Some(match progress {
         Progress::Routed { specialist } => json!({ "type": "routed", "specialist": specialist }),
         Progress::Text(text) => json!({ "type": "text", "text": text }),
         Progress::Called { id, tool } => json!({ "type": "tool", "id": id, "tool": tool }),
@@ -33,5 +33,6 @@ pub fn event(progress: &Progress) -> Value {
         Progress::Done { usage } => json!({
             "type": "done", "inputTokens": usage.input, "outputTokens": usage.output,
         }),
-    }
+        Progress::Proposed { .. } | Progress::Answered { .. } => return None,
+    })
 }

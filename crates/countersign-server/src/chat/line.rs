@@ -1,27 +1,27 @@
 //! The person's lines: edited on a terminal, taken as they come from a pipe.
 
 use std::io::BufRead as _;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, Ordering};
+use std::sync::mpsc::Sender;
 
 use countersign_agent::message::Message;
-use rustyline::error::ReadlineError;
-use rustyline::{
-    Cmd, ConditionalEventHandler, Config, DefaultEditor, Event, EventContext, EventHandler, KeyEvent,
-    RepeatCount,
-};
 
+use super::terminal::Terminal;
+use super::typing::Typing;
 use crate::failure::Failure;
 
 /// The longest line that is taken.
 const LONGEST: usize = 64 * 1024;
-/// How many earlier messages the arrow keys bring back.
-const REMEMBERED: usize = 200;
 
 /// What came.
+#[derive(Debug)]
 pub enum Line {
     /// Words.
-    Said(String),
+    Said {
+        /// Which.
+        text: String,
+        /// They were begun before the card that stands now: they cannot be an answer to it.
+        is_older_than_card: bool,
+    },
     /// A key that is a button.
     Pressed(Button),
     /// Ctrl-C on an empty line.
@@ -33,7 +33,7 @@ pub enum Line {
 /// The buttons under a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Button {
-    /// Approves.
+    /// Approves what is chosen.
     Yes,
     /// Denies.
     No,
@@ -47,90 +47,29 @@ pub enum Lines {
     Pipe,
 }
 
-/// An editor, and the key that was pressed last.
-pub struct Terminal {
-    editor: Option<DefaultEditor>,
-    pressed: Arc<AtomicU8>,
-}
-
 impl Lines {
     /// Lines from a terminal, with what the person said before to go back to; or from a pipe.
-    pub fn new(is_terminal: bool, said: &[Message]) -> Result<Lines, Failure> {
-        if !is_terminal {
-            return Ok(Lines::Pipe);
+    pub fn new(is_terminal: bool, said: &[Message], typing: &Typing) -> Result<Lines, Failure> {
+        match is_terminal {
+            true => Ok(Lines::Terminal(Box::new(Terminal::new(said, typing)?))),
+            false => Ok(Lines::Pipe),
         }
-        let config = Config::builder().max_history_size(REMEMBERED);
-        let config = config.map_err(no_terminal)?.auto_add_history(true).build();
-        let mut editor = DefaultEditor::with_config(config).map_err(no_terminal)?;
-        let before = said.iter().filter_map(|message| match message {
-            Message::Person { text, .. } => Some(text),
-            _ => None,
-        });
-        for text in before {
-            // One that is not remembered is no loss.
-            let _ = editor.add_history_entry(text.as_str());
+    }
+
+    /// The way to print above what is being typed, if there is one.
+    pub fn above(&self) -> Option<Sender<String>> {
+        match self {
+            Lines::Pipe => None,
+            Lines::Terminal(terminal) => terminal.above(),
         }
-        let pressed = Arc::new(AtomicU8::new(0));
-        for (key, button) in [('y', 1), ('n', 2)] {
-            let handler = Key {
-                button,
-                pressed: pressed.clone(),
-            };
-            editor.bind_sequence(KeyEvent::alt(key), EventHandler::Conditional(Box::new(handler)));
-        }
-        Ok(Lines::Terminal(Box::new(Terminal {
-            editor: Some(editor),
-            pressed,
-        })))
     }
 
     /// The next line. Keys are buttons only while there is a card.
-    pub async fn next(&mut self, has_card: bool) -> Result<Line, Failure> {
+    pub async fn next(&mut self) -> Result<Line, Failure> {
         match self {
             Lines::Pipe => blocking(read_pipe).await?,
-            Lines::Terminal(terminal) => terminal.next(has_card).await,
+            Lines::Terminal(terminal) => terminal.next().await,
         }
-    }
-}
-
-impl Terminal {
-    async fn next(&mut self, has_card: bool) -> Result<Line, Failure> {
-        let Some(mut editor) = self.editor.take() else {
-            return Ok(Line::End);
-        };
-        let prompt = if has_card { "? " } else { "> " };
-        let (editor, read) = blocking(move || {
-            let read = editor.readline(prompt);
-            (editor, read)
-        })
-        .await?;
-        self.editor = Some(editor);
-        let pressed = self.pressed.swap(0, Ordering::SeqCst);
-        match (read, pressed) {
-            (Ok(_), 1) if has_card => Ok(Line::Pressed(Button::Yes)),
-            (Ok(_), 2) if has_card => Ok(Line::Pressed(Button::No)),
-            (Ok(text), _) => Ok(Line::Said(text)),
-            (Err(ReadlineError::Eof), _) => Ok(Line::End),
-            (Err(ReadlineError::Interrupted), _) => Ok(Line::Interrupted),
-            (Err(error), _) => Err(no_terminal(error)),
-        }
-    }
-}
-
-/// A key that ends the line and says which button it was.
-struct Key {
-    button: u8,
-    pressed: Arc<AtomicU8>,
-}
-
-impl ConditionalEventHandler for Key {
-    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext<'_>) -> Option<Cmd> {
-        // Behind words it is no button: the words would be lost.
-        if !context.line().is_empty() {
-            return Some(Cmd::Noop);
-        }
-        self.pressed.store(self.button, Ordering::SeqCst);
-        Some(Cmd::AcceptLine)
     }
 }
 
@@ -149,15 +88,15 @@ fn read_pipe() -> Result<Line, Failure> {
     if read == 0 {
         return Ok(Line::End);
     }
-    Ok(Line::Said(String::from_utf8_lossy(&bytes).trim_end().to_owned()))
+    Ok(Line::Said {
+        text: String::from_utf8_lossy(&bytes).trim_end().to_owned(),
+        is_older_than_card: false,
+    })
 }
 
-async fn blocking<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, Failure> {
+pub(super) async fn blocking<T: Send + 'static>(
+    work: impl FnOnce() -> T + Send + 'static,
+) -> Result<T, Failure> {
     let done = tokio::task::spawn_blocking(work).await;
     done.map_err(|error| Failure::error("input", error.to_string()))
-}
-
-fn no_terminal(error: ReadlineError) -> Failure {
-    Failure::error("no_terminal", format!("the terminal cannot be used: {error}"))
-        .hint("pipe the lines in instead")
 }

@@ -6,8 +6,11 @@
 mod event;
 mod line;
 mod provider;
+mod screen;
 mod setup;
 mod talk;
+mod terminal;
+mod typing;
 
 use countersign::conversation::Conversations;
 use countersign::gate::Gate;
@@ -22,6 +25,7 @@ use crate::{identity, keys, store};
 use line::{Line, Lines};
 use setup::Setup;
 use talk::Talk;
+use typing::Typing;
 
 /// Talks until the person has had enough.
 pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<Exit, Failure> {
@@ -62,13 +66,17 @@ pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<
         .session(&place.tenant, &place.channel)
         .await
         .map_err(talk::failed)?;
-    let mut lines = Lines::new(is_terminal && !output.is_json, said.messages())?;
-    let mut talk = Talk::new(agent, place, decider, options.language, output);
+    let typing = Typing::default();
+    let mut lines = Lines::new(is_terminal && !output.is_json, said.messages(), &typing)?;
+    let mut talk = Talk::new(agent, place, decider, options.language, typing, output);
     talk.greet().await;
     loop {
-        match lines.next(talk.has_card()).await? {
-            Line::Said(text) if text.trim().is_empty() => {}
-            Line::Said(text) => match talk.line(&text).await {
+        match next(&mut lines, &mut talk).await? {
+            Line::Said { text, .. } if text.trim().is_empty() => {}
+            Line::Said {
+                text,
+                is_older_than_card,
+            } => match talk.line(&text, is_older_than_card).await {
                 talk::Next::Line => {}
                 talk::Next::End => return Ok(Exit::Done),
             },
@@ -77,4 +85,55 @@ pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<
             Line::End => return Ok(Exit::Done),
         }
     }
+}
+
+/// The next line. Should the card be decided elsewhere meanwhile, that is told above what is being typed.
+async fn next(lines: &mut Lines, talk: &mut Talk<'_>) -> Result<Line, Failure> {
+    let above = lines.above();
+    let reading = lines.next();
+    tokio::pin!(reading);
+    loop {
+        tokio::select! {
+            biased;
+            line = &mut reading => return line,
+            () = talk.card_ends() => {}
+        }
+        talk.type_below(above.clone());
+        let sent = go_on(&mut reading, talk).await;
+        talk.type_below(None);
+        if let Some(line) = sent {
+            return line;
+        }
+    }
+}
+
+/// Lets the talk go on while a line is being typed. Gives the line, if it was done before.
+async fn go_on(
+    mut reading: impl Future<Output = Result<Line, Failure>> + Unpin,
+    talk: &mut Talk<'_>,
+) -> Option<Result<Line, Failure>> {
+    let going = talk.resume();
+    tokio::pin!(going);
+    let sent = tokio::select! {
+        biased;
+        line = &mut reading => line,
+        () = &mut going => return None,
+    };
+    Some(match sent {
+        Ok(Line::Said { text, .. }) => {
+            going.await;
+            // Whatever card came of it was not there when this was sent.
+            let is_older_than_card = true;
+            Ok(Line::Said {
+                text,
+                is_older_than_card,
+            })
+        }
+        Ok(Line::Pressed(button)) => {
+            going.await;
+            Ok(Line::Pressed(button))
+        }
+        // Who leaves does not wait for it; what is on record stays.
+        other => other,
+    })
 }

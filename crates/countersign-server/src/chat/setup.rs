@@ -1,13 +1,13 @@
 //! Whom to talk to: one of the agents that come along, or a folder of somebody's own.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 use countersign::executor::{Executor, HostRuns};
 use countersign::policy::Policy;
-use countersign_agent::file::{AgentFile, BadAgent};
-use countersign_examples::World;
+use countersign_agent::file::AgentFile;
 
+use crate::agents;
 use crate::cli::{Chat, Global};
 use crate::exec::CommandExecutor;
 use crate::failure::Failure;
@@ -25,13 +25,10 @@ impl Setup {
     pub fn read(global: &Global, options: &Chat) -> Result<Setup, Failure> {
         match countersign_examples::named(&options.agent) {
             Some(setup) => {
-                let data = options.data.clone();
-                let data = data.unwrap_or_else(|| PathBuf::from(format!("countersign-{}.db", setup.name)));
-                let world = World::open(setup, &data)
-                    .map_err(|error| Failure::error("no_world", format!("`{}`: {error}", data.display())))?;
-                let file = AgentFile::parse(setup.agent, setup.definitions, Some(setup.script));
+                let world = agents::open_world(setup, setup.name, options.data.as_deref());
+                let world = world.map_err(|problem| Failure::error("no_world", problem))?;
                 Ok(Setup {
-                    file: file.map_err(bad_agent)?,
+                    file: agents::built_in(setup).map_err(bad_agent)?,
                     policy: chosen_policy(global, || Ok(setup.policy.to_owned()), "policy.toml")?,
                     executor: Arc::new(world),
                 })
@@ -53,25 +50,22 @@ impl Setup {
                         .hint("there are `crm`, `cms` and `ranch`, or name a folder with an `agent.toml`")
                 })?,
         };
-        let read = |name: &str| {
-            let file = folder.join(name);
-            std::fs::read_to_string(&file).map_err(|error| {
-                Failure::error("no_agent", format!("cannot read `{}`: {error}", file.display()))
-                    .hint("an agent is a folder with `agent.toml`, `tools.json` and `policy.toml`")
-            })
+        let unreadable = |problem: String| {
+            Failure::error("no_agent", problem)
+                .hint("an agent is a folder with `agent.toml`, `tools.json` and `policy.toml`")
         };
-        let script = match folder.join("script.toml").exists() {
-            true => Some(read("script.toml")?),
-            false => None,
-        };
-        let file = AgentFile::parse(&read("agent.toml")?, &read("tools.json")?, script.as_deref());
+        let file = agents::read(&folder.join("agent.toml")).map_err(unreadable)?;
         let executor: Arc<dyn Executor> = match options.exec.is_empty() {
             true => Arc::new(HostRuns),
             false => Arc::new(CommandExecutor::new(&options.exec)?),
         };
         Ok(Setup {
-            file: file.map_err(bad_agent)?,
-            policy: chosen_policy(global, || read("policy.toml"), "policy.toml")?,
+            file,
+            policy: chosen_policy(
+                global,
+                || agents::text(&folder.join("policy.toml")).map_err(unreadable),
+                "policy.toml",
+            )?,
             executor,
         })
     }
@@ -93,6 +87,6 @@ fn chosen_policy(
 }
 
 /// What is wrong with an agent, as a failure.
-pub fn bad_agent(problem: BadAgent) -> Failure {
+pub fn bad_agent(problem: impl std::fmt::Display) -> Failure {
     Failure::error("bad_agent", problem.to_string()).hint("see docs/agent.md for what an agent's files say")
 }

@@ -1,27 +1,30 @@
-//! One conversation: each line to the agent, and what comes of it to the screen.
-//!
-//! INVARIANT: what the agent says stands behind a bar on every line, made safe; only we write without one.
+//! One conversation: each line to the agent, and what comes of it to the screen. A card that is decided elsewhere lets
+//! it go on, while the person is typing something else.
+
+use std::sync::mpsc::Sender;
+use std::time::Duration;
 
 use countersign::conversation::{Message as Heard, Origin};
 use countersign::decision::{Decider, Surface};
-use countersign::display::escape;
-use countersign::id::Key;
+use countersign::gate::{Until, Waited};
+use countersign::id::{ApprovalId, Key};
 use countersign::prompt::Prompt;
+use countersign::sentence::Sentences;
 use countersign_agent::agent::{Agent, Place, TurnError};
-use countersign_agent::message::Message;
 use countersign_agent::progress::{Listener, Progress};
+use countersign_agent::session::SessionError;
 
 use super::event::event;
 use super::line::Button;
+use super::screen::Screen;
+use super::typing::Typing;
 use crate::failure::Failure;
-use crate::output::card::{Length, card};
-use crate::output::style::{self, paint};
-use crate::output::{Output, once};
-use crate::view;
+use crate::output::Output;
+use crate::output::card::Length;
 
-const HELP: &str = "\
+const HELP: &str = "  \
   yes, no            answer a card, in your own words; or Alt-Y and Alt-N, `/yes` and `/no`
-  all but the third  of several things, some
+  all but the third  of several things, some; or leave some out with Tab and Space, or `/3`, then Alt-Y
   undo               take back what was done last
   /card              the whole card that waits
   /history           what was said so far
@@ -40,12 +43,18 @@ pub struct Talk<'a> {
     place: Place,
     person: Decider,
     language: Option<String>,
-    output: &'a mut Output,
+    screen: Screen<'a>,
+    typing: Typing,
     /// The card that stands last, and the message it is.
     card: Option<(Key, Prompt)>,
-    /// Whether the agent is in the middle of a line.
-    is_speaking: bool,
+    /// What happens now is nothing that the person did here.
+    is_by_itself: bool,
 }
+
+/// A wait that is longer is only a wait again.
+const WAIT: Duration = Duration::from_secs(3600);
+/// After a failure of the store.
+const AGAIN: Duration = Duration::from_secs(1);
 
 impl<'a> Talk<'a> {
     pub fn new(
@@ -53,6 +62,7 @@ impl<'a> Talk<'a> {
         place: Place,
         person: Decider,
         language: Option<String>,
+        typing: Typing,
         output: &'a mut Output,
     ) -> Talk<'a> {
         Talk {
@@ -60,15 +70,11 @@ impl<'a> Talk<'a> {
             place,
             person,
             language,
-            output,
+            screen: Screen::new(output),
+            typing,
             card: None,
-            is_speaking: false,
+            is_by_itself: false,
         }
-    }
-
-    /// Whether a card waits for an answer.
-    pub fn has_card(&self) -> bool {
-        self.card.is_some()
     }
 
     /// Shows the card that waited, as after a restart.
@@ -78,44 +84,121 @@ impl<'a> Talk<'a> {
             .await;
     }
 
-    /// Takes a line.
-    pub async fn line(&mut self, line: &str) -> Next {
+    /// Takes a line. One that was begun before the card came is no answer to it.
+    pub async fn line(&mut self, line: &str, is_older_than_card: bool) -> Next {
         match line.trim() {
             "/quit" | "/exit" => return Next::End,
-            "/help" | "/?" => self.output.text(HELP),
+            "/help" | "/?" => self.screen.output.text(HELP),
+            "/yes" | "/no" if is_older_than_card => {
+                let message = "this card came while you were typing; look at it, then say so again";
+                self.screen.output.notice("card", message);
+            }
             "/yes" => self.press(Button::Yes).await,
             "/no" => self.press(Button::No).await,
-            "/undo" => self.says("undo that").await,
+            "/undo" => self.says("undo that", is_older_than_card).await,
             "/card" => self.whole_card().await,
             "/history" => self.history().await,
+            other if positions(other).is_some() => self.toggle(&positions(other).unwrap_or_default()),
             other if other.starts_with('/') => {
                 let message = format!("`{other}` is no command; `/help` lists them");
-                self.output.notice("command", &message);
+                self.screen.output.notice("command", &message);
             }
-            _ => self.says(line).await,
+            _ => self.says(line, is_older_than_card).await,
         }
         Next::Line
+    }
+
+    /// Returns when the card that stands was decided elsewhere, or ended by time; without a card, never.
+    pub async fn card_ends(&self) {
+        let Some((_, prompt)) = &self.card else {
+            return std::future::pending().await;
+        };
+        let gate = self.agent.gate();
+        loop {
+            let waited = gate.wait(&self.place.tenant, prompt.approval, Until::Decided, WAIT);
+            match waited.await {
+                Ok(Waited::Done(_) | Waited::NotFound) => return,
+                Ok(Waited::TimedOut(_)) => {}
+                Err(_) => tokio::time::sleep(AGAIN).await,
+            }
+        }
+    }
+
+    /// Goes on after the card that stood was decided elsewhere.
+    pub async fn resume(&mut self) {
+        let Some(ended) = self.card.as_ref().map(|(_, prompt)| prompt.approval) else {
+            return;
+        };
+        let place = self.place.clone();
+        (self.is_by_itself, self.screen.has_said) = (true, false);
+        self.turn(|agent, listener| async move {
+            match agent.resume(place, &listener).await {
+                // The same session is open elsewhere, and goes on there.
+                Err(TurnError::Session(SessionError::Changed)) => Ok(()),
+                ended => ended,
+            }
+        })
+        .await;
+        self.is_by_itself = false;
+        if !self.screen.has_said {
+            self.say_ending(ended).await;
+        }
+    }
+
+    /// What is said from now on stands above the line that is being typed; or nobody types.
+    pub fn type_below(&mut self, printer: Option<Sender<String>>) {
+        self.screen.output.type_below(printer);
+    }
+
+    async fn say_ending(&mut self, ended: ApprovalId) {
+        let store = self.agent.gate().store();
+        match store.approval(&self.place.tenant, ended).await {
+            Ok(Some(approval)) => {
+                let ending = self.agent.conversations().ending(&approval, self.language());
+                let ending = ending.unwrap_or_else(|| format!("This card was {}.", approval.state.as_str()));
+                self.screen.say(&ending);
+            }
+            Ok(None) => {}
+            Err(error) => self.screen.output.failure(&error.into()),
+        }
+    }
+
+    /// Leaves calls of the card out, or takes them in again.
+    fn toggle(&mut self, positions: &[usize]) {
+        if !positions.iter().all(|position| self.typing.toggle(*position)) {
+            let message = "the card has no such call to leave out; `/card` shows it";
+            return self.screen.output.notice("card", message);
+        }
+        let prompt = self.typing.prompt();
+        self.screen.output.line(prompt.trim_end_matches("? ").trim_end());
     }
 
     /// Takes a button: bound to the card it belongs to.
     pub async fn press(&mut self, button: Button) {
         let Some((_, prompt)) = &self.card else {
-            return self.output.notice("card", "no card waits for an answer");
+            return self.screen.output.notice("card", "no card waits for an answer");
         };
-        let payload = match button {
-            Button::Yes => prompt.approve.clone(),
-            Button::No => prompt.deny.clone(),
+        let (payload, only) = match button {
+            Button::Yes => (prompt.approve.clone(), self.typing.some()),
+            Button::No => (prompt.deny.clone(), None),
         };
+        if only.as_ref().is_some_and(Vec::is_empty) {
+            let message = "everything is left out; take something in again, or say no";
+            return self.screen.output.notice("card", message);
+        }
         let by = Decider {
             surface: Surface::Button,
             ..self.person.clone()
         };
         let place = self.place.clone();
-        self.turn(|agent, listener| async move { agent.press(place, &payload, by, &listener).await })
-            .await;
+        self.turn(|agent, listener| async move {
+            let only = only.as_deref();
+            agent.press(place, &payload, only, by, &listener).await
+        })
+        .await;
     }
 
-    async fn says(&mut self, text: &str) {
+    async fn says(&mut self, text: &str, is_older_than_card: bool) {
         let Ok(id) = self.new_key().await else { return };
         let message = Heard {
             tenant: self.place.tenant.clone(),
@@ -128,7 +211,11 @@ impl<'a> Talk<'a> {
             language: self.language.clone(),
             id,
             origin: Origin::Written,
-            after: self.card.as_ref().map(|(key, _)| key.clone()),
+            after: self
+                .card
+                .as_ref()
+                .filter(|_| !is_older_than_card)
+                .map(|(key, _)| key.clone()),
         };
         self.turn(|agent, listener| async move { agent.hear(message, &listener).await })
             .await;
@@ -142,6 +229,7 @@ impl<'a> Talk<'a> {
         let (listener, mut heard) = Listener::new();
         let agent = self.agent.clone();
         let had_card = self.card.take().is_some();
+        self.typing.no_card();
         let turn = turn(agent, listener);
         tokio::pin!(turn);
         let mut ended = None;
@@ -155,8 +243,8 @@ impl<'a> Talk<'a> {
                 result = &mut turn, if ended.is_none() => ended = Some(result),
                 _ = tokio::signal::ctrl_c() => {
                     ended = None;
-                    self.end_line();
-                    self.output.notice("interrupted", "stopped listening; what was on record stays");
+                    self.screen.end_line();
+                    self.screen.output.notice("interrupted", "stopped listening; what was on record stays");
                     break;
                 }
             }
@@ -164,9 +252,9 @@ impl<'a> Talk<'a> {
                 break;
             }
         }
-        self.end_line();
+        self.screen.end_line();
         if let Some(Err(error)) = ended {
-            self.output.failure(&failed(error));
+            self.screen.output.failure(&failed(error));
         }
         if had_card && self.card.is_none() {
             // Something else stands last now. Where that cannot be noted, a yes shows the card again.
@@ -176,123 +264,34 @@ impl<'a> Talk<'a> {
     }
 
     async fn show(&mut self, progress: Progress) {
-        if self.output.is_json {
-            self.show_json(&progress).await;
-            return;
+        let line = event(&progress).and_then(|event| self.screen.output.json_line(&event).ok());
+        if let (true, Some(line)) = (self.screen.output.is_json, line) {
+            self.screen.output.line(&line);
         }
         match progress {
-            Progress::Text(text) => self.speak(&text),
-            Progress::Result {
-                tool,
-                status,
-                requires_confirmation,
-                is_error,
-                ..
-            } => {
-                self.end_line();
-                let style = match (requires_confirmation, is_error) {
-                    (true, _) => style::NOTICE,
-                    (false, true) => style::WARNING,
-                    (false, false) => style::FAINT,
-                };
-                let status = match requires_confirmation {
-                    true => "confirmation required",
-                    false => &status,
-                };
-                let line = paint(style, &format!("  · {}: {}", escape(&tool), escape(status)));
-                self.output.line(&line);
-            }
-            Progress::Said(text) => {
-                self.end_line();
-                for line in text.lines() {
-                    self.output.line(&paint(style::STRONG, &once(line)));
-                }
-            }
             Progress::Held { approval, prompt } => {
-                self.end_line();
-                self.show_card(&approval, Length::Short).await;
-                self.ask(&prompt);
+                // Before it is seen: what is in the line by then cannot be meant for it.
+                self.typing.card(prompt.numbered, self.is_by_itself);
+                if !self.screen.output.is_json {
+                    self.screen
+                        .card(self.agent.gate(), &approval, Length::Short)
+                        .await;
+                    self.screen.ask(&prompt, &self.sentences());
+                }
                 self.stands(prompt).await;
             }
-            Progress::Notice(text) => {
-                self.end_line();
-                self.output.notice("agent", &text);
-            }
-            Progress::Again { reason } => {
-                self.end_line();
-                self.output
-                    .notice("evaluator", &format!("answering again: {reason}"));
-            }
-            Progress::Routed { .. }
-            | Progress::Called { .. }
-            | Progress::Decided { .. }
-            | Progress::Done { .. } => {}
+            other if !self.screen.output.is_json => self.screen.progress(other),
+            Progress::Said(_) => self.screen.has_said = true,
+            _ => {}
         }
     }
 
-    async fn show_json(&mut self, progress: &Progress) {
-        if let Ok(line) = self.output.json_line(&event(progress)) {
-            self.output.line(&line);
-        }
-        if let Progress::Held { prompt, .. } = progress {
-            self.stands(prompt.clone()).await;
-        }
+    fn language(&self) -> Option<&str> {
+        self.language.as_deref().or(self.agent.plan().language.as_deref())
     }
 
-    /// The agent's words as they come, each line behind a bar.
-    fn speak(&mut self, text: &str) {
-        let bar = paint(style::FAINT, "│");
-        for (number, line) in text.split('\n').enumerate() {
-            if number > 0 {
-                if !self.is_speaking {
-                    self.output.text(&bar);
-                }
-                self.output.text("\n");
-                self.is_speaking = false;
-            }
-            if !line.is_empty() {
-                let begin = if self.is_speaking {
-                    String::new()
-                } else {
-                    format!("{bar} ")
-                };
-                self.output.text(&format!("{begin}{}", escape(line)));
-                self.is_speaking = true;
-            }
-        }
-    }
-
-    fn end_line(&mut self) {
-        if std::mem::take(&mut self.is_speaking) && !self.output.is_json {
-            self.output.text("\n");
-        }
-    }
-
-    async fn show_card(&mut self, approval: &countersign::approval::Approval, length: Length) {
-        let gate = self.agent.gate();
-        let shown = async {
-            let now = gate.store().now().await?;
-            let concerns = gate.concerns(approval).await?;
-            let view = view::approval(approval, gate.policy(), now);
-            Ok::<_, countersign::store::StoreError>(view.with_concerns(&concerns))
-        };
-        match shown.await {
-            Ok(view) => self.output.text(&format!("\n{}\n", card(&view, length))),
-            Err(error) => self.output.failure(&error.into()),
-        }
-    }
-
-    fn ask(&mut self, prompt: &Prompt) {
-        let (yes, no) = (once(&prompt.yes), once(&prompt.no));
-        let mut line = format!(
-            "{}  or  {}",
-            paint(style::STRONG, &format!("[Alt-Y] {yes}")),
-            paint(style::STRONG, &format!("[Alt-N] {no}")),
-        );
-        if prompt.numbered > 1 {
-            line.push_str("  or some, as in \"all but the first\"");
-        }
-        self.output.line(&line);
+    fn sentences(&self) -> Sentences {
+        self.agent.conversations().sentences(self.language())
     }
 
     /// Notes that this card stands last now.
@@ -306,13 +305,13 @@ impl<'a> Talk<'a> {
         };
         match noted.await {
             Ok(key) => self.card = Some((key, prompt)),
-            Err(failure) => self.output.failure(&failure),
+            Err(failure) => self.screen.output.failure(&failure),
         }
     }
 
     async fn whole_card(&mut self) {
         let Some((_, prompt)) = &self.card else {
-            return self.output.notice("card", "no card waits for an answer");
+            return self.screen.output.notice("card", "no card waits for an answer");
         };
         let found = self
             .agent
@@ -323,43 +322,21 @@ impl<'a> Talk<'a> {
         let prompt = prompt.clone();
         match found {
             Ok(Some(approval)) => {
-                self.show_card(&approval, Length::Whole).await;
-                self.ask(&prompt);
+                self.screen
+                    .card(self.agent.gate(), &approval, Length::Whole)
+                    .await;
+                self.screen.ask(&prompt, &self.sentences());
             }
             Ok(None) => {}
-            Err(error) => self.output.failure(&error.into()),
+            Err(error) => self.screen.output.failure(&error.into()),
         }
     }
 
     async fn history(&mut self) {
         let session = self.agent.session(&self.place.tenant, &self.place.channel).await;
-        let session = match session {
-            Ok(session) => session,
-            Err(error) => return self.output.failure(&failed(error)),
-        };
-        for message in session.messages() {
-            match message {
-                Message::Person { text, .. } | Message::Reply { text } => {
-                    let text: Vec<_> = text.lines().map(escape).collect();
-                    self.output.line(&format!("> {}", text.join("\n  ")));
-                }
-                Message::Agent { text, .. } if !text.is_empty() => {
-                    self.speak(text);
-                    self.end_line();
-                }
-                Message::Channel { text } => {
-                    for line in text.lines() {
-                        self.output.line(&paint(style::STRONG, &once(line)));
-                    }
-                }
-                Message::Results { results } => {
-                    for result in results {
-                        let line = format!("  · {}: {}", escape(&result.tool), escape(&result.status));
-                        self.output.line(&paint(style::FAINT, &line));
-                    }
-                }
-                Message::Agent { .. } => {}
-            }
+        match session {
+            Ok(session) => self.screen.history(session.messages()),
+            Err(error) => self.screen.output.failure(&failed(error)),
         }
     }
 
@@ -377,4 +354,12 @@ impl<'a> Talk<'a> {
 pub fn failed(error: TurnError) -> Failure {
     let hint = error.hint();
     Failure::error("turn", error.to_string()).hint(hint)
+}
+
+/// The positions that `/3` or `/1 4` names.
+fn positions(command: &str) -> Option<Vec<usize>> {
+    let named = command.strip_prefix('/')?;
+    let numbers = named.split([' ', ',']).filter(|number| !number.is_empty());
+    let numbers: Result<Vec<usize>, _> = numbers.map(str::parse).collect();
+    numbers.ok().filter(|numbers| !numbers.is_empty())
 }

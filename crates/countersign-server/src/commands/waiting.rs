@@ -47,6 +47,7 @@ pub fn exit(approval: &ApprovalView, counts_calls: bool) -> Exit {
         Because::EarlierFailed,
         Because::Changed,
         Because::Unreadable,
+        Because::NothingToUndo,
     ];
     let is_bad = |call: &CallView| match call.state {
         CallState::Failed | CallState::Unknown => true,

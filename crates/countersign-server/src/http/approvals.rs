@@ -218,7 +218,8 @@ pub async fn record(app: &App, decision: Decision, is_finished: bool) -> Answer<
     app.limits.decision(decision.decider.person.as_str())?;
     let id = decision.approval;
     let (answer, running) = app.gate.decide_and_start(decision).await?;
-    app.metrics.decided(&answer);
+    app.metrics
+        .decided(answer.approval.as_deref(), answer.refusal.as_ref());
     if let Some(refusal) = answer.refusal {
         return Err(refusal.into());
     }

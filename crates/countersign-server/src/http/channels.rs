@@ -56,6 +56,11 @@ pub async fn reply(
         after: body.after.map(key).transpose()?,
     };
     let said = app.conversations.hear(message).await?;
+    match &said.heard {
+        Heard::Decided(resolved) => app.metrics.answered(resolved.approval.as_deref(), None),
+        Heard::Refused(refusal) => app.metrics.answered(None, Some(refusal)),
+        _ => {}
+    }
     let (happened, approval) = match &said.heard {
         Heard::NotForUs => ("nothing", None),
         Heard::Decided(resolved) => (decided(resolved), resolved.approval.clone()),
@@ -98,6 +103,8 @@ pub async fn press(
         .conversations
         .press(&caller.tenant, &body.payload, sender, key);
     let resolved = pressed.await?.ok_or_else(|| ApiError::not_found("button"))?;
+    app.metrics
+        .answered(resolved.approval.as_deref(), resolved.refusal.as_ref());
     if let Some(refusal) = resolved.refusal {
         return Err(refusal.into());
     }

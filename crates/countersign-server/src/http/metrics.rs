@@ -3,7 +3,7 @@
 use std::sync::atomic::AtomicU64;
 
 use countersign::approval::Approval;
-use countersign::command::DecideAnswer;
+use countersign::decision::Refusal;
 use countersign::state::CallState;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
@@ -99,12 +99,12 @@ impl Metrics {
     }
 
     /// Counts a decision, accepted or not.
-    pub fn decided(&self, answer: &DecideAnswer) {
-        if let Some(refusal) = &answer.refusal {
+    pub fn decided(&self, approval: Option<&Approval>, refusal: Option<&Refusal>) {
+        if let Some(refusal) = refusal {
             self.refused.get_or_create(&[("reason", refusal.code())]).inc();
             return;
         }
-        let Some(approval) = &answer.approval else { return };
+        let Some(approval) = approval else { return };
         let Some(decided) = &approval.decision else { return };
         let verdict = if decided.approved { "approved" } else { "denied" };
         self.decided.get_or_create(&[("verdict", verdict)]).inc();
@@ -112,6 +112,14 @@ impl Metrics {
         self.decision_seconds.observe(seconds);
         if decided.approved && seconds < HASTY_SECONDS {
             self.hasty.inc();
+        }
+    }
+
+    /// Counts an answer in a conversation, and how what it released ended.
+    pub fn answered(&self, approval: Option<&Approval>, refusal: Option<&Refusal>) {
+        self.decided(approval, refusal);
+        if let (Some(approval), None) = (approval, refusal) {
+            self.finished(approval);
         }
     }
 

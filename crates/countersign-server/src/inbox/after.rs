@@ -2,15 +2,15 @@
 
 use axum::extract::rejection::FormRejection;
 use axum::extract::{Form, Path, State};
-use axum::http::StatusCode;
+use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use countersign::gate::Submission;
 use countersign::id::{Agent, BadName, CallId, Key};
 use serde::Deserialize;
 
 use super::decide::Typed;
-use super::session::SignedIn;
-use super::{detail, list, page};
+use super::session::{FRAGMENT, SignedIn};
+use super::{detail, list, page, playground};
 use crate::access::Caller;
 use crate::http::calls::settle;
 use crate::http::{Answer, ApiError, App};
@@ -22,6 +22,9 @@ const AGENT: &str = "inbox";
 pub struct Asked {
     #[serde(default)]
     key: String,
+    /// Where the form stood.
+    #[serde(default)]
+    from: String,
 }
 
 #[derive(Debug, Deserialize)]
@@ -36,10 +39,19 @@ pub async fn undo(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
     Path((id, position)): Path<(String, u8)>,
+    headers: HeaderMap,
     form: Result<Form<Asked>, FormRejection>,
 ) -> Response {
-    let key = form.map(|Form(asked)| asked.key).unwrap_or_default();
-    match propose_undo(&app, &caller, &id, position, &key).await {
+    let asked = form.map(|Form(asked)| asked).unwrap_or_default();
+    if asked.from == "playground" {
+        match playground::undo(&app, &caller, &id, position, headers.contains_key(FRAGMENT)).await {
+            Ok(Some(answer)) => return answer,
+            // A card of no talk of theirs: the inbox asks for it.
+            Ok(None) => {}
+            Err(error) => return detail::again(&app, &caller, &id, &error, &Typed::default()).await,
+        }
+    }
+    match propose_undo(&app, &caller, &id, position, &asked.key).await {
         Ok(path) => Redirect::to(&path).into_response(),
         Err(error) => detail::again(&app, &caller, &id, &error, &Typed::default()).await,
     }

@@ -128,11 +128,11 @@ async fn fragment(
     let (approval, now) = after.unwrap_or_else(|_| (before.clone(), then));
     let problem = outcome.err();
     let status = problem.as_ref().map_or(StatusCode::OK, |error| error.status);
-    let measure = match typed.is_from_list() {
-        true => Measure::LIST,
-        false => Measure::FULL,
+    let place = match typed.text("from") {
+        "" => (Measure::LIST, "list"),
+        from => (Measure::FULL, from),
     };
-    list::fragment(status, app, caller, &approval, now, measure, problem.as_ref()).await
+    list::fragment(status, app, caller, &approval, now, place, problem.as_ref()).await
 }
 
 async fn try_to_decide(app: &App, caller: &Caller, approval: &SharedApproval, typed: &Typed) -> Answer<()> {

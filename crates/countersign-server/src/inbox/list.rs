@@ -112,7 +112,16 @@ pub async fn card(
                 Some(_) => Measure::FULL,
                 None => Measure::LIST,
             };
-            fragment(StatusCode::OK, &app, &caller, &approval, now, measure, None).await
+            fragment(
+                StatusCode::OK,
+                &app,
+                &caller,
+                &approval,
+                now,
+                (measure, "list"),
+                None,
+            )
+            .await
         }
         Err(error) => page::failure(&error),
     }
@@ -125,7 +134,7 @@ pub async fn fragment(
     caller: &Caller,
     approval: &SharedApproval,
     now: Time,
-    measure: Measure,
+    (measure, from): (Measure, &str),
     problem: Option<&ApiError>,
 ) -> Response {
     let concerns = match concerns(app, approval, now).await {
@@ -143,7 +152,7 @@ pub async fn fragment(
     let values = context! {
         card => Value::from(Serde(&card)),
         key => page::form_key(),
-        from => "list",
+        from,
         problem => problem.map(page::problem),
     };
     page::render(status, "card.html", values)

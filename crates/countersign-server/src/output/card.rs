@@ -326,11 +326,7 @@ fn facts(approval: &ApprovalView, length: Length) -> String {
             .map(|id| ("now", format!("superseded by {}", id.short()))),
     );
     lines.extend(approval.replaces.map(|id| ("replaces", id.short())));
-    lines.extend(
-        approval
-            .undoes
-            .map(|call| ("undoes", format!("{}.{}", call.approval.short(), call.position))),
-    );
+    lines.extend(approval.undoes.map(|undoes| ("undoes", undoes.short())));
     lines.push(("id", approval.id.to_string()));
     lines.push(("digest", approval.digest.short()));
     let line = |(label, value): (&str, String)| {

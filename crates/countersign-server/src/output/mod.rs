@@ -4,6 +4,7 @@
 //! INVARIANT: what others wrote passes [`countersign::display::escape`] before it gets here; only [`style`] emits
 //! escape sequences.
 
+mod above;
 pub mod before;
 pub mod card;
 pub mod catalogue;
@@ -17,6 +18,7 @@ pub mod table;
 
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
+use std::sync::mpsc::Sender;
 
 use anstream::{AutoStream, ColorChoice};
 use countersign::display::escape;
@@ -24,6 +26,7 @@ use serde::Serialize;
 
 use crate::cli::Color;
 use crate::failure::{Exit, Failure};
+use above::Above;
 
 /// Where a command's answers go.
 pub struct Output {
@@ -31,6 +34,8 @@ pub struct Output {
     pub is_json: bool,
     color: ColorChoice,
     is_terminal: bool,
+    /// Somebody types: what is said stands above their line.
+    above: Option<Above>,
 }
 
 impl Output {
@@ -44,6 +49,7 @@ impl Output {
                 Color::Never => ColorChoice::Never,
             },
             is_terminal: std::io::stdout().is_terminal(),
+            above: None,
         }
     }
 
@@ -58,8 +64,21 @@ impl Output {
         self.is_terminal
     }
 
+    /// From now on somebody types, and what is said goes to whoever prints above their line; or nobody does any more.
+    pub fn type_below(&mut self, printer: Option<Sender<String>>) {
+        if let Some(above) = self.above.take() {
+            above.end();
+        }
+        let color = AutoStream::new(std::io::stdout(), self.color).current_choice();
+        let is_colored = color != ColorChoice::Never;
+        self.above = printer.map(|printer| Above::new(printer, is_colored));
+    }
+
     /// Prints text that is safe to show.
     pub fn text(&mut self, text: &str) {
+        if let Some(above) = &mut self.above {
+            return above.text(text);
+        }
         let mut stdout = AutoStream::new(std::io::stdout().lock(), self.color);
         // Whoever closed the pipe has seen enough, and nothing else can be done about a lost screen.
         let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
@@ -137,6 +156,9 @@ impl Output {
 
     /// Prints a line to standard error.
     pub fn error_line(&mut self, line: &str) {
+        if let Some(above) = &mut self.above {
+            return above.text(&format!("{line}\n"));
+        }
         let mut stderr = AutoStream::new(std::io::stderr().lock(), self.color);
         let _ = writeln!(stderr, "{line}").and_then(|()| stderr.flush());
     }

@@ -21,6 +21,7 @@ fn d8_c6_an_agent_answers_and_its_card_is_decided_beside_the_talk() {
         the_button_approves_and_the_talk_goes_on(stage);
         a_denial_is_said(stage);
         undo_is_a_card_of_its_own(stage);
+        the_undo_button_asks_right_here(stage);
         a_typed_yes_decides(stage);
         what_a_script_does_not_know_is_said(stage);
         nothing_on_the_page_broke(stage);
@@ -63,6 +64,12 @@ fn the_playground_works_without_script() {
         until_shown(stage, "#lines", "Done! Create contact Maria Garcia");
         until_shown(stage, "#card", "Approved by you");
         assert!(stage.browser.address().ends_with("/playground/crm"));
+        // The card's own button asks for the undo right here.
+        stage.click("#card .after button");
+        until_shown(stage, "#card", "Delete contact");
+        assert!(stage.browser.address().ends_with("/playground/crm"));
+        stage.click("#card .no");
+        until_shown(stage, "#lines", "Cancelled.");
         // By words, and by one of the sentences offered.
         stage.write("#say textarea", "undo that");
         stage.click("#say button");
@@ -194,6 +201,24 @@ fn undo_is_a_card_of_its_own(stage: &Stage) {
     until_said(stage, "Done! Delete contact");
 }
 
+fn the_undo_button_asks_right_here(stage: &Stage) {
+    say(
+        stage,
+        "Create a contact for Maria Garcia at Acme Corp, maria@acme.org",
+    );
+    until_card(stage, "maria@acme.org");
+    stage.click("#card .yes");
+    until_said(stage, "Done! Create contact Maria");
+    stage.until("document.querySelector('#card .after button')");
+    stage.click("#card .after button");
+    until_card(stage, "Delete contact");
+    assert_eq!(stage.js("location.pathname"), json!("/playground/crm"));
+    stage.click("#card .yes");
+    until_said(stage, "Done! Delete contact");
+    // There is nothing left to take back, and no button says there is.
+    assert_eq!(stage.js("document.querySelector('#card .after')"), json!(null));
+}
+
 fn a_typed_yes_decides(stage: &Stage) {
     say(
         stage,
@@ -289,6 +314,11 @@ fn a_batch_is_decided_in_part(stage: &Stage) {
     stage.click("#card .yes");
     stage.until("document.querySelector('#lines').textContent.includes('Left out: Create contact Cleo')");
     assert!(stage.text("#lines").contains("Done! Create contact Eva"));
+    // All four are taken back by one card.
+    say(stage, "undo that");
+    until_card(stage, "4 calls");
+    stage.click("#card .yes");
+    stage.until("document.querySelector('#lines').textContent.includes('Delete contact Ana')");
 }
 
 fn thirteen_paddocks_in_spanish(stage: &Stage) {

@@ -60,20 +60,37 @@ fn a16_a17_some_of_five_and_an_undo() {
         &[five, "all but the third", "undo", "/yes", "show me my contacts"],
     );
     assert!(said.contains("Left out: Create contact Cleo\n"), "{said}");
+    // One card takes all four back, the last one first.
+    assert!(said.contains("  1  Delete contact Eva\n"), "{said}");
+    assert!(!said.contains("Delete contact Cleo"), "{said}");
     let listed = said.rsplit("list_contacts: ok").next().unwrap();
-    for (name, is_there) in [
-        ("Ana", true),
-        ("Ben", true),
-        ("Cleo", false),
-        ("Dan", true),
-        ("Eva", false),
-    ] {
-        assert_eq!(
-            listed.contains(&format!("│ - {name}\n")),
-            is_there,
-            "{name}: {listed}"
+    for name in ["Ana", "Ben", "Cleo", "Dan", "Eva"] {
+        assert!(!listed.contains(&format!("│ - {name}\n")), "{name}: {listed}");
+    }
+}
+
+#[test]
+fn a16_some_of_five_by_commands() {
+    let place = Place::without_policy();
+    let five = "Create contacts for Ana, Ben, Cleo, Dan and Eva";
+    let said = say(&place, &["/3", five, "/3 5", "/9", "/yes"]);
+    assert!(said.contains("[ 1 2 · 4 · ]\n"), "{said}");
+    for left_out in ["Cleo", "Eva"] {
+        assert!(
+            said.contains(&format!("Left out: Create contact {left_out}\n")),
+            "{said}"
         );
     }
+    for done in ["Ana", "Ben", "Dan"] {
+        assert!(said.contains(&format!("Done! Create contact {done}\n")), "{said}");
+    }
+    // Nothing chosen is no answer: the card stays.
+    let said = say(&place, &[five, "/1 2 3 4 5", "/yes", "/1", "/yes"]);
+    assert!(
+        said.contains("[ · · · · · ]\n") && said.contains("[ 1 · · · · ]\n"),
+        "{said}"
+    );
+    assert_eq!(said.matches("Left out: ").count(), 4, "{said}");
 }
 
 #[test]
@@ -199,6 +216,117 @@ fn a13_the_chat_on_a_terminal() {
     terminal.shows("Done! Delete contact");
     terminal.press("/help\r");
     terminal.shows("all but the third");
+    // Before the prompt stands, the terminal itself would take it.
+    terminal.look();
+    terminal.press("\u{4}");
+    terminal.shows("ended 0");
+}
+
+#[test]
+fn a16_some_of_five_by_keys() {
+    let place = Place::without_policy();
+    let mut terminal = Terminal::run(&place, "--color=never chat", &[]);
+    terminal.shows("> ");
+    terminal.press("Create contacts for Ana, Ben, Cleo, Dan and Eva\r");
+    terminal.shows("[ 1 2 3 4 5 ] ? ");
+    terminal.press("\t\t\t");
+    terminal.shows("[ 1 2>3 4 5 ] ? ");
+    terminal.press(" ");
+    terminal.shows("[ 1 2>· 4 5 ] ? ");
+    // Back to the last one, and that one, too.
+    terminal.press(" \t\t");
+    terminal.shows("[ 1 2 3 4>5 ] ? ");
+    terminal.press(" ");
+    terminal.shows("[ 1 2 3 4>· ] ? ");
+    // Behind words a key is no button.
+    terminal.press("x \u{1b}y");
+    terminal.shows("[ 1 2 3 4>· ] ? x ");
+    terminal.look();
+    assert_eq!(place.json(&["list"])["approvals"].as_array().unwrap().len(), 1);
+    terminal.press("\u{7f}\u{7f}");
+    terminal.press("\u{1b}y");
+    terminal.shows("Left out: Create contact Eva");
+    terminal.shows("Done! Create contact Cleo");
+    terminal.press("\u{4}");
+    terminal.shows("ended 0");
+}
+
+/// The one approval that waits.
+fn waiting(place: &Place) -> String {
+    let listed = place.json(&["list"]);
+    listed["approvals"][0]["id"].as_str().unwrap().to_owned()
+}
+
+#[test]
+fn d6_a_decision_elsewhere_is_told_at_once_above_what_is_being_typed() {
+    let place = Place::without_policy();
+    let mut terminal = Terminal::run(&place, "--color=never chat", &[]);
+    terminal.shows("> ");
+    terminal.press(&format!("{ASK}\r"));
+    terminal.shows("[Alt-Y] yes");
+    terminal.shows("? ");
+    terminal.press("find ma");
+    terminal.shows("? find ma");
+    // By a process that runs no tools: the chat does.
+    place.good(&["approve", &waiting(&place)]);
+    terminal.shows("Done! Create contact Maria Garcia");
+    let screen = terminal.shows("> find ma");
+    let told = screen.find("Done! Create").unwrap();
+    assert!(
+        screen.find("> find ma").unwrap() > told,
+        "the line stands below what is told:\n{screen}"
+    );
+    terminal.press("ria\r");
+    terminal.shows("│ - Maria Garcia, Acme Corp, maria@acme.com");
+    terminal.press("Create a contact for Ana Diaz at Acme Corp, ana@acme.com\r");
+    terminal.shows("Create contact Ana Diaz");
+    terminal.shows("? ");
+    place.good(&["deny", &waiting(&place)]);
+    terminal.shows("Cancelled.");
+    terminal.press("\u{4}");
+    terminal.shows("ended 0");
+}
+
+#[test]
+fn x01_a_yes_that_was_begun_before_a_card_came_does_not_answer_it() {
+    let place = Place::without_policy();
+    place.write("policy.toml", "[tools.note]\neffect = \"write\"\n");
+    place.write(
+        "tools.json",
+        r#"[{"name":"note","description":"d","input_schema":{"type":"object"}}]"#,
+    );
+    place.write(
+        "agent.toml",
+        "name = \"noter\"\n[models.m]\nopenai = \"m\"\n[[specialist]]\nname = \"s\"\nabout = \"a\"\nprompt = \"p\"\nmodel = \
+         \"m\"\ntools = [\"note\"]\n",
+    );
+    place.write(
+        "script.toml",
+        "[[rule]]\nperson = \"go\"\n[[rule.call]]\ntool = \"note\"\narguments = '{\"n\":1}'\n\n\
+         [[rule]]\nafter = \"note\"\nstatus = \"succeeded\"\nif = \"result.n == 1\"\n[[rule.call]]\ntool = \"note\"\narguments = '{\"n\":2}'\n\n\
+         [[rule]]\nsay = \"fine\"\n",
+    );
+    let mut terminal = Terminal::run(&place, "--color=never chat --agent agent.toml --exec cat", &[]);
+    terminal.shows("> ");
+    terminal.press("go\r");
+    terminal.shows("[Alt-Y] yes");
+    terminal.shows("? ");
+    terminal.press("ye");
+    terminal.shows("? ye");
+    let first = waiting(&place);
+    place.good(&["approve", &first]);
+    // The talk goes on to its second card, below which the line still stands.
+    terminal.shows("Done! note");
+    terminal.shows("note: n 2");
+    terminal.shows("? ye");
+    let second = waiting(&place);
+    assert_ne!(first, second);
+    terminal.press("s\r");
+    terminal.shows("That was not about this. Please look again:");
+    assert_eq!(waiting(&place), second, "nothing was decided");
+    terminal.look();
+    terminal.press("yes\r");
+    terminal.shows("│ fine");
     terminal.press("\u{4}");
     terminal.shows("ended 0");
 }

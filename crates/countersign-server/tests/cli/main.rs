@@ -22,5 +22,6 @@ mod remote;
 mod secrets;
 mod served;
 mod show;
+mod talking;
 mod terminal;
 mod watch;

@@ -7,7 +7,7 @@ use crate::place::{Left, Place};
 use crate::served::Served;
 
 /// A database of its own, made on the server that `scripts/test` starts.
-fn database(name: &str) -> String {
+pub fn database(name: &str) -> String {
     let set =
         |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set; see `scripts/test`"));
     let (bin, port) = (set("COUNTERSIGN_TEST_PG_BIN"), set("COUNTERSIGN_TEST_PG_PORT"));

@@ -306,6 +306,62 @@ async fn b2_buttons_decide_their_own_card_once() {
     assert_eq!(chat.contacts().await, 1);
 }
 
+#[tokio::test]
+async fn a16_a_button_approves_some_of_a_batch() {
+    let chat = Chat::new().await;
+    let held = chat.says("Create contacts for Ana, Ben and Cleo").await;
+    let approve = held.get("held")["prompt"]["approve"].clone();
+    let press = |calls: Value| chat.say(json!({ "session": "s", "button": approve, "calls": calls }));
+    for bad in [json!([]), json!([0]), json!([1, 4])] {
+        let refused = press(bad.clone()).await;
+        let said = refused.get("say")["text"].as_str().unwrap();
+        assert!(said.starts_with("Nothing was done"), "{bad}: {said}");
+    }
+    let done = press(json!([1, 3])).await;
+    assert_eq!(
+        done.get("say")["text"],
+        "Done! Create contact Ana\nLeft out: Create contact Ben\nDone! Create contact Cleo"
+    );
+}
+
+/// What is proposed, decided and run in talks counts like everything else.
+#[tokio::test]
+async fn what_happens_in_talks_is_counted() {
+    let chat = Chat::new().await;
+    let held = chat.says(MARIA).await;
+    chat.answers("yes", held.get("held")).await;
+    let held = chat.says("Create contacts for Ana, Ben and Cleo").await;
+    let (approve, deny) = (
+        held.get("held")["prompt"]["approve"].clone(),
+        held.get("held")["prompt"]["deny"].clone(),
+    );
+    chat.say(json!({ "session": "s", "button": deny })).await;
+    chat.say(json!({ "session": "s", "button": approve })).await;
+    // What is decided on another surface is counted there, and only there.
+    let held = chat
+        .says("Create a contact for Ana Diaz at Acme Corp, ana@acme.com")
+        .await;
+    let decider = chat.service.decider("ana").await;
+    let id = held.get("held")["approval"]["id"].as_str().unwrap();
+    let approved = chat
+        .service
+        .post(&decider, &format!("/v1/approvals/{id}"), r#"{"approved":true}"#);
+    approved.await.good();
+    chat.until_said("Done!").await;
+    let admin = chat.service.with_scope("main", Scope::Admin).await;
+    let figures = chat.service.get(&admin, "/metrics").await.text;
+    for expected in [
+        "countersign_approvals_proposed_total 3\n",
+        "countersign_approvals_decided_total{verdict=\"approved\"} 2\n",
+        "countersign_approvals_decided_total{verdict=\"denied\"} 1\n",
+        "countersign_decisions_refused_total{reason=\"already_decided\"} 1\n",
+        "countersign_calls_finished_total{outcome=\"succeeded\"} 2\n",
+        "countersign_decision_seconds_count 3\n",
+    ] {
+        assert!(figures.contains(expected), "no {expected} in\n{figures}");
+    }
+}
+
 /// B2: decided by another program, the talk goes on by itself and tells who listens.
 #[tokio::test]
 async fn b2_what_is_decided_elsewhere_goes_on_here() {

@@ -11,6 +11,7 @@ use countersign::id::{CallId, Key, Tenant};
 use countersign::registry::{Entry, Kind, Put};
 use countersign::state::{CallState, State};
 use countersign::store::{Filter, Store};
+use countersign::undoes::Undoes;
 use countersign_store::postgres::{PostgresOptions, PostgresStore};
 
 use crate::support::{
@@ -203,10 +204,7 @@ async fn an_undo_reaches_the_call_it_undoes() {
     approve(&store, 1).await.unwrap();
     finish(1).await.unwrap();
     let undo = Propose {
-        undoes: Some(CallId {
-            approval: id(1),
-            position: 1,
-        }),
+        undoes: Undoes::new(id(1), [1]),
         ..new_approval(2)
     };
     propose(&store, undo).await;

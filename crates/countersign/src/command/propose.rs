@@ -19,6 +19,7 @@ use crate::state::{CallState, State};
 use crate::store::StoreError;
 use crate::store::record::Bodies;
 use crate::time::Time;
+use crate::undoes::Undoes;
 
 /// Asks for a new pending approval.
 #[derive(Clone, Debug)]
@@ -38,7 +39,7 @@ pub struct Propose {
     pub ttl: Duration,
     pub start_within: Duration,
     pub policy: Hash,
-    pub undoes: Option<CallId>,
+    pub undoes: Option<Undoes>,
     pub key: Option<(Key, Hash)>,
     pub calls: Vec<NewCall>,
     /// What keeps one agent from asking too much; nothing is checked without it.
@@ -102,7 +103,7 @@ impl Propose {
         let restraint = self.restraint.as_ref();
         Needs {
             tenant: Some(&self.tenant),
-            approvals: self.undoes.map(|call| call.approval).into_iter().collect(),
+            approvals: self.undoes.map(|undoes| undoes.approval).into_iter().collect(),
             channel: self.channel.as_ref(),
             key: self.key.as_ref().map(|(key, _)| (&self.agent, key)),
             pending_of: restraint
@@ -153,10 +154,19 @@ impl Propose {
                 false => Err(ProposeRefusal::KeyReused(key.clone())),
             });
         }
-        if let Some(call) = self.undoes {
-            let target = rows.approval(&self.tenant, call.approval)?;
-            if let Some(state) = why_not_undoable(target.as_ref(), call.position) {
-                return Ok(Err(ProposeRefusal::NotUndoable { call, state }));
+        if let Some(undoes) = self.undoes {
+            if undoes.positions().count() != self.calls.len() {
+                return Err(StoreError::Impossible(
+                    "an undo has one call for each call it undoes".to_owned(),
+                ));
+            }
+            let approval = undoes.approval;
+            let target = rows.approval(&self.tenant, approval)?;
+            for position in undoes.positions() {
+                if let Some(state) = why_not_undoable(target.as_ref(), position) {
+                    let call = CallId { approval, position };
+                    return Ok(Err(ProposeRefusal::NotUndoable { call, state }));
+                }
             }
         }
         if let Some(restraint) = &self.restraint

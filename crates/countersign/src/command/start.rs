@@ -72,7 +72,7 @@ pub enum ExecuteRefusal {
         /// The position that comes first.
         first: u8,
     },
-    /// What it would undo is not there to be undone any more.
+    /// What it would undo is not there to be undone any more. It will not run.
     #[error("call `{undoes}` cannot be undone: it is {state}")]
     NothingToUndo {
         /// The call that was to be undone.
@@ -145,6 +145,8 @@ impl Start {
             _ => {}
         }
         if let Some((undoes, state)) = claim_undo(rows, &change, self.call.position)? {
+            refuse_undo(&mut change, self.call.position)?;
+            change.save(rows)?;
             return Ok(Err(ExecuteRefusal::NothingToUndo { undoes, state }));
         }
         start(&mut change, self.call.position, self.permit, shown)?;
@@ -220,19 +222,31 @@ pub(super) fn start_next<R: Rows>(
     change: &mut Change,
     permit: Hash,
 ) -> Result<Option<u8>, StoreError> {
-    let Some(position) = change.approval.next_released() else {
-        return Ok(None);
-    };
-    // What it would change has to be looked at again first, and that takes longer than a transaction may.
-    let is_bound = change
-        .approval
-        .call(position)
-        .is_some_and(|call| call.before.is_some());
-    if is_bound || claim_undo(rows, change, position)?.is_some() {
-        return Ok(None);
+    // Each round ends or starts a call.
+    while let Some(position) = change.approval.next_released() {
+        // What it would change has to be looked at again first, and that takes longer than a transaction may.
+        let call = change.approval.call(position);
+        if call.is_some_and(|call| call.before.is_some()) {
+            return Ok(None);
+        }
+        if claim_undo(rows, change, position)?.is_none() {
+            start(change, position, permit, None)?;
+            return Ok(Some(position));
+        }
+        refuse_undo(change, position)?;
     }
-    start(change, position, permit, None)?;
-    Ok(Some(position))
+    Ok(None)
+}
+
+/// Ends an undo whose call is undone by another, or is being.
+fn refuse_undo(change: &mut Change, position: u8) -> Result<(), StoreError> {
+    let refused = What::Refused {
+        call: position,
+        because: Because::NothingToUndo,
+        successor: None,
+    };
+    change.record(Actor::Gate, refused)?;
+    stop_after(change, position)
 }
 
 /// `looked_at` is the hash of what the call would change, as it is now.

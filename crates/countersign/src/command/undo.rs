@@ -26,7 +26,7 @@ pub(super) fn claim_undo<R: Rows>(
     change: &Change,
     position: u8,
 ) -> Result<Option<(CallId, &'static str)>, StoreError> {
-    let Some(undoes) = change.approval.undoes else {
+    let Some(undoes) = undone_by(change, position) else {
         return Ok(None);
     };
     let target = rows.approval(&change.approval.tenant, undoes.approval)?;
@@ -38,7 +38,8 @@ pub(super) fn claim_undo<R: Rows>(
         position,
     };
     let call = undoes.position;
-    mark_target(rows, change, target, What::UndoStarted { call, undo }, Some(undo))?;
+    let what = What::UndoStarted { call, undo };
+    mark_target(rows, change, target, call, what, Some(undo))?;
     Ok(None)
 }
 
@@ -49,32 +50,45 @@ pub(super) fn settle_undo<R: Rows>(
     undo: CallId,
     succeeded: bool,
 ) -> Result<(), StoreError> {
-    let Some(undoes) = change.approval.undoes else {
+    let Some(undoes) = undone_by(change, undo.position) else {
         return Ok(());
     };
     let target = rows.approval(&change.approval.tenant, undoes.approval)?;
     let call = undoes.position;
     match succeeded {
-        true => mark_target(rows, change, target, What::Undone { call, undo }, Some(undo)),
-        false => mark_target(rows, change, target, What::UndoFailed { call, undo }, None),
+        true => mark_target(
+            rows,
+            change,
+            target,
+            call,
+            What::Undone { call, undo },
+            Some(undo),
+        ),
+        false => mark_target(rows, change, target, call, What::UndoFailed { call, undo }, None),
     }
+}
+
+/// The call that the one at this position takes back, if it takes back any.
+fn undone_by(change: &Change, position: u8) -> Option<CallId> {
+    change.approval.undoes?.by(position)
 }
 
 fn mark_target<R: Rows>(
     rows: &mut R,
     change: &Change,
     target: Option<Approval>,
+    position: u8,
     what: What,
     undone_by: Option<CallId>,
 ) -> Result<(), StoreError> {
-    let (Some(target), Some(undoes)) = (target, change.approval.undoes) else {
+    let Some(target) = target else {
         return Err(StoreError::Impossible(
             "the call that was to be undone is gone".to_owned(),
         ));
     };
     let mut target = Change::new(target, change.at, change.policy);
     target.record(Actor::Gate, what)?;
-    if let Some(call) = target.approval.call_mut(undoes.position) {
+    if let Some(call) = target.approval.call_mut(position) {
         call.undone_by = undone_by;
     }
     target.save(rows)?;

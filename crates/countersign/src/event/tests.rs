@@ -180,7 +180,7 @@ async fn i16_a_changed_row_is_found() {
         }),
         ("digest", |approval| approval.digest = Hash([0; 32])),
         ("undoes", |approval| {
-            approval.undoes = Some(sample::call_id(&approval.clone(), 1))
+            approval.undoes = Some(sample::call_id(&approval.clone(), 1).into())
         }),
         ("call state", |approval| {
             approval.calls[1].state = CallState::Released

@@ -18,6 +18,7 @@ use crate::executor::{Outcome, Permit};
 use crate::id::{CallId, Tenant, ToolName};
 use crate::policy::{Asked, Ruling};
 use crate::snapshot::{LARGEST_SNAPSHOT, Snapshot};
+use crate::undoes::Undoes;
 
 /// The longest that anybody waits for a read, whatever its tool's own time is.
 const LONGEST_READ: Duration = Duration::from_secs(10);
@@ -174,7 +175,8 @@ impl Gate {
             provenance: call.provenance.clone(),
             before: Some(Arc::new(found)),
         }];
-        let propose = self.propose_command(submission, seeds, calls, approval.undoes);
+        let undoes = approval.undoes.and_then(|undoes| undoes.by(position));
+        let propose = self.propose_command(submission, seeds, calls, undoes.map(Undoes::from));
         Some(Propose {
             // A person approved it a moment ago: it is not the agent that asks too much.
             restraint: None,

@@ -140,7 +140,7 @@ impl Gate {
                     approval = after;
                 }
                 // It will not run; what is behind it may.
-                Err(ExecuteRefusal::NotAsShown { .. }) => {
+                Err(ExecuteRefusal::NotAsShown { .. } | ExecuteRefusal::NothingToUndo { .. }) => {
                     let after = self.store.approval(tenant, approval.id).await?;
                     approval = after.ok_or_else(mismatch)?;
                 }

@@ -457,7 +457,10 @@ fn a18_a_prompt_begins_with_what_nobody_stated() {
     let messages = vec![person("Maria, with hunter2")];
     let provenance = trace(&Conversation { messages }, arguments, &|_| false);
     let secret = crate::summary::SecretPath::parse("key").unwrap();
-    let prompt = provenance.prompt(&crate::summary::table(arguments, &[secret], b"salt"));
+    let prompt = provenance.prompt(
+        &crate::summary::table(arguments, &[secret], b"salt"),
+        &crate::sentence::Origins::english(),
+    );
     insta::assert_snapshot!(prompt, @r"
     1 of 3 values was not given by you: 1 invented
     [NOT FROM YOU] /email: maria@acme.com\u{a}[from you] /x: y

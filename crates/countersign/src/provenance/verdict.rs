@@ -6,55 +6,74 @@ use std::collections::HashMap;
 
 use super::mark::{Derived, How, Making, Mark, Provenance};
 use crate::display::{clip, escape};
+use crate::sentence::{Origins, fill};
 use crate::summary::Row;
 
 /// How much of a quote a card shows.
 const QUOTE_CHARS: usize = 60;
 
 impl Provenance {
-    /// The verdict: safe to show.
+    /// The verdict in English: safe to show.
     pub fn verdict(&self) -> String {
+        self.verdict_in(&Origins::english())
+    }
+
+    /// The verdict in a person's language: safe to show.
+    pub fn verdict_in(&self, words: &Origins) -> String {
         let counts = self.counts();
         let total = counts.total();
         if total == 0 {
-            return "no values".to_owned();
+            return words.none.clone();
         }
         if counts.unknown == total {
-            return "where the values came from is unknown".to_owned();
+            return words.unknown_whence.clone();
         }
         let not_given = total - counts.user - counts.default;
-        let noun = if total == 1 { "value" } else { "values" };
+        let values = of(&words.values, total);
+        let say = |sentence: &str, count: u32, kinds: &str| {
+            let (count, total, default) = (count.to_string(), total.to_string(), counts.default.to_string());
+            let numbers = [("count", &*count), ("total", &*total), ("default", &*default)];
+            fill(
+                sentence,
+                &[&numbers[..], &[("values", values), ("kinds", kinds)]].concat(),
+            )
+        };
         if not_given == 0 {
             return match (total, counts.default) {
-                (1, 0) => "the one value was given by you".to_owned(),
-                (_, 0) => format!("all {total} values were given by you"),
-                (_, default) => format!(
-                    "{} of {total} {noun} given by you, {default} empty or default",
-                    counts.user
-                ),
+                (1, 0) => words.one_given.clone(),
+                (_, 0) => say(&words.all_given, total, ""),
+                _ => say(&words.rest_default, counts.user, ""),
             };
         }
-        let mut kinds = Vec::new();
-        let mut add = |count: u32, what: &str| {
-            if count > 0 {
-                kinds.push(format!("{count} {what}"));
-            }
+        let kinds = [
+            (counts.invented, &words.invented),
+            (counts.outside, &words.outside),
+            (counts.tool - counts.outside, &words.from_tools),
+            (counts.derived, &words.derived),
+            (counts.unknown, &words.unknown),
+        ];
+        let kinds = kinds.into_iter().filter(|(count, _)| *count > 0);
+        let kinds: Vec<String> = kinds
+            .map(|(count, word)| format!("{count} {}", of(word, count)))
+            .collect();
+        let sentence = match not_given {
+            1 => &words.one_not_given,
+            _ => &words.not_given,
         };
-        add(counts.invented, "invented");
-        add(counts.outside, "from outside text");
-        add(counts.tool - counts.outside, "from tools");
-        add(counts.derived, "derived");
-        add(counts.unknown, "unknown");
-        let verb = if not_given == 1 { "was" } else { "were" };
-        let partial = if self.is_partial {
-            "; the conversation was too long to be read whole"
-        } else {
-            ""
-        };
-        format!(
-            "{not_given} of {total} {noun} {verb} not given by you: {}{partial}",
-            kinds.join(", ")
-        )
+        let mut verdict = say(sentence, not_given, &kinds.join(", "));
+        if self.is_partial {
+            verdict.push_str(&words.partial);
+        }
+        verdict
+    }
+}
+
+/// The word for one, or for several.
+fn of(words: &[String; 2], count: u32) -> &str {
+    let [one, several] = words;
+    match count {
+        1 => one,
+        _ => several,
     }
 }
 
@@ -71,17 +90,23 @@ impl Provenance {
 
     /// The verdict, and the values that nobody stated or that strangers may have, the loudest first, as plain text for a
     /// conversation. `rows` are the call's, so that secrets stay hidden. The mark begins the line: no value can come before it.
-    pub fn prompt(&self, rows: &[Row]) -> String {
+    pub fn prompt(&self, rows: &[Row], words: &Origins) -> String {
         let marks = Marks::new(self);
         let mark = |row: &Row| marks.of(row);
         let mut rows: Vec<&Row> = rows.iter().filter(|row| mark(row).loudness() >= NAMED).collect();
         rows.sort_by_key(|row| Reverse(mark(row).loudness()));
-        let mut text = self.verdict();
+        let mut text = self.verdict_in(words);
         for row in rows.iter().take(PROMPT_VALUES) {
-            text.push_str(&format!("\n[{}] {}: {}", mark(row).tag(), row.pointer, row.value));
+            let tag = match mark(row) {
+                Mark::Tool(_) => &words.tag_outside,
+                _ => &words.tag_invented,
+            };
+            text.push_str(&format!("\n[{tag}] {}: {}", row.pointer, row.value));
         }
         if rows.len() > PROMPT_VALUES {
-            text.push_str(&format!("\n… and {} more values", rows.len() - PROMPT_VALUES));
+            let more = (rows.len() - PROMPT_VALUES).to_string();
+            text.push('\n');
+            text.push_str(&fill(&words.more, &[("count", &more)]));
         }
         text
     }

@@ -17,12 +17,13 @@ use crate::provenance::Provenance;
 use crate::snapshot::Snapshot;
 use crate::state::{CallState, State};
 use crate::time::Time;
+use crate::undoes::Undoes;
 
 /// What every version writes is the first part of a body.
 const FIRST: u8 = 1;
 /// The second part follows it.
 const SECOND: u8 = 2;
-/// A call's provenance follows both.
+/// A call's provenance follows both; of an approval what else it undoes.
 const THIRD: u8 = 3;
 /// What a call would change follows its provenance, if it has one.
 const FOURTH: u8 = 4;
@@ -122,7 +123,9 @@ pub fn encode_approval(approval: &Approval) -> Vec<u8> {
         decision: approval.decision.clone(),
         superseded_by: approval.superseded_by,
         replaces: approval.replaces,
-        undoes: approval.undoes.map(|call| (call.approval, call.position)),
+        undoes: approval
+            .undoes
+            .and_then(|undoes| Some((undoes.approval, undoes.by(1)?.position))),
         key: approval.key.clone(),
         refusals: approval.refusals,
     };
@@ -130,7 +133,12 @@ pub fn encode_approval(approval: &Approval) -> Vec<u8> {
         endorsements: approval.endorsements.clone(),
         erased_at: approval.erased_at,
     };
-    encode(SECOND, &(body, more))
+    let undone = approval.undoes.into_iter().flat_map(Undoes::positions);
+    let others: Vec<u8> = undone.skip(1).collect();
+    match others.is_empty() {
+        true => encode(SECOND, &(body, more)),
+        false => encode(THIRD, &(body, more, others)),
+    }
 }
 
 /// Reads an approval's row, with its calls.
@@ -139,7 +147,17 @@ pub fn decode_approval(
     body: &[u8],
     calls: Vec<Call>,
 ) -> Result<Approval, BadRecord> {
-    let (body, more): (ApprovalBody, More) = decode(body)?;
+    let (body, more, others): (ApprovalBody, More, Vec<u8>) = match body.split_first() {
+        Some((&THIRD, body)) => whole(body)?,
+        _ => {
+            let (body, more) = decode(body)?;
+            (body, more, Vec::new())
+        }
+    };
+    let undoes = body.undoes.map(|(approval, position)| {
+        let undoes = Undoes::new(approval, others.into_iter().chain([position]));
+        undoes.ok_or_else(|| damaged("it undoes nothing that can be"))
+    });
     let state = State::from_code(columns.state).ok_or_else(|| damaged("an unknown state"))?;
     Ok(Approval {
         id: columns.id,
@@ -168,9 +186,7 @@ pub fn decode_approval(
         erased_at: more.erased_at,
         superseded_by: body.superseded_by,
         replaces: body.replaces,
-        undoes: body
-            .undoes
-            .map(|(approval, position)| CallId { approval, position }),
+        undoes: undoes.transpose()?,
         key: body.key,
         refusals: body.refusals,
         calls,

@@ -113,6 +113,7 @@ macro_rules! for_each_store_case {
             // Undo.
             a17_undo_marks_undone_and_cannot_run_twice,
             a17_two_undos_of_one_call_do_not_both_run,
+            a17_a_batch_is_undone_by_one_approval_each_call_by_its_own,
             a17_a_failed_undo_can_be_tried_again,
             a17_a_lost_undo_holds_its_claim_until_reconciled,
             a17_only_what_succeeded_can_be_undone,

@@ -184,6 +184,30 @@ async fn x09_ok_is_too_little_for_a_destructive_call_and_cancels_nothing() {
         said.say.as_deref(),
         Some("This cannot be taken back. Please say \"Delete\" or \"Keep\".")
     );
+    // What can be undone is not said to be for ever, in either language.
+    let undoable = CMS.replace(
+        "yes = \"Delete\"\n",
+        "yes = \"Delete\"\nundo = { tool = \"create_contact\", arguments = {} }\n",
+    );
+    for (language, expected) in [
+        (
+            None,
+            "That is too little for this. Please say \"Delete\" or \"Keep\".",
+        ),
+        (
+            Some("es"),
+            "Con eso no basta. Di \"Delete\" o \"Keep\", por favor.",
+        ),
+    ] {
+        let other = super::dialogue::chat(&undoable);
+        other
+            .propose("delete_page", r#"{"name":"About","sections":2}"#)
+            .await;
+        let mut message = other.message("ok");
+        message.language = language.map(str::to_owned);
+        let heard = other.conversations.hear(message).await.unwrap();
+        assert_eq!(heard.say.as_deref(), Some(expected));
+    }
     assert!(said.show.is_some() && !said.goes_on);
     assert_eq!(now(&chat, &approval).await.state, State::Pending);
     assert_eq!(chat.ran(), 0);

@@ -62,6 +62,8 @@ async fn frame(app: &App, news: &News) -> Option<Sent> {
             };
             named("result", &result)
         }
+        // The answer to a card is told by what comes of it, and the card once it is shown.
+        Progress::Proposed { .. } | Progress::Answered { .. } => None,
         Progress::Said(text) => named("say", &json!({ "text": text })),
         Progress::Held { approval, prompt } => {
             let now = app.store().now().await.ok()?;

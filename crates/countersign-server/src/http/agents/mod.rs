@@ -59,6 +59,9 @@ pub async fn say(
         None => random_id()?,
     };
     let talk = talk(&app, &caller, &name, &session)?;
+    if body.calls.is_some() && body.button.is_none() {
+        return Err(ApiError::bad_request("`calls` goes with a `button`"));
+    }
     let (said, surface) = match (body.text, body.button) {
         (Some(text), None) => {
             if text.trim().is_empty() {
@@ -76,7 +79,10 @@ pub async fn say(
             let (id, after) = (key(id)?, body.after.map(key).transpose()?);
             (Said::Text { text, id, after }, Surface::Text)
         }
-        (None, Some(payload)) => (Said::Button(payload), Surface::Button),
+        (None, Some(payload)) => {
+            let only = body.calls;
+            (Said::Button { payload, only }, Surface::Button)
+        }
         _ => return Err(ApiError::bad_request("say either `text` or `button`")),
     };
     let by = caller

@@ -17,6 +17,8 @@ pub struct TalkBody {
     pub text: Option<String>,
     /// Instead of words: the payload of a button, `approve` or `deny` of a `held` event.
     pub button: Option<String>,
+    /// With `approve` of a card of several calls: only those at these positions, from 1, are approved.
+    pub calls: Option<Vec<u8>>,
     /// The `card` that the person had before their eyes.
     pub after: Option<String>,
     /// The message's own id: sent twice it is heard once.

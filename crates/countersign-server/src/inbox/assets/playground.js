@@ -181,6 +181,30 @@ async function decide(event) {
   }
 }
 
+// ---- taking back, beside the talk ----
+
+async function undo(event) {
+  const sent = event.target;
+  if (!sent.matches(".after") || sent.elements.from?.value !== "playground") return;
+  event.preventDefault();
+  if (form.querySelector("button").disabled) return;
+  const body = new URLSearchParams(new FormData(sent));
+  const fail = (text) => {
+    isBusy(false);
+    complain(sent.closest(".card"), text);
+  };
+  complainHere("");
+  isBusy(true);
+  try {
+    const response = await fetch(sent.action, { method: "POST", body, headers });
+    if (response.status === 401) return signedOut();
+    if (response.status === 202) return undefined;
+    return fail(parse(await response.text()).querySelector(".problem")?.textContent.trim() || "The service did not understand.");
+  } catch {
+    return fail("The service did not answer, so it may or may not have heard you.");
+  }
+}
+
 // ---- the connection ----
 
 let source = null;
@@ -246,6 +270,7 @@ function signedOut() {
 setClock(main.dataset.now);
 document.addEventListener("submit", say);
 document.addEventListener("submit", decide);
+document.addEventListener("submit", undo);
 document.addEventListener("visibilitychange", () => (document.hidden ? close() : connect()));
 field.addEventListener("keydown", (event) => {
   if (event.key !== "Enter" || event.shiftKey || event.isComposing) return;

@@ -205,9 +205,9 @@ impl Card {
             may: May::new(approval, decider),
             endorsed: endorsed(approval, now, decider),
             ended: (!is_pending).then(|| ended(approval, now, decider)),
-            undoes: approval.undoes.map(|call| Place {
-                id: call.approval.to_string(),
-                short: format!("{}.{}", call.approval.short(), call.position),
+            undoes: approval.undoes.map(|undoes| Place {
+                id: undoes.approval.to_string(),
+                short: undoes.short(),
             }),
             replaces: approval.replaces.map(place),
             superseded_by: approval.superseded_by.map(place),

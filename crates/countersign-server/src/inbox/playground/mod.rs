@@ -15,7 +15,7 @@ use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::{get, post};
 use countersign::approval::SharedApproval;
 use countersign::decision::Surface;
-use countersign::id::{Channel, Key};
+use countersign::id::{CallId, Channel, Key};
 use countersign::store::Filter;
 use minijinja::value::Serde;
 use minijinja::{Value, context};
@@ -118,31 +118,76 @@ pub async fn say(
     if headers.contains_key(FRAGMENT) {
         return StatusCode::ACCEPTED.into_response();
     }
+    match answered(&mut news).await {
+        Ok(()) => Redirect::to(&format!("{}#say", address(&agent, talk.session_id()))).into_response(),
+        Err(error) => again(&app, &caller, &talk, &error, "").await,
+    }
+}
+
+/// Asks in the talk for the undo of a call that was made there; nothing when it is no talk of theirs. The script hears of
+/// the card as it comes; without script the page shows it.
+pub async fn undo(
+    app: &App,
+    caller: &Caller,
+    id: &str,
+    position: u8,
+    is_fragment: bool,
+) -> Answer<Option<Response>> {
+    if app.stopping.is_cancelled() {
+        return Err(ApiError::stopping());
+    }
+    let (approval, _) = list::one(app, caller, id).await?;
+    let Some(talk) = talk_of(app, caller, &approval) else {
+        return Ok(None);
+    };
+    let by = caller
+        .speaker(Surface::Button)
+        .ok_or_else(|| ApiError::wrong_scope(&[Scope::Chat]))?;
+    app.limits.message(by.person.as_str())?;
+    let call = CallId {
+        approval: approval.id,
+        position,
+    };
+    let mut news = talk.say(app, Said::Undo(call), by);
+    if is_fragment {
+        return Ok(Some(StatusCode::ACCEPTED.into_response()));
+    }
+    answered(&mut news).await?;
+    let back = address(approval.agent.as_str(), talk.session_id());
+    Ok(Some(Redirect::to(&back).into_response()))
+}
+
+/// Waits until a turn is over.
+async fn answered(news: &mut tokio::sync::mpsc::Receiver<std::sync::Arc<News>>) -> Answer<()> {
     while let Some(one) = news.recv().await {
         if let News::Failed { message, hint } = &*one {
-            let error = ApiError::new(StatusCode::CONFLICT, "no_answer", message.clone(), *hint);
-            return again(&app, &caller, &talk, &error, "").await;
+            let message = message.clone();
+            return Err(ApiError::new(StatusCode::CONFLICT, "no_answer", message, *hint));
         }
         if one.is_last() {
             break;
         }
     }
-    Redirect::to(&format!("{}#say", address(&agent, talk.session_id()))).into_response()
+    Ok(())
 }
 
 /// Where the talk in a channel is shown to this person, if it is one of theirs. Before it is, the talk goes on with what
 /// was just decided.
 pub async fn way_back(app: &App, caller: &Caller, approval: &SharedApproval) -> Option<String> {
+    let talk = talk_of(app, caller, approval)?;
+    // Should another turn take too long: the page shows what there is.
+    let _ = talk.resume(app).await;
+    Some(address(approval.agent.as_str(), talk.session_id()))
+}
+
+/// The talk in which an approval was proposed, if it is this person's and there is a page for it.
+fn talk_of(app: &App, caller: &Caller, approval: &SharedApproval) -> Option<Talk> {
     let channel = approval.channel.as_ref()?;
     let talk = app
         .agents
         .talk_in(&caller.tenant, approval.agent.as_str(), channel)?;
-    if caller.person.as_ref() != Some(&talk.place().person) || !app.agents.has_playground {
-        return None;
-    }
-    // Should another turn take too long: the page shows what there is.
-    let _ = talk.resume().await;
-    Some(address(approval.agent.as_str(), talk.session_id()))
+    let is_theirs = caller.person.as_ref() == Some(&talk.place().person);
+    (is_theirs && app.agents.has_playground).then_some(talk)
 }
 
 fn address(agent: &str, session: &str) -> String {

@@ -69,7 +69,7 @@ async fn full() -> SharedApproval {
         on_behalf_of: Some(sample::person("maria")),
         claim: Some("claim".to_owned()),
         key: Some(sample::key("key", "body")),
-        undoes: Some(sample::call_id(&target, 1)),
+        undoes: Some(sample::call_id(&target, 1).into()),
         ..sample::propose_in(3, "c")
     };
     let approval = fixture.propose(propose).await;
@@ -87,6 +87,20 @@ async fn full() -> SharedApproval {
 async fn what_is_written_is_read_back() {
     let approval = full().await;
     assert_eq!(again(&approval), *approval);
+}
+
+#[tokio::test]
+async fn a17_version_3_of_an_approval_says_what_else_it_undoes() {
+    let mut approval = Approval::clone(&*full().await);
+    let target = approval.undoes.unwrap().approval;
+    assert_eq!(encode_approval(&approval)[0], SECOND);
+    approval.undoes = Undoes::new(target, [1, 4, 7]);
+    let body = encode_approval(&approval);
+    assert_eq!(body[0], THIRD);
+    assert_eq!(again(&approval), approval);
+    let read = |body: &[u8]| decode_approval(approval_columns(&approval), body, Vec::new());
+    assert!(read(&body[..body.len() - 1]).is_err());
+    assert!(read(&[body.as_slice(), &[0]].concat()).is_err());
 }
 
 #[test]
@@ -232,8 +246,8 @@ async fn damage_is_told_from_a_newer_version() {
     let read = |body: &[u8]| decode_approval(approval_columns(&approval), body, Vec::new()).err();
     assert_eq!(read(&body), None);
     let mut newer = body.clone();
-    newer[0] = 3;
-    assert_eq!(read(&newer), Some(BadRecord::Version(3)));
+    newer[0] = 4;
+    assert_eq!(read(&newer), Some(BadRecord::Version(4)));
     assert_eq!(read(&[]), Some(damaged("it is empty")));
     for length in 1..body.len() {
         assert!(

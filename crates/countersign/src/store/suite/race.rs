@@ -208,7 +208,7 @@ pub async fn race_undos(store: &Arc<dyn Store>, undos: usize, rounds: usize) {
         let mut approvals = Vec::new();
         for n in 1..=undos as u64 {
             let undo = Propose {
-                undoes: Some(sample::call_id(&target, 1)),
+                undoes: Some(sample::call_id(&target, 1).into()),
                 ..sample::propose(first + n)
             };
             approvals.push(approved(store, undo).await);

@@ -103,7 +103,7 @@ pub async fn x20_other_tenants_can_do_nothing(fixture: Fixture) {
         }),
         Command::Propose(Box::new(Propose {
             tenant: foreign.clone(),
-            undoes: Some(sample::call_id(&running, 1)),
+            undoes: Some(sample::call_id(&running, 1).into()),
             ..sample::propose(4)
         })),
     ];

@@ -3,11 +3,13 @@
 use std::time::Duration;
 
 use crate::approval::SharedApproval;
+use crate::call::Because;
 use crate::command::{Decide, ExecuteRefusal, Propose, ProposeRefusal};
 use crate::executor::Outcome;
 use crate::id::CallId;
 use crate::state::CallState;
 use crate::store::suite::{Fixture, sample};
+use crate::undoes::Undoes;
 
 fn done() -> Outcome {
     Outcome::succeeded("{}")
@@ -15,7 +17,7 @@ fn done() -> Outcome {
 
 fn undo(n: u64, undoes: CallId) -> Propose {
     Propose {
-        undoes: Some(undoes),
+        undoes: Some(undoes.into()),
         ..sample::propose(n)
     }
 }
@@ -31,7 +33,7 @@ pub async fn a17_undo_marks_undone_and_cannot_run_twice(fixture: Fixture) {
     let target = succeeded(&fixture, 1).await;
     let undoes = sample::call_id(&target, 1);
     let approval = fixture.running(undo(2, undoes)).await;
-    assert_eq!(approval.undoes, Some(undoes));
+    assert_eq!(approval.undoes, Some(undoes.into()));
     fixture
         .finish(sample::finish(&approval, 1, 1, done()))
         .await
@@ -57,12 +59,51 @@ pub async fn a17_undo_marks_undone_and_cannot_run_twice(fixture: Fixture) {
     fixture.running(undo(4, sample::call_id(&approval, 1))).await;
 }
 
+pub async fn a17_a_batch_is_undone_by_one_approval_each_call_by_its_own(fixture: Fixture) {
+    let target = fixture.running(sample::batch(1, 3)).await;
+    for position in 1..=3u8 {
+        if position > 1 {
+            fixture.start(sample::start(&target, position, 1)).await.unwrap();
+        }
+        let finish = sample::finish(&target, position, 1, done());
+        fixture.finish(finish).await.unwrap();
+    }
+    let several = |n: u64, positions: &[u8]| Propose {
+        undoes: Undoes::new(target.id, positions.iter().copied()),
+        ..sample::batch(n, positions.len())
+    };
+    let one = fixture.running(several(2, &[1, 3])).await;
+    assert_eq!(one.undoes, Undoes::new(target.id, [3, 1]));
+    // While the first undoes the last, the other calls are as they were.
+    let now = fixture.get(&target).await;
+    let undone_by: Vec<Option<CallId>> = now.calls.iter().map(|call| call.undone_by).collect();
+    assert_eq!(undone_by, [None, None, Some(sample::call_id(&one, 1))]);
+    let refused = fixture.try_propose(several(3, &[2, 3])).await;
+    let (call, state) = (sample::call_id(&target, 3), "being undone");
+    assert_eq!(refused.err(), Some(ProposeRefusal::NotUndoable { call, state }));
+    fixture.finish(sample::finish(&one, 1, 1, done())).await.unwrap();
+    fixture.start(sample::start(&one, 2, 1)).await.unwrap();
+    let failed = Outcome::failed("no");
+    fixture.finish(sample::finish(&one, 2, 1, failed)).await.unwrap();
+    let now = fixture.get(&target).await;
+    let states: Vec<(CallState, bool)> = now
+        .calls
+        .iter()
+        .map(|call| (call.state, call.undone_by.is_some()))
+        .collect();
+    let succeeded = (CallState::Succeeded, false);
+    assert_eq!(states, [succeeded, succeeded, (CallState::Undone, true)]);
+    // What failed is free again.
+    fixture.propose(several(4, &[1, 2])).await;
+}
+
 pub async fn a17_two_undos_of_one_call_do_not_both_run(fixture: Fixture) {
     let target = succeeded(&fixture, 1).await;
     let undoes = sample::call_id(&target, 1);
     let one = fixture.approved(undo(2, undoes)).await;
     let two = fixture.approved(undo(3, undoes)).await;
     let three = fixture.propose(undo(4, undoes)).await;
+    let four = fixture.approved(undo(6, undoes)).await;
     fixture.start(sample::start(&one, 1, 1)).await.unwrap();
     // While the first one runs, nobody knows whether it is undone: no other may start.
     let refused = fixture.start(sample::start(&two, 1, 2)).await.unwrap_err();
@@ -74,11 +115,17 @@ pub async fn a17_two_undos_of_one_call_do_not_both_run(fixture: Fixture) {
     };
     let answer = fixture.decide(decide).await;
     assert_eq!((answer.refusal, answer.started), (None, None));
+    // Both are over: nobody is left to wait for them.
+    for over in [&two, &three] {
+        let over = fixture.get(over).await;
+        assert_eq!(over.calls[0].state, CallState::Refused);
+        assert_eq!(over.calls[0].because, Some(Because::NothingToUndo));
+    }
     let refused = fixture.try_propose(undo(5, undoes)).await.err();
     let call = undoes;
     assert_eq!(refused, Some(ProposeRefusal::NotUndoable { call, state }));
     fixture.finish(sample::finish(&one, 1, 1, done())).await.unwrap();
-    let refused = fixture.start(sample::start(&two, 1, 2)).await.unwrap_err();
+    let refused = fixture.start(sample::start(&four, 1, 3)).await.unwrap_err();
     let state = "undone";
     assert_eq!(refused, ExecuteRefusal::NothingToUndo { undoes, state });
 }

@@ -280,7 +280,7 @@ impl World<'_> {
                 let target = self.target(*of).await?;
                 Command::Propose(Box::new(Propose {
                     tenant: target.tenant.clone(),
-                    undoes: Some(sample::call_id(&target, *call)),
+                    undoes: Some(sample::call_id(&target, *call).into()),
                     id: self.fresh_id(),
                     ..sample::propose(self.step)
                 }))

@@ -1,0 +1,40 @@
+//! An agent's files, and the world it acts in: read in one place, for a service as for a terminal.
+
+use std::path::{Path, PathBuf};
+
+use countersign_agent::file::AgentFile;
+use countersign_examples::{Setup, World};
+
+/// What stands beside an agent's file.
+const TOOLS: &str = "tools.json";
+const SCRIPT: &str = "script.toml";
+
+/// The agent of a world that is built in.
+pub fn built_in(setup: &Setup) -> Result<AgentFile, String> {
+    AgentFile::parse(setup.agent, setup.definitions, Some(setup.script))
+        .map_err(|problem| problem.to_string())
+}
+
+/// The agent of an `agent.toml`, with its `tools.json` and perhaps a `script.toml` beside it.
+pub fn read(path: &Path) -> Result<AgentFile, String> {
+    let script = path.with_file_name(SCRIPT);
+    let script = match script.try_exists() {
+        Ok(false) => None,
+        _ => Some(text(&script)?),
+    };
+    let tools = text(&path.with_file_name(TOOLS))?;
+    AgentFile::parse(&text(path)?, &tools, script.as_deref())
+        .map_err(|problem| format!("`{}`: {problem}", path.display()))
+}
+
+/// A file as text.
+pub fn text(path: &Path) -> Result<String, String> {
+    std::fs::read_to_string(path).map_err(|error| format!("cannot read `{}`: {error}", path.display()))
+}
+
+/// A built-in world; its data is in `countersign-NAME.db` when nobody says where. One that has none yet is given some.
+pub fn open_world(setup: &'static Setup, name: &str, data: Option<&Path>) -> Result<World, String> {
+    let usual = || PathBuf::from(format!("countersign-{name}.db"));
+    let data = data.map_or_else(usual, Path::to_path_buf);
+    World::open(setup, &data).map_err(|error| format!("`{}`: {error}", data.display()))
+}

@@ -1,0 +1,189 @@
+//! A line on a terminal, while others may print above it.
+
+use std::borrow::Cow;
+use std::sync::mpsc::{Sender, channel};
+
+use countersign_agent::message::Message;
+use rustyline::completion::Completer;
+use rustyline::error::ReadlineError;
+use rustyline::highlight::{CmdKind, Highlighter};
+use rustyline::hint::Hinter;
+use rustyline::history::DefaultHistory;
+use rustyline::validate::Validator;
+use rustyline::{
+    Cmd, ColorMode, ConditionalEventHandler, Config, Editor, Event, EventContext, EventHandler,
+    ExternalPrinter as _, Helper, KeyCode, KeyEvent, Modifiers, RepeatCount,
+};
+
+use super::line::{Button, Line, blocking};
+use super::typing::{Mark, Typing};
+use crate::failure::Failure;
+
+/// How many earlier messages the arrow keys bring back.
+const REMEMBERED: usize = 200;
+
+type Edited = Editor<Painter, DefaultHistory>;
+
+/// An editor, and the way to print above what is being typed.
+pub struct Terminal {
+    editor: Option<Edited>,
+    typing: Typing,
+    above: Option<Sender<String>>,
+}
+
+impl Terminal {
+    pub fn new(said: &[Message], typing: &Typing) -> Result<Terminal, Failure> {
+        let config = Config::builder().max_history_size(REMEMBERED);
+        // Prompts are painted by us, colours or not: they have none.
+        let config = config
+            .map_err(no_terminal)?
+            .auto_add_history(true)
+            .color_mode(ColorMode::Forced);
+        let mut editor = Edited::with_config(config.build()).map_err(no_terminal)?;
+        editor.set_helper(Some(Painter(typing.clone())));
+        let before = said.iter().filter_map(|message| match message {
+            Message::Person { text, .. } => Some(text),
+            _ => None,
+        });
+        for text in before {
+            // One that is not remembered is no loss.
+            let _ = editor.add_history_entry(text.as_str());
+        }
+        let mut bind = |key: KeyEvent, does: Does| {
+            let handler = Key {
+                does,
+                typing: typing.clone(),
+            };
+            editor.bind_sequence(key, EventHandler::Conditional(Box::new(handler)));
+        };
+        bind(KeyEvent::alt('y'), Does::Press(Button::Yes));
+        bind(KeyEvent::alt('n'), Does::Press(Button::No));
+        // As one goes through the boxes of a form.
+        bind(KeyEvent(KeyCode::Tab, Modifiers::NONE), Does::Mark(Mark::Next));
+        bind(
+            KeyEvent(KeyCode::BackTab, Modifiers::NONE),
+            Does::Mark(Mark::Before),
+        );
+        bind(KeyEvent(KeyCode::Char(' '), Modifiers::NONE), Does::Toggle);
+        Ok(Terminal {
+            above: print_above(&mut editor),
+            editor: Some(editor),
+            typing: typing.clone(),
+        })
+    }
+
+    /// What is sent here stands above the line that is being typed. A terminal that can do little has nothing above.
+    pub fn above(&self) -> Option<Sender<String>> {
+        self.above.clone()
+    }
+
+    pub async fn next(&mut self) -> Result<Line, Failure> {
+        let Some(mut editor) = self.editor.take() else {
+            return Ok(Line::End);
+        };
+        let prompt = self.typing.prompt();
+        let (editor, read) = blocking(move || {
+            let read = editor.readline(prompt.as_str());
+            (editor, read)
+        })
+        .await?;
+        self.editor = Some(editor);
+        let is_older_than_card = self.typing.take_older();
+        match (read, self.typing.take_pressed()) {
+            (Ok(_), Some(button)) => Ok(Line::Pressed(button)),
+            (Ok(text), None) => Ok(Line::Said {
+                text,
+                is_older_than_card,
+            }),
+            (Err(ReadlineError::Eof), _) => Ok(Line::End),
+            (Err(ReadlineError::Interrupted), _) => Ok(Line::Interrupted),
+            (Err(error), _) => Err(no_terminal(error)),
+        }
+    }
+}
+
+/// A thread of its own prints: it waits until the editor has taken the last piece, and nobody else has to.
+fn print_above(editor: &mut Edited) -> Option<Sender<String>> {
+    let mut printer = editor.create_external_printer().ok()?;
+    let (above, pieces) = channel::<String>();
+    std::thread::spawn(move || {
+        for piece in pieces {
+            if printer.print(piece).is_err() {
+                return;
+            }
+        }
+    });
+    Some(above)
+}
+
+/// What a key does on an empty line.
+#[derive(Clone, Copy)]
+enum Does {
+    /// Ends the line, and says which button it was.
+    Press(Button),
+    /// Marks a call.
+    Mark(Mark),
+    /// Leaves the marked call out, or takes it in again.
+    Toggle,
+}
+
+struct Key {
+    does: Does,
+    typing: Typing,
+}
+
+impl ConditionalEventHandler for Key {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext<'_>) -> Option<Cmd> {
+        // Behind words it is no button: the words would be lost.
+        let is_empty = context.line().is_empty();
+        let does = match self.does {
+            Does::Press(button) if is_empty && self.typing.press(button) => Cmd::AcceptLine,
+            Does::Mark(to) if is_empty && self.typing.mark(to) => Cmd::Repaint,
+            Does::Toggle if is_empty && self.typing.toggle_marked() => Cmd::Repaint,
+            // It is what it always is.
+            Does::Toggle => return None,
+            Does::Press(_) | Does::Mark(_) => Cmd::Noop,
+        };
+        Some(does)
+    }
+}
+
+/// Paints the prompt as it is now, also when a card came or went since the line was begun, and sees what is typed.
+struct Painter(Typing);
+
+impl Highlighter for Painter {
+    fn highlight<'l>(&self, line: &'l str, _: usize) -> Cow<'l, str> {
+        self.0.typed(line);
+        Cow::Borrowed(line)
+    }
+
+    fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, is_usual: bool) -> Cow<'b, str> {
+        match is_usual {
+            true => Cow::Owned(self.0.prompt_in_place_of(prompt)),
+            // While the history is searched, the prompt is another.
+            false => Cow::Borrowed(prompt),
+        }
+    }
+
+    fn highlight_char(&self, line: &str, _: usize, _: CmdKind) -> bool {
+        self.0.typed(line);
+        false
+    }
+}
+
+impl Completer for Painter {
+    type Candidate = String;
+}
+
+impl Hinter for Painter {
+    type Hint = String;
+}
+
+impl Validator for Painter {}
+
+impl Helper for Painter {}
+
+fn no_terminal(error: ReadlineError) -> Failure {
+    Failure::error("no_terminal", format!("the terminal cannot be used: {error}"))
+        .hint("pipe the lines in instead")
+}

@@ -1,0 +1,65 @@
+//! Printing while somebody types: whole lines, above theirs.
+
+use std::sync::mpsc::Sender;
+
+/// The way there, and the line that is not whole yet.
+pub struct Above {
+    printer: Sender<String>,
+    is_colored: bool,
+    begun: String,
+}
+
+impl Above {
+    pub fn new(printer: Sender<String>, is_colored: bool) -> Above {
+        Above {
+            printer,
+            is_colored,
+            begun: String::new(),
+        }
+    }
+
+    /// Takes text that is safe to show, and prints what is whole of it.
+    pub fn text(&mut self, text: &str) {
+        match self.is_colored {
+            true => self.begun.push_str(text),
+            false => self
+                .begun
+                .push_str(&anstream::adapter::strip_str(text).to_string()),
+        }
+        if let Some(end) = self.begun.rfind('\n') {
+            let rest = self.begun.split_off(end + 1);
+            let whole = std::mem::replace(&mut self.begun, rest);
+            self.print(whole);
+        }
+    }
+
+    /// Prints what is left.
+    pub fn end(mut self) {
+        if !self.begun.is_empty() {
+            let rest = std::mem::take(&mut self.begun);
+            self.print(rest);
+        }
+    }
+
+    fn print(&self, text: String) {
+        // Nothing else can be done about a lost screen.
+        let _ = self.printer.send(text);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_whole_lines_are_printed_above_and_the_rest_at_the_end() {
+        let (printer, printed) = std::sync::mpsc::channel();
+        let mut above = Above::new(printer, false);
+        for text in ["\u{1b}[1mDo", "ne!\u{1b}[0m It", " is\nthere\nand", " more"] {
+            above.text(text);
+        }
+        above.end();
+        let printed: Vec<String> = printed.iter().collect();
+        assert_eq!(printed, ["Done! It is\nthere\n", "and more"]);
+    }
+}

@@ -1,0 +1,100 @@
+//! Why something is not so, in a person's language.
+
+use std::collections::HashMap;
+
+use super::fill;
+use crate::call::Because;
+use crate::decision::Refusal;
+
+/// Reasons, by the word that programs know them by. What has no entry is said in English, as it is told to programs.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Reasons(pub HashMap<String, String>);
+
+impl Reasons {
+    /// English, as everything is told anyway.
+    pub fn english() -> Reasons {
+        Reasons::default()
+    }
+
+    /// Spanish.
+    pub fn spanish() -> Reasons {
+        let reasons = [
+            ("not_found", "ya no existe"),
+            ("already_decided", "ya estaba {state}; lo decidió `{by}`"),
+            ("expired", "se acabó el tiempo"),
+            ("superseded", "hay otra pregunta en su lugar"),
+            ("withdrawn", "la pregunta se retiró"),
+            ("stale", "la respuesta era para otra tarjeta"),
+            ("not_allowed", "`{person}` no puede decidirlo"),
+            (
+                "four_eyes",
+                "lo pidió `{person}`, así que tiene que aprobarlo otra persona",
+            ),
+            ("surface_too_weak", "desde aquí no se puede aprobar"),
+            (
+                "already_endorsed",
+                "`{person}` ya lo aprobó; falta la aprobación de otra persona",
+            ),
+            (
+                "edit_not_alone",
+                "tiene que verlo más de una persona, y no se puede cambiar",
+            ),
+            ("bad_choices", "la elección no corresponde a la tarjeta"),
+            ("bad_edit", "el cambio no es válido: {reason}"),
+            ("key_reused", "esa respuesta ya se usó para otra cosa"),
+            ("approved", "aprobado"),
+            ("denied", "rechazado"),
+            ("changed", "lo que iba a cambiar ya no es lo que se mostró"),
+            ("unreadable", "no se pudo volver a leer lo que iba a cambiar"),
+            ("nothing_to_undo", "ya está deshecho, o se está deshaciendo"),
+            ("undone", "ya está deshecho"),
+            ("being undone", "ya se está deshaciendo"),
+        ];
+        let owned = reasons.map(|(code, reason)| (code.to_owned(), reason.to_owned()));
+        Reasons(owned.into_iter().collect())
+    }
+
+    /// Why a decision was refused.
+    pub fn refusal(&self, refusal: &Refusal) -> String {
+        let Some(reason) = self.0.get(refusal.code()) else {
+            return refusal.to_string();
+        };
+        match refusal {
+            Refusal::AlreadyDecided { state, by, .. } => {
+                let state = self.word(state.as_str());
+                fill(reason, &[("state", &state), ("by", by.as_str())])
+            }
+            Refusal::NotAllowed { person, .. }
+            | Refusal::FourEyes { person, .. }
+            | Refusal::AlreadyEndorsed { person, .. } => fill(reason, &[("person", person.as_str())]),
+            Refusal::BadEdit { reason: why, .. } => fill(reason, &[("reason", why)]),
+            _ => reason.clone(),
+        }
+    }
+
+    /// Why a call did not run.
+    pub fn because(&self, because: &Because) -> String {
+        let code = match because {
+            Because::Changed => "changed",
+            Because::Unreadable => "unreadable",
+            Because::NothingToUndo => "nothing_to_undo",
+            other => other.as_str(),
+        };
+        self.0
+            .get(code)
+            .cloned()
+            .unwrap_or_else(|| because.as_str().to_owned())
+    }
+
+    /// Why a call is not there to be undone: the state it is in.
+    pub fn undone(&self, state: &str) -> String {
+        match self.0.get(state) {
+            Some(reason) => reason.clone(),
+            None => format!("it is {state}"),
+        }
+    }
+
+    fn word(&self, word: &str) -> String {
+        self.0.get(word).cloned().unwrap_or_else(|| word.to_owned())
+    }
+}

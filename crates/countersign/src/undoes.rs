@@ -1,0 +1,154 @@
+//! What an approval would undo: one call of another approval, or several of them.
+//!
+//! INVARIANT: taken back from the end. The first call of an undo takes back the last of those calls, and so on.
+
+use std::str::FromStr;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+use crate::approval::MOST_CALLS;
+use crate::id::{ApprovalId, BadId, CallId};
+
+/// Calls of one approval that another one would undo, each by a call of its own. Written `ID.4`, or `ID.4+2+1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Undoes {
+    /// The approval that holds them.
+    pub approval: ApprovalId,
+    /// One bit for each position.
+    positions: u128,
+}
+
+impl Undoes {
+    /// These calls of an approval; nothing when there are none, or one that no approval can have.
+    pub fn new(approval: ApprovalId, positions: impl IntoIterator<Item = u8>) -> Option<Undoes> {
+        let mut bits = 0u128;
+        for position in positions {
+            if !(1..=MOST_CALLS).contains(&usize::from(position)) {
+                return None;
+            }
+            bits |= 1 << position;
+        }
+        (bits != 0).then_some(Undoes {
+            approval,
+            positions: bits,
+        })
+    }
+
+    /// The positions, from the last one back: in the order in which they are undone.
+    pub fn positions(self) -> impl Iterator<Item = u8> {
+        (1..=MOST_CALLS as u8)
+            .rev()
+            .filter(move |position| self.positions & (1 << *position) != 0)
+    }
+
+    /// The call that the undo's call at this position, from 1, takes back.
+    pub fn by(self, position: u8) -> Option<CallId> {
+        let index = usize::from(position).checked_sub(1)?;
+        let position = self.positions().nth(index)?;
+        Some(CallId {
+            approval: self.approval,
+            position,
+        })
+    }
+}
+
+impl Undoes {
+    /// The same with the short form of the approval's id.
+    pub fn short(self) -> String {
+        format!("{}.{}", self.approval.short(), self.numbers())
+    }
+
+    fn numbers(self) -> String {
+        let positions: Vec<String> = self.positions().map(|position| position.to_string()).collect();
+        positions.join("+")
+    }
+}
+
+impl From<CallId> for Undoes {
+    fn from(call: CallId) -> Undoes {
+        Undoes {
+            approval: call.approval,
+            positions: 1u128.checked_shl(u32::from(call.position)).unwrap_or(0),
+        }
+    }
+}
+
+impl std::fmt::Display for Undoes {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}.{}", self.approval, self.numbers())
+    }
+}
+
+impl FromStr for Undoes {
+    type Err = BadId;
+    fn from_str(text: &str) -> Result<Self, BadId> {
+        let bad = || BadId(text.to_owned());
+        let (approval, positions) = text.rsplit_once('.').ok_or_else(bad)?;
+        let approval = approval.parse().map_err(|_| bad())?;
+        let positions: Result<Vec<u8>, _> = positions.split('+').map(str::parse).collect();
+        let undoes = Undoes::new(approval, positions.map_err(|_| bad())?).ok_or_else(bad)?;
+        // One way to write it: a history must not say the same in two.
+        match undoes.to_string() == text {
+            true => Ok(undoes),
+            false => Err(bad()),
+        }
+    }
+}
+
+impl Serialize for Undoes {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+impl<'de> Deserialize<'de> for Undoes {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        String::deserialize(deserializer)?
+            .parse()
+            .map_err(serde::de::Error::custom)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a17_a_batch_is_taken_back_from_its_end() {
+        let approval = ApprovalId::from_bytes([7; 16]);
+        let undoes = Undoes::new(approval, [2, 5, 1]).unwrap();
+        let taken: Vec<Option<u8>> = (0..=4)
+            .map(|by| undoes.by(by).map(|call| call.position))
+            .collect();
+        assert_eq!(taken, [None, Some(5), Some(2), Some(1), None]);
+        assert_eq!(undoes.to_string(), format!("{approval}.5+2+1"));
+        let one = CallId {
+            approval,
+            position: 100,
+        };
+        assert_eq!(Undoes::from(one).to_string(), one.to_string());
+        assert_eq!(Undoes::from(one).by(1), Some(one));
+    }
+
+    #[test]
+    fn it_is_read_in_the_one_way_it_is_written() {
+        let approval = ApprovalId::from_bytes([7; 16]);
+        let check = |positions: &str, is_good: bool| {
+            let text = format!("{approval}.{positions}");
+            let read = text.parse::<Undoes>();
+            assert_eq!(read.is_ok(), is_good, "{positions}");
+            if let Ok(read) = read {
+                assert_eq!(read.to_string(), text);
+            }
+        };
+        check("1", true);
+        check("100+7+1", true);
+        check("1+7", false);
+        check("7+7", false);
+        check("0", false);
+        check("101", false);
+        check("", false);
+        check("+1", false);
+        check("x", false);
+    }
+}
