@@ -89,12 +89,13 @@ pub struct ApprovalView {
     /// It was held under another policy than the one in force now, which may hide other values.
     #[serde(default, skip_serializing_if = "is_false")]
     pub other_policy: bool,
-    /// The store's clock when this was read: time left is told by this clock alone.
-    #[schema(value_type = String)]
-    pub now: Moment,
     pub calls: Vec<CallView>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub events: Option<Vec<EventView>>,
+    /// The store's clock when this was read: time left is told by this clock alone. Last, so that an answer can be given
+    /// again at another time; see `http::written`.
+    #[schema(value_type = String)]
+    pub now: Moment,
 }
 
 /// One person's approval.

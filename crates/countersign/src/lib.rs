@@ -20,6 +20,7 @@ pub mod json;
 pub mod policy;
 pub mod prompt;
 pub mod provenance;
+pub mod recent;
 pub mod registry;
 pub mod reply;
 pub mod seal;

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::feed::Feeds;
-use super::{AllowedHosts, Limits, Metrics};
+use super::{AllowedHosts, Limits, Metrics, Written};
 use crate::agents::Agents;
 
 /// The service's state. Clones share everything.
@@ -32,6 +32,8 @@ pub struct Parts {
     pub limits: Limits,
     /// What is counted.
     pub metrics: Metrics,
+    /// Answers about approvals.
+    pub written: Written,
     /// Events as they happen.
     pub feeds: Feeds,
     /// The agents it serves.
@@ -71,6 +73,7 @@ impl App {
             limits: Limits::new(settings.decisions_per_second),
             settings,
             metrics: Metrics::default(),
+            written: Written::default(),
             feeds: Feeds::default(),
             agents,
             runs: TaskTracker::new(),

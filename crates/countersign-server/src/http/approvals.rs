@@ -119,14 +119,20 @@ pub async fn get(
         }
     };
     let now = app.store().now().await?;
-    let mut view = view::approval(&approval, app.gate.policy(), now);
-    if query.concerns == Some(true) && approval.state == ApprovalState::Pending {
-        view = view.with_concerns(&app.gate.concerns(&approval).await?);
-    }
-    if query.events == Some(true) {
-        view = view.with_events(&app.store().events(&caller.tenant, id).await?);
-    }
-    let mut response = Json(view).into_response();
+    let wants_more = query.concerns == Some(true) || query.events == Some(true);
+    let mut response = match wants_more {
+        false => app.written.answer(&approval, app.gate.policy(), now),
+        true => {
+            let mut view = view::approval(&approval, app.gate.policy(), now);
+            if query.concerns == Some(true) && approval.state == ApprovalState::Pending {
+                view = view.with_concerns(&app.gate.concerns(&approval).await?);
+            }
+            if query.events == Some(true) {
+                view = view.with_events(&app.store().events(&caller.tenant, id).await?);
+            }
+            Json(view).into_response()
+        }
+    };
     if is_stopping {
         let headers = response.headers_mut();
         headers.insert(header::RETRY_AFTER, HeaderValue::from_static("1"));
@@ -155,7 +161,7 @@ pub async fn decide(
     query: Result<Asked<DecideQuery>, ApiError>,
     key: Result<Again, ApiError>,
     body: Result<Body<Decide>, ApiError>,
-) -> Answer<Json<ApprovalView>> {
+) -> Answer<Response> {
     if !caller.may(Scope::Decide) {
         let approve = body.is_ok_and(|Body(body)| body.approved);
         return Err(tried(&app, &caller, id, approve).await?);
@@ -168,7 +174,7 @@ pub async fn decide(
     let is_finished = until(query.wait_for.as_deref())? == Until::Finished;
     let approval = record(&app, decision, is_finished).await?;
     let now = app.store().now().await?;
-    Ok(Json(view::approval(&approval, app.gate.policy(), now)))
+    Ok(app.written.answer(&approval, app.gate.policy(), now))
 }
 
 /// Who never may decide, an agent above all, is refused before anything they say is looked at; that they tried stands in

@@ -19,6 +19,7 @@ mod metrics;
 mod operations;
 mod router;
 pub(crate) mod wire;
+mod written;
 
 pub use app::{App, Settings};
 pub use door::{AllowedHosts, Door};
@@ -28,3 +29,4 @@ pub use json::Json;
 pub use limits::{DECISIONS_PER_SECOND, Limits};
 pub use metrics::Metrics;
 pub use router::{openapi, router};
+pub use written::Written;

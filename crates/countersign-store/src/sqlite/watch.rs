@@ -6,7 +6,7 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
 use std::thread::JoinHandle;
 use std::time::Duration;
 
@@ -21,6 +21,8 @@ use super::{open, read};
 
 /// The log is written some time before its commit can be seen, and nothing tells of the latter. So we look again.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
+/// While this process writes again and again, its writer sees what others wrote sooner than we would.
+const LOOK_AGAIN_BUSY: Duration = Duration::from_millis(5);
 /// Also while nobody waits: who comes in between must not miss it.
 const LOOK_AGAIN_UNWATCHED: Duration = Duration::from_millis(20);
 /// A commit that takes longer than this has failed, or its disk has.
@@ -32,11 +34,13 @@ const NEW: &str =
     "SELECT e.seq, a.tenant, a.id FROM event AS e CROSS JOIN approval AS a ON a.seq = e.approval
     WHERE e.seq > ?1 ORDER BY e.seq LIMIT ?2";
 
-/// How far the events are published, whoever wrote them, and how often this process began to write.
+/// How far the events are published, whoever wrote them, how often this process began to write, and whether it then found
+/// that others had.
 #[derive(Debug)]
 pub(super) struct Seen {
     published: AtomicI64,
     began: AtomicU64,
+    others: AtomicBool,
 }
 
 impl Seen {
@@ -44,11 +48,15 @@ impl Seen {
         Arc::new(Seen {
             published: AtomicI64::new(seq),
             began: AtomicU64::new(0),
+            others: AtomicBool::new(false),
         })
     }
 
-    /// This process got the write lock: what others wrote before can be seen now.
-    pub(super) fn begin(&self) {
+    /// This process got the write lock: what others wrote before can be seen now, and it says whether they did.
+    pub(super) fn begin(&self, others_wrote: bool) {
+        if others_wrote {
+            self.others.store(true, Ordering::SeqCst);
+        }
         self.began.fetch_add(1, Ordering::SeqCst);
     }
 
@@ -126,9 +134,14 @@ impl Watch {
         while quiet < LONGEST_COMMIT && !self.sign.is_over() {
             // Once we had the lock ourselves, all that others wrote before is there to be seen.
             let is_last = self.seen.began.load(Ordering::SeqCst) != began;
-            self.look();
+            // INVARIANT: asked behind `began`, so it speaks of all that was written before that lock was ours.
+            let is_ours = is_last && !self.seen.others.swap(false, Ordering::SeqCst);
+            if !is_ours {
+                self.look();
+            }
             let least = match self.hub.is_idle() {
                 true => LOOK_AGAIN_UNWATCHED,
+                false if is_ours => LOOK_AGAIN_BUSY,
                 false => LOOK_AGAIN,
             };
             let pause = least.max(quiet / 4);

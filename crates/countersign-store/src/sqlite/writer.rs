@@ -366,8 +366,8 @@ impl Work {
 
     fn apply(&mut self, group: &mut Vec<Job>, arrivals: &mut Arrivals) -> Result<Committed, Fault> {
         self.run_sql("BEGIN IMMEDIATE")?;
-        self.seen.begin();
-        self.heed_others()?;
+        let others_wrote = self.heed_others()?;
+        self.seen.begin(others_wrote);
         let mut rows = SqlRows::new(&self.connection, &self.recent);
         let mut answers = Vec::with_capacity(group.len());
         loop {
@@ -397,13 +397,15 @@ impl Work {
     }
 
     /// INVARIANT: what anybody else did to the file is read as it stands before anything is decided or started.
-    fn heed_others(&mut self) -> Result<(), Fault> {
+    /// True when others wrote.
+    fn heed_others(&mut self) -> Result<bool, Fault> {
         let version = data_version(&self.connection).map_err(|error| Fault::of(&error))?;
-        if version != self.data_version {
+        let others_wrote = version != self.data_version;
+        if others_wrote {
             self.recent.clear();
             self.data_version = version;
         }
-        Ok(())
+        Ok(others_wrote)
     }
 
     fn roll_back(&self) {

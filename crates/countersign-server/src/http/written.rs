@@ -1,0 +1,92 @@
+//! Approvals as JSON, written once for each version.
+//!
+//! Enters: an approval. Leaves: the bytes of its answer. An id and a version name one content; only the time of the answer
+//! differs, and it stands at the end.
+
+use axum::http::{HeaderValue, header};
+use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
+use countersign::approval::Approval;
+use countersign::id::{ApprovalId, Tenant};
+use countersign::policy::Policy;
+use countersign::recent::Recent;
+use countersign::time::Time;
+
+use super::{ApiError, Json};
+use crate::view;
+
+/// Room for a few hundred answers.
+const MOST_BYTES: usize = 2 * 1024 * 1024;
+/// How an answer ends: `"now":"2026-01-31T09:30:00.000Z"}`.
+const NOW: &str = "\"now\":\"";
+const BEHIND: &str = "\"}";
+
+/// Answers that were given lately.
+pub struct Written(Recent<(Tenant, ApprovalId), (u32, Bytes)>);
+
+impl Default for Written {
+    fn default() -> Self {
+        Written(Recent::new(MOST_BYTES))
+    }
+}
+
+impl Written {
+    /// The answer about an approval, at `now`.
+    pub fn answer(&self, approval: &Approval, policy: &Policy, now: Time) -> Response {
+        let fresh = || view::approval(approval, policy, now);
+        // It has expired, and that is not written down yet: the version does not tell.
+        if view::state(approval, now) != approval.state {
+            return Json(fresh()).into_response();
+        }
+        let name = (approval.tenant.clone(), approval.id);
+        let kept = self.0.get(&name, |(version, _)| *version == approval.version);
+        let bytes = match kept.and_then(|(_, bytes)| at(&bytes, now)) {
+            Some(bytes) => bytes,
+            None => {
+                let Ok(bytes) = serde_json::to_vec(&fresh()) else {
+                    return ApiError::internal().into_response();
+                };
+                let kept = (approval.version, Bytes::from(bytes.clone()));
+                self.0.keep(name, kept, bytes.len());
+                bytes
+            }
+        };
+        let kind = HeaderValue::from_static("application/json");
+        ([(header::CONTENT_TYPE, kind)], bytes).into_response()
+    }
+}
+
+/// The same answer at another time; nothing when a time is not written in the usual length.
+fn at(bytes: &[u8], now: Time) -> Option<Vec<u8>> {
+    let now = now.to_string();
+    let end = bytes.len().checked_sub(BEHIND.len())?;
+    let begin = end.checked_sub(now.len())?;
+    let is_there = bytes.get(..begin)?.ends_with(NOW.as_bytes()) && bytes.get(end..)? == BEHIND.as_bytes();
+    let mut bytes = is_there.then(|| bytes.to_vec())?;
+    bytes.get_mut(begin..end)?.copy_from_slice(now.as_bytes());
+    Some(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_time_at_the_end_is_replaced() {
+        let now = Time::from_micros(1_794_776_400_123_000);
+        let text = br#"{"comment":"\"now\":\"2026-01-01T00:00:00.000Z\"}","now":"2026-01-01T00:00:00.000Z"}"#;
+        let text = at(text, now).unwrap();
+        assert_eq!(
+            String::from_utf8(text).unwrap(),
+            r#"{"comment":"\"now\":\"2026-01-01T00:00:00.000Z\"}","now":"2026-11-15T21:00:00.123Z"}"#
+        );
+        for other in [
+            &b""[..],
+            b"{}",
+            br#"{"now":1}"#,
+            br#"{"then":"2026-01-01T00:00:00.000Z"}"#,
+        ] {
+            assert_eq!(at(other, now), None);
+        }
+    }
+}
