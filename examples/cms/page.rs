@@ -5,7 +5,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use super::section::{self, Section, counted};
-use crate::tool::{Done, Fault, expect_same, read};
+use crate::tool::{Done, Fault, read};
 
 /// A page with all that belongs to it.
 #[derive(Debug, Deserialize, Serialize)]
@@ -46,7 +46,7 @@ pub fn list(data: &Connection, arguments: &[u8]) -> Done {
     Ok(json!({ "pages": pages }))
 }
 
-/// One page, whole.
+/// One page, whole, by its slug or else by its id.
 pub fn get(data: &Connection, arguments: &[u8]) -> Done {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -54,7 +54,9 @@ pub fn get(data: &Connection, arguments: &[u8]) -> Done {
         slug: String,
     }
     let Get { slug } = read(arguments)?;
-    Ok(json!(by_slug(data, &slug)?))
+    let found = by_slug(data, &slug);
+    let found = found.or_else(|missing| find(data, None, Some(&slug)).map_err(|_| missing));
+    Ok(json!(found?))
 }
 
 /// Deletes a page, its sections and its link.
@@ -64,9 +66,6 @@ pub fn delete(data: &Connection, arguments: &[u8]) -> Done {
     struct Delete {
         slug: Option<String>,
         id: Option<String>,
-        /// What the card said: the page's name and how many sections go with it.
-        name: Option<String>,
-        sections: Option<usize>,
         #[serde(default = "yes")]
         remove_from_navigation: bool,
         #[serde(rename = "confirmed")]
@@ -74,12 +73,6 @@ pub fn delete(data: &Connection, arguments: &[u8]) -> Done {
     }
     let asked: Delete = read(arguments)?;
     let page = find(data, asked.slug.as_deref(), asked.id.as_deref())?;
-    expect_same("the name of the page", asked.name.as_ref(), &page.name)?;
-    expect_same(
-        "the number of its sections",
-        asked.sections.as_ref(),
-        &page.sections.len(),
-    )?;
     // The sections go with it: the schema cascades.
     data.execute("DELETE FROM page WHERE id = ?", [&page.id])?;
     let mut page = page;

@@ -111,9 +111,15 @@ fn change(data: &Connection, arguments: &[u8], from: &str, sql: &str, done: &str
 
 /// Deletes a post, whatever its state.
 pub fn delete(data: &Connection, arguments: &[u8]) -> Done {
-    let asked: Named = read(arguments)?;
+    #[derive(Deserialize)]
+    #[serde(deny_unknown_fields, rename_all = "camelCase")]
+    struct Delete {
+        post_slug: String,
+        #[serde(rename = "confirmed")]
+        _confirmed: Option<bool>,
+    }
+    let asked: Delete = read(arguments)?;
     let post = find(data, &asked.post_slug)?;
-    expect_same("the title of the post", asked.title.as_ref(), &post.title)?;
     data.execute("DELETE FROM post WHERE id = ?", [&post.id])?;
     Ok(
         json!({ "success": true, "message": format!("Post \"{}\" has been deleted.", post.title), "post": post }),

@@ -15,6 +15,7 @@ use icu_properties::props::{DefaultIgnorableCodePoint, GeneralCategory, GeneralC
 use icu_properties::{CodePointMapData, CodePointSetData};
 
 mod clip;
+mod punycode;
 mod warning;
 
 pub(crate) use clip::clip_to;

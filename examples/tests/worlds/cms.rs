@@ -1,7 +1,9 @@
+use countersign::call::Because;
 use countersign::decision::Verdict;
 use countersign::executor::Executor as _;
 use countersign::gate::{Flagged, Gate};
 use countersign::policy::Policy;
+use countersign::store::Filter;
 use countersign_examples::cms::SETUP;
 use serde_json::json;
 use std::sync::Arc;
@@ -59,25 +61,25 @@ async fn c3_c5_a17_the_gated_tools_are_held_shown_run_once_and_undone() {
     let cases = [
         (
             "cms_deletePage",
-            r#"{"slug":"about","name":"About Us","sections":3}"#,
+            r#"{"slug":"about"}"#,
             "Delete page “About Us” and its 3 sections",
             "Restore page “About Us” with 3 sections",
         ),
         (
             "cms_deletePage",
             r#"{"slug":"test"}"#,
-            "Delete page test and all of its sections",
+            "Delete page “Test Page” and its 1 section",
             "Restore page “Test Page” with 1 section",
         ),
         (
             "cms_deletePage",
-            r#"{"id":"page-202","name":"Old Landing","sections":2,"removeFromNavigation":false}"#,
+            r#"{"id":"page-202","removeFromNavigation":false}"#,
             "Delete page “Old Landing” and its 2 sections; its link stays in the navigation",
             "Restore page “Old Landing” with 2 sections",
         ),
         (
             "cms_deletePage",
-            r#"{"slug":"draft-3","name":"Draft 3","sections":0}"#,
+            r#"{"slug":"draft-3"}"#,
             "Delete page “Draft 3”, which has no sections",
             "Restore page “Draft 3” with 0 sections",
         ),
@@ -107,8 +109,8 @@ async fn c3_c5_a17_the_gated_tools_are_held_shown_run_once_and_undone() {
         ),
         (
             "cms_deletePost",
-            r#"{"postSlug":"summer-2025","title":"Closed in August"}"#,
-            "Delete “Closed in August”",
+            r#"{"postSlug":"summer-2025"}"#,
+            "Delete “Closed in August”, which is archived",
             "Restore “Closed in August” as archived",
         ),
         (
@@ -170,19 +172,21 @@ async fn an_undo_can_itself_be_undone() {
 async fn c5_what_was_shown_and_is_not_so_fails_and_changes_nothing() {
     each(&SETUP, async |stage| {
         // The card says three sections; one is gone before the person says yes.
-        let held = stage.hold("cms_deletePage", r#"{"slug":"about","name":"About Us","sections":3}"#).await;
+        let held = stage.hold("cms_deletePage", r#"{"slug":"about"}"#).await;
         let elsewhere = crate::stage::over(&SETUP, Arc::new(countersign::store::memory::MemoryStore::default()), stage.world.clone());
         let section = r#"{"pageSlug":"about","sectionId":"s-1232","heading":"The team"}"#;
         result(&elsewhere.run("cms_deletePageSection", section).await);
         let before = stage.hash();
-        let said = reason(&stage.approve(&held).await);
-        assert_eq!(said, "the number of its sections is `2`, not `3` as was shown; nothing was changed");
+        let approved = stage.approve(&held).await;
+        assert_eq!(approved.calls[0].because, Some(Because::Changed));
+        assert_eq!(stage.hash(), before);
+        let asked = stage.gate.store().list(&held.tenant, &Filter::pending()).await.unwrap();
+        let said: Vec<&str> = asked.iter().map(summary).collect();
+        assert_eq!(said, ["Delete page “About Us” and its 2 sections"], "x22: asked again, about what is there now");
         let cases = [
-            ("cms_deletePage", r#"{"slug":"test","name":"Homepage"}"#, "the name of the page is `Test Page`"),
             ("cms_deletePage", r#"{"slug":"test","id":"page-100"}"#, "there is no page `test`"),
             ("cms_publishPost", r#"{"postSlug":"plum-cake"}"#, "\"The plum cake is back\" is published, not draft"),
             ("cms_archivePost", r#"{"postSlug":"winter-hours"}"#, "\"Winter hours\" is draft, not published"),
-            ("cms_deletePost", r#"{"postSlug":"nothing"}"#, "there is no post `nothing`"),
             ("cms_deleteImage", r#"{"filename":"../etc/passwd"}"#, "there is no image `../etc/passwd`"),
             (
                 "cms_deletePageSections",
@@ -190,6 +194,14 @@ async fn c5_what_was_shown_and_is_not_so_fails_and_changes_nothing() {
                 "page \"Homepage\" has no section \"Not here\" any more",
             ),
         ];
+        // What is not there cannot be shown, so nobody is asked about it.
+        for (tool, arguments, expected) in [
+            ("cms_deletePage", r#"{"slug":"nothing"}"#, "there is no page `nothing`"),
+            ("cms_deletePost", r#"{"postSlug":"nothing"}"#, "there is no post `nothing`"),
+        ] {
+            let said = stage.forbidden(tool, arguments).await;
+            assert!(said.contains(expected), "`{tool}`: {said}");
+        }
         for (tool, arguments, expected) in cases {
             let said = reason(&stage.run(tool, arguments).await);
             assert!(said.starts_with(expected), "`{tool}`: {said}");
@@ -239,9 +251,10 @@ async fn arguments_that_break_the_schema_are_refused_before_anybody_is_asked() {
 #[tokio::test]
 async fn c1_c2_the_flag_is_answered_and_never_believed() {
     each(&SETUP, async |stage| {
-        // This agent's tools are run by its own loop, so its gate has no executor.
+        // This agent's tools are run by its own loop; its gate only reads what they would change.
         let store = Arc::new(countersign::store::memory::MemoryStore::default());
-        let gate = Gate::new(store, Arc::new(Policy::parse(SETUP.policy).unwrap()));
+        let gate = Gate::new(store, Arc::new(Policy::parse(SETUP.policy).unwrap()))
+            .with_executor(Arc::new(stage.world.clone()));
         let before = stage.hash();
         let flagged =
             |arguments: &str| gate.submit_flagged(submission(vec![call("cms_deletePage", arguments)]));
@@ -255,7 +268,7 @@ async fn c1_c2_the_flag_is_answered_and_never_believed() {
         assert_eq!(answer["requiresConfirmation"], true);
         assert_eq!(
             answer["message"],
-            "Are you sure? Delete page about and all of its sections"
+            "Are you sure? Delete page “About Us” and its 3 sections"
         );
 
         let Flagged::Submitted(asked) = flagged(r#"{"slug":"about"}"#).await.unwrap() else {

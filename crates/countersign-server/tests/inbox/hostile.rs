@@ -79,7 +79,7 @@ async fn x16_what_the_eye_may_miss_is_said() {
         .await;
     let page = world.get(&ana, "/approvals").await;
     page.shows("mixes alphabets in `pаypal`")
-        .shows("the host `xn--80ak6aa92e.com` is shown as other characters elsewhere")
+        .shows("the host `xn--80ak6aa92e.com` is shown as `аррӏе.com` elsewhere")
         .shows("contains characters that change the direction of text");
 }
 

@@ -6,6 +6,7 @@ use icu_properties::CodePointMapData;
 use icu_properties::props::Script;
 use serde::{Deserialize, Serialize};
 
+use super::punycode::{is_disguised, read_host};
 use super::{clip, is_forbidden, is_mark};
 
 /// More warnings than this about one value say nothing new.
@@ -33,7 +34,10 @@ impl fmt::Display for Warning {
             Warning::HiddenCharacters => f.write_str("contains hidden characters"),
             Warning::BidiCharacters => f.write_str("contains characters that change the direction of text"),
             Warning::MixedScript(word) => write!(f, "mixes alphabets in `{word}`"),
-            Warning::Punycode(host) => write!(f, "the host `{host}` is shown as other characters elsewhere"),
+            Warning::Punycode(host) => match read_host(host) {
+                Some(meant) => write!(f, "the host `{host}` is shown as `{}` elsewhere", named(&meant)),
+                None => write!(f, "the host `{host}` is shown as other characters elsewhere"),
+            },
         }
     }
 }
@@ -62,7 +66,7 @@ pub fn warnings(text: &str) -> Vec<Warning> {
         found.push(Warning::HiddenCharacters);
     }
     let hosts = text.split(|c: char| c.is_whitespace() || "/@<>()[]\"'`,;:?#=&".contains(c));
-    let hosts = hosts.filter(|host| host.split('.').any(is_punycode));
+    let hosts = hosts.filter(|host| host.split('.').any(is_disguised));
     let punycode = hosts.map(|host| Warning::Punycode(named(host)));
     // A combining mark does not end a word, and neither does a hidden character: it may be there to split one.
     let is_in_word = |c: char| c.is_alphanumeric() || is_mark(c) || is_forbidden(c) && !is_layout(c);
@@ -85,11 +89,6 @@ pub fn warnings(text: &str) -> Vec<Warning> {
 
 fn named(piece: &str) -> String {
     clip(piece, NAMED_CHARS).to_string()
-}
-
-fn is_punycode(label: &str) -> bool {
-    let prefix = label.get(..4).unwrap_or_default();
-    prefix.eq_ignore_ascii_case("xn--") && label.len() > 4
 }
 
 fn is_bidi(character: char) -> bool {
