@@ -25,6 +25,9 @@ const MOST_LINES: usize = 40;
 /// Longest claim on a card, unless it is shown whole.
 const CLAIM_CHARS: usize = 1_000;
 
+/// So many lines are seen at a glance.
+const GLANCE: usize = 20;
+
 /// How much of long values a card shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
@@ -36,6 +39,33 @@ pub enum Length {
 
 /// The whole card.
 pub fn card(approval: &ApprovalView, length: Length) -> String {
+    let mut text = calls(approval, length);
+    text.push('\n');
+    text.push_str(&facts(approval, length));
+    text.push_str(&notes(approval));
+    text
+}
+
+/// The card for who talks to the agent: without what the talk says already, such as who asks whom and when. Behind a card
+/// that scrolls away, what is asked is said again.
+pub fn card_in_talk(approval: &ApprovalView) -> String {
+    let mut text = calls(approval, Length::Short);
+    if let Some(takes) = takes(approval) {
+        text.push_str(&format!("  {} {takes}\n", paint(style::NOTICE, "it takes:")));
+    }
+    text.push_str(&notes(approval));
+    if text.lines().count() > GLANCE {
+        text.push('\n');
+        for (position, call) in approval.numbered() {
+            let number = (approval.calls.len() > 1).then(|| format!("{position:>3}"));
+            let summary = paint(style::STRONG, &once(&call.summary));
+            text.push_str(&format!("{}  {summary}\n", number.unwrap_or_default()));
+        }
+    }
+    text
+}
+
+fn calls(approval: &ApprovalView, length: Length) -> String {
     let mut text = headline(approval);
     let is_batch = approval.calls.len() > 1;
     for (position, call) in approval.numbered() {
@@ -48,9 +78,6 @@ pub fn card(approval: &ApprovalView, length: Length) -> String {
             text.push_str(&format!("{indent}{label} {}\n", once(concern)));
         }
     }
-    text.push('\n');
-    text.push_str(&facts(approval, length));
-    text.push_str(&notes(approval));
     text
 }
 
