@@ -136,6 +136,9 @@ impl ModelError {
             ModelError::Status {
                 status: 429 | 529, ..
             } => "wait a moment, then say it again",
+            ModelError::Status {
+                status: 400..=499, ..
+            } => "check the model's name, and what its service says about the request",
             ModelError::Status { .. } | ModelError::Failed(_) | ModelError::CutOff(_) => "say it again",
             ModelError::Garbage(_) | ModelError::TooLarge => {
                 "check that the address speaks the dialect it was given for"

@@ -10,7 +10,7 @@ use countersign::sentence::Sentences;
 use countersign_agent::message::Message;
 use countersign_agent::progress::Progress;
 
-use crate::output::card::{Length, card};
+use crate::output::card::{Length, card, card_in_talk};
 use crate::output::style::{self, paint};
 use crate::output::{Output, once};
 use crate::view;
@@ -116,7 +116,7 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// The card.
+    /// The card: as short as the talk allows, or whole.
     pub async fn card(&mut self, gate: &Gate, approval: &Approval, length: Length) {
         self.end_line();
         let shown = async {
@@ -126,7 +126,13 @@ impl<'a> Screen<'a> {
             Ok::<_, countersign::store::StoreError>(view.with_concerns(&concerns))
         };
         match shown.await {
-            Ok(view) => self.output.text(&format!("\n{}\n", card(&view, length))),
+            Ok(view) => {
+                let card = match length {
+                    Length::Short => card_in_talk(&view),
+                    Length::Whole => card(&view, Length::Whole),
+                };
+                self.output.text(&format!("\n{card}\n"));
+            }
             Err(error) => self.output.failure(&error.into()),
         }
     }

@@ -2,19 +2,18 @@
 
 use std::collections::HashMap;
 
-use countersign::decision::Surface;
 use countersign::display::{clip, escape};
 use countersign::state::{CallState, State};
 use countersign::summary::Row;
-use countersign::time::Time;
 use serde_json::value::RawValue;
 use unicode_width::UnicodeWidthStr as _;
 
+use super::facts::{facts, takes};
 use super::origin::{self, Marks};
 use super::style::{self, paint};
 use super::{before, once};
 use crate::duration;
-use crate::view::{ApprovalView, CallView, Shown, VoteView};
+use crate::view::{ApprovalView, CallView, Shown};
 
 /// Longest result on a card, unless it is shown whole.
 const RESULT_CHARS: usize = 600;
@@ -22,8 +21,9 @@ const RESULT_CHARS: usize = 600;
 const WIDEST_POINTER: usize = 32;
 /// Texts of more lines than this are shown on one, unless they are shown whole.
 const MOST_LINES: usize = 40;
-/// Longest claim on a card, unless it is shown whole.
-const CLAIM_CHARS: usize = 1_000;
+
+/// So many lines are seen at a glance.
+const GLANCE: usize = 20;
 
 /// How much of long values a card shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,6 +36,33 @@ pub enum Length {
 
 /// The whole card.
 pub fn card(approval: &ApprovalView, length: Length) -> String {
+    let mut text = calls(approval, length);
+    text.push('\n');
+    text.push_str(&facts(approval, length));
+    text.push_str(&notes(approval));
+    text
+}
+
+/// The card for who talks to the agent: without what the talk says already, such as who asks whom and when. Behind a card
+/// that scrolls away, what is asked is said again.
+pub fn card_in_talk(approval: &ApprovalView) -> String {
+    let mut text = calls(approval, Length::Short);
+    if let Some(takes) = takes(approval) {
+        text.push_str(&format!("  {} {takes}\n", paint(style::NOTICE, "it takes:")));
+    }
+    text.push_str(&notes(approval));
+    if text.lines().count() > GLANCE {
+        text.push('\n');
+        for (position, call) in approval.numbered() {
+            let number = (approval.calls.len() > 1).then(|| format!("{position:>3}"));
+            let summary = paint(style::STRONG, &once(&call.summary));
+            text.push_str(&format!("{}  {summary}\n", number.unwrap_or_default()));
+        }
+    }
+    text
+}
+
+fn calls(approval: &ApprovalView, length: Length) -> String {
     let mut text = headline(approval);
     let is_batch = approval.calls.len() > 1;
     for (position, call) in approval.numbered() {
@@ -48,9 +75,6 @@ pub fn card(approval: &ApprovalView, length: Length) -> String {
             text.push_str(&format!("{indent}{label} {}\n", once(concern)));
         }
     }
-    text.push('\n');
-    text.push_str(&facts(approval, length));
-    text.push_str(&notes(approval));
     text
 }
 
@@ -268,123 +292,10 @@ pub fn told(result: &RawValue) -> String {
     serde_json::from_str(result.get()).unwrap_or_else(|_| result.get().to_owned())
 }
 
-/// Who asks, when, and what was decided.
-fn facts(approval: &ApprovalView, length: Length) -> String {
-    let now = approval.now.0;
-    let mut lines: Vec<(&str, String)> = vec![("agent", escape(&approval.agent_name).into_owned())];
-    let mut name = |label, value: Option<&str>| {
-        lines.extend(value.map(|value| (label, escape(value).into_owned())));
-    };
-    name("run", approval.run_id.as_deref());
-    name("session", approval.session.as_deref());
-    name("channel", approval.channel.as_deref());
-    name("asked by", Some(&approval.requested_by));
-    name("for", approval.on_behalf_of.as_deref());
-    if let Some(claim) = &approval.claim {
-        let limit = match length {
-            Length::Short => CLAIM_CHARS,
-            Length::Whole => usize::MAX,
-        };
-        lines.push((
-            "it says",
-            format!(
-                "“{}”  {}",
-                clip(claim, limit),
-                paint(style::FAINT, "(the agent's own words, not checked)")
-            ),
-        ));
-    }
-    lines.push(("approvers", approvers(approval)));
-    lines.extend(takes(approval).map(|takes| ("takes", takes)));
-    lines.push(("proposed", when(approval.created_at.0, now)));
-    for vote in earlier_votes(approval) {
-        let (by, on) = (escape(&vote.by), escape(&vote.on));
-        let mut line = format!("by {by} on {on}, {}", when(vote.at.0, now));
-        if let Some(calls) = &vote.calls {
-            line.push_str(&format!(", only {}", listed(calls)));
-        }
-        lines.push(("approved", line));
-        let comment = vote.comment.as_deref();
-        lines.extend(comment.map(|comment| ("comment", escape(comment).into_owned())));
-    }
-    match (&approval.decided_by, approval.decided_at) {
-        (Some(by), Some(at)) => {
-            let verb = match approval.status {
-                State::Denied => "denied",
-                _ => "approved",
-            };
-            let on = escape(approval.decided_on.as_deref().unwrap_or("?"));
-            lines.push((verb, format!("by {} on {on}, {}", escape(by), when(at.0, now))));
-            let comment = approval.comment.as_deref();
-            lines.extend(comment.map(|comment| ("comment", escape(comment).into_owned())));
-        }
-        _ => lines.push(("expires", when(approval.expires_at.0, now))),
-    }
-    lines.extend(
-        approval
-            .superseded_by
-            .map(|id| ("now", format!("superseded by {}", id.short()))),
-    );
-    lines.extend(approval.replaces.map(|id| ("replaces", id.short())));
-    lines.extend(approval.undoes.map(|undoes| ("undoes", undoes.short())));
-    lines.push(("id", approval.id.to_string()));
-    lines.push(("digest", approval.digest.short()));
-    let line = |(label, value): (&str, String)| {
-        let padded = format!("{label:<10}");
-        format!("  {} {value}\n", paint(style::FAINT, &padded))
-    };
-    lines.into_iter().map(line).collect()
-}
-
-fn approvers(approval: &ApprovalView) -> String {
-    let mut lists: Vec<String> = Vec::new();
-    for call in &approval.calls {
-        let names: Vec<_> = call.approvers.iter().map(|name| escape(name)).collect();
-        let list = match names.is_empty() {
-            true => "nobody".to_owned(),
-            false => names.join(" or "),
-        };
-        if !lists.contains(&list) {
-            lists.push(list);
-        }
-    }
-    lists.join("; ")
-}
-
-/// Who approved before the one whose approval decided it.
-fn earlier_votes(approval: &ApprovalView) -> &[VoteView] {
-    match (approval.status, approval.approvals.split_last()) {
-        (State::Approved, Some((_, earlier))) => earlier,
-        _ => &approval.approvals,
-    }
-}
-
-/// What approving takes beyond being an approver, where it is more than usual.
-fn takes(approval: &ApprovalView) -> Option<String> {
-    let mut takes = Vec::new();
-    if approval.quorum > 1 {
-        takes.push(match approval.missing() {
-            0 => format!("{} people", approval.quorum),
-            missing => format!("{} people, {missing} of them still missing", approval.quorum),
-        });
-    }
-    if approval.calls.iter().any(|call| call.four_eyes) {
-        takes.push("somebody else than who asked".to_owned());
-    }
-    let surface = approval.calls.iter().map(|call| call.surface).max();
-    let surface = surface.filter(|surface| *surface > Surface::Text);
-    takes.extend(surface.map(|surface| format!("{} or better", surface.phrase())));
-    (!takes.is_empty()).then(|| takes.join("; "))
-}
-
 /// Positions, one after the other.
 pub fn listed(calls: &[u8]) -> String {
     let calls: Vec<String> = calls.iter().map(ToString::to_string).collect();
     calls.join(", ")
-}
-
-fn when(moment: Time, now: Time) -> String {
-    format!("{} ({})", duration::show_relative(moment, now), moment)
 }
 
 fn notes(approval: &ApprovalView) -> String {

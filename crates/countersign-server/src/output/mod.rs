@@ -8,6 +8,7 @@ mod above;
 pub mod before;
 pub mod card;
 pub mod catalogue;
+mod facts;
 pub mod history;
 pub mod json;
 pub mod list;

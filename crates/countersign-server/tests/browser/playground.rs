@@ -326,8 +326,16 @@ fn thirteen_paddocks_in_spanish(stage: &Stage) {
     say(stage, "Borrá todos los potreros que empiezan con Padrón");
     until_card(stage, "Borrar 13 potreros");
     assert_eq!(stage.text("#card .yes"), "Sí, borrar");
+    // An "ok" is too little: it is no part of the session, and what is said stays in its order.
+    say(stage, "ok");
+    stage.until("document.querySelector('#lines').textContent.includes('Con eso no basta')");
     say(stage, "Sí, borrar");
     stage.until("document.querySelector('#lines').textContent.includes('¡Listo! Borrar 13 potreros')");
+    until_said(stage, "Si fue un error");
+    let order = "const text = document.querySelector('#lines').textContent; \
+        return ['ok', 'Con eso no basta', 'Sí, borrar', '¡Listo!', 'Si fue un error'] \
+            .map((part) => text.lastIndexOf(part)).every((at, index, all) => at > (all[index - 1] ?? -1))";
+    assert_eq!(stage.browser.run(order).unwrap(), json!(true), "{}", stage.text("#lines"));
 }
 
 fn hostile_text_is_inert(stage: &Stage) {

@@ -326,7 +326,7 @@ fn x01_a_yes_that_was_begun_before_a_card_came_does_not_answer_it() {
     assert_eq!(waiting(&place), second, "nothing was decided");
     terminal.look();
     terminal.press("yes\r");
-    terminal.shows("│ fine");
+    terminal.shows("Done! note: n 2");
     terminal.press("\u{4}");
     terminal.shows("ended 0");
 }

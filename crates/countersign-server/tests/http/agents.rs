@@ -343,9 +343,8 @@ async fn what_happens_in_talks_is_counted() {
         .await;
     let decider = chat.service.decider("ana").await;
     let id = held.get("held")["approval"]["id"].as_str().unwrap();
-    let approved = chat
-        .service
-        .post(&decider, &format!("/v1/approvals/{id}"), r#"{"approved":true}"#);
+    let path = format!("/v1/approvals/{id}");
+    let approved = chat.service.post(&decider, &path, r#"{"approved":true}"#);
     approved.await.good();
     chat.until_said("Done!").await;
     let admin = chat.service.with_scope("main", Scope::Admin).await;

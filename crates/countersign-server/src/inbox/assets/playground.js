@@ -80,16 +80,25 @@ async function load(path) {
   }
 }
 
+// What answers no card and is nothing for the agent, such as an "ok" where a yes is needed, is not in the session: it
+// stays where it was said.
+const isYours = (line) => line.classList.contains("you");
+const keepUnheard = (line) => line?.classList.replace("sending", "unheard");
+const said = (line) => line.lastChild?.textContent.trim();
+const mine = (text) => lines.querySelector(".sending") || [...lines.querySelectorAll(".unheard")].find((line) => said(line) === text);
+
 // A session only grows: what is there stays, so that nothing is read out twice.
 function drawLines(page, gone) {
   const fresh = [...page.querySelectorAll("#lines > .line")];
-  const there = [...lines.querySelectorAll(".line:not(.coming, .sending, .thinking)")];
+  const there = [...lines.querySelectorAll(".line:not(.coming, .sending, .thinking, .unheard)")];
   if (!fresh.length) return;
   gone.forEach((line) => line.remove());
   lines.querySelector(".hello")?.remove();
+  const added = fresh.slice(there.length);
+  if (added.length && !added.some(isYours)) keepUnheard(lines.querySelector(".sending"));
   const first = lines.querySelector(".sending, .coming, .thinking");
-  for (const line of fresh.slice(there.length)) {
-    if (line.classList.contains("you")) lines.querySelector(".sending")?.remove();
+  for (const line of added) {
+    if (isYours(line)) mine(said(line))?.remove();
     const mark = first?.isConnected ? first : lines.querySelector(".coming, .thinking");
     if (mark) mark.before(line);
     else lines.append(line);
@@ -244,7 +253,8 @@ function connect() {
   on("done", () => {
     settle();
     isBusy(false);
-    refresh();
+    const sent = lines.querySelector(".sending");
+    refresh().then(() => keepUnheard(sent));
   });
 }
 
