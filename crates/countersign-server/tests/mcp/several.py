@@ -75,7 +75,7 @@ def handle(raw, message):
     elif method == "initialize":
         if mode in ("refuses", "modern"):
             return send({"id": id, "error": {"code": -32022, "message": "not this version"}})
-        time.sleep(11 if mode == "late" else 0)
+        time.sleep(14 if mode == "late" else 0)
         can = {"tools": {}, "prompts": {}, "resources": {"subscribe": True}, "logging": {}, "completions": {}}
         version = params["protocolVersion"]
         info = {"name": name, "version": "1"}

@@ -24,9 +24,7 @@ pub fn merged(values: &[&RawValue]) -> String {
     let is_true = |value: &&RawValue| value.get() == "true";
     let is_bool = |value: &&RawValue| matches!(value.get(), "true" | "false");
     match values.first() {
-        Some(_) if values.iter().all(is_bool) => {
-            values.iter().any(is_true).to_string()
-        }
+        Some(_) if values.iter().all(is_bool) => values.iter().any(is_true).to_string(),
         Some(first) => first.get().to_owned(),
         None => "null".to_owned(),
     }
