@@ -649,7 +649,11 @@ fn x14_a_server_cannot_ask_in_our_name() {
             "notifications/cancelled",
             json!({"params": {"requestId": id}}),
         ));
-        assert!(client.is_quiet(Duration::from_millis(300)), "{:?}", client.seen);
+        assert!(
+            client.is_quiet(Duration::from_millis(300)) && client.seen.is_empty(),
+            "{:?}",
+            client.seen
+        );
         place.good(&["deny", &pending(&place)]);
         assert!(text(&client.answer(held)).contains("denied"));
         let (_, stderr) = client.close();
