@@ -6,6 +6,7 @@ Every line it gets is appended to JOURNAL as it came, before anything is done ab
 same tools, count their own questions from 1, and offer one resource of the same address. Lists come in pages of two.
   send_email, read   answer at once                 slow    answers after half a second
   ask                asks the client, under id 1     crash   ends the process
+  any, with `env`    answers with that of its environment
   say                says the line in its argument `line`, as it stands there
   steps              tells how far it is, if it is asked to
 MODE `twice` lists a tool twice, `own` lists one of the gateway's, `refuses` takes no greeting, `late` takes its time,
@@ -50,6 +51,8 @@ def page(id, member, items, params):
 def call(id, params):
     tool, arguments = params["name"], params.get("arguments", {})
     token = params.get("_meta", {}).get("progressToken")
+    if "env" in arguments:
+        arguments = {"env": os.environ.get(arguments["env"])}
     if tool == "crash":
         os._exit(3)
     if tool == "slow":

@@ -32,7 +32,7 @@ pub fn place(servers: &[(&str, &str)]) -> Place {
     place.write("countersign.toml", policy(&names));
     let entry = |(name, mode): &(&str, &str)| {
         format!(
-            "[servers.{name}]\ncommand = [\"python3\", \"-u\", \"{PEER}\", \"{name}\", \"{name}.journal\", \"{mode}\"]\n"
+            "[servers.{name}]\ncommand = [\"python3\", \"-u\", \"{PEER}\", \"{name}\", \"{name}.journal\", \"{mode}\"]\nenv = {{ SIGN = \"{name}'s\" }}\n"
         )
     };
     place.write("servers.toml", servers.iter().map(entry).collect::<String>());
@@ -121,6 +121,14 @@ fn x42_two_servers_with_one_tool_name_stay_apart() {
     assert_eq!(got(&place, "news", "\"tools/call\"").len(), 1, "once");
     assert_eq!(got(&place, "mail", "\"tools/call\""), [""; 0], "not at the other");
 
+    for server in ["mail", "news"] {
+        let env = client.call(&format!("{server}__read"), json!({"env": "SIGN"}));
+        assert_eq!(
+            text(&env),
+            format!("{server} read {{\"env\": \"{server}'s\"}}"),
+            "each has its own"
+        );
+    }
     // The same call at the other server is another call.
     let other = approval(&client.call("mail__send_email", json!({"to": "x"})));
     assert_ne!(other, id);
@@ -731,6 +739,8 @@ fn one_server_in_a_file_is_one_server() {
     let listed = names(&client.request("tools/list", json!({})), "tools");
     assert_eq!(listed, ["send_email", "read"], "the server's own first page");
     assert_eq!(text(&client.call("read", json!({}))), "mail read {}");
+    let env = client.call("read", json!({"env": "SIGN"}));
+    assert_eq!(text(&env), "mail read {\"env\": \"mail's\"}");
     let call = client.begin("send_email", json!({"to": "x"}));
     assert!(
         place
