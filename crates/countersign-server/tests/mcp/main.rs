@@ -25,5 +25,3 @@ mod peers;
 mod place;
 mod relay;
 mod several;
-mod several_http;
-mod several_peers;

@@ -1,6 +1,6 @@
 """One of several MCP servers, whose every message can be looked at afterwards.
 
-    python3 several.py NAME JOURNAL [MODE]
+    python3 peer.py NAME JOURNAL [MODE]
 
 Every line it gets is appended to JOURNAL as it came, before anything is done about it. All of these servers have the
 same tools, count their own questions from 1, and offer one resource of the same address. Lists come in pages of two.

@@ -2,9 +2,9 @@
 
 use serde_json::{Value, json};
 
+use super::{got, place};
 use crate::client::{Client, approval, pending, text, until};
 use crate::http::{Came, Running, call, everything, greet, post};
-use crate::several::{got, place};
 
 fn tools(listed: &Value) -> Vec<&str> {
     let tools = listed["result"]["tools"]
