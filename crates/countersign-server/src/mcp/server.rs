@@ -17,6 +17,7 @@ use tokio::sync::{oneshot, watch};
 use super::frame::{Frame, Id, Kind, members, pick, quote};
 use super::tools::{Listed, Tools, definition};
 use super::wire;
+use crate::output;
 
 /// Our ids begin so; no client's and no server's may.
 pub const OWN: &str = "countersign:";
@@ -143,14 +144,20 @@ impl Server {
         open(&self.meta).clone()
     }
 
-    /// Takes a message that is an answer to us; gives back what is not.
+    /// Takes a message that is an answer to us; gives back what is not. What a server says in our name is for nobody: the
+    /// client's answer to its question would be taken for an answer to ours (X14).
     pub fn take_own(&self, frame: Frame) -> Option<Frame> {
-        let Kind::Response { id } = &frame.kind else {
-            return Some(frame);
+        let id = match &frame.kind {
+            Kind::Response { id } if is_own(id) => id,
+            _ if is_in_our_name(&frame) => {
+                let name = &self.name;
+                output::beside(&format!(
+                    "countersign: `{name}` spoke in our name; that was not passed on"
+                ));
+                return None;
+            }
+            _ => return Some(frame),
         };
-        if !is_own(id) {
-            return Some(frame);
-        }
         // Nobody waits any more for an answer that comes too late.
         if let Some(waiting) = open(&self.own).remove(id) {
             let _ = waiting.send(Ok(frame));
@@ -272,6 +279,19 @@ impl Server {
 pub fn is_own(id: &Id) -> bool {
     let own = quote(OWN);
     id.as_json().starts_with(own.trim_end_matches('"'))
+}
+
+/// Whether a server asks under an id of ours, or takes back what was asked under one.
+fn is_in_our_name(frame: &Frame) -> bool {
+    match &frame.kind {
+        Kind::Request { id, .. } => is_own(id),
+        Kind::Notification { method } if method == "notifications/cancelled" => {
+            let params = frame.part(&frame.params).unwrap_or_default();
+            let request = pick(params, ["requestId"]).ok().and_then(|[request]| request);
+            request.and_then(Id::read).is_some_and(|id| is_own(&id))
+        }
+        _ => false,
+    }
 }
 
 /// Nobody waits for the answer any more.

@@ -26,6 +26,4 @@ mod place;
 mod prompt;
 mod relay;
 mod several;
-mod several_http;
-mod several_peers;
 mod tasks;

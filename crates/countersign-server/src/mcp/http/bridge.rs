@@ -260,7 +260,9 @@ impl Conversation {
         let (sender, messages) = mpsc::channel(QUEUE);
         let token = progress_token(frame.part(&frame.params).unwrap_or_default());
         if let Some(id) = &id {
-            open(&self.waiting).insert(id.clone(), sender.clone());
+            if !self.claim(id, &sender) {
+                return refused(StatusCode::CONFLICT, "a request with this id is under way");
+            }
             if let Some(token) = token {
                 open(&self.progress).insert(token, sender.clone());
             }
@@ -298,6 +300,16 @@ impl Conversation {
             (None, None) => StatusCode::ACCEPTED.into_response(),
             (None, Some(_)) => reply(messages).await,
         }
+    }
+
+    /// The answer under this id goes there; false when somebody waits for one under it, whose answer it would be.
+    fn claim(&self, id: &Id, sender: &mpsc::Sender<Bytes>) -> bool {
+        let mut waiting = open(&self.waiting);
+        let is_taken = waiting.get(id).is_some_and(|other| !other.is_closed());
+        if !is_taken {
+            waiting.insert(id.clone(), sender.clone());
+        }
+        !is_taken
     }
 
     async fn deliver(&self, line: Bytes) {

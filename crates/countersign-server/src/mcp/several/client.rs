@@ -6,7 +6,6 @@ use bytes::Bytes;
 use futures_util::FutureExt as _;
 use serde_json::value::RawValue;
 
-use super::leg::Stage;
 use super::lists::List;
 use super::route::native;
 use super::{Routed, Switch, names, open};
@@ -279,12 +278,8 @@ impl Switch {
         let Some(found) = self.legs.get(leg).cloned() else {
             return Next::Done;
         };
-        if let Stage::Out(reason) = found.stage() {
-            let problem = format!(
-                "nothing was run: the server `{}` is not there: {reason}",
-                found.name()
-            );
-            asked.fail(&problem).await;
+        if let Some(absence) = found.absence() {
+            asked.fail(&format!("nothing was run: {absence}")).await;
             return Next::Done;
         }
         if found.is_registered() && found.refusal().await.is_none() {
@@ -317,9 +312,8 @@ impl Switch {
             return Next::Done;
         };
         let is_ours = is_for_us(&asked);
-        if let (Stage::Out(reason), false) = (found.stage(), is_ours) {
-            let problem = format!("the server `{}` is not there: {reason}", found.name());
-            return refuse(asked, wire::INTERNAL, problem).await;
+        if let (Some(absence), false) = (found.absence(), is_ours) {
+            return refuse(asked, wire::INTERNAL, absence).await;
         }
         if !open(&self.routes).begin(&asked.id, leg) {
             let problem = "a request with this id is under way".to_owned();

@@ -127,27 +127,38 @@ impl Switch {
             return None;
         };
         let mut results = Vec::new();
-        for (leg, answer) in legs.iter().zip(&answers) {
+        for (leg, answer) in legs.into_iter().zip(&answers) {
             match answer {
                 Ok(answer) => match answer.shared(&answer.result) {
-                    Some(result) => results.push((leg.name().to_owned(), result)),
+                    Some(result) => results.push((leg, result)),
                     None => {
                         let error = answer.part(&answer.error).unwrap_or(b"{}");
                         asked.answer(wire::kept_error(&asked.raw_id(), error)).await;
                         return None;
                     }
                 },
-                Err(Lost::NotSent(why) | Lost::Unknown(why)) => _ = leg.out(why),
+                // It cannot be reached, so it says nothing about the others.
+                Err(Lost::NotSent(why)) => _ = leg.out(why),
+                Err(Lost::Unknown(_)) if leg.is_out() => {}
+                Err(Lost::Unknown(why)) => {
+                    let problem = format!("`{}` does not say what it can do: {why}", leg.name());
+                    asked.refuse(wire::METHOD_NOT_FOUND, &problem).await;
+                    return None;
+                }
             }
         }
         if results.is_empty() {
             asked.refuse(wire::INTERNAL, &self.nobody()).await;
             return None;
         }
-        for (leg, (_, result)) in legs.iter().filter(|leg| !leg.is_out()).zip(&results) {
+        for (leg, result) in &results {
             leg.relay.heard(&asked.frame);
             leg.ready(Some(capabilities(result).into()));
         }
+        let results: Vec<(String, Bytes)> = results
+            .into_iter()
+            .map(|(leg, result)| (leg.name().to_owned(), result))
+            .collect();
         asked
             .answer(wire::result(&asked.raw_id(), &discovered(&results)))
             .await;

@@ -83,6 +83,18 @@ impl Leg {
         self.stage.borrow().clone()
     }
 
+    /// Why it cannot be asked anything; nothing when it can.
+    pub fn absence(&self) -> Option<String> {
+        match &*self.stage.borrow() {
+            Stage::Ready(_) => None,
+            Stage::New => Some(format!(
+                "the server `{}` has not answered a greeting yet",
+                self.name()
+            )),
+            Stage::Out(reason) => Some(format!("the server `{}` is not there: {reason}", self.name())),
+        }
+    }
+
     /// Whether it takes requests.
     pub fn is_ready(&self) -> bool {
         matches!(*self.stage.borrow(), Stage::Ready(_))

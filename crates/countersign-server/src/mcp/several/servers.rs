@@ -197,6 +197,21 @@ mod tests {
     }
 
     #[test]
+    fn the_example_in_the_docs_is_good() {
+        let docs = include_str!("../../../../../docs/mcp.md");
+        let text = docs
+            .split("```toml\n")
+            .nth(1)
+            .unwrap()
+            .split("```")
+            .next()
+            .unwrap();
+        let specs = parse(text).unwrap();
+        let names: Vec<&str> = specs.iter().map(|spec| spec.name.as_str()).collect();
+        assert_eq!(names, ["crm", "files"]);
+    }
+
+    #[test]
     fn x42_names_that_could_be_taken_for_one_another_are_refused() {
         let two = |one: &str, other: &str| {
             format!("[servers.{one}]\ncommand = [\"a\"]\n[servers.{other}]\ncommand = [\"b\"]\n")

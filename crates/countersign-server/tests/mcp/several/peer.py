@@ -1,11 +1,12 @@
 """One of several MCP servers, whose every message can be looked at afterwards.
 
-    python3 several.py NAME JOURNAL [MODE]
+    python3 peer.py NAME JOURNAL [MODE]
 
 Every line it gets is appended to JOURNAL as it came, before anything is done about it. All of these servers have the
 same tools, count their own questions from 1, and offer one resource of the same address. Lists come in pages of two.
   send_email, read   answer at once                 slow    answers after half a second
   ask                asks the client, under id 1     crash   ends the process
+  any, with `env`    answers with that of its environment
   say                says the line in its argument `line`, as it stands there
   steps              tells how far it is, if it is asked to
 MODE `twice` lists a tool twice, `own` lists one of the gateway's, `refuses` takes no greeting, `late` takes its time,
@@ -50,6 +51,8 @@ def page(id, member, items, params):
 def call(id, params):
     tool, arguments = params["name"], params.get("arguments", {})
     token = params.get("_meta", {}).get("progressToken")
+    if "env" in arguments:
+        arguments = {"env": os.environ.get(arguments["env"])}
     if tool == "crash":
         os._exit(3)
     if tool == "slow":
@@ -75,7 +78,7 @@ def handle(raw, message):
     elif method == "initialize":
         if mode in ("refuses", "modern"):
             return send({"id": id, "error": {"code": -32022, "message": "not this version"}})
-        time.sleep(11 if mode == "late" else 0)
+        time.sleep(14 if mode == "late" else 0)
         can = {"tools": {}, "prompts": {}, "resources": {"subscribe": True}, "logging": {}, "completions": {}}
         version = params["protocolVersion"]
         info = {"name": name, "version": "1"}

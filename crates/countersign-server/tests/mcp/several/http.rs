@@ -2,15 +2,31 @@
 
 use serde_json::{Value, json};
 
+use super::{got, place};
 use crate::client::{Client, approval, pending, text, until};
-use crate::http::{Running, call, everything, greet, post};
-use crate::several::{got, place};
+use crate::http::{Came, Running, call, everything, greet, post};
 
 fn tools(listed: &Value) -> Vec<&str> {
     let tools = listed["result"]["tools"]
         .as_array()
         .unwrap_or_else(|| panic!("{listed}"));
     tools.iter().map(|tool| tool["name"].as_str().unwrap()).collect()
+}
+
+/// Posts while something else goes on.
+fn beside(address: &str, headers: &[(&str, &str)], message: &Value) -> std::thread::JoinHandle<Came> {
+    let (address, message) = (address.to_owned(), message.clone());
+    let headers: Vec<(String, String)> = headers
+        .iter()
+        .map(|(name, value)| ((*name).to_owned(), (*value).to_owned()))
+        .collect();
+    std::thread::spawn(move || {
+        let headers: Vec<(&str, &str)> = headers
+            .iter()
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        post(&address, &headers, &message)
+    })
 }
 
 #[test]
@@ -63,22 +79,9 @@ fn clients_that_call_get_all_servers_each_for_itself() {
     assert!(text(&answer).starts_with("news send_email"), "{answer}");
     assert!(got(&place, "mail", "send_email").is_empty());
     // A server's question comes on the stream of the call, and the answer goes to who asked.
-    let (address, headers) = (
-        gateway.address.clone(),
-        with.map(|(name, value)| (name.to_owned(), value.to_owned())),
-    );
-    let asking = std::thread::spawn(move || {
-        let headers: Vec<(&str, &str)> = headers
-            .iter()
-            .map(|(name, value)| (name.as_str(), value.as_str()))
-            .collect();
-        let params = json!({"name": "mail__ask", "arguments": {}});
-        post(
-            &address,
-            &headers,
-            &json!({"jsonrpc": "2.0", "id": 8, "method": "tools/call", "params": params}),
-        )
-    });
+    let params = json!({"name": "mail__ask", "arguments": {}});
+    let ask = json!({"jsonrpc": "2.0", "id": 8, "method": "tools/call", "params": params});
+    let asking = beside(&gateway.address, &with, &ask);
     until("it has asked", || got(&place, "mail", "\"ask\"").len() == 1);
     std::thread::sleep(std::time::Duration::from_millis(300));
     let answer = json!({"jsonrpc": "2.0", "id": "mail:1", "result": {"ok": true}});
@@ -86,6 +89,14 @@ fn clients_that_call_get_all_servers_each_for_itself() {
     let came = asking.join().unwrap();
     assert!(came.body.contains("\"mail:1\""), "{}", came.body);
     assert!(text(&came.answer()).contains("\"ok\":true"), "{}", came.body);
+    // Two requests under one id: the second is refused, and the first gets its own answer.
+    let params = json!({"name": "mail__slow", "arguments": {}});
+    let slow = json!({"jsonrpc": "2.0", "id": 9, "method": "tools/call", "params": params});
+    let waiting = beside(&gateway.address, &with, &slow);
+    until("it is there", || got(&place, "mail", "\"slow\"").len() == 1);
+    assert_eq!(post(&gateway.address, &with, &slow).status, 409);
+    assert_eq!(text(&waiting.join().unwrap().answer()), "mail slow {}");
+    assert_eq!(got(&place, "mail", "\"slow\"").len(), 1);
     // One that dies is an answer for who asked it, and the session goes on.
     let crash = call(&gateway.address, &with, "mail__crash", json!({}));
     assert!(

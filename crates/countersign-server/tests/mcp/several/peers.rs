@@ -5,22 +5,42 @@ use std::process::Command;
 
 use serde_json::{Value, json};
 
+use crate::http::{Running, everything};
 use crate::peers::{drive, filesystem, node, package, python, typescript};
 use crate::place::Place;
 
+/// Where the everything server is.
+#[derive(Clone, Copy, Debug)]
+enum Everything {
+    Started,
+    AtAddress,
+}
+
 /// The filesystem server and the everything server, and a policy made from what they list.
-fn both() -> (Place, String) {
+fn both(everything: Option<&Running>) -> (Place, String) {
     let place = Place::without_policy();
     let files = filesystem(&place);
     std::fs::write(format!("{}/a.txt", files[2]), "hello\n").unwrap();
-    let everything = [
-        node(),
-        package("server-everything/dist/index.js"),
-        "stdio".to_owned(),
-    ];
+    let every = match everything {
+        Some(running) => format!("url = \"http://{}/mcp\"", running.address),
+        None => format!(
+            "command = {:?}",
+            [
+                node(),
+                package("server-everything/dist/index.js"),
+                "stdio".to_owned()
+            ]
+        ),
+    };
     place.write(
         "servers.toml",
-        format!("[servers.files]\ncommand = {files:?}\n[servers.every]\ncommand = {everything:?}\n"),
+        format!(
+            "[servers.files]
+command = {files:?}
+[servers.every]
+{every}
+"
+        ),
     );
     place.good(&[
         "policy",
@@ -40,8 +60,12 @@ fn both() -> (Place, String) {
     (place, folder)
 }
 
-fn check(name: &str, client: impl Fn(&Value, &Value) -> Command) {
-    let (place, folder) = both();
+fn check(name: &str, where_is: Everything, client: impl Fn(&Value, &Value) -> Command) {
+    let running = match where_is {
+        Everything::Started => None,
+        Everything::AtAddress => Some(everything()),
+    };
+    let (place, folder) = both(running.as_ref());
     let at = |file: &str| place.path().join(file).display().to_string();
     let gateway = json!([
         env!("CARGO_BIN_EXE_countersign"),
@@ -89,12 +113,15 @@ fn check(name: &str, client: impl Fn(&Value, &Value) -> Command) {
 
 #[test]
 fn x42_python_clients_use_two_real_servers_by_qualified_names() {
-    for (folder, mode) in [
-        ("python-legacy", "session"),
-        ("python", "legacy"),
-        ("python", "auto"),
+    use Everything::{AtAddress, Started};
+    for (folder, mode, everything) in [
+        ("python-legacy", "session", Started),
+        ("python", "legacy", AtAddress),
+        ("python", "auto", Started),
+        ("python", "auto", AtAddress),
     ] {
-        check(&format!("{folder} {mode}"), |gateway, calls| {
+        let name = format!("{folder} {mode} {everything:?}");
+        check(&name, everything, |gateway, calls| {
             python(folder, mode, gateway, calls)
         });
     }
@@ -102,7 +129,16 @@ fn x42_python_clients_use_two_real_servers_by_qualified_names() {
 
 #[test]
 fn x42_typescript_clients_use_two_real_servers_by_qualified_names() {
-    for mode in ["v1", "legacy", "auto"] {
-        check(mode, |gateway, calls| typescript(mode, gateway, calls));
+    use Everything::{AtAddress, Started};
+    for (mode, everything) in [
+        ("v1", Started),
+        ("legacy", AtAddress),
+        ("auto", Started),
+        ("auto", AtAddress),
+    ] {
+        let name = format!("{mode} {everything:?}");
+        check(&name, everything, |gateway, calls| {
+            typescript(mode, gateway, calls)
+        });
     }
 }
