@@ -68,8 +68,6 @@ pub struct Relay {
     answers: TaskTracker,
     /// Approved calls that the server answered with a question of its own.
     continuations: Continuations,
-    /// The rest of such calls, on their way.
-    continuing: Mutex<HashMap<Id, Rest>>,
     /// Our own questions to the client.
     questions: Mutex<HashMap<Id, oneshot::Sender<Frame>>>,
     number: AtomicU64,
@@ -81,9 +79,6 @@ enum Adds {
     Tools,
     Tasks,
 }
-
-/// The rest of an approved call: its tool and its arguments.
-type Rest = (String, Arc<[u8]>);
 
 /// A tool call under way to its answer.
 pub struct UnderWay {
@@ -98,10 +93,10 @@ pub struct UnderWay {
 }
 
 /// A call that waits.
-#[derive(Clone, Default)]
 struct Waiting {
     cancelled: CancellationToken,
     approval: Option<ApprovalId>,
+    back: Back,
 }
 
 /// Who asks: from a credential, or from whoever started us.
@@ -143,7 +138,6 @@ impl Relay {
             waiting: Mutex::default(),
             answers: TaskTracker::new(),
             continuations: Continuations::default(),
-            continuing: Mutex::default(),
             questions: Mutex::default(),
             number: AtomicU64::new(1),
         }
@@ -228,10 +222,6 @@ impl Relay {
                     Some(Adds::Tasks) => return Some(self.with_tasks(&frame)),
                     None => {}
                 }
-                if let Some((tool, arguments)) = open(&self.continuing).remove(id) {
-                    let result = frame.part(&frame.result).unwrap_or_default();
-                    self.continuations.remember(result, &tool, &arguments);
-                }
             }
             _ => {}
         }
@@ -304,7 +294,7 @@ impl Relay {
     }
 
     /// A request that may say for itself who sends it.
-    fn heard(&self, frame: &Frame) {
+    pub(super) fn heard(&self, frame: &Frame) {
         if let Some(params) = frame.part(&frame.params) {
             self.learn(&Says::read(params));
         }

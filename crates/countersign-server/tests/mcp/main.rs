@@ -15,6 +15,7 @@ mod crash;
 mod hold;
 mod http;
 mod init;
+mod later;
 mod modern;
 mod peers;
 #[path = "../cli/place.rs"]
@@ -24,5 +25,6 @@ mod peers;
 )]
 mod place;
 mod prompt;
+mod questions;
 mod relay;
 mod tasks;
