@@ -24,6 +24,7 @@ mod peers;
     reason = "shared with the tests of the command line, which use all of it"
 )]
 mod place;
+mod postgres;
 mod prompt;
 mod questions;
 mod relay;
