@@ -52,6 +52,14 @@ pub struct Says {
 }
 
 impl Says {
+    /// The version it speaks, if it says so.
+    pub fn version(&self) -> Option<String> {
+        let meta = format!("{{{}}}", self.meta.as_deref()?);
+        let version = format!("{PROTOCOL}protocolVersion");
+        let [version] = pick(meta.as_bytes(), [version.as_str()]).ok()?;
+        serde_json::from_str(version?.get()).ok()
+    }
+
     /// True when the request speaks a version without greetings.
     pub fn is_modern(&self) -> bool {
         self.meta.is_some()

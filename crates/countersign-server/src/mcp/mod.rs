@@ -22,6 +22,7 @@ mod lines;
 mod listen;
 mod name;
 mod own;
+mod params;
 mod relay;
 mod round;
 mod server;

@@ -68,8 +68,6 @@ pub struct Relay {
     answers: TaskTracker,
     /// Approved calls that the server answered with a question of its own.
     continuations: Continuations,
-    /// The rest of such calls, on their way.
-    continuing: Mutex<HashMap<Id, Rest>>,
     /// Our own questions to the client.
     questions: Mutex<HashMap<Id, oneshot::Sender<Frame>>>,
 }
@@ -80,9 +78,6 @@ enum Adds {
     Tools,
     Tasks,
 }
-
-/// The rest of an approved call: its tool and its arguments.
-type Rest = (String, Arc<[u8]>);
 
 /// A tool call under way to its answer.
 pub struct UnderWay {
@@ -97,10 +92,10 @@ pub struct UnderWay {
 }
 
 /// A call that waits.
-#[derive(Clone, Default)]
 struct Waiting {
     cancelled: CancellationToken,
     approval: Option<ApprovalId>,
+    back: Back,
 }
 
 /// Who asks: from a credential, or from whoever started us.
@@ -142,7 +137,6 @@ impl Relay {
             waiting: Mutex::default(),
             answers: TaskTracker::new(),
             continuations: Continuations::default(),
-            continuing: Mutex::default(),
             questions: Mutex::default(),
         }
     }
@@ -225,10 +219,6 @@ impl Relay {
                     Some(Adds::Tools) => return Some(self.with_own_tools(frame)),
                     Some(Adds::Tasks) => return Some(self.with_tasks(&frame)),
                     None => {}
-                }
-                if let Some((tool, arguments)) = open(&self.continuing).remove(id) {
-                    let result = frame.part(&frame.result).unwrap_or_default();
-                    self.continuations.remember(result, &tool, &arguments);
                 }
             }
             _ => {}

@@ -15,6 +15,7 @@ use serde_json::value::RawValue;
 use tokio::sync::{oneshot, watch};
 
 use super::frame::{Frame, Id, Kind, members, pick, quote};
+use super::params;
 use super::tools::{Listed, Tools, definition};
 use super::wire;
 use crate::output;
@@ -31,9 +32,22 @@ pub trait Upstream: Send + Sync + 'static {
     /// Hands a message over. It may still get lost.
     fn send(&self, frame: Bytes) -> BoxFuture<'_, Result<(), Gone>>;
 
+    /// The same, with headers for this message alone, where messages have headers.
+    fn send_with(&self, frame: Bytes, _headers: Headers) -> BoxFuture<'_, Result<(), Gone>> {
+        self.send(frame)
+    }
+
+    /// Whether messages have headers.
+    fn has_headers(&self) -> bool {
+        false
+    }
+
     /// What messages are sent with, where they have headers.
     fn set_headers(&self, _headers: Vec<(HeaderName, HeaderValue)>) {}
 }
+
+/// Headers of one message.
+pub type Headers = Vec<(HeaderName, HeaderValue)>;
 
 /// The server is not there any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -99,9 +113,15 @@ impl Server {
         }
     }
 
-    /// Sends what the client sent.
+    /// Sends a message as it is; what its tool wants to see in headers goes into them as well.
     pub async fn send(&self, frame: Bytes) -> Result<(), Gone> {
-        self.upstream.send(frame).await
+        match self.upstream.has_headers() {
+            true => {
+                let headers = params::headers(&self.tools, &frame);
+                self.upstream.send_with(frame, headers).await
+            }
+            false => self.upstream.send(frame).await,
+        }
     }
 
     /// What our messages are sent with, where they have headers.
@@ -177,7 +197,7 @@ impl Server {
         }
         let forget = Forget { server: self, id };
         let frame = wire::request(&forget.id, method, params);
-        if self.upstream.send(frame).await.is_err() {
+        if self.send(frame).await.is_err() {
             return Err(Lost::NotSent("the server is gone".to_owned()));
         }
         let ended = |_| Lost::Unknown("the server ended before it answered".to_owned());

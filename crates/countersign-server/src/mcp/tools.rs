@@ -4,24 +4,27 @@
 //! Deliberately absent: annotations. They are a server's word about itself.
 
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use countersign::hash::Hash;
 use serde_json::value::RawValue;
 
 use super::frame::pick;
+use super::params::{self, InHeader};
 
 /// How soon a server that could not list its tools is asked again.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
 /// A tool as it is listed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
     /// The hash of its whole definition, byte for byte; nothing when two tools have this name.
     pub definition: Option<Hash>,
     /// Whether its results have to fit a schema.
     pub has_schema: bool,
+    /// The arguments that calls show in headers as well.
+    pub in_headers: Arc<[InHeader]>,
     /// Whether it is called as a task only, in the protocol's earlier version that has them.
     pub needs_task: bool,
 }
@@ -46,7 +49,7 @@ impl Tools {
         let state = self.open();
         let just_failed = state.failed_at.is_some_and(|at| at.elapsed() < ASK_AGAIN);
         match state.listed.get(tool) {
-            Some(listed) => Some(Some(*listed)),
+            Some(listed) => Some(Some(listed.clone())),
             None if state.is_complete || just_failed => Some(None),
             None => None,
         }
@@ -54,7 +57,7 @@ impl Tools {
 
     /// A tool, if it is known.
     pub fn get(&self, tool: &str) -> Option<Listed> {
-        self.open().listed.get(tool).copied()
+        self.open().listed.get(tool).cloned()
     }
 
     /// The server says that its tools are others now.
@@ -117,10 +120,14 @@ pub fn definitions(tools: &RawValue) -> Option<Vec<(String, Listed)>> {
 /// One tool; nothing when it is none.
 pub fn definition(tool: &RawValue) -> Option<(String, Listed)> {
     let text = tool.get();
-    let [name, schema, execution] = pick(text.as_bytes(), ["name", "outputSchema", "execution"]).ok()?;
+    let names = ["name", "outputSchema", "execution", "inputSchema"];
+    let [name, schema, execution, input] = pick(text.as_bytes(), names).ok()?;
     let support = execution.and_then(|execution| pick(execution.get().as_bytes(), ["taskSupport"]).ok());
     let listed = Listed {
         definition: Some(Hash::of(text.as_bytes())),
+        in_headers: input
+            .map(|input| params::in_headers(input.get()))
+            .unwrap_or_default(),
         has_schema: schema.is_some_and(|schema| schema.get() != "null"),
         needs_task: support
             .is_some_and(|[support]| support.is_some_and(|support| support.get() == "\"required\"")),

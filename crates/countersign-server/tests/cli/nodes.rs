@@ -1,23 +1,10 @@
 //! Two services on one PostgreSQL: what is proposed on one is decided on the other.
 
-use std::process::{Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use crate::place::{Left, Place};
+use crate::place::{Left, Place, database};
 use crate::served::Served;
-
-/// A database of its own, made on the server that `scripts/test` starts.
-pub fn database(name: &str) -> String {
-    let set =
-        |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set; see `scripts/test`"));
-    let (bin, port) = (set("COUNTERSIGN_TEST_PG_BIN"), set("COUNTERSIGN_TEST_PG_PORT"));
-    let name = format!("{name}_{}", std::process::id());
-    let made = Command::new(format!("{bin}/createdb"))
-        .args(["-h", "127.0.0.1", "-p", &port, "-U", "postgres", &name])
-        .status();
-    assert!(made.unwrap().success(), "no database could be made");
-    format!("postgresql://postgres@127.0.0.1:{port}/{name}")
-}
 
 #[test]
 fn d2_two_nodes_on_one_postgresql_are_one_service() {

@@ -202,3 +202,16 @@ pub fn check_bad(place: &Place, arguments: &[&str], code: i32, message: &str) {
         "{error}"
     );
 }
+
+/// A database of its own, made on the server that `scripts/test` starts.
+pub fn database(name: &str) -> String {
+    let set =
+        |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set; see `scripts/test`"));
+    let (bin, port) = (set("COUNTERSIGN_TEST_PG_BIN"), set("COUNTERSIGN_TEST_PG_PORT"));
+    let name = format!("{name}_{}", std::process::id());
+    let made = Command::new(format!("{bin}/createdb"))
+        .args(["-h", "127.0.0.1", "-p", &port, "-U", "postgres", &name])
+        .status();
+    assert!(made.unwrap().success(), "no database could be made");
+    format!("postgresql://postgres@127.0.0.1:{port}/{name}")
+}

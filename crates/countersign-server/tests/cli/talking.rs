@@ -7,8 +7,7 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::nodes::database;
-use crate::place::Place;
+use crate::place::{Place, database};
 use crate::served::Served;
 
 const MARIA: &str = "Create a contact for Maria Garcia at Acme Corp, maria@acme.com";

@@ -55,7 +55,7 @@ impl Drop for Running {
 /// What came back: status, session and body.
 pub struct Came {
     pub status: u16,
-    session: Option<String>,
+    pub session: Option<String>,
     pub body: String,
 }
 

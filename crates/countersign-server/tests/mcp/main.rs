@@ -15,6 +15,7 @@ mod crash;
 mod hold;
 mod http;
 mod init;
+mod later;
 mod modern;
 mod peers;
 #[path = "../cli/place.rs"]
@@ -23,7 +24,9 @@ mod peers;
     reason = "shared with the tests of the command line, which use all of it"
 )]
 mod place;
+mod postgres;
 mod prompt;
+mod questions;
 mod relay;
 mod several;
 mod tasks;

@@ -227,3 +227,57 @@ fn a_client_that_takes_tasks_gets_one_that_outlives_the_gateway() {
         json!({})
     );
 }
+
+#[test]
+fn an_approved_call_that_the_server_answers_with_questions_goes_on_without_another_approval() {
+    let place = Place::without_policy();
+    let server = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peers/suite/server.mjs");
+    let (node, folder) = (crate::peers::node(), crate::peers::peers().join("node"));
+    let folder = folder.display().to_string();
+    let options = ["--name", "suite", "--hold", "200ms"];
+    let mut client = Client::start(&place, &options, &[&node, server, &folder, "stdio"]);
+    let forms = json!({"elicitation": {}});
+    let (tool, none) = ("test_input_required_result_multi_round", json!({}));
+    let id = approval(&call(&mut client, &forms, tool, &none, json!({})));
+    place.good(&["approve", &id]);
+    let mut first = Value::Null;
+    until("it has run", || {
+        first = call(&mut client, &forms, tool, &none, json!({}));
+        first["result"]["resultType"] == "input_required"
+    });
+    let accepts = |asked: &Value, content: Value| {
+        let step = asked["result"]["inputRequests"]
+            .as_object()
+            .unwrap()
+            .keys()
+            .next()
+            .unwrap();
+        let answer = json!({"action": "accept", "content": content});
+        json!({"requestState": asked["result"]["requestState"], "inputResponses": {step: answer}})
+    };
+    // What was given out for one call is good for no other.
+    let name = accepts(&first, json!({"name": "Dolly"}));
+    for (other, arguments) in [("greet", none.clone()), (tool, json!({"n": 1}))] {
+        let answer = call(&mut client, &forms, other, &arguments, name.clone());
+        assert_eq!(answer["error"]["code"], -32602, "{other}: {answer}");
+    }
+    let second = call(&mut client, &forms, tool, &none, name.clone());
+    assert_eq!(second["result"]["resultType"], "input_required", "{second}");
+    let again = call(&mut client, &forms, tool, &none, name);
+    assert_eq!(again["error"]["code"], -32602, "{again}");
+    let last = call(
+        &mut client,
+        &forms,
+        tool,
+        &none,
+        accepts(&second, json!({"color": "green"})),
+    );
+    assert_eq!(text(&last), "Dolly likes green", "{last}");
+    assert_eq!(
+        place.json(&["list", "--all"])["approvals"]
+            .as_array()
+            .unwrap()
+            .len(),
+        1
+    );
+}

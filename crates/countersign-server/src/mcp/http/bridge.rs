@@ -4,6 +4,7 @@
 //! Clients of the protocol's later kind have no conversations: those of one caller share a server.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::body::Body;
@@ -13,16 +14,20 @@ use bytes::Bytes;
 use countersign::hash::Hash;
 use tokio::sync::mpsc;
 
-use super::endpoint::{Endpoint, Passed, events, message, open, passed, refused, soon, through};
+use super::endpoint::{Endpoint, Passed, events, message, mismatch, open, passed, refused, soon, through};
 use super::events::event_of;
+use super::headers::{are_modern, check, check_arguments};
+use super::shared::{Alias, status};
 use super::way::SESSION;
-use crate::mcp::call::Says;
+use crate::mcp::call::{Says, name_of};
 use crate::mcp::child::{Child, Launch};
 use crate::mcp::frame::{Frame, Id, Kind, pick};
 use crate::mcp::lines::QUEUE;
+use crate::mcp::own;
 use crate::mcp::relay::{Relay, Who};
 use crate::mcp::server::Server;
-use crate::mcp::several::{self, Ends, Spec, Started, Switch, subscription_of};
+use crate::mcp::several::{self, Ends, Routed, Spec, Started, Switch, subscription_of};
+use crate::mcp::wire;
 
 /// Servers that are reached anew for each conversation.
 pub struct Bridge {
@@ -42,9 +47,11 @@ pub enum Servers {
 struct Conversation {
     with: With,
     /// Who waits for which answer.
-    waiting: Mutex<HashMap<Id, mpsc::Sender<Bytes>>>,
+    waiting: Mutex<HashMap<Id, Waits>>,
     /// Who hears how far which request is.
-    progress: Mutex<HashMap<String, mpsc::Sender<Bytes>>>,
+    progress: Mutex<HashMap<String, Waits>>,
+    /// Counts the requests of clients that share it.
+    number: AtomicU64,
     /// Who listens to what the server says of itself.
     listening: Mutex<Option<mpsc::Sender<Bytes>>>,
 }
@@ -79,6 +86,23 @@ impl With {
     }
 }
 
+/// Who waits, and what they call what they wait for.
+#[derive(Clone)]
+struct Waits {
+    to: mpsc::Sender<Bytes>,
+    alias: Option<Arc<Alias>>,
+}
+
+impl Waits {
+    async fn send(&self, message: Bytes) {
+        let message = match &self.alias {
+            Some(alias) => alias.restore(message),
+            None => message,
+        };
+        let _ = self.to.send(message).await;
+    }
+}
+
 impl Bridge {
     /// To these servers.
     pub fn new(servers: Servers) -> Bridge {
@@ -98,7 +122,7 @@ impl Bridge {
     ) -> Response {
         let named = headers.get(SESSION).and_then(|name| name.to_str().ok());
         match method {
-            Method::POST => self.posted(endpoint, who, named, body).await,
+            Method::POST => self.posted(endpoint, who, &headers, body).await,
             Method::GET => match named.and_then(|name| self.find(name, &who)) {
                 Some(conversation) => conversation.listen(),
                 None => StatusCode::METHOD_NOT_ALLOWED.into_response(),
@@ -117,12 +141,20 @@ impl Bridge {
         }
     }
 
-    async fn posted(&self, endpoint: &Arc<Endpoint>, who: Who, named: Option<&str>, body: Bytes) -> Response {
-        let Ok(frame) = Frame::read(body.clone()) else {
+    async fn posted(&self, endpoint: &Arc<Endpoint>, who: Who, headers: &HeaderMap, body: Bytes) -> Response {
+        let Ok(frame) = Frame::read(body) else {
             return refused(StatusCode::BAD_REQUEST, "the body is no message");
         };
-        let is_greeting = matches!(&frame.kind, Kind::Request { method, .. } if method == "initialize");
+        let named = headers.get(SESSION).and_then(|name| name.to_str().ok());
         let is_modern = Says::read(frame.part(&frame.params).unwrap_or_default()).is_modern();
+        let greets = matches!(&frame.kind, Kind::Request { method, .. } if method == "initialize");
+        let is_greeting = greets && !is_modern;
+        if named.is_none() && !is_modern && !greets && are_modern(headers) {
+            let problem = "`_meta` does not say which protocol the request speaks";
+            let id = frame.part(&frame.id).map(String::from_utf8_lossy);
+            let answer = wire::error(id.as_deref(), wire::INVALID_PARAMS, problem);
+            return message(StatusCode::BAD_REQUEST, answer);
+        }
         let (conversation, name) = match named {
             Some(name) => match self.find(name, &who) {
                 Some(conversation) => (conversation, None),
@@ -134,7 +166,10 @@ impl Bridge {
             },
             None => return refused(StatusCode::BAD_REQUEST, "name the session in `Mcp-Session-Id`"),
         };
-        let mut answer = conversation.exchange(&frame, body).await;
+        if is_modern && let Err(problem) = conversation.check(&frame, headers).await {
+            return mismatch(&frame, &problem);
+        }
+        let mut answer = conversation.exchange(&frame, is_modern).await;
         if let Some(name) = name.and_then(|name| HeaderValue::from_str(&name).ok()) {
             answer.headers_mut().insert(SESSION, name);
         }
@@ -240,6 +275,7 @@ impl Conversation {
             with,
             waiting: Mutex::default(),
             progress: Mutex::default(),
+            number: AtomicU64::new(1),
             listening: Mutex::default(),
         })
     }
@@ -251,24 +287,65 @@ impl Conversation {
         *open(&self.listening) = None;
     }
 
-    /// Puts a message to the server and answers with what comes of it.
-    async fn exchange(&self, frame: &Frame, body: Bytes) -> Response {
-        let id = match &frame.kind {
-            Kind::Request { id, .. } => Some(id.clone()),
+    /// Whether the headers say what the body says; a server without headers leaves that to us. Of several servers' tools
+    /// nobody asks for more headers: ours are the names.
+    async fn check(&self, frame: &Frame, headers: &HeaderMap) -> Result<(), String> {
+        check(frame, headers)?;
+        let With::One(relay, _) = &self.with else {
+            return Ok(());
+        };
+        let params = frame.part(&frame.params).unwrap_or_default();
+        let tool = match &frame.kind {
+            Kind::Request { method, .. } if method == "tools/call" => name_of(params),
             _ => None,
         };
-        let (sender, messages) = mpsc::channel(QUEUE);
+        let listed = match tool.filter(|tool| !own::is_own(tool)) {
+            Some(tool) => {
+                // Whoever calls first also says which protocol the server is to be asked in.
+                relay.heard(frame);
+                relay.server.listed(&tool).await
+            }
+            None => None,
+        };
+        match listed {
+            Some(listed) => check_arguments(frame, headers, &listed.in_headers),
+            None => Ok(()),
+        }
+    }
+
+    /// Puts a message to the server and answers with what comes of it. Clients without conversations share a server,
+    /// and may number their requests alike.
+    async fn exchange(&self, frame: &Frame, is_shared: bool) -> Response {
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let (alias, body) = match Alias::of(frame, number).filter(|_| is_shared) {
+            Some((alias, body)) => (Some(Arc::new(alias)), body),
+            None => (None, frame.bytes.clone()),
+        };
+        let id = match (&alias, &frame.kind) {
+            (Some(alias), _) => Some(alias.id.clone()),
+            (None, Kind::Request { id, .. }) => Some(id.clone()),
+            _ => None,
+        };
+        let (to, messages) = mpsc::channel(QUEUE);
+        let waits = Waits {
+            to,
+            alias: alias.clone(),
+        };
         let token = progress_token(frame.part(&frame.params).unwrap_or_default());
+        let token = match &alias {
+            Some(alias) => token.map(|_| alias.id.as_json().to_owned()),
+            None => token,
+        };
         if let Some(id) = &id {
-            if !self.claim(id, &sender) {
+            if !self.claim(id, &waits) {
                 return refused(StatusCode::CONFLICT, "a request with this id is under way");
             }
             if let Some(token) = token {
-                open(&self.progress).insert(token, sender.clone());
+                open(&self.progress).insert(token, waits.clone());
             }
         }
         let answered = match &self.with {
-            With::One(relay, _) => match through(relay, body).await {
+            With::One(relay, _) => match through(relay, body, alias).await {
                 Passed::Answered(answer) => Some(answer),
                 Passed::On(body) => match relay.server.send(body).await {
                     Ok(()) => None,
@@ -279,16 +356,16 @@ impl Conversation {
                 let (back, said) = mpsc::channel(QUEUE);
                 let next = switch.hear_client(body, &back).await;
                 drop(back);
-                match passed(next, said).await {
+                match passed(next, said, alias).await {
                     Passed::Answered(answer) => Some(answer),
                     Passed::On(routed) => {
-                        routed.send(&sender).await;
+                        self.route(routed, &waits).await;
                         None
                     }
                 }
             }
         };
-        drop(sender);
+        drop(waits);
         match (answered, id) {
             (Some(answer), id) => {
                 // It was never the server's to answer, or nobody will.
@@ -298,16 +375,26 @@ impl Conversation {
                 answer
             }
             (None, None) => StatusCode::ACCEPTED.into_response(),
-            (None, Some(_)) => reply(messages).await,
+            (None, Some(_)) => reply(messages, is_shared).await,
+        }
+    }
+
+    /// Sends what was routed on. What comes of it at once, such as that its server is gone, is the client's.
+    async fn route(&self, routed: Routed, waits: &Waits) {
+        let (said, mut messages) = mpsc::channel(QUEUE);
+        routed.send(&said).await;
+        drop(said);
+        while let Some(message) = messages.recv().await {
+            waits.send(message).await;
         }
     }
 
     /// The answer under this id goes there; false when somebody waits for one under it, whose answer it would be.
-    fn claim(&self, id: &Id, sender: &mpsc::Sender<Bytes>) -> bool {
+    fn claim(&self, id: &Id, waits: &Waits) -> bool {
         let mut waiting = open(&self.waiting);
-        let is_taken = waiting.get(id).is_some_and(|other| !other.is_closed());
+        let is_taken = waiting.get(id).is_some_and(|other| !other.to.is_closed());
         if !is_taken {
-            waiting.insert(id.clone(), sender.clone());
+            waiting.insert(id.clone(), waits.clone());
         }
         !is_taken
     }
@@ -329,12 +416,17 @@ impl Conversation {
             _ => None,
         };
         // What belongs to no request goes to who listens, or to whoever waits for anything.
-        let listening = || open(&self.listening).clone().filter(|sender| !sender.is_closed());
+        let listening = || {
+            let to = open(&self.listening).clone().filter(|to| !to.is_closed())?;
+            Some(Waits { to, alias: None })
+        };
         let anybody = || open(&self.waiting).values().next().cloned();
-        if let Some(to) = to.or_else(listening).or_else(anybody) {
-            let _ = to.send(line).await;
+        match (to.or_else(listening).or_else(anybody), &self.with) {
+            (Some(to), _) => to.send(line).await,
+            (None, With::One(relay, _)) => relay.while_running(line).await,
+            (None, With::Several(..)) => {}
         }
-        open(&self.progress).retain(|_, sender| !sender.is_closed());
+        open(&self.progress).retain(|_, waits| !waits.to.is_closed());
     }
 
     fn listen(&self) -> Response {
@@ -345,13 +437,14 @@ impl Conversation {
 }
 
 /// One message if that is all and comes soon, else a stream that ends with the answer.
-async fn reply(mut messages: mpsc::Receiver<Bytes>) -> Response {
+async fn reply(mut messages: mpsc::Receiver<Bytes>, is_modern: bool) -> Response {
     let first = match tokio::time::timeout(soon(), messages.recv()).await {
         Ok(Some(first)) => Some(first),
         Ok(None) => return refused(StatusCode::BAD_GATEWAY, "the server ended before it answered"),
         Err(_) => None,
     };
     match first {
+        Some(first) if is_answer(&first) && is_modern => message(status(&first), first),
         Some(first) if is_answer(&first) => message(StatusCode::OK, first),
         first => streamed(first, messages, true),
     }

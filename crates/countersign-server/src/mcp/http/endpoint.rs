@@ -20,7 +20,9 @@ use tokio::sync::mpsc;
 
 use super::bridge::{Bridge, Servers};
 use super::events::event_of;
+use super::headers;
 use super::proxy::Proxy;
+use super::shared::{self, Alias};
 use super::way::{SESSION, Way};
 use crate::access::{Account, Caller, Scope, Token};
 use crate::http::AllowedHosts;
@@ -270,18 +272,23 @@ pub(super) enum Passed<T = Bytes> {
 }
 
 /// Puts a client's message through the relay. What is held is answered as a stream, as soon as it takes long.
-pub(super) async fn through(relay: &Arc<Relay>, body: Bytes) -> Passed {
+pub(super) async fn through(relay: &Arc<Relay>, body: Bytes, alias: Option<Arc<Alias>>) -> Passed {
     let (back, messages) = mpsc::channel::<Bytes>(QUEUE);
     let next = relay.hear_client(body, &back).await;
     drop(back);
-    passed(next, messages).await
+    passed(next, messages, alias).await
 }
 
 /// What becomes of a message that was heard, when all that is said to the client meanwhile comes here.
 pub(super) async fn passed<T: Send + 'static>(
     next: Next<T>,
     mut messages: mpsc::Receiver<Bytes>,
+    alias: Option<Arc<Alias>>,
 ) -> Passed<T> {
+    let restored = |message: Bytes| match &alias {
+        Some(alias) => alias.restore(message),
+        None => message,
+    };
     let ruling = match next {
         Next::Send(bytes) => return Passed::On(bytes),
         Next::Done => Box::pin(std::future::ready(None)),
@@ -299,10 +306,16 @@ pub(super) async fn passed<T: Send + 'static>(
     let Some(first) = first else {
         return Passed::Answered(StatusCode::ACCEPTED.into_response());
     };
+    let first = restored(first);
     if is_answer(&first) {
-        return Passed::Answered(message(StatusCode::OK, first));
+        // To the protocol's earlier versions, 404 means that a session is gone.
+        let status = match shared::status(&first) {
+            StatusCode::NOT_FOUND if alias.is_none() => StatusCode::OK,
+            status => status,
+        };
+        return Passed::Answered(message(status, first));
     }
-    Passed::Answered(stream(first, messages))
+    Passed::Answered(stream(first, messages, alias))
 }
 
 fn is_answer(message: &Bytes) -> bool {
@@ -311,14 +324,19 @@ fn is_answer(message: &Bytes) -> bool {
 }
 
 /// A stream that begins with one message and ends with the answer.
-fn stream(first: Bytes, messages: mpsc::Receiver<Bytes>) -> Response {
-    let rest = futures_util::stream::unfold((Some(first), messages), |(first, mut messages)| async move {
+fn stream(first: Bytes, messages: mpsc::Receiver<Bytes>, alias: Option<Arc<Alias>>) -> Response {
+    let state = (Some(first), messages, alias);
+    let rest = futures_util::stream::unfold(state, |(first, mut messages, alias)| async move {
         let message = match first {
             Some(first) => first,
             None => messages.recv().await?,
         };
+        let message = match &alias {
+            Some(alias) => alias.restore(message),
+            None => message,
+        };
         let event = Bytes::from(event_of(&message));
-        Some((Ok::<_, std::convert::Infallible>(event), (None, messages)))
+        Some((Ok::<_, std::convert::Infallible>(event), (None, messages, alias)))
     });
     events(Body::from_stream(rest))
 }
@@ -336,6 +354,15 @@ pub(super) fn events(body: Body) -> Response {
 pub(super) fn message(status: StatusCode, message: Bytes) -> Response {
     let kind = [(header::CONTENT_TYPE, "application/json")];
     (status, kind, message).into_response()
+}
+
+/// Headers and body say different things.
+pub(super) fn mismatch(frame: &Frame, problem: &str) -> Response {
+    let id = frame.part(&frame.id).map(String::from_utf8_lossy);
+    message(
+        StatusCode::BAD_REQUEST,
+        wire::error(id.as_deref(), headers::MISMATCH, problem),
+    )
 }
 
 /// A refusal, as a message that clients understand.

@@ -7,7 +7,9 @@
 mod bridge;
 mod endpoint;
 mod events;
+mod headers;
 mod proxy;
+mod shared;
 mod way;
 
 pub use endpoint::{Callers, Endpoint};

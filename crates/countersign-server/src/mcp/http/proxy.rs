@@ -11,10 +11,12 @@ use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use tokio::sync::mpsc;
 
-use super::endpoint::{Endpoint, Passed, open, refused, through};
+use super::endpoint::{Endpoint, Passed, mismatch, open, refused, through};
 use super::events::{Events, data, with_data};
+use super::headers;
 use super::way::{Heard, HttpUpstream, SESSION, VERSION, Way, is_stream};
 use crate::client::{NoAnswer, Opened};
+use crate::mcp::call::Says;
 use crate::mcp::frame::{Frame, Kind};
 use crate::mcp::lines::{LONGEST, QUEUE};
 use crate::mcp::relay::{Relay, Who};
@@ -71,8 +73,14 @@ impl Proxy {
         if headers.contains_key(SESSION) {
             remember(&relay, &headers);
         }
+        // What the server does not see it cannot check.
+        if let Some(frame) = frame.as_ref().filter(|frame| may_be_ours(frame))
+            && let Err(problem) = headers::check(frame, &headers)
+        {
+            return mismatch(frame, &problem);
+        }
         let body = match method {
-            Method::POST => match through(&relay, body).await {
+            Method::POST => match through(&relay, body, None).await {
                 Passed::On(body) => body,
                 Passed::Answered(answer) => return answer,
             },
@@ -106,11 +114,15 @@ impl Proxy {
         let relay = Arc::new(Relay::new(endpoint.gateway.clone(), server.clone(), who));
         endpoint.resume(&server);
         let heard = relay.clone();
-        // What comes in answer to requests of ours. Everything else the server says there has nobody to hear it.
+        // What comes in answer to requests of ours, and what the server says meanwhile.
         tokio::spawn(async move {
             while let Some(message) = messages.recv().await {
                 match message {
-                    Heard::Message(bytes) => _ = heard.hear_server(bytes),
+                    Heard::Message(bytes) => {
+                        if let Some(message) = heard.hear_server(bytes) {
+                            heard.while_running(message).await;
+                        }
+                    }
                     Heard::Lost(id, why) => heard.server.lost(&id, why),
                 }
             }
@@ -150,6 +162,13 @@ fn remember(relay: &Relay, headers: &HeaderMap) {
         .iter()
         .filter_map(|name| Some((name.clone(), headers.get(name)?.clone())));
     relay.server.set_headers(found.collect());
+}
+
+/// Whether it may be answered here, and is of the kind that says in headers what it is.
+fn may_be_ours(frame: &Frame) -> bool {
+    let is_modern = || Says::read(frame.part(&frame.params).unwrap_or_default()).is_modern();
+    matches!(&frame.kind, Kind::Request { method, .. }
+        if (method == "tools/call" || method.starts_with("tasks/")) && is_modern())
 }
 
 fn is_greeting(frame: &Frame) -> bool {

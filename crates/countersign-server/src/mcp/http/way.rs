@@ -15,7 +15,7 @@ use crate::client::{Allowed, Client, NoAnswer, Opened, Target};
 use crate::failure::Failure;
 use crate::mcp::frame::{Frame, Id, Kind, pick};
 use crate::mcp::lines::LONGEST;
-use crate::mcp::server::{Gone, Lost, Upstream};
+use crate::mcp::server::{Gone, Headers, Lost, Upstream};
 
 /// Names a conversation with a server.
 pub const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -112,9 +112,18 @@ impl Upstream for HttpUpstream {
         kept.extend(headers.into_iter().map(|(name, value)| (Some(name), value)));
     }
 
+    fn has_headers(&self) -> bool {
+        true
+    }
+
     fn send(&self, bytes: Bytes) -> BoxFuture<'_, Result<(), Gone>> {
+        self.send_with(bytes, Vec::new())
+    }
+
+    fn send_with(&self, bytes: Bytes, also: Headers) -> BoxFuture<'_, Result<(), Gone>> {
         let frame = Frame::read(bytes.clone()).ok();
-        let headers = self.headers(frame.as_ref());
+        let mut headers = self.headers(frame.as_ref());
+        headers.extend(also.into_iter().map(|(name, value)| (Some(name), value)));
         let (way, heard, kept) = (self.way.clone(), self.heard.clone(), self.headers.clone());
         let is_greeted = matches!(frame.as_ref().map(|frame| &frame.kind),
             Some(Kind::Notification { method }) if method == "notifications/initialized");

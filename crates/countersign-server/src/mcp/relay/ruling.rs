@@ -5,13 +5,16 @@ use std::sync::Arc;
 use bytes::Bytes;
 use countersign::id::{Actor, ApprovalId};
 use futures_util::future::BoxFuture;
+use tokio_util::sync::CancellationToken;
 
 use super::{Back, Next, Relay, UnderWay, Waiting, open};
 use crate::mcp::answer::Form;
 use crate::mcp::call::ToolCall;
-use crate::mcp::frame::{Frame, Id, pick};
+use crate::mcp::continuation::Continuation;
+use crate::mcp::frame::{Frame, Id, Kind, pick};
 use crate::mcp::gateway::{Put, Wish};
 use crate::mcp::own;
+use crate::mcp::server::Lost;
 use crate::mcp::settings::OnCancel;
 use crate::mcp::wire;
 
@@ -29,7 +32,11 @@ impl Relay {
             }
         };
         self.learn(&call.says);
-        let waiting = Waiting::default();
+        let waiting = Waiting {
+            cancelled: CancellationToken::new(),
+            approval: None,
+            back: back.clone(),
+        };
         let under_way = UnderWay {
             form: Form {
                 id: call.raw_id.clone(),
@@ -74,7 +81,7 @@ impl Relay {
             return None;
         }
         let listed = self.server.listed(&under_way.call.tool).await;
-        under_way.form.has_schema = listed.is_some_and(|listed| listed.has_schema);
+        under_way.form.has_schema = listed.as_ref().is_some_and(|listed| listed.has_schema);
         let definition = listed.and_then(|listed| listed.definition);
         let (call, form) = (&under_way.call, &under_way.form);
         let wish = Wish {
@@ -88,8 +95,10 @@ impl Relay {
                 let _ = under_way.back.send(no_round(form)).await;
                 return None;
             }
-            open(&self.continuing).insert(call.id.clone(), (wanted.tool, wanted.arguments));
-            return Some(under_way.call.frame);
+            if let Some(answer) = self.go_on(&under_way, &wanted).await {
+                let _ = under_way.back.send(answer).await;
+            }
+            return None;
         }
         if call.brings_ours() && !self.is_round_of(call, &wish).await {
             let _ = under_way.back.send(no_round(form)).await;
@@ -108,6 +117,54 @@ impl Relay {
         };
         let _ = under_way.back.send(answer).await;
         None
+    }
+
+    /// Sends the rest of an approved call. It goes out under an id of ours: whatever a client numbers its requests with,
+    /// no other answer is taken for this one's.
+    async fn go_on(&self, under_way: &UnderWay, rest: &Continuation) -> Option<Bytes> {
+        let (call, form) = (&under_way.call, &under_way.form);
+        let params = String::from_utf8_lossy(&call.params);
+        let answered = tokio::select! {
+            answered = self.server.request("tools/call", &params) => answered,
+            () = under_way.cancelled.cancelled() => return None,
+        };
+        Some(match answered {
+            Ok(frame) => match frame.part(&frame.result) {
+                Some(result) => {
+                    self.continuations.remember(result, &rest.tool, &rest.arguments);
+                    wire::kept_result(&form.id, result)
+                }
+                None => wire::kept_error(&form.id, frame.part(&frame.error).unwrap_or(b"{}")),
+            },
+            Err(Lost::NotSent(why) | Lost::Unknown(why)) => wire::error(Some(&form.id), wire::INTERNAL, &why),
+        })
+    }
+
+    /// Hands what the server asks during a run to a client that waits for one; else the server is told that nobody is
+    /// there, so that it does not wait for ever.
+    pub(in crate::mcp) async fn while_running(&self, message: Bytes) {
+        let waiting: Vec<Back> = open(&self.waiting)
+            .values()
+            .filter(|waiting| waiting.approval.is_some())
+            .map(|waiting| waiting.back.clone())
+            .collect();
+        for back in waiting {
+            if back.send(message.clone()).await.is_ok() {
+                return;
+            }
+        }
+        let asked = Frame::read(message).ok();
+        let id = asked.as_ref().and_then(|asked| match &asked.kind {
+            Kind::Request { id, .. } => Some(id.as_json()),
+            _ => None,
+        });
+        if let Some(id) = id {
+            let nobody = "the client that this is about does not wait any more, so nobody can be asked";
+            let _ = self
+                .server
+                .send(wire::error(Some(id), wire::INTERNAL, nobody))
+                .await;
+        }
     }
 
     /// True when a message cancels a call that waits here: the server knows nothing of it.

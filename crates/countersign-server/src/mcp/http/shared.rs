@@ -1,0 +1,142 @@
+//! Requests of clients that share one process: each goes out under an id of its own, and its answers come back under
+//! the client's, so that equal ids and progress tokens do not meet.
+
+use axum::http::StatusCode;
+use bytes::Bytes;
+
+use crate::mcp::frame::{Frame, Id, Kind, pick, span, splice};
+
+/// Which request a stream of notifications belongs to.
+const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
+
+/// How a request is called here, and at its client.
+#[derive(Debug)]
+pub struct Alias {
+    /// The id that it goes out under.
+    pub id: Id,
+    /// Its own, as it was written.
+    raw_id: Bytes,
+    /// Where its client wants to hear how far it is, as it was written.
+    token: Option<Bytes>,
+}
+
+impl Alias {
+    /// Gives a request another id; nothing when it is no request.
+    pub fn of(frame: &Frame, number: u64) -> Option<(Alias, Bytes)> {
+        let place = frame.id.clone()?;
+        if !matches!(frame.kind, Kind::Request { .. }) {
+            return None;
+        }
+        let id = Id::own(&format!("http:{number}"));
+        let new = id.as_json().as_bytes();
+        let token = token(&frame.bytes, frame.part(&frame.params).unwrap_or_default());
+        let alias = Alias {
+            raw_id: Bytes::copy_from_slice(frame.part(&frame.id)?),
+            token: token
+                .as_ref()
+                .and_then(|token| frame.shared(&Some(token.clone()))),
+            id: id.clone(),
+        };
+        // From the end, so that the earlier place stays where it is.
+        let mut places: Vec<_> = token.into_iter().chain([place]).collect();
+        places.sort_by_key(|place| std::cmp::Reverse(place.start));
+        let bytes = places
+            .into_iter()
+            .fold(frame.bytes.clone(), |bytes, place| splice(&bytes, place, new));
+        Some((alias, bytes))
+    }
+
+    /// A message for the client, with what the client calls its request.
+    pub fn restore(&self, message: Bytes) -> Bytes {
+        let Ok(frame) = Frame::read(message.clone()) else {
+            return message;
+        };
+        let params = frame.part(&frame.params).unwrap_or_default();
+        let is_ours = |place: &std::ops::Range<usize>| {
+            frame.bytes.get(place.clone()) == Some(self.id.as_json().as_bytes())
+        };
+        let (place, with) = match &frame.kind {
+            Kind::Response { id } if *id == self.id => (frame.id.clone(), Some(&self.raw_id)),
+            Kind::Notification { method } if method == "notifications/progress" => {
+                let token = pick(params, ["progressToken"]).ok().and_then(|[token]| token);
+                (
+                    token.map(|token| span(&frame.bytes, token.get())),
+                    self.token.as_ref(),
+                )
+            }
+            Kind::Notification { .. } => {
+                let id = member(params, SUBSCRIPTION).map(|id| span(&frame.bytes, id));
+                (id, Some(&self.raw_id))
+            }
+            _ => return message,
+        };
+        match (place.filter(is_ours), with) {
+            (Some(place), Some(with)) => splice(&frame.bytes, place, with),
+            _ => message,
+        }
+    }
+}
+
+fn member<'p>(params: &'p [u8], name: &str) -> Option<&'p str> {
+    let [meta] = pick(params, ["_meta"]).ok()?;
+    let [found] = pick(meta?.get().as_bytes(), [name]).ok()?;
+    Some(found?.get())
+}
+
+fn token(bytes: &Bytes, params: &[u8]) -> Option<std::ops::Range<usize>> {
+    member(params, "progressToken").map(|token| span(bytes, token))
+}
+
+/// What the protocol's later versions answer a request with, by the error in the answer.
+pub fn status(message: &Bytes) -> StatusCode {
+    let frame = Frame::read(message.clone()).ok();
+    let error = frame.as_ref().and_then(|frame| frame.part(&frame.error));
+    let code = error
+        .and_then(|error| pick(error, ["code"]).ok())
+        .and_then(|[code]| code);
+    match code.map(serde_json::value::RawValue::get) {
+        Some("-32601") => StatusCode::NOT_FOUND,
+        Some("-32020" | "-32021" | "-32022") => StatusCode::BAD_REQUEST,
+        _ => StatusCode::OK,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_request_goes_out_under_another_id_and_comes_back_under_its_own() {
+        let text = r#"{"params":{"_meta":{"progressToken":"p"},"x":1e2},"id": 7,"method":"m"}"#;
+        let frame = Frame::read(Bytes::from_static(text.as_bytes())).unwrap();
+        let (alias, sent) = Alias::of(&frame, 3).unwrap();
+        assert_eq!(
+            sent,
+            text.replace("\"p\"", "\"http:3\"").replace(" 7", " \"http:3\"")
+        );
+        let check = |message: &str, expected: &str| {
+            assert_eq!(
+                alias.restore(Bytes::copy_from_slice(message.as_bytes())),
+                expected
+            );
+        };
+        check(
+            r#"{"id":"http:3","result":{"id":"http:3"}}"#,
+            r#"{"id":7,"result":{"id":"http:3"}}"#,
+        );
+        check(
+            r#"{"method":"notifications/progress","params":{"progressToken":"http:3","progress":1}}"#,
+            r#"{"method":"notifications/progress","params":{"progressToken":"p","progress":1}}"#,
+        );
+        let listened =
+            r#"{"method":"n","params":{"_meta":{"io.modelcontextprotocol/subscriptionId":"http:3"}}}"#;
+        check(listened, &listened.replace("\"http:3\"", "7"));
+        for other in [
+            r#"{"id":"http:4","result":{}}"#,
+            r#"{"id":"http:3","method":"ask"}"#,
+            "nonsense",
+        ] {
+            check(other, other);
+        }
+    }
+}
