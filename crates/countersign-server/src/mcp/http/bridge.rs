@@ -283,6 +283,16 @@ impl Conversation {
                     Passed::Answered(answer) => Some(answer),
                     Passed::On(routed) => {
                         routed.send(&sender).await;
+                        if let Kind::Request { id, method } = &frame.kind
+                            && method == "subscriptions/listen"
+                        {
+                            let (switch, id, sender) = (switch.clone(), id.clone(), sender.clone());
+                            // Who closes the stream listens no more.
+                            tokio::spawn(async move {
+                                sender.closed().await;
+                                switch.listener_left(&id).await;
+                            });
+                        }
                         None
                     }
                 }
