@@ -360,6 +360,16 @@ impl Conversation {
                     Passed::Answered(answer) => Some(answer),
                     Passed::On(routed) => {
                         self.route(routed, &waits).await;
+                        if is_listening(frame) {
+                            let (switch, id, to) = (switch.clone(), id.clone(), waits.to.clone());
+                            // Who closes the stream listens no more.
+                            tokio::spawn(async move {
+                                to.closed().await;
+                                if let Some(id) = id {
+                                    switch.listener_left(&id).await;
+                                }
+                            });
+                        }
                         None
                     }
                 }
@@ -468,6 +478,10 @@ fn streamed(first: Option<Bytes>, messages: mpsc::Receiver<Bytes>, ends_with_ans
         ))
     });
     events(Body::from_stream(stream))
+}
+
+fn is_listening(frame: &Frame) -> bool {
+    matches!(&frame.kind, Kind::Request { method, .. } if method == "subscriptions/listen")
 }
 
 fn is_answer(message: &Bytes) -> bool {

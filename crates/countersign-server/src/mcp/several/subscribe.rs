@@ -229,6 +229,15 @@ impl Switch {
         true
     }
 
+    /// Whoever listened under this id is gone, and did not say so.
+    pub async fn listener_left(&self, id: &Id) {
+        let params = format!("{{\"requestId\":{}}}", id.as_json());
+        let cancelled = wire::notification("notifications/cancelled", &params);
+        if let Some(back) = self.back() {
+            self.unsubscribe(id, &cancelled, &back).await;
+        }
+    }
+
     /// What who listens is told when these lists of a server come or go, and it is gone.
     pub(super) fn tell_listeners(&self, number: usize, lists: &[&str], is_gone: bool) -> Vec<Bytes> {
         let ids: Vec<Id> = open(&self.subscriptions).keys().cloned().collect();

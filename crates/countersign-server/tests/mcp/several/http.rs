@@ -14,7 +14,7 @@ fn tools(listed: &Value) -> Vec<&str> {
 }
 
 /// Posts while something else goes on.
-fn beside(address: &str, headers: &[(&str, &str)], message: &Value) -> std::thread::JoinHandle<Came> {
+pub fn beside(address: &str, headers: &[(&str, &str)], message: &Value) -> std::thread::JoinHandle<Came> {
     let (address, message) = (address.to_owned(), message.clone());
     let headers: Vec<(String, String)> = headers
         .iter()

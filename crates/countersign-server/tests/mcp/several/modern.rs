@@ -1,9 +1,14 @@
 //! Clients of the protocol's later kind, in front of several servers.
 
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+
 use serde_json::{Value, json};
 
+use super::http::beside;
 use super::{got, names, place, start};
 use crate::client::{approval, text, until};
+use crate::http::{Running, post};
 use crate::place::Place;
 
 #[test]
@@ -116,4 +121,95 @@ fn who_listens_hears_of_all_servers() {
 
 fn two_eras() -> Place {
     place(&[("mail", "modern"), ("news", "")])
+}
+
+#[test]
+fn clients_that_call_without_greeting_hear_of_all_servers_on_their_own_stream() {
+    let meta = json!({
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientInfo": {"name": "modern", "version": "1"},
+        "io.modelcontextprotocol/clientCapabilities": {},
+    });
+    let place = place(&[("mail", "modern"), ("news", "modern")]);
+    let options = [
+        "mcp",
+        "--listen",
+        "127.0.0.1:0",
+        "--no-token",
+        "--servers",
+        "servers.toml",
+    ];
+    let gateway = Running::start(place.command(&options));
+    let message = |id: u64, method: &str, mut params: Value| {
+        params["_meta"] = meta.clone();
+        json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+    };
+    let discovered = post(&gateway.address, &[], &message(0, "server/discover", json!({}))).answer();
+    assert_eq!(
+        discovered["result"]["supportedVersions"],
+        json!(["2026-07-28"]),
+        "{discovered}"
+    );
+    let wanted = json!({"notifications": {"toolsListChanged": true}});
+    let listening = beside(&gateway.address, &[], &message(1, "subscriptions/listen", wanted));
+    until("both listen", || {
+        ["mail", "news"]
+            .iter()
+            .all(|server| got(&place, server, "subscriptions/listen").len() == 1)
+    });
+    // Who closes the stream listens no more.
+    let body = message(
+        7,
+        "subscriptions/listen",
+        json!({"notifications": {"toolsListChanged": true}}),
+    )
+    .to_string();
+    let head = format!(
+        "POST /mcp HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\naccept: text/event-stream\r\ncontent-length: {}\r\n\r\n",
+        gateway.address,
+        body.len()
+    );
+    let mut stream = TcpStream::connect(&gateway.address).unwrap();
+    stream.write_all(format!("{head}{body}").as_bytes()).unwrap();
+    let mut came = String::new();
+    while !came.contains("acknowledged") {
+        let mut piece = [0; 512];
+        let length = stream.read(&mut piece).unwrap();
+        came.push_str(&String::from_utf8_lossy(&piece[..length]));
+    }
+    drop(stream);
+    until("it is cancelled", || {
+        ["mail", "news"]
+            .iter()
+            .all(|server| got(&place, server, "\"requestId\":7").len() == 1)
+    });
+    for (id, server) in [(2, "mail"), (3, "news")] {
+        let params = json!({"name": format!("{server}__read"), "arguments": {}});
+        let read = post(&gateway.address, &[], &message(id, "tools/call", params)).answer();
+        assert_eq!(text(&read), format!("{server} read {{}}"));
+        let params = json!({"name": format!("{server}__crash"), "arguments": {}});
+        let crashed = post(&gateway.address, &[], &message(id + 10, "tools/call", params)).answer();
+        assert!(crashed["error"].is_object(), "{crashed}");
+    }
+    let came = listening.join().unwrap();
+    let methods: Vec<&str> = came
+        .body
+        .lines()
+        .filter_map(|line| line.split_once("\"method\":\"")?.1.split('"').next())
+        .collect();
+    let changed = "notifications/tools/list_changed";
+    assert_eq!(
+        methods,
+        ["notifications/subscriptions/acknowledged", changed, changed],
+        "{}",
+        came.body
+    );
+    assert!(
+        came.answer()["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("the last of the servers"),
+        "{}",
+        came.body
+    );
 }
