@@ -42,7 +42,7 @@ pub fn takes_tasks(capabilities: &[u8]) -> bool {
     let extensions = pick(capabilities, ["extensions"])
         .ok()
         .and_then(|[extensions]| extensions);
-    extensions.is_some_and(|extensions| has_tasks(extensions))
+    extensions.is_some_and(has_tasks)
 }
 
 fn has_tasks(extensions: &RawValue) -> bool {

@@ -173,11 +173,14 @@ fn in_front_of_a_command_the_gateway_checks_what_headers_say() {
         .status,
         404
     );
-    let came = post(&gateway.address, &headers, &message(json!({})));
-    assert_eq!(
-        (came.status, &came.answer()["error"]["code"]),
-        (400, &json!(-32602))
-    );
+    let version = json!({"_meta": {"io.modelcontextprotocol/protocolVersion": "2026-07-28"}});
+    for params in [json!({}), version] {
+        let came = post(&gateway.address, &headers, &message(params));
+        assert_eq!(
+            (came.status, &came.answer()["error"]["code"]),
+            (400, &json!(-32602))
+        );
+    }
 }
 
 #[test]

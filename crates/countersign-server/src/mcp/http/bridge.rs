@@ -146,11 +146,16 @@ impl Bridge {
             return refused(StatusCode::BAD_REQUEST, "the body is no message");
         };
         let named = headers.get(SESSION).and_then(|name| name.to_str().ok());
-        let is_modern = Says::read(frame.part(&frame.params).unwrap_or_default()).is_modern();
+        let says = Says::read(frame.part(&frame.params).unwrap_or_default());
+        let is_modern = says.is_modern();
         let greets = matches!(&frame.kind, Kind::Request { method, .. } if method == "initialize");
         let is_greeting = greets && !is_modern;
-        if named.is_none() && !is_modern && !greets && are_modern(headers) {
-            let problem = "`_meta` does not say which protocol the request speaks";
+        let is_silent = match is_modern {
+            true => says.capabilities.is_none(),
+            false => named.is_none() && !greets && are_modern(headers),
+        };
+        if is_silent {
+            let problem = "`_meta` does not say which protocol the client speaks and what it can do";
             let id = frame.part(&frame.id).map(String::from_utf8_lossy);
             let answer = wire::error(id.as_deref(), wire::INVALID_PARAMS, problem);
             return message(StatusCode::BAD_REQUEST, answer);
