@@ -162,7 +162,9 @@ fn edit(inbox: &mut Inbox) -> Option<Act> {
     match bytes {
         Some(original) => Some(Act::Edit { position, original }),
         None => {
-            inbox.complain("some of its arguments are secret, so they cannot be edited here");
+            inbox.complain(
+                "some of its arguments are secret: the inbox page can edit them without showing them",
+            );
             None
         }
     }
