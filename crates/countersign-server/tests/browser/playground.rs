@@ -335,7 +335,12 @@ fn thirteen_paddocks_in_spanish(stage: &Stage) {
     let order = "const text = document.querySelector('#lines').textContent; \
         return ['ok', 'Con eso no basta', 'Sí, borrar', '¡Listo!', 'Si fue un error'] \
             .map((part) => text.lastIndexOf(part)).every((at, index, all) => at > (all[index - 1] ?? -1))";
-    assert_eq!(stage.browser.run(order).unwrap(), json!(true), "{}", stage.text("#lines"));
+    assert_eq!(
+        stage.browser.run(order).unwrap(),
+        json!(true),
+        "{}",
+        stage.text("#lines")
+    );
 }
 
 fn hostile_text_is_inert(stage: &Stage) {
