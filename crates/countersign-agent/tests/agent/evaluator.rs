@@ -14,6 +14,10 @@ type Answers = Vec<Vec<Result<Part, ModelError>>>;
 const ANA: &str = r#"{"name":"Ana","email":"ana@acme.com"}"#;
 
 fn judged(specialist: Answers, evaluator: Answers) -> (World, Puppet) {
+    judged_again(specialist, evaluator, 2)
+}
+
+fn judged_again(specialist: Answers, evaluator: Answers, retries: u32) -> (World, Puppet) {
     let judge = Puppet::new(evaluator);
     let mut plan = plan_of(Arc::new(Puppet::new(specialist)));
     plan.evaluator = Some(Evaluator {
@@ -21,7 +25,7 @@ fn judged(specialist: Answers, evaluator: Answers) -> (World, Puppet) {
             prompt: "Judge.".to_owned(),
             model: Arc::new(judge.clone()),
         },
-        retries: 2,
+        retries,
     });
     let world = World::over(Arc::new(MemoryStore::default()), Journal::default(), POLICY, plan);
     (world, judge)
@@ -62,6 +66,22 @@ async fn a11_an_answer_without_a_card_is_judged_and_given_again() {
     assert_eq!(judge.asked().len(), 2);
     let session = world.agent.session(&tenant(), &channel()).await.unwrap();
     assert!(!format!("{:?}", session.messages()).contains("No idea."));
+}
+
+/// What could be taken back is not heard before it is judged; what stands anyway is heard as it comes.
+#[tokio::test]
+async fn a11_only_an_answer_that_stands_is_heard_before_it_is_judged() {
+    let gone = || vec![fails(ModelError::Unreachable("gone".to_owned()))];
+    let (world, _) = judged_again(vec![says("Hi.")], gone(), 1);
+    let shown = world.says("Hello").await;
+    assert!(
+        shown.starts_with("(notice: ") && shown.ends_with("Hi."),
+        "{shown}"
+    );
+    let (world, judge) = judged_again(vec![says("Hi.")], gone(), 0);
+    let shown = world.says("Hello").await;
+    assert!(shown.starts_with("Hi.\n(notice: "), "{shown}");
+    assert_eq!(judge.asked().len(), 1, "it is judged all the same");
 }
 
 #[tokio::test]

@@ -17,13 +17,13 @@ pub fn built_in(setup: &Setup) -> Result<AgentFile, String> {
 
 /// The agent of an `agent.toml`, with its `tools.json` and perhaps a `script.toml` beside it.
 pub fn read(path: &Path) -> Result<AgentFile, String> {
+    let (agent, tools) = (text(path)?, text(&path.with_file_name(TOOLS))?);
     let script = path.with_file_name(SCRIPT);
     let script = match script.try_exists() {
         Ok(false) => None,
         _ => Some(text(&script)?),
     };
-    let tools = text(&path.with_file_name(TOOLS))?;
-    AgentFile::parse(&text(path)?, &tools, script.as_deref())
+    AgentFile::parse(&agent, &tools, script.as_deref())
         .map_err(|problem| format!("`{}`: {problem}", path.display()))
 }
 

@@ -5,6 +5,13 @@ use crate::terminal::Terminal;
 
 const ASK: &str = "Create a contact for Maria Garcia at Acme Corp, maria@acme.com";
 
+/// Ctrl-D, once the prompt stands: before, the terminal itself would take it.
+fn leave(mut terminal: Terminal) {
+    terminal.look();
+    terminal.press("\u{4}");
+    terminal.shows("ended 0");
+}
+
 fn say(place: &Place, lines: &[&str]) -> String {
     let left = place.run_with(&["chat"], format!("{}\n", lines.join("\n")).as_bytes());
     assert_eq!(left.code, 0, "{left:?}");
@@ -216,10 +223,7 @@ fn a13_the_chat_on_a_terminal() {
     terminal.shows("Done! Delete contact");
     terminal.press("/help\r");
     terminal.shows("all but the third");
-    // Before the prompt stands, the terminal itself would take it.
-    terminal.look();
-    terminal.press("\u{4}");
-    terminal.shows("ended 0");
+    leave(terminal);
 }
 
 #[test]
@@ -247,8 +251,7 @@ fn a16_some_of_five_by_keys() {
     terminal.press("\u{1b}y");
     terminal.shows("Left out: Create contact Eva");
     terminal.shows("Done! Create contact Cleo");
-    terminal.press("\u{4}");
-    terminal.shows("ended 0");
+    leave(terminal);
 }
 
 /// The one approval that waits.
@@ -283,8 +286,7 @@ fn d6_a_decision_elsewhere_is_told_at_once_above_what_is_being_typed() {
     terminal.shows("? ");
     place.good(&["deny", &waiting(&place)]);
     terminal.shows("Cancelled.");
-    terminal.press("\u{4}");
-    terminal.shows("ended 0");
+    leave(terminal);
 }
 
 #[test]
@@ -327,6 +329,5 @@ fn x01_a_yes_that_was_begun_before_a_card_came_does_not_answer_it() {
     terminal.look();
     terminal.press("yes\r");
     terminal.shows("Done! note: n 2");
-    terminal.press("\u{4}");
-    terminal.shows("ended 0");
+    leave(terminal);
 }

@@ -57,7 +57,7 @@ fn random_programs_reach_everything() {
     let fixture = runtime.block_on(fixture());
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut seen = String::new();
-    for _ in 0..600 {
+    for _ in 0..1_000 {
         let program = super::program::programs()
             .new_tree(&mut runner)
             .unwrap()

@@ -20,13 +20,18 @@ pub fn programs() -> impl Strategy<Value = Program> {
         1 => Just(together()),
         1 => Just(forgotten()),
         2 => looked_at(),
+        1 => Just(moved_on()),
     ];
     vec(part, 1..=28).prop_map(|parts| Program(parts.concat()))
 }
 
 /// A call that is approved, started and succeeds.
 fn success() -> impl Strategy<Value = Vec<Step>> {
-    (propose(), any::<bool>()).prop_map(|(propose, start_next)| {
+    (propose(), any::<bool>()).prop_map(|(mut propose, start_next)| {
+        // Else it would have to be looked at before it starts.
+        if let Step::Propose { over, .. } = &mut propose {
+            *over = Over::None;
+        }
         let finish = Step::Finish {
             on: NEWEST,
             call: 1,
@@ -88,15 +93,43 @@ fn forgotten() -> Vec<Step> {
 /// What would change the page is approved; the page may change meanwhile, and is looked at again. What is asked
 /// instead, if anything is, is approved in its turn.
 fn looked_at() -> impl Strategy<Value = Vec<Step>> {
-    (propose(), any::<bool>(), any::<bool>()).prop_map(|(mut propose, changes, start_too)| {
+    (propose(), any::<bool>(), any::<bool>(), look()).prop_map(|(mut propose, changes, start_too, look)| {
         if let Step::Propose { over, .. } = &mut propose {
             *over = Over::All;
         }
         let mut steps = vec![propose, approve(NEWEST, start_too)];
         steps.extend(changes.then_some(Step::ChangePage));
-        steps.extend([start(NEWEST, 1), approve(NEWEST, false), start(NEWEST, 1)]);
+        let first = Step::Start {
+            on: NEWEST,
+            call: 1,
+            look,
+        };
+        steps.extend([first, approve(NEWEST, false), start(NEWEST, 1)]);
         steps
     })
+}
+
+/// What would change the page is approved, the page changes, and the conversation has another question by then.
+fn moved_on() -> Vec<Step> {
+    let asked = |over| Step::Propose {
+        tenant: 0,
+        agent: 0,
+        channel: Some(0),
+        key: None,
+        calls: 1,
+        going_on: false,
+        approvers: Approvers::Alice,
+        asking: Asking::Nothing,
+        over,
+    };
+    let older = Target { back: 1, ..NEWEST };
+    vec![
+        asked(Over::All),
+        approve(NEWEST, false),
+        Step::ChangePage,
+        asked(Over::None),
+        start(older, 1),
+    ]
 }
 
 /// A start after a look, which calls over nothing do not need.
