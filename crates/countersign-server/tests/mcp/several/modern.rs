@@ -123,6 +123,20 @@ fn two_eras() -> Place {
     place(&[("mail", "modern"), ("news", "")])
 }
 
+/// What a client's headers say of its message.
+fn headers(message: &Value) -> Vec<(&'static str, String)> {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    let headers = [
+        ("mcp-protocol-version", Some("2026-07-28".to_owned())),
+        ("mcp-method", text(&message["method"])),
+        ("mcp-name", text(&message["params"]["name"])),
+    ];
+    headers
+        .into_iter()
+        .filter_map(|(name, value)| Some((name, value?)))
+        .collect()
+}
+
 #[test]
 fn clients_that_call_without_greeting_hear_of_all_servers_on_their_own_stream() {
     let meta = json!({
@@ -144,14 +158,30 @@ fn clients_that_call_without_greeting_hear_of_all_servers_on_their_own_stream() 
         params["_meta"] = meta.clone();
         json!({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
     };
-    let discovered = post(&gateway.address, &[], &message(0, "server/discover", json!({}))).answer();
+    let send = |message: &Value| {
+        let headers = headers(message);
+        let headers: Vec<(&str, &str)> = headers
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        post(&gateway.address, &headers, message)
+    };
+    let discovered = send(&message(0, "server/discover", json!({}))).answer();
     assert_eq!(
         discovered["result"]["supportedVersions"],
         json!(["2026-07-28"]),
         "{discovered}"
     );
     let wanted = json!({"notifications": {"toolsListChanged": true}});
-    let listening = beside(&gateway.address, &[], &message(1, "subscriptions/listen", wanted));
+    let listen = [
+        ("mcp-protocol-version", "2026-07-28"),
+        ("mcp-method", "subscriptions/listen"),
+    ];
+    let listening = beside(
+        &gateway.address,
+        &listen,
+        &message(1, "subscriptions/listen", wanted),
+    );
     until("both listen", || {
         ["mail", "news"]
             .iter()
@@ -165,7 +195,7 @@ fn clients_that_call_without_greeting_hear_of_all_servers_on_their_own_stream() 
     )
     .to_string();
     let head = format!(
-        "POST /mcp HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\naccept: text/event-stream\r\ncontent-length: {}\r\n\r\n",
+        "POST /mcp HTTP/1.1\r\nhost: {}\r\ncontent-type: application/json\r\naccept: text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\nmcp-method: subscriptions/listen\r\ncontent-length: {}\r\n\r\n",
         gateway.address,
         body.len()
     );
@@ -181,14 +211,14 @@ fn clients_that_call_without_greeting_hear_of_all_servers_on_their_own_stream() 
     until("it is cancelled", || {
         ["mail", "news"]
             .iter()
-            .all(|server| got(&place, server, "\"requestId\":7").len() == 1)
+            .all(|server| got(&place, server, "notifications/cancelled").len() == 1)
     });
     for (id, server) in [(2, "mail"), (3, "news")] {
         let params = json!({"name": format!("{server}__read"), "arguments": {}});
-        let read = post(&gateway.address, &[], &message(id, "tools/call", params)).answer();
+        let read = send(&message(id, "tools/call", params)).answer();
         assert_eq!(text(&read), format!("{server} read {{}}"));
         let params = json!({"name": format!("{server}__crash"), "arguments": {}});
-        let crashed = post(&gateway.address, &[], &message(id + 10, "tools/call", params)).answer();
+        let crashed = send(&message(id + 10, "tools/call", params)).answer();
         assert!(crashed["error"].is_object(), "{crashed}");
     }
     let came = listening.join().unwrap();
