@@ -10,7 +10,7 @@ pub mod record;
 pub mod suite;
 
 use futures_util::FutureExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, ready};
 
 use crate::approval::SharedApproval;
 use crate::command::{Answer, Command, PutEntry, TakeEntry, Void, Voided};
@@ -61,6 +61,12 @@ pub trait Store: Send + Sync + 'static {
 
     /// Where the feed ends now: behind this cursor comes everything that happens from here on, and little else.
     fn feed_end<'a>(&'a self, tenant: &'a Tenant) -> Stored<'a, Cursor>;
+
+    /// A number that stays the same while nothing in the store changes, whoever writes to it: what was read after it was told
+    /// is still so while it is told again. Nothing from a store that cannot tell without reading as much.
+    fn stamp(&self) -> Stored<'_, Option<u64>> {
+        ready(Ok(None)).boxed()
+    }
 
     /// An entry of the registry, while its time is not over. Whoever shows a token is known only after this, so no
     /// tenant is named.

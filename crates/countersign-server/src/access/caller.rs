@@ -2,6 +2,7 @@
 
 use countersign::decision::{Decider, Ground, Surface};
 use countersign::id::{Agent, Person, Tenant};
+use countersign::time::Time;
 
 use super::{Scope, Scopes};
 
@@ -24,6 +25,8 @@ pub struct Caller {
     pub credential: Credential,
     /// What a decision by this caller rests on.
     pub grounds: Vec<Ground>,
+    /// When the credential ends by itself.
+    pub expires_at: Option<Time>,
 }
 
 /// What was shown.

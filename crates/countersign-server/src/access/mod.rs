@@ -2,7 +2,8 @@
 //!
 //! Enters: a credential as it came over the wire. Leaves: a [`Caller`], or nothing.
 //! Everything is kept in the store's registry, under the hash of what opens it: whoever reads the store cannot sign
-//! in with what stands there. Nothing is cached, so that what is revoked is revoked with the next request.
+//! in with what stands there. What is revoked is revoked with the next request: a caller is known without a look only while
+//! nothing at all has changed in the store (`http::look`).
 //! Deliberately absent: which route asks for which scope; see `http`.
 
 mod account;

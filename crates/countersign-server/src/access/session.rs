@@ -88,6 +88,7 @@ impl Session {
             groups: account.groups,
             credential: Credential::Session,
             grounds: vec![session, ground],
+            expires_at: entry.expires_at,
         }))
     }
 

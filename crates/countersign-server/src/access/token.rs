@@ -176,6 +176,7 @@ impl Token {
             groups,
             credential: Credential::Token,
             grounds,
+            expires_at: entry.expires_at,
         }))
     }
 

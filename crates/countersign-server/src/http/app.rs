@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::feed::Feeds;
-use super::{AllowedHosts, Limits, Metrics, Written};
+use super::{AllowedHosts, Known, Limits, Metrics, Written};
 use crate::agents::Agents;
 
 /// The service's state. Clones share everything.
@@ -32,6 +32,8 @@ pub struct Parts {
     pub limits: Limits,
     /// What is counted.
     pub metrics: Metrics,
+    /// Who looked lately.
+    pub known: Known,
     /// Answers about approvals.
     pub written: Written,
     /// Events as they happen.
@@ -73,6 +75,7 @@ impl App {
             limits: Limits::new(settings.decisions_per_second),
             settings,
             metrics: Metrics::default(),
+            known: Known::default(),
             written: Written::default(),
             feeds: Feeds::default(),
             agents,

@@ -15,6 +15,7 @@ use countersign::state::State as ApprovalState;
 use countersign::store::{Filter, LONGEST_PAGE};
 
 use super::extract::{Again, Asked, Body, Id, Needs as _};
+use super::look::Looker;
 use super::wire::{
     Ask, Decide, DecideCall, DecideQuery, ErrorView, GetQuery, IdempotencyKey, ListQuery, WithdrawBody,
 };
@@ -97,13 +98,20 @@ pub async fn ask(
     responses((status = 200, body = ApprovalView), (status = "default", body = ErrorView)))]
 pub async fn get(
     State(app): State<App>,
-    For(caller, ..): For<scope::Look>,
+    Looker { caller, stamp }: Looker,
     Id(id): Id<ApprovalId>,
     Asked(query): Asked<GetQuery>,
 ) -> Answer<Response> {
     let until = until(query.wait_for.as_deref())?;
     let wait = query.wait.as_deref().map(duration::parse).transpose();
     let wait = wait.map_err(ApiError::bad_request)?;
+    let wants_more = query.concerns == Some(true) || query.events == Some(true);
+    if wait.is_none() && !wants_more {
+        let now = app.store().now().await?;
+        if let Some(answer) = app.written.again(&caller, id, stamp, now) {
+            return Ok(answer);
+        }
+    }
     let mut is_stopping = false;
     let approval = match wait {
         None => visible(&app, &caller, id).await?,
@@ -119,9 +127,8 @@ pub async fn get(
         }
     };
     let now = app.store().now().await?;
-    let wants_more = query.concerns == Some(true) || query.events == Some(true);
     let mut response = match wants_more {
-        false => app.written.answer(&approval, app.gate.policy(), now),
+        false => app.written.answer(&approval, app.gate.policy(), now, stamp),
         true => {
             let mut view = view::approval(&approval, app.gate.policy(), now);
             if query.concerns == Some(true) && approval.state == ApprovalState::Pending {
@@ -174,7 +181,7 @@ pub async fn decide(
     let is_finished = until(query.wait_for.as_deref())? == Until::Finished;
     let approval = record(&app, decision, is_finished).await?;
     let now = app.store().now().await?;
-    Ok(app.written.answer(&approval, app.gate.policy(), now))
+    Ok(app.written.answer(&approval, app.gate.policy(), now, None))
 }
 
 /// Who never may decide, an agent above all, is refused before anything they say is looked at; that they tried stands in

@@ -68,6 +68,12 @@ impl<S: Needs> FromRequestParts<App> for For<S> {
 
 /// Who calls the API: by token, and by nothing else. A page's cookie opens no API, so no page can be made to call it.
 async fn caller(headers: &HeaderMap, app: &App) -> Result<Caller, ApiError> {
+    let caller = Token::open(app.store(), token(headers)?).await?;
+    caller.ok_or_else(ApiError::unauthorized)
+}
+
+/// The token that a request shows.
+pub(super) fn token(headers: &HeaderMap) -> Result<&str, ApiError> {
     let shown = headers
         .get(header::AUTHORIZATION)
         .and_then(|value| value.to_str().ok());
@@ -75,9 +81,7 @@ async fn caller(headers: &HeaderMap, app: &App) -> Result<Caller, ApiError> {
         let (scheme, token) = shown.split_once(' ')?;
         scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
     });
-    let token = token.ok_or_else(ApiError::unauthorized)?;
-    let caller = Token::open(app.store(), token).await?;
-    caller.ok_or_else(ApiError::unauthorized)
+    token.ok_or_else(ApiError::unauthorized)
 }
 
 /// A JSON body.

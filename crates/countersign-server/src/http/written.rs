@@ -7,12 +7,14 @@ use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use countersign::approval::Approval;
-use countersign::id::{ApprovalId, Tenant};
+use countersign::id::{Agent, ApprovalId, Tenant};
 use countersign::policy::Policy;
 use countersign::recent::Recent;
+use countersign::state::State;
 use countersign::time::Time;
 
 use super::{ApiError, Json};
+use crate::access::Caller;
 use crate::view;
 
 /// Room for a few hundred answers.
@@ -22,7 +24,18 @@ const NOW: &str = "\"now\":\"";
 const BEHIND: &str = "\"}";
 
 /// Answers that were given lately.
-pub struct Written(Recent<(Tenant, ApprovalId), (u32, Bytes)>);
+pub struct Written(Recent<(Tenant, ApprovalId), Kept>);
+
+#[derive(Clone)]
+struct Kept {
+    version: u32,
+    bytes: Bytes,
+    /// The store's stamp before the approval was read.
+    stamp: Option<u64>,
+    agent: Agent,
+    /// From then on it is not pending any more, whatever was written down.
+    pending_until: Option<Time>,
+}
 
 impl Default for Written {
     fn default() -> Self {
@@ -31,29 +44,53 @@ impl Default for Written {
 }
 
 impl Written {
-    /// The answer about an approval, at `now`.
-    pub fn answer(&self, approval: &Approval, policy: &Policy, now: Time) -> Response {
+    /// The answer about an approval, at `now`; `stamp` is the store's before the approval was read.
+    pub fn answer(&self, approval: &Approval, policy: &Policy, now: Time, stamp: Option<u64>) -> Response {
         let fresh = || view::approval(approval, policy, now);
         // It has expired, and that is not written down yet: the version does not tell.
         if view::state(approval, now) != approval.state {
             return Json(fresh()).into_response();
         }
         let name = (approval.tenant.clone(), approval.id);
-        let kept = self.0.get(&name, |(version, _)| *version == approval.version);
-        let bytes = match kept.and_then(|(_, bytes)| at(&bytes, now)) {
-            Some(bytes) => bytes,
-            None => {
-                let Ok(bytes) = serde_json::to_vec(&fresh()) else {
-                    return ApiError::internal().into_response();
-                };
-                let kept = (approval.version, Bytes::from(bytes.clone()));
-                self.0.keep(name, kept, bytes.len());
-                bytes
+        let kept = self.0.get(&name, |kept| kept.version == approval.version);
+        if let Some(kept) = kept
+            && let Some(bytes) = at(&kept.bytes, now)
+        {
+            if stamp.is_some() && kept.stamp != stamp {
+                self.0.keep(name, Kept { stamp, ..kept }, bytes.len());
             }
+            return answered(bytes);
+        }
+        let Ok(bytes) = serde_json::to_vec(&fresh()) else {
+            return ApiError::internal().into_response();
         };
-        let kind = HeaderValue::from_static("application/json");
-        ([(header::CONTENT_TYPE, kind)], bytes).into_response()
+        let kept = Kept {
+            version: approval.version,
+            bytes: Bytes::from(bytes.clone()),
+            stamp,
+            agent: approval.agent.clone(),
+            pending_until: (approval.state == State::Pending).then_some(approval.expires_at),
+        };
+        self.0.keep(name, kept, bytes.len());
+        answered(bytes)
     }
+
+    /// The same answer again to who may see it, while the store's stamp is the same; nothing when that is not known.
+    pub fn again(&self, caller: &Caller, id: ApprovalId, stamp: Option<u64>, now: Time) -> Option<Response> {
+        let is_true = |kept: &Kept| {
+            stamp.is_some()
+                && kept.stamp == stamp
+                && caller.agent.as_ref().is_none_or(|agent| *agent == kept.agent)
+                && kept.pending_until.is_none_or(|until| now < until)
+        };
+        let kept = self.0.get(&(caller.tenant.clone(), id), is_true)?;
+        at(&kept.bytes, now).map(answered)
+    }
+}
+
+fn answered(bytes: Vec<u8>) -> Response {
+    let kind = HeaderValue::from_static("application/json");
+    ([(header::CONTENT_TYPE, kind)], bytes).into_response()
 }
 
 /// The same answer at another time; nothing when a time is not written in the usual length.

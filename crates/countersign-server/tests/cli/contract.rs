@@ -110,7 +110,6 @@ fn d3_the_json_of_a_proposal_and_of_an_approval_is_a_contract() {
         "undoes": null,
         "quorum": 1,
         "approvals": [],
-        "now": "[time]",
         "calls": [
           {
             "id": "[id].1",
@@ -137,7 +136,8 @@ fn d3_the_json_of_a_proposal_and_of_an_approval_is_a_contract() {
             "result": null,
             "undoneBy": null
           }
-        ]
+        ],
+        "now": "[time]"
       }
     }
     "##);
@@ -180,7 +180,6 @@ fn d3_the_json_of_a_proposal_and_of_an_approval_is_a_contract() {
           "comment": "ok"
         }
       ],
-      "now": "[time]",
       "calls": [
         {
           "id": "[id].1",
@@ -223,7 +222,8 @@ fn d3_the_json_of_a_proposal_and_of_an_approval_is_a_contract() {
           "event": {"what":"approved","digest":"[hash]","surface":"command_line"},
           "link": "[hash]"
         }
-      ]
+      ],
+      "now": "[time]"
     }
     "##);
 }

@@ -25,6 +25,54 @@ async fn h03_a_token_ends_when_it_is_revoked_and_when_its_time_is_over() {
     assert_eq!(service.get(&second, "/v1/approvals").await.status, 401);
 }
 
+/// Whoever looks again and again is shown the same bytes, until anything at all changes.
+#[tokio::test]
+async fn h03_a_look_that_was_made_before_opens_and_hides_nothing() {
+    let service = Service::new().await;
+    let (agent, other) = (service.agent("crm").await, service.agent("cms").await);
+    let ana = service.decider("ana").await;
+    let approval = service.propose(&agent, "create_contact", "{}").await;
+    let path = format!("/v1/approvals/{}", approval["id"].as_str().unwrap());
+    let look = async || service.get(&agent, &path).await.good();
+    let first = look().await;
+    service.clock.advance(Duration::from_secs(1));
+    let second = look().await;
+    assert_ne!(first["now"], second["now"]);
+    assert_eq!(
+        (&first["status"], &second["status"]),
+        (&"pending".into(), &"pending".into())
+    );
+    assert_eq!(
+        service.get(&other, &path).await.error(),
+        (404, "not_found".to_owned())
+    );
+    service.post(&ana, &path, r#"{"approved":false}"#).await.good();
+    assert_eq!(look().await["status"], "denied");
+    assert_eq!(look().await["status"], "denied");
+    let listed = Token::list(service.app.store(), &tenant()).await.unwrap();
+    let (id, _) = listed
+        .iter()
+        .find(|(_, token)| token.name.as_str() == "crm")
+        .unwrap();
+    Token::revoke(service.app.store(), &tenant(), id).await.unwrap();
+    assert_eq!(service.get(&agent, &path).await.status, 401);
+}
+
+#[tokio::test]
+async fn h03_a_look_that_was_made_before_ends_with_time() {
+    let service = Service::new().await;
+    let agent = service.agent("crm").await;
+    let approval = service.propose(&agent, "create_contact", "{}").await;
+    let path = format!("/v1/approvals/{}", approval["id"].as_str().unwrap());
+    let look = async || service.get(&agent, &path).await;
+    assert_eq!(look().await.good()["status"], "pending");
+    service.clock.advance(Duration::from_secs(24 * 3600 - 1));
+    let answered = look().await;
+    assert_eq!(answered.json()["status"], "expired", "{:?}", answered.json());
+    service.clock.advance(Duration::from_secs(24 * 3600));
+    assert_eq!(look().await.status, 401);
+}
+
 #[tokio::test]
 async fn h03_what_is_kept_opens_nothing() {
     let service = Service::new().await;

@@ -184,6 +184,10 @@ impl Store for SqliteStore {
         self.readers.read(read::feed_end).boxed()
     }
 
+    fn stamp(&self) -> Stored<'_, Option<u64>> {
+        ready(self.readers.stamp().map(Some)).boxed()
+    }
+
     fn entry<'a>(&'a self, kind: Kind, key: &'a str) -> Stored<'a, Option<Entry>> {
         let (key, clock) = (key.to_owned(), self.clock.clone());
         let look = move |connection: &Connection| {

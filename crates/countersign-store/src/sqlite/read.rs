@@ -18,6 +18,7 @@ use tokio::sync::Semaphore;
 use super::load::{self, LoadError, Loaded};
 use super::open;
 use super::recent::Recent;
+use super::watch::data_version;
 
 /// More than this would only wait for each other's processor.
 const MOST_READERS: usize = 4;
@@ -37,6 +38,8 @@ pub(super) struct Readers {
     // None once the store is closed.
     idle: Mutex<Option<Vec<Connection>>>,
     permits: Semaphore,
+    // Each connection counts for itself what others commit, so one of them counts for all.
+    stamps: Mutex<Option<Connection>>,
 }
 
 impl Readers {
@@ -46,6 +49,7 @@ impl Readers {
             recent,
             idle: Mutex::new(Some(Vec::new())),
             permits: Semaphore::new(MOST_READERS),
+            stamps: Mutex::default(),
         })
     }
 
@@ -113,9 +117,27 @@ impl Readers {
         Ok(result?)
     }
 
+    /// A number that changes with every commit.
+    pub(super) fn stamp(&self) -> Result<u64, StoreError> {
+        let mut connection = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
+        if self.permits.is_closed() {
+            return Err(closed());
+        }
+        let connection = match &mut *connection {
+            Some(connection) => connection,
+            none => {
+                let opened = open::reader(&self.path);
+                none.insert(opened.map_err(|error| StoreError::Unavailable(error.to_string()))?)
+            }
+        };
+        let version = data_version(connection).map_err(LoadError::from)?;
+        Ok(u64::try_from(version).unwrap_or_default())
+    }
+
     /// Lets go of the file.
     pub(super) fn close(&self) {
         self.permits.close();
+        *self.stamps.lock().unwrap_or_else(PoisonError::into_inner) = None;
         *self.idle.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 

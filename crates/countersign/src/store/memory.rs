@@ -38,6 +38,7 @@ struct Inner {
     feed: HashMap<Tenant, Vec<(u64, ApprovalId, u32)>>,
     sequence: u64,
     entries: BTreeMap<(Kind, String), Entry>,
+    changes: u64,
 }
 
 impl Default for MemoryStore {
@@ -73,6 +74,7 @@ impl MemoryStore {
         let (saved, entries) = (staged.saved, staged.entries);
         let answer = answer?;
         let is_changed = !saved.is_empty() || !entries.is_empty();
+        inner.changes += u64::from(is_changed);
         for (place, entry) in entries {
             match entry {
                 Some(entry) => _ = inner.entries.insert(place, entry),
@@ -344,6 +346,10 @@ impl Store for MemoryStore {
             sequence,
         }))
         .boxed()
+    }
+
+    fn stamp(&self) -> Stored<'_, Option<u64>> {
+        ready(Ok(Some(self.lock().changes))).boxed()
     }
 
     fn entry<'a>(&'a self, kind: Kind, key: &'a str) -> Stored<'a, Option<Entry>> {

@@ -140,6 +140,7 @@ macro_rules! for_each_store_case {
             x20_other_tenants_can_do_nothing,
             the_store_lives_by_its_clock,
             // The registry.
+            h02_a_stamp_stays_while_nothing_changes_and_changes_with_everything,
             h02_an_entry_comes_back_as_it_was_put,
             h02_what_is_no_entry_is_not_kept,
             h02_an_entry_changes_by_compare_and_swap,

@@ -36,6 +36,30 @@ async fn take(fixture: &Fixture, kind: Kind, key: &str) -> Option<Entry> {
         .expect("the store answers")
 }
 
+/// A store need not tell; one that does, tells of everything.
+pub async fn h02_a_stamp_stays_while_nothing_changes_and_changes_with_everything(fixture: Fixture) {
+    let stamp = async || fixture.store.stamp().await.expect("the store answers");
+    let Some(mut last) = stamp().await else {
+        return;
+    };
+    let approval = fixture.propose(sample::propose(1)).await;
+    let mut changed = async |what: &str| {
+        let now = stamp().await.expect("a stamp");
+        assert_ne!(now, last, "{what}");
+        assert_eq!(stamp().await, Some(now), "{what}, and nothing since");
+        last = now;
+    };
+    changed("a proposal").await;
+    let entry = sample::entry(Kind::Token, "k");
+    put(&fixture, &entry).await;
+    changed("an entry").await;
+    let deny = crate::command::Command::Decide(Box::new(sample::deny(&approval)));
+    fixture.store.write(deny).await.expect("the store answers");
+    changed("a decision").await;
+    take(&fixture, Kind::Token, "k").await;
+    changed("an entry that is gone").await;
+}
+
 pub async fn h02_an_entry_comes_back_as_it_was_put(fixture: Fixture) {
     let largest: Vec<u8> = (0..LARGEST_BODY).map(|n| (n % 251) as u8).collect();
     let mut entries = Vec::new();

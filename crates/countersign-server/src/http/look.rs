@@ -1,0 +1,76 @@
+//! Looking at one approval again and again, as programs do that do not wait.
+//!
+//! INVARIANT: who looks, and what they are shown, is used again only while the store says that nothing in it has changed
+//! since, whoever writes to it. So what is revoked or decided is so with the next look.
+
+use std::sync::Arc;
+
+use axum::extract::FromRequestParts;
+use axum::http::request::Parts;
+use countersign::hash::Hash;
+use countersign::recent::Recent;
+
+use super::extract::{Needs as _, scope, token};
+use super::{ApiError, App};
+use crate::access::{Caller, Token};
+
+/// Room for some thousand callers.
+const MOST_BYTES: usize = 1024 * 1024;
+/// About what a caller takes.
+const CALLER_BYTES: usize = 512;
+
+/// Callers, by the hash of their token, with the stamp of the store before they were looked up.
+pub struct Known(Recent<Hash, (u64, Arc<Caller>)>);
+
+impl Default for Known {
+    fn default() -> Self {
+        Known(Recent::new(MOST_BYTES))
+    }
+}
+
+/// Somebody who may look, and the store's stamp before anything was read for them.
+pub struct Looker {
+    /// Who.
+    pub caller: Arc<Caller>,
+    /// What was read since is still so while the store tells the same.
+    pub stamp: Option<u64>,
+}
+
+impl FromRequestParts<App> for Looker {
+    type Rejection = ApiError;
+
+    async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
+        let token = token(&parts.headers)?;
+        // Who waits is in no hurry, and something changes before they are answered.
+        let waits = parts.uri.query().is_some_and(|query| query.contains("wait"));
+        let stamp = match waits {
+            true => None,
+            false => app.store().stamp().await?,
+        };
+        let caller = caller(app, token, stamp).await?;
+        let any = scope::Look::ANY;
+        match any.iter().any(|scope| caller.may(*scope)) {
+            true => Ok(Looker { caller, stamp }),
+            false => Err(ApiError::wrong_scope(any)),
+        }
+    }
+}
+
+async fn caller(app: &App, token: &str, stamp: Option<u64>) -> Result<Arc<Caller>, ApiError> {
+    let name = stamp.map(|stamp| (Hash::of(token.as_bytes()), stamp));
+    if let Some((name, stamp)) = &name {
+        let now = app.store().now().await?;
+        let is_true = |(at, caller): &(u64, Arc<Caller>)| {
+            at == stamp && caller.expires_at.is_none_or(|expires_at| now < expires_at)
+        };
+        if let Some((_, caller)) = app.known.0.get(name, is_true) {
+            return Ok(caller);
+        }
+    }
+    let caller = Token::open(app.store(), token).await?;
+    let caller = Arc::new(caller.ok_or_else(ApiError::unauthorized)?);
+    if let Some((name, stamp)) = name {
+        app.known.0.keep(name, (stamp, caller.clone()), CALLER_BYTES);
+    }
+    Ok(caller)
+}
