@@ -1,6 +1,7 @@
 //! One plain HTTP/1.1 connection that is kept open: as little work as a client can do.
 
 use anyhow::{Context as _, bail};
+use memchr::memmem;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
@@ -18,7 +19,7 @@ impl Connection {
         Ok(Connection {
             stream,
             address: address.to_owned(),
-            buffer: Vec::new(),
+            buffer: Vec::with_capacity(8 * 1024),
         })
     }
 
@@ -61,25 +62,28 @@ impl Connection {
     }
 
     fn take_answer(&mut self) -> anyhow::Result<Option<String>> {
-        let Some(end) = self.buffer.windows(4).position(|window| window == b"\r\n\r\n") else {
+        let Some(end) = memmem::find(&self.buffer, b"\r\n\r\n") else {
             return Ok(None);
         };
-        let head = String::from_utf8_lossy(self.buffer.get(..end).unwrap_or_default()).to_ascii_lowercase();
+        let head = std::str::from_utf8(self.buffer.get(..end).unwrap_or_default())?;
         let length = head
             .lines()
-            .find_map(|line| line.strip_prefix("content-length:"))
-            .and_then(|length| length.trim().parse::<usize>().ok())
+            .filter_map(|line| line.split_once(':'))
+            .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
+            .and_then(|(_, length)| length.trim().parse::<usize>().ok())
             .context("an answer without a length")?;
+        let is_good = head.starts_with("HTTP/1.1 2");
+        let first = head.lines().next().unwrap_or_default().to_owned();
         let whole = end + 4 + length;
         if self.buffer.len() < whole {
             return Ok(None);
         }
-        let body = String::from_utf8_lossy(self.buffer.get(end + 4..whole).unwrap_or_default()).into_owned();
+        let body = self.buffer.get(end + 4..whole).unwrap_or_default().to_vec();
         self.buffer.drain(..whole);
-        if !head.starts_with("http/1.1 2") {
-            bail!("{}: {body}", head.lines().next().unwrap_or_default());
+        if !is_good {
+            bail!("{first}: {}", String::from_utf8_lossy(&body));
         }
-        Ok(Some(body))
+        Ok(Some(String::from_utf8(body)?))
     }
 
     /// Reads to the end and counts lines that are exactly `line`.
