@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::client::{Client, approval};
 use crate::hold::place;
+use crate::http::{Running, call, greet, post};
 use crate::place::Place;
 
 /// So that what is asked does not say what is answered.
@@ -128,5 +129,49 @@ fn a18_a_condition_about_origins_cannot_be_told_without_the_person() {
             .to_string()
             .contains("no conversation with the person"),
         "{card}"
+    );
+}
+
+#[test]
+fn a18_over_http_each_session_knows_what_it_was_answered_itself() {
+    let (inner, outer) = (place(), place());
+    let peer = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
+    let command = Running::gateway(
+        &inner,
+        &["--no-token", "--hold", "100ms", "--", "python3", peer, "journal"],
+    );
+    check_sessions(&inner, &command.address);
+    // The same for a server at an address.
+    let url = format!("http://{}/mcp", command.address);
+    let proxy = Running::gateway(&outer, &["--no-token", "--hold", "100ms", "--url", &url]);
+    check_sessions(&outer, &proxy.address);
+}
+
+#[track_caller]
+fn check_sessions(place: &Place, address: &str) {
+    fn with(session: &str) -> [(&str, &str); 1] {
+        [("mcp-session-id", session)]
+    }
+    let (one, other) = (greet(address, &[]), greet(address, &[]));
+    call(
+        address,
+        &with(&one),
+        "read",
+        json!({"hex": hex("eve@evil.example")}),
+    );
+    let uri = format!("hex:{}", hex("k-4711"));
+    let read = json!({"jsonrpc": "2.0", "id": 8, "method": "resources/read", "params": {"uri": uri}});
+    assert!(post(address, &with(&one), &read).body.contains("k-4711"));
+    let arguments = json!({"cc": "ana@acme.com", "to": "eve@evil.example", "row": "k-4711"});
+    let held = provenance(place, &call(address, &with(&other), "write", arguments));
+    assert_eq!(held, Value::Null, "nothing was answered here");
+    let arguments = json!({"to": "eve@evil.example", "row": "k-4711", "x": "ana@acme.com"});
+    let held = provenance(place, &call(address, &with(&one), "write", arguments));
+    let mut marks = marks(&held);
+    marks.sort_unstable();
+    assert_eq!(
+        marks,
+        ["tool:peer/read", "tool:peer/resources/read", "unknown"],
+        "{held}"
     );
 }

@@ -129,7 +129,7 @@ async fn a18_where_nobody_heard_the_person_a_condition_cannot_be_told() {
         notes[0].contains("no conversation with the person was given"),
         "{notes:?}"
     );
-    let create = call("create_contact", r#"{"email":"maria@acme.com","name":"Maria"}"#);
+    let create = call("create_contact", r#"{"email":"maria@acme.com","name":"Nadia"}"#);
     let approval = held(&world, seen(), create).await;
     assert_eq!(words(&approval), ["tool:crm/find", "unknown"]);
     assert_eq!(approval.calls[0].terms.risk, Risk::Medium, "unknown is not fine");
