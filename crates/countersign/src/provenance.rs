@@ -14,6 +14,8 @@
 //! 6. it is made of stated values, and called `derived`, with the least trusted of them named,
 //! 7. nobody stated it.
 //!
+//! Where nobody heard the person, only step 2 and the default are tried, and all else is unknown: it may well be theirs.
+//!
 //! INVARIANT: what only a tool states is found in step 2 before any wording of the person's is tried.
 
 mod code;
@@ -34,7 +36,7 @@ use form::{Place, Value};
 use text::Text;
 
 pub use conversation::{Conversation, MOST_BYTES, MOST_MESSAGES, Message};
-pub use mark::{Counts, Derived, How, Making, Mark, Part, Provenance, Quote, ToolQuote, Traced};
+pub use mark::{Counts, Derived, Heard, How, Making, Mark, Part, Provenance, Quote, ToolQuote, Traced};
 pub use verdict::Marks;
 
 /// More values than this are not looked for: they are unknown.
@@ -48,7 +50,7 @@ pub fn trace(
     arguments: &[u8],
     is_default: &dyn Fn(&Leaf<'_>) -> bool,
 ) -> Provenance {
-    let (sources, agent, is_partial) = sources(conversation);
+    let (sources, agent, heard) = sources(conversation);
     let leaves = json::leaves(arguments);
     // An empty outer object has no values.
     let leaves: Vec<&Leaf<'_>> = leaves.iter().filter(|leaf| !leaf.pointer.is_empty()).collect();
@@ -60,6 +62,7 @@ pub fn trace(
     let tracing = Tracing {
         sources,
         agent,
+        heard,
         values: &values,
     };
     let marked = leaves.iter().enumerate().map(|(at, leaf)| {
@@ -72,7 +75,7 @@ pub fn trace(
     });
     Provenance {
         leaves: marked.collect(),
-        is_partial,
+        heard,
     }
 }
 
@@ -86,7 +89,7 @@ pub fn unknown(arguments: &[u8]) -> Provenance {
     });
     Provenance {
         leaves: traced.collect(),
-        is_partial: false,
+        heard: Heard::Whole,
     }
 }
 
@@ -94,6 +97,7 @@ struct Tracing<'c, 'v> {
     sources: Vec<Source<'c>>,
     /// What the agent said, with the number of the message.
     agent: Vec<(usize, Text<'c>)>,
+    heard: Heard,
     values: &'v [Value],
 }
 
@@ -189,9 +193,18 @@ impl Tracing<'_, '_> {
         let from_tool = tools().find_map(|source| Some((source.message, stated(source)?)));
         if let Some((message, mark)) = from_tool {
             // A tool that repeats what the agent made up is no source.
-            return match self.agent_said(value, message) {
-                true => Mark::Invented { agent_said_it: true },
-                false => mark,
+            return match (self.agent_said(value, message), self.heard) {
+                (false, _) => mark,
+                // The agent may have it from the person.
+                (true, Heard::Tools) => Mark::Unknown,
+                (true, _) => Mark::Invented { agent_said_it: true },
+            };
+        }
+        // INVARIANT: nothing below may be said of a person whom nobody heard.
+        if self.heard == Heard::Tools {
+            return match is_default() {
+                true => Mark::Default,
+                false => Mark::Unknown,
             };
         }
         if let Some(mark) = people().find_map(implied).or_else(|| tools().find_map(implied)) {
@@ -216,10 +229,15 @@ impl Tracing<'_, '_> {
     }
 }
 
-type Sources<'c> = (Vec<Source<'c>>, Vec<(usize, Text<'c>)>, bool);
+type Sources<'c> = (Vec<Source<'c>>, Vec<(usize, Text<'c>)>, Heard);
 
 fn sources(conversation: &Conversation) -> Sources<'_> {
-    let (messages, is_partial) = conversation.recent();
+    let (messages, is_shortened) = conversation.recent();
+    let heard = match (conversation.is_unheard(), is_shortened) {
+        (true, _) => Heard::Tools,
+        (false, true) => Heard::Recent,
+        (false, false) => Heard::Whole,
+    };
     let mut sources = Vec::new();
     let mut agent = Vec::new();
     for (number, message) in messages {
@@ -228,6 +246,9 @@ fn sources(conversation: &Conversation) -> Sources<'_> {
                 agent.push((number, Text::new(text.as_str())));
                 continue;
             }
+            // Said to be unheard, and yet something: then nobody can say whose words these are.
+            Message::Person { .. } if heard == Heard::Tools => continue,
+            Message::Unheard => continue,
             Message::Person { at, .. } => (By::Person, *at),
             Message::Tool { name, .. } => {
                 let is_outside = false;
@@ -251,7 +272,7 @@ fn sources(conversation: &Conversation) -> Sources<'_> {
             plain,
         });
     }
-    (sources, agent, is_partial)
+    (sources, agent, heard)
 }
 
 fn shorten(words: &str) -> String {

@@ -15,12 +15,14 @@ use countersign::gate::{Gate, Ruled, Submission, SubmitError, SubmittedCall, Unt
 use countersign::hash::Hash;
 use countersign::id::{Agent, ApprovalId, Person, Run, Session, Tenant};
 use countersign::policy::{Asked, Ruling};
+use countersign::provenance::Conversation;
 use countersign::registry::{Entry, Kind};
 use countersign::state::{CallState, State};
 use countersign::store::{Filter, StoreError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::seen::Seen;
 use super::server::Server;
 use super::settings::Settings;
 use super::upstreams::{Origin, Upstreams};
@@ -82,6 +84,8 @@ pub struct Wish {
     pub arguments: Arc<[u8]>,
     /// The hash of the tool's definition.
     pub definition: Option<Hash>,
+    /// What the client was answered before.
+    pub seen: Arc<Seen>,
 }
 
 /// What becomes of it.
@@ -141,14 +145,17 @@ impl Gateway {
     pub async fn put(&self, wish: Wish) -> Result<Put, SubmitError> {
         let is_slow = self.gate.policy().is_slow(&wish.tool, wish.arguments.len());
         if !is_slow && !self.holds(&wish) {
-            return self.submit(wish).await;
+            return self.submit(wish, None).await;
         }
         // One after the other, so that the second finds what the first proposed.
         let turn = self.turn(&wish);
         let _mine = turn.lock().await;
         match self.find_same(&wish).await? {
             Some(same) => Ok(Put::Held(same)),
-            None => self.submit(wish).await,
+            None => {
+                let conversation = wish.seen.conversation().map(Arc::new);
+                self.submit(wish, conversation).await
+            }
         }
     }
 
@@ -164,7 +171,7 @@ impl Gateway {
         matches!(self.gate.policy().rule(asked), Ruling::Hold(_))
     }
 
-    async fn submit(&self, wish: Wish) -> Result<Put, SubmitError> {
+    async fn submit(&self, wish: Wish, conversation: Option<Arc<Conversation>>) -> Result<Put, SubmitError> {
         let run = self.run_of(&wish.tool).clone();
         let call = SubmittedCall {
             tool: wish.tool,
@@ -182,7 +189,7 @@ impl Gateway {
             session: wish.session,
             claim: None,
             key: None,
-            conversation: None,
+            conversation,
             calls: vec![call],
         };
         let mut submitted = self.gate.submit(submission).await?;

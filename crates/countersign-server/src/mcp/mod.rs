@@ -25,6 +25,7 @@ mod own;
 mod params;
 mod relay;
 mod round;
+mod seen;
 mod server;
 mod server_task;
 mod settings;

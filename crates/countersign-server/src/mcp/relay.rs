@@ -4,6 +4,7 @@
 //! for each held call one answer. Deliberately absent: how bytes travel.
 
 mod batch;
+mod lists;
 mod ruling;
 
 use std::collections::HashMap;
@@ -22,11 +23,10 @@ use tokio_util::task::TaskTracker;
 use super::answer::Form;
 use super::call::{Says, ToolCall, name_of};
 use super::continuation::Continuations;
-use super::frame::{Frame, Id, Kind, pick, splice};
+use super::frame::{Frame, Id, Kind, pick};
 use super::gateway::{Gateway, Wish};
-use super::own;
+use super::seen::{Asked, Seen};
 use super::server::{OWN, Server, is_own};
-use super::tools::definitions;
 use super::wire;
 
 /// Where answers to the client go.
@@ -68,6 +68,8 @@ pub struct Relay {
     answers: TaskTracker,
     /// Approved calls that the server answered with a question of its own.
     continuations: Continuations,
+    /// What the client was answered.
+    pub seen: Arc<Seen>,
     /// Our own questions to the client.
     questions: Mutex<HashMap<Id, oneshot::Sender<Frame>>>,
 }
@@ -137,7 +139,16 @@ impl Relay {
             waiting: Mutex::default(),
             answers: TaskTracker::new(),
             continuations: Continuations::default(),
+            seen: Arc::default(),
             questions: Mutex::default(),
+        }
+    }
+
+    /// The same client also talks to others, whose answers it may use here.
+    pub fn with_seen(self, seen: Seen) -> Relay {
+        Relay {
+            seen: Arc::new(seen),
+            ..self
         }
     }
 
@@ -184,7 +195,14 @@ impl Relay {
                 }
                 "tasks/get" | "tasks/update" | "tasks/cancel" | "tasks/result" | "tasks/list" => {
                     let is_ours = self.about_task(&frame, method, back);
+                    if !is_ours && method == "tasks/result" {
+                        self.asks(id, method);
+                    }
                     (!is_ours).then_some(frame.bytes)
+                }
+                "resources/read" => {
+                    self.asks(id, method);
+                    Some(frame.bytes)
                 }
                 _ => Some(frame.bytes),
             },
@@ -214,6 +232,7 @@ impl Relay {
                 self.server.tools.changed();
             }
             Kind::Response { id } => {
+                self.seen.answered(id, &frame);
                 let adds = open(&self.lists).remove(id);
                 match adds {
                     Some(Adds::Tools) => return Some(self.with_own_tools(frame)),
@@ -233,8 +252,17 @@ impl Relay {
         };
         let proposed = call.original.as_ref().unwrap_or(&call.arguments).as_bytes();
         if let (Some(result), Some((_, tool))) = (&call.result, call.tool.as_str().split_once('/')) {
-            self.continuations.remember(result, tool, &proposed.into());
+            let arguments: Arc<[u8]> = proposed.into();
+            self.continuations.remember(result, tool, &arguments);
+            let name = call.tool.as_str().to_owned();
+            self.seen.saw(Asked { name, arguments }, result);
         }
+    }
+
+    /// What is answered to this, other than to a tool call, is seen.
+    fn asks(&self, id: &Id, method: &str) {
+        let (name, arguments) = (self.server.qualified(method), [].into());
+        self.seen.ask(id, Asked { name, arguments });
     }
 
     /// The client is gone: its calls wait on without it. Gives back once all that is known was said.
@@ -319,6 +347,7 @@ impl Relay {
             tool,
             arguments,
             definition: None,
+            seen: self.seen.clone(),
         }
     }
 
@@ -345,52 +374,6 @@ impl Relay {
     /// How long a call of this client is held open.
     pub fn holds_for(&self) -> std::time::Duration {
         self.gateway.settings.hold(open(&self.client).name.as_deref())
-    }
-
-    /// What the server says of itself, with the tasks that held calls become.
-    fn with_tasks(&self, frame: &Frame) -> Bytes {
-        let (bytes, are_ours) = super::task::with_tasks(frame);
-        self.adds_tasks.store(are_ours, Ordering::Relaxed);
-        bytes
-    }
-
-    /// Whether all tasks are ours.
-    pub(super) fn adds_tasks(&self) -> bool {
-        self.adds_tasks.load(Ordering::Relaxed)
-    }
-
-    /// The server's tools are remembered, and ours stand behind the last of them.
-    fn with_own_tools(&self, frame: Frame) -> Bytes {
-        let Some(result) = frame.result.clone() else {
-            return frame.bytes;
-        };
-        let bytes = frame.bytes.get(result.clone()).unwrap_or_default();
-        let Ok([Some(tools), next]) = pick(bytes, ["tools", "nextCursor"]) else {
-            return frame.bytes;
-        };
-        let Some(listed) = definitions(tools) else {
-            return frame.bytes;
-        };
-        if let Some((name, _)) = listed.iter().find(|(name, _)| own::is_own(name)) {
-            let id = frame.part(&frame.id).map(String::from_utf8_lossy);
-            let problem =
-                format!("the server lists a tool `{name}`, which is the gateway's own; it is not offered");
-            return wire::error(id.as_deref(), wire::INTERNAL, &problem);
-        }
-        let is_empty = listed.is_empty();
-        self.server.tools.saw(listed);
-        if next.is_some_and(|next| next.get() != "null") {
-            return frame.bytes;
-        }
-        let ours = own::definitions(self.gateway.settings.permission_prompt);
-        let end = super::frame::span(&frame.bytes, tools.get())
-            .end
-            .saturating_sub(1);
-        let ours = match is_empty {
-            true => ours,
-            false => format!(",{ours}"),
-        };
-        splice(&frame.bytes, end..end, ours.as_bytes())
     }
 }
 

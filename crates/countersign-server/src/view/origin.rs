@@ -1,7 +1,7 @@
 //! Where values came from, as JSON.
 
 use countersign::display::clip;
-use countersign::provenance::{Counts, Mark, Provenance};
+use countersign::provenance::{Counts, Heard, Mark, Provenance};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -16,7 +16,7 @@ pub struct ProvenanceView {
     pub verdict: String,
     #[schema(value_type = Object)]
     pub counts: Counts,
-    /// The conversation was too long to be looked at from its beginning.
+    /// The conversation was not looked at whole: it was too long, or nobody heard the person, only what tools answered.
     pub partial: bool,
     pub leaves: Vec<LeafView>,
 }
@@ -83,7 +83,7 @@ pub fn view(provenance: &Provenance) -> ProvenanceView {
     ProvenanceView {
         verdict: provenance.verdict(),
         counts: provenance.counts(),
-        partial: provenance.is_partial,
+        partial: provenance.heard != Heard::Whole,
         leaves: leaves.collect(),
     }
 }

@@ -28,5 +28,6 @@ mod postgres;
 mod prompt;
 mod questions;
 mod relay;
+mod seen;
 mod several;
 mod tasks;

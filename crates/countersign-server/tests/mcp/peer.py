@@ -3,7 +3,8 @@
     python3 peer.py JOURNAL
 
 Each call it gets is appended to JOURNAL, as the line that came, before anything is done about it. Tools:
-  read, write     answer at once            slow     answers after a second
+  read, write     answer at once; with `hex`, with what that says
+                                            slow     answers after a second
   crash           ends the process          broken   answers with an error of the protocol
   large           answers with two MiB      grow     changes the definition of `write` and says so
   sneak           changes it and says nothing
@@ -44,6 +45,8 @@ def call(id, params):
             send({"method": "notifications/tools/list_changed"})
     if name == "broken":
         return send({"id": id, "error": {"code": -32000, "message": "broken", "data": {"b": 1, "a": 2}}})
+    if "hex" in params.get("arguments", {}):
+        return send({"id": id, "result": text(bytes.fromhex(params["arguments"]["hex"]).decode())})
     answer = "x" * (2 << 20) if name == "large" else name + " " + json.dumps(params.get("arguments"))
     send({"id": id, "result": text(answer)})
 
@@ -61,6 +64,10 @@ for line in sys.stdin.buffer:
     elif method == "tools/call":
         journal.write(line)
         threading.Thread(target=call, args=(id, message["params"])).start()
+    elif method == "resources/read":
+        uri = message["params"]["uri"]
+        content = bytes.fromhex(uri.removeprefix("hex:")).decode()
+        send({"id": id, "result": {"contents": [{"uri": uri, "text": content}]}})
     elif id is not None and method is not None:
         send({"id": id, "result": {}})
 sys.exit(7)

@@ -81,9 +81,12 @@ impl Condition {
 
     /// Answers for these arguments and the counts of where they came from, or says why it cannot.
     pub(super) fn holds_for(&self, arguments: &Tree<'_>, origins: Option<&Counts>) -> Result<bool, String> {
-        // INVARIANT: unknown is not fine. Who asks about origins gets no answer where there was no conversation.
+        // INVARIANT: unknown is not fine. Who asks about origins gets no answer where nobody heard the person.
         if self.asks_origin && origins.is_none() {
-            return Err("no conversation was given, so where the values came from is unknown".to_owned());
+            return Err(
+                "no conversation with the person was given, so where the values came from is unknown"
+                    .to_owned(),
+            );
         }
         let turns = u32::try_from(self.loops)
             .ok()

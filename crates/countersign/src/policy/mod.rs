@@ -300,9 +300,9 @@ impl Policy {
     }
 
     /// Rules on a call whose values were traced, if there was a conversation. A condition that asks about origins
-    /// fails without one, and what fails is held.
+    /// fails without one, also without the person's part of it, and what fails is held.
     pub fn rule_traced(&self, asked: Asked<'_>, provenance: Option<&Provenance>) -> Ruling {
-        let counts = provenance.map(Provenance::counts);
+        let counts = provenance.and_then(Provenance::known_counts);
         let counts = counts.as_ref();
         let ruling = self.rule_counted(asked, counts);
         match (ruling, self.tools.get(asked.tool)) {

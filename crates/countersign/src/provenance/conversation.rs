@@ -55,6 +55,10 @@ pub enum Message {
         /// The text.
         text: String,
     },
+    /// Whoever gives this did not hear the person at all: a gateway between an agent and its tools. What no tool states
+    /// is then unknown. Said by programs here, never by a caller.
+    #[serde(skip)]
+    Unheard,
 }
 
 impl Message {
@@ -65,11 +69,17 @@ impl Message {
             | Message::Agent { text }
             | Message::Tool { text, .. }
             | Message::Outside { text, .. } => text,
+            Message::Unheard => "",
         }
     }
 }
 
 impl Conversation {
+    /// Whether the person's words are not among it.
+    pub(super) fn is_unheard(&self) -> bool {
+        self.messages.contains(&Message::Unheard)
+    }
+
     /// The newest messages that fit the limits, with their numbers, and whether older ones were left out.
     pub(super) fn recent(&self) -> (impl Iterator<Item = (usize, &Message)>, bool) {
         let mut bytes = 0usize;

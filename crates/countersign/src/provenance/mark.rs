@@ -7,8 +7,21 @@ use serde::{Deserialize, Serialize};
 pub struct Provenance {
     /// Each value in the order of the arguments.
     pub leaves: Vec<Traced>,
-    /// Whether the conversation was too long to be looked at from its beginning.
-    pub is_partial: bool,
+    /// How much of the conversation was looked at.
+    pub heard: Heard,
+}
+
+/// How much of a conversation was looked at. Stored by position, and the first two as the `false` and `true` that stood
+/// here before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Heard {
+    /// All that was given.
+    #[default]
+    Whole,
+    /// It was too long to be looked at from its beginning.
+    Recent,
+    /// Only what tools answered: nobody heard the person.
+    Tools,
 }
 
 /// One value's origin.
@@ -23,7 +36,7 @@ pub struct Traced {
 /// Where a value came from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mark {
-    /// Nobody looked, or it was one value too many to look for. Never to be read as "fine".
+    /// Nobody looked, nobody heard the person, or it was one value too many to look for. Never to be read as "fine".
     Unknown,
     /// The person stated it.
     Person(Quote),
@@ -214,6 +227,12 @@ impl Provenance {
             }
         }
         counts
+    }
+
+    /// The counts that a policy may rely on: none where nobody heard the person, because what they stated is then
+    /// counted as something else.
+    pub(crate) fn known_counts(&self) -> Option<Counts> {
+        (self.heard != Heard::Tools).then(|| self.counts())
     }
 
     /// The mark of the value at a pointer.

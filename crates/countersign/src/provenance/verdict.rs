@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use super::mark::{Derived, How, Making, Mark, Provenance};
+use super::mark::{Derived, Heard, How, Making, Mark, Provenance};
 use crate::display::{clip, escape};
 use crate::sentence::{Origins, fill};
 use crate::summary::Row;
@@ -27,6 +27,12 @@ impl Provenance {
         }
         if counts.unknown == total {
             return words.unknown_whence.clone();
+        }
+        if self.heard == Heard::Tools {
+            return match counts.tool {
+                0 => words.unknown_whence.clone(),
+                found => say_found(words, found, total),
+            };
         }
         let not_given = total - counts.user - counts.default;
         let values = of(&words.values, total);
@@ -61,11 +67,21 @@ impl Provenance {
             _ => &words.not_given,
         };
         let mut verdict = say(sentence, not_given, &kinds.join(", "));
-        if self.is_partial {
+        if self.heard == Heard::Recent {
             verdict.push_str(&words.partial);
         }
         verdict
     }
+}
+
+fn say_found(words: &Origins, found: u32, total: u32) -> String {
+    let (count, all) = (found.to_string(), total.to_string());
+    let parts = [
+        ("count", &*count),
+        ("total", &*all),
+        ("values", of(&words.values, total)),
+    ];
+    fill(of(&words.found, found), &parts)
 }
 
 /// The word for one, or for several.

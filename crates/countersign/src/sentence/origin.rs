@@ -32,6 +32,8 @@ pub struct Origins {
     pub derived: [String; 2],
     /// What nobody can tell: one, several.
     pub unknown: [String; 2],
+    /// What stands in tools' answers, where nobody heard the person: one, several.
+    pub found: [String; 2],
     /// Not all of the conversation was read.
     pub partial: String,
     /// There are more values than are named.
@@ -68,6 +70,10 @@ impl Origins {
             from_tools: both("from tools"),
             derived: both("derived"),
             unknown: both("unknown"),
+            found: each(
+                "{count} of {total} {values} was found in a tool's answer; the person's own words were not seen here",
+                "{count} of {total} {values} were found in tools' answers; the person's own words were not seen here",
+            ),
             partial: "; the conversation was too long to be read whole".to_owned(),
             more: "… and {count} more values".to_owned(),
             tag_invented: "NOT FROM YOU".to_owned(),
@@ -92,6 +98,10 @@ impl Origins {
             from_tools: both("de las herramientas"),
             derived: each("deducido", "deducidos"),
             unknown: each("desconocido", "desconocidos"),
+            found: each(
+                "{count} de {total} {values} está en la respuesta de una herramienta; lo que dijo la persona no se vio aquí",
+                "{count} de {total} {values} están en respuestas de herramientas; lo que dijo la persona no se vio aquí",
+            ),
             partial: "; la conversación era demasiado larga para leerla entera".to_owned(),
             more: "… y {count} valores más".to_owned(),
             tag_invented: "NO ES TUYO".to_owned(),

@@ -89,7 +89,10 @@ async fn a18_a_tool_that_passes_is_held_for_an_invented_value() {
     // Unknown is not fine.
     let approval = world.hold(vec![search()]).await;
     let notes = &approval.calls[0].terms.notes;
-    assert!(notes[0].contains("no conversation was given"), "{notes:?}");
+    assert!(
+        notes[0].contains("no conversation with the person was given"),
+        "{notes:?}"
+    );
 }
 
 #[tokio::test]
@@ -103,6 +106,37 @@ async fn a18_an_invented_value_raises_the_risk() {
     assert!(approval.calls[0].terms.notes[0].contains("more risk than usual"));
     let approval = world.hold(vec![create()]).await;
     assert_eq!(approval.calls[0].terms.risk, Risk::Medium, "unknown is not fine");
+}
+
+#[tokio::test]
+async fn a18_where_nobody_heard_the_person_a_condition_cannot_be_told() {
+    let world = world_with(POLICY);
+    let seen = || Conversation {
+        messages: vec![
+            Message::Unheard,
+            Message::Outside {
+                name: "crm/find".to_owned(),
+                text: "maria@acme.com".to_owned(),
+            },
+        ],
+    };
+    // Its one value is known, and yet it cannot be told what the person stated.
+    let search = call("search_contacts", r#"{"q":"maria@acme.com"}"#);
+    let approval = held(&world, seen(), search).await;
+    assert_eq!(words(&approval), ["tool:crm/find"]);
+    let notes = &approval.calls[0].terms.notes;
+    assert!(
+        notes[0].contains("no conversation with the person was given"),
+        "{notes:?}"
+    );
+    let create = call("create_contact", r#"{"email":"maria@acme.com","name":"Nadia"}"#);
+    let approval = held(&world, seen(), create).await;
+    assert_eq!(words(&approval), ["tool:crm/find", "unknown"]);
+    assert_eq!(approval.calls[0].terms.risk, Risk::Medium, "unknown is not fine");
+    assert_eq!(
+        world.now(&approval).await.calls[0].provenance,
+        approval.calls[0].provenance
+    );
 }
 
 #[tokio::test]

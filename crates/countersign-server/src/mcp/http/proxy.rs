@@ -20,6 +20,7 @@ use crate::mcp::call::Says;
 use crate::mcp::frame::{Frame, Kind};
 use crate::mcp::lines::{LONGEST, QUEUE};
 use crate::mcp::relay::{Relay, Who};
+use crate::mcp::seen;
 use crate::mcp::server::Server;
 
 /// Headers that are about one connection only, or about us.
@@ -64,7 +65,7 @@ impl Proxy {
     ) -> Response {
         let frame = Frame::read(body.clone()).ok().filter(|_| method == Method::POST);
         let is_greeting = frame.as_ref().is_some_and(is_greeting);
-        let is_looked_at = frame.as_ref().is_some_and(is_looked_at);
+        let look = frame.as_ref().map_or(Look::Not, look);
         let relay = match endpoint.session(&headers, &who) {
             Some(relay) => relay,
             None if is_greeting => self.relay(endpoint, who),
@@ -102,7 +103,7 @@ impl Proxy {
             }
             remember(&relay, &opened.headers);
         }
-        back(relay, opened, is_looked_at).await
+        back(relay, opened, look).await
     }
 
     /// The relay of a new conversation.
@@ -175,10 +176,40 @@ fn is_greeting(frame: &Frame) -> bool {
     matches!(&frame.kind, Kind::Request { method, .. } if method == "initialize")
 }
 
-/// Whether we look into the answer: into what we add to, and into what may continue an approved call.
-fn is_looked_at(frame: &Frame) -> bool {
-    const LOOKED_AT: [&str; 3] = ["tools/list", "tools/call", "server/discover"];
-    matches!(&frame.kind, Kind::Request { method, .. } if LOOKED_AT.contains(&method.as_str()))
+/// Whether we look into an answer.
+#[derive(Clone, Copy)]
+enum Look {
+    /// It passes as it comes.
+    Not,
+    /// If it is small enough to be kept.
+    Small,
+    /// We add to it, or it is the answer of a tool.
+    Always,
+}
+
+impl Look {
+    fn is_due(self, headers: &HeaderMap) -> bool {
+        let length = headers
+            .get(header::CONTENT_LENGTH)
+            .and_then(|length| length.to_str().ok());
+        let length: Option<usize> = length.and_then(|length| length.parse().ok());
+        match self {
+            Look::Not => false,
+            Look::Small => length.is_some_and(|length| length <= seen::LARGEST),
+            Look::Always => true,
+        }
+    }
+}
+
+fn look(frame: &Frame) -> Look {
+    let Kind::Request { method, .. } = &frame.kind else {
+        return Look::Not;
+    };
+    match method.as_str() {
+        "tools/list" | "tools/call" | "server/discover" => Look::Always,
+        "resources/read" | "tasks/result" => Look::Small,
+        _ => Look::Not,
+    }
 }
 
 fn passed(headers: &HeaderMap) -> HeaderMap {
@@ -190,7 +221,7 @@ fn passed(headers: &HeaderMap) -> HeaderMap {
 }
 
 /// The server's answer, with our own tools in its lists.
-async fn back(relay: Arc<Relay>, mut opened: Opened, is_looked_at: bool) -> Response {
+async fn back(relay: Arc<Relay>, mut opened: Opened, look: Look) -> Response {
     let status = StatusCode::from_u16(opened.status).unwrap_or(StatusCode::BAD_GATEWAY);
     let mut headers = opened.headers.clone();
     for name in [
@@ -206,7 +237,7 @@ async fn back(relay: Arc<Relay>, mut opened: Opened, is_looked_at: bool) -> Resp
         *answer.status_mut() = status;
         return answer;
     }
-    if !is_looked_at {
+    if !look.is_due(&opened.headers) {
         let mut answer = Body::new(opened).into_response();
         *answer.headers_mut() = headers;
         *answer.status_mut() = status;

@@ -14,6 +14,7 @@ use crate::mcp::continuation::Continuation;
 use crate::mcp::frame::{Frame, Id, Kind, pick};
 use crate::mcp::gateway::{Put, Wish};
 use crate::mcp::own;
+use crate::mcp::seen::Asked;
 use crate::mcp::server::Lost;
 use crate::mcp::settings::OnCancel;
 use crate::mcp::wire;
@@ -108,7 +109,14 @@ impl Relay {
         let answer = match put {
             // The permit ends here: these bytes go out once.
             Ok(Put::Pass(_permit)) => {
-                return (!under_way.cancelled.is_cancelled()).then_some(under_way.call.frame);
+                if under_way.cancelled.is_cancelled() {
+                    return None;
+                }
+                let call = under_way.call;
+                let name = self.server.qualified(&call.tool);
+                let arguments = call.arguments;
+                self.seen.ask(&call.id, Asked { name, arguments });
+                return Some(call.frame);
             }
             Ok(Put::Forbidden(reason)) => form.failure(&reason),
             Ok(Put::Held(approval)) => self.hold(&under_way, definition, approval).await?,
@@ -132,6 +140,8 @@ impl Relay {
             Ok(frame) => match frame.part(&frame.result) {
                 Some(result) => {
                     self.continuations.remember(result, &rest.tool, &rest.arguments);
+                    let (name, arguments) = (self.server.qualified(&rest.tool), rest.arguments.clone());
+                    self.seen.saw(Asked { name, arguments }, result);
                     wire::kept_result(&form.id, result)
                 }
                 None => wire::kept_error(&form.id, frame.part(&frame.error).unwrap_or(b"{}")),
@@ -173,8 +183,11 @@ impl Relay {
         let Ok([Some(request)]) = pick(params, ["requestId"]) else {
             return false;
         };
-        let waiting = Id::read(request).and_then(|id| open(&self.waiting).remove(&id));
-        let Some(waiting) = waiting else {
+        let Some(id) = Id::read(request) else {
+            return false;
+        };
+        let Some(waiting) = open(&self.waiting).remove(&id) else {
+            self.seen.forget(&id);
             return false;
         };
         waiting.cancelled.cancel();

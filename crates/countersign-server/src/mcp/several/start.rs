@@ -16,6 +16,7 @@ use crate::mcp::child::Child;
 use crate::mcp::gateway::Gateway;
 use crate::mcp::lines::Lines;
 use crate::mcp::relay::{Back, Next, Relay, Who};
+use crate::mcp::seen::Seen;
 use crate::mcp::server::Server;
 use crate::mcp::{between, next};
 
@@ -52,11 +53,13 @@ pub fn connect(specs: &[Spec]) -> Result<Connections, Failure> {
 impl Started {
     /// A switch in front of these servers.
     pub fn new(gateway: &Arc<Gateway>, who: &Who, connections: Connections) -> Started {
+        let seen = Seen::default();
         let (mut legs, mut sources, mut children) = (Vec::new(), Vec::new(), Vec::new());
         for (number, (name, connection)) in connections.into_iter().enumerate() {
             let relay = |upstream| {
                 let server = Arc::new(Server::new(name, upstream));
-                Leg::new(Relay::new(gateway.clone(), server, who.clone()))
+                let relay = Relay::new(gateway.clone(), server, who.clone());
+                Leg::new(relay.with_seen(seen.beside()))
             };
             match connection {
                 Ok(connection) => {

@@ -9,6 +9,22 @@ use super::{got, greeted, names, place, start, two};
 use crate::client::{approval, pending, text, until};
 
 #[test]
+fn a18_what_one_server_answered_is_known_of_anothers_call() {
+    let place = two();
+    let mut client = greeted(&place, &["--hold", "100ms"]);
+    client.call("news__read", json!({"env": "SIGN"}));
+    let held = client.call("mail__send_email", json!({"to": "news's", "cc": "ana@acme.com"}));
+    let card = place.json(&["show", &approval(&held)]);
+    let leaves = card["calls"][0]["provenance"]["leaves"].as_array().unwrap();
+    let mark = |name: &str| {
+        let leaf = leaves.iter().find(|leaf| leaf["pointer"] == name).unwrap();
+        leaf["mark"].clone()
+    };
+    assert_eq!(mark("/to"), "tool:news/read", "{card}");
+    assert_eq!(mark("/cc"), "unknown", "{card}");
+}
+
+#[test]
 fn x42_two_servers_with_one_tool_name_stay_apart() {
     let place = two();
     let mut client = greeted(&place, &["--hold", "100ms"]);

@@ -209,6 +209,17 @@ async fn version_3_of_a_call_carries_its_provenance() {
     ");
 }
 
+/// How much was heard stands where a yes or no stood before, and reads as that.
+#[test]
+fn what_was_heard_is_written_as_the_bool_it_was() {
+    use crate::provenance::Heard;
+    for (heard, before) in [(Heard::Whole, false), (Heard::Recent, true)] {
+        let bytes = postcard::to_allocvec(&before).unwrap();
+        assert_eq!(postcard::to_allocvec(&heard).unwrap(), bytes);
+        assert_eq!(postcard::from_bytes::<Heard>(&bytes).unwrap(), heard);
+    }
+}
+
 /// Version 4 of a call's body has its snapshot at the end, with or without a provenance before it; the others are
 /// written where there is none.
 #[tokio::test]

@@ -12,7 +12,7 @@ use crate::executor::Outcome;
 use crate::hash::Hash;
 use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
 use crate::policy::{Authority, OnFailure, Terms, Undoable};
-use crate::provenance::{Derived, How, Making, Mark, Part, Provenance, Quote, ToolQuote, Traced};
+use crate::provenance::{Derived, Heard, How, Making, Mark, Part, Provenance, Quote, ToolQuote, Traced};
 use crate::registry::{Entry, Kind};
 use crate::snapshot::Snapshot;
 use crate::time::Time;
@@ -162,7 +162,7 @@ pub fn provenance() -> Arc<Provenance> {
     });
     Arc::new(Provenance {
         leaves: leaves.collect(),
-        is_partial: true,
+        heard: Heard::Recent,
     })
 }
 
