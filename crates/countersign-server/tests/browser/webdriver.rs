@@ -5,12 +5,14 @@
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
 /// Longer than anything takes.
 const PATIENCE: Duration = Duration::from_secs(60);
+/// How long a page may take to come.
+const COMES_WITHIN: Duration = Duration::from_secs(20);
 /// The name under which the protocol hands elements around.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
@@ -60,10 +62,17 @@ impl Browser {
         self.ask("POST", "/execute/sync", &json!({ "script": script, "args": [] }))
     }
 
+    /// Waits for it: a page that was asked for by a form may still be on its way.
     pub fn find(&self, css: &str) -> Element<'_> {
         let wanted = json!({ "using": "css selector", "value": css });
-        let found = self.ask("POST", "/element", &wanted);
-        let found = found.unwrap_or_else(|error| panic!("{css}: {error}"));
+        let begin = Instant::now();
+        let found = loop {
+            match self.ask("POST", "/element", &wanted) {
+                Ok(found) => break found,
+                Err(error) => assert!(begin.elapsed() < COMES_WITHIN, "{css}: {error}"),
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        };
         Element {
             browser: self,
             id: found[ELEMENT].as_str().expect("an element").to_owned(),

@@ -41,6 +41,7 @@ pub(super) struct Seen {
     published: AtomicI64,
     began: AtomicU64,
     others: AtomicBool,
+    wrote: AtomicBool,
 }
 
 impl Seen {
@@ -49,6 +50,7 @@ impl Seen {
             published: AtomicI64::new(seq),
             began: AtomicU64::new(0),
             others: AtomicBool::new(false),
+            wrote: AtomicBool::new(false),
         })
     }
 
@@ -63,6 +65,7 @@ impl Seen {
     /// The writer published its own events. When others stand before them, the watcher goes through all of them.
     pub(super) fn published(&self, events: Option<(i64, i64)>) {
         if let Some((first, last)) = events {
+            self.wrote.store(true, Ordering::SeqCst);
             let before = first.saturating_sub(1);
             let _ = self
                 .published
@@ -132,6 +135,10 @@ impl Watch {
         let mut began = self.seen.began.load(Ordering::SeqCst);
         let mut quiet = Duration::ZERO;
         while quiet < LONGEST_COMMIT && !self.sign.is_over() {
+            // Who writes just now is mostly this process: its writer may be there again before we have to look.
+            if self.seen.wrote.swap(false, Ordering::SeqCst) {
+                std::thread::park_timeout(LOOK_AGAIN_BUSY);
+            }
             // Once we had the lock ourselves, all that others wrote before is there to be seen.
             let is_last = self.seen.began.load(Ordering::SeqCst) != began;
             // INVARIANT: asked behind `began`, so it speaks of all that was written before that lock was ours.

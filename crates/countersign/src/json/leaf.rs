@@ -49,39 +49,55 @@ impl<'a> Leaf<'a> {
     }
 }
 
+/// The door has limited the bytes already, and nothing here grows with depth but the heap.
+const UNLIMITED: Limits = Limits {
+    bytes: usize::MAX,
+    depth: usize::MAX,
+    paths: usize::MAX,
+};
+
+/// Where a scan is: the pointer of the value it is at.
+#[derive(Default)]
+struct At {
+    pointer: String,
+    /// How long the pointer is of each object and array around it.
+    around: Vec<usize>,
+}
+
+impl At {
+    fn follow(&mut self, step: &Step<'_>) {
+        match step {
+            Step::Open { .. } => self.around.push(self.pointer.len()),
+            Step::Key(raw) => self.below(&unescape(raw)),
+            Step::Index(index) => self.below(&index.to_string()),
+            Step::Close { .. } => self.pointer.truncate(self.around.pop().unwrap_or(0)),
+            Step::Leaf(..) => {}
+        }
+    }
+
+    fn below(&mut self, segment: &str) {
+        self.pointer.truncate(self.around.last().copied().unwrap_or(0));
+        push_segment(&mut self.pointer, segment);
+    }
+}
+
 /// Lists every leaf of bytes that [`check`](super::check) accepted, in their order.
 ///
 /// An empty outer object is one leaf with the pointer ``. Of other bytes it lists what stands before the fault.
 pub fn leaves(bytes: &[u8]) -> Vec<Leaf<'_>> {
-    // The door has limited the bytes already, and nothing here grows with depth but the heap.
-    let limits = Limits {
-        bytes: usize::MAX,
-        depth: usize::MAX,
-        paths: usize::MAX,
-    };
     let mut found = Vec::new();
-    let mut pointer = String::new();
-    let mut bases = Vec::new();
-    let _fault = scan(bytes, limits, Top::Object, |step| match step {
-        Step::Open { .. } => bases.push(pointer.len()),
-        Step::Key(raw) => {
-            pointer.truncate(bases.last().copied().unwrap_or(0));
-            push_segment(&mut pointer, &unescape(raw));
-        }
-        Step::Index(index) => {
-            pointer.truncate(bases.last().copied().unwrap_or(0));
-            push_segment(&mut pointer, &index.to_string());
-        }
-        Step::Leaf(kind, range) => {
+    let mut at = At::default();
+    let _fault = scan(bytes, UNLIMITED, Top::Object, |step| {
+        at.follow(&step);
+        if let Step::Leaf(kind, range) = step {
             let raw = bytes.get(range.clone()).unwrap_or_default();
             found.push(Leaf {
-                pointer: pointer.clone(),
+                pointer: at.pointer.clone(),
                 kind,
                 range,
                 raw: std::str::from_utf8(raw).unwrap_or_default(),
             });
         }
-        Step::Close { .. } => pointer.truncate(bases.pop().unwrap_or(0)),
     });
     found
 }
@@ -89,41 +105,26 @@ pub fn leaves(bytes: &[u8]) -> Vec<Leaf<'_>> {
 /// Finds the outermost values whose pointers are wanted, of bytes that [`check`](super::check) accepted, in their order:
 /// each with the bytes it came from.
 pub fn find(bytes: &[u8], is_wanted: impl Fn(&str) -> bool) -> Vec<(String, Range<usize>)> {
-    let limits = Limits {
-        bytes: usize::MAX,
-        depth: usize::MAX,
-        paths: usize::MAX,
-    };
     let mut found = Vec::new();
-    let mut pointer = String::new();
-    let mut bases = Vec::new();
+    let mut at = At::default();
     // Where a wanted value with parts began, and how deep.
     let mut begun: Option<(usize, usize)> = None;
-    let _fault = scan(bytes, limits, Top::Object, |step| match step {
-        Step::Open { at, .. } => {
-            if begun.is_none() && is_wanted(&pointer) {
-                begun = Some((at, bases.len()));
+    let _fault = scan(bytes, UNLIMITED, Top::Object, |step| {
+        at.follow(&step);
+        let depth = at.around.len();
+        match step {
+            Step::Open { at: from, .. } if begun.is_none() && is_wanted(&at.pointer) => {
+                begun = Some((from, depth));
             }
-            bases.push(pointer.len());
-        }
-        Step::Key(raw) => {
-            pointer.truncate(bases.last().copied().unwrap_or(0));
-            push_segment(&mut pointer, &unescape(raw));
-        }
-        Step::Index(index) => {
-            pointer.truncate(bases.last().copied().unwrap_or(0));
-            push_segment(&mut pointer, &index.to_string());
-        }
-        Step::Leaf(_, range) => {
-            if begun.is_none() && is_wanted(&pointer) {
-                found.push((pointer.clone(), range));
+            Step::Leaf(_, range) if begun.is_none() && is_wanted(&at.pointer) => {
+                found.push((at.pointer.clone(), range));
             }
-        }
-        Step::Close { at } => {
-            pointer.truncate(bases.pop().unwrap_or(0));
-            if let Some((from, _)) = begun.take_if(|(_, depth)| *depth == bases.len()) {
-                found.push((pointer.clone(), from..at));
+            Step::Close { at: to } => {
+                if let Some((from, _)) = begun.take_if(|(_, begun)| *begun == depth + 1) {
+                    found.push((at.pointer.clone(), from..to));
+                }
             }
+            _ => {}
         }
     });
     found
@@ -132,32 +133,14 @@ pub fn find(bytes: &[u8], is_wanted: impl Fn(&str) -> bool) -> Vec<(String, Rang
 /// The pointer of the value that a byte of a JSON text belongs to; nothing for a key, or for text that is not JSON up to
 /// there.
 pub(crate) fn pointer_at(text: &str, offset: usize) -> Option<String> {
-    let limits = Limits {
-        bytes: usize::MAX,
-        depth: usize::MAX,
-        paths: usize::MAX,
-    };
-    let mut pointer = String::new();
-    let mut bases = Vec::new();
+    let mut at = At::default();
     let mut is_value = false;
     // Cut off there, the scan ends inside the value.
-    let _fault = scan(text.get(..offset)?.as_bytes(), limits, Top::Any, |step| {
+    let _fault = scan(text.get(..offset)?.as_bytes(), UNLIMITED, Top::Any, |step| {
         is_value = matches!(step, Step::Key(_) | Step::Index(_));
-        match step {
-            Step::Open { .. } => bases.push(pointer.len()),
-            Step::Key(raw) => {
-                pointer.truncate(bases.last().copied().unwrap_or(0));
-                push_segment(&mut pointer, &unescape(raw));
-            }
-            Step::Index(index) => {
-                pointer.truncate(bases.last().copied().unwrap_or(0));
-                push_segment(&mut pointer, &index.to_string());
-            }
-            Step::Leaf(..) => {}
-            Step::Close { .. } => pointer.truncate(bases.pop().unwrap_or(0)),
-        }
+        at.follow(&step);
     });
-    is_value.then_some(pointer)
+    is_value.then_some(at.pointer)
 }
 
 /// Appends `/segment`, with `~` and `/` written as RFC 6901 wants.

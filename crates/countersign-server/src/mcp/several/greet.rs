@@ -203,17 +203,23 @@ fn greeted(answers: &[(String, Bytes)]) -> String {
         answers,
         &["protocolVersion", "capabilities", "serverInfo", "instructions"],
     );
+    let version = format!("\"protocolVersion\":{}", quote(&version));
+    answer(version, answers, &rest)
+}
+
+/// What all of them say about themselves, behind the versions they speak.
+fn answer(versions: String, answers: &[(String, Bytes)], rest: &[Vec<(String, Box<RawValue>)>]) -> String {
     let mut written = vec![
-        format!("\"protocolVersion\":{}", quote(&version)),
+        versions,
         format!("\"capabilities\":{}", together(answers)),
         format!("\"serverInfo\":{}", info()),
     ];
     written.extend(instructions(answers));
-    written.extend(
-        beside(&rest)
-            .iter()
-            .map(|(name, text)| format!("{}:{text}", quote(name))),
-    );
+    let beside = beside(rest);
+    let beside = beside
+        .iter()
+        .map(|(name, text)| format!("{}:{text}", quote(name)));
+    written.extend(beside);
     format!("{{{}}}", written.join(","))
 }
 
@@ -237,18 +243,8 @@ fn discovered(answers: &[(String, Bytes)]) -> String {
     let known = ["supportedVersions", "capabilities", "serverInfo", "instructions"];
     let mut rest = rest(answers, &known);
     rest.insert(0, own_meta());
-    let mut written = vec![
-        format!("\"supportedVersions\":[{}]", common.join(",")),
-        format!("\"capabilities\":{}", together(answers)),
-        format!("\"serverInfo\":{}", info()),
-    ];
-    written.extend(instructions(answers));
-    written.extend(
-        beside(&rest)
-            .iter()
-            .map(|(name, text)| format!("{}:{text}", quote(name))),
-    );
-    format!("{{{}}}", written.join(","))
+    let versions = format!("\"supportedVersions\":[{}]", common.join(","));
+    answer(versions, answers, &rest)
 }
 
 /// Who answers where several do: we.
