@@ -11,7 +11,7 @@ use axum::http::{HeaderMap, StatusCode, header};
 use countersign::id::Key;
 use serde::de::DeserializeOwned;
 
-use super::{ApiError, App};
+use super::{ApiError, App, object};
 use crate::access::{Caller, Scope, Token};
 
 /// A caller whose credential has one of the scopes that `S` names.
@@ -105,7 +105,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
                 "send `Content-Type: application/json`",
             ));
         }
-        serde_json::from_slice(&bytes).map(Body).map_err(|error| {
+        object::read(&bytes).map(Body).map_err(|error| {
             let message = format!("the body cannot be understood: {error}");
             ApiError::bad_request(message)
         })

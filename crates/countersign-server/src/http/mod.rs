@@ -17,6 +17,7 @@ mod json;
 mod limits;
 mod look;
 mod metrics;
+mod object;
 mod operations;
 mod router;
 pub(crate) mod wire;

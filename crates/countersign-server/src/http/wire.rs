@@ -10,6 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
+use super::object;
 use crate::view::ApprovalView;
 
 /// A name: no control characters, at most 256 others.
@@ -32,6 +33,7 @@ pub struct IdempotencyKey(#[expect(dead_code, reason = "only its description is 
 pub struct Submit {
     /// The calls, in the order in which they are to run; 1 to 100.
     #[schema(min_items = 1, max_items = 100)]
+    #[serde(deserialize_with = "object::list")]
     pub calls: Vec<SubmitCall>,
     /// The conversation; a new proposal there takes the place of the pending one.
     #[schema(value_type = Option<Name>)]
@@ -46,6 +48,7 @@ pub struct Submit {
     pub claim: Option<String>,
     /// What was said before, oldest first, so that a person sees where each value came from; not kept.
     #[schema(value_type = Option<Vec<Said>>)]
+    #[serde(default, deserialize_with = "object::maybe_list")]
     pub conversation: Option<Vec<Message>>,
 }
 
@@ -160,6 +163,7 @@ pub struct Ask {
     pub session: Option<String>,
     /// What was said before, oldest first, so that a person sees where each value came from; not kept.
     #[schema(value_type = Option<Vec<Said>>)]
+    #[serde(default, deserialize_with = "object::maybe_list")]
     pub conversation: Option<Vec<Message>>,
 }
 
@@ -178,6 +182,7 @@ pub struct Decide {
     #[schema(pattern = "^[0-9a-fA-F]{64}$")]
     pub digest: Option<String>,
     /// One choice per call, in order, when they differ. Needs `approved: true`.
+    #[serde(default, deserialize_with = "object::maybe_list")]
     pub calls: Option<Vec<DecideCall>>,
 }
 

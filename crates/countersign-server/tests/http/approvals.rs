@@ -360,3 +360,29 @@ async fn h09_decisions_come_at_most_ten_a_second() {
     assert_eq!(statuses[..10], [404; 10]);
     assert!(statuses[10..].contains(&429), "{statuses:?}");
 }
+
+/// A list whose first element is true is no decision.
+#[tokio::test]
+async fn x41_a_body_is_an_object_and_so_is_each_part_of_it() {
+    let service = Service::new().await;
+    let (agent, ana) = (service.agent("crm").await, service.decider("ana").await);
+    let approval = service.propose(&agent, "create_contact", "{}").await;
+    let path = format!("/v1/approvals/{}", id(&approval));
+    for body in ["[true]", r#"{"approved":true,"calls":[[true]]}"#, "[]", "true"] {
+        assert_eq!(service.post(&ana, &path, body).await.status, 400, "{body}");
+    }
+    let withdraw = format!("{path}/withdraw");
+    assert_eq!(service.post(&agent, &withdraw, "[null]").await.status, 400);
+    for body in [
+        r#"[[{"tool":"create_contact","arguments":{}}]]"#,
+        r#"{"calls":[["create_contact",{}]]}"#,
+        r#"{"calls":[{"tool":"create_contact","arguments":{}}],"conversation":[["user","hello"]]}"#,
+    ] {
+        assert_eq!(
+            service.post(&agent, "/v1/calls", body).await.status,
+            400,
+            "{body}"
+        );
+    }
+    assert_eq!(service.get(&agent, &path).await.good()["status"], "pending");
+}

@@ -1,0 +1,50 @@
+//! Objects, and nothing that could be read as one: serde takes `[true]` for a structure whose first field is true.
+
+use std::fmt;
+use std::marker::PhantomData;
+
+use serde::Deserialize;
+use serde::de::value::MapAccessDeserializer;
+use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
+
+/// A value that was written as an object.
+pub struct Object<T>(pub T);
+
+impl<'de, T: DeserializeOwned> Deserialize<'de> for Object<T> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_map(Fields(PhantomData)).map(Object)
+    }
+}
+
+struct Fields<T>(PhantomData<T>);
+
+impl<'de, T: DeserializeOwned> Visitor<'de> for Fields<T> {
+    type Value = T;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an object")
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, fields: A) -> Result<T, A::Error> {
+        T::deserialize(MapAccessDeserializer::new(fields))
+    }
+}
+
+/// A list of objects.
+pub fn list<'de, T: DeserializeOwned, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
+    let objects = Vec::<Object<T>>::deserialize(deserializer)?;
+    Ok(objects.into_iter().map(|Object(value)| value).collect())
+}
+
+/// A list of objects, or nothing.
+pub fn maybe_list<'de, T: DeserializeOwned, D: Deserializer<'de>>(
+    deserializer: D,
+) -> Result<Option<Vec<T>>, D::Error> {
+    let objects = Option::<Vec<Object<T>>>::deserialize(deserializer)?;
+    Ok(objects.map(|objects| objects.into_iter().map(|Object(value)| value).collect()))
+}
+
+/// Reads a body that is one object.
+pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, serde_json::Error> {
+    serde_json::from_slice::<Object<T>>(bytes).map(|Object(value)| value)
+}
