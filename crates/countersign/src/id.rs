@@ -3,7 +3,7 @@
 use std::str::FromStr;
 use std::sync::Arc;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde::{Deserialize, Deserializer, Serialize};
 use uuid::Uuid;
 
 /// The longest name, in characters.
@@ -25,6 +25,25 @@ pub enum BadName {
     #[error("a tool name has only the letters A-Z and a-z, digits and `_ . / : -`, at most 128")]
     Tool,
 }
+
+/// In JSON, and wherever else serde writes, a type is what it displays.
+macro_rules! as_text {
+    ($type:ty) => {
+        impl serde::Serialize for $type {
+            fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+                serializer.collect_str(self)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $type {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                let text = <String as serde::Deserialize>::deserialize(deserializer)?;
+                text.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+pub(crate) use as_text;
 
 macro_rules! name {
     ($(#[$doc:meta])* $type:ident, $word:literal) => {
@@ -240,19 +259,7 @@ impl FromStr for CallId {
     }
 }
 
-impl Serialize for CallId {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for CallId {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
-    }
-}
+as_text!(CallId);
 
 /// Who did something.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -287,19 +294,7 @@ impl FromStr for Actor {
     }
 }
 
-impl Serialize for Actor {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Actor {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
-    }
-}
+as_text!(Actor);
 
 #[cfg(test)]
 mod tests {

@@ -1,4 +1,4 @@
-//! What was used lately, kept at hand.
+//! What was read or written lately, kept at hand.
 //!
 //! Enters: values with their names and weights. Leaves: the same, while there is room for them.
 //! Deliberately absent: whether a value is still true. Whoever asks finds that out first.
@@ -7,8 +7,8 @@ use std::collections::HashMap;
 use std::hash::Hash;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// Values by name, about so many bytes of them. What is used least goes first, in two generations: what is young, and what
-/// was young before.
+/// Values by name, about so many bytes of them. What was kept longest ago goes first, in two generations: what is young,
+/// and what was young before.
 #[derive(Debug)]
 pub struct Recent<K, V> {
     generations: Mutex<Generations<K, V>>,
@@ -32,7 +32,7 @@ impl<K, V> Default for Generations<K, V> {
     }
 }
 
-impl<K: Eq + Hash + Clone, V: Clone> Recent<K, V> {
+impl<K: Eq + Hash, V: Clone> Recent<K, V> {
     /// With room for so many bytes.
     pub fn new(most_bytes: usize) -> Recent<K, V> {
         Recent {

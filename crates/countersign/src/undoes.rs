@@ -4,10 +4,8 @@
 
 use std::str::FromStr;
 
-use serde::{Deserialize, Deserializer, Serialize, Serializer};
-
 use crate::approval::MOST_CALLS;
-use crate::id::{ApprovalId, BadId, CallId};
+use crate::id::{ApprovalId, BadId, CallId, as_text};
 
 /// Calls of one approval that another one would undo, each by a call of its own. Written `ID.4`, or `ID.4+2+1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -95,19 +93,7 @@ impl FromStr for Undoes {
     }
 }
 
-impl Serialize for Undoes {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.collect_str(self)
-    }
-}
-
-impl<'de> Deserialize<'de> for Undoes {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        String::deserialize(deserializer)?
-            .parse()
-            .map_err(serde::de::Error::custom)
-    }
-}
+as_text!(Undoes);
 
 #[cfg(test)]
 mod tests {

@@ -188,6 +188,13 @@ pub fn pick<'a, const N: usize>(
     Ok(picked)
 }
 
+/// A member of the `_meta` of parameters.
+pub fn pick_meta<'a>(params: &'a [u8], name: &str) -> Option<&'a RawValue> {
+    let [meta] = pick(params, ["_meta"]).ok()?;
+    let [found] = pick(meta?.get().as_bytes(), [name]).ok()?;
+    found
+}
+
 /// All members of an object in their order: the name as it stands there, and the value.
 pub fn members(object: &[u8]) -> Option<Vec<(String, &RawValue)>> {
     struct All;

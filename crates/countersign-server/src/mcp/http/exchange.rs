@@ -19,7 +19,7 @@ use super::headers::{check, check_arguments};
 use super::shared::{Alias, status};
 use crate::mcp::call::name_of;
 use crate::mcp::child::{Child, Launch};
-use crate::mcp::frame::{Frame, Id, Kind, pick};
+use crate::mcp::frame::{Frame, Id, Kind, pick, pick_meta};
 use crate::mcp::lines::QUEUE;
 use crate::mcp::own;
 use crate::mcp::relay::{Relay, Who};
@@ -164,8 +164,8 @@ impl Conversation {
         *open(&self.listening) = None;
     }
 
-    /// Whether the headers say what the body says; a server without headers leaves that to us. Of several servers' tools
-    /// nobody asks for more headers: ours are the names.
+    /// Whether the headers say what the body says; a server without headers leaves that to us. With several servers only
+    /// those are compared that every request has, not those that a tool's definition adds.
     pub(super) async fn check(&self, frame: &Frame, headers: &HeaderMap) -> Result<(), String> {
         check(frame, headers)?;
         let With::One(relay, _) = &self.with else {
@@ -208,11 +208,11 @@ impl Conversation {
             to,
             alias: alias.clone(),
         };
-        let token = progress_token(frame.part(&frame.params).unwrap_or_default());
-        let token = match &alias {
-            Some(alias) => token.map(|_| alias.id.as_json().to_owned()),
-            None => token,
-        };
+        let params = frame.part(&frame.params).unwrap_or_default();
+        let token = pick_meta(params, "progressToken").map(|token| match &alias {
+            Some(alias) => alias.id.as_json().to_owned(),
+            None => token.get().to_owned(),
+        });
         if let Some(id) = &id {
             if !self.claim(id, &waits) {
                 return refused(StatusCode::CONFLICT, "a request with this id is under way");
@@ -364,10 +364,4 @@ fn is_listening(frame: &Frame) -> bool {
 fn is_answer(message: &Bytes) -> bool {
     let frame = Frame::read(message.clone());
     frame.is_ok_and(|frame| matches!(frame.kind, Kind::Response { .. }))
-}
-
-fn progress_token(params: &[u8]) -> Option<String> {
-    let [meta] = pick(params, ["_meta"]).ok()?;
-    let [token] = pick(meta?.get().as_bytes(), ["progressToken"]).ok()?;
-    Some(token?.get().to_owned())
 }

@@ -4,7 +4,7 @@
 use axum::http::StatusCode;
 use bytes::Bytes;
 
-use crate::mcp::frame::{Frame, Id, Kind, pick, span, splice};
+use crate::mcp::frame::{Frame, Id, Kind, pick, pick_meta, span, splice};
 
 /// Which request a stream of notifications belongs to.
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
@@ -65,7 +65,7 @@ impl Alias {
                 )
             }
             Kind::Notification { .. } => {
-                let id = member(params, SUBSCRIPTION).map(|id| span(&frame.bytes, id));
+                let id = pick_meta(params, SUBSCRIPTION).map(|id| span(&frame.bytes, id.get()));
                 (id, Some(&self.raw_id))
             }
             _ => return message,
@@ -77,14 +77,8 @@ impl Alias {
     }
 }
 
-fn member<'p>(params: &'p [u8], name: &str) -> Option<&'p str> {
-    let [meta] = pick(params, ["_meta"]).ok()?;
-    let [found] = pick(meta?.get().as_bytes(), [name]).ok()?;
-    Some(found?.get())
-}
-
 fn token(bytes: &Bytes, params: &[u8]) -> Option<std::ops::Range<usize>> {
-    member(params, "progressToken").map(|token| span(bytes, token))
+    pick_meta(params, "progressToken").map(|token| span(bytes, token.get()))
 }
 
 /// What the protocol's later versions answer a request with, by the error in the answer.

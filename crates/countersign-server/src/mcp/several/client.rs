@@ -11,7 +11,7 @@ use super::route::native;
 use super::{Routed, Switch, names, open};
 use crate::mcp::answer::Form;
 use crate::mcp::call::Says;
-use crate::mcp::frame::{Frame, Id, Kind, pick, quote, span, splice};
+use crate::mcp::frame::{Frame, Id, Kind, pick, pick_meta, quote, span, splice};
 use crate::mcp::relay::{Back, Next};
 use crate::mcp::server::{OWN, is_own};
 use crate::mcp::{own, wire};
@@ -319,8 +319,8 @@ impl Switch {
             let problem = "a request with this id is under way".to_owned();
             return refuse(asked, wire::INVALID_REQUEST, problem).await;
         }
-        if let Some(token) = progress_token(asked.params()) {
-            open(&self.routes).token(&token, leg);
+        if let Some(token) = pick_meta(asked.params(), "progressToken") {
+            open(&self.routes).token(token.get(), leg);
         }
         let next = found.relay.hear_client(bytes, &asked.back).await;
         let (switch, id) = (self.clone(), asked.id);
@@ -366,10 +366,4 @@ fn is_for_us(asked: &Asked) -> bool {
         || asked
             .text("taskId")
             .is_some_and(|(task, _)| task.starts_with(OWN))
-}
-
-fn progress_token(params: &[u8]) -> Option<String> {
-    let [meta] = pick(params, ["_meta"]).ok()?;
-    let [token] = pick(meta?.get().as_bytes(), ["progressToken"]).ok()?;
-    Some(token?.get().to_owned())
 }

@@ -8,7 +8,7 @@ use serde_json::value::RawValue;
 use super::leg::Leg;
 use super::route::foreign;
 use super::{Switch, open};
-use crate::mcp::frame::{Frame, Kind, pick, span, splice};
+use crate::mcp::frame::{Frame, Kind, pick, pick_meta, span, splice};
 use crate::mcp::http::Heard;
 use crate::mcp::relay::Back;
 use crate::mcp::server::{Lost, is_own};
@@ -183,13 +183,7 @@ fn asked_by(server: &str, frame: &Frame) -> Bytes {
         edits.push((place, foreign(server, &String::from_utf8_lossy(raw))));
     }
     let params = frame.part(&frame.params).unwrap_or_default();
-    let meta = pick(params, ["_meta"]).ok().and_then(|[meta]| meta);
-    let token = meta.and_then(|meta| {
-        pick(meta.get().as_bytes(), ["progressToken"])
-            .ok()
-            .and_then(|[token]| token)
-    });
-    if let Some(token) = token {
+    if let Some(token) = pick_meta(params, "progressToken") {
         edits.push((span(&frame.bytes, token.get()), foreign(server, token.get())));
     }
     // From the end, so that earlier places stay where they are.

@@ -13,7 +13,7 @@ use serde_json::value::RawValue;
 use super::client::Asked;
 use super::merge::merged;
 use super::{Routed, Switch, open};
-use crate::mcp::frame::{Frame, Id, Kind, pick, quote, span, splice};
+use crate::mcp::frame::{Frame, Id, Kind, pick, pick_meta, quote, span, splice};
 use crate::mcp::relay::Back;
 use crate::mcp::wire;
 
@@ -267,7 +267,5 @@ impl Subscription {
 
 /// The subscription a notification belongs to.
 pub fn subscription_of(frame: &Frame) -> Option<Id> {
-    let [meta] = pick(frame.part(&frame.params)?, ["_meta"]).ok()?;
-    let [id] = pick(meta?.get().as_bytes(), [SUBSCRIPTION]).ok()?;
-    Id::read(id?)
+    Id::read(pick_meta(frame.part(&frame.params)?, SUBSCRIPTION)?)
 }
