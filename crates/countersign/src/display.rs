@@ -54,9 +54,13 @@ impl fmt::Display for Escaped<'_> {
 fn is_plain(text: &str) -> bool {
     let bytes = text.as_bytes();
     let is_long_blank = |four: &[u8]| four == b"    ";
-    bytes.iter().all(|byte| (0x20..0x7f).contains(byte))
+    // To the end in any case: then several bytes are looked at in one step.
+    let is_ascii = bytes
+        .iter()
+        .fold(true, |so_far, byte| so_far & (0x20..0x7f).contains(byte));
+    is_ascii
         && !(bytes.contains(&b'\\') && text.contains("\\u{"))
-        && !bytes.windows(4).any(is_long_blank)
+        && !(bytes.contains(&b' ') && bytes.windows(4).any(is_long_blank))
 }
 
 /// Whether a character must not reach any surface as itself.

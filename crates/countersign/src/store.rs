@@ -6,6 +6,7 @@
 pub mod memory;
 mod purge;
 pub mod record;
+mod released;
 #[cfg(any(test, feature = "suite"))]
 pub mod suite;
 
@@ -23,6 +24,7 @@ use crate::time::Time;
 use crate::wake::Hub;
 
 pub use purge::{Purge, Purged};
+pub use released::Released;
 
 /// The most rows one listing gives.
 pub const LONGEST_PAGE: usize = 500;
@@ -61,6 +63,11 @@ pub trait Store: Send + Sync + 'static {
 
     /// Where the feed ends now: behind this cursor comes everything that happens from here on, and little else.
     fn feed_end<'a>(&'a self, tenant: &'a Tenant) -> Stored<'a, Cursor>;
+
+    /// Of what was approved behind a cursor, that which still waits for somebody to run it.
+    fn released<'a>(&'a self, tenant: &'a Tenant, after: Cursor) -> Stored<'a, Released> {
+        released::released(self, tenant, after).boxed()
+    }
 
     /// A number that stays the same while nothing in the store changes, whoever writes to it: what was read after it was told
     /// is still so while it is told again. Nothing from a store that cannot tell without reading as much.

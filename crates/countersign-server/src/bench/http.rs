@@ -30,6 +30,8 @@ pub(super) struct Service {
     agent: String,
     person: String,
     readers: Vec<String>,
+    /// What the agent proposes, always the same.
+    turn: String,
     _directory: PathBuf,
 }
 
@@ -61,8 +63,11 @@ impl Service {
         }
         drop(store);
         let (child, address) = spawn(&directory).await?;
+        let arguments = arguments();
+        let arguments = String::from_utf8_lossy(&arguments);
         Ok(Service {
             child,
+            turn: format!(r#"{{"calls":[{{"tool":"{TOOL}","arguments":{arguments}}}]}}"#),
             address,
             agent,
             person,
@@ -72,10 +77,9 @@ impl Service {
     }
 
     async fn propose(&self, connection: &mut Connection) -> anyhow::Result<String> {
-        let arguments = arguments();
-        let arguments = String::from_utf8_lossy(&arguments);
-        let body = format!(r#"{{"calls":[{{"tool":"{TOOL}","arguments":{arguments}}}]}}"#);
-        let answer = connection.ask("POST", "/v1/calls", &self.agent, &body).await?;
+        let answer = connection
+            .ask("POST", "/v1/calls", &self.agent, &self.turn)
+            .await?;
         let marker = "\"approval\":{\"id\":\"";
         let at = answer.find(marker).context("no approval came back")? + marker.len();
         Ok(answer.get(at..at + 36).context("no id came back")?.to_owned())

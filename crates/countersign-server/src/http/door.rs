@@ -4,6 +4,7 @@
 //! (X26, X27), before a credential is looked at.
 
 use std::convert::Infallible;
+use std::sync::LazyLock;
 use std::task::{Context, Poll};
 
 use axum::body::{Bytes, HttpBody};
@@ -140,9 +141,9 @@ fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-fn dress(mut answer: Response, is_secure: bool) -> Response {
-    let headers = answer.headers_mut();
-    let fixed = [
+/// What every answer carries. An answer may say for itself how long it may be kept.
+static CARRIED: LazyLock<HeaderMap> = LazyLock::new(|| {
+    let carried = [
         (header::CONTENT_SECURITY_POLICY, POLICY),
         (header::X_CONTENT_TYPE_OPTIONS, "nosniff"),
         // Not `no-referrer`: with that, browsers send our own forms with `Origin: null`.
@@ -156,17 +157,19 @@ fn dress(mut answer: Response, is_secure: bool) -> Response {
             HeaderName::from_static("cross-origin-resource-policy"),
             "same-origin",
         ),
+        (header::CACHE_CONTROL, "no-store"),
     ];
-    headers.reserve(fixed.len() + 2);
-    for (name, value) in fixed {
-        headers.insert(name, HeaderValue::from_static(value));
-    }
+    let carried = carried.map(|(name, value)| (name, HeaderValue::from_static(value)));
+    carried.into_iter().collect()
+});
+
+fn dress(mut answer: Response, is_secure: bool) -> Response {
+    let headers = answer.headers_mut();
+    let own = std::mem::replace(headers, CARRIED.clone());
+    headers.extend(own);
     if is_secure {
         let year = HeaderValue::from_static("max-age=31536000");
         headers.insert(header::STRICT_TRANSPORT_SECURITY, year);
     }
-    headers
-        .entry(header::CACHE_CONTROL)
-        .or_insert(HeaderValue::from_static("no-store"));
     answer
 }

@@ -2,20 +2,22 @@
 
 use std::marker::PhantomData;
 use std::str::FromStr;
+use std::sync::Arc;
 
 use axum::body::Bytes;
 use axum::extract::rejection::BytesRejection;
 use axum::extract::{FromRequest, FromRequestParts, Path, Query, Request};
 use axum::http::request::Parts;
-use axum::http::{HeaderMap, StatusCode, header};
+use axum::http::{StatusCode, header};
 use countersign::id::Key;
 use serde::de::DeserializeOwned;
 
+use super::look::caller;
 use super::{ApiError, App, object};
-use crate::access::{Caller, Scope, Token};
+use crate::access::{Caller, Scope};
 
 /// A caller whose credential has one of the scopes that `S` names.
-pub struct For<S>(pub Caller, pub(super) PhantomData<S>);
+pub struct For<S>(pub Arc<Caller>, pub(super) PhantomData<S>);
 
 /// Names scopes, at least one of which a route asks for.
 pub trait Needs: Send + Sync + 'static {
@@ -58,30 +60,12 @@ impl<S: Needs> FromRequestParts<App> for For<S> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let caller = caller(&parts.headers, app).await?;
+        let caller = caller(app, &parts.headers, app.store().stamp().await?).await?;
         match S::ANY.iter().any(|scope| caller.may(*scope)) {
             true => Ok(For(caller, PhantomData)),
             false => Err(ApiError::wrong_scope(S::ANY)),
         }
     }
-}
-
-/// Who calls the API: by token, and by nothing else. A page's cookie opens no API, so no page can be made to call it.
-async fn caller(headers: &HeaderMap, app: &App) -> Result<Caller, ApiError> {
-    let caller = Token::open(app.store(), token(headers)?).await?;
-    caller.ok_or_else(ApiError::unauthorized)
-}
-
-/// The token that a request shows.
-pub(super) fn token(headers: &HeaderMap) -> Result<&str, ApiError> {
-    let shown = headers
-        .get(header::AUTHORIZATION)
-        .and_then(|value| value.to_str().ok());
-    let token = shown.and_then(|shown| {
-        let (scheme, token) = shown.split_once(' ')?;
-        scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
-    });
-    token.ok_or_else(ApiError::unauthorized)
 }
 
 /// A JSON body.

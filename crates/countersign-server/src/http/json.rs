@@ -2,6 +2,7 @@
 
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
+use bytes::Bytes;
 use serde::Serialize;
 
 use super::ApiError;
@@ -14,12 +15,27 @@ pub struct Json<T>(pub T);
 
 impl<T: Serialize> IntoResponse for Json<T> {
     fn into_response(self) -> Response {
-        let mut bytes = Vec::with_capacity(USUAL);
-        if let Err(error) = serde_json::to_writer(&mut bytes, &self.0) {
-            tracing::error!(%error, "an answer could not be written");
-            return ApiError::internal().into_response();
+        match write(&self.0) {
+            Ok(bytes) => answer(bytes.into()),
+            Err(error) => error.into_response(),
         }
-        let kind = HeaderValue::from_static("application/json");
-        ([(header::CONTENT_TYPE, kind)], bytes).into_response()
     }
+}
+
+/// The bytes of a value.
+pub fn write<T: Serialize>(value: &T) -> Result<Vec<u8>, ApiError> {
+    let mut bytes = Vec::with_capacity(USUAL);
+    match serde_json::to_writer(&mut bytes, value) {
+        Ok(()) => Ok(bytes),
+        Err(error) => {
+            tracing::error!(%error, "an answer could not be written");
+            Err(ApiError::internal())
+        }
+    }
+}
+
+/// An answer of bytes that are JSON.
+pub fn answer(bytes: Bytes) -> Response {
+    let kind = HeaderValue::from_static("application/json");
+    ([(header::CONTENT_TYPE, kind)], bytes).into_response()
 }

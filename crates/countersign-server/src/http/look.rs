@@ -1,16 +1,17 @@
-//! Looking at one approval again and again, as programs do that do not wait.
+//! Who calls, and looking at one approval again and again, as programs do that do not wait.
 //!
-//! INVARIANT: who looks, and what they are shown, is used again only while the store says that nothing in it has changed
-//! since, whoever writes to it. So what is revoked or decided is so with the next look.
+//! INVARIANT: who calls, and what they are shown, is used again only while the store says that nothing in it has changed
+//! since, whoever writes to it. So what is revoked or decided is so with the next request.
 
 use std::sync::Arc;
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
+use axum::http::{HeaderMap, header};
 use countersign::hash::Hash;
 use countersign::recent::Recent;
 
-use super::extract::{Needs as _, scope, token};
+use super::extract::{Needs as _, scope};
 use super::{ApiError, App};
 use crate::access::{Caller, Token};
 
@@ -40,23 +41,28 @@ impl FromRequestParts<App> for Looker {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let token = token(&parts.headers)?;
-        // Who waits is in no hurry, and something changes before they are answered.
-        let waits = parts.uri.query().is_some_and(|query| query.contains("wait"));
-        let stamp = match waits {
-            true => None,
-            false => app.store().stamp().await?,
-        };
-        let caller = caller(app, token, stamp).await?;
+        let stamp = app.store().stamp().await?;
+        let caller = caller(app, &parts.headers, stamp).await?;
         let any = scope::Look::ANY;
+        // Who waits is answered only when something has changed.
+        let waits = parts.uri.query().is_some_and(|query| query.contains("wait"));
         match any.iter().any(|scope| caller.may(*scope)) {
-            true => Ok(Looker { caller, stamp }),
+            true => Ok(Looker {
+                caller,
+                stamp: stamp.filter(|_| !waits),
+            }),
             false => Err(ApiError::wrong_scope(any)),
         }
     }
 }
 
-async fn caller(app: &App, token: &str, stamp: Option<u64>) -> Result<Arc<Caller>, ApiError> {
+/// Who calls the API: by token, and by nothing else. A page's cookie opens no API, so no page can be made to call it.
+pub(super) async fn caller(
+    app: &App,
+    headers: &HeaderMap,
+    stamp: Option<u64>,
+) -> Result<Arc<Caller>, ApiError> {
+    let token = token(headers)?;
     let name = stamp.map(|stamp| (Hash::of(token.as_bytes()), stamp));
     if let Some((name, stamp)) = &name {
         let now = app.store().now().await?;
@@ -73,4 +79,16 @@ async fn caller(app: &App, token: &str, stamp: Option<u64>) -> Result<Arc<Caller
         app.known.0.keep(name, (stamp, caller.clone()), CALLER_BYTES);
     }
     Ok(caller)
+}
+
+/// The token that a request shows.
+fn token(headers: &HeaderMap) -> Result<&str, ApiError> {
+    let shown = headers
+        .get(header::AUTHORIZATION)
+        .and_then(|value| value.to_str().ok());
+    let token = shown.and_then(|shown| {
+        let (scheme, token) = shown.split_once(' ')?;
+        scheme.eq_ignore_ascii_case("bearer").then_some(token.trim())
+    });
+    token.ok_or_else(ApiError::unauthorized)
 }

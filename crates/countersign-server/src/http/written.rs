@@ -3,7 +3,6 @@
 //! Enters: an approval. Leaves: the bytes of its answer. An id and a version name one content; only the time of the answer
 //! differs, and it stands at the end.
 
-use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use countersign::approval::Approval;
@@ -13,7 +12,7 @@ use countersign::recent::Recent;
 use countersign::state::State;
 use countersign::time::Time;
 
-use super::{ApiError, Json};
+use super::{Json, json};
 use crate::access::Caller;
 use crate::view;
 
@@ -59,20 +58,21 @@ impl Written {
             if stamp.is_some() && kept.stamp != stamp {
                 self.0.keep(name, Kept { stamp, ..kept }, bytes.len());
             }
-            return answered(bytes);
+            return json::answer(bytes);
         }
-        let Ok(bytes) = serde_json::to_vec(&fresh()) else {
-            return ApiError::internal().into_response();
+        let bytes = match json::write(&fresh()) {
+            Ok(bytes) => Bytes::from(bytes),
+            Err(error) => return error.into_response(),
         };
         let kept = Kept {
             version: approval.version,
-            bytes: Bytes::from(bytes.clone()),
+            bytes: bytes.clone(),
             stamp,
             agent: approval.agent.clone(),
             pending_until: (approval.state == State::Pending).then_some(approval.expires_at),
         };
         self.0.keep(name, kept, bytes.len());
-        answered(bytes)
+        json::answer(bytes)
     }
 
     /// The same answer again to who may see it, while the store's stamp is the same; nothing when that is not known.
@@ -84,24 +84,19 @@ impl Written {
                 && kept.pending_until.is_none_or(|until| now < until)
         };
         let kept = self.0.get(&(caller.tenant.clone(), id), is_true)?;
-        at(&kept.bytes, now).map(answered)
+        at(&kept.bytes, now).map(json::answer)
     }
 }
 
-fn answered(bytes: Vec<u8>) -> Response {
-    let kind = HeaderValue::from_static("application/json");
-    ([(header::CONTENT_TYPE, kind)], bytes).into_response()
-}
-
 /// The same answer at another time; nothing when a time is not written in the usual length.
-fn at(bytes: &[u8], now: Time) -> Option<Vec<u8>> {
+fn at(bytes: &[u8], now: Time) -> Option<Bytes> {
     let now = now.to_string();
     let end = bytes.len().checked_sub(BEHIND.len())?;
     let begin = end.checked_sub(now.len())?;
     let is_there = bytes.get(..begin)?.ends_with(NOW.as_bytes()) && bytes.get(end..)? == BEHIND.as_bytes();
     let mut bytes = is_there.then(|| bytes.to_vec())?;
     bytes.get_mut(begin..end)?.copy_from_slice(now.as_bytes());
-    Some(bytes)
+    Some(bytes.into())
 }
 
 #[cfg(test)]
@@ -114,7 +109,7 @@ mod tests {
         let text = br#"{"comment":"\"now\":\"2026-01-01T00:00:00.000Z\"}","now":"2026-01-01T00:00:00.000Z"}"#;
         let text = at(text, now).unwrap();
         assert_eq!(
-            String::from_utf8(text).unwrap(),
+            std::str::from_utf8(&text).unwrap(),
             r#"{"comment":"\"now\":\"2026-01-01T00:00:00.000Z\"}","now":"2026-11-15T21:00:00.123Z"}"#
         );
         for other in [

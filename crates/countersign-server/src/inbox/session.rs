@@ -1,6 +1,6 @@
 //! Who looks at a page: from the session's cookie, and from nothing else.
 
-use axum::extract::{FromRequestParts, OriginalUri};
+use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
@@ -66,8 +66,7 @@ fn sign_in_first(parts: &Parts) -> Response {
     if parts.method != Method::GET {
         return page::failure(&signed_out());
     }
-    let uri = parts.extensions.get::<OriginalUri>().map(|OriginalUri(uri)| uri);
-    let wanted = uri.unwrap_or(&parts.uri).path();
+    let wanted = parts.uri.path();
     // Browsers keep the cookie back when a link on another site led here. Asked for once more by a page of our own, it
     // comes along, if there is one.
     let site = parts.headers.get("sec-fetch-site");

@@ -1,14 +1,10 @@
 //! What nobody asks for and still has to be done: ending what is due, and running what was released elsewhere.
 
-use std::collections::BTreeSet;
 use std::time::Duration;
 
 use countersign::approval::SharedApproval;
-use countersign::call::Call;
-use countersign::event::What;
-use countersign::id::ApprovalId;
-use countersign::state::{CallState, State};
-use countersign::store::{Cursor, FeedEvent, Filter, LONGEST_PAGE, StoreError};
+use countersign::state::State;
+use countersign::store::{Cursor, Filter, LONGEST_PAGE, StoreError};
 
 use crate::http::App;
 
@@ -81,34 +77,16 @@ async fn look_for_released(app: &App, from: &mut Option<Cursor>) -> Result<bool,
         *from = Some(place);
         return Ok(true);
     };
-    let page = app.store().feed(tenant, *place, LONGEST_PAGE).await?;
-    for id in released(&page) {
-        if let Some(approval) = app.store().approval(tenant, id).await? {
-            run_on(app, approval);
-        }
+    let released = app.store().released(tenant, *place).await?;
+    for approval in released.approvals {
+        run_on(app, approval);
     }
-    if let Some(last) = page.last() {
-        *place = last.cursor;
-    }
-    Ok(page.len() == LONGEST_PAGE)
-}
-
-/// The approvals that were approved and of which nobody has started a call.
-fn released(page: &[FeedEvent]) -> BTreeSet<ApprovalId> {
-    let mut released = BTreeSet::new();
-    for FeedEvent { approval, event, .. } in page {
-        match event.what {
-            What::Approved { .. } => released.insert(*approval),
-            What::Started { .. } => released.remove(approval),
-            _ => false,
-        };
-    }
-    released
+    *place = released.upto;
+    Ok(released.is_more)
 }
 
 fn run_on(app: &App, approval: SharedApproval) {
-    let is_released = |call: &Call| call.state == CallState::Released;
-    if app.stopping.is_cancelled() || !approval.calls.iter().any(is_released) {
+    if app.stopping.is_cancelled() || !approval.is_released() {
         return;
     }
     let app = app.clone();

@@ -107,6 +107,15 @@ pub(super) const LIST_ALL: &str = approvals!(
      AND (?4 IS NULL OR agent = ?4) AND (?5 IS NULL OR channel = ?5) AND (?6 IS NULL OR run = ?6)
      ORDER BY id DESC LIMIT ?7"
 );
+/// What is said here by numbers: approved is 1, released 2, running 3, and an approval has room for 128 calls. An event's text
+/// begins with what it is.
+pub(super) const RELEASED: &str = approvals!(
+    "NOT INDEXED WHERE seq IN (SELECT approval FROM event WHERE seq > ?2 AND seq <= ?3 AND substr(what, 1, 18) = '{\"what\":\"approved\"')
+     AND tenant = ?1 AND state = 1
+     AND EXISTS (SELECT 1 FROM call AS c WHERE c.id > approval.seq * 128 AND c.id < (approval.seq + 1) * 128 AND c.state = 2)
+     AND NOT EXISTS (SELECT 1 FROM call AS c WHERE c.id > approval.seq * 128 AND c.id < (approval.seq + 1) * 128 AND c.state = 3)
+     ORDER BY seq"
+);
 
 const CALLS: &str = "SELECT state, tool, arguments, original, result, sealed, body FROM call
     WHERE id > ?1 AND id < ?2 ORDER BY id";
@@ -273,6 +282,13 @@ pub(super) mod tests {
         check(
             DUE,
             &by("approval_due (due_at<?); USE TEMP B-TREE FOR LAST 2 TERMS OF ORDER BY"),
+        );
+        check(
+            RELEASED,
+            "SEARCH approval USING INTEGER PRIMARY KEY (rowid=?); LIST SUBQUERY 1; \
+             SEARCH event USING INTEGER PRIMARY KEY (rowid>? AND rowid<?); CORRELATED SCALAR SUBQUERY 3; \
+             SEARCH c USING INTEGER PRIMARY KEY (rowid>? AND rowid<?); \
+             SEARCH c EXISTS USING INTEGER PRIMARY KEY (rowid>? AND rowid<?)",
         );
         check(
             CALLS,

@@ -25,7 +25,7 @@ use countersign::command::{Answer, Command};
 use countersign::event::Event;
 use countersign::id::{ApprovalId, Channel, Tenant};
 use countersign::registry::{Entry, Kind};
-use countersign::store::{Cursor, FeedEvent, Filter, Store, Stored};
+use countersign::store::{Cursor, FeedEvent, Filter, Released, Store, Stored};
 use countersign::time::{Clock, SystemClock, Time};
 use countersign::wake::Hub;
 use futures_util::FutureExt;
@@ -182,6 +182,12 @@ impl Store for SqliteStore {
 
     fn feed_end<'a>(&'a self, _: &'a Tenant) -> Stored<'a, Cursor> {
         self.readers.read(read::feed_end).boxed()
+    }
+
+    fn released<'a>(&'a self, tenant: &'a Tenant, after: Cursor) -> Stored<'a, Released> {
+        let tenant = tenant.clone();
+        let look = move |connection: &Connection| read::released(connection, &tenant, after);
+        self.readers.read(look).boxed()
     }
 
     fn stamp(&self) -> Stored<'_, Option<u64>> {

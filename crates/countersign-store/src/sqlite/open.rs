@@ -236,8 +236,8 @@ fn set(connection: &Connection) -> Result<(), OpenError> {
     connection.set_prepared_statement_cache_capacity(64);
     // INVARIANT: what was answered survives a power cut. NORMAL would lose it.
     connection.pragma_update(None, "synchronous", "FULL")?;
-    // A whole group of changes, and the indexes over what is open.
-    connection.pragma_update(None, "cache_size", -32_000)?;
+    // A usual group of changes, and the ends of the indexes. No more: at each commit SQLite goes through all that is kept here.
+    connection.pragma_update(None, "cache_size", -8_000)?;
     // A credential that is erased is overwritten too.
     connection.pragma_update(None, "secure_delete", "ON")?;
     // There are no foreign keys; the library keeps rows together.

@@ -10,7 +10,7 @@ use countersign::approval::SharedApproval;
 use countersign::event::Event;
 use countersign::id::{ApprovalId, Channel, Tenant};
 use countersign::state::State;
-use countersign::store::{Cursor, FeedEvent, Filter, StoreError};
+use countersign::store::{Cursor, FeedEvent, Filter, Released, StoreError};
 use countersign::time::Time;
 use rusqlite::{Connection, params};
 use tokio::sync::Semaphore;
@@ -22,6 +22,9 @@ use super::watch::data_version;
 
 /// More than this would only wait for each other's processor.
 const MOST_READERS: usize = 4;
+
+/// Events gone through at a time, for what they led to.
+const MOST_EVENTS: i64 = 10_000;
 
 const EVENTS: &str = "SELECT e.number, e.at, p.hash, e.by, e.what, e.link
     FROM event AS e CROSS JOIN policy AS p ON p.id = e.policy
@@ -249,10 +252,7 @@ pub(super) fn feed(
     while let Some(row) = rows.next()? {
         let sequence: i64 = row.get(0)?;
         events.push(FeedEvent {
-            cursor: Cursor {
-                transaction: 0,
-                sequence: u64::try_from(sequence).unwrap_or_default(),
-            },
+            cursor: cursor(sequence),
             approval: load::approval_id(row, 1)?,
             event: load::event(row, 2)?,
         });
@@ -261,12 +261,36 @@ pub(super) fn feed(
 }
 
 pub(super) fn feed_end(connection: &Connection) -> Result<Cursor, LoadError> {
+    Ok(cursor(last_event(connection)?))
+}
+
+/// Goes through the events without reading what they say: that would be most of the work.
+pub(super) fn released(
+    connection: &Connection,
+    tenant: &Tenant,
+    after: Cursor,
+) -> Result<Released, LoadError> {
+    let after = i64::try_from(after.sequence).unwrap_or(i64::MAX);
+    let end = last_event(connection)?;
+    let upto = end.min(after.saturating_add(MOST_EVENTS)).max(after);
+    let found = load::many(connection, load::RELEASED, (tenant.as_str(), after, upto))?;
+    Ok(Released {
+        approvals: found.into_iter().map(share).collect(),
+        upto: cursor(upto),
+        is_more: upto < end,
+    })
+}
+
+fn last_event(connection: &Connection) -> Result<i64, LoadError> {
     let mut statement = connection.prepare_cached(FEED_END)?;
-    let sequence: i64 = statement.query_row([], |row| row.get(0))?;
-    Ok(Cursor {
+    Ok(statement.query_row([], |row| row.get(0))?)
+}
+
+fn cursor(sequence: i64) -> Cursor {
+    Cursor {
         transaction: 0,
         sequence: u64::try_from(sequence).unwrap_or_default(),
-    })
+    }
 }
 
 fn share(loaded: Loaded) -> SharedApproval {

@@ -31,6 +31,9 @@ const LONGEST_IDLE: Duration = Duration::from_micros(500);
 /// We stand idle for at most this part of what the last commit took: little to lose, and half the syncs to win.
 const IDLE_PART: u32 = 4;
 
+/// Those who need longer than this part of a commit to come back are better served by the commit after this.
+const RETURN_PART: u32 = 2;
+
 /// Nobody came for so long: a quiet moment.
 const QUIET: Duration = Duration::from_millis(200);
 
@@ -82,8 +85,7 @@ impl Writer {
             queue,
             log: Log::default(),
             behind: Vec::new(),
-            last_group: 0,
-            last_commit: Duration::ZERO,
+            last: Last::none(),
             broken: None,
             closing: None,
         };
@@ -149,8 +151,7 @@ struct Work {
     log: Log,
     // Those who queued up while the last group was being committed.
     behind: Vec<Job>,
-    last_group: usize,
-    last_commit: Duration,
+    last: Last,
     broken: Option<String>,
     closing: Option<oneshot::Sender<()>>,
 }
@@ -164,37 +165,64 @@ struct Committed {
     took: Duration,
 }
 
+/// The last group: how many, how long its commit took, and when they were answered.
+#[derive(Clone, Copy)]
+struct Last {
+    group: usize,
+    commit: Duration,
+    answered_at: Instant,
+}
+
+impl Last {
+    fn none() -> Last {
+        Last {
+            group: 0,
+            commit: Duration::ZERO,
+            answered_at: Instant::now(),
+        }
+    }
+}
+
 /// Those who come while a group is at work.
 ///
 /// Whoever was answered just now is likely to come back at once. Without waiting for them, many callers fall into two
 /// halves that take turns and never meet, with twice the syncs. What has come is worked on meanwhile, so little of
-/// the wait is lost. With one caller this never waits.
+/// the wait is lost. With one caller this never waits, and neither where callers have so much to do between two commands
+/// that one half can do it while the other is committed.
 struct Arrivals {
-    expected: usize,
+    last: Last,
+    /// Those who queued up before the last answers were given: they are not back, they were never gone.
+    behind: usize,
     /// How long we may still stand idle.
     patience: Duration,
     idle_since: Option<Instant>,
+    is_alone: bool,
     closing: Option<oneshot::Sender<()>>,
 }
 
 impl Arrivals {
-    fn new(expected: usize, patience: Duration) -> Arrivals {
+    fn new(behind: usize, last: Last) -> Arrivals {
         Arrivals {
-            expected: expected.min(LARGEST_GROUP),
-            patience,
+            last,
+            behind,
+            patience: (last.commit / IDLE_PART).min(LONGEST_IDLE),
             idle_since: None,
+            is_alone: false,
             closing: None,
         }
     }
 
     /// For a command that is to be alone.
     fn none() -> Arrivals {
-        Arrivals::new(0, Duration::ZERO)
+        Arrivals {
+            is_alone: true,
+            ..Arrivals::new(0, Last::none())
+        }
     }
 
     /// The next to join a group of so many; nothing when it is complete.
     fn next(&mut self, queue: &Receiver<Message>, count: usize) -> Option<Job> {
-        if self.expected == 0 || count >= LARGEST_GROUP || self.closing.is_some() {
+        if self.is_alone || count >= LARGEST_GROUP || self.closing.is_some() {
             return None;
         }
         loop {
@@ -207,10 +235,24 @@ impl Arrivals {
                     self.closing = Some(done);
                     return None;
                 }
-                Err(_) if count >= self.expected => return None,
+                Err(_) if !self.is_worth_waiting(count) => return None,
                 Err(_) => self.idle()?,
             }
         }
+    }
+
+    /// Whether the rest will be back soon, judged by those who are.
+    fn is_worth_waiting(&self, count: usize) -> bool {
+        let back = count.saturating_sub(self.behind);
+        let missing = self.last.group.saturating_sub(back);
+        if missing == 0 {
+            return false;
+        }
+        let since = self.last.answered_at.elapsed();
+        let times = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let rest = (since / times(back.max(1))).saturating_mul(times(missing));
+        // In the first moments those who are back say nothing of the rest yet.
+        since <= self.last.commit / IDLE_PART || rest <= self.last.commit / RETURN_PART
     }
 
     /// Lets others work for a moment; nothing when patience has come to its end.
@@ -228,7 +270,7 @@ impl Work {
         while self.closing.is_none() || !self.behind.is_empty() {
             let behind = self.behind.len();
             let Some(group) = self.first() else { break };
-            self.serve(group, behind.saturating_add(self.last_group).max(1));
+            self.serve(group, behind);
         }
         let closing = self.closing.take();
         if self.broken.is_none() {
@@ -288,17 +330,17 @@ impl Work {
 
     /// Runs a group in one transaction, with all who come while it is at work; when one of it is at fault, each in a
     /// transaction of its own.
-    fn serve(&mut self, mut group: Vec<Job>, expected: usize) {
-        let mut arrivals = Arrivals::new(expected, (self.last_commit / IDLE_PART).min(LONGEST_IDLE));
+    fn serve(&mut self, mut group: Vec<Job>, behind: usize) {
+        let mut arrivals = Arrivals::new(behind, self.last);
         let outcomes = match self.transact(&mut group, &mut arrivals) {
             Ok(answers) => answers.into_iter().map(Ok).collect(),
             Err(Fault::Command(_)) if group.len() > 1 => self.one_by_one(&mut group),
             Err(fault) => self.refuse(fault, group.len()),
         };
         self.closing = self.closing.take().or(arrivals.closing);
-        self.last_group = group.len();
         self.take_behind();
         let count = group.len();
+        (self.last.group, self.last.answered_at) = (count, Instant::now());
         for (job, outcome) in group.into_iter().zip(outcomes) {
             // Who no longer waits does not want to know.
             let _ = job.answer.send((outcome, Some(job.task)));
@@ -353,7 +395,7 @@ impl Work {
         }
         let applied = self.apply(group, arrivals);
         let committed = applied.inspect_err(|_| self.roll_back())?;
-        self.last_commit = committed.took;
+        self.last.commit = committed.took;
         for approval in &committed.saved {
             self.hub.publish(approval);
         }

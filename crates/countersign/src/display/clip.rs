@@ -43,15 +43,13 @@ impl fmt::Display for Clipped {
 /// Escapes `text` and keeps about `max_chars` shown characters of it: two thirds from the front, one from the back,
 /// since the dangerous part of a long value likes to stand at its end. Escapes are never cut through.
 pub fn clip(text: &str, max_chars: usize) -> Clipped {
-    if text.len() <= max_chars && is_plain(text) {
-        return Clipped {
-            head: text.to_owned(),
-            tail: String::new(),
-            hidden_chars: 0,
-            hidden_bytes: 0,
-            total_bytes: text.len(),
-        };
+    match is_plain(text) {
+        true => clip_plain(text, max_chars),
+        false => clip_units(text, max_chars),
     }
+}
+
+fn clip_units(text: &str, max_chars: usize) -> Clipped {
     let units: Vec<_> = Units::new(text).collect();
     let width: usize = units.iter().map(|unit| unit.width()).sum();
     let tail_width = max_chars / 3;
@@ -82,6 +80,22 @@ pub fn clip(text: &str, max_chars: usize) -> Clipped {
         }
     }
     clipped
+}
+
+/// The same of text in which every byte is a character that is shown as it is.
+fn clip_plain(text: &str, max_chars: usize) -> Clipped {
+    let tail_width = max_chars / 3;
+    let cut = match text.len() <= max_chars {
+        true => text.len()..text.len(),
+        false => max_chars - tail_width..text.len() - tail_width,
+    };
+    Clipped {
+        head: text.get(..cut.start).unwrap_or_default().to_owned(),
+        tail: text.get(cut.end..).unwrap_or_default().to_owned(),
+        hidden_chars: cut.len(),
+        hidden_bytes: cut.len(),
+        total_bytes: text.len(),
+    }
 }
 
 /// Writes what [`clip`] keeps of `text` behind `shown`.
@@ -118,5 +132,20 @@ impl fmt::Display for Grouped {
             write!(f, "{digit}")?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    proptest! {
+        #[test]
+        fn plain_text_is_cut_like_any_other(text in "[ -~]{0,60}", max_chars in 0usize..70) {
+            prop_assume!(is_plain(&text));
+            prop_assert_eq!(clip_plain(&text, max_chars), clip_units(&text, max_chars));
+        }
     }
 }

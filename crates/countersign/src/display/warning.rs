@@ -46,7 +46,9 @@ impl fmt::Display for Warning {
 /// False only means that somebody has to look.
 pub fn is_unremarkable(bytes: &[u8]) -> bool {
     let is_plain = |byte: &u8| matches!(byte, 0x20..0x7f | b'\n' | b'\r' | b'\t');
-    bytes.iter().all(is_plain) && memchr::memmem::find(bytes, b"--").is_none()
+    // To the end in any case: then several bytes are looked at in one step.
+    let is_ascii = bytes.iter().fold(true, |so_far, byte| so_far & is_plain(byte));
+    is_ascii && memchr::memmem::find(bytes, b"--").is_none()
 }
 
 /// Lists what is odd about `text`, at most eight things.

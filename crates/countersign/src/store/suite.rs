@@ -131,6 +131,7 @@ macro_rules! for_each_store_case {
             d1_pending_is_listed_oldest_first_and_never_expired,
             d1_everything_else_is_listed_newest_first,
             d1_filters_meet,
+            d2_what_was_approved_and_nobody_runs_is_found,
             d1_pages_have_no_gaps_and_no_repeats,
             d1_a_page_has_its_limits,
             b8_the_feed_is_complete_and_in_order,

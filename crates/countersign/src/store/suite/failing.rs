@@ -10,7 +10,7 @@ use crate::command::{Answer, Command};
 use crate::event::Event;
 use crate::id::{ApprovalId, Channel, Tenant};
 use crate::registry::{Entry, Kind};
-use crate::store::{Cursor, FeedEvent, Filter, Store, StoreError, Stored};
+use crate::store::{Cursor, FeedEvent, Filter, Released, Store, StoreError, Stored};
 use crate::time::Time;
 use crate::wake::Hub;
 
@@ -145,6 +145,10 @@ impl<S: Store> Store for FailingStore<S> {
 
     fn feed_end<'a>(&'a self, tenant: &'a Tenant) -> Stored<'a, Cursor> {
         self.pass_on(|| self.store.feed_end(tenant))
+    }
+
+    fn released<'a>(&'a self, tenant: &'a Tenant, after: Cursor) -> Stored<'a, Released> {
+        self.pass_on(|| self.store.released(tenant, after))
     }
 
     // Those that write go through `write`.

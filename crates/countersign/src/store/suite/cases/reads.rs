@@ -293,3 +293,48 @@ pub async fn b8_the_feed_goes_on_behind_a_cursor(fixture: Fixture) {
     assert_eq!(places(&news), [(sample::id(9), 1)]);
     assert_eq!(fixture.store.feed(&tenant, last, 0).await, Ok(Vec::new()));
 }
+
+pub async fn d2_what_was_approved_and_nobody_runs_is_found(fixture: Fixture) {
+    let tenant = sample::tenant();
+    let released = async |after: Cursor, count: usize| {
+        // A feed may lag behind.
+        for _ in 0..200 {
+            let found = fixture.store.released(&tenant, after).await.unwrap();
+            if found.approvals.len() >= count {
+                return found;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        panic!("{count} released approvals are not found");
+    };
+    fixture.propose(sample::propose(1)).await;
+    let denied = fixture.propose(sample::propose(2)).await;
+    fixture.accept(sample::deny(&denied)).await;
+    fixture.running(sample::propose(3)).await;
+    // Whoever runs one of a batch goes on with the next.
+    fixture.running(sample::batch(4, 2)).await;
+    let first = fixture.approved(sample::propose(5)).await;
+    let second = fixture.approved(sample::batch(6, 2)).await;
+    let ids = |approvals: &[SharedApproval]| approvals.iter().map(|found| found.id).collect::<Vec<_>>();
+    let found = released(Cursor::default(), 2).await;
+    assert_eq!(ids(&found.approvals), [first.id, second.id]);
+    assert_eq!(
+        found.approvals,
+        [first.clone(), second.clone()],
+        "the whole of them"
+    );
+    assert!(!found.is_more);
+    let other = fixture
+        .store
+        .released(&sample::tenant_named("globex"), Cursor::default())
+        .await
+        .unwrap();
+    assert_eq!(ids(&other.approvals), []);
+    // Behind where it ended comes only what was approved since.
+    let third = fixture.approved(sample::propose(7)).await;
+    let found = released(found.upto, 1).await;
+    assert_eq!(ids(&found.approvals), [third.id]);
+    fixture.start(sample::start(&first, 1, 1)).await.unwrap();
+    let all = released(Cursor::default(), 2).await;
+    assert_eq!(ids(&all.approvals), [second.id, third.id]);
+}
