@@ -31,8 +31,8 @@ const LONGEST_IDLE: Duration = Duration::from_micros(500);
 /// We stand idle for at most this part of what the last commit took: little to lose, and half the syncs to win.
 const IDLE_PART: u32 = 4;
 
-/// Those who need longer than this part of a commit to come back are better served by the commit after this.
-const RETURN_PART: u32 = 2;
+/// What is learned of one group counts for so much less than what was known before.
+const MEMORY: u32 = 8;
 
 /// Nobody came for so long: a quiet moment.
 const QUIET: Duration = Duration::from_millis(200);
@@ -45,6 +45,7 @@ type Reply = (Outcome, Option<Task>);
 /// A command and who waits for its answer.
 struct Job {
     task: Task,
+    queued_at: Instant,
     answer: oneshot::Sender<Reply>,
 }
 
@@ -85,7 +86,8 @@ impl Writer {
             queue,
             log: Log::default(),
             behind: Vec::new(),
-            last: Last::none(),
+            returns: Returns::none(),
+            last_commit: Duration::ZERO,
             broken: None,
             closing: None,
         };
@@ -103,7 +105,12 @@ impl Writer {
         // Here, where many can do it at once, and not in the one thread that all wait for.
         let prepared = command.prepare(&*self.clock);
         let task = Task { command, prepared };
-        self.send(Message::Write(Box::new(Job { task, answer })))?;
+        let queued_at = Instant::now();
+        self.send(Message::Write(Box::new(Job {
+            task,
+            queued_at,
+            answer,
+        })))?;
         match receiver.await {
             Ok((outcome, _)) => outcome,
             Err(_) => Err(StoreError::InDoubt("the writer ended".to_owned())),
@@ -151,7 +158,8 @@ struct Work {
     log: Log,
     // Those who queued up while the last group was being committed.
     behind: Vec<Job>,
-    last: Last,
+    returns: Returns,
+    last_commit: Duration,
     broken: Option<String>,
     closing: Option<oneshot::Sender<()>>,
 }
@@ -165,34 +173,58 @@ struct Committed {
     took: Duration,
 }
 
-/// The last group: how many, how long its commit took, and when they were answered.
-#[derive(Clone, Copy)]
-struct Last {
-    group: usize,
-    commit: Duration,
+/// How soon those who were answered come back.
+struct Returns {
+    answered: usize,
     answered_at: Instant,
+    back: usize,
+    /// How long half of them take.
+    half: Duration,
 }
 
-impl Last {
-    fn none() -> Last {
-        Last {
-            group: 0,
-            commit: Duration::ZERO,
+impl Returns {
+    fn none() -> Returns {
+        Returns {
+            answered: 0,
             answered_at: Instant::now(),
+            back: 0,
+            half: Duration::ZERO,
         }
+    }
+
+    fn answer(&mut self, count: usize) {
+        if self.back < self.answered.div_ceil(2) {
+            self.learn(self.answered_at.elapsed());
+        }
+        (self.answered, self.answered_at, self.back) = (count, Instant::now(), 0);
+    }
+
+    /// Somebody came. Those who queued up before the last answers were never gone.
+    fn note(&mut self, job: &Job) {
+        if let Some(after) = job.queued_at.checked_duration_since(self.answered_at) {
+            self.back += 1;
+            if self.back == self.answered.div_ceil(2) {
+                self.learn(after);
+            }
+        }
+    }
+
+    fn learn(&mut self, half: Duration) {
+        self.half = (self.half * (MEMORY - 1) + half) / MEMORY;
+    }
+
+    fn missing(&self) -> usize {
+        self.answered.saturating_sub(self.back)
     }
 }
 
 /// Those who come while a group is at work.
 ///
-/// Whoever was answered just now is likely to come back at once. Without waiting for them, many callers fall into two
-/// halves that take turns and never meet, with twice the syncs. What has come is worked on meanwhile, so little of
-/// the wait is lost. With one caller this never waits, and neither where callers have so much to do between two commands
-/// that one half can do it while the other is committed.
+/// Whoever was answered just now is likely to come back. If they all do so within a commit, they are waited for: else many
+/// callers fall into two halves that take turns and never meet, with twice the syncs. What has come is worked on
+/// meanwhile, so little of the wait is lost. If they have more to do between two commands, two halves are just right: one
+/// does it while the other is committed. With one caller this never waits.
 struct Arrivals {
-    last: Last,
-    /// Those who queued up before the last answers were given: they are not back, they were never gone.
-    behind: usize,
     /// How long we may still stand idle.
     patience: Duration,
     idle_since: Option<Instant>,
@@ -201,11 +233,13 @@ struct Arrivals {
 }
 
 impl Arrivals {
-    fn new(behind: usize, last: Last) -> Arrivals {
+    fn new(last_commit: Duration, returns: &Returns) -> Arrivals {
+        let patience = match returns.half * 2 <= last_commit {
+            true => (last_commit / IDLE_PART).min(LONGEST_IDLE),
+            false => Duration::ZERO,
+        };
         Arrivals {
-            last,
-            behind,
-            patience: (last.commit / IDLE_PART).min(LONGEST_IDLE),
+            patience,
             idle_since: None,
             is_alone: false,
             closing: None,
@@ -215,13 +249,15 @@ impl Arrivals {
     /// For a command that is to be alone.
     fn none() -> Arrivals {
         Arrivals {
+            patience: Duration::ZERO,
+            idle_since: None,
             is_alone: true,
-            ..Arrivals::new(0, Last::none())
+            closing: None,
         }
     }
 
     /// The next to join a group of so many; nothing when it is complete.
-    fn next(&mut self, queue: &Receiver<Message>, count: usize) -> Option<Job> {
+    fn next(&mut self, queue: &Receiver<Message>, returns: &mut Returns, count: usize) -> Option<Job> {
         if self.is_alone || count >= LARGEST_GROUP || self.closing.is_some() {
             return None;
         }
@@ -229,34 +265,24 @@ impl Arrivals {
             match queue.try_recv() {
                 Ok(Message::Write(job)) => {
                     self.idle_since = None;
+                    returns.note(&job);
                     return Some(*job);
                 }
                 Ok(Message::Close(done)) => {
                     self.closing = Some(done);
                     return None;
                 }
-                Err(_) if !self.is_worth_waiting(count) => return None,
+                Err(_) if returns.missing() == 0 => return None,
                 Err(_) => self.idle()?,
             }
         }
     }
 
-    /// Whether the rest will be back soon, judged by those who are.
-    fn is_worth_waiting(&self, count: usize) -> bool {
-        let back = count.saturating_sub(self.behind);
-        let missing = self.last.group.saturating_sub(back);
-        if missing == 0 {
-            return false;
-        }
-        let since = self.last.answered_at.elapsed();
-        let times = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
-        let rest = (since / times(back.max(1))).saturating_mul(times(missing));
-        // In the first moments those who are back say nothing of the rest yet.
-        since <= self.last.commit / IDLE_PART || rest <= self.last.commit / RETURN_PART
-    }
-
     /// Lets others work for a moment; nothing when patience has come to its end.
     fn idle(&mut self) -> Option<()> {
+        if self.patience.is_zero() {
+            return None;
+        }
         let now = Instant::now();
         let since = self.idle_since.replace(now).unwrap_or(now);
         self.patience = self.patience.checked_sub(now - since)?;
@@ -268,9 +294,8 @@ impl Arrivals {
 impl Work {
     fn run(mut self) {
         while self.closing.is_none() || !self.behind.is_empty() {
-            let behind = self.behind.len();
             let Some(group) = self.first() else { break };
-            self.serve(group, behind);
+            self.serve(group);
         }
         let closing = self.closing.take();
         if self.broken.is_none() {
@@ -323,15 +348,18 @@ impl Work {
 
     fn take(&mut self, message: Message, group: &mut Vec<Job>) {
         match message {
-            Message::Write(job) => group.push(*job),
+            Message::Write(job) => {
+                self.returns.note(&job);
+                group.push(*job);
+            }
             Message::Close(done) => self.closing = Some(done),
         }
     }
 
     /// Runs a group in one transaction, with all who come while it is at work; when one of it is at fault, each in a
     /// transaction of its own.
-    fn serve(&mut self, mut group: Vec<Job>, behind: usize) {
-        let mut arrivals = Arrivals::new(behind, self.last);
+    fn serve(&mut self, mut group: Vec<Job>) {
+        let mut arrivals = Arrivals::new(self.last_commit, &self.returns);
         let outcomes = match self.transact(&mut group, &mut arrivals) {
             Ok(answers) => answers.into_iter().map(Ok).collect(),
             Err(Fault::Command(_)) if group.len() > 1 => self.one_by_one(&mut group),
@@ -340,7 +368,7 @@ impl Work {
         self.closing = self.closing.take().or(arrivals.closing);
         self.take_behind();
         let count = group.len();
-        (self.last.group, self.last.answered_at) = (count, Instant::now());
+        self.returns.answer(count);
         for (job, outcome) in group.into_iter().zip(outcomes) {
             // Who no longer waits does not want to know.
             let _ = job.answer.send((outcome, Some(job.task)));
@@ -395,7 +423,7 @@ impl Work {
         }
         let applied = self.apply(group, arrivals);
         let committed = applied.inspect_err(|_| self.roll_back())?;
-        self.last.commit = committed.took;
+        self.last_commit = committed.took;
         for approval in &committed.saved {
             self.hub.publish(approval);
         }
@@ -414,7 +442,7 @@ impl Work {
         let mut answers = Vec::with_capacity(group.len());
         loop {
             let Some(job) = group.get_mut(answers.len()) else {
-                let Some(job) = arrivals.next(&self.queue, group.len()) else {
+                let Some(job) = arrivals.next(&self.queue, &mut self.returns, group.len()) else {
                     break;
                 };
                 group.push(job);
