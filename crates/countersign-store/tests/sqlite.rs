@@ -13,9 +13,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use countersign::command::{Answer, Command};
-use countersign::decision::Verdict;
+use countersign::decision::{Ground, Verdict};
 use countersign::id::{Channel, Run, Tenant};
-use countersign::registry::{Entry, Kind};
+use countersign::registry::{Entry, Kind, Put};
 use countersign::state::{CallState, State};
 use countersign::store::{Cursor, Filter, Store, StoreError};
 use countersign::time::{ManualClock, Time};
@@ -271,6 +271,96 @@ async fn a_decision_through_one_store_wakes_who_waits_at_another() {
         woken.await.expect("woken in time");
         // Both write, so that each finds the other's events between its own.
         here.write(finish(id)).await.unwrap();
+    }
+}
+
+/// The writer knows without looking what it committed itself. Once somebody else has written, it looks.
+#[tokio::test]
+async fn x18_what_another_store_decided_is_not_decided_again() {
+    let (_folder, path) = folder();
+    let (here, there) = (open(&path).unwrap(), open(&path).unwrap());
+    for verdict in [Verdict::Deny, Verdict::Approve] {
+        let id = new_id();
+        proposed(&here, propose(id)).await.unwrap();
+        let first = there.write(decide(id, verdict)).await.unwrap();
+        assert_eq!(refusal(&first), None);
+        let second = here.write(decide(id, Verdict::Approve)).await.unwrap();
+        assert_eq!(refusal(&second), Some("already_decided"));
+    }
+}
+
+/// X46, with the credential taken back by another process.
+#[tokio::test]
+async fn x46_a_credential_that_another_store_took_back_decides_nothing() {
+    let (_folder, path) = folder();
+    let (here, there) = (open(&path).unwrap(), open(&path).unwrap());
+    let put = Entry {
+        kind: Kind::Token,
+        key: "alice's".to_owned(),
+        tenant: Tenant::single(),
+        body: Arc::from(&b"{}"[..]),
+        version: 0,
+        expires_at: None,
+    };
+    here.put_entry(put.clone()).await.unwrap();
+    let resting_on_it = |id| match decide(id, Verdict::Approve) {
+        Command::Decide(mut decide) => {
+            decide.decision.decider.grounds = vec![Ground {
+                kind: put.kind,
+                key: put.key.clone(),
+                version: Some(1),
+            }];
+            Command::Decide(decide)
+        }
+        other => other,
+    };
+    let ids = [new_id(), new_id(), new_id()];
+    for id in ids {
+        proposed(&here, propose(id)).await.unwrap();
+    }
+    // Twice: the first time it is read, the second time it is known.
+    for id in &ids[..2] {
+        let answer = here.write(resting_on_it(*id)).await.unwrap();
+        assert_eq!(refusal(&answer), None);
+    }
+    there.take_entry(put.kind, &put.key).await.unwrap().unwrap();
+    let answer = here.write(resting_on_it(ids[2])).await.unwrap();
+    assert_eq!(refusal(&answer), Some("not_allowed"));
+    let left = here.approval(&Tenant::single(), ids[2]).await.unwrap().unwrap();
+    assert_eq!(left.state, State::Pending);
+}
+
+/// The same where this very store changes it, alone or together with the decision.
+#[tokio::test]
+async fn x46_a_credential_that_changed_here_is_read_anew() {
+    let (_folder, path) = folder();
+    let store = open(&path).unwrap();
+    let entry = |version| Entry {
+        kind: Kind::Token,
+        key: "alice's".to_owned(),
+        tenant: Tenant::single(),
+        body: Arc::from(&b"{}"[..]),
+        version,
+        expires_at: None,
+    };
+    assert_eq!(store.put_entry(entry(0)).await.unwrap(), Put::Kept(1));
+    assert_eq!(store.put_entry(entry(1)).await.unwrap(), Put::Kept(2));
+    // Queued together, so that they share a transaction.
+    let (changed, again, taken) = tokio::join!(
+        store.put_entry(entry(2)),
+        store.put_entry(entry(2)),
+        store.take_entry(Kind::Token, "alice's"),
+    );
+    assert_eq!((changed.unwrap(), again.unwrap()), (Put::Kept(3), Put::Changed));
+    assert_eq!(taken.unwrap().unwrap().version, 3);
+    assert_eq!(store.take_entry(Kind::Token, "alice's").await.unwrap(), None);
+}
+
+/// The code of the refusal of a decision.
+fn refusal(answer: &Answer) -> Option<&'static str> {
+    match answer {
+        Answer::Decide(answer) => answer.refusal.as_ref().map(|refusal| refusal.code()),
+        _ => Some("another answer"),
     }
 }
 

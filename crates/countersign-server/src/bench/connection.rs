@@ -65,25 +65,21 @@ impl Connection {
         let Some(end) = memmem::find(&self.buffer, b"\r\n\r\n") else {
             return Ok(None);
         };
-        let head = std::str::from_utf8(self.buffer.get(..end).unwrap_or_default())?;
-        let length = head
-            .lines()
-            .filter_map(|line| line.split_once(':'))
-            .find(|(name, _)| name.eq_ignore_ascii_case("content-length"))
-            .and_then(|(_, length)| length.trim().parse::<usize>().ok())
-            .context("an answer without a length")?;
-        let is_good = head.starts_with("HTTP/1.1 2");
-        let first = head.lines().next().unwrap_or_default().to_owned();
-        let whole = end + 4 + length;
-        if self.buffer.len() < whole {
+        let (head, rest) = self.buffer.split_at_checked(end + 4).unwrap_or_default();
+        let length = length(head).context("an answer without a length")?;
+        let Some(body) = rest.get(..length) else {
             return Ok(None);
+        };
+        if !head.starts_with(b"HTTP/1.1 2") {
+            bail!(
+                "{}{}",
+                String::from_utf8_lossy(head),
+                String::from_utf8_lossy(body)
+            );
         }
-        let body = self.buffer.get(end + 4..whole).unwrap_or_default().to_vec();
-        self.buffer.drain(..whole);
-        if !is_good {
-            bail!("{first}: {}", String::from_utf8_lossy(&body));
-        }
-        Ok(Some(String::from_utf8(body)?))
+        let body = std::str::from_utf8(body)?.to_owned();
+        self.buffer.drain(..end + 4 + length);
+        Ok(Some(body))
     }
 
     /// Reads to the end and counts lines that are exactly `line`.
@@ -100,4 +96,12 @@ impl Connection {
             }
         }
     }
+}
+
+/// What the head of an answer says of its length. Servers of ours write names in small letters.
+fn length(head: &[u8]) -> Option<usize> {
+    const NAME: &[u8] = b"\r\ncontent-length: ";
+    let behind = head.get(memmem::find(head, NAME)? + NAME.len()..)?;
+    let digits = behind.iter().take_while(|byte| byte.is_ascii_digit()).count();
+    std::str::from_utf8(behind.get(..digits)?).ok()?.parse().ok()
 }

@@ -6,6 +6,7 @@
 mod backup;
 mod entries;
 mod fault;
+mod gather;
 mod load;
 mod log;
 mod open;

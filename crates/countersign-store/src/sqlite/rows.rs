@@ -20,7 +20,7 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
 use super::entries;
 use super::fault::{Fault, damaged};
 use super::load::{self, LoadError, Loaded, call_id};
-use super::recent::Recent;
+use super::recent::{Own, Recent};
 
 const INSERT_APPROVAL: &str = "INSERT INTO approval
     (tenant, id, channel, agent, run, state, version, due_at, key, body)
@@ -43,6 +43,7 @@ type Id = (Tenant, ApprovalId);
 pub(super) struct SqlRows<'a> {
     connection: &'a Connection,
     recent: &'a Recent,
+    own: &'a Own,
     // The write lock is held, so what was read once stays true until the end.
     loaded: HashMap<Id, Loaded>,
     policies: HashMap<Hash, i64>,
@@ -54,6 +55,8 @@ pub(super) struct SqlRows<'a> {
     insert_approval: Slot<'a>,
     insert_call: Slot<'a>,
     insert_event: Slot<'a>,
+    update_approval: Slot<'a>,
+    update_call: Slot<'a>,
 }
 
 type Slot<'a> = Option<CachedStatement<'a>>;
@@ -70,10 +73,11 @@ fn statement<'s, 'a>(
 }
 
 impl<'a> SqlRows<'a> {
-    pub(super) fn new(connection: &'a Connection, recent: &'a Recent) -> SqlRows<'a> {
+    pub(super) fn new(connection: &'a Connection, recent: &'a Recent, own: &'a Own) -> SqlRows<'a> {
         SqlRows {
             connection,
             recent,
+            own,
             loaded: HashMap::new(),
             policies: HashMap::new(),
             saved: Vec::new(),
@@ -83,6 +87,8 @@ impl<'a> SqlRows<'a> {
             insert_approval: None,
             insert_call: None,
             insert_event: None,
+            update_approval: None,
+            update_call: None,
         }
     }
 
@@ -98,9 +104,10 @@ impl<'a> SqlRows<'a> {
 
     /// After the commit: what changed, oldest first, and the first and last number of its events.
     pub(super) fn into_saved(self) -> (Vec<SharedApproval>, Option<(i64, i64)>) {
-        self.loaded
-            .into_values()
-            .for_each(|loaded| self.recent.keep(loaded));
+        for loaded in self.loaded.into_values() {
+            self.own.approvals.keep(loaded.clone());
+            self.recent.keep(loaded);
+        }
         (self.saved, self.events)
     }
 
@@ -121,6 +128,11 @@ impl<'a> SqlRows<'a> {
             self.fault = Some(Fault::of(error));
         }
         error.into()
+    }
+
+    fn change_entries(&mut self) {
+        self.entries_changed = true;
+        self.own.forget_entries();
     }
 
     fn write(&mut self, saved: &Saved) -> Result<(), LoadError> {
@@ -178,8 +190,8 @@ impl<'a> SqlRows<'a> {
     }
 
     /// INVARIANT: compare and swap. Whatever else fails, a version is replaced once.
-    fn update(&self, before: u32, old: &Loaded, approval: &Approval) -> Result<(), LoadError> {
-        let mut statement = self.connection.prepare_cached(UPDATE_APPROVAL)?;
+    fn update(&mut self, before: u32, old: &Loaded, approval: &Approval) -> Result<(), LoadError> {
+        let statement = statement(&mut self.update_approval, self.connection, UPDATE_APPROVAL)?;
         let changed = statement.execute(params![
             old.seq,
             before,
@@ -198,8 +210,8 @@ impl<'a> SqlRows<'a> {
         Ok(())
     }
 
-    fn update_call(&self, id: i64, old: &Call, call: &Call) -> Result<(), LoadError> {
-        let mut statement = self.connection.prepare_cached(UPDATE_CALL)?;
+    fn update_call(&mut self, id: i64, old: &Call, call: &Call) -> Result<(), LoadError> {
+        let statement = statement(&mut self.update_call, self.connection, UPDATE_CALL)?;
         statement.execute(params![
             id,
             call.state.code(),
@@ -260,11 +272,7 @@ impl Rows for SqlRows<'_> {
         if let Some(loaded) = self.loaded.get(&(tenant.clone(), id)) {
             return Ok(Some(Approval::clone(&loaded.approval)));
         }
-        let place = load::place(self.connection, tenant, id);
-        let Some(place) = place.map_err(|error| self.note(error))? else {
-            return Ok(None);
-        };
-        match self.recent.get(id, place) {
+        match self.own.approvals.last(tenant, id) {
             Some(loaded) => Ok(Some(self.remember(loaded))),
             None => self.find(load::BY_ID, params![tenant.as_str(), id.as_bytes()]),
         }
@@ -315,7 +323,17 @@ impl Rows for SqlRows<'_> {
     }
 
     fn entry(&mut self, kind: Kind, key: &str) -> Result<Option<Entry>, StoreError> {
-        entries::find(self.connection, kind, key).map_err(|error| self.note(error))
+        // What this very transaction changed is not in memory.
+        let is_kept = !self.entries_changed;
+        if let Some(entry) = self.own.entry(kind, key).filter(|_| is_kept) {
+            return Ok(Some(entry));
+        }
+        let found = entries::find(self.connection, kind, key).map_err(|error| self.note(error))?;
+        found
+            .iter()
+            .filter(|_| is_kept)
+            .for_each(|entry| self.own.keep_entry(entry));
+        Ok(found)
     }
 
     fn due_entries(&mut self, now: Time, limit: usize) -> Result<Vec<(Kind, String)>, StoreError> {
@@ -323,17 +341,17 @@ impl Rows for SqlRows<'_> {
     }
 
     fn keep_entry(&mut self, entry: Entry) -> Result<(), StoreError> {
-        self.entries_changed = true;
+        self.change_entries();
         entries::keep(self.connection, &entry).map_err(|error| self.note(error))
     }
 
     fn remove_kind(&mut self, kind: Kind) -> Result<(), StoreError> {
-        self.entries_changed = true;
+        self.change_entries();
         entries::remove_kind(self.connection, kind).map_err(|error| self.note(error))
     }
 
     fn remove_entry(&mut self, kind: Kind, key: &str) -> Result<(), StoreError> {
-        self.entries_changed = true;
+        self.change_entries();
         entries::remove(self.connection, kind, key).map_err(|error| self.note(error))
     }
 }

@@ -17,22 +17,11 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::fault::Fault;
+use super::gather::{Arrivals, LARGEST_GROUP, Returns};
 use super::log::Log;
-use super::recent::Recent;
+use super::recent::{Own, Recent};
 use super::rows::SqlRows;
 use super::watch::{Seen, data_version};
-
-/// The most commands in one transaction.
-const LARGEST_GROUP: usize = 1024;
-
-/// The longest we stand idle for callers to come back, whatever a commit takes.
-const LONGEST_IDLE: Duration = Duration::from_micros(500);
-
-/// We stand idle for at most this part of what the last commit took: little to lose, and half the syncs to win.
-const IDLE_PART: u32 = 4;
-
-/// What is learned of one group counts for so much less than what was known before.
-const MEMORY: u32 = 8;
 
 /// Nobody came for so long: a quiet moment.
 const QUIET: Duration = Duration::from_millis(200);
@@ -43,9 +32,9 @@ type Outcome = Result<Answer, StoreError>;
 type Reply = (Outcome, Option<Task>);
 
 /// A command and who waits for its answer.
-struct Job {
+pub(super) struct Job {
     task: Task,
-    queued_at: Instant,
+    pub(super) queued_at: Instant,
     answer: oneshot::Sender<Reply>,
 }
 
@@ -55,7 +44,7 @@ struct Task {
     prepared: Option<Prepared>,
 }
 
-enum Message {
+pub(super) enum Message {
     Write(Box<Job>),
     Close(oneshot::Sender<()>),
 }
@@ -82,6 +71,7 @@ impl Writer {
             hub,
             seen,
             recent,
+            own: Own::default(),
             data_version: 0,
             queue,
             log: Log::default(),
@@ -152,6 +142,7 @@ struct Work {
     hub: Arc<Hub>,
     seen: Arc<Seen>,
     recent: Arc<Recent>,
+    own: Own,
     // Changes with each commit that is not ours.
     data_version: i64,
     queue: Receiver<Message>,
@@ -171,124 +162,6 @@ struct Committed {
     events: Option<(i64, i64)>,
     is_changed: bool,
     took: Duration,
-}
-
-/// How soon those who were answered come back.
-struct Returns {
-    answered: usize,
-    answered_at: Instant,
-    back: usize,
-    /// How long half of them take.
-    half: Duration,
-}
-
-impl Returns {
-    fn none() -> Returns {
-        Returns {
-            answered: 0,
-            answered_at: Instant::now(),
-            back: 0,
-            half: Duration::ZERO,
-        }
-    }
-
-    fn answer(&mut self, count: usize) {
-        if self.back < self.answered.div_ceil(2) {
-            self.learn(self.answered_at.elapsed());
-        }
-        (self.answered, self.answered_at, self.back) = (count, Instant::now(), 0);
-    }
-
-    /// Somebody came. Those who queued up before the last answers were never gone.
-    fn note(&mut self, job: &Job) {
-        if let Some(after) = job.queued_at.checked_duration_since(self.answered_at) {
-            self.back += 1;
-            if self.back == self.answered.div_ceil(2) {
-                self.learn(after);
-            }
-        }
-    }
-
-    fn learn(&mut self, half: Duration) {
-        self.half = (self.half * (MEMORY - 1) + half) / MEMORY;
-    }
-
-    fn missing(&self) -> usize {
-        self.answered.saturating_sub(self.back)
-    }
-}
-
-/// Those who come while a group is at work.
-///
-/// Whoever was answered just now is likely to come back. If they all do so within a commit, they are waited for: else many
-/// callers fall into two halves that take turns and never meet, with twice the syncs. What has come is worked on
-/// meanwhile, so little of the wait is lost. If they have more to do between two commands, two halves are just right: one
-/// does it while the other is committed. With one caller this never waits.
-struct Arrivals {
-    /// How long we may still stand idle.
-    patience: Duration,
-    idle_since: Option<Instant>,
-    is_alone: bool,
-    closing: Option<oneshot::Sender<()>>,
-}
-
-impl Arrivals {
-    fn new(last_commit: Duration, returns: &Returns) -> Arrivals {
-        let patience = match returns.half * 2 <= last_commit {
-            true => (last_commit / IDLE_PART).min(LONGEST_IDLE),
-            false => Duration::ZERO,
-        };
-        Arrivals {
-            patience,
-            idle_since: None,
-            is_alone: false,
-            closing: None,
-        }
-    }
-
-    /// For a command that is to be alone.
-    fn none() -> Arrivals {
-        Arrivals {
-            patience: Duration::ZERO,
-            idle_since: None,
-            is_alone: true,
-            closing: None,
-        }
-    }
-
-    /// The next to join a group of so many; nothing when it is complete.
-    fn next(&mut self, queue: &Receiver<Message>, returns: &mut Returns, count: usize) -> Option<Job> {
-        if self.is_alone || count >= LARGEST_GROUP || self.closing.is_some() {
-            return None;
-        }
-        loop {
-            match queue.try_recv() {
-                Ok(Message::Write(job)) => {
-                    self.idle_since = None;
-                    returns.note(&job);
-                    return Some(*job);
-                }
-                Ok(Message::Close(done)) => {
-                    self.closing = Some(done);
-                    return None;
-                }
-                Err(_) if returns.missing() == 0 => return None,
-                Err(_) => self.idle()?,
-            }
-        }
-    }
-
-    /// Lets others work for a moment; nothing when patience has come to its end.
-    fn idle(&mut self) -> Option<()> {
-        if self.patience.is_zero() {
-            return None;
-        }
-        let now = Instant::now();
-        let since = self.idle_since.replace(now).unwrap_or(now);
-        self.patience = self.patience.checked_sub(now - since)?;
-        std::thread::yield_now();
-        Some(())
-    }
 }
 
 impl Work {
@@ -349,7 +222,7 @@ impl Work {
     fn take(&mut self, message: Message, group: &mut Vec<Job>) {
         match message {
             Message::Write(job) => {
-                self.returns.note(&job);
+                self.returns.note(job.queued_at);
                 group.push(*job);
             }
             Message::Close(done) => self.closing = Some(done),
@@ -438,7 +311,7 @@ impl Work {
         self.run_sql("BEGIN IMMEDIATE")?;
         let others_wrote = self.heed_others()?;
         self.seen.begin(others_wrote);
-        let mut rows = SqlRows::new(&self.connection, &self.recent);
+        let mut rows = SqlRows::new(&self.connection, &self.recent, &self.own);
         let mut answers = Vec::with_capacity(group.len());
         loop {
             let Some(job) = group.get_mut(answers.len()) else {
@@ -473,6 +346,7 @@ impl Work {
         let others_wrote = version != self.data_version;
         if others_wrote {
             self.recent.clear();
+            self.own.clear();
             self.data_version = version;
         }
         Ok(others_wrote)
