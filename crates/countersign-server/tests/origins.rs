@@ -151,6 +151,10 @@ fn a18_trace_answers_line_by_line() {
 "#;
     assert_eq!(stdout, expected);
     assert!(stderr.contains("\"calls\":2"), "{stderr}");
+    let alone = ["trace", "send", "{}", "--conversation", "chat.json", "--timing"];
+    let (code, _, stderr) = place.run(&alone, "");
+    assert_eq!(code, 2, "{stderr}");
+    assert!(stderr.contains("cannot be used with"), "{stderr}");
     let (code, _, stderr) = place.run(&["trace", "--jsonl"], "{\"id\":1,\"args\":{\"a\":1,\"a\":2}}\n");
     assert_eq!(code, 1);
     assert!(stderr.contains("line 1") && stderr.contains("twice"), "{stderr}");

@@ -30,7 +30,7 @@ pub struct Trace {
     #[arg(long, conflicts_with_all = ["tool", "arguments", "conversation"])]
     pub jsonl: bool,
     /// Say on standard error how long tracing took
-    #[arg(long, requires = "jsonl")]
+    #[arg(long, requires = "jsonl", conflicts_with_all = ["tool", "arguments", "conversation"])]
     pub timing: bool,
 }
 

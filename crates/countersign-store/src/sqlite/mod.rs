@@ -10,6 +10,7 @@ mod gather;
 mod load;
 mod log;
 mod open;
+mod own;
 mod read;
 mod recent;
 mod rows;

@@ -4,18 +4,15 @@
 //! Deliberately absent: any claim to be current. That is the file's alone, and every look asks it first.
 
 use countersign::approval::Approval;
-use countersign::id::{ApprovalId, Tenant};
+use countersign::id::ApprovalId;
 use countersign::recent;
-use countersign::registry::{Entry, Kind};
 
 use super::load::{Loaded, Place};
 
 /// Room for a thousand usual ones.
-const MOST_BYTES: usize = 2 * 1024 * 1024;
-/// Room for some hundred tokens and people.
-const MOST_ENTRY_BYTES: usize = 256 * 1024;
+pub(super) const MOST_BYTES: usize = 2 * 1024 * 1024;
 /// What an approval and a call take beside the bytes they came with.
-const SMALLEST: usize = 1024;
+pub(super) const SMALLEST: usize = 1024;
 
 /// Approvals this process has seen lately.
 pub(super) struct Recent(recent::Recent<ApprovalId, Loaded>);
@@ -34,12 +31,6 @@ impl Recent {
         self.0.get(&id, |kept| kept.place() == place)
     }
 
-    /// The approval as it was kept last. Current only where the writer alone keeps what it committed, and forgets it when
-    /// others wrote.
-    pub(super) fn last(&self, tenant: &Tenant, id: ApprovalId) -> Option<Loaded> {
-        self.0.get(&id, |kept| kept.approval.tenant == *tenant)
-    }
-
     /// Keeps what was committed. INVARIANT: never anything that may still be rolled back.
     pub(super) fn keep(&self, loaded: Loaded) {
         let bytes = weight(&loaded.approval);
@@ -52,47 +43,8 @@ impl Recent {
     }
 }
 
-/// What the writer knows to stand in the file without looking: what it committed or read itself, since others wrote.
-///
-/// INVARIANT: used under the write lock alone, and forgotten when somebody else has held it in between.
-pub(super) struct Own {
-    pub(super) approvals: Recent,
-    entries: recent::Recent<(Kind, String), Entry>,
-}
-
-impl Default for Own {
-    fn default() -> Self {
-        Own {
-            approvals: Recent::default(),
-            entries: recent::Recent::new(MOST_ENTRY_BYTES),
-        }
-    }
-}
-
-impl Own {
-    pub(super) fn entry(&self, kind: Kind, key: &str) -> Option<Entry> {
-        self.entries.get(&(kind, key.to_owned()), |_| true)
-    }
-
-    /// Keeps an entry that was read. INVARIANT: never one that may still be rolled back.
-    pub(super) fn keep_entry(&self, entry: &Entry) {
-        let bytes = SMALLEST + entry.body.len();
-        self.entries
-            .keep((entry.kind, entry.key.clone()), entry.clone(), bytes);
-    }
-
-    /// Entries are about to change. That is rare beside reading them, so all are forgotten.
-    pub(super) fn forget_entries(&self) {
-        self.entries.clear();
-    }
-
-    pub(super) fn clear(&self) {
-        self.approvals.clear();
-        self.entries.clear();
-    }
-}
-
-fn weight(approval: &Approval) -> usize {
+/// About what an approval takes.
+pub(super) fn weight(approval: &Approval) -> usize {
     let calls = approval.calls.iter().map(|call| {
         let result = call.result.as_ref().map_or(0, |result| result.len());
         SMALLEST + call.arguments.as_bytes().len() + result

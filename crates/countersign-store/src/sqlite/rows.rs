@@ -20,7 +20,8 @@ use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
 use super::entries;
 use super::fault::{Fault, damaged};
 use super::load::{self, LoadError, Loaded, call_id};
-use super::recent::{Own, Recent};
+use super::own::Own;
+use super::recent::Recent;
 
 const INSERT_APPROVAL: &str = "INSERT INTO approval
     (tenant, id, channel, agent, run, state, version, due_at, key, body)
@@ -105,7 +106,7 @@ impl<'a> SqlRows<'a> {
     /// After the commit: what changed, oldest first, and the first and last number of its events.
     pub(super) fn into_saved(self) -> (Vec<SharedApproval>, Option<(i64, i64)>) {
         for loaded in self.loaded.into_values() {
-            self.own.approvals.keep(loaded.clone());
+            self.own.keep(loaded.clone());
             self.recent.keep(loaded);
         }
         (self.saved, self.events)
@@ -272,7 +273,7 @@ impl Rows for SqlRows<'_> {
         if let Some(loaded) = self.loaded.get(&(tenant.clone(), id)) {
             return Ok(Some(Approval::clone(&loaded.approval)));
         }
-        match self.own.approvals.last(tenant, id) {
+        match self.own.approval(tenant, id) {
             Some(loaded) => Ok(Some(self.remember(loaded))),
             None => self.find(load::BY_ID, params![tenant.as_str(), id.as_bytes()]),
         }

@@ -19,7 +19,8 @@ use tokio::sync::oneshot;
 use super::fault::Fault;
 use super::gather::{Arrivals, LARGEST_GROUP, Returns};
 use super::log::Log;
-use super::recent::{Own, Recent};
+use super::own::Own;
+use super::recent::Recent;
 use super::rows::SqlRows;
 use super::watch::{Seen, data_version};
 
