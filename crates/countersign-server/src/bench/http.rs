@@ -43,8 +43,9 @@ impl Service {
         std::fs::create_dir_all(&directory)?;
         let policy = format!("[tools.{TOOL}]\neffect = \"write\"\nttl = \"1h\"\n");
         std::fs::write(directory.join("countersign.toml"), policy)?;
-        let config =
-            format!("decisions_per_second = 1000000\nlongest_wait = \"1h\"\n[tools.{TOOL}]\necho = true\n");
+        let config = format!(
+            "decisions_per_second = 1000000\nlongest_wait = \"1h\"\n[tools.{TOOL}]\nanswer = \"deleted\"\n"
+        );
         std::fs::write(directory.join("countersign-serve.toml"), config)?;
         let store = SqliteStore::open(directory.join("countersign.db"), SqliteOptions::default())?;
         let account = Account {

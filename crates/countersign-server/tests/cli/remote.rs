@@ -385,3 +385,23 @@ fn x32_a_wait_outlives_a_restart_of_the_server() {
         "{left:?}"
     );
 }
+
+#[test]
+fn a_tool_that_is_not_there_yet_can_have_a_fixed_answer() {
+    let place = Place::new();
+    place.write(
+        "countersign-serve.toml",
+        "[tools.create_contact]\nanswer = \"done\"\n",
+    );
+    let served = Served::start(&place);
+    let (agent, ana) = (served.agent(), served.person());
+    let id = served.propose(&agent, &["create_contact", r#"{"name":"Maria"}"#]);
+    served.good(&ana, &["approve", &id]);
+    let left = served.good(&agent, &["--json", "wait", &id, "--finished", "--timeout", "30s"]);
+    let shown: serde_json::Value = serde_json::from_str(&left).unwrap();
+    let call = &shown["calls"][0];
+    assert_eq!(
+        (&call["state"], &call["result"]),
+        (&"succeeded".into(), &"done".into())
+    );
+}
