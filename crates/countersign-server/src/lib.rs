@@ -24,6 +24,7 @@ mod mcp;
 mod output;
 mod policy;
 mod serve;
+mod stop;
 mod store;
 #[cfg(feature = "tui")]
 mod terminal;

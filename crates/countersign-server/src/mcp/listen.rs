@@ -11,11 +11,11 @@ use super::child::Launch;
 use super::gateway::Gateway;
 use super::http::{Callers, Endpoint, Way};
 use super::several::Spec;
-use super::told_to_stop;
 use crate::failure::{Exit, Failure};
 use crate::http::AllowedHosts;
 use crate::output::Output;
 use crate::serve;
+use crate::stop::Stop;
 
 /// Where clients call.
 const PATH: &str = "/mcp";
@@ -74,10 +74,11 @@ pub async fn run(
         .map_err(|error| Failure::error("cannot_listen", format!("the address is not known: {error}")))?;
     let hosts = AllowedHosts::loopback(address.port());
     let endpoint = behind.endpoint(gateway.clone(), name, hosts, callers);
+    let mut stop = Stop::listen()?;
     output.line(&format!("listening at http://{address}{PATH}"));
     let routes = Arc::new(endpoint).routes(PATH);
     let serving = tokio::spawn(serve::listen(listener, routes, gateway.stopping.clone()));
-    told_to_stop().await;
+    stop.told().await;
     gateway.stop().await;
     let _ = serving.await;
     Ok(Exit::Done)

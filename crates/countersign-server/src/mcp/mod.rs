@@ -45,7 +45,6 @@ use countersign::decision::{Decider, Surface};
 use countersign::gate::Gate;
 use countersign::id::{Agent, BadName};
 use tokio::io::AsyncRead;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::mpsc;
 
 pub use init::run as init;
@@ -54,6 +53,7 @@ pub use settings::{AskClient, HOLD, OnCancel, Settings};
 use crate::cli::{Global, Mcp};
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
+use crate::stop::Stop;
 use crate::store::{Missing, Watch};
 use crate::{desk, identity, policy, store};
 use begin::Begun;
@@ -151,6 +151,7 @@ where
         stdio::input().map_err(no_pipes)?,
         stdio::output().map_err(no_pipes)?,
     );
+    let mut stop = Stop::listen()?;
     let (to_client, messages) = mpsc::channel(lines::QUEUE);
     let writing = tokio::spawn(lines::write_all(messages, output));
     let mut serving = tokio::spawn(serve(to_client.clone()));
@@ -162,11 +163,11 @@ where
             tokio::select! {
                 () = settled(gateway) => {}
                 _ = &mut serving => {}
-                () = told_to_stop() => {}
+                () = stop.told() => {}
             }
         }
         _ = &mut serving => {}
-        () = told_to_stop() => {}
+        () = stop.told() => {}
     }
     gateway.stop().await;
     let exit = end.await;
@@ -282,18 +283,6 @@ async fn next(lines: &mut Lines<impl AsyncRead + Unpin>) -> Option<Bytes> {
 async fn settled(gateway: &Gateway) {
     while gateway.open_calls() > 0 {
         tokio::time::sleep(LOOKS).await;
-    }
-}
-
-async fn told_to_stop() {
-    let (Ok(mut terminate), Ok(mut interrupt)) =
-        (signal(SignalKind::terminate()), signal(SignalKind::interrupt()))
-    else {
-        return std::future::pending().await;
-    };
-    tokio::select! {
-        _ = terminate.recv() => {}
-        _ = interrupt.recv() => {}
     }
 }
 

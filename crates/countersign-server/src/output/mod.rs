@@ -65,6 +65,14 @@ impl Output {
         self.is_terminal
     }
 
+    /// True when lines on standard error may have colours.
+    pub fn has_colored_errors(&self) -> bool {
+        match self.color {
+            ColorChoice::Auto => AutoStream::choice(&std::io::stderr()) != ColorChoice::Never,
+            choice => choice != ColorChoice::Never,
+        }
+    }
+
     /// From now on somebody types, and what is said goes to whoever prints above their line; or nobody does any more.
     pub fn type_below(&mut self, printer: Option<Sender<String>>) {
         if let Some(above) = self.above.take() {

@@ -15,7 +15,7 @@ pub enum LogFormat {
 }
 
 /// Starts logging to standard error. `COUNTERSIGN_LOG` says how much, `info` if it is not set.
-pub fn start(format: LogFormat) {
+pub fn start(format: LogFormat, has_colors: bool) {
     let wanted = std::env::var("COUNTERSIGN_LOG").unwrap_or_else(|_| "info".to_owned());
     let filter = EnvFilter::try_new(wanted).unwrap_or_else(|_| EnvFilter::new("info"));
     // INVARIANT: the driver prints query parameters when it speaks of details: it never may.
@@ -25,6 +25,7 @@ pub fn start(format: LogFormat) {
         .fold(filter, EnvFilter::add_directive);
     let builder = tracing_subscriber::fmt()
         .with_env_filter(filter)
+        .with_ansi(has_colors)
         .with_writer(std::io::stderr);
     // A second start, in a test say, changes nothing.
     let _ = match format {

@@ -18,7 +18,6 @@ use std::time::Duration;
 use countersign::executor::Executor;
 use countersign::gate::Gate;
 use tokio::net::TcpListener;
-use tokio::signal::unix::{SignalKind, signal};
 
 pub use config::Config;
 pub use log::LogFormat;
@@ -29,6 +28,7 @@ use crate::executors::Executors;
 use crate::failure::{Exit, Failure};
 use crate::http::{AllowedHosts, App, Settings, router};
 use crate::output::Output;
+use crate::stop::Stop;
 use crate::store::{Missing, Watch};
 use crate::{access, desk, inbox, keys, store};
 
@@ -38,7 +38,7 @@ const RUNS_END_WITHIN: Duration = Duration::from_secs(20);
 /// Runs the service until it is told to stop.
 pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result<Exit, Failure> {
     let config = Config::load(global, &options)?;
-    log::start(config.log);
+    log::start(config.log, output.has_colored_errors());
     let tls = config.tls.as_ref().map(tls::Acceptor::load).transpose()?;
     config.check_address(tls.is_some())?;
     let sealer = keys::sealer(config.seal_key_file.as_deref())?;
@@ -72,8 +72,9 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
         policy_file: config.policy.file,
         is_tryout: config.is_tryout,
     };
+    let stop = Stop::listen()?;
     first::greet(&app, global, &start, output).await?;
-    serve(app, listener, tls).await;
+    serve(app, listener, tls, stop).await;
     output.notice(
         "stopped",
         "stopped; everything that was acknowledged is in the store",
@@ -90,12 +91,12 @@ pub async fn listen(
     listener::serve(listener, None, routes, stopping).await;
 }
 
-async fn serve(app: App, listener: TcpListener, tls: Option<tls::Acceptor>) {
+async fn serve(app: App, listener: TcpListener, tls: Option<tls::Acceptor>, mut stop: Stop) {
     let routes = router(app.clone(), inbox::pages());
     let keeping = tokio::spawn(housekeeping::run(app.clone()));
     let following = tokio::spawn(agents::follow(app.clone()));
     let serving = tokio::spawn(listener::serve(listener, tls, routes, app.stopping.clone()));
-    told_to_stop().await;
+    stop.told().await;
     tracing::info!("stopping: no new calls are started");
     app.stopping.cancel();
     app.runs.close();
@@ -107,7 +108,7 @@ async fn serve(app: App, listener: TcpListener, tls: Option<tls::Acceptor>) {
         ended = tokio::time::timeout(RUNS_END_WITHIN, ending) => if ended.is_err() {
             tracing::warn!("some calls still run; they will be shown as unknown");
         },
-        () = told_to_stop() => tracing::warn!("told twice: stopping at once"),
+        () = stop.told() => tracing::warn!("told twice: stopping at once"),
     }
     keeping.abort();
     following.abort();
@@ -141,18 +142,5 @@ fn base_url(named: &[String], address: SocketAddr, is_secure: bool) -> String {
         Some(name) => format!("{scheme}://{name}"),
         None if address.ip().is_loopback() => format!("{scheme}://localhost:{}", address.port()),
         None => format!("{scheme}://{address}"),
-    }
-}
-
-async fn told_to_stop() {
-    let terminated = async {
-        match signal(SignalKind::terminate()) {
-            Ok(mut signal) => _ = signal.recv().await,
-            Err(_) => std::future::pending().await,
-        }
-    };
-    tokio::select! {
-        _ = tokio::signal::ctrl_c() => {}
-        () = terminated => {}
     }
 }

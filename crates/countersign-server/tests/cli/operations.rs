@@ -1,6 +1,8 @@
 //! Looking after a store: doctor, backup, restore, purge.
 
+use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
+use std::process::{Command, Stdio};
 
 use serde_json::Value;
 
@@ -203,4 +205,29 @@ fn a_link_leads_to_the_service_that_runs_here() {
         named.starts_with("https://c.example.com/sign-in?code="),
         "{named}"
     );
+}
+
+/// What the service says on standard error, from its start to its end.
+fn logged(color: &str) -> String {
+    let place = Place::new();
+    let mut command = place.command(&["serve", "--listen", "127.0.0.1:0", "--color", color]);
+    command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    stdout.read_line(&mut String::new()).unwrap();
+    let pid = child.id().to_string();
+    assert!(Command::new("kill").arg(pid).status().unwrap().success());
+    let mut log = String::new();
+    child.stderr.take().unwrap().read_to_string(&mut log).unwrap();
+    assert!(child.wait().unwrap().success(), "{log}");
+    log
+}
+
+#[test]
+fn a_log_has_colours_only_where_somebody_looks() {
+    for color in ["auto", "never"] {
+        let log = logged(color);
+        assert!(log.contains("stopping") && !log.contains('\x1b'), "{log}");
+    }
+    assert!(logged("always").contains('\x1b'));
 }
