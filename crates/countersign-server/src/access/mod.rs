@@ -3,7 +3,7 @@
 //! Enters: a credential as it came over the wire. Leaves: a [`Caller`], or nothing.
 //! Everything is kept in the store's registry, under the hash of what opens it: whoever reads the store cannot sign
 //! in with what stands there. What is revoked is revoked with the next request: a caller is known without a look only while
-//! nothing at all has changed in the store (`http::look`).
+//! nothing at all has changed in the store (`http::known`).
 //! Deliberately absent: which route asks for which scope; see `http`.
 
 mod account;

@@ -32,7 +32,7 @@ pub struct Parts {
     pub limits: Limits,
     /// What is counted.
     pub metrics: Metrics,
-    /// Who looked lately.
+    /// Who called lately.
     pub known: Known,
     /// Answers about approvals.
     pub written: Written,

@@ -141,7 +141,7 @@ fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// What every answer carries. An answer may say for itself how long it may be kept.
+/// What every answer carries.
 static CARRIED: LazyLock<HeaderMap> = LazyLock::new(|| {
     let carried = [
         (header::CONTENT_SECURITY_POLICY, POLICY),
@@ -166,6 +166,11 @@ static CARRIED: LazyLock<HeaderMap> = LazyLock::new(|| {
 fn dress(mut answer: Response, is_secure: bool) -> Response {
     let headers = answer.headers_mut();
     let own = std::mem::replace(headers, CARRIED.clone());
+    // INVARIANT: nothing of ours is replaced but how long an answer may be kept.
+    debug_assert!(
+        own.keys()
+            .all(|name| name == header::CACHE_CONTROL || !CARRIED.contains_key(name))
+    );
     headers.extend(own);
     if is_secure {
         let year = HeaderValue::from_static("max-age=31536000");

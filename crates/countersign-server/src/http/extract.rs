@@ -12,7 +12,7 @@ use axum::http::{StatusCode, header};
 use countersign::id::Key;
 use serde::de::DeserializeOwned;
 
-use super::look::caller;
+use super::known::caller;
 use super::{ApiError, App, object};
 use crate::access::{Caller, Scope};
 
