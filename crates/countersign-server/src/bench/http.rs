@@ -1,7 +1,7 @@
 //! The service over HTTP: the real program in a process of its own, driven over plain connections.
 //!
 //! An agent and a person per caller, each with a connection that is kept open and a token of their own. One whole
-//! approval is four requests: propose, wait, decide, and wait for the recorded result.
+//! approval is three requests: propose, decide, and wait for the recorded result; the service runs the tool itself.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -120,10 +120,24 @@ async fn spawn(directory: &Path) -> anyhow::Result<(Child, String)> {
     bail!("the service did not start")
 }
 
+/// What the agent waits for, from the moment at which the person decides.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Wanted {
+    /// What the tool answered, on record.
+    Result,
+    /// The decision alone. When the call has run is asked behind it, in a fourth request.
+    Decision,
+}
+
 /// Whole approvals.
-pub(super) async fn cycle(place: &Place, callers: usize, span: Duration) -> anyhow::Result<Value> {
+pub(super) async fn cycle(
+    place: &Place,
+    callers: usize,
+    span: Duration,
+    wanted: Wanted,
+) -> anyhow::Result<Value> {
     let service = Arc::new(Service::start(place, 0).await?);
-    let wakes: Arc<Mutex<Vec<Duration>>> = Arc::default();
+    let waits: Arc<Mutex<Vec<Duration>>> = Arc::default();
     let proposals: Arc<Mutex<Vec<Duration>>> = Arc::default();
     let mut pairs = Vec::new();
     for _ in 0..callers {
@@ -135,11 +149,11 @@ pub(super) async fn cycle(place: &Place, callers: usize, span: Duration) -> anyh
     }
     let paused: Arc<Mutex<Duration>> = Arc::default();
     let work = {
-        let (service, wakes, proposals, paused) =
-            (service.clone(), wakes.clone(), proposals.clone(), paused.clone());
+        let (service, waits, proposals, paused) =
+            (service.clone(), waits.clone(), proposals.clone(), paused.clone());
         move |caller: usize| {
-            let (service, wakes, proposals, paused) =
-                (service.clone(), wakes.clone(), proposals.clone(), paused.clone());
+            let (service, waits, proposals, paused) =
+                (service.clone(), waits.clone(), proposals.clone(), paused.clone());
             let pair = pairs.get(caller).cloned();
             async move {
                 let pair = pair.context("no connection")?;
@@ -148,9 +162,13 @@ pub(super) async fn cycle(place: &Place, callers: usize, span: Duration) -> anyh
                 let id = service.propose(agent).await?;
                 keep(&proposals, began.elapsed());
                 let path = format!("/v1/approvals/{id}");
-                agent
-                    .send("GET", &format!("{path}?wait=1h"), &service.agent, "")
-                    .await?;
+                let decided = format!("{path}?wait=1h");
+                let finished = format!("{path}?wait=1h&waitFor=finished");
+                let first = match wanted {
+                    Wanted::Result => &finished,
+                    Wanted::Decision => &decided,
+                };
+                agent.send("GET", first, &service.agent, "").await?;
                 if callers == 1 {
                     // Let the wait arrive first; that is nobody's work.
                     let began = Instant::now();
@@ -161,11 +179,12 @@ pub(super) async fn cycle(place: &Place, callers: usize, span: Duration) -> anyh
                 person
                     .send("POST", &path, &service.person, r#"{"approved":true}"#)
                     .await?;
-                agent.receive().await?;
-                keep(&wakes, began.elapsed());
+                let mut answer = agent.receive().await?;
+                keep(&waits, began.elapsed());
                 person.receive().await?;
-                let finished = format!("{path}?wait=1h&waitFor=finished");
-                let answer = agent.ask("GET", &finished, &service.agent, "").await?;
+                if wanted == Wanted::Decision {
+                    answer = agent.ask("GET", &finished, &service.agent, "").await?;
+                }
                 if !answer.contains("\"state\":\"succeeded\"") {
                     bail!("a call did not run: {answer}");
                 }
@@ -179,13 +198,17 @@ pub(super) async fn cycle(place: &Place, callers: usize, span: Duration) -> anyh
         let kept = std::mem::take(&mut *kept.lock().unwrap_or_else(PoisonError::into_inner));
         report("", kept, elapsed, json!({}))
     };
-    let (wakes, proposals) = (of(&wakes), of(&proposals));
+    let (waits, proposals) = (of(&waits), of(&proposals));
+    let (bench, wait) = match wanted {
+        Wanted::Result => ("http", "result"),
+        Wanted::Decision => ("http-wake", "wake"),
+    };
     let extra = json!({
         "conc": callers,
-        "wake_p50_us": wakes.get("p50_us"), "wake_p99_us": wakes.get("p99_us"),
+        format!("{wait}_p50_us"): waits.get("p50_us"), format!("{wait}_p99_us"): waits.get("p99_us"),
         "propose_p50_us": proposals.get("p50_us"), "propose_p99_us": proposals.get("p99_us"),
     });
-    Ok(report("http", whole, elapsed, extra))
+    Ok(report(bench, whole, elapsed, extra))
 }
 
 fn keep(kept: &Mutex<Vec<Duration>>, took: Duration) {

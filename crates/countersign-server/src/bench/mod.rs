@@ -22,6 +22,8 @@ use countersign_store::postgres::{PostgresOptions, PostgresStore};
 use countersign_store::sqlite::{SqliteOptions, SqliteStore};
 use serde_json::{Value, json};
 
+use self::http::Wanted;
+
 /// What to measure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Case {
@@ -45,8 +47,10 @@ pub enum Case {
     Recover,
     /// From a decision on one node to the waiter on another (PostgreSQL).
     Nodes,
-    /// Whole approvals over HTTP, with everything on that the service has.
+    /// Whole approvals over HTTP, with everything on that the service has: propose, decide, wait for the result.
     Http,
+    /// From a decision over HTTP to the agent that waits for it.
+    HttpWake,
     /// Looking at one approval over HTTP, next to a bare handler that gives the same bytes.
     HttpGet,
     /// What `--rows` long polls weigh.
@@ -124,7 +128,8 @@ async fn one(case: Case, args: &BenchArgs, place: &Place) -> anyhow::Result<Valu
         Case::Bytes => scale::bytes(place, args.rows.min(20_000)).await?,
         Case::Recover => scale::recover(place, args).await?,
         Case::Nodes => wake::nodes(place, args.span()).await?,
-        Case::Http => http::cycle(place, args.callers, args.span()).await?,
+        Case::Http => http::cycle(place, args.callers, args.span(), Wanted::Result).await?,
+        Case::HttpWake => http::cycle(place, args.callers, args.span(), Wanted::Decision).await?,
         Case::HttpGet => http::get(place, args.callers, args.span()).await?,
         Case::HttpWaiting => http::waiting(place, args.rows).await?,
         Case::HttpStreams => http::streams(place, args.rows, args.span()).await?,
