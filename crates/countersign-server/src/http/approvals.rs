@@ -8,7 +8,7 @@ use axum::response::{IntoResponse, Response};
 use countersign::approval::{Approval, SharedApproval};
 use countersign::call::Arguments;
 use countersign::decision::{Choice, Decision, Surface, Verdict};
-use countersign::gate::{Until, Waited};
+use countersign::gate::{Running, Until, Waited};
 use countersign::hash::Hash;
 use countersign::id::{Actor, Agent, ApprovalId, BadName, Channel, Run};
 use countersign::state::State as ApprovalState;
@@ -230,39 +230,33 @@ pub async fn record(app: &App, decision: Decision, is_finished: bool) -> Answer<
     }
     app.limits.decision(decision.decider.person.as_str())?;
     let id = decision.approval;
-    let (answer, running) = app.gate.decide_and_start(decision).await?;
+    let spawn = |running: Running| app.runs.spawn(run(app.clone(), id, running));
+    let (answer, run) = app.gate.decide_and_start(decision, spawn).await?;
     app.metrics
         .decided(answer.approval.as_deref(), answer.refusal.as_ref());
     if let Some(refusal) = answer.refusal {
         return Err(refusal.into());
     }
     let mut approval = answer.approval.ok_or_else(|| ApiError::not_found("approval"))?;
-    if let Some(running) = running {
-        let run = app.runs.spawn({
-            let app = app.clone();
-            async move {
-                let ran = running.await;
-                match ran {
-                    Ok(Ok((approval, _))) => {
-                        app.metrics.finished(&approval);
-                        Some(approval)
-                    }
-                    Ok(Err(error)) => {
-                        tracing::error!(%id, "a call ran, and its outcome could not be recorded: {error}");
-                        None
-                    }
-                    Err(error) => {
-                        tracing::error!(%id, "a run ended badly: {error}");
-                        None
-                    }
-                }
-            }
-        });
-        if is_finished && let Ok(Some(finished)) = run.await {
-            approval = finished;
-        }
+    if is_finished && let Ok(Some(finished)) = run.await {
+        approval = finished;
     }
     Ok(approval)
+}
+
+/// Sees a decision through, whether or not anybody waits for it; what ran, when it is over.
+async fn run(app: App, id: ApprovalId, running: Running) -> Option<SharedApproval> {
+    match running.await {
+        Ok(ran) => {
+            let (approval, _) = ran?;
+            app.metrics.finished(&approval);
+            Some(approval)
+        }
+        Err(error) => {
+            tracing::error!(%id, "a call ran, and its outcome could not be recorded: {error}");
+            None
+        }
+    }
 }
 
 /// The approval, if this caller may see it.

@@ -2,6 +2,10 @@
 
 use std::sync::Arc;
 
+use futures_util::FutureExt;
+use futures_util::future::BoxFuture;
+use tokio::sync::oneshot;
+
 use super::{Gate, Ran, mismatch, new_token};
 use crate::approval::{Approval, SharedApproval};
 use crate::command::{
@@ -29,8 +33,9 @@ pub struct Resolved {
     pub ran: Vec<Ran>,
 }
 
-/// Calls that run: the approval when they are over, and how each ended.
-pub type Running = tokio::task::JoinHandle<Result<(SharedApproval, Vec<Ran>), StoreError>>;
+/// A decision that is being recorded, and then what it releases that is run: the approval when that is over, and how each call
+/// ended. Nothing when there is nothing to run here.
+pub type Running = BoxFuture<'static, Result<Option<(SharedApproval, Vec<Ran>)>, StoreError>>;
 
 impl Gate {
     /// Records a decision. Released calls wait for their host to start them.
@@ -40,50 +45,78 @@ impl Gate {
 
     /// Records a decision and runs what it releases, so far as this gate's executor runs those tools.
     ///
-    /// The start of the first call is recorded together with the decision. The runs go on when the caller goes away.
+    /// The start of the first call is recorded together with the decision. All of it goes on when the caller goes away.
     pub async fn decide_and_run(&self, decision: Decision) -> Result<Resolved, StoreError> {
-        let (answer, running) = self.decide_and_start(decision).await?;
-        let Some(running) = running else {
-            return Ok(Resolved {
-                approval: answer.approval,
-                refusal: answer.refusal,
-                ran: Vec::new(),
-            });
-        };
-        let (approval, ran) = running
-            .await
-            .map_err(|error| StoreError::InDoubt(error.to_string()))??;
+        let (answer, running) = self.decide_and_start(decision, tokio::spawn).await?;
+        let ran = running.await;
+        let ran = ran.map_err(|error| StoreError::InDoubt(error.to_string()))??;
+        let (approval, ran) = ran.map_or((answer.approval, Vec::new()), |(approval, ran)| {
+            (Some(approval), ran)
+        });
         Ok(Resolved {
-            approval: Some(approval),
-            refusal: None,
+            approval,
+            refusal: answer.refusal,
             ran,
         })
     }
 
-    /// As [`decide_and_run`](Self::decide_and_run), but answers as soon as the decision is on record; the task runs on.
-    pub async fn decide_and_start(
+    /// As [`decide_and_run`](Self::decide_and_run), but answers as soon as the decision is on record. All that is to be done is
+    /// given to `spawn`, which must see it through whoever goes away: what was started and is dropped ends as unknown.
+    pub async fn decide_and_start<T>(
         &self,
         decision: Decision,
-    ) -> Result<(DecideAnswer, Option<Running>), StoreError> {
+        spawn: impl FnOnce(Running) -> T,
+    ) -> Result<(DecideAnswer, T), StoreError> {
+        let (tell, told) = oneshot::channel();
+        let gate = self.clone();
+        let task = spawn(async move { gate.decide_then_run(decision, tell).await }.boxed());
+        match told.await {
+            Ok(answer) => Ok((answer?, task)),
+            Err(_) => Err(StoreError::InDoubt("nobody saw the decision through".to_owned())),
+        }
+    }
+
+    /// Tells what became of the decision as soon as that is known.
+    async fn decide_then_run(
+        &self,
+        decision: Decision,
+        tell: oneshot::Sender<Result<DecideAnswer, StoreError>>,
+    ) -> Result<Option<(SharedApproval, Vec<Ran>)>, StoreError> {
         let tenant = decision.tenant.clone();
+        let (answer, token) = match self.decide_with_token(decision).await {
+            Ok(decided) => decided,
+            Err(error) => {
+                let _ = tell.send(Err(error));
+                return Ok(None);
+            }
+        };
+        let (approval, started) = (answer.approval.clone(), answer.started);
+        let is_accepted = answer.refusal.is_none();
+        // Who no longer waits does not want to know.
+        let _ = tell.send(Ok(answer));
+        match (approval, started, token) {
+            (Some(approval), Some(position), Some(token)) => {
+                self.run_from(tenant, approval, position, token).await.map(Some)
+            }
+            // What it would change is looked at again before the start is on record.
+            (Some(approval), None, Some(_)) if is_accepted && self.has_to_look(&approval) => {
+                self.run_released(&tenant, approval).await.map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Records a decision with the start of the first call it releases, and keeps what permits that.
+    async fn decide_with_token(
+        &self,
+        decision: Decision,
+    ) -> Result<(DecideAnswer, Option<PermitToken>), StoreError> {
         let token = match decision.verdict {
             Verdict::Deny => None,
             _ => Some(new_token()?),
         };
         let permit = token.as_ref().map(PermitToken::hash);
-        let answer = self.record_decision(decision, permit).await?;
-        let gate = self.clone();
-        let running = match (answer.approval.clone(), answer.started, token) {
-            (Some(approval), Some(position), Some(token)) => {
-                tokio::spawn(async move { gate.run_from(tenant, approval, position, token).await })
-            }
-            // What it would change is looked at again before the start is on record.
-            (Some(approval), None, Some(_)) if answer.refusal.is_none() && self.has_to_look(&approval) => {
-                tokio::spawn(async move { gate.run_released(&tenant, approval).await })
-            }
-            _ => return Ok((answer, None)),
-        };
-        Ok((answer, Some(running)))
+        Ok((self.record_decision(decision, permit).await?, token))
     }
 
     /// Keeps as evidence that somebody tried to decide who never may, such as an agent. Decides nothing.

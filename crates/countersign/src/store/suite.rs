@@ -86,6 +86,7 @@ macro_rules! for_each_store_case {
             x04_who_is_not_listed_learns_nothing_of_four_eyes,
             // Start, finish, reconcile.
             a8_decision_is_consumed_before_the_run,
+            a8_who_decides_and_goes_away_leaves_nothing_half_done,
             a8_a_call_starts_once,
             a8_a_repeated_decision_starts_nothing,
             what_was_not_approved_never_starts,

@@ -1,13 +1,17 @@
 //! Start, finish, reconcile: the one run of a call.
 
+use std::sync::Arc;
 use std::time::Duration;
+
+use futures_util::FutureExt;
 
 use crate::call::Because;
 use crate::command::{Decide, ExecuteRefusal, Finish, Finished};
 use crate::decision::Verdict;
 use crate::event::What;
-use crate::executor::Outcome;
-use crate::policy::{OnFailure, Terms};
+use crate::executor::{Outcome, Tools};
+use crate::gate::{Gate, Until, Waited};
+use crate::policy::{OnFailure, Policy, Terms};
 use crate::state::CallState::{self, Failed, Refused, Released, Running, Succeeded, Unknown};
 use crate::store::suite::{Fixture, sample};
 
@@ -54,6 +58,25 @@ pub async fn a8_decision_is_consumed_before_the_run(fixture: Fixture) {
         ..sample::deny(&denied)
     };
     assert_eq!(fixture.decide(deny).await.started, None);
+}
+
+/// A closed tab, a lost connection: the decision is on its way, and so is what it releases.
+pub async fn a8_who_decides_and_goes_away_leaves_nothing_half_done(fixture: Fixture) {
+    let mut propose = sample::batch(1, 2);
+    propose.calls.iter_mut().for_each(|call| call.sealed = None);
+    let pending = fixture.propose(propose).await;
+    let tool = pending.calls[0].tool.clone();
+    let policy = Policy::parse(&format!("[tools.{tool}]\neffect = \"write\"\n")).unwrap();
+    let tools = Tools::default().with(tool, |_| async { done() });
+    let gate = Gate::new(fixture.store.clone(), Arc::new(policy)).with_executor(Arc::new(tools));
+    let deciding = gate.decide_and_run(sample::approve(&pending).decision);
+    assert!(deciding.now_or_never().is_none(), "dropped half-way");
+    let patience = Duration::from_secs(30);
+    let waited = gate.wait(&pending.tenant, pending.id, Until::Finished, patience);
+    let Waited::Done(approval) = waited.await.unwrap() else {
+        panic!("it never ran");
+    };
+    assert_eq!(states(&approval), [Succeeded, Succeeded]);
 }
 
 pub async fn a8_a_repeated_decision_starts_nothing(fixture: Fixture) {
