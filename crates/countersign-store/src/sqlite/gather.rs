@@ -30,8 +30,10 @@ pub(super) struct Returns {
     answered: usize,
     answered_at: Instant,
     back: usize,
-    /// How long half of them take.
-    half: Duration,
+    /// How long nearly all of them take, for each of them: they come one after the other.
+    pace: Duration,
+    /// All that come again and again: at work, queued, or on the way back.
+    callers: usize,
 }
 
 impl Returns {
@@ -40,14 +42,19 @@ impl Returns {
             answered: 0,
             answered_at: Instant::now(),
             back: 0,
-            half: Duration::ZERO,
+            pace: Duration::ZERO,
+            callers: 0,
         }
     }
 
-    pub(super) fn answer(&mut self, count: usize) {
-        if self.back < self.answered.div_ceil(2) {
+    /// So many are answered now, while so many others are queued.
+    pub(super) fn answer(&mut self, count: usize, queued: usize) {
+        if self.back < self.nearly_all() {
             self.learn(self.answered_at.elapsed());
         }
+        // One less each time, so that who stays away is forgotten.
+        let callers = count + queued + self.missing();
+        self.callers = callers.max(self.callers.saturating_sub(1));
         (self.answered, self.answered_at, self.back) = (count, Instant::now(), 0);
     }
 
@@ -55,19 +62,26 @@ impl Returns {
     pub(super) fn note(&mut self, queued_at: Instant) {
         if let Some(after) = queued_at.checked_duration_since(self.answered_at) {
             self.back += 1;
-            if self.back == self.answered.div_ceil(2) {
+            if self.back == self.nearly_all() {
                 self.learn(after);
             }
         }
     }
 
-    fn learn(&mut self, half: Duration) {
-        self.half = (self.half * (MEMORY - 1) + half.min(GONE)) / MEMORY;
+    /// Some go away for good, and should not be taken for slow.
+    fn nearly_all(&self) -> usize {
+        self.answered - self.answered / 8
     }
 
-    /// How long to stand idle for the rest: not at all for those who take longer than a commit.
+    fn learn(&mut self, after: Duration) {
+        let count = u32::try_from(self.nearly_all()).unwrap_or(u32::MAX).max(1);
+        self.pace = (self.pace * (MEMORY - 1) + after.min(GONE) / count) / MEMORY;
+    }
+
+    /// How long to stand idle for the rest: not at all when all of them together take longer than a commit.
     fn patience(&self, last_commit: Duration) -> Duration {
-        match self.half * 2 <= last_commit {
+        let all = self.pace * u32::try_from(self.callers).unwrap_or(u32::MAX);
+        match all <= last_commit {
             true => (last_commit / IDLE_PART).min(LONGEST_IDLE),
             false => Duration::ZERO,
         }
@@ -162,7 +176,7 @@ mod tests {
     fn returning(after: Duration) -> Returns {
         let mut returns = Returns::none();
         for _ in 0..10 {
-            returns.answer(4);
+            returns.answer(4, 0);
             (0..4).for_each(|_| returns.note(returns.answered_at + after));
         }
         returns
@@ -177,7 +191,7 @@ mod tests {
         let mut quiet = returning(Duration::from_secs(3600));
         assert_eq!(quiet.patience(COMMIT), Duration::ZERO);
         for _ in 0..100 {
-            quiet.answer(2);
+            quiet.answer(2, 0);
             quiet.note(quiet.answered_at);
         }
         assert_eq!(quiet.patience(COMMIT), COMMIT / IDLE_PART, "it is learned anew");
@@ -187,7 +201,7 @@ mod tests {
     fn who_queued_up_before_the_answers_is_not_back() {
         let mut returns = Returns::none();
         let before = Instant::now();
-        returns.answer(2);
+        returns.answer(2, 0);
         returns.note(before);
         assert_eq!(returns.missing(), 2);
         returns.note(returns.answered_at);

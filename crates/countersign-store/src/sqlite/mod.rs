@@ -9,6 +9,7 @@ mod fault;
 mod gather;
 mod load;
 mod log;
+mod mover;
 mod open;
 mod own;
 mod read;
@@ -91,7 +92,14 @@ impl SqliteStore {
             false => None,
         };
         let recent = Arc::new(Recent::default());
-        let writer = Writer::start(connection, clock.clone(), hub.clone(), seen, recent.clone());
+        let writer = Writer::start(
+            connection,
+            path.clone(),
+            clock.clone(),
+            hub.clone(),
+            seen,
+            recent.clone(),
+        );
         Ok(SqliteStore {
             watcher: std::sync::Mutex::new(watcher),
             readers: Readers::new(path.clone(), recent),

@@ -185,6 +185,15 @@ pub(super) fn reader(path: &Path) -> Result<Connection, OpenError> {
     Ok(connection)
 }
 
+/// Opens a connection that moves the log into the file and does nothing else. The file and its log must be there.
+pub(super) fn mover(path: &Path) -> Result<Connection, OpenError> {
+    let connection = connect(path, OpenFlags::SQLITE_OPEN_READ_WRITE)?;
+    set(&connection)?;
+    // Not even at its end: that is the writer's, who knows whether a sync has failed.
+    connection.set_db_config(DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true)?;
+    Ok(connection)
+}
+
 /// Opens a connection to a file that nobody writes, without a trace beside it.
 pub(super) fn still(path: &Path) -> Result<Connection, OpenError> {
     let flags = OpenFlags::SQLITE_OPEN_READ_ONLY | OpenFlags::SQLITE_OPEN_URI;

@@ -3,6 +3,7 @@
 //! Enters: commands, each with somebody who waits for its answer. Leaves: answers, all of them after the commit.
 //! Deliberately absent: rules, and second tries. A sync that failed is never tried again: the store stops.
 
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::thread::JoinHandle;
@@ -60,6 +61,7 @@ pub(super) struct Writer {
 impl Writer {
     pub(super) fn start(
         connection: Connection,
+        path: PathBuf,
         clock: Arc<dyn Clock>,
         hub: Arc<Hub>,
         seen: Arc<Seen>,
@@ -75,7 +77,7 @@ impl Writer {
             own: Own::default(),
             data_version: 0,
             queue,
-            log: Log::default(),
+            log: Log::of(path),
             behind: Vec::new(),
             returns: Returns::none(),
             last_commit: Duration::ZERO,
@@ -138,6 +140,8 @@ impl Drop for Writer {
 
 /// What the thread owns.
 struct Work {
+    // Dropped before the connection, which is the last to close and so leaves no log behind.
+    log: Log,
     connection: Connection,
     clock: Arc<dyn Clock>,
     hub: Arc<Hub>,
@@ -147,7 +151,6 @@ struct Work {
     // Changes with each commit that is not ours.
     data_version: i64,
     queue: Receiver<Message>,
-    log: Log,
     // Those who queued up while the last group was being committed.
     behind: Vec<Job>,
     returns: Returns,
@@ -242,7 +245,7 @@ impl Work {
         self.closing = self.closing.take().or(arrivals.closing);
         self.take_behind();
         let count = group.len();
-        self.returns.answer(count);
+        self.returns.answer(count, self.behind.len());
         for (job, outcome) in group.into_iter().zip(outcomes) {
             // Who no longer waits does not want to know.
             let _ = job.answer.send((outcome, Some(job.task)));
@@ -281,6 +284,7 @@ impl Work {
     /// INVARIANT: after this nothing is written: not a command, and not what the log still holds.
     fn break_down(&mut self, reason: String) -> String {
         use rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
+        self.log.stop();
         // When even this fails, closing syncs once more, but nobody is told that it helped.
         let _ = self
             .connection
@@ -292,6 +296,7 @@ impl Work {
         if let Some(reason) = &self.broken {
             return Err(Fault::Broken(reason.clone()));
         }
+        self.log.check()?;
         if group.is_empty() {
             return Ok(Vec::new());
         }
