@@ -159,13 +159,12 @@ struct Work {
     closing: Option<oneshot::Sender<()>>,
 }
 
-/// What a transaction did.
-struct Committed {
-    answers: Vec<Answer>,
+/// What a transaction did, for those who wait for it elsewhere.
+#[derive(Default)]
+struct News {
     saved: Vec<SharedApproval>,
     events: Option<(i64, i64)>,
     is_changed: bool,
-    took: Duration,
 }
 
 impl Work {
@@ -237,19 +236,25 @@ impl Work {
     /// transaction of its own.
     fn serve(&mut self, mut group: Vec<Job>) {
         let mut arrivals = Arrivals::new(self.last_commit, &self.returns);
-        let outcomes = match self.transact(&mut group, &mut arrivals) {
-            Ok(answers) => answers.into_iter().map(Ok).collect(),
-            Err(Fault::Command(_)) if group.len() > 1 => self.one_by_one(&mut group),
-            Err(fault) => self.refuse(fault, group.len()),
+        let (outcomes, news) = match self.transact(&mut group, &mut arrivals) {
+            Ok((answers, news)) => (answers.into_iter().map(Ok).collect(), news),
+            Err(Fault::Command(_)) if group.len() > 1 => (self.one_by_one(&mut group), News::default()),
+            Err(fault) => (self.refuse(fault, group.len()), News::default()),
         };
         self.closing = self.closing.take().or(arrivals.closing);
         self.take_behind();
         let count = group.len();
         self.returns.answer(count, self.behind.len());
-        for (job, outcome) in group.into_iter().zip(outcomes) {
+        // Who has a call to run hears first: it may end while the next group is at work, and be recorded with it.
+        let has_started = |(_, outcome): &(_, Outcome)| outcome.as_ref().is_ok_and(Answer::has_started);
+        let (first, others): (Vec<_>, Vec<_>) = group.into_iter().zip(outcomes).partition(has_started);
+        let answer = |(job, outcome): (Job, Outcome)| {
             // Who no longer waits does not want to know.
             let _ = job.answer.send((outcome, Some(job.task)));
-        }
+        };
+        first.into_iter().for_each(answer);
+        self.publish(&news);
+        others.into_iter().for_each(answer);
         self.keep_log_short(count);
     }
 
@@ -258,7 +263,10 @@ impl Work {
         for job in std::mem::take(group) {
             let mut alone = vec![job];
             match self.transact(&mut alone, &mut Arrivals::none()) {
-                Ok(answers) => outcomes.extend(answers.into_iter().map(Ok)),
+                Ok((answers, news)) => {
+                    self.publish(&news);
+                    outcomes.extend(answers.into_iter().map(Ok));
+                }
                 Err(fault) => outcomes.extend(self.refuse(fault, 1)),
             }
             group.append(&mut alone);
@@ -292,28 +300,32 @@ impl Work {
         self.broken.get_or_insert(reason).clone()
     }
 
-    fn transact(&mut self, group: &mut Vec<Job>, arrivals: &mut Arrivals) -> Result<Vec<Answer>, Fault> {
+    fn publish(&self, news: &News) {
+        for approval in &news.saved {
+            self.hub.publish(approval);
+        }
+        self.seen.published(news.events);
+        if news.is_changed {
+            self.hub.signal();
+        }
+    }
+
+    fn transact(
+        &mut self,
+        group: &mut Vec<Job>,
+        arrivals: &mut Arrivals,
+    ) -> Result<(Vec<Answer>, News), Fault> {
         if let Some(reason) = &self.broken {
             return Err(Fault::Broken(reason.clone()));
         }
         self.log.check()?;
         if group.is_empty() {
-            return Ok(Vec::new());
+            return Ok(<(Vec<Answer>, News)>::default());
         }
-        let applied = self.apply(group, arrivals);
-        let committed = applied.inspect_err(|_| self.roll_back())?;
-        self.last_commit = committed.took;
-        for approval in &committed.saved {
-            self.hub.publish(approval);
-        }
-        self.seen.published(committed.events);
-        if committed.is_changed {
-            self.hub.signal();
-        }
-        Ok(committed.answers)
+        self.apply(group, arrivals).inspect_err(|_| self.roll_back())
     }
 
-    fn apply(&mut self, group: &mut Vec<Job>, arrivals: &mut Arrivals) -> Result<Committed, Fault> {
+    fn apply(&mut self, group: &mut Vec<Job>, arrivals: &mut Arrivals) -> Result<(Vec<Answer>, News), Fault> {
         self.run_sql("BEGIN IMMEDIATE")?;
         let others_wrote = self.heed_others()?;
         self.seen.begin(others_wrote);
@@ -336,13 +348,13 @@ impl Work {
         self.run_sql("COMMIT")?;
         let is_changed = rows.is_changed();
         let (saved, events) = rows.into_saved();
-        Ok(Committed {
-            answers,
+        self.last_commit = begun.elapsed();
+        let news = News {
             saved,
             events,
             is_changed,
-            took: begun.elapsed(),
-        })
+        };
+        Ok((answers, news))
     }
 
     /// INVARIANT: what anybody else did to the file is read as it stands before anything is decided or started.

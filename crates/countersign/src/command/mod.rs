@@ -89,6 +89,18 @@ pub enum Answer {
     Void(Voided),
 }
 
+impl Answer {
+    /// True when it recorded the start of a call that somebody is to run now.
+    pub fn has_started(&self) -> bool {
+        match self {
+            Answer::Decide(answer) => answer.started.is_some(),
+            Answer::Start(started) => started.is_ok(),
+            Answer::Finish(Ok(finished)) => finished.started.is_some(),
+            _ => false,
+        }
+    }
+}
+
 /// What a command may see and change, inside its transaction.
 pub trait Rows {
     /// The approval of this id, locked.
