@@ -1,7 +1,8 @@
 //! The sign that somebody wrote to the log: from the kernel where it gives one, else by looking now and then.
 //!
 //! Enters: the path of a database. Leaves: a thread that sleeps until its log is written.
-//! Deliberately absent: what was written, and by whom.
+//! Deliberately absent: what was written, and by whom. And a sign for each write: making one costs whoever writes, so the
+//! kernel is asked for one, and for the next when that was seen.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,16 +17,15 @@ const POLL: Duration = Duration::from_millis(250);
 pub(super) struct Ringer {
     over: Arc<AtomicBool>,
     #[cfg(target_os = "linux")]
-    watch: Option<(inotify::Watches, inotify::WatchDescriptor)>,
+    bell: Option<kernel::Bell>,
 }
 
 impl Ringer {
     pub(super) fn stop(&mut self, thread: Option<&std::thread::JoinHandle<()>>) {
         self.over.store(true, Ordering::SeqCst);
         #[cfg(target_os = "linux")]
-        if let Some((mut watches, descriptor)) = self.watch.take() {
-            // Its end is an event too, and wakes who waits.
-            let _ = watches.remove(descriptor);
+        if let Some(bell) = self.bell.take() {
+            bell.ring();
         }
         if let Some(thread) = thread.map(std::thread::JoinHandle::thread) {
             Thread::unpark(thread);
@@ -37,16 +37,16 @@ impl Ringer {
 pub(super) struct Sign {
     over: Arc<AtomicBool>,
     #[cfg(target_os = "linux")]
-    inotify: Option<inotify::Inotify>,
+    kernel: Option<kernel::Sign>,
 }
 
 impl Sign {
-    /// A sign of each write to the log of the database at `path`. The log must be there.
+    /// A sign of writes to the log of the database at `path`. The log must be there.
     pub(super) fn of_writing(path: &Path) -> (Sign, Ringer) {
         let over = Arc::new(AtomicBool::new(false));
         #[cfg(target_os = "linux")]
-        let (inotify, watch) = match watch_log(path) {
-            Ok((inotify, watches, descriptor)) => (Some(inotify), Some((watches, descriptor))),
+        let (kernel, bell) = match kernel::Sign::of_writing(path) {
+            Ok((sign, bell)) => (Some(sign), Some(bell)),
             // Too many watches on this machine, or a file system without them.
             Err(_) => (None, None),
         };
@@ -55,40 +55,44 @@ impl Sign {
         let sign = Sign {
             over: over.clone(),
             #[cfg(target_os = "linux")]
-            inotify,
+            kernel,
         };
         let ringer = Ringer {
             over,
             #[cfg(target_os = "linux")]
-            watch,
+            bell,
         };
         (sign, ringer)
     }
 
     /// Sleeps until the log is written; false when that is over.
     pub(super) fn wait(&mut self) -> bool {
-        // The last event may have been read already, by `again`; no other will come.
-        if self.is_over() {
-            return false;
-        }
-        #[cfg(target_os = "linux")]
-        if let Some(inotify) = &mut self.inotify {
-            let woken = inotify.read_events_blocking(&mut [0; 1024]).is_ok();
-            if !woken {
-                // From now on by looking.
-                self.inotify = None;
+        // The bell may have been heard already, by `again`; it rings once.
+        while !self.is_over() {
+            #[cfg(target_os = "linux")]
+            if let Some(kernel) = &mut self.kernel {
+                match kernel.wait() {
+                    Ok(true) => break,
+                    Ok(false) => {}
+                    // From now on by looking.
+                    Err(_) => self.kernel = None,
+                }
+                continue;
             }
-            return !self.is_over();
+            std::thread::park_timeout(POLL);
+            break;
         }
-        std::thread::park_timeout(POLL);
         !self.is_over()
     }
 
     /// True when the log was written since; does not wait.
     pub(super) fn again(&mut self) -> bool {
         #[cfg(target_os = "linux")]
-        if let Some(inotify) = &mut self.inotify {
-            return inotify.read_events(&mut [0; 1024]).is_ok();
+        if let Some(kernel) = &mut self.kernel {
+            return kernel.again().unwrap_or_else(|_| {
+                self.kernel = None;
+                true
+            });
         }
         false
     }
@@ -96,7 +100,7 @@ impl Sign {
     /// True when each look needs no other after it, because looking is all there is.
     pub(super) fn is_poll(&self) -> bool {
         #[cfg(target_os = "linux")]
-        return self.inotify.is_none();
+        return self.kernel.is_none();
         #[cfg(not(target_os = "linux"))]
         true
     }
@@ -108,11 +112,103 @@ impl Sign {
 }
 
 #[cfg(target_os = "linux")]
-fn watch_log(path: &Path) -> std::io::Result<(inotify::Inotify, inotify::Watches, inotify::WatchDescriptor)> {
-    let inotify = inotify::Inotify::init()?;
-    let mut log = path.as_os_str().to_owned();
-    log.push("-wal");
-    let mut watches = inotify.watches();
-    let descriptor = watches.add(Path::new(&log), inotify::WatchMask::MODIFY)?;
-    Ok((inotify, watches, descriptor))
+mod kernel {
+    use std::io;
+    use std::path::{Path, PathBuf};
+
+    use inotify::{Events, Inotify, WatchDescriptor, WatchMask, Watches};
+
+    pub(super) struct Sign {
+        inotify: Inotify,
+        log: PathBuf,
+    }
+
+    /// Something else that is watched for nothing but its end, which wakes who waits.
+    pub(super) struct Bell(Watches, WatchDescriptor);
+
+    impl Bell {
+        pub(super) fn ring(mut self) {
+            let _ = self.0.remove(self.1);
+        }
+    }
+
+    impl Sign {
+        pub(super) fn of_writing(path: &Path) -> io::Result<(Sign, Bell)> {
+            let inotify = Inotify::init()?;
+            let mut watches = inotify.watches();
+            let bell = watches.add(path, WatchMask::DELETE_SELF)?;
+            let mut log = path.as_os_str().to_owned();
+            log.push("-wal");
+            let mut sign = Sign {
+                inotify,
+                log: log.into(),
+            };
+            sign.ask()?;
+            Ok((sign, Bell(watches, bell)))
+        }
+
+        /// Asks for one sign.
+        fn ask(&mut self) -> io::Result<()> {
+            let once = WatchMask::MODIFY | WatchMask::ONESHOT;
+            self.inotify.watches().add(&self.log, once).map(|_| ())
+        }
+
+        /// Sleeps; true when the log was written.
+        pub(super) fn wait(&mut self) -> io::Result<bool> {
+            let mut buffer = [0; 1024];
+            let is_written = tells_of_writing(self.inotify.read_events_blocking(&mut buffer)?);
+            self.ask_again(is_written)
+        }
+
+        /// True when the log was written since.
+        pub(super) fn again(&mut self) -> io::Result<bool> {
+            let mut buffer = [0; 1024];
+            let is_written = match self.inotify.read_events(&mut buffer) {
+                Ok(events) => tells_of_writing(events),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
+                Err(error) => return Err(error),
+            };
+            self.ask_again(is_written)
+        }
+
+        /// INVARIANT: asked before anybody looks, so no write falls between a look and the next sign.
+        fn ask_again(&mut self, is_written: bool) -> io::Result<bool> {
+            if is_written {
+                self.ask()?;
+            }
+            Ok(is_written)
+        }
+    }
+
+    /// The end of a watch is an event, too; it comes behind the one it was asked for.
+    fn tells_of_writing(mut events: Events<'_>) -> bool {
+        events.any(|event| event.mask.contains(inotify::EventMask::MODIFY))
+    }
+}
+
+#[cfg(all(test, target_os = "linux"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn one_sign_for_many_writes_and_the_next_for_the_next() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        std::fs::write(&path, "").unwrap();
+        let write = || std::fs::write(folder.path().join("store.db-wal"), "written").unwrap();
+        write();
+        let (mut sign, mut ringer) = Sign::of_writing(&path);
+        assert!(!sign.is_poll());
+        assert!(!sign.again(), "nothing was written yet");
+        (0..3).for_each(|_| write());
+        assert!(sign.wait());
+        assert!(!sign.again(), "all of them were one");
+        write();
+        assert!(sign.again());
+        assert!(!sign.again());
+        write();
+        assert!(sign.wait());
+        ringer.stop(None);
+        assert!(!sign.wait());
+    }
 }

@@ -5,9 +5,9 @@
 //! Deliberately absent: any work while nothing is written; see `sign` for the systems where that cannot be had.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
-use std::thread::JoinHandle;
+use std::sync::{Arc, OnceLock};
+use std::thread::{JoinHandle, Thread};
 use std::time::Duration;
 
 use countersign::id::{ApprovalId, Tenant};
@@ -21,8 +21,8 @@ use super::{open, read};
 
 /// The log is written some time before its commit can be seen, and nothing tells of the latter. So we look again.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
-/// While this process writes again and again, its writer sees what others wrote sooner than we would.
-const LOOK_AGAIN_BUSY: Duration = Duration::from_millis(5);
+/// While this process writes again and again, its writer sees what others wrote sooner than we would, and wakes us.
+const LOOK_AGAIN_BUSY: Duration = Duration::from_millis(50);
 /// Also while nobody waits: who comes in between must not miss it.
 const LOOK_AGAIN_UNWATCHED: Duration = Duration::from_millis(20);
 /// A commit that takes longer than this has failed, or its disk has.
@@ -42,6 +42,7 @@ pub(super) struct Seen {
     began: AtomicU64,
     others: AtomicBool,
     wrote: AtomicBool,
+    watcher: OnceLock<Thread>,
 }
 
 impl Seen {
@@ -51,6 +52,7 @@ impl Seen {
             began: AtomicU64::new(0),
             others: AtomicBool::new(false),
             wrote: AtomicBool::new(false),
+            watcher: OnceLock::new(),
         })
     }
 
@@ -60,6 +62,9 @@ impl Seen {
             self.others.store(true, Ordering::SeqCst);
         }
         self.began.fetch_add(1, Ordering::SeqCst);
+        if others_wrote {
+            self.watcher.get().into_iter().for_each(Thread::unpark);
+        }
     }
 
     /// The writer published its own events. When others stand before them, the watcher goes through all of them.
@@ -88,14 +93,16 @@ impl Watcher {
             connection,
             sign,
             hub,
-            seen,
+            seen: seen.clone(),
             data_version: 0,
         };
         let builder = std::thread::Builder::new().name("countersign-watch".to_owned());
         let thread = builder.spawn(move || watch.run());
+        let thread = thread.map_err(|error| open::OpenError::Failed(error.to_string()))?;
+        let _ = seen.watcher.set(thread.thread().clone());
         Ok(Watcher {
             ringer,
-            thread: Some(thread.map_err(|error| open::OpenError::Failed(error.to_string()))?),
+            thread: Some(thread),
         })
     }
 }
