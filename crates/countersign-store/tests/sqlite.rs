@@ -34,6 +34,16 @@ fn folder() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
+/// How many approvals were ever proposed.
+async fn count(store: &SqliteStore) -> usize {
+    let (tenant, mut count, mut from) = (Tenant::single(), 0, Cursor::default());
+    loop {
+        let events = store.feed(&tenant, from, 1_000).await.unwrap();
+        let Some(last) = events.last() else { return count };
+        (count, from) = (count + events.len(), last.cursor);
+    }
+}
+
 /// Expects that opening is refused, and that the file is as it was.
 #[track_caller]
 fn refused(path: &Path) -> OpenError {
@@ -101,6 +111,28 @@ fn a_new_file_is_its_owners_alone() {
             .mode();
         assert_eq!(mode & 0o777, 0o600, "{name}");
     }
+}
+
+/// Nobody pauses here, so no quiet moment helps: the log is moved while it is written, and begins anew.
+#[tokio::test]
+async fn the_log_stays_short_while_one_write_follows_another() {
+    let (_folder, path) = folder();
+    let store = open(&path).unwrap();
+    let log = path.with_file_name("store.db-wal");
+    let mut longest = 0;
+    for _ in 0..2_500 {
+        proposed(&store, propose(new_id())).await.unwrap();
+        longest = longest.max(std::fs::metadata(&log).unwrap().len());
+    }
+    let written = count(&store).await;
+    assert!(
+        longest < 48 << 20,
+        "{longest} bytes of log for {written} approvals"
+    );
+    store.close().await;
+    assert!(!log.exists());
+    let store = open(&path).unwrap();
+    assert_eq!(count(&store).await, 2_500);
 }
 
 #[tokio::test]

@@ -74,6 +74,10 @@ impl Returns {
     }
 
     fn learn(&mut self, after: Duration) {
+        // A few say nothing of all: most of what they take is not one after the other.
+        if self.answered * 4 < self.callers {
+            return;
+        }
         let count = u32::try_from(self.nearly_all()).unwrap_or(u32::MAX).max(1);
         self.pace = (self.pace * (MEMORY - 1) + after.min(GONE) / count) / MEMORY;
     }
@@ -195,6 +199,23 @@ mod tests {
             quiet.note(quiet.answered_at);
         }
         assert_eq!(quiet.patience(COMMIT), COMMIT / IDLE_PART, "it is learned anew");
+    }
+
+    #[test]
+    fn where_half_of_them_come_back_in_time_all_of_them_would_not() {
+        let mut returns = Returns::none();
+        for _ in 0..100 {
+            // Half are at work and half are queued; who was answered comes back within a commit, and no sooner.
+            returns.answer(32, 32);
+            (0..32).for_each(|_| returns.note(returns.answered_at + COMMIT * 9 / 10));
+        }
+        assert_eq!(returns.patience(COMMIT), Duration::ZERO);
+        // A few who take as long each as ten others together say nothing of all.
+        let mut returns = returning(COMMIT / 10);
+        returns.answer(1, 15);
+        let before = returns.pace;
+        returns.note(returns.answered_at + COMMIT);
+        assert_eq!(returns.pace, before);
     }
 
     #[test]

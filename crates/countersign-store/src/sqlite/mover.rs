@@ -45,6 +45,7 @@ impl Mover {
 
     /// Has the log moved, and does not wait for it.
     pub(super) fn begin(&mut self) -> Result<(), Fault> {
+        self.check()?;
         let work = match &mut self.at_work {
             Some(work) => work,
             none => none.insert(AtWork::begin(&self.path)?),
@@ -113,5 +114,63 @@ fn run(shared: &Shared, queue: &Receiver<()>) {
             let _ = shared.broken.set(reason);
             return;
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A database with something in its log, and what wrote it.
+    fn written(folder: &Path) -> (PathBuf, Connection) {
+        let path = folder.join("store.db");
+        let connection = open::writer(&path).unwrap();
+        connection
+            .execute_batch("CREATE TABLE note (text); INSERT INTO note VALUES ('a')")
+            .unwrap();
+        (path, connection)
+    }
+
+    /// How many pages of the log have not been moved.
+    fn left(path: &Path) -> i64 {
+        let ask = |row: &rusqlite::Row<'_>| Ok(row.get::<_, i64>(1)? - row.get::<_, i64>(2)?);
+        let looking = open::mover(path).unwrap();
+        looking.query_row("PRAGMA wal_checkpoint(NOOP)", [], ask).unwrap()
+    }
+
+    #[test]
+    fn the_log_is_moved_while_the_writer_writes() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, connection) = written(folder.path());
+        assert!(left(&path) > 0);
+        let mut mover = Mover::new(path.clone());
+        connection
+            .execute_batch("BEGIN IMMEDIATE; INSERT INTO note VALUES ('b')")
+            .unwrap();
+        mover.begin().unwrap();
+        mover.stop();
+        assert_eq!(left(&path), 0, "all that was committed");
+        connection.execute_batch("COMMIT").unwrap();
+        assert!(left(&path) > 0, "what was written meanwhile is left");
+        mover.begin().unwrap();
+        mover.stop();
+        assert_eq!(left(&path), 0);
+    }
+
+    #[test]
+    fn f07_a_sync_that_failed_there_stops_the_writer_and_is_not_tried_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let (path, _connection) = written(folder.path());
+        let mut mover = Mover::new(path.clone());
+        mover.at_work = Some(AtWork::begin(&mover.path).unwrap());
+        mover.check().unwrap();
+        let work = mover.at_work.as_ref().unwrap();
+        work.shared.broken.set("the disk is gone".to_owned()).unwrap();
+        assert!(matches!(mover.check(), Err(Fault::Broken(reason)) if reason == "the disk is gone"));
+        assert!(matches!(mover.finish(), Err(Fault::Broken(_))));
+        let before = left(&path);
+        mover.begin().unwrap_err();
+        mover.stop();
+        assert_eq!(left(&path), before);
     }
 }
