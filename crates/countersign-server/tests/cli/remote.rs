@@ -405,3 +405,39 @@ fn a_tool_that_is_not_there_yet_can_have_a_fixed_answer() {
         (&"succeeded".into(), &"done".into())
     );
 }
+
+/// A closed tab, a lost connection. Whether the decision arrived is chance; that nothing is left half done is not.
+#[test]
+fn a8_a_decider_who_goes_away_at_once_leaves_nothing_half_done() {
+    use std::io::Write as _;
+    let place = Place::new();
+    let config = "[tools.create_contact]\nanswer = '{\"id\":1}'\n";
+    place.write("countersign-serve.toml", config);
+    let served = Served::start(&place);
+    let (agent, person) = (served.agent(), served.person());
+    let body = r#"{"approved":true}"#;
+    let mut decided = 0;
+    for _ in 0..10 {
+        let id = served.propose(&agent, &["create_contact", MARIA]);
+        let mut connection = TcpStream::connect(served.address()).unwrap();
+        let head = format!(
+            "POST /v1/approvals/{id} HTTP/1.1\r\nhost: {}\r\nauthorization: Bearer {person}\r\n\
+             content-type: application/json\r\ncontent-length: {}\r\n\r\n{body}",
+            served.address(),
+            body.len()
+        );
+        connection.write_all(head.as_bytes()).unwrap();
+        drop(connection);
+        std::thread::sleep(Duration::from_millis(100));
+        let state = |arguments: &[&str]| -> Value {
+            serde_json::from_str(&served.run(&agent, arguments).stdout).unwrap()
+        };
+        let now = state(&["--json", "show", &id]);
+        if now["status"] == "approved" {
+            decided += 1;
+            let after = state(&["--json", "wait", &id, "--timeout", "10s"]);
+            assert_eq!(after["calls"][0]["state"], "succeeded", "{after}");
+        }
+    }
+    assert!(decided > 0, "no decision ever arrived");
+}
