@@ -22,7 +22,7 @@ use super::{open, read};
 /// The log is written some time before its commit can be seen, and nothing tells of the latter. So we look again.
 const LOOK_AGAIN: Duration = Duration::from_millis(1);
 /// While this process writes again and again, its writer sees what others wrote sooner than we would, and wakes us.
-const LOOK_AGAIN_BUSY: Duration = Duration::from_millis(50);
+const LOOK_AGAIN_BUSY: Duration = Duration::from_millis(20);
 /// Also while nobody waits: who comes in between must not miss it.
 const LOOK_AGAIN_UNWATCHED: Duration = Duration::from_millis(20);
 /// A commit that takes longer than this has failed, or its disk has.
