@@ -460,6 +460,53 @@ async fn decides_for_another_process() {
     }
 }
 
+/// The file may not grow beyond 22 MB, and is nearly there: what fails is the moving of the log, which is shorter.
+#[cfg(unix)]
+#[tokio::test]
+async fn f07_when_the_log_cannot_be_moved_the_store_stops_and_nothing_is_lost() {
+    let (_folder, path) = folder();
+    open(&path).unwrap().close().await;
+    let ballast = Connection::open(&path).unwrap();
+    ballast
+        .execute_batch("CREATE TABLE ballast (b); INSERT INTO ballast VALUES (zeroblob(22750000))")
+        .unwrap();
+    ballast.close().unwrap();
+    let mut other = tokio::process::Command::new("sh");
+    // In blocks of 512 bytes. Without the signal, a write beyond that fails as on a broken disk.
+    let limited = "trap '' XFSZ; ulimit -f 45056; exec \"$0\" --exact writes_until_the_store_stops --ignored";
+    other.args(["-c", limited]).arg(std::env::current_exe().unwrap());
+    other.env("COUNTERSIGN_TEST_FILE", &path);
+    let output = other.output().await.unwrap();
+    assert!(output.status.success(), "{output:?}");
+    let log = std::fs::metadata(path.with_file_name("store.db-wal"))
+        .unwrap()
+        .len();
+    assert!(log < 20 << 20, "it was the log that did not fit: {log}");
+    let acknowledged = std::fs::read_to_string(path.with_extension("acknowledged")).unwrap();
+    assert_eq!(count(&open(&path).unwrap()).await.to_string(), acknowledged);
+}
+
+#[tokio::test]
+#[ignore = "the other half of the test above"]
+async fn writes_until_the_store_stops() {
+    let Some(path) = std::env::var_os("COUNTERSIGN_TEST_FILE") else {
+        return;
+    };
+    let path = PathBuf::from(path);
+    let store = open(&path).unwrap();
+    let mut acknowledged = 0;
+    let error = loop {
+        match proposed(&store, propose(new_id())).await {
+            Ok(_) => acknowledged += 1,
+            Err(error) => break error,
+        }
+    };
+    assert!(matches!(error, StoreError::Stopped(_)), "{error}");
+    let again = proposed(&store, propose(new_id())).await;
+    assert!(matches!(again, Err(StoreError::Stopped(_))));
+    std::fs::write(path.with_extension("acknowledged"), acknowledged.to_string()).unwrap();
+}
+
 #[tokio::test]
 async fn f08_a_lock_held_too_long_is_said_within_five_seconds() {
     let (_folder, path) = folder();

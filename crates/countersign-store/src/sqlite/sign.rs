@@ -116,11 +116,12 @@ mod kernel {
     use std::io;
     use std::path::{Path, PathBuf};
 
-    use inotify::{Events, Inotify, WatchDescriptor, WatchMask, Watches};
+    use inotify::{EventMask, Events, Inotify, WatchDescriptor, WatchMask, Watches};
 
     pub(super) struct Sign {
         inotify: Inotify,
         log: PathBuf,
+        asked: WatchDescriptor,
     }
 
     /// Something else that is watched for nothing but its end, which wakes who waits.
@@ -139,24 +140,17 @@ mod kernel {
             let bell = watches.add(path, WatchMask::DELETE_SELF)?;
             let mut log = path.as_os_str().to_owned();
             log.push("-wal");
-            let mut sign = Sign {
-                inotify,
-                log: log.into(),
-            };
-            sign.ask()?;
+            let log = PathBuf::from(log);
+            let asked = ask(&mut watches, &log)?;
+            let sign = Sign { inotify, log, asked };
             Ok((sign, Bell(watches, bell)))
-        }
-
-        /// Asks for one sign.
-        fn ask(&mut self) -> io::Result<()> {
-            let once = WatchMask::MODIFY | WatchMask::ONESHOT;
-            self.inotify.watches().add(&self.log, once).map(|_| ())
         }
 
         /// Sleeps; true when the log was written.
         pub(super) fn wait(&mut self) -> io::Result<bool> {
             let mut buffer = [0; 1024];
-            let is_written = tells_of_writing(self.inotify.read_events_blocking(&mut buffer)?);
+            let events = self.inotify.read_events_blocking(&mut buffer)?;
+            let is_written = tells_of_writing(events, &self.asked);
             self.ask_again(is_written)
         }
 
@@ -164,7 +158,7 @@ mod kernel {
         pub(super) fn again(&mut self) -> io::Result<bool> {
             let mut buffer = [0; 1024];
             let is_written = match self.inotify.read_events(&mut buffer) {
-                Ok(events) => tells_of_writing(events),
+                Ok(events) => tells_of_writing(events, &self.asked),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => false,
                 Err(error) => return Err(error),
             };
@@ -174,15 +168,28 @@ mod kernel {
         /// INVARIANT: asked before anybody looks, so no write falls between a look and the next sign.
         fn ask_again(&mut self, is_written: bool) -> io::Result<bool> {
             if is_written {
-                self.ask()?;
+                self.asked = ask(&mut self.inotify.watches(), &self.log)?;
             }
             Ok(is_written)
         }
+
+        #[cfg(test)]
+        pub(super) fn lose(&mut self) {
+            self.inotify.watches().remove(self.asked.clone()).unwrap();
+        }
     }
 
-    /// The end of a watch is an event, too; it comes behind the one it was asked for.
-    fn tells_of_writing(mut events: Events<'_>) -> bool {
-        events.any(|event| event.mask.contains(inotify::EventMask::MODIFY))
+    /// Asks for one sign.
+    fn ask(watches: &mut Watches, log: &Path) -> io::Result<WatchDescriptor> {
+        watches.add(log, WatchMask::MODIFY | WatchMask::ONESHOT)
+    }
+
+    /// The end of a watch is an event, too. It comes behind the one that was asked for, and so late that who asks again may
+    /// still be given the watch that is about to end: then there is none, and what was written meanwhile was not told.
+    fn tells_of_writing(mut events: Events<'_>, asked: &WatchDescriptor) -> bool {
+        let tells = |mask: EventMask| mask.contains(EventMask::MODIFY);
+        let is_lost = |mask: EventMask| mask.contains(EventMask::IGNORED);
+        events.any(|event| tells(event.mask) || is_lost(event.mask) && event.wd == *asked)
     }
 }
 
@@ -210,5 +217,21 @@ mod tests {
         assert!(sign.wait());
         ringer.stop(None);
         assert!(!sign.wait());
+    }
+
+    /// As the kernel does when it is asked again while it still puts an end to the last watch.
+    #[test]
+    fn a_watch_that_was_lost_is_asked_for_again() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let log = folder.path().join("store.db-wal");
+        std::fs::write(&path, "").unwrap();
+        std::fs::write(&log, "").unwrap();
+        let (mut sign, _ringer) = Sign::of_writing(&path);
+        sign.kernel.as_mut().unwrap().lose();
+        assert!(sign.wait(), "something may have been written");
+        assert!(!sign.again());
+        std::fs::write(&log, "written").unwrap();
+        assert!(sign.wait());
     }
 }

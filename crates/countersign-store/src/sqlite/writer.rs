@@ -176,7 +176,7 @@ impl Work {
         let closing = self.closing.take();
         if self.broken.is_none() {
             // What fails here is found in the log when the file is opened again.
-            let _ = self.log.empty(&self.connection);
+            self.move_log();
         }
         drop(self);
         if let Some(done) = closing {
