@@ -156,21 +156,4 @@ mod tests {
         mover.stop();
         assert_eq!(left(&path), 0);
     }
-
-    #[test]
-    fn f07_a_sync_that_failed_there_stops_the_writer_and_is_not_tried_again() {
-        let folder = tempfile::tempdir().unwrap();
-        let (path, _connection) = written(folder.path());
-        let mut mover = Mover::new(path.clone());
-        mover.at_work = Some(AtWork::begin(&mover.path).unwrap());
-        mover.check().unwrap();
-        let work = mover.at_work.as_ref().unwrap();
-        work.shared.broken.set("the disk is gone".to_owned()).unwrap();
-        assert!(matches!(mover.check(), Err(Fault::Broken(reason)) if reason == "the disk is gone"));
-        assert!(matches!(mover.finish(), Err(Fault::Broken(_))));
-        let before = left(&path);
-        mover.begin().unwrap_err();
-        mover.stop();
-        assert_eq!(left(&path), before);
-    }
 }
