@@ -246,7 +246,7 @@ impl Agent {
         turn.catch_up().await?;
         let pressed = self
             .conversations
-            .press_only(&place.tenant, payload, only, by, None)
+            .press_only(&place.tenant, &place.channel, payload, only, by, None)
             .await?;
         let Some(resolved) = pressed else {
             return Err(TurnError::NoSuchCard);

@@ -195,21 +195,24 @@ impl Conversations {
         }
     }
 
-    /// Takes a pressed button: bound to its card whatever else was shown since.
+    /// Takes a button pressed in a channel: bound to its card whatever else was shown since. Nothing when no such
+    /// button stands in this channel.
     pub async fn press(
         &self,
         tenant: &Tenant,
+        channel: &Channel,
         payload: &str,
         by: Decider,
         key: Option<Key>,
     ) -> Result<Option<Resolved>, StoreError> {
-        self.press_only(tenant, payload, None, by, key).await
+        self.press_only(tenant, channel, payload, None, by, key).await
     }
 
     /// The same where the card lets one choose: of several calls only those at these positions, from 1, are approved.
     pub async fn press_only(
         &self,
         tenant: &Tenant,
+        channel: &Channel,
         payload: &str,
         only: Option<&[u8]>,
         by: Decider,
@@ -218,7 +221,9 @@ impl Conversations {
         let Some(pressed) = Pressed::read(payload) else {
             return Ok(None);
         };
-        let Some(approval) = self.gate.store().approval(tenant, pressed.approval).await? else {
+        let approval = self.gate.store().approval(tenant, pressed.approval).await?;
+        let approval = approval.filter(|approval| pressed.is_from(approval, channel));
+        let Some(approval) = approval else {
             return Ok(None);
         };
         let refused = |refusal, approval| {
@@ -229,7 +234,7 @@ impl Conversations {
             }))
         };
         let (id, digest) = (approval.id, approval.digest);
-        let verdict = match (pressed.verdict(&approval), only) {
+        let verdict = match (pressed.verdict(&approval, channel), only) {
             (None, _) => return refused(Refusal::Stale { id, digest }, approval),
             (Some(Verdict::Approve), Some(only)) => match choices(&approval, only) {
                 Ok(choices) => Verdict::Each(choices),

@@ -1,13 +1,13 @@
 //! The question as every surface renders it: a short text, two labels, two opaque payloads, an end.
 //!
 //! Enters: a pending approval. Leaves: a [`Prompt`]. Ids and raw arguments stay out of the visible text; what a button
-//! sends back is bound to the approval, to exactly what it showed, and to one of the two answers.
+//! sends back is bound to the approval, its channel, exactly what it showed, and one of the two answers.
 
 use crate::approval::Approval;
 use crate::decision::Verdict;
 use crate::effect::Effect;
 use crate::hash::{Fields, Hash};
-use crate::id::ApprovalId;
+use crate::id::{ApprovalId, Channel};
 use crate::policy::{OnFiller, Policy, Undoable};
 use crate::reply::Offered;
 use crate::sentence::{Origins, Sentences, fill};
@@ -174,8 +174,10 @@ fn proof(approval: &Approval, verdict: &Verdict) -> String {
         Verdict::Approve => b"approve",
         _ => b"deny",
     };
-    let hash = Fields::new("countersign/button/1")
+    let channel = approval.channel.as_ref().map_or("", Channel::as_str);
+    let hash = Fields::new("countersign/button/2")
         .field(approval.tenant.as_str().as_bytes())
+        .field(channel.as_bytes())
         .field(approval.id.as_bytes())
         .field(&approval.digest.0)
         .field(&approval.nonce)
@@ -198,11 +200,17 @@ impl Pressed {
         })
     }
 
-    /// What it says to this approval; nothing when it belongs to another card.
-    pub fn verdict(&self, approval: &Approval) -> Option<Verdict> {
+    /// True if the card stands in this channel. A button pressed under another channel's name says nothing: whoever
+    /// passes it on there did not get it from the person who saw the card.
+    pub fn is_from(&self, approval: &Approval, channel: &Channel) -> bool {
+        self.approval == approval.id && approval.channel.as_ref() == Some(channel)
+    }
+
+    /// What it says to this approval, pressed in this channel; nothing when it belongs to another card.
+    pub fn verdict(&self, approval: &Approval, channel: &Channel) -> Option<Verdict> {
         let verdicts = [Verdict::Approve, Verdict::Deny].into_iter();
         verdicts
-            .filter(|_| self.approval == approval.id)
+            .filter(|_| self.is_from(approval, channel))
             .find(|verdict| is_same(&proof(approval, verdict), &self.proof))
     }
 }

@@ -17,7 +17,7 @@ mod token;
 pub use account::{Account, SHORTEST_PASSWORD};
 pub use caller::{Caller, Credential};
 pub use link::{LINK_LASTS, Link};
-pub use scope::{Scope, Scopes};
+pub use scope::{Role, Scope, Scopes};
 pub use session::{SESSION_IDLE, SESSION_LONGEST, Session};
 pub use token::{LONGEST_TOKEN, Minted, NewToken, Token};
 

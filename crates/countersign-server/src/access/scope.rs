@@ -1,4 +1,6 @@
-//! Scopes: what a credential may be used for.
+//! Scopes: what a credential may be used for, and which of them one token may hold together.
+//!
+//! INVARIANT: the scopes of a token belong to one [`Role`]. No role can decide and also propose or start, so no token can.
 
 use std::str::FromStr;
 
@@ -74,6 +76,54 @@ impl FromStr for Scope {
     }
 }
 
+/// What a token is for. Its scopes are some of one role's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Role {
+    /// A program that proposes.
+    Agent,
+    /// A person's own program: it decides and talks as that person.
+    Person,
+    /// A host that runs released calls.
+    Host,
+    /// An adapter of a chat: it passes on what people it verified wrote, and so decides as any of them.
+    Adapter,
+    /// A program that looks after the service.
+    Operator,
+}
+
+impl Role {
+    /// Every role.
+    pub const ALL: [Role; 5] = [
+        Role::Agent,
+        Role::Person,
+        Role::Host,
+        Role::Adapter,
+        Role::Operator,
+    ];
+
+    /// The word for it.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Role::Agent => "agent",
+            Role::Person => "person",
+            Role::Host => "host",
+            Role::Adapter => "adapter",
+            Role::Operator => "operator",
+        }
+    }
+
+    /// The scopes that a token of this role may hold, all of them or some.
+    pub fn scopes(self) -> &'static [Scope] {
+        match self {
+            Role::Agent => &[Scope::Propose, Scope::Wait],
+            Role::Person => &[Scope::Read, Scope::Decide, Scope::Chat],
+            Role::Host => &[Scope::Read, Scope::Execute],
+            Role::Adapter => &[Scope::Read, Scope::Reply],
+            Role::Operator => &[Scope::Read, Scope::Admin],
+        }
+    }
+}
+
 /// A set of scopes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
@@ -88,6 +138,12 @@ impl Scopes {
     /// Each of them, in order.
     pub fn iter(&self) -> impl Iterator<Item = Scope> {
         self.0.iter().copied()
+    }
+
+    /// The first role that may hold all of them; nothing when no role may, or there are none.
+    pub fn role(&self) -> Option<Role> {
+        let fits = |role: &Role| self.iter().all(|scope| role.scopes().contains(&scope));
+        Role::ALL.into_iter().find(|role| !self.is_empty() && fits(role))
     }
 
     /// True when there is none.

@@ -11,8 +11,12 @@ use crate::duration;
 pub enum TokenCommand {
     /// Make a token; it is shown once
     #[command(after_help = "\
-Scopes: propose, wait (agents); read, decide, execute, reply, chat, admin. A token that decides or chats is a person's,
-and can neither propose nor execute.
+Scopes of one token come from one line:
+  propose, wait          an agent
+  read, decide, chat     a person's program
+  read, execute          a host that runs tools
+  read, reply            an adapter of a chat
+  read, admin            a program that looks after the service
 
 Examples:
   countersign token create --agent crm --scope propose,wait

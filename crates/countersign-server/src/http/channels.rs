@@ -22,7 +22,7 @@ use super::wire::{
     ErrorView, HeardView, PendingQuery, PendingView, Press, PromptView, ReplyBody, Shown, TranscriptQuery,
 };
 use super::{Answer, ApiError, App, For, Json, scope};
-use crate::access::{Account, Caller};
+use crate::access::{Account, Caller, Scope};
 use crate::view;
 
 /// How many approvals of a conversation a transcript tells of.
@@ -75,7 +75,7 @@ pub async fn reply(
         why: reading.map(|read| read.why.to_string()),
         happened,
         say: said.say,
-        show: said.show.as_ref().map(prompt_view),
+        show: said.show.as_ref().map(prompt_with_buttons),
         go_on: said.goes_on,
         approval: shown(&app, approval).await?,
     }))
@@ -83,7 +83,7 @@ pub async fn reply(
 
 /// A button somebody pressed
 ///
-/// Its payload is bound to the card it stood under, whatever was shown since.
+/// Its payload is bound to its channel and to the card it stood under, whatever was shown since.
 #[utoipa::path(post, path = "/v1/channels/{channel}/buttons", tag = "channels", request_body = Press,
     params(("channel" = String, Path, description = "the conversation")),
     security(("token" = ["reply"])),
@@ -91,7 +91,7 @@ pub async fn reply(
 pub async fn press(
     State(app): State<App>,
     For(caller, ..): For<scope::Reply>,
-    Id(_channel): Id<Channel>,
+    Id(channel): Id<Channel>,
     Body(body): Body<Press>,
 ) -> Answer<Json<HeardView>> {
     if app.stopping.is_cancelled() {
@@ -101,7 +101,7 @@ pub async fn press(
     let key = body.message_id.map(key).transpose()?;
     let pressed = app
         .conversations
-        .press(&caller.tenant, &body.payload, sender, key);
+        .press(&caller.tenant, &channel, &body.payload, sender, key);
     let resolved = pressed.await?.ok_or_else(|| ApiError::not_found("button"))?;
     app.metrics
         .answered(resolved.approval.as_deref(), resolved.refusal.as_ref());
@@ -150,11 +150,14 @@ pub async fn say_shown(
     }
     Ok(Json(PendingView {
         pending: card
-            .map(|approval| prompt_view(&app.conversations.prompt(&approval, body.language.as_deref()))),
+            .map(|approval| app.conversations.prompt(&approval, body.language.as_deref()))
+            .map(|prompt| prompt_with_buttons(&prompt)),
     }))
 }
 
 /// The question that is pending in a conversation
+///
+/// What its buttons send back is given to tokens with the scope `reply` only.
 #[utoipa::path(get, path = "/v1/channels/{channel}/pending", tag = "channels",
     params(("channel" = String, Path, description = "the conversation"), PendingQuery),
     security(("token" = ["read"]), ("token" = ["reply"]), ("token" = ["propose"]), ("token" = ["wait"])),
@@ -167,9 +170,13 @@ pub async fn pending(
 ) -> Answer<Json<PendingView>> {
     let pending = app.store().pending_in(&caller.tenant, &channel).await?;
     let pending = pending.filter(|approval| is_visible(&caller, approval));
-    let prompt = |approval: SharedApproval| app.conversations.prompt(&approval, query.language.as_deref());
+    let prompt = pending.map(|approval| app.conversations.prompt(&approval, query.language.as_deref()));
+    let view = match caller.may(Scope::Reply) {
+        true => prompt_with_buttons,
+        false => prompt_view,
+    };
     Ok(Json(PendingView {
-        pending: pending.map(|approval| prompt_view(&prompt(approval))),
+        pending: prompt.as_ref().map(view),
     }))
 }
 
@@ -272,7 +279,18 @@ async fn shown(app: &App, approval: Option<SharedApproval>) -> Answer<Option<vie
     Ok(Some(view::approval(&approval, app.gate.policy(), now)))
 }
 
-pub fn prompt_view(prompt: &Prompt) -> PromptView {
+/// A card with what its buttons send back. That decides as whoever presses, so it is for routes and callers that answer
+/// cards: an adapter (`reply`), and a person's own program in that person's talk (`chat`).
+pub fn prompt_with_buttons(prompt: &Prompt) -> PromptView {
+    PromptView {
+        approve: Some(prompt.approve.clone()),
+        deny: Some(prompt.deny.clone()),
+        ..prompt_view(prompt)
+    }
+}
+
+/// A card for those who only look.
+fn prompt_view(prompt: &Prompt) -> PromptView {
     PromptView {
         approval: prompt.approval.to_string(),
         digest: prompt.digest.to_string(),
@@ -281,8 +299,8 @@ pub fn prompt_view(prompt: &Prompt) -> PromptView {
         text: prompt.text.clone(),
         yes: prompt.yes.clone(),
         no: prompt.no.clone(),
-        approve: prompt.approve.clone(),
-        deny: prompt.deny.clone(),
+        approve: None,
+        deny: None,
         expires_at: prompt.expires_at.to_string(),
     }
 }

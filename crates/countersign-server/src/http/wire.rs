@@ -451,10 +451,12 @@ pub struct PromptView {
     pub yes: String,
     /// What the denying button says.
     pub no: String,
-    /// What the approving button sends back.
-    pub approve: String,
-    /// What the denying button sends back.
-    pub deny: String,
+    /// What the approving button sends back; only for tokens with the scope `reply` or `chat`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub approve: Option<String>,
+    /// What the denying button sends back; only for tokens with the scope `reply` or `chat`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub deny: Option<String>,
     /// From then on nobody can answer.
     pub expires_at: String,
 }

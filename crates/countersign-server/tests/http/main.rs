@@ -7,6 +7,7 @@
     reason = "this is a test; the exceptions in clippy.toml end at its helpers"
 )]
 
+mod access;
 mod agents;
 mod approvals;
 mod before;

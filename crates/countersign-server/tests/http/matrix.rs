@@ -1,15 +1,20 @@
-//! Every role on every route: what a credential is for, it can do, and nothing else (H01, I10).
+//! Every credential that can be made, on every route there is: what a credential is for, it can do, and nothing else
+//! (H01, I10, X66).
 
 use std::collections::BTreeSet;
+use std::path::Path;
+use std::time::Duration;
 
-use axum::http::Method;
-use countersign_server::access::Scope;
+use axum::body::Body;
+use axum::http::{Method, Request, header};
+use countersign::id::Person;
+use countersign_server::access::{Link, NewToken, Role, Scope, Scopes};
 use countersign_server::http::openapi;
 use serde_json::Value;
 
-use crate::support::{Service, request};
+use crate::support::{Service, request, tenant};
 
-/// A route as the API's own document has it.
+/// A route of the API, as the API's own document has it.
 #[derive(Debug)]
 struct Route {
     method: Method,
@@ -17,6 +22,32 @@ struct Route {
     /// Any of these is enough; empty: open to all.
     scopes: BTreeSet<String>,
 }
+
+/// The pages: method, path, and whether anybody may ask for them.
+const PAGES: &[(&str, &str, bool)] = &[
+    ("GET", "/", true),
+    ("GET", "/approvals", false),
+    ("GET", "/approvals/history", false),
+    ("GET", "/approvals/{id}", false),
+    ("POST", "/approvals/{id}/decision", false),
+    ("GET", "/approvals/{id}/calls/{position}/arguments", false),
+    ("GET", "/approvals/{id}/calls/{position}/result", false),
+    ("POST", "/approvals/{id}/calls/{position}/undo", false),
+    ("POST", "/approvals/{id}/calls/{position}/reconciliation", false),
+    ("GET", "/numbers", false),
+    ("GET", "/approvals/cards", false),
+    ("GET", "/approvals/{id}/card", false),
+    ("GET", "/approvals/live", false),
+    ("GET", "/playground", false),
+    ("GET", "/playground/{agent}", false),
+    ("POST", "/playground/{agent}/messages", false),
+    ("GET", "/playground/{agent}/live", false),
+    ("GET", "/sign-in", true),
+    ("POST", "/sign-in", true),
+    ("POST", "/sign-out", true),
+    ("GET", "/assets/{name}", true),
+    ("GET", "/openapi.json", true),
+];
 
 fn routes() -> Vec<Route> {
     let document = serde_json::to_value(openapi()).unwrap();
@@ -40,66 +71,278 @@ fn routes() -> Vec<Route> {
     routes
 }
 
+/// Every token that can be made with a set of scopes.
+async fn tokens(service: &Service) -> Vec<(Scopes, String)> {
+    let mut tokens = Vec::new();
+    for bits in 1u32..1 << Scope::ALL.len() {
+        let scopes: Scopes = (0..Scope::ALL.len())
+            .filter(|index| bits & (1 << index) != 0)
+            .map(|index| Scope::ALL[index])
+            .collect();
+        let agents = [None, Some("crm")];
+        let people = [None, Some("ana")];
+        let kinds = agents
+            .iter()
+            .flat_map(|agent| people.iter().map(move |person| (agent, person)));
+        for (agent, person) in kinds {
+            let new = NewToken {
+                tenant: tenant(),
+                name: Some(Person::new("some program").unwrap()),
+                scopes: scopes.clone(),
+                agent: agent.map(|name| name.parse().unwrap()),
+                person: person.map(|name| name.parse().unwrap()),
+                lasts: Duration::from_secs(24 * 3600),
+            };
+            if let Ok(minted) = new.mint(service.app.store()).await {
+                tokens.push((scopes.clone(), minted.text));
+            }
+        }
+    }
+    tokens
+}
+
+async fn cookie(service: &Service, name: &str) -> String {
+    let link = Link::make(service.app.store(), &tenant(), Person::new(name).unwrap())
+        .await
+        .unwrap();
+    let entered = Request::post("/sign-in")
+        .header("host", "service.test")
+        .header("content-type", "application/x-www-form-urlencoded")
+        .body(Body::from(format!("code={link}")))
+        .unwrap();
+    let entered = service.ask(entered).await;
+    let cookie = entered.headers[header::SET_COOKIE].to_str().unwrap();
+    cookie.split(';').next().unwrap().to_owned()
+}
+
+/// The path with somebody's real approval in it, so that a missing check would show.
+fn filled(path: &str, approval: &str) -> String {
+    let id = match path.starts_with("/v1/calls") {
+        true => format!("{approval}.1"),
+        false => approval.to_owned(),
+    };
+    path.replace("{id}", &id)
+        .replace("{channel}", "echo")
+        .replace("{position}", "1")
+        .replace("{agent}", "crm")
+        .replace("{name}", "crm")
+}
+
 #[tokio::test]
-async fn h01_every_scope_on_every_route() {
+async fn h01_every_token_on_every_route() {
     let service = Service::new().await;
     let agent = service.agent("crm").await;
+    let other = service.agent("cms").await;
+    let session = cookie(&service, "ana").await;
+    let tokens = tokens(&service).await;
+    let kinds: BTreeSet<String> = tokens.iter().map(|(scopes, _)| scopes.to_string()).collect();
+    assert_eq!(kinds.len(), 16, "{kinds:?}");
     let routes = routes();
-    assert!(routes.len() >= 11, "{routes:?}");
+    assert!(routes.len() >= 20, "{routes:?}");
     for route in routes {
-        // Somebody's real approval, so that a missing check would show.
-        let approval = service.propose(&agent, "create_contact", "{}").await;
-        let id = approval["id"].as_str().unwrap();
-        let id = match route.path.starts_with("/v1/calls") {
-            true => format!("{id}.1"),
-            false => id.to_owned(),
-        };
-        let path = route
-            .path
-            .replace("{id}", &id)
-            .replace("{channel}", "create_contact")
-            .replace("{name}", "crm");
+        let mut approval = service.propose(&agent, "echo", "{}").await;
+        let id = |approval: &Value| approval["id"].as_str().unwrap().to_owned();
         let body = if route.method == Method::POST { "{}" } else { "" };
-        for scope in Scope::ALL {
-            let token = service.with_scope("main", scope).await;
+        let ask = async |path: &str, token: Option<&str>| {
             let response = service
-                .open(request(route.method.clone(), &path, Some(&token), body))
+                .open(request(route.method.clone(), path, token, body))
                 .await;
-            let is_allowed = route.scopes.is_empty() || route.scopes.contains(scope.as_str());
+            response.status().as_u16()
+        };
+        for (scopes, token) in &tokens {
+            let path = filled(&route.path, &id(&approval));
+            let status = ask(&path, Some(token)).await;
+            let is_allowed =
+                route.scopes.is_empty() || scopes.iter().any(|scope| route.scopes.contains(scope.as_str()));
             assert_eq!(
-                response.status() == 403,
+                status == 403,
                 !is_allowed,
-                "{scope} on {} {path}: {}",
-                route.method,
-                response.status()
+                "{scopes} on {} {path}: {status}",
+                route.method
             );
+            assert_ne!(status, 401, "{scopes} on {} {path}", route.method);
+            if route.path.ends_with("/withdraw") && status == 200 {
+                approval = service.propose(&agent, "echo", "{}").await;
+            }
         }
+        let path = filled(&route.path, &id(&approval));
         for (token, who) in [
             (None, "nobody"),
             (Some("cst_0"), "a guess"),
             (Some(""), "an empty token"),
         ] {
-            let response = service
-                .open(request(route.method.clone(), &path, token, body))
-                .await;
+            let status = ask(&path, token).await;
             assert_eq!(
-                response.status() == 401,
+                status == 401,
                 !route.scopes.is_empty(),
-                "{who} on {path}"
+                "{who} on {path}: {status}"
             );
         }
-        let pending = service
-            .get(
-                &agent,
-                &format!("/v1/approvals/{}", approval["id"].as_str().unwrap()),
-            )
-            .await;
-        let state = pending.good()["status"].clone();
-        assert!(
-            state == "pending" || route.path.ends_with("/withdraw"),
-            "{state} after {}",
-            route.path
+        // A page's cookie opens no API, also not as a token.
+        let (_, text) = session.split_once('=').unwrap();
+        let shown = Request::builder()
+            .method(route.method.clone())
+            .uri(&path)
+            .header("host", "service.test")
+            .header("content-type", "application/json")
+            .header("cookie", &session);
+        let status = service.open(shown.body(Body::from(body)).unwrap()).await.status();
+        assert_eq!(
+            status == 401,
+            !route.scopes.is_empty(),
+            "a session on {path}: {status}"
         );
+        let status = ask(&path, Some(text)).await;
+        assert_eq!(
+            status == 401,
+            !route.scopes.is_empty(),
+            "a session's text on {path}: {status}"
+        );
+        // What is another agent's is answered like what never was.
+        if route.path.contains("{id}") && !route.path.contains("/agents/") {
+            let status = ask(&path, Some(&other)).await;
+            assert!(
+                [400, 403, 404].contains(&status),
+                "another agent on {path}: {status}"
+            );
+            let (is_missing, missing) = (
+                status,
+                filled(&route.path, "01890a5d-ac96-774b-bcce-b302099a8057"),
+            );
+            assert_eq!(ask(&missing, Some(&other)).await, is_missing, "{path}");
+        }
+        let now = service
+            .get(&agent, &format!("/v1/approvals/{}", id(&approval)))
+            .await
+            .good();
+        assert_eq!(now["status"], "pending", "after {}", route.path);
+    }
+    assert!(service.ran.lock().unwrap().is_empty(), "nothing ran");
+}
+
+#[tokio::test]
+async fn h01_pages_are_for_sessions_alone() {
+    let service = Service::new().await;
+    let agent = service.agent("crm").await;
+    let approval = service.propose(&agent, "echo", "{}").await;
+    let approval = approval["id"].as_str().unwrap();
+    let session = cookie(&service, "ana").await;
+    let tokens = tokens(&service).await;
+    let ask = async |method: &str, path: &str, name: &str, value: &str| {
+        let asked = Request::builder()
+            .method(method)
+            .uri(filled(path, approval))
+            .header("host", "service.test")
+            .header("content-type", "application/x-www-form-urlencoded")
+            .header(name, value);
+        let response = service.open(asked.body(Body::empty()).unwrap()).await;
+        let to = response
+            .headers()
+            .get(header::LOCATION)
+            .map(|to| to.to_str().unwrap().to_owned());
+        let leads_to_sign_in = to.is_some_and(|to| to.starts_with("/sign-in"));
+        response.status() == 401 || leads_to_sign_in
+    };
+    for (method, path, is_open) in PAGES {
+        if *path == "/sign-out" || *path == "/sign-in" {
+            continue;
+        }
+        for (scopes, token) in &tokens {
+            let shown = format!("Bearer {token}");
+            assert_eq!(
+                ask(method, path, "authorization", &shown).await,
+                !is_open,
+                "{scopes} on {path}"
+            );
+            let as_cookie = format!("__Host-countersign={token}");
+            assert_eq!(
+                ask(method, path, "cookie", &as_cookie).await,
+                !is_open,
+                "{scopes} on {path}"
+            );
+        }
+        assert_eq!(
+            ask(method, path, "x-nothing", "x").await,
+            !is_open,
+            "nobody on {path}"
+        );
+        assert!(
+            !ask(method, path, "cookie", &session).await,
+            "a session on {path}"
+        );
+    }
+    let now = service
+        .get(&agent, &format!("/v1/approvals/{approval}"))
+        .await
+        .good();
+    assert_eq!(now["status"], "pending");
+    assert!(service.ran.lock().unwrap().is_empty(), "nothing ran");
+}
+
+/// Every route in the source stands in the matrix: those of the API in its document, the others in [`PAGES`].
+#[test]
+fn h01_no_route_is_missing_from_the_matrix() {
+    let mut found = BTreeSet::new();
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
+    for folder in ["http", "inbox"] {
+        look_for_routes(&source.join(folder), &mut found);
+    }
+    let known: BTreeSet<(String, String)> = PAGES
+        .iter()
+        .map(|(method, path, _)| ((*method).to_owned(), (*path).to_owned()))
+        .collect();
+    assert_eq!(found, known);
+}
+
+fn look_for_routes(folder: &Path, found: &mut BTreeSet<(String, String)>) {
+    for file in std::fs::read_dir(folder).unwrap() {
+        let path = file.unwrap().path();
+        if path.is_dir() {
+            look_for_routes(&path, found);
+        } else if path.extension().is_some_and(|end| end == "rs") {
+            let text = std::fs::read_to_string(&path).unwrap();
+            assert!(
+                !text.contains(".nest(") && !text.contains("route_service("),
+                "{path:?}"
+            );
+            for (at, _) in text.match_indices(".route(") {
+                let rest = text[at + 7..].trim_start();
+                let rest = rest
+                    .strip_prefix('"')
+                    .unwrap_or_else(|| panic!("{path:?}: a path that is not written out"));
+                let (route, rest) = rest.split_once('"').unwrap();
+                let end = rest
+                    .find(".route(")
+                    .or_else(|| rest.find("\n}"))
+                    .unwrap_or(rest.len());
+                let handlers = &rest[..end];
+                for (word, method) in [
+                    ("get(", "GET"),
+                    ("post(", "POST"),
+                    ("put(", "PUT"),
+                    ("delete(", "DELETE"),
+                    ("any(", "ANY"),
+                ] {
+                    let is_there = [" ", "\n", "."]
+                        .iter()
+                        .any(|before| handlers.contains(&format!("{before}{word}")));
+                    if is_there {
+                        found.insert((method.to_owned(), route.to_owned()));
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// The table in docs/serve.md is the code's.
+#[test]
+fn x66_the_documented_roles_are_those_in_force() {
+    let document = include_str!("../../../../docs/serve.md");
+    for role in Role::ALL {
+        let scopes: Vec<&str> = role.scopes().iter().map(|scope| scope.as_str()).collect();
+        let row = format!("| {} | {} |", role.as_str(), scopes.join(", "));
+        assert!(document.contains(&row), "docs/serve.md has no `{row}`");
     }
 }
 
@@ -108,13 +351,13 @@ async fn h01_every_scope_on_every_route() {
 async fn i10_no_token_holds_both_sides() {
     let service = Service::new().await;
     let mint = |scopes: &[Scope], agent: Option<&str>, person: Option<&str>| {
-        let new = countersign_server::access::NewToken {
-            tenant: crate::support::tenant(),
+        let new = NewToken {
+            tenant: tenant(),
             name: Some("x".parse().unwrap()),
             scopes: scopes.iter().copied().collect(),
             agent: agent.map(|agent| agent.parse().unwrap()),
             person: person.map(|person| person.parse().unwrap()),
-            lasts: std::time::Duration::from_secs(60),
+            lasts: Duration::from_secs(60),
         };
         let app = service.app.clone();
         async move {
@@ -137,7 +380,11 @@ async fn i10_no_token_holds_both_sides() {
         mint(&[Propose], None, Some("ana")).await.is_err(),
         "only agents propose"
     );
-    assert!(mint(&[Decide, Execute], None, Some("ana")).await.is_err());
+    let refused = mint(&[Reply, Execute], None, None).await.unwrap_err();
+    assert!(
+        refused.starts_with("one token cannot hold execute,reply together"),
+        "{refused}"
+    );
     assert!(mint(&[Decide], None, None).await.is_err(), "nobody decides");
     assert!(mint(&[Decide], None, Some("ghost")).await.is_err());
     assert!(mint(&[], Some("crm"), None).await.is_err());

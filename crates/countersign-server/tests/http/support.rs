@@ -66,6 +66,8 @@ pub struct Service {
     pub clock: Arc<ManualClock>,
     /// What `get_page` answers.
     pub page: Arc<Mutex<String>>,
+    /// The arguments `echo` ran with, in order.
+    pub ran: Arc<Mutex<Vec<String>>>,
     router: Door,
 }
 
@@ -104,7 +106,7 @@ impl Service {
     pub async fn talking(clock: &Arc<ManualClock>, store: &Arc<MemoryStore>, world: &World) -> Service {
         let policy = Policy::parse(crm::SETUP.policy).unwrap();
         let gate = Gate::new(store.clone(), Arc::new(policy)).with_executor(Arc::new(world.clone()));
-        Service::over(gate, clock.clone(), Arc::default()).await
+        Service::over(gate, clock.clone(), Arc::default(), Arc::default()).await
     }
 
     pub async fn with_policy(policy: &str) -> Service {
@@ -119,17 +121,29 @@ impl Service {
             let found = shared.lock().unwrap().clone();
             async { Outcome::succeeded(found) }
         };
+        let ran: Arc<Mutex<Vec<String>>> = Arc::default();
+        let record = ran.clone();
+        let recorded = move |permit: countersign::executor::Permit| {
+            let arguments = String::from_utf8_lossy(permit.arguments().as_bytes()).into_owned();
+            record.lock().unwrap().push(arguments.clone());
+            async { Outcome::succeeded(arguments) }
+        };
         let tools = Tools::default()
-            .with(ToolName::new("echo").unwrap(), echo)
+            .with(ToolName::new("echo").unwrap(), recorded)
             .with(ToolName::new("lookup").unwrap(), echo)
             .with(ToolName::new("get_page").unwrap(), read);
         let gate = Gate::new(store, Arc::new(Policy::parse(policy).unwrap()))
             .with_executor(Arc::new(tools))
             .with_sealer(Sealer::from_hex(&"ab".repeat(32)).unwrap());
-        Service::over(gate, clock, page).await
+        Service::over(gate, clock, page, ran).await
     }
 
-    async fn over(gate: Gate, clock: Arc<ManualClock>, page: Arc<Mutex<String>>) -> Service {
+    async fn over(
+        gate: Gate,
+        clock: Arc<ManualClock>,
+        page: Arc<Mutex<String>>,
+        ran: Arc<Mutex<Vec<String>>>,
+    ) -> Service {
         let settings = Settings {
             tenant: tenant(),
             hosts: AllowedHosts::new(["service.test".to_owned()]),
@@ -146,6 +160,7 @@ impl Service {
             app,
             clock,
             page,
+            ran,
             router,
         };
         service.person("main", "ana", &["approvers"]).await;

@@ -263,7 +263,7 @@ async fn b10_thirteen_paddocks_with_the_button_and_with_the_label_typed() {
             false => {
                 let pressed = chat
                     .conversations
-                    .press(&Tenant::single(), &prompt.approve, alice(), None)
+                    .press(&Tenant::single(), &channel(), &prompt.approve, alice(), None)
                     .await;
                 let resolved = pressed.unwrap().unwrap();
                 chat.conversations.outcome(&resolved, Some("es"))
@@ -293,7 +293,7 @@ async fn x03_a_button_belongs_to_its_own_card() {
         let conversations = chat.conversations.clone();
         async move {
             conversations
-                .press(&Tenant::single(), &payload, alice(), None)
+                .press(&Tenant::single(), &channel(), &payload, alice(), None)
                 .await
                 .unwrap()
         }

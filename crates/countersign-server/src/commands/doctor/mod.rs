@@ -2,6 +2,7 @@
 //!
 //! Every finding is one sentence and a hint. It reads, and changes nothing: a store that is not there is not made.
 
+mod access;
 mod server;
 mod store;
 

@@ -120,6 +120,11 @@ async fn look_at_tokens(global: &Global, store: &dyn Store, now: Time) -> Vec<Fi
             )
         })
         .collect();
+    let refused = match desk::tenant(global) {
+        Ok(tenant) => super::access::look(store, &tenant).await.unwrap_or_default(),
+        Err(_) => Vec::new(),
+    };
+    let ending: Vec<Finding> = ending.into_iter().chain(refused).collect();
     match ending.is_empty() {
         true => vec![Finding::good(
             "tokens",

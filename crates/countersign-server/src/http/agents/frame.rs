@@ -9,7 +9,7 @@ use serde_json::json;
 use super::wire::{DecidedView, HeldView, ResultView, Trace};
 use crate::agents::{News, card_key};
 use crate::http::App;
-use crate::http::channels::prompt_view;
+use crate::http::channels::prompt_with_buttons;
 use crate::view;
 
 /// The events for one piece of news; none for what only pages want to know. A card that has ended comes with what became
@@ -70,7 +70,7 @@ async fn frame(app: &App, news: &News) -> Option<Sent> {
             let held = HeldView {
                 trace: Trace::CONFIRMATION_REQUIRED,
                 card: card_key(approval.id).map(|key| key.to_string()),
-                prompt: prompt_view(prompt),
+                prompt: prompt_with_buttons(prompt),
                 approval: view::approval(approval, app.gate.policy(), now),
             };
             named("held", &held)

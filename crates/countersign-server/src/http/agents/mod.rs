@@ -19,7 +19,7 @@ use futures_util::StreamExt as _;
 use futures_util::stream::{self, unfold};
 use tokio::sync::broadcast::error::RecvError;
 
-use super::channels::prompt_view;
+use super::channels::prompt_with_buttons;
 use super::extract::{Body, Id};
 use super::limits::OpenStream;
 use super::wire::ErrorView;
@@ -133,7 +133,7 @@ pub async fn session(
             .as_ref()
             .and_then(|pending| card_key(pending.id))
             .map(|key| key.to_string()),
-        pending: pending.map(|pending| prompt_view(&app.conversations.prompt(&pending, language))),
+        pending: pending.map(|pending| prompt_with_buttons(&app.conversations.prompt(&pending, language))),
     }))
 }
 
