@@ -167,6 +167,14 @@ impl From<SubmitError> for Failure {
             SubmitError::NotAskable(..) => Failure::with(Exit::Forbidden, "forbidden", message),
             SubmitError::Seal(_) => Failure::error("seal", message)
                 .hint("make a key with `countersign key generate` and name it with `--seal-key-file`"),
+            SubmitError::Refused(ProposeRefusal::ChannelTaken(_)) => Failure::with(
+                Exit::Refused,
+                "channel_taken",
+                message,
+            )
+            .hint(
+                "propose in another channel; the policy's `[channel] shared` lists those that agents share",
+            ),
             SubmitError::Refused(ProposeRefusal::TooManyPending { .. }) => {
                 Failure::with(Exit::Refused, "too_many_pending", message)
                     .hint("decide what is pending, or let it be withdrawn, first")

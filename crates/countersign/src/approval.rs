@@ -78,6 +78,8 @@ pub struct Approval {
     pub key: Option<(Key, Hash)>,
     /// How many decisions were refused, so far as they were counted.
     pub refusals: u8,
+    /// How many of these were kept for whom: one who tries often does not use up the room for others.
+    pub tried: Vec<(Actor, u8)>,
     /// When its content was erased, if it was.
     pub erased_at: Option<Time>,
     /// What would run, in order.
@@ -161,6 +163,23 @@ impl Approval {
     /// The digest over its calls' digests, in order.
     pub fn digest_of_calls(&self) -> Hash {
         digest_of(self.calls.iter().map(|call| call.digest))
+    }
+
+    /// True when an agent proposed this that version 0.1.0 served. It had the name that a token of that name has, and its
+    /// channel was `AGENT/SESSION/PERSON`.
+    pub fn is_of_older_talk(&self) -> bool {
+        let agent = self.agent.as_str();
+        let is_named = |text: &str, before: &str, after: &str| {
+            text.strip_prefix(before)
+                .and_then(|rest| rest.strip_prefix(agent))
+                .is_some_and(|rest| rest.starts_with(after))
+        };
+        self.requester.as_str().len() == "agent:".len() + agent.len()
+            && is_named(self.requester.as_str(), "agent:", "")
+            && self
+                .channel
+                .as_ref()
+                .is_some_and(|channel| is_named(channel.as_str(), "", "/"))
     }
 
     /// How many different people have to approve it: as many as its strictest call asks for.

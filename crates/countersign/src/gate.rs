@@ -326,6 +326,10 @@ impl Gate {
         undoes: Option<Undoes>,
     ) -> Propose {
         let body = submission_hash(&submission, &calls, undoes);
+        let is_shared = submission
+            .channel
+            .as_ref()
+            .is_some_and(|channel| self.policy.shares(channel));
         let restraint = self.restraint(&submission, &calls);
         // The strictest call decides for all: they are one question.
         let shortest = |of: fn(&Terms) -> Duration| calls.iter().map(|call| of(&call.terms)).min();
@@ -349,6 +353,7 @@ impl Gate {
             undoes,
             key: submission.key.map(|key| (key, body)),
             restraint,
+            is_shared,
             calls,
         }
     }

@@ -4,6 +4,7 @@ use std::str::FromStr;
 use std::sync::Arc;
 
 use serde::{Deserialize, Deserializer, Serialize};
+use unicode_normalization::UnicodeNormalization as _;
 use uuid::Uuid;
 
 /// The longest name, in characters.
@@ -21,6 +22,9 @@ pub enum BadName {
     /// Names are stored in databases that know no NUL, and shown on one line.
     #[error("a {0} must not contain control characters")]
     Control(&'static str),
+    /// The service makes names with this prefix itself; nobody else can.
+    #[error("a {0} must not begin with `{1}`: such names are the service's own")]
+    Reserved(&'static str, &'static str),
     /// Tool names are compared by eye.
     #[error("a tool name has only the letters A-Z and a-z, digits and `_ . / : -`, at most 128")]
     Tool,
@@ -57,6 +61,7 @@ macro_rules! name {
             pub fn new(text: impl Into<Arc<str>>) -> Result<Self, BadName> {
                 let text = text.into();
                 check_name($word, &text)?;
+                check_reserved($word, &text)?;
                 Ok($type(text))
             }
 
@@ -94,11 +99,18 @@ name!(
 );
 name!(
     /// One conversation. At most one approval is pending in it.
+    ///
+    /// Conversations with agents of the service itself have names that only [`Channel::talk`] makes. [`Channel::new`],
+    /// parsing and deserialising refuse them, so no request and no credential can name one.
     Channel,
     "channel"
 );
 name!(
     /// The agent that proposes.
+    ///
+    /// There are two kinds: an agent that a credential names, and an agent of the service itself
+    /// ([`Agent::served`], [`Agent::of_service`]). Only these two functions make the second kind: [`Agent::new`],
+    /// parsing and deserialising refuse its names, so a token that is called the same is another agent.
     Agent,
     "agent"
 );
@@ -123,6 +135,63 @@ name!(
     "idempotency key"
 );
 
+/// Before the random part of the name of a talk's channel.
+const TALK: &str = "talk:";
+/// Before the name of an agent that the service serves.
+const SERVED: &str = "served:";
+/// Before the name of a part of the service that proposes for people, such as its inbox.
+const SERVICE: &str = "service:";
+
+impl Channel {
+    /// The channel of a talk with an agent of the service: `secret` is what nobody can guess, `session` what the
+    /// person calls it.
+    pub fn talk(secret: [u8; 16], session: &str) -> Result<Channel, BadName> {
+        Channel::stored(format!("{TALK}{:032x}/{session}", u128::from_be_bytes(secret)))
+    }
+
+    /// The session's name, if this is the channel of a talk with an agent of the service.
+    pub fn talk_session(&self) -> Option<&str> {
+        let (_, session) = self.0.strip_prefix(TALK)?.split_once('/')?;
+        Some(session)
+    }
+
+    /// Reads a channel of any kind back from a store. Never for what a request says.
+    pub fn stored(text: impl Into<Arc<str>>) -> Result<Channel, BadName> {
+        let text = text.into();
+        check_name("channel", &text)?;
+        Ok(Channel(text))
+    }
+}
+
+impl Agent {
+    /// An agent that the service serves under this name.
+    pub fn served(name: &str) -> Result<Agent, BadName> {
+        Agent::stored(format!("{SERVED}{}", Agent::new(name)?))
+    }
+
+    /// A part of the service that proposes for people, such as `inbox`.
+    pub fn of_service(part: &str) -> Result<Agent, BadName> {
+        Agent::stored(format!("{SERVICE}{}", Agent::new(part)?))
+    }
+
+    /// True for a part of the service that proposes for people.
+    pub fn is_of_service(&self) -> bool {
+        self.0.starts_with(SERVICE)
+    }
+
+    /// The name that a served agent is served under; nothing for other agents.
+    pub fn served_name(&self) -> Option<&str> {
+        self.0.strip_prefix(SERVED)
+    }
+
+    /// Reads an agent of any kind back, from a store or to look for what it proposed. Never for one who proposes.
+    pub fn stored(text: impl Into<Arc<str>>) -> Result<Agent, BadName> {
+        let text = text.into();
+        check_name("agent", &text)?;
+        Ok(Agent(text))
+    }
+}
+
 impl Tenant {
     /// The tenant of installations that have only one.
     pub fn single() -> Tenant {
@@ -142,6 +211,28 @@ fn check_name(word: &'static str, text: &str) -> Result<(), BadName> {
         return Err(BadName::Control(word));
     }
     Ok(())
+}
+
+/// Refuses names that only the service makes, also those that merely look like one.
+fn check_reserved(word: &'static str, text: &str) -> Result<(), BadName> {
+    let prefixes: &[&'static str] = match word {
+        "channel" => &[TALK],
+        "agent" => &[SERVED, SERVICE],
+        _ => return Ok(()),
+    };
+    // No prefix is longer than eight letters; a compatibility character may stand for several.
+    let begin: String = text
+        .trim_start()
+        .chars()
+        .take(16)
+        .nfkc()
+        .collect::<String>()
+        .to_lowercase();
+    let begin = begin.trim_start();
+    match prefixes.iter().find(|prefix| begin.starts_with(**prefix)) {
+        Some(prefix) => Err(BadName::Reserved(word, prefix)),
+        None => Ok(()),
+    }
 }
 
 /// A tool's name: plain ASCII, so that no two names look alike.
@@ -286,7 +377,8 @@ impl FromStr for Actor {
     type Err = BadName;
     fn from_str(text: &str) -> Result<Self, BadName> {
         match text.split_once(':') {
-            Some(("agent", name)) => Ok(Actor::Agent(Agent::new(name)?)),
+            // Histories are read back: the agent may be of any kind.
+            Some(("agent", name)) => Ok(Actor::Agent(Agent::stored(name)?)),
             Some(("person", name)) => Ok(Actor::Person(Person::new(name)?)),
             _ if text == "gate" => Ok(Actor::Gate),
             _ => Err(BadName::Empty("actor")),
@@ -328,6 +420,49 @@ mod tests {
         assert_eq!(Channel::new(""), Err(BadName::Empty("channel")));
         assert_eq!(Channel::new("a\nb"), Err(BadName::Control("channel")));
         assert_eq!(Channel::new("x".repeat(257)), Err(BadName::TooLong("channel")));
+    }
+
+    #[test]
+    fn x97_only_the_service_makes_its_own_names() {
+        let served = Agent::served("crm").unwrap();
+        assert_eq!(served.to_string(), "served:crm");
+        assert_eq!(served.served_name(), Some("crm"));
+        assert_ne!(served, Agent::new("crm").unwrap());
+        assert_eq!(Agent::new("crm").unwrap().served_name(), None);
+        assert_eq!(Agent::stored("served:crm").unwrap(), served);
+        for text in [
+            "served:crm",
+            "Served:crm",
+            " served:crm",
+            "ｓｅｒｖｅｄ：crm",
+            "service:inbox",
+            "SERVED:",
+        ] {
+            assert!(
+                matches!(Agent::new(text), Err(BadName::Reserved("agent", _))),
+                "`{text}`"
+            );
+            assert!(text.parse::<Agent>().is_err(), "`{text}`");
+            assert!(serde_json::from_value::<Agent>(text.into()).is_err(), "`{text}`");
+        }
+        let talk = Channel::talk([7; 16], "main").unwrap();
+        assert_eq!(talk.to_string(), "talk:07070707070707070707070707070707/main");
+        assert_eq!(talk.talk_session(), Some("main"));
+        assert_eq!(Channel::stored(talk.as_str()).unwrap(), talk);
+        for text in [talk.as_str(), "talk:", "TALK:x/main", "\u{a0}talk:x/main"] {
+            assert!(
+                matches!(Channel::new(text), Err(BadName::Reserved("channel", _))),
+                "`{text}`"
+            );
+            assert!(text.parse::<Channel>().is_err(), "`{text}`");
+            assert!(
+                serde_json::from_value::<Channel>(text.into()).is_err(),
+                "`{text}`"
+            );
+        }
+        for text in ["talk", "talking:x", "my talk:1", "served", "a served:crm"] {
+            assert!(Channel::new(text).is_ok() && Agent::new(text).is_ok(), "`{text}`");
+        }
     }
 
     #[test]

@@ -31,11 +31,13 @@ pub enum Kind {
     Channel,
     /// A piece of what was said in an agent's session.
     Turn,
+    /// The agent that a channel belongs to.
+    Owner,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 8] = [
+    pub const ALL: [Kind; 9] = [
         Kind::Token,
         Kind::Person,
         Kind::Session,
@@ -44,6 +46,7 @@ impl Kind {
         Kind::Denial,
         Kind::Channel,
         Kind::Turn,
+        Kind::Owner,
     ];
 
     /// The word for it.
@@ -57,6 +60,7 @@ impl Kind {
             Kind::Denial => "denial",
             Kind::Channel => "channel",
             Kind::Turn => "turn",
+            Kind::Owner => "owner",
         }
     }
 
@@ -71,6 +75,7 @@ impl Kind {
             Kind::Denial => 6,
             Kind::Channel => 7,
             Kind::Turn => 8,
+            Kind::Owner => 9,
         }
     }
 
@@ -158,7 +163,7 @@ mod tests {
             assert_eq!(Kind::from_code(kind.code()), Some(kind), "{kind}");
         }
         assert_eq!(Kind::from_code(0), None);
-        assert_eq!(Kind::from_code(9), None);
+        assert_eq!(Kind::from_code(10), None);
     }
 
     #[test]

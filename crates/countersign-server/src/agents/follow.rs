@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use countersign::approval::Approval;
 use countersign::event::What;
-use countersign::id::Channel;
 use countersign::state::State;
 use countersign::store::{Filter, LONGEST_PAGE, StoreError};
 use tokio::sync::broadcast::error::RecvError;
@@ -62,19 +61,18 @@ async fn follow_once(app: &App) -> Result<(), StoreError> {
 
 /// Cards that ended while nobody followed. A session that knows of it already does nothing.
 async fn look_back(app: &App) -> Result<(), StoreError> {
-    for (name, served) in app.agents.iter() {
+    for (_, served) in app.agents.iter() {
         let newest = Filter {
             agent: Some(served.agent.name().clone()),
             limit: Some(LONGEST_PAGE),
             ..Filter::default()
         };
         let approvals = app.store().list(&app.settings.tenant, &newest).await?;
-        let ended = approvals
-            .iter()
-            .filter(|approval| approval.state != State::Pending);
-        let channels: BTreeSet<&Channel> = ended.filter_map(|approval| approval.channel.as_ref()).collect();
-        for channel in channels {
-            resume_in(app, name, channel, Duration::ZERO);
+        let mut channels = BTreeSet::new();
+        for approval in approvals {
+            if approval.state != State::Pending && channels.insert(approval.channel.clone()) {
+                resume(app, &approval, Duration::ZERO);
+            }
         }
     }
     Ok(())
@@ -102,19 +100,13 @@ fn delay(what: &What, approval: &Approval) -> Duration {
 }
 
 fn resume(app: &App, approval: &Approval, delay: Duration) {
-    if let Some(channel) = &approval.channel {
-        resume_in(app, approval.agent.as_str(), channel, delay);
-    }
-}
-
-fn resume_in(app: &App, agent: &str, channel: &Channel, delay: Duration) {
-    let Some(talk) = app.agents.talk_in(&app.settings.tenant, agent, channel) else {
+    let Some(talk) = app.agents.talk_of(approval) else {
         return;
     };
     if app.stopping.is_cancelled() {
         return;
     }
-    let (channel, app) = (channel.clone(), app.clone());
+    let (id, app) = (approval.id, app.clone());
     let stopping = app.stopping.clone();
     app.clone().runs.spawn(async move {
         tokio::select! {
@@ -122,7 +114,7 @@ fn resume_in(app: &App, agent: &str, channel: &Channel, delay: Duration) {
             () = stopping.cancelled() => return,
         }
         if talk.resume(&app).await.is_err() {
-            tracing::warn!(%channel, "a talk did not go on: another turn takes too long");
+            tracing::warn!(approval = %id, "a talk did not go on: another turn takes too long");
         }
     });
 }

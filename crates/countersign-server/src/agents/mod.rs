@@ -9,14 +9,16 @@ mod follow;
 mod load;
 mod policy;
 mod provider;
+mod secret;
 mod talk;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use countersign::approval::Approval;
 use countersign::conversation::Conversations;
 use countersign::gate::Gate;
-use countersign::id::{Channel, Person, Tenant};
+use countersign::id::{self, BadName, Person, Tenant};
 use countersign_agent::agent::{Agent, Place, Plan};
 
 pub use files::{built_in, open_world, read, text};
@@ -24,25 +26,25 @@ pub use follow::follow;
 pub use load::{AgentSource, Loaded, Ready, load};
 pub use policy::{join, without};
 pub use provider::{Choice, provider};
+pub use secret::TalkSecret;
 pub use talk::{Busy, News, Said, Talk, card_key};
 
 use talk::Talks;
-
-/// The longest id of a session.
-const LONGEST_SESSION: usize = 64;
 
 /// All agents a service serves.
 #[derive(Default)]
 pub struct Agents {
     served: BTreeMap<String, Arc<Served>>,
     talks: Talks,
-    tenant: Option<Tenant>,
+    world: Option<(Tenant, TalkSecret)>,
     /// Whether there is a page to talk to them.
     pub has_playground: bool,
 }
 
 /// One served agent.
 pub struct Served {
+    /// The name it is served under.
+    pub name: String,
     /// The agent.
     pub agent: Agent,
     /// Who answers, in a few words: `a script` or a model's name.
@@ -55,17 +57,23 @@ pub struct Served {
 
 impl Agents {
     /// Serves these agents over a gate, to the people of one tenant: their tools act in one world, not in one for each.
-    pub fn new(gate: &Gate, tenant: Tenant, loaded: Vec<Loaded>, has_playground: bool) -> Agents {
+    pub fn new(
+        gate: &Gate,
+        tenant: Tenant,
+        secret: TalkSecret,
+        loaded: Vec<Loaded>,
+        has_playground: bool,
+    ) -> Result<Agents, BadName> {
         let served = loaded.into_iter().map(|loaded| {
-            let name = loaded.plan.name.to_string();
-            (name, Arc::new(Served::new(gate, loaded)))
+            let served = Served::new(gate, loaded)?;
+            Ok((served.name.clone(), Arc::new(served)))
         });
-        Agents {
-            served: served.collect(),
+        Ok(Agents {
+            served: served.collect::<Result<_, BadName>>()?,
             talks: Talks::default(),
-            tenant: Some(tenant),
+            world: Some((tenant, secret)),
             has_playground,
-        }
+        })
     }
 
     /// The agents, by name.
@@ -77,33 +85,38 @@ impl Agents {
 
     /// Somebody's talk with an agent; nothing when there is no such agent here, or the id is none.
     pub fn talk(&self, tenant: &Tenant, agent: &str, session: &str, person: &Person) -> Option<Talk> {
-        let served = self
-            .served
-            .get(agent)
-            .filter(|_| self.tenant.as_ref() == Some(tenant))?;
+        let served = self.served.get(agent)?;
+        let (_, secret) = self.world.as_ref().filter(|(ours, _)| ours == tenant)?;
         let place = Place {
             tenant: tenant.clone(),
-            channel: channel(agent, session, person)?,
+            channel: secret.channel(tenant, served.agent.name(), session, person)?,
             person: person.clone(),
         };
         Some(self.talks.open(served, place, session))
     }
 
-    /// The talk that happens in a channel, if it is one of ours.
-    pub fn talk_in(&self, tenant: &Tenant, agent: &str, channel: &Channel) -> Option<Talk> {
-        let (session, person) = parts(agent, channel)?;
-        self.talk(tenant, agent, session, &person)
+    /// The talk that an approval was proposed in, if it is one of ours.
+    pub fn talk_of(&self, approval: &Approval) -> Option<Talk> {
+        let channel = approval.channel.as_ref()?;
+        let agent = approval.agent.served_name()?;
+        let person = approval.on_behalf_of.as_ref()?;
+        let talk = self.talk(&approval.tenant, agent, channel.talk_session()?, person)?;
+        (talk.place().channel == *channel).then_some(talk)
     }
 }
 
 impl Served {
-    fn new(gate: &Gate, loaded: Loaded) -> Served {
+    /// INVARIANT: it proposes as an agent that no credential can name (X97).
+    fn new(gate: &Gate, loaded: Loaded) -> Result<Served, BadName> {
         let Loaded {
-            plan,
+            mut plan,
             is_scripted,
             openings,
         } = loaded;
-        Served {
+        let name = plan.name.to_string();
+        plan.name = id::Agent::served(&name)?;
+        Ok(Served {
+            name,
             model: match is_scripted {
                 true => "a script".to_owned(),
                 false => models(&plan),
@@ -111,7 +124,7 @@ impl Served {
             agent: Agent::new(Conversations::new(gate.clone()), plan),
             is_scripted,
             openings,
-        }
+        })
     }
 }
 
@@ -120,44 +133,4 @@ fn models(plan: &Plan) -> String {
     names.sort_unstable();
     names.dedup();
     names.join(", ")
-}
-
-/// A session's conversation. The person is part of its name: nobody else's session can be named.
-fn channel(agent: &str, session: &str, person: &Person) -> Option<Channel> {
-    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-    if session.is_empty() || session.len() > LONGEST_SESSION || !session.bytes().all(is_plain) {
-        return None;
-    }
-    Channel::new(format!("{agent}/{session}/{person}")).ok()
-}
-
-fn parts<'c>(agent: &str, channel: &'c Channel) -> Option<(&'c str, Person)> {
-    let rest = channel.as_str().strip_prefix(agent)?.strip_prefix('/')?;
-    let (session, person) = rest.split_once('/')?;
-    Some((session, Person::new(person).ok()?))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_channel_names_its_session_and_its_person() {
-        let check = |session: &str, person: &str, expected: Option<&str>| {
-            let person = Person::new(person).unwrap();
-            let made = channel("crm", session, &person);
-            assert_eq!(made.as_ref().map(Channel::as_str), expected, "{session}");
-            if let Some(made) = made {
-                assert_eq!(parts("crm", &made), Some((session, person)));
-                assert_eq!(parts("cms", &made), None);
-            }
-        };
-        check("main", "ana", Some("crm/main/ana"));
-        check("a-1_B", "ana/../bo", Some("crm/a-1_B/ana/../bo"));
-        check("", "ana", None);
-        check("a/b", "ana", None);
-        check("ä", "ana", None);
-        check(&"a".repeat(65), "ana", None);
-        check("main", &"a".repeat(256), None);
-    }
 }

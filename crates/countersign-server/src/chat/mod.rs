@@ -14,9 +14,10 @@ mod typing;
 
 use countersign::conversation::Conversations;
 use countersign::gate::Gate;
-use countersign::id::Channel;
+use countersign::id::{self, BadName};
 use countersign_agent::agent::{Agent, Place};
 
+use crate::agents::TalkSecret;
 use crate::cli::{Chat, Global};
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
@@ -38,7 +39,11 @@ pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<
     }
     let setup = Setup::read(global, &options)?;
     let provider = provider::choose(&options, setup.file.has_script())?;
-    let plan = setup.file.plan(&provider.provider).map_err(setup::bad_agent)?;
+    let mut plan = setup.file.plan(&provider.provider).map_err(setup::bad_agent)?;
+    let bad_name = |problem: BadName| Failure::usage(problem.to_string());
+    // Not the agent that a token of the same name is: what is said here is between this person and this program.
+    let name = plan.name.to_string();
+    plan.name = id::Agent::served(&name).map_err(bad_name)?;
     let person = identity::person(global.name.as_deref())?;
     let sealer = keys::sealer(global.seal_key_file.as_deref())?;
     let store = store::open(global.store(), Missing::Create, Watch::Others).await?;
@@ -46,17 +51,18 @@ pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<
     if let Some(sealer) = sealer {
         gate = gate.with_sealer(sealer);
     }
+    let tenant = crate::desk::tenant(global)?;
+    let secret = TalkSecret::load(gate.store(), &tenant).await?;
+    let channel = secret.terminal(&tenant, &plan.name, &options.session, &person);
     let place = Place {
-        tenant: crate::desk::tenant(global)?,
-        channel: Channel::new(format!("chat:{}:{}", plan.name, options.session))
-            .map_err(|problem| Failure::usage(problem.to_string()))?,
+        channel: channel.ok_or_else(|| {
+            Failure::usage("a session's name has only letters, digits, `-` and `_`, at most 64")
+        })?,
+        tenant,
         person: person.clone(),
     };
     let agent = Agent::new(Conversations::new(gate), plan);
-    output.notice(
-        "agent",
-        &format!("talking to `{}`: {}", agent.name(), provider.says),
-    );
+    output.notice("agent", &format!("talking to `{name}`: {}", provider.says));
     let is_terminal = output.is_terminal() && std::io::IsTerminal::is_terminal(&std::io::stdin());
     if is_terminal && !output.is_json {
         output.notice("help", "`/help` tells what else you can type; Ctrl-D ends it");

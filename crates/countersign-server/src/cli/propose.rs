@@ -27,7 +27,7 @@ pub struct Propose {
     /// A batch: one `{"tool":…, "arguments":{…}}` per line; `-` for standard input
     #[arg(long, value_name = "FILE.jsonl", conflicts_with_all = ["tool", "arguments", "definition", "secret_env"])]
     pub calls: Option<PathBuf>,
-    /// The agent that asks; `command-line` if you do not say, and at a server the one the token was made for
+    /// The agent that asks; `service:command-line` if you do not say, and at a server the one the token was made for
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
     /// The conversation; a new proposal there takes the place of the pending one

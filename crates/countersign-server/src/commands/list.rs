@@ -3,7 +3,7 @@
 use countersign::state::State;
 use countersign::store::Filter;
 
-use super::name;
+use super::{agent_to_look_for, name};
 use crate::cli::{Global, List};
 use crate::desk::Desk;
 use crate::failure::{Exit, Failure};
@@ -19,7 +19,7 @@ pub async fn run(global: &Global, options: List, output: &mut Output) -> Result<
     };
     let filter = Filter {
         state: options.state.or((!options.all).then_some(State::Pending)),
-        agent: name(options.agent.as_deref())?,
+        agent: agent_to_look_for(options.agent.as_deref())?,
         channel: name(options.channel.as_deref())?,
         run: name(options.run.as_deref())?,
         after,

@@ -78,3 +78,9 @@ fn name<T: std::str::FromStr<Err = countersign::id::BadName>>(
     let name = text.map(str::parse::<T>).transpose();
     name.map_err(|problem| Failure::error("bad_name", problem.to_string()))
 }
+
+/// Reads an option as the name of an agent of any kind: it is only looked for.
+fn agent_to_look_for(text: Option<&str>) -> Result<Option<countersign::id::Agent>, Failure> {
+    let agent = text.map(countersign::id::Agent::stored).transpose();
+    agent.map_err(|problem| Failure::error("bad_name", problem.to_string()))
+}

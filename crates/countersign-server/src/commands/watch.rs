@@ -3,7 +3,7 @@
 use countersign::display::escape;
 use countersign::event::What;
 
-use super::name;
+use super::{agent_to_look_for, name};
 use crate::cli::{Global, Watch};
 use crate::desk::{Desk, Followed, Wanted};
 use crate::failure::{Exit, Failure};
@@ -15,7 +15,7 @@ use crate::view::Happening;
 pub async fn run(global: &Global, options: Watch, output: &mut Output) -> Result<Exit, Failure> {
     options.what.iter().try_for_each(|word| check_kind(word))?;
     let wanted = Wanted {
-        agent: name(options.agent.as_deref())?,
+        agent: agent_to_look_for(options.agent.as_deref())?,
         channel: name(options.channel.as_deref())?,
         what: options.what,
     };

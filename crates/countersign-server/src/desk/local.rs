@@ -300,7 +300,7 @@ impl LocalDesk {
 }
 
 fn own_agent() -> Result<Agent, Failure> {
-    Agent::new(AGENT).map_err(|problem| Failure::error("bad_name", problem.to_string()))
+    Agent::of_service(AGENT).map_err(|problem| Failure::error("bad_name", problem.to_string()))
 }
 
 /// Whose world, from the command line.

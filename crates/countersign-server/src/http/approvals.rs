@@ -40,10 +40,11 @@ pub async fn list(
 ) -> Answer<Json<PageView>> {
     let looks_twice = query.concerns == Some(true);
     let filter = filter(&caller, query)?;
-    let approvals = app.store().list(&caller.tenant, &filter).await?;
+    let mut approvals = app.store().list(&caller.tenant, &filter).await?;
     let now = app.store().now().await?;
     let is_full = approvals.len() >= filter.page();
-    let next = approvals.last().filter(|_| is_full);
+    let next = approvals.last().filter(|_| is_full).map(|approval| approval.id);
+    approvals.retain(|approval| is_visible(&caller, approval));
     let mut views: Vec<ApprovalView> = approvals
         .iter()
         .map(|approval| view::approval(approval, app.gate.policy(), now))
@@ -59,7 +60,7 @@ pub async fn list(
         }
     }
     Ok(Json(PageView {
-        next: next.map(|approval| approval.id),
+        next,
         approvals: views,
     }))
 }
@@ -266,9 +267,10 @@ pub async fn visible(app: &App, caller: &Caller, id: ApprovalId) -> Answer<Share
     approval.ok_or_else(|| ApiError::not_found("approval"))
 }
 
-/// An agent sees what is its own.
+/// An agent sees what is its own. What an older version's served agent of the same name proposed is not.
 pub fn is_visible(caller: &Caller, approval: &Approval) -> bool {
-    caller.agent.as_ref().is_none_or(|agent| *agent == approval.agent)
+    let is_own = |agent: &Agent| *agent == approval.agent && !approval.is_of_older_talk();
+    caller.agent.as_ref().is_none_or(is_own)
 }
 
 /// Nothing when the service stops before anything happened.
@@ -375,7 +377,11 @@ fn filter(caller: &Caller, query: ListQuery) -> Answer<Filter> {
     if limit == 0 || usize::from(limit) > LONGEST_PAGE {
         return Err(ApiError::bad_request(format!("`limit` is 1 to {LONGEST_PAGE}")));
     }
-    let named = query.agent_name.map(Agent::new).transpose().map_err(bad_name)?;
+    let named = query
+        .agent_name
+        .map(Agent::stored)
+        .transpose()
+        .map_err(bad_name)?;
     let after = query.cursor.map(|cursor| {
         cursor
             .parse()

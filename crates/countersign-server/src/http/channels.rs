@@ -201,6 +201,7 @@ pub async fn told(
         ..Filter::default()
     };
     let mut approvals = app.store().list(&caller.tenant, &filter).await?;
+    approvals.retain(|approval| is_visible(&caller, approval));
     approvals.reverse();
     let write = match query.format.as_deref() {
         None | Some("anthropic") => transcript::anthropic,

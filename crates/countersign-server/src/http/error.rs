@@ -264,6 +264,12 @@ impl From<SubmitError> for ApiError {
                 message,
                 "use a new key for a new proposal",
             ),
+            SubmitError::Refused(ProposeRefusal::ChannelTaken(_)) => ApiError::new(
+                StatusCode::CONFLICT,
+                "channel_taken",
+                message,
+                "propose in a channel of your own; the policy's `[channel] shared` lists those that agents share",
+            ),
             SubmitError::Refused(ProposeRefusal::TooManyPending { .. }) => ApiError::new(
                 StatusCode::TOO_MANY_REQUESTS,
                 "too_many_pending",

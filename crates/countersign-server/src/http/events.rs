@@ -93,6 +93,8 @@ pub async fn stream(
 pub struct Filter {
     approval: Option<ApprovalId>,
     agent: Option<Agent>,
+    /// An agent reads: it sees what is its own.
+    is_agents: bool,
     channel: Option<Channel>,
     what: Vec<String>,
 }
@@ -104,9 +106,10 @@ impl Filter {
         let approval = approval
             .transpose()
             .map_err(|_| ApiError::bad_request("`approval` is an approval's id"))?;
-        let named = query.agent_name.map(Agent::new).transpose().map_err(bad)?;
+        let named = query.agent_name.map(Agent::stored).transpose().map_err(bad)?;
         Ok(Filter {
             approval,
+            is_agents: caller.agent.is_some(),
             agent: caller.agent.clone().or(named),
             channel: query.channel.map(Channel::new).transpose().map_err(bad)?,
             what: query
@@ -122,6 +125,7 @@ impl Filter {
         let approval = &happened.approval;
         self.approval.is_none_or(|id| id == approval.id)
             && self.agent.as_ref().is_none_or(|agent| *agent == approval.agent)
+            && !(self.is_agents && approval.is_of_older_talk())
             && self
                 .channel
                 .as_ref()

@@ -31,7 +31,8 @@ struct Kept {
     bytes: Bytes,
     /// The store's stamp before the approval was read.
     stamp: Option<u64>,
-    agent: Agent,
+    /// The agent that sees it; nothing for what an older version's served agent proposed.
+    agent: Option<Agent>,
     /// From then on it is not pending any more, whatever was written down.
     pending_until: Option<Time>,
 }
@@ -68,7 +69,7 @@ impl Written {
             version: approval.version,
             bytes: bytes.clone(),
             stamp,
-            agent: approval.agent.clone(),
+            agent: Some(approval.agent.clone()).filter(|_| !approval.is_of_older_talk()),
             pending_until: (approval.state == State::Pending).then_some(approval.expires_at),
         };
         self.0.keep(name, kept, bytes.len());
@@ -80,7 +81,10 @@ impl Written {
         let is_true = |kept: &Kept| {
             stamp.is_some()
                 && kept.stamp == stamp
-                && caller.agent.as_ref().is_none_or(|agent| *agent == kept.agent)
+                && caller
+                    .agent
+                    .as_ref()
+                    .is_none_or(|agent| Some(agent) == kept.agent.as_ref())
                 && kept.pending_until.is_none_or(|until| now < until)
         };
         let kept = self.0.get(&(caller.tenant.clone(), id), is_true)?;

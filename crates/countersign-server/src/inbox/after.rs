@@ -84,7 +84,7 @@ async fn propose_undo(app: &App, caller: &Caller, id: &str, position: u8, key: &
     let key = key.map(|key| Key::new(format!("undo-{}-{position}-{key}", approval.id.short())));
     let submission = Submission {
         tenant: caller.tenant.clone(),
-        agent: Agent::new(AGENT).map_err(bad_name)?,
+        agent: Agent::of_service(AGENT).map_err(bad_name)?,
         requester: caller.name.clone(),
         on_behalf_of: caller.person.clone(),
         // A conversation has one pending approval; an undo asked for here must not end it.

@@ -22,7 +22,7 @@ use tokio::net::TcpListener;
 pub use config::Config;
 pub use log::LogFormat;
 
-use crate::agents::{self, Agents};
+use crate::agents::{self, Agents, TalkSecret};
 use crate::cli::{Global, Serve};
 use crate::executors::Executors;
 use crate::failure::{Exit, Failure};
@@ -63,7 +63,9 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
         decisions_per_second: config.decisions_per_second,
         is_secure: tls.is_some() || config.behind_proxy,
     };
-    let agents = Agents::new(&gate, tenant.clone(), ready.agents, config.playground);
+    let secret = TalkSecret::load(gate.store(), &tenant).await?;
+    let agents = Agents::new(&gate, tenant.clone(), secret, ready.agents, config.playground)
+        .map_err(|problem| Failure::error("bad_config", problem.to_string()))?;
     let app = App::serving(gate, settings, agents);
     let base = base_url(&config.hosts, address, tls.is_some() || config.behind_proxy);
     access::address::note(app.store(), &app.settings.tenant, &base).await?;

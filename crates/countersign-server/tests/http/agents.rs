@@ -13,22 +13,22 @@ use serde_json::{Value, json};
 
 use crate::support::{NOON, Service, request};
 
-const MARIA: &str = "Create a contact for Maria Garcia at Acme Corp, maria@acme.com";
+pub const MARIA: &str = "Create a contact for Maria Garcia at Acme Corp, maria@acme.com";
 
 /// Longer than anything takes.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// `ana` and her program, which talks.
-struct Chat {
-    service: Service,
-    token: String,
+pub struct Chat {
+    pub service: Service,
+    pub token: String,
     clock: Arc<ManualClock>,
     store: Arc<MemoryStore>,
     world: World,
 }
 
 impl Chat {
-    async fn new() -> Chat {
+    pub async fn new() -> Chat {
         let clock = Arc::new(ManualClock::at(Time::from_micros(NOON)));
         let store = Arc::new(MemoryStore::with_clock(clock.clone()));
         let world = World::in_memory(&crm::SETUP).unwrap();
@@ -43,13 +43,13 @@ impl Chat {
     }
 
     /// The same after a restart: what was in memory is gone, the store and the world are not.
-    async fn restarted(self) -> Chat {
+    pub async fn restarted(self) -> Chat {
         self.service.app.stopping.cancel();
         let service = Service::talking(&self.clock, &self.store, &self.world).await;
         Chat { service, ..self }
     }
 
-    async fn say(&self, body: Value) -> Frames {
+    pub async fn say(&self, body: Value) -> Frames {
         let body = body.to_string();
         let answered = self
             .service
@@ -60,17 +60,17 @@ impl Chat {
         Frames::read(&answered.text)
     }
 
-    async fn says(&self, text: &str) -> Frames {
+    pub async fn says(&self, text: &str) -> Frames {
         self.say(json!({ "session": "s", "text": text })).await
     }
 
     /// Answers the card.
-    async fn answers(&self, text: &str, card: &Value) -> Frames {
+    pub async fn answers(&self, text: &str, card: &Value) -> Frames {
         self.say(json!({ "session": "s", "text": text, "after": card["card"] }))
             .await
     }
 
-    async fn session(&self) -> Value {
+    pub async fn session(&self) -> Value {
         self.service
             .get(&self.token, "/v1/agents/crm/sessions/s")
             .await
@@ -91,7 +91,7 @@ impl Chat {
         }
     }
 
-    async fn contacts(&self) -> usize {
+    pub async fn contacts(&self) -> usize {
         let frames = self
             .say(json!({ "session": "other", "text": "find maria" }))
             .await;
@@ -100,10 +100,10 @@ impl Chat {
 }
 
 /// Server-sent events, read.
-struct Frames(Vec<(String, Value)>);
+pub struct Frames(Vec<(String, Value)>);
 
 impl Frames {
-    fn read(text: &str) -> Frames {
+    pub fn read(text: &str) -> Frames {
         let frames = text.split("\n\n").filter(|frame| !frame.trim().is_empty());
         let frame = |frame: &str| {
             let (event, data) = frame.split_once('\n').unwrap();
@@ -114,12 +114,12 @@ impl Frames {
         Frames(frames.map(frame).collect())
     }
 
-    fn get(&self, event: &str) -> &Value {
+    pub fn get(&self, event: &str) -> &Value {
         let found = self.0.iter().find(|(name, _)| name == event);
         &found.unwrap_or_else(|| panic!("no `{event}`: {}", self.show())).1
     }
 
-    fn text(&self) -> String {
+    pub fn text(&self) -> String {
         let texts = self.0.iter().filter(|(name, _)| name == "text");
         texts.map(|(_, data)| data["text"].as_str().unwrap()).collect()
     }

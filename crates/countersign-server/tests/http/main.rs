@@ -18,6 +18,8 @@ mod door;
 mod events;
 mod matrix;
 mod operations;
+mod owners;
 mod support;
+mod talks;
 mod tenants;
 mod tokens;

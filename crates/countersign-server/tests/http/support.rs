@@ -15,7 +15,7 @@ use countersign::time::{ManualClock, Time};
 use countersign_agent::file::{AgentFile, Provider};
 use countersign_examples::{World, crm};
 use countersign_server::access::{AccessError, Account, NewToken, Scope};
-use countersign_server::agents::{self, Agents, Loaded};
+use countersign_server::agents::{self, Agents, Loaded, TalkSecret};
 use countersign_server::http::{AllowedHosts, App, Door, Settings, router};
 use countersign_server::inbox;
 use http_body_util::BodyExt as _;
@@ -151,7 +151,8 @@ impl Service {
             decisions_per_second: countersign_server::http::DECISIONS_PER_SECOND,
             is_secure: false,
         };
-        let agents = Agents::new(&gate, tenant(), vec![crm_agent()], true);
+        let secret = TalkSecret::load(gate.store(), &tenant()).await.unwrap();
+        let agents = Agents::new(&gate, tenant(), secret, vec![crm_agent()], true).unwrap();
         let app = App::serving(gate, settings, agents);
         let follows = agents::follow(app.clone());
         tokio::spawn(follows);

@@ -72,8 +72,7 @@ impl Lanes {
             (_, _, Some((_, key)), _) => number(key.as_str().as_bytes()),
             (_, _, _, Some(id)) => number(id.as_bytes()),
             (Command::Propose(propose), _, _, _) => number(propose.id.as_bytes()),
-            _ if needs.entry.is_some() => needs.entry.map_or(0, |(_, key)| number(key.as_bytes())),
-            _ => 0,
+            _ => needs.entries.first().map_or(0, |(_, key)| number(key.as_bytes())),
         };
         lanes.get(number % lanes.len().max(1))
     }

@@ -82,8 +82,8 @@ fn approval(row: &Row, calls: &[&Row], from: usize) -> Result<Approval, StoreErr
     let columns = ApprovalColumns {
         tenant: name(get::<String>(row, 0)?, Tenant::new)?,
         id: id(row, 1)?,
-        channel: optional_name(row, 2, Channel::new)?,
-        agent: name(get::<String>(row, 3)?, Agent::new)?,
+        channel: optional_name(row, 2, Channel::stored)?,
+        agent: name(get::<String>(row, 3)?, Agent::stored)?,
         run: optional_name(row, 4, Run::new)?,
         state: get(row, STATE)?,
         version: count(get(row, 6)?)?,

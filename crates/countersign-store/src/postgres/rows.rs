@@ -42,8 +42,10 @@ impl Wanted {
             let needs = command.needs();
             wanted.due = wanted.due.max(needs.due);
             wanted.open |= needs.open;
-            let entry = needs.entry.map(|(kind, key)| (kind, key.to_owned()));
-            wanted.entries.extend(entry);
+            let entries = needs.entries.into_iter();
+            wanted
+                .entries
+                .extend(entries.map(|(kind, key)| (kind, key.into_owned())));
             let grounds = needs
                 .grounds
                 .into_iter()

@@ -169,10 +169,10 @@ fn approval(connection: &Connection, row: &Row<'_>) -> Result<Loaded, LoadError>
         tenant: Tenant::new(text(row, 1)?).map_err(damaged)?,
         id: approval_id(row, 2)?,
         channel: optional_text(row, 3)?
-            .map(Channel::new)
+            .map(Channel::stored)
             .transpose()
             .map_err(damaged)?,
-        agent: Agent::new(text(row, 4)?).map_err(damaged)?,
+        agent: Agent::stored(text(row, 4)?).map_err(damaged)?,
         run: optional_text(row, 5)?
             .map(Run::new)
             .transpose()

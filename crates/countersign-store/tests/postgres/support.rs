@@ -121,6 +121,7 @@ pub fn new_approval(number: u64) -> Propose {
         undoes: None,
         key: None,
         restraint: None,
+        is_shared: false,
         calls: vec![NewCall {
             tool: ToolName::new("delete_paddocks").unwrap(),
             definition: None,

@@ -10,8 +10,10 @@ use crate::state::State;
 use crate::store::StoreError;
 use crate::time::Time;
 
-/// So many are kept per approval; more would let anybody fill the store.
+/// So many are kept for each agent or person; more would let anybody fill the store.
 const MOST_REFUSALS: u8 = 16;
+/// Of so many agents and people any are kept. Each of them needs a credential of its own.
+const MOST_WHO_TRY: usize = 16;
 
 /// Somebody tried to decide who never may: an agent, or whoever has another credential than a person's.
 #[derive(Clone, Debug)]
@@ -62,10 +64,15 @@ pub(super) fn keep(
     approve: bool,
     surface: Surface,
 ) -> Result<(), StoreError> {
-    if change.approval.refusals >= MOST_REFUSALS {
-        return Ok(());
+    let tried = &mut change.approval.tried;
+    let is_full = tried.len() >= MOST_WHO_TRY;
+    match tried.iter_mut().find(|(who, _)| *who == by) {
+        Some((_, count)) if *count >= MOST_REFUSALS => return Ok(()),
+        Some((_, count)) => *count += 1,
+        None if is_full => return Ok(()),
+        None => tried.push((by.clone(), 1)),
     }
-    change.approval.refusals += 1;
+    change.approval.refusals = change.approval.refusals.saturating_add(1);
     let what = What::DecisionRefused {
         reason: reason.to_owned(),
         approve,

@@ -9,6 +9,7 @@ mod authority;
 mod decide;
 mod erase;
 mod finish;
+mod owner;
 mod propose;
 mod register;
 mod restraint;
@@ -19,6 +20,7 @@ mod tests;
 mod undo;
 mod void;
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::approval::{Approval, SharedApproval};
@@ -35,6 +37,7 @@ pub use attempt::Attempt;
 pub use decide::{Decide, DecideAnswer, Revision, Withdraw};
 pub use erase::{ERASED, Erase, Erasure};
 pub use finish::{Finish, Finished, Reconcile};
+pub use owner::OWNED_FOR;
 pub use propose::{NewCall, Propose, ProposeRefusal, Proposed};
 pub use register::{PutEntry, TakeEntry};
 pub use restraint::{MOST_LOOKED_AT, Restraint, denial_key};
@@ -166,8 +169,8 @@ pub struct Needs<'a> {
     pub due: Option<usize>,
     /// With `due`: whatever will ever be due, and no entries.
     pub open: bool,
-    /// An entry of the registry.
-    pub entry: Option<(Kind, &'a str)>,
+    /// Entries of the registry.
+    pub entries: Vec<(Kind, Cow<'a, str>)>,
     /// Entries that are only looked at.
     pub grounds: Vec<(Kind, &'a str)>,
 }
@@ -193,6 +196,7 @@ impl Command {
                     .instead
                     .as_ref()
                     .and_then(|instead| instead.channel.as_ref()),
+                entries: start.instead.iter().flat_map(|instead| instead.owner()).collect(),
                 ..one(&start.tenant, start.call.approval)
             },
             Command::Finish(finish) => one(&finish.tenant, finish.call.approval),
@@ -208,11 +212,11 @@ impl Command {
                 ..Needs::default()
             },
             Command::PutEntry(PutEntry(entry)) => Needs {
-                entry: Some((entry.kind, &entry.key)),
+                entries: vec![(entry.kind, Cow::from(&entry.key))],
                 ..Needs::default()
             },
             Command::TakeEntry(take) => Needs {
-                entry: Some((take.kind, &take.key)),
+                entries: vec![(take.kind, Cow::from(&take.key))],
                 ..Needs::default()
             },
         }

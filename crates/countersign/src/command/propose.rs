@@ -44,6 +44,8 @@ pub struct Propose {
     pub calls: Vec<NewCall>,
     /// What keeps one agent from asking too much; nothing is checked without it.
     pub restraint: Option<Restraint>,
+    /// Several agents share the channel; otherwise it belongs to the one that opened it.
+    pub is_shared: bool,
 }
 
 /// A call that is to be held.
@@ -74,6 +76,9 @@ pub enum ProposeRefusal {
     /// The key belongs to another request.
     #[error("idempotency key `{0}` was used for something else")]
     KeyReused(Key),
+    /// The channel belongs to another agent.
+    #[error("channel `{0}` belongs to another agent")]
+    ChannelTaken(Channel),
     /// There is nothing to undo.
     #[error("call `{call}` cannot be undone: it is {state}")]
     NotUndoable {
@@ -109,9 +114,12 @@ impl Propose {
             pending_of: restraint
                 .and_then(|restraint| restraint.most_pending)
                 .map(|_| &self.agent),
-            entry: restraint
+            entries: restraint
                 .and_then(|restraint| restraint.denial.as_deref())
-                .map(|key| (Kind::Denial, key)),
+                .map(|key| (Kind::Denial, key.into()))
+                .into_iter()
+                .chain(self.owner())
+                .collect(),
             ..Needs::default()
         }
     }
@@ -154,6 +162,11 @@ impl Propose {
                 false => Err(ProposeRefusal::KeyReused(key.clone())),
             });
         }
+        if let Some(channel) = &self.channel
+            && self.is_in_anothers_channel(rows, now)?
+        {
+            return Ok(Err(ProposeRefusal::ChannelTaken(channel.clone())));
+        }
         if let Some(undoes) = self.undoes {
             if undoes.positions().count() != self.calls.len() {
                 return Err(StoreError::Impossible(
@@ -174,6 +187,7 @@ impl Propose {
         {
             return Ok(answer);
         }
+        self.take_channel(rows, now)?;
         let saved = match (self.replace_pending(rows, now)?, prepared) {
             (None, Some(prepared)) => prepared,
             (replaces, _) => self.draft(now, replaces)?,
@@ -196,9 +210,12 @@ impl Propose {
     ) -> Result<Option<ApprovalId>, StoreError> {
         if let Some(channel) = &self.channel {
             let pending = rows.pending_in(&self.tenant, channel)?;
-            if pending.is_some_and(|pending| pending.expires_at > now) {
+            if pending.is_some_and(|pending| pending.expires_at > now)
+                || self.is_in_anothers_channel(rows, now)?
+            {
                 return Ok(None);
             }
+            self.take_channel(rows, now)?;
             self.replace_pending(rows, now)?;
         }
         rows.save(self.draft(now, Some(refused))?)?;
@@ -258,6 +275,7 @@ impl Propose {
             undoes: self.undoes,
             key: self.key.clone(),
             refusals: 0,
+            tried: Vec::new(),
             endorsements: Vec::new(),
             erased_at: None,
             calls: self.calls.iter().map(NewCall::hold).collect(),

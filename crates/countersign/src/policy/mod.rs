@@ -6,7 +6,7 @@
 //!
 //! Whatever is unknown, unreadable or fails is held. There is no setting whose absence lets a call pass.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -45,6 +45,8 @@ pub use undo::UndoProblem;
 pub struct Policy {
     hash: Hash,
     channel: Channel,
+    /// Channels that several agents propose in.
+    shared: BTreeSet<String>,
     surfaces: Surfaces,
     agents: Agents,
     tools: HashMap<String, Tool>,
@@ -244,6 +246,7 @@ impl Policy {
         Policy {
             hash: Hash::of(b""),
             channel: Channel::default(),
+            shared: BTreeSet::new(),
             surfaces: Surfaces::default(),
             agents: Agents::default(),
             tools: HashMap::new(),
@@ -260,6 +263,11 @@ impl Policy {
     /// Settings for conversations.
     pub fn channel(&self) -> Channel {
         self.channel
+    }
+
+    /// True when several agents may propose in this channel: the policy names it under `shared`.
+    pub fn shares(&self, channel: &crate::id::Channel) -> bool {
+        self.shared.contains(channel.as_str())
     }
 
     /// What keeps agents from asking too much.

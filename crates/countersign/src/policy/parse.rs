@@ -1,6 +1,6 @@
 //! From TOML text to a catalogue, with every mistake found in one go.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
 use toml::de::DeTable;
@@ -86,6 +86,7 @@ pub(super) fn parse(text: &str) -> Result<Policy, Problems> {
     let mut policy = Policy {
         hash: Hash::of(text.as_bytes()),
         channel: channel(&mut reader, root),
+        shared: shared(&mut reader, root),
         surfaces: Surfaces::read(&mut reader, root),
         agents: agents(&mut reader, root),
         tools: HashMap::new(),
@@ -138,7 +139,7 @@ fn channel(reader: &mut Reader<'_>, root: &DeTable<'_>) -> Channel {
         .table(root, "channel")
         .and_then(|value| value.get_ref().as_table())
     {
-        reader.only(table, "`[channel]`", &["ttl", "on_other", "on_filler"]);
+        reader.only(table, "`[channel]`", &["ttl", "on_other", "on_filler", "shared"]);
         channel.ttl = reader
             .duration(table, "ttl", SECOND..=MONTH)
             .unwrap_or(channel.ttl);
@@ -152,6 +153,26 @@ fn channel(reader: &mut Reader<'_>, root: &DeTable<'_>) -> Channel {
             .unwrap_or(channel.on_filler);
     }
     channel
+}
+
+/// Channels that several agents propose in, by their exact names.
+fn shared(reader: &mut Reader<'_>, root: &DeTable<'_>) -> BTreeSet<String> {
+    let table = root.get("channel").and_then(|value| value.get_ref().as_table());
+    let names = table.and_then(|table| reader.strings(table, "shared"));
+    let mut shared = BTreeSet::new();
+    for name in names.into_iter().flatten() {
+        match crate::id::Channel::new(name.value.as_str()) {
+            Ok(channel) => {
+                shared.insert(channel.to_string());
+            }
+            Err(problem) => reader.problem(
+                name.at(0),
+                problem.to_string(),
+                "write the channel's exact name, as in `shared = [\"ops\"]`",
+            ),
+        }
+    }
+    shared
 }
 
 fn agents(reader: &mut Reader<'_>, root: &DeTable<'_>) -> Agents {

@@ -11,7 +11,7 @@ use serde::{Deserialize, Serialize};
 use crate::approval::{Approval, Decided, Endorsement};
 use crate::call::{Arguments, Because, Call, Execution};
 use crate::hash::Hash;
-use crate::id::{Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
+use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
 use crate::policy::{Authority, Terms};
 use crate::provenance::Provenance;
 use crate::snapshot::Snapshot;
@@ -135,9 +135,10 @@ pub fn encode_approval(approval: &Approval) -> Vec<u8> {
     };
     let undone = approval.undoes.into_iter().flat_map(Undoes::positions);
     let others: Vec<u8> = undone.skip(1).collect();
-    match others.is_empty() {
-        true => encode(SECOND, &(body, more)),
-        false => encode(THIRD, &(body, more, others)),
+    match (others.is_empty(), approval.tried.is_empty()) {
+        (true, true) => encode(SECOND, &(body, more)),
+        (false, true) => encode(THIRD, &(body, more, others)),
+        (_, false) => encode(FOURTH, &(body, more, others, &approval.tried)),
     }
 }
 
@@ -147,11 +148,16 @@ pub fn decode_approval(
     body: &[u8],
     calls: Vec<Call>,
 ) -> Result<Approval, BadRecord> {
-    let (body, more, others): (ApprovalBody, More, Vec<u8>) = match body.split_first() {
-        Some((&THIRD, body)) => whole(body)?,
+    type Read = (ApprovalBody, More, Vec<u8>, Vec<(Actor, u8)>);
+    let (body, more, others, tried): Read = match body.split_first() {
+        Some((&FOURTH, body)) => whole(body)?,
+        Some((&THIRD, body)) => {
+            let (body, more, others) = whole(body)?;
+            (body, more, others, Vec::new())
+        }
         _ => {
             let (body, more) = decode(body)?;
-            (body, more, Vec::new())
+            (body, more, Vec::new(), Vec::new())
         }
     };
     let undoes = body.undoes.map(|(approval, position)| {
@@ -189,6 +195,7 @@ pub fn decode_approval(
         undoes: undoes.transpose()?,
         key: body.key,
         refusals: body.refusals,
+        tried,
         calls,
     })
 }

@@ -41,6 +41,15 @@ macro_rules! for_each_store_case {
             i7_bytes_come_back_identical,
             i7_the_largest_arguments_and_results_come_back,
             names_may_be_in_any_language,
+            // Owners of channels.
+            x70_a_channel_belongs_to_the_agent_that_opened_it,
+            x70_a_channel_keeps_its_agent_over_a_restart,
+            x70_a_channel_that_is_not_used_becomes_free,
+            x70_a_pending_card_of_before_there_were_owners_stays,
+            x70_a_shared_channel_is_nobodys,
+            x70_what_a_person_proposes_through_the_service_takes_no_channel,
+            x70_two_agents_that_open_a_channel_at_once_do_not_both_get_it,
+            x70_evidence_is_kept_for_each_who_tries,
             // Restraint.
             x11_the_same_calls_join_the_open_card,
             x11_an_agent_has_only_so_many_pending,

@@ -153,7 +153,7 @@ pub async fn undo(
         return Ok(Some(StatusCode::ACCEPTED.into_response()));
     }
     answered(&mut news).await?;
-    let back = address(approval.agent.as_str(), talk.session_id());
+    let back = address(&talk.served().name, talk.session_id());
     Ok(Some(Redirect::to(&back).into_response()))
 }
 
@@ -177,16 +177,13 @@ pub async fn way_back(app: &App, caller: &Caller, approval: &SharedApproval) -> 
     let talk = talk_of(app, caller, approval)?;
     // Should another turn take too long: the page shows what there is.
     let _ = talk.resume(app).await;
-    Some(address(approval.agent.as_str(), talk.session_id()))
+    Some(address(&talk.served().name, talk.session_id()))
 }
 
 /// The talk in which an approval was proposed, if it is this person's and there is a page for it.
 fn talk_of(app: &App, caller: &Caller, approval: &SharedApproval) -> Option<Talk> {
-    let channel = approval.channel.as_ref()?;
-    let talk = app
-        .agents
-        .talk_in(&caller.tenant, approval.agent.as_str(), channel)?;
-    let is_theirs = caller.person.as_ref() == Some(&talk.place().person);
+    let talk = app.agents.talk_of(approval)?;
+    let is_theirs = caller.tenant == approval.tenant && caller.person.as_ref() == Some(&talk.place().person);
     (is_theirs && app.agents.has_playground).then_some(talk)
 }
 
@@ -255,7 +252,7 @@ async fn draw(
 ) -> Answer<Response> {
     let session = talk.session().await?;
     let served = talk.served();
-    let agent = served.agent.name().as_str();
+    let agent = served.name.as_str();
     let card = card(app, caller, talk).await?;
     let after = card.as_ref().filter(|card| card.is_pending);
     let after = after.and_then(|card| card_key(card.id.parse().ok()?));

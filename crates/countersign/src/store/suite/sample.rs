@@ -218,6 +218,7 @@ pub fn propose(n: u64) -> Propose {
         undoes: None,
         key: None,
         restraint: None,
+        is_shared: false,
         calls: vec![call(&format!("{{\"n\":{n}}}"))],
     }
 }

@@ -81,6 +81,7 @@ pub async fn d1_filters_meet(fixture: Fixture) {
             agent: sample::agent(agent),
             channel: channel.map(sample::channel),
             run: run.map(sample::run),
+            is_shared: true,
             ..sample::propose(n)
         };
         fixture.propose(propose).await;

@@ -73,7 +73,9 @@ pub async fn d2_a_change_of_nothing_wakes_nobody(fixture: Fixture) {
     let version = fixture.get(&approval).await.version;
     let waiter = hub.wait_for(approval.id);
     // No more evidence is kept; a withdrawal is too late; another one changes.
-    fixture.decide(sample::deny(&approval)).await;
+    fixture
+        .decide(sample::decide_as("mallory", &approval, Verdict::Deny))
+        .await;
     fixture.withdraw(sample::withdraw(&approval)).await;
     fixture.propose(sample::propose(2)).await;
     assert_eq!(hub.awaited(None), [approval.id]);

@@ -73,6 +73,8 @@ impl Watch {
                 self.proposals.insert(name, (*body, proposed.approval.id));
             }
             (_, Err(ProposeRefusal::NotUndoable { .. })) => {}
+            (None, Err(ProposeRefusal::ChannelTaken(_))) => {}
+            (Some(_), Err(refusal @ ProposeRefusal::ChannelTaken(_))) => panic!("I15: {refusal}"),
             (
                 _,
                 Err(refusal @ (ProposeRefusal::TooManyPending { .. } | ProposeRefusal::DeniedLately { .. })),

@@ -1,0 +1,129 @@
+//! The secret behind the names of talks' channels.
+//!
+//! Enters: who talks to which agent in which session. Leaves: a channel that nobody without the secret can name. The
+//! secret is made once for each tenant and kept in the store's registry, so restarts and other nodes find the same
+//! talks.
+//! Deliberately absent: who may talk. [`Channel::new`] refuses these names, whoever asks.
+
+use countersign::hash::Fields;
+use countersign::id::{Agent, Channel, Person, Tenant};
+use countersign::registry::{Entry, Kind, Put};
+use countersign::store::{Store, StoreError};
+
+/// The longest id of a session.
+const LONGEST_SESSION: usize = 64;
+/// The length of the secret, in bytes.
+const LENGTH: usize = 32;
+
+/// Makes the names of talks' channels.
+#[derive(Clone)]
+pub struct TalkSecret([u8; LENGTH]);
+
+impl TalkSecret {
+    /// Reads the tenant's secret, and makes it when there is none yet.
+    pub async fn load(store: &dyn Store, tenant: &Tenant) -> Result<TalkSecret, StoreError> {
+        let key = format!("talks/{tenant}");
+        // Another node may make it at the same moment; then that one counts.
+        for _ in 0..2 {
+            if let Some(entry) = store.entry(Kind::Setting, &key).await? {
+                let secret = entry.body.as_ref().try_into();
+                let damaged = || StoreError::Impossible("the secret of the talks cannot be read".to_owned());
+                return secret.map(TalkSecret).map_err(|_| damaged());
+            }
+            let mut secret = [0; LENGTH];
+            getrandom::fill(&mut secret)
+                .map_err(|error| StoreError::Unavailable(format!("no random bytes: {error}")))?;
+            let entry = Entry {
+                kind: Kind::Setting,
+                key: key.clone(),
+                tenant: tenant.clone(),
+                body: secret.to_vec().into(),
+                version: 0,
+                expires_at: None,
+            };
+            if let Put::Kept(_) = store.put_entry(entry).await? {
+                return Ok(TalkSecret(secret));
+            }
+        }
+        Err(StoreError::Impossible(
+            "the secret of the talks cannot be kept".to_owned(),
+        ))
+    }
+
+    /// The channel of a person's session with a served agent; nothing when the session's id is none.
+    pub fn channel(&self, tenant: &Tenant, agent: &Agent, session: &str, person: &Person) -> Option<Channel> {
+        self.named("countersign/talk/1", tenant, agent, session, person)
+    }
+
+    /// The channel of a person's session with an agent on a terminal: never that of a served agent.
+    pub fn terminal(
+        &self,
+        tenant: &Tenant,
+        agent: &Agent,
+        session: &str,
+        person: &Person,
+    ) -> Option<Channel> {
+        self.named("countersign/terminal-talk/1", tenant, agent, session, person)
+    }
+
+    fn named(
+        &self,
+        domain: &'static str,
+        tenant: &Tenant,
+        agent: &Agent,
+        session: &str,
+        person: &Person,
+    ) -> Option<Channel> {
+        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+        if session.is_empty() || session.len() > LONGEST_SESSION || !session.bytes().all(is_plain) {
+            return None;
+        }
+        let hash = Fields::new(domain)
+            .field(&self.0)
+            .field(tenant.as_str().as_bytes())
+            .field(agent.as_str().as_bytes())
+            .field(session.as_bytes())
+            .field(person.as_str().as_bytes())
+            .finish();
+        let secret = hash.0.first_chunk().copied()?;
+        Channel::talk(secret, session).ok()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign::store::memory::MemoryStore;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn x97_a_talks_channel_can_be_found_again_and_not_be_guessed() {
+        let store = MemoryStore::default();
+        let tenant = Tenant::single();
+        let secret = TalkSecret::load(&store, &tenant).await.unwrap();
+        let crm = Agent::served("crm").unwrap();
+        let channel = |secret: &TalkSecret, agent: &Agent, session: &str, person: &str| {
+            secret.channel(&tenant, agent, session, &Person::new(person).unwrap())
+        };
+        let ana = channel(&secret, &crm, "main", "ana").unwrap();
+        assert_eq!(ana.talk_session(), Some("main"));
+        let again = TalkSecret::load(&store, &tenant).await.unwrap();
+        assert_eq!(channel(&again, &crm, "main", "ana"), Some(ana.clone()));
+        let elsewhere = TalkSecret::load(&MemoryStore::default(), &tenant).await.unwrap();
+        let others = [
+            channel(&secret, &crm, "main", "bo"),
+            channel(&secret, &crm, "other", "ana"),
+            channel(&secret, &Agent::served("cms").unwrap(), "main", "ana"),
+            channel(&secret, &Agent::new("crm").unwrap(), "main", "ana"),
+            channel(&elsewhere, &crm, "main", "ana"),
+            secret.terminal(&tenant, &crm, "main", &Person::new("ana").unwrap()),
+        ];
+        for other in others {
+            assert!(other.is_some() && other != Some(ana.clone()), "{other:?}");
+        }
+        for session in ["", "a/b", "ä", &"a".repeat(65)] {
+            assert_eq!(channel(&secret, &crm, session, "ana"), None, "{session}");
+        }
+        assert!(channel(&secret, &crm, "a-1_B", &"a".repeat(256)).is_some());
+    }
+}

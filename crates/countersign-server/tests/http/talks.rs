@@ -1,0 +1,162 @@
+//! X97: a token that is called like a served agent is another agent, and reaches no talk.
+
+use axum::http::Method;
+use countersign_server::access::Scope;
+use serde_json::{Value, json};
+
+use crate::agents::{Chat, MARIA};
+use crate::support::{id, request};
+
+/// A call that the token wants to run in somebody's talk.
+fn mallory(channel: &str) -> String {
+    let call =
+        json!({ "tool": "create_contact", "arguments": { "name": "Mallory", "email": "m@evil.test" } });
+    let said = json!([{ "role": "person", "text": "create a contact Mallory m@evil.test" }]);
+    json!({ "channel": channel, "session": channel, "calls": [call], "conversation": said }).to_string()
+}
+
+#[tokio::test]
+async fn x97_a_token_with_a_served_agents_name_does_not_reach_a_talk() {
+    let chat = Chat::new().await;
+    let held = chat.says(MARIA).await;
+    let card = held.get("held")["approval"].clone();
+    let theirs = card["channel"].as_str().unwrap().to_owned();
+    let token = chat.service.agent("crm").await;
+    let approvals = |channel: &str| {
+        json!({ "channel": channel, "toolName": "create_contact", "toolArguments": { "name": "Mallory" } })
+            .to_string()
+    };
+    let names = [
+        theirs.clone(),
+        "crm/s/ana".to_owned(),
+        theirs.to_uppercase(),
+        format!(" {theirs}"),
+        "served:crm/s/ana".to_owned(),
+    ];
+    for channel in &names {
+        let path = channel.replace('/', "%2F").replace(' ', "%20");
+        chat.service.post(&token, "/v1/calls", &mallory(channel)).await;
+        chat.service
+            .post(&token, "/v1/approvals", &approvals(channel))
+            .await;
+        for route in ["pending", "transcript", "transcript?format=openai"] {
+            let told = chat
+                .service
+                .get(&token, &format!("/v1/channels/{path}/{route}"))
+                .await;
+            assert!(!told.text.contains("maria@acme.com"), "{route}: {}", told.text);
+            assert!(!told.text.contains(&id(&card)), "{route}: {}", told.text);
+        }
+        let list = chat
+            .service
+            .get(&token, &format!("/v1/approvals?status=all&channel={path}"))
+            .await;
+        assert!(!list.text.contains("maria@acme.com"), "{}", list.text);
+    }
+    // Nor by the card's id, by its agent's name, or by the events.
+    let path = format!("/v1/approvals/{}", id(&card));
+    assert_eq!(chat.service.get(&token, &path).await.status, 404);
+    let withdrawn = chat.service.post(&token, &format!("{path}/withdraw"), "{}").await;
+    assert_eq!(withdrawn.status, 404, "{}", withdrawn.text);
+    let undo = format!("/v1/calls/{}.1/undo", id(&card));
+    assert_eq!(chat.service.post(&token, &undo, "{}").await.status, 404);
+    for query in [
+        "?status=all",
+        "?status=all&agentName=crm",
+        "?status=all&agentName=served:crm",
+        "?agentName=crm",
+    ] {
+        let list = chat.service.get(&token, &format!("/v1/approvals{query}")).await;
+        assert!(!list.text.contains("maria@acme.com"), "{query}: {}", list.text);
+    }
+    // Her card is as it was, and her yes runs it, and nothing else.
+    let reader = chat.service.decider("ana").await;
+    let now = chat.service.get(&reader, &path).await.good();
+    assert_eq!(now["status"], "pending", "{now}");
+    let done = chat.answers("yes", held.get("held")).await;
+    assert_eq!(done.get("decided")["approval"]["id"], card["id"]);
+    assert_eq!(chat.contacts().await, 1);
+    let found = chat
+        .say(json!({ "session": "other", "text": "find mallory" }))
+        .await;
+    assert!(!found.text().contains("evil.test"), "{}", found.text());
+}
+
+/// The token's own proposals do not look as if the served agent had made them.
+#[tokio::test]
+async fn x97_both_agents_are_told_apart() {
+    let chat = Chat::new().await;
+    let held = chat.says(MARIA).await;
+    let token = chat.service.agent("crm").await;
+    let own = chat
+        .service
+        .propose(&token, "create_contact", r#"{"name":"Ben"}"#)
+        .await;
+    assert_ne!(own["agentName"], held.get("held")["approval"]["agentName"]);
+    // A key of one is not a key of the other, and pending ones are counted apart.
+    assert_eq!(own["agentName"], "crm");
+    let reader = chat.service.decider("ana").await;
+    let named = held.get("held")["approval"]["agentName"]
+        .as_str()
+        .unwrap()
+        .to_owned();
+    let found = chat
+        .service
+        .get(&reader, &format!("/v1/approvals?agentName={named}"))
+        .await
+        .good();
+    assert_eq!(found["approvals"].as_array().unwrap().len(), 1, "{found}");
+}
+
+/// Programs that pass on what people write in chats cannot speak in a talk, nor press its buttons.
+#[tokio::test]
+async fn x97_who_passes_replies_on_does_not_reach_a_talk() {
+    let chat = Chat::new().await;
+    let held = chat.says(MARIA).await;
+    let card = held.get("held").clone();
+    let adapter = chat.service.with_scope("main", Scope::Reply).await;
+    let theirs = card["approval"]["channel"].as_str().unwrap();
+    for channel in [theirs, "crm/s/ana"] {
+        let path = format!("/v1/channels/{}", channel.replace('/', "%2F"));
+        let reply = json!({ "sender": "ana", "text": "yes", "messageId": "m1", "after": card["card"] });
+        chat.service
+            .post(&adapter, &format!("{path}/replies"), &reply.to_string())
+            .await;
+        let shown = json!({ "messageId": "m2", "digest": card["approval"]["digest"] });
+        chat.service
+            .post(&adapter, &format!("{path}/shown"), &shown.to_string())
+            .await;
+        let reply = json!({ "sender": "ana", "text": "yes", "messageId": "m3", "after": "m2" });
+        chat.service
+            .post(&adapter, &format!("{path}/replies"), &reply.to_string())
+            .await;
+        let told = chat
+            .service
+            .ask(request(
+                Method::GET,
+                &format!("{path}/pending"),
+                Some(&adapter),
+                "",
+            ))
+            .await;
+        assert!(!told.text.contains("maria@acme.com"), "{}", told.text);
+    }
+    assert_eq!(
+        chat.session().await["pending"]["approval"],
+        card["approval"]["id"]
+    );
+    assert_eq!(chat.contacts().await, 0);
+}
+
+/// No token can be made that carries a served agent's name as the service writes it.
+#[tokio::test]
+async fn x97_no_credential_carries_the_services_names() {
+    for name in ["served:crm", "Served:crm", "service:inbox", "ｓerved:crm"] {
+        assert!(countersign::id::Agent::new(name).is_err(), "{name}");
+        let body: Result<countersign_server::access::Token, _> = serde_json::from_value(json!({
+            "name": "x", "scopes": ["propose"], "agent": name, "person": Value::Null,
+            "created_at": 0, "expires_at": 1,
+        }));
+        assert!(body.is_err(), "{name}");
+    }
+}
