@@ -26,7 +26,7 @@ async fn an_undo_is_an_approval_of_its_own() {
     assert_eq!(again.location(), asked.location());
     let page = world.get(&ana, asked.location()).await;
     page.shows("Delete contact c-1")
-        .shows("<b>inbox</b> asks as ana")
+        .shows("<b>service:inbox</b> asks as ana")
         .shows("asked to undo");
     let id = asked.location().rsplit('/').next().unwrap().parse().unwrap();
     let undoing = world
