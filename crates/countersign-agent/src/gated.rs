@@ -32,7 +32,6 @@
 
 mod error;
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use countersign::approval::{Approval, SharedApproval};
@@ -41,7 +40,7 @@ use countersign::effect::Risk;
 use countersign::executor::Outcome;
 use countersign::gate::{Asking, Gate, Ruled, Submission, SubmittedCall, Until, Waited};
 use countersign::id::{Actor, Agent, ApprovalId, BadName, CallId, Channel, Person, Run, Tenant};
-use countersign::provenance::Conversation;
+use countersign::provenance::{Conversation, Told};
 use countersign::state::{CallState, State};
 use countersign::store::StoreError;
 use serde::Deserialize;
@@ -124,9 +123,16 @@ impl Gated {
         self
     }
 
-    /// After this was said, so that each value's origin can be shown.
+    /// After this was said, as the agent tells it, so that each value's origin can be shown. It lets nothing pass.
     pub fn after(mut self, conversation: Conversation) -> Gated {
-        self.submission.conversation = Some(Arc::new(conversation));
+        self.submission.conversation = Some(Told::supplied(conversation));
+        self
+    }
+
+    /// After this was said, as this program itself heard it from the person and the tools; see
+    /// [`Told::heard_by_the_host`]. Policies may let calls pass because of it.
+    pub fn after_hearing(mut self, conversation: Conversation) -> Gated {
+        self.submission.conversation = Some(Told::heard_by_the_host(conversation));
         self
     }
 

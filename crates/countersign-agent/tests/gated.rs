@@ -200,7 +200,7 @@ async fn d4_an_agent_asks_for_leave_by_itself() {
         .await
         .unwrap()
         .unwrap();
-    assert_eq!(approval.calls[0].terms.risk, Risk::High);
+    assert_eq!(approval.calls[0].terms.risk(), Risk::High);
     assert_eq!(approval.calls[0].tool.as_str(), "requestApproval");
     assert_eq!(approval.calls[0].state, CallState::Succeeded);
     // The yes opened no tool: the mail itself is put to a person like any other.

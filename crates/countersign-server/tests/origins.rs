@@ -170,7 +170,7 @@ fn a18_the_card_shows_each_value_with_its_mark() {
     let lines: Vec<&str> = card.lines().map(str::trim).collect();
     let verdict = lines
         .iter()
-        .position(|line| line.starts_with("3 of 7 values were not given by you"))
+        .position(|line| line.starts_with("as the agent tells it, 3 of 7 values were not given by you"))
         .unwrap();
     assert!(lines[verdict + 1].starts_with("NOT FROM YOU  /to"), "{card}");
     assert!(lines[verdict + 3].starts_with("FROM OUTSIDE  /cc"), "{card}");
@@ -186,6 +186,27 @@ fn a18_the_card_shows_each_value_with_its_mark() {
             .good(&["show", id])
             .contains("where the values came from is unknown")
     );
+}
+
+#[test]
+fn x57_x69_what_is_proposed_on_the_command_line_vouches_for_nothing() {
+    let place = Place::new();
+    let pin = "1".repeat(64);
+    place.write(
+        "countersign.toml",
+        &format!(
+            "[tools.find]\neffect = \"read\"\nhold = \"provenance.invented > 0\"\n\
+             [tools.pinned]\neffect = \"read\"\ndefinition = \"{pin}\"\n"
+        ),
+    );
+    let find = r#"{"q":"Maria Garcia"}"#;
+    for arguments in [
+        vec!["propose", "find", find, "--conversation", "chat.json", "--json"],
+        vec!["propose", "pinned", "{}", "--definition", &pin, "--json"],
+    ] {
+        let shown = place.good(&arguments);
+        assert!(shown.contains("\"status\": \"pending\""), "{shown}");
+    }
 }
 
 #[test]

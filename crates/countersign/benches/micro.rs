@@ -43,7 +43,7 @@ fn rule(bencher: divan::Bencher, tool: &str) {
     let asked = Asked {
         tool,
         arguments: arguments.as_bytes(),
-        definition: None,
+        definition: countersign::policy::Definition::Unknown,
         salt: &[7; 16],
         before: None,
     };

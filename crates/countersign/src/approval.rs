@@ -184,7 +184,7 @@ impl Approval {
 
     /// How many different people have to approve it: as many as its strictest call asks for.
     pub fn quorum(&self) -> u8 {
-        let asked = self.calls.iter().map(|call| call.terms.authority.quorum);
+        let asked = self.calls.iter().map(|call| call.terms.authority().quorum);
         asked.max().unwrap_or(1).max(1)
     }
 

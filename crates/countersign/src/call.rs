@@ -11,7 +11,7 @@ use crate::approval::Approval;
 use crate::hash::{Fields, Hash};
 use crate::id::{CallId, ToolName};
 use crate::json::{self, Limits, Malformed};
-use crate::policy::Terms;
+use crate::policy::{Definition, Terms};
 use crate::provenance::Provenance;
 use crate::snapshot::Snapshot;
 use crate::state::CallState;
@@ -109,8 +109,8 @@ pub struct Execution {
 pub struct Call {
     /// The tool's name.
     pub tool: ToolName,
-    /// The hash of the tool's definition, when the caller gave one.
-    pub definition: Option<Hash>,
+    /// What is known of the tool's definition, and from whom.
+    pub definition: Definition,
     /// The bytes that will run.
     pub arguments: Arguments,
     /// The bytes as proposed, when a person changed them.
@@ -175,7 +175,7 @@ impl Call {
             .number(position.into())
             .number(self.revision.into())
             .field(self.tool.as_str().as_bytes())
-            .optional(self.definition.as_ref().map(|hash| hash.0.as_slice()))
+            .optional(self.definition.hash().as_ref().map(|hash| hash.0.as_slice()))
             .field(self.arguments.as_bytes())
             .field(self.terms.effect.as_str().as_bytes())
             .field(approval.requester.as_str().as_bytes())
@@ -248,8 +248,10 @@ mod tests {
             ("tool", |_, call| {
                 call.tool = ToolName::new("create_contac").unwrap()
             }),
-            ("no definition", |_, call| call.definition = None),
-            ("definition", |_, call| call.definition = Some(Hash([0; 32]))),
+            ("no definition", |_, call| call.definition = Definition::Unknown),
+            ("definition", |_, call| {
+                call.definition = Definition::Claimed(Hash([0; 32]))
+            }),
             ("arguments", |_, call| {
                 // The same value to every JSON library, other bytes.
                 call.arguments = Arguments::parse(&br#"{"n":1,"position": 1}"#[..]).unwrap();
@@ -285,7 +287,10 @@ mod tests {
         // What only helps to show it does not.
         let mut call = original.calls[0].clone();
         let mut terms = Terms::clone(&call.terms);
-        (terms.risk, terms.summary) = (Risk::Critical, String::new());
+        (terms.stakes, terms.summary) = (
+            crate::policy::Stakes::stored(Risk::Critical, Default::default()),
+            String::new(),
+        );
         call.terms = Arc::new(terms);
         assert_eq!(call.digest_in(&original, 1), original.calls[0].digest);
     }

@@ -25,7 +25,7 @@ use crate::executor::{Executor, HostRuns, Permit, PermitToken};
 use crate::hash::{Fields, Hash};
 use crate::id::{ApprovalId, CallId, Channel, Run, Tenant, ToolName};
 use crate::policy::{Agents, Asked, Policy, Ruling, Terms};
-use crate::provenance::{Conversation, Provenance};
+use crate::provenance::{Provenance, Told};
 use crate::seal::{SealError, Sealer, Secret};
 use crate::snapshot::Snapshot;
 use crate::store::{Store, StoreError};
@@ -98,7 +98,7 @@ impl Gate {
             .calls
             .iter()
             .any(|call| self.policy.is_slow(&call.tool, call.arguments.len()))
-            || submission.conversation.as_deref().is_some_and(is_long)
+            || submission.conversation.as_ref().is_some_and(is_long)
         {
             false => self.rule_all(&submission, &snapshots, &seeds)?,
             // Conditions over large arguments and long conversations may take long: not on the threads that everybody
@@ -170,8 +170,8 @@ impl Gate {
                 before: before.as_deref().map(|before| &*before.result),
             };
             let provenance = self.trace(submission, asked);
-            let mut terms = self.policy.hold_traced(asked, provenance.as_ref()).map_err(bad)?;
-            terms.risk = asking.risk.map_or(terms.risk, |risk| risk.max(terms.risk));
+            let terms = self.policy.hold_traced(asked, provenance.as_ref(), asking.risk);
+            let mut terms = terms.map_err(bad)?;
             terms.ttl = asking.ttl.map_or(terms.ttl, |ttl| ttl.min(terms.ttl));
             let id = CallId {
                 approval: seeds.id,
@@ -307,8 +307,8 @@ impl Gate {
 
     /// Where a call's values came from, if the conversation was given.
     fn trace(&self, submission: &Submission, asked: Asked<'_>) -> Option<Provenance> {
-        let conversation = submission.conversation.as_deref()?;
-        Some(self.policy.trace(asked.tool, asked.arguments, conversation))
+        let told = submission.conversation.as_ref()?;
+        Some(self.policy.trace(asked.tool, asked.arguments, told))
     }
 
     fn seal(&self, secret: &Secret, tenant: &Tenant, call: CallId) -> Result<Arc<[u8]>, SealError> {
@@ -451,16 +451,20 @@ fn submission_hash(submission: &Submission, calls: &[NewCall], undoes: Option<Un
     for call in calls {
         fields = fields
             .field(call.tool.as_str().as_bytes())
-            .optional(call.definition.as_ref().map(|hash| hash.0.as_slice()))
+            .optional(call.definition.hash().as_ref().map(|hash| hash.0.as_slice()))
             .field(call.arguments.as_bytes());
     }
     fields.finish()
 }
 
 /// Whether looking through a conversation may take longer than a thread that others wait for should be held.
-fn is_long(conversation: &Conversation) -> bool {
+fn is_long(told: &Told) -> bool {
     const LONG_FROM: usize = 64 * 1024;
-    let bytes = conversation.messages.iter().map(|message| message.text().len());
+    let bytes = told
+        .conversation()
+        .messages
+        .iter()
+        .map(|message| message.text().len());
     bytes.sum::<usize>() >= LONG_FROM
 }
 

@@ -9,6 +9,7 @@ use crate::effect::Effect;
 use crate::hash::{Fields, Hash};
 use crate::id::{ApprovalId, Channel};
 use crate::policy::{OnFiller, Policy, Undoable};
+use crate::provenance::Teller;
 use crate::reply::Offered;
 use crate::sentence::{Origins, Sentences, fill};
 use crate::time::Time;
@@ -141,7 +142,16 @@ fn origins(approval: &Approval, policy: &Policy, words: &Origins) -> Option<Stri
         .collect();
     match (own.len(), others.len()) {
         (0, 0) => return None,
-        (_, 0) if own.len() == approval.calls.len() => lines.push(words.all_given_in_all.clone()),
+        (_, 0) if own.len() == approval.calls.len() => {
+            let is_told = own
+                .iter()
+                .any(|(_, provenance)| provenance.told_by() == Teller::Agent);
+            let verdict = words.all_given_in_all.clone();
+            lines.push(match is_told {
+                true => fill(&words.as_told, &[("verdict", &verdict)]),
+                false => verdict,
+            });
+        }
         (_, count) if count > MOST_LINES => lines.push(format!("… + {}", count - MOST_LINES)),
         _ => {}
     }

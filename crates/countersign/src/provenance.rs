@@ -27,6 +27,7 @@ mod mark;
 mod number;
 mod shape;
 mod text;
+mod told;
 mod verdict;
 
 use jiff::civil::Date;
@@ -37,6 +38,7 @@ use text::Text;
 
 pub use conversation::{Conversation, MOST_BYTES, MOST_MESSAGES, Message};
 pub use mark::{Counts, Derived, Heard, How, Making, Mark, Part, Provenance, Quote, ToolQuote, Traced};
+pub use told::{Teller, Told};
 pub use verdict::Marks;
 
 /// More values than this are not looked for: they are unknown.
@@ -73,10 +75,7 @@ pub fn trace(
         let pointer = leaf.pointer.clone();
         Traced { pointer, mark }
     });
-    Provenance {
-        leaves: marked.collect(),
-        heard,
-    }
+    Provenance::new(marked.collect(), heard)
 }
 
 /// The marks when there is no conversation: unknown, never fine.
@@ -87,10 +86,7 @@ pub fn unknown(arguments: &[u8]) -> Provenance {
         pointer: leaf.pointer,
         mark: Mark::Unknown,
     });
-    Provenance {
-        leaves: traced.collect(),
-        heard: Heard::Whole,
-    }
+    Provenance::new(traced.collect(), Heard::Whole)
 }
 
 struct Tracing<'c, 'v> {

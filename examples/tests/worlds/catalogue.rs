@@ -167,7 +167,7 @@ fn the_readmes_propose_calls_that_are_possible() {
             let asked = Asked {
                 tool,
                 arguments: arguments.as_bytes(),
-                definition: None,
+                definition: countersign::policy::Definition::Unknown,
                 salt: b"",
                 before: None,
             };

@@ -3,14 +3,14 @@
 //! Enters: an answer with calls. Leaves: one result for each of them, in the session. The answer is on record before
 //! anything runs.
 
-use std::sync::Arc;
-
 use countersign::approval::SharedApproval;
 use countersign::executor::Outcome;
 use countersign::gate::{
     LONGEST_CLAIM, Ruled, Submission, SubmitError, SubmittedCall, is_same_but_for_the_flag,
 };
 use countersign::id::{Actor, ApprovalId, Run};
+use countersign::policy::Definition;
+use countersign::provenance::Told;
 use countersign::transcript::exchanges;
 
 use super::turn::{Answer, Turn};
@@ -70,7 +70,8 @@ impl Turn<'_> {
         let submission = Submission {
             claim,
             run: Run::new(run).ok(),
-            conversation: Some(Arc::new(said)),
+            // The session is the gate's own record of what the person said and what tools answered.
+            conversation: Some(Told::heard_by_the_host(said)),
             ..self.submission(submitted)
         };
         let (told, approval) = self.submit(&calls, checked, submission).await?;
@@ -119,7 +120,7 @@ impl Turn<'_> {
             tool: call.tool.clone(),
             // INVARIANT: the text the model wrote, to the byte.
             arguments: call.arguments.as_bytes().into(),
-            definition: known.map(|tool| tool.hash),
+            definition: Definition::read(known.map(|tool| tool.hash)),
             secret: None,
         }
     }

@@ -9,7 +9,7 @@ use countersign::decision::{Decider, Decision, Surface, Verdict};
 use countersign::executor::{Outcome, Tools};
 use countersign::gate::{Gate, Ruled, Submission, SubmittedCall, Until, Waited};
 use countersign::id::{Agent, Person, Tenant, ToolName};
-use countersign::policy::Policy;
+use countersign::policy::{Definition, Policy};
 use countersign::store::Store;
 use countersign::store::memory::MemoryStore;
 use serde_json::{Value, json};
@@ -52,7 +52,7 @@ pub(crate) fn submission(tool: &str, arguments: Arc<[u8]>) -> anyhow::Result<Sub
     let call = SubmittedCall {
         tool: tool.to_owned(),
         arguments,
-        definition: None,
+        definition: Definition::Unknown,
         secret: None,
     };
     Ok(Submission {

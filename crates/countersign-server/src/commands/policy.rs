@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use countersign::policy::{Asked, Policy, Problem, Ruling, Undoable};
+use countersign::policy::{Asked, Definition, Policy, Problem, Ruling, Undoable};
 use serde::Serialize;
 use serde_json::json;
 
@@ -97,7 +97,7 @@ fn try_call(
     let asked = Asked {
         tool: call.tool.as_str(),
         arguments: call.arguments.as_bytes(),
-        definition: None,
+        definition: Definition::Unknown,
         salt: &[],
         before: None,
     };
@@ -118,7 +118,7 @@ fn try_call(
         (Ruling::Hold(terms), true) => output.json(&json!({
             "ruling": "held",
             "effect": terms.effect,
-            "risk": terms.risk,
+            "risk": terms.risk(),
             "summary": terms.summary,
             "notes": terms.notes,
             "approvers": terms.approvers,

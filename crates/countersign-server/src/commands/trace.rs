@@ -4,7 +4,7 @@ use std::io::{BufRead as _, BufWriter, Write as _};
 use std::time::Instant;
 
 use countersign::json::{self, Limits};
-use countersign::provenance::{Conversation, Message, Provenance, trace};
+use countersign::provenance::{Conversation, Message, Provenance, Told, trace};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -25,7 +25,7 @@ pub fn run(global: &Global, options: Trace, output: &mut Output) -> Result<Exit,
     let conversation = input::conversation(file)?;
     let policy = policy::load(global.policy.as_deref())?.policy;
     let bytes = call.arguments.as_bytes();
-    let provenance = policy.trace(tool, bytes, &conversation);
+    let provenance = policy.trace(tool, bytes, &Told::heard_by_the_host(conversation));
     match output.is_json {
         true => output.json(&view::origin::view(&provenance))?,
         false => {

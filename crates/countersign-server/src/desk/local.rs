@@ -9,6 +9,8 @@ use countersign::decision::{Decider, Decision};
 use countersign::executor::{Executor, Outcome, PermitToken};
 use countersign::gate::{Gate, Ruled, Submission, Submitted, SubmittedCall, Until, Waited};
 use countersign::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Tenant};
+use countersign::policy::Definition;
+use countersign::provenance::Told;
 use countersign::state::State;
 use countersign::store::{Filter, Store};
 
@@ -155,7 +157,7 @@ impl LocalDesk {
         let call = |call: ProposedCall| SubmittedCall {
             tool: call.tool.to_string(),
             arguments: call.arguments.as_bytes().into(),
-            definition: call.definition,
+            definition: Definition::claimed(call.definition),
             secret: call.secret,
         };
         Ok(Submission {
@@ -171,7 +173,7 @@ impl LocalDesk {
             session: proposal.session,
             claim: proposal.claim,
             key: proposal.key,
-            conversation: proposal.conversation.map(Arc::new),
+            conversation: proposal.conversation.map(Told::supplied),
             calls: proposal.calls.into_iter().map(call).collect(),
         })
     }

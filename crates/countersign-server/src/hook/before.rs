@@ -8,7 +8,7 @@ use std::time::Duration;
 use countersign::call::Because;
 use countersign::gate::Until;
 use countersign::id::{Agent, CallId, Key};
-use countersign::policy::{Asked, Ruling as Ruled};
+use countersign::policy::{Asked, Definition, Ruling as Ruled};
 use countersign::state::{CallState, State};
 use serde_json::value::RawValue;
 
@@ -88,7 +88,7 @@ pub async fn test(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
             let asked = Asked {
                 tool: call.tool.as_str(),
                 arguments: call.arguments.as_bytes(),
-                definition: None,
+                definition: Definition::Unknown,
                 salt: b"self-test",
                 before: None,
             };

@@ -1,6 +1,5 @@
 //! `/v1/calls`: propose the calls of a turn, start and finish released ones, undo.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -12,7 +11,8 @@ use countersign::executor::{Outcome, PermitToken};
 use countersign::gate::{Asking, Ruled, Submission, SubmittedCall};
 use countersign::hash::Hash;
 use countersign::id::{BadName, CallId, Channel, Key, Run, Session};
-use countersign::provenance::{Conversation, Message};
+use countersign::policy::Definition;
+use countersign::provenance::{Conversation, Message, Told};
 use countersign::seal::Secret;
 use serde_json::value::RawValue;
 
@@ -241,7 +241,7 @@ pub fn asking(caller: &Caller, ask: Ask, key: Option<Key>) -> Answer<(Submission
         arguments: ask
             .tool_arguments
             .map_or_else(|| b"{}".as_slice().into(), |raw| raw.get().as_bytes().into()),
-        definition: None,
+        definition: Definition::Unknown,
         secret: None,
     };
     Ok((place.submission(caller, vec![call])?, asking))
@@ -278,7 +278,8 @@ fn call(call: SubmitCall) -> Answer<SubmittedCall> {
     Ok(SubmittedCall {
         tool: call.tool,
         arguments: call.arguments.get().as_bytes().into(),
-        definition: definition.transpose()?,
+        // INVARIANT: an agent's word satisfies no pin (X69).
+        definition: Definition::claimed(definition.transpose()?),
         secret: call.secret.map(|secret| Secret::new(secret.into_bytes())),
     })
 }
@@ -311,9 +312,10 @@ impl Place {
             session: self.session.map(Session::new).transpose().map_err(bad_name)?,
             claim: self.claim,
             key: self.key,
+            // INVARIANT: an agent's account of what was said loosens nothing (X57).
             conversation: self
                 .conversation
-                .map(|messages| Arc::new(Conversation { messages })),
+                .map(|messages| Told::supplied(Conversation { messages })),
             calls,
         })
     }

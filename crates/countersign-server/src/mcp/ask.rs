@@ -67,7 +67,7 @@ impl Relay {
             "Tool {}, {}, {} risk, for {}",
             call.tool,
             call.terms.effect.as_str(),
-            call.terms.risk.as_str(),
+            call.terms.risk().as_str(),
             approval.agent
         ));
         lines.extend(rows.iter().map(|row| format!("{}: {}", row.pointer, row.value)));

@@ -14,8 +14,8 @@ use countersign::executor::Permit;
 use countersign::gate::{Gate, Ruled, Submission, SubmitError, SubmittedCall, Until, Waited};
 use countersign::hash::Hash;
 use countersign::id::{Agent, ApprovalId, Person, Run, Session, Tenant};
-use countersign::policy::{Asked, Ruling};
-use countersign::provenance::Conversation;
+use countersign::policy::{Asked, Definition, Ruling};
+use countersign::provenance::Told;
 use countersign::registry::{Entry, Kind};
 use countersign::state::{CallState, State};
 use countersign::store::{Filter, StoreError};
@@ -153,7 +153,8 @@ impl Gateway {
         match self.find_same(&wish).await? {
             Some(same) => Ok(Put::Held(same)),
             None => {
-                let conversation = wish.seen.conversation().map(Arc::new);
+                // The gateway itself passed on what tools answered.
+                let conversation = wish.seen.conversation().map(Told::heard_by_the_host);
                 self.submit(wish, conversation).await
             }
         }
@@ -164,19 +165,19 @@ impl Gateway {
         let asked = Asked {
             tool: &wish.tool,
             arguments: &wish.arguments,
-            definition: wish.definition,
+            definition: Definition::read(wish.definition),
             salt: &[],
             before: None,
         };
         matches!(self.gate.policy().rule(asked), Ruling::Hold(_))
     }
 
-    async fn submit(&self, wish: Wish, conversation: Option<Arc<Conversation>>) -> Result<Put, SubmitError> {
+    async fn submit(&self, wish: Wish, conversation: Option<Told>) -> Result<Put, SubmitError> {
         let run = self.run_of(&wish.tool).clone();
         let call = SubmittedCall {
             tool: wish.tool,
             arguments: wish.arguments,
-            definition: wish.definition,
+            definition: Definition::read(wish.definition),
             secret: None,
         };
         let submission = Submission {
@@ -317,7 +318,7 @@ impl Gateway {
                 if is_open && is_ours {
                     let origin = Origin {
                         server: server.clone(),
-                        definition: call.definition,
+                        definition: call.definition.hash(),
                         params: None,
                         request: Weak::new(),
                     };
@@ -354,7 +355,7 @@ pub fn is_same(wish: &Wish, approval: &Approval) -> bool {
     let proposed = call.original.as_ref().unwrap_or(&call.arguments);
     call.tool.as_str() == wish.tool
         && *proposed.as_bytes() == *wish.arguments
-        && call.definition == wish.definition
+        && call.definition == Definition::read(wish.definition)
         && approval.requester == wish.requester
         && approval.on_behalf_of == wish.on_behalf_of
         && approval.erased_at.is_none()

@@ -229,7 +229,7 @@ impl Claimed {
 
 #[cfg(test)]
 mod tests {
-    use countersign::policy::{Asked, Policy, Ruling};
+    use countersign::policy::{Asked, Definition, Policy, Ruling};
 
     use super::*;
 
@@ -253,7 +253,7 @@ mod tests {
         let asked = Asked {
             tool,
             arguments: b"{}",
-            definition,
+            definition: Definition::read(definition),
             salt: b"",
             before: None,
         };

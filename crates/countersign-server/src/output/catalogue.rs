@@ -159,7 +159,7 @@ pub fn tried(tool: &str, ruling: &Ruling, rows: &[Row]) -> String {
         Undoable::Yes => "can be undone",
         Undoable::No => "cannot be undone",
     };
-    let risk = paint(style::risk(terms.risk), &format!("{} risk", terms.risk));
+    let risk = paint(style::risk(terms.risk()), &format!("{} risk", terms.risk()));
     let mut text = format!("{word}: {}\n", paint(style::STRONG, &once(&terms.summary)));
     text.push_str(&format!("  {tool} · {} · {risk} · {undo}\n", terms.effect));
     text.push_str(&card::rows(rows, "  ", None, |row| row.value.clone()));

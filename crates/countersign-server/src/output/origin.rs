@@ -61,6 +61,8 @@ pub fn verdict(provenance: &ProvenanceView) -> String {
     let style = match counts {
         Counts { invented: 1.., .. } | Counts { outside: 1.., .. } => style::BAD.bold(),
         Counts { unknown: 1.., .. } => style::WARNING,
+        // The agent's own account is never as good as what the gate heard.
+        _ if provenance.conversation_from != "gate" => style::WARNING,
         Counts { tool: 1.., .. } | Counts { derived: 1.., .. } => style::OPEN,
         _ => style::GOOD,
     };

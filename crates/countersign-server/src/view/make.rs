@@ -38,7 +38,7 @@ pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView
         risk_level: approval
             .calls
             .iter()
-            .map(|call| call.terms.risk)
+            .map(|call| call.terms.risk())
             .max()
             .unwrap_or(Risk::Low),
         description: description(approval),
@@ -186,7 +186,7 @@ fn call_view(approval: &Approval, position: u8, call: &Call, policy: &Policy) ->
         }),
         hidden,
         effect: call.terms.effect,
-        risk: call.terms.risk,
+        risk: call.terms.risk(),
         summary: call.terms.summary.clone(),
         state: call.state,
         because: call.because.as_ref().map(|because| because.as_str().to_owned()),
@@ -195,8 +195,8 @@ fn call_view(approval: &Approval, position: u8, call: &Call, policy: &Policy) ->
         concerns: Vec::new(),
         provenance: call.provenance.as_deref().map(origin::view),
         approvers: call.terms.approvers.clone(),
-        four_eyes: call.terms.authority.four_eyes,
-        surface: call.terms.authority.surface,
+        four_eyes: call.terms.authority().four_eyes,
+        surface: call.terms.authority().surface,
         undoable: call.terms.undo == Undoable::Yes,
         edited: call.original.is_some(),
         edits: before::edits(call, policy),

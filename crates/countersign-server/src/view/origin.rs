@@ -1,7 +1,7 @@
 //! Where values came from, as JSON.
 
 use countersign::display::clip;
-use countersign::provenance::{Counts, Heard, Mark, Provenance};
+use countersign::provenance::{Counts, Heard, Mark, Provenance, Teller};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -14,6 +14,10 @@ const OUTSIDE: &str = "FROM OUTSIDE";
 pub struct ProvenanceView {
     /// One line for people.
     pub verdict: String,
+    /// Who vouches for the conversation: `agent`, when the proposer supplied it, or `gate`, when the gate heard it itself.
+    /// Only the gate's own may let a call pass.
+    #[serde(default = "agent")]
+    pub conversation_from: String,
     #[schema(value_type = Object)]
     pub counts: Counts,
     /// The conversation was not looked at whole: it was too long, or nobody heard the person, only what tools answered.
@@ -60,6 +64,11 @@ impl LeafView {
     }
 }
 
+/// What an answer without the field is taken for.
+fn agent() -> String {
+    Teller::Agent.as_str().to_owned()
+}
+
 /// Everything that is known about where values came from.
 pub fn view(provenance: &Provenance) -> ProvenanceView {
     let leaves = provenance.leaves.iter().map(|leaf| {
@@ -71,7 +80,7 @@ pub fn view(provenance: &Provenance) -> ProvenanceView {
         LeafView {
             pointer: leaf.pointer.clone(),
             mark: leaf.mark.word(),
-            tag: leaf.mark.tag().to_owned(),
+            tag: leaf.mark.tag(provenance.told_by()).to_owned(),
             message: quote.map(|quote| quote.message),
             span: quote.and_then(|quote| quote.span),
             words: quote
@@ -82,6 +91,7 @@ pub fn view(provenance: &Provenance) -> ProvenanceView {
     });
     ProvenanceView {
         verdict: provenance.verdict(),
+        conversation_from: provenance.told_by().as_str().to_owned(),
         counts: provenance.counts(),
         partial: provenance.heard != Heard::Whole,
         leaves: leaves.collect(),

@@ -238,7 +238,7 @@ async fn a18_the_conversation_comes_with_the_calls() {
     assert_eq!(marks, ["user", "tool:find", "none"]);
     assert_eq!(
         provenance["verdict"],
-        "2 of 3 values were not given by you: 1 invented, 1 from tools"
+        "as the agent tells it, 2 of 3 values were not given by you: 1 invented, 1 from tools"
     );
     let body = format!(
         r#"{{"toolName":"create_contact","toolArguments":{arguments},"conversation":{conversation}}}"#

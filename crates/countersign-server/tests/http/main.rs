@@ -16,6 +16,7 @@ mod channels;
 mod document;
 mod door;
 mod events;
+mod facts;
 mod matrix;
 mod operations;
 mod owners;

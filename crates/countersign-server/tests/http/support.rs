@@ -110,8 +110,6 @@ impl Service {
     }
 
     pub async fn with_policy(policy: &str) -> Service {
-        let clock = Arc::new(ManualClock::at(Time::from_micros(NOON)));
-        let store = Arc::new(MemoryStore::with_clock(clock.clone()));
         let echo = |permit: countersign::executor::Permit| async move {
             Outcome::succeeded(permit.arguments().as_bytes())
         };
@@ -132,10 +130,19 @@ impl Service {
             .with(ToolName::new("echo").unwrap(), recorded)
             .with(ToolName::new("lookup").unwrap(), echo)
             .with(ToolName::new("get_page").unwrap(), read);
+        Service {
+            ran,
+            ..Service::with_tools(policy, tools, page).await
+        }
+    }
+
+    pub async fn with_tools(policy: &str, tools: Tools, page: Arc<Mutex<String>>) -> Service {
+        let clock = Arc::new(ManualClock::at(Time::from_micros(NOON)));
+        let store = Arc::new(MemoryStore::with_clock(clock.clone()));
         let gate = Gate::new(store, Arc::new(Policy::parse(policy).unwrap()))
             .with_executor(Arc::new(tools))
             .with_sealer(Sealer::from_hex(&"ab".repeat(32)).unwrap());
-        Service::over(gate, clock, page, ran).await
+        Service::over(gate, clock, page, Arc::default()).await
     }
 
     async fn over(

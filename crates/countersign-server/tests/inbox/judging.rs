@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use countersign::decision::Verdict;
+use countersign::provenance::Told;
 
 use crate::support::{MARIA, World, conversation};
 
@@ -36,6 +37,26 @@ async fn a18_each_value_has_its_mark_and_what_nobody_stated_comes_first() {
     // On its own page the words stand there, without a mouse and without script.
     let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
     page.shows("<dt class=two>id<dd class=m1>from a tool<dd>c-7<dd class=why>find_contact, at &#x2f;found&#x2f;0&#x2f;id");
+}
+
+#[tokio::test]
+async fn x57_the_page_says_that_the_agent_supplied_the_conversation() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let approval = world
+        .hold_as(&[("create_contact", MARIA)], |submission| {
+            let heard = conversation(&[("user", "Maria Garcia, maria@example.com")]);
+            submission.conversation = Some(Told::supplied(heard.conversation().clone()));
+        })
+        .await;
+    for path in ["/approvals".to_owned(), format!("/approvals/{}", approval.id)] {
+        world
+            .get(&ana, &path)
+            .await
+            .shows("<p class=m3>as the agent tells it, all 2 values were given by you")
+            .shows("you, per agent<")
+            .hides("from you<");
+    }
 }
 
 #[tokio::test]

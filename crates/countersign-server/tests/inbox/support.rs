@@ -11,7 +11,7 @@ use countersign::executor::{Outcome, Permit, Tools};
 use countersign::gate::{Gate, Submission, SubmittedCall};
 use countersign::id::{Agent, Channel, Person, Run, Tenant, ToolName};
 use countersign::policy::Policy;
-use countersign::provenance::{Conversation, Message};
+use countersign::provenance::{Conversation, Message, Told};
 use countersign::store::memory::MemoryStore;
 use countersign::time::{ManualClock, Time};
 use countersign_server::access::{Account, Session};
@@ -359,7 +359,7 @@ impl World {
 }
 
 /// What was said: by the person, and by tools under their names.
-pub fn conversation(said: &[(&str, &str)]) -> Arc<Conversation> {
+pub fn conversation(said: &[(&str, &str)]) -> Told {
     let message = |(who, text): &(&str, &str)| match *who {
         "user" => Message::Person {
             text: (*text).to_owned(),
@@ -375,7 +375,7 @@ pub fn conversation(said: &[(&str, &str)]) -> Arc<Conversation> {
         },
     };
     let messages = said.iter().map(message).collect();
-    Arc::new(Conversation { messages })
+    Told::heard_by_the_host(Conversation { messages })
 }
 
 pub const MARIA: &str = r#"{"name":"Maria Garcia","email":"maria@example.com"}"#;

@@ -8,10 +8,10 @@ use countersign::approval::SharedApproval;
 use countersign::call::Arguments;
 use countersign::command::{Answer, Command, Decide, DecideAnswer, NewCall, Propose, Proposed};
 use countersign::decision::{Decider, Decision, Surface, Verdict};
-use countersign::effect::{Effect, Risk};
+use countersign::effect::Effect;
 use countersign::hash::Hash;
 use countersign::id::{Agent, ApprovalId, Channel, Person, Tenant, ToolName};
-use countersign::policy::{Authority, OnFailure, Terms, Undoable};
+use countersign::policy::{Definition, OnFailure, Terms, Undoable};
 use countersign::store::{Cursor, FeedEvent, Store, StoreError};
 use countersign_store::postgres::{PostgresOptions, PostgresStore};
 use tokio_postgres::{Client, NoTls};
@@ -90,7 +90,6 @@ pub fn id(number: u64) -> ApprovalId {
 pub fn new_approval(number: u64) -> Propose {
     let terms = Terms {
         effect: Effect::Destructive,
-        risk: Risk::High,
         summary: "Delete 13 paddocks".to_owned(),
         yes: None,
         no: None,
@@ -100,8 +99,7 @@ pub fn new_approval(number: u64) -> Propose {
         approvers: vec!["alice".to_owned()],
         on_failure: OnFailure::Stop,
         undo: Undoable::Yes,
-        notes: Vec::new(),
-        authority: Authority::default(),
+        ..countersign::store::suite::sample::terms()
     };
     Propose {
         tenant: Tenant::single(),
@@ -124,7 +122,7 @@ pub fn new_approval(number: u64) -> Propose {
         is_shared: false,
         calls: vec![NewCall {
             tool: ToolName::new("delete_paddocks").unwrap(),
-            definition: None,
+            definition: Definition::Unknown,
             // What a database that understands JSON would change: order, a number's form, a space.
             arguments: Arguments::parse(br#"{"b": 1e2,"a":-0}"#.to_vec()).unwrap(),
             terms: Arc::new(terms),

@@ -76,9 +76,9 @@ fn granted<'a>(decide: &'a Decide, approval: &'a Approval, choices: &[&Choice]) 
 /// All that any of them asks for.
 fn strictest<'a>(terms: impl Iterator<Item = &'a Terms>) -> Authority {
     terms.fold(Authority::default(), |strictest, terms| Authority {
-        four_eyes: strictest.four_eyes || terms.authority.four_eyes,
-        quorum: strictest.quorum.max(terms.authority.quorum),
-        surface: strictest.surface.max(terms.authority.surface),
+        four_eyes: strictest.four_eyes || terms.authority().four_eyes,
+        quorum: strictest.quorum.max(terms.authority().quorum),
+        surface: strictest.surface.max(terms.authority().surface),
     })
 }
 

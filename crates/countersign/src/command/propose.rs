@@ -11,7 +11,7 @@ use crate::call::{Arguments, Call};
 use crate::event::{What, first_link};
 use crate::hash::Hash;
 use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
-use crate::policy::Terms;
+use crate::policy::{Definition, Terms};
 use crate::provenance::Provenance;
 use crate::registry::Kind;
 use crate::snapshot::Snapshot;
@@ -53,7 +53,7 @@ pub struct Propose {
 #[expect(missing_docs, reason = "the fields are those of `Call`")]
 pub struct NewCall {
     pub tool: ToolName,
-    pub definition: Option<Hash>,
+    pub definition: Definition,
     pub arguments: Arguments,
     pub terms: Arc<Terms>,
     pub sealed: Option<Arc<[u8]>>,

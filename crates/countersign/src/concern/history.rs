@@ -80,7 +80,7 @@ impl<'h> History<'h> {
             }
             (_, State::Approved) => {
                 used.definitions
-                    .extend(call.definition.map(|definition| (id, definition)));
+                    .extend(call.definition.hash().map(|definition| (id, definition)));
                 for leaf in json::leaves(call.arguments.as_bytes()) {
                     if !(self.is_secret)(&call.tool, &leaf.pointer) {
                         used.keep(id, leaf);
@@ -106,7 +106,7 @@ impl<'h> History<'h> {
             found.extend(leaves.iter().filter_map(|leaf| used.look_alike(id, leaf)));
             let earlier = used.definitions.iter().filter(|(earlier, _)| *earlier < id);
             let last = earlier.max_by_key(|(earlier, _)| *earlier);
-            let is_other = |(_, last): &(_, Hash)| call.definition.is_some_and(|now| now != *last);
+            let is_other = |(_, last): &(_, Hash)| call.definition.hash().is_some_and(|now| now != *last);
             if last.is_some_and(is_other) {
                 found.push(Concern::DefinitionChanged);
             }

@@ -157,7 +157,7 @@ async fn x29_a_changed_definition_and_a_large_batch_are_told() {
     let fixture = fixture();
     let before = history(&fixture, &["{}"], Verdict::Approve).await;
     let mut changed = asks(2, "{}");
-    changed.calls[0].definition = Some(crate::hash::Hash::of(b"another"));
+    changed.calls[0].definition = crate::policy::Definition::Claimed(crate::hash::Hash::of(b"another"));
     let changed = fixture.propose(changed).await;
     assert_eq!(
         told(&changed, &before),

@@ -309,7 +309,12 @@ async fn i16_an_endorsement_that_was_added_moved_or_removed_is_found() {
         }),
         ("quorum", |approval| {
             let mut terms = (*approval.calls[0].terms).clone();
-            terms.authority.quorum = 3;
+            let quorum = 3;
+            terms.stakes = sample::terms_asking(crate::policy::Authority {
+                quorum,
+                ..Default::default()
+            })
+            .stakes;
             approval.calls[0].terms = Arc::new(terms);
         }),
     ];

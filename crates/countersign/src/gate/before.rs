@@ -16,7 +16,7 @@ use crate::command::{NewCall, Propose, Seen};
 use crate::display::clip;
 use crate::executor::{Outcome, Permit};
 use crate::id::{CallId, Tenant, ToolName};
-use crate::policy::{Asked, Ruling};
+use crate::policy::{Asked, Definition, Ruling};
 use crate::snapshot::{LARGEST_SNAPSHOT, Snapshot};
 use crate::undoes::Undoes;
 
@@ -93,7 +93,7 @@ impl Gate {
         let asked = Asked {
             tool: tool.as_str(),
             arguments: arguments.as_bytes(),
-            definition: None,
+            definition: Definition::Unknown,
             salt: &[],
             before: None,
         };
@@ -137,7 +137,12 @@ impl Gate {
             salt: &seeds.salt,
             before: Some(&found.result),
         };
-        let terms = self.policy.hold_traced(asked, call.provenance.as_deref()).ok()?;
+        // The agent may have asked for more risk than the policy sees in it.
+        let least = Some(call.terms.risk());
+        let terms = self
+            .policy
+            .hold_traced(asked, call.provenance.as_deref(), least)
+            .ok()?;
         let old = CallId {
             approval: approval.id,
             position,

@@ -272,7 +272,9 @@ impl Gate {
             salt: &approval.salt,
             before: call.before.as_deref().map(|before| &*before.result),
         };
-        let terms = self.policy.hold(asked).map_err(bad)?;
+        // An edit never makes a call milder: the agent may have asked for more risk than the policy sees in it.
+        let least = Some(call.terms.risk());
+        let terms = self.policy.hold_traced(asked, None, least).map_err(bad)?;
         Ok(Revision {
             arguments: arguments.clone(),
             terms: Arc::new(terms),

@@ -7,9 +7,9 @@ use crate::approval::{MOST_CALLS, SharedApproval};
 use crate::command::ProposeRefusal;
 use crate::effect::Risk;
 use crate::executor::Permit;
-use crate::hash::Hash;
 use crate::id::{Agent, CallId, Channel, Key, Person, Run, Session, Tenant};
-use crate::provenance::Conversation;
+use crate::policy::Definition;
+use crate::provenance::Told;
 use crate::seal::{SealError, Secret};
 use crate::store::StoreError;
 
@@ -37,8 +37,9 @@ pub struct Submission {
     pub claim: Option<String>,
     /// Says that this is the same submission sent again.
     pub key: Option<Key>,
-    /// What was said before, so that every value's origin can be told. Without it they are unknown.
-    pub conversation: Option<Arc<Conversation>>,
+    /// What was said before, so that every value's origin can be told. Without it they are unknown. As the agent tells it
+    /// it only tightens rulings; see [`Told`].
+    pub conversation: Option<Told>,
     /// The calls, in the order in which they are to run.
     pub calls: Vec<SubmittedCall>,
 }
@@ -69,8 +70,8 @@ pub struct SubmittedCall {
     pub tool: String,
     /// Its arguments, byte for byte as they came.
     pub arguments: Arc<[u8]>,
-    /// The hash of the tool's whole definition, where the caller knows it.
-    pub definition: Option<Hash>,
+    /// What is known of the tool's definition, and from whom: only what the gate read itself satisfies a pin.
+    pub definition: Definition,
     /// A credential the call will need.
     pub secret: Option<Secret>,
 }
@@ -81,7 +82,7 @@ impl SubmittedCall {
         SubmittedCall {
             tool: tool.into(),
             arguments: arguments.into(),
-            definition: None,
+            definition: Definition::Unknown,
             secret: None,
         }
     }

@@ -10,7 +10,7 @@ use crate::approval::SharedApproval;
 use crate::call::{Arguments, Call};
 use crate::command::NewCall;
 use crate::id::{ApprovalId, CallId, Tenant, ToolName};
-use crate::policy::{Asked, UndoProblem};
+use crate::policy::{Asked, Definition, UndoProblem};
 use crate::state::CallState;
 use crate::undoes::Undoes;
 
@@ -109,7 +109,7 @@ impl Gate {
         let asked = Asked {
             tool: &tool,
             arguments: arguments.as_bytes(),
-            definition: None,
+            definition: Definition::Unknown,
             salt: &seeds.salt,
             before: before.as_deref().map(|before| &*before.result),
         };
@@ -117,7 +117,7 @@ impl Gate {
         let terms = self.policy.hold(asked).map_err(other)?;
         Ok(NewCall {
             tool: ToolName::new(tool).map_err(|problem| other(problem.to_string()))?,
-            definition: None,
+            definition: Definition::Unknown,
             arguments,
             terms: Arc::new(terms),
             sealed: None,

@@ -106,7 +106,7 @@ impl Asks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Asked, Policy, Ruling};
+    use crate::policy::{Asked, Definition, Policy, Ruling};
 
     #[track_caller]
     fn check(policy: &str, tool: &str, expected: (bool, u8, Surface)) {
@@ -114,14 +114,14 @@ mod tests {
         let asked = Asked {
             tool,
             arguments: b"{}",
-            definition: None,
+            definition: Definition::Unknown,
             salt: b"salt",
             before: None,
         };
         let Ruling::Hold(terms) = policy.rule(asked) else {
             panic!("`{tool}` is not held");
         };
-        let found = terms.authority;
+        let found = terms.authority();
         assert_eq!((found.four_eyes, found.quorum, found.surface), expected, "{tool}");
     }
 
@@ -167,6 +167,29 @@ definition = "0000000000000000000000000000000000000000000000000000000000000000"
     }
 
     #[test]
+    fn x59_authority_follows_from_the_final_risk() {
+        let raised = "[tools.t]\neffect = 'write'\nrisk = 'high'\nraise_risk = 'true'\n\
+                      [tools.said]\neffect = 'write'\nrisk = 'high'\nraise_risk = 'true'\nfour_eyes = false\n";
+        check(raised, "t", (true, 1, Surface::Button));
+        // What the operator says outright stands, whatever the risk.
+        check(raised, "said", (false, 1, Surface::Button));
+        let policy = Policy::parse("[tools.t]\neffect = 'read'").unwrap();
+        let asked = Asked {
+            tool: "t",
+            arguments: b"{}",
+            definition: Definition::Unknown,
+            salt: b"salt",
+            before: None,
+        };
+        let terms = policy.hold_traced(asked, None, Some(Risk::Critical)).unwrap();
+        assert_eq!(terms.risk(), Risk::Critical);
+        assert_eq!(
+            (terms.authority().four_eyes, terms.authority().surface),
+            (true, Surface::Button)
+        );
+    }
+
+    #[test]
     fn h08_a_table_says_the_least_surface_for_each_risk() {
         let table = "[surfaces]\nhigh = \"page\"\ncritical = \"passkey\"\nlow = \"button\"\n";
         let policy = format!("{table}{POLICY}");
@@ -197,10 +220,10 @@ definition = "0000000000000000000000000000000000000000000000000000000000000000"
         let asked = Asked {
             tool: "strict",
             arguments: b"{\"edited\":true}",
-            definition: None,
+            definition: Definition::Unknown,
             salt: b"salt",
             before: None,
         };
-        assert_eq!(policy.hold(asked).map(|terms| terms.authority.quorum), Ok(5));
+        assert_eq!(policy.hold(asked).map(|terms| terms.authority().quorum), Ok(5));
     }
 }

@@ -60,7 +60,7 @@ impl Tool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::Asked;
+    use crate::policy::{Asked, Definition};
 
     const POLICY: &str = r#"
 [tools.b]
@@ -93,7 +93,7 @@ effect = "read"
             policy.hold(Asked {
                 tool,
                 arguments: arguments.as_bytes(),
-                definition: None,
+                definition: Definition::Unknown,
                 salt: b"",
                 before: None,
             })

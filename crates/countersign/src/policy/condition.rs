@@ -36,6 +36,17 @@ pub(super) struct Condition {
     asks_origin: bool,
 }
 
+/// What conditions are told of where a call's values came from.
+#[derive(Debug)]
+pub(super) enum Origins {
+    /// Nothing.
+    Unknown,
+    /// What follows from a conversation as the proposer tells it.
+    Supplied(Counts),
+    /// What follows from a conversation that the gate heard itself.
+    Heard(Counts),
+}
+
 /// Why an expression cannot be a condition: where in it, and what to do.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadCondition {
@@ -80,14 +91,28 @@ impl Condition {
     }
 
     /// Answers for these arguments and the counts of where they came from, or says why it cannot.
-    pub(super) fn holds_for(&self, arguments: &Tree<'_>, origins: Option<&Counts>) -> Result<bool, String> {
+    pub(super) fn holds_for(&self, arguments: &Tree<'_>, origins: &Origins) -> Result<bool, String> {
         // INVARIANT: unknown is not fine. Who asks about origins gets no answer where nobody heard the person.
-        if self.asks_origin && origins.is_none() {
-            return Err(
+        match origins {
+            _ if !self.asks_origin => self.answer(arguments, None),
+            Origins::Unknown => Err(
                 "no conversation with the person was given, so where the values came from is unknown"
                     .to_owned(),
-            );
+            ),
+            Origins::Heard(counts) => self.answer(arguments, Some(counts)),
+            // INVARIANT: what the agent says may tighten, never loosen. Every condition tightens when it is true, and
+            // when it fails, so of the answers with and without this conversation the stricter one counts.
+            Origins::Supplied(counts) => match self.answer(arguments, Some(counts)) {
+                Ok(true) => Ok(true),
+                _ => Err(
+                    "the agent itself supplied the conversation, so where the values came from is unknown"
+                        .to_owned(),
+                ),
+            },
         }
+    }
+
+    fn answer(&self, arguments: &Tree<'_>, origins: Option<&Counts>) -> Result<bool, String> {
         let turns = u32::try_from(self.loops)
             .ok()
             .and_then(|loops| arguments.count().checked_pow(loops));
@@ -96,7 +121,7 @@ impl Condition {
         }
         let mut context = Context::with_env(ENVIRONMENT.clone());
         context.add_variable_from_value("args", to_cel(arguments)?);
-        if let Some(origins) = origins.filter(|_| self.asks_origin) {
+        if let Some(origins) = origins {
             context.add_variable_from_value(ORIGINS, counts_to_cel(origins));
         }
         match self.program.execute(&context) {

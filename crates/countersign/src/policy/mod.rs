@@ -15,18 +15,20 @@ use crate::display::{clip, is_unremarkable};
 use crate::effect::{Effect, Risk};
 use crate::hash::Hash;
 use crate::json::{Top, Tree};
-use crate::provenance::{Counts, Provenance};
+use crate::provenance::{Provenance, Teller};
 use crate::summary::{Row, SecretPath, Summaries, generic, generic_tree, hide, table};
 
 mod authority;
 mod before;
 mod catalogue;
 mod condition;
+mod definition;
 mod parse;
 mod plan;
 mod problem;
 mod read;
 mod schema;
+mod terms;
 mod trace;
 mod undo;
 
@@ -34,9 +36,12 @@ use authority::{Asks, Surfaces};
 pub use authority::{Authority, LARGEST_QUORUM};
 use before::Before;
 pub use catalogue::Listed;
-use condition::Condition;
+use condition::{Condition, Origins};
+pub use definition::Definition;
 pub use problem::{Problem, Problems};
 pub use schema::Schema;
+use terms::Draft;
+pub use terms::{Stakes, Terms};
 use undo::Undo;
 pub use undo::UndoProblem;
 
@@ -132,8 +137,8 @@ pub struct Asked<'a> {
     pub tool: &'a str,
     /// The arguments, accepted by [`json::check`](crate::json::check).
     pub arguments: &'a [u8],
-    /// The hash of the tool's definition as it is now, if it is known.
-    pub definition: Option<Hash>,
+    /// What is known of the tool's definition as it is now.
+    pub definition: Definition,
     /// Keeps the hashes of hidden values from confirming guesses.
     pub salt: &'a [u8],
     /// What it would change, as the read that comes before answered; summaries may name it.
@@ -161,38 +166,6 @@ pub struct Pass {
     pub effect: Effect,
     /// How long the executor may take.
     pub timeout: Duration,
-}
-
-/// How a held call is put to a person, and what follows an approval.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Terms {
-    /// The kind of change.
-    pub effect: Effect,
-    /// The degree of harm.
-    pub risk: Risk,
-    /// The sentence a person verifies; safe to show.
-    pub summary: String,
-    /// What the approving button says.
-    pub yes: Option<String>,
-    /// What the denying button says.
-    pub no: Option<String>,
-    /// How long the approval waits.
-    pub ttl: Duration,
-    /// How long a release stays fresh; absent: as long as the approval waits.
-    pub start_within: Option<Duration>,
-    /// How long the executor may take.
-    pub timeout: Duration,
-    /// Groups and people who may approve; empty: nobody.
-    pub approvers: Vec<String>,
-    /// What happens to the rest of a batch when this call fails.
-    pub on_failure: OnFailure,
-    /// Whether an undo is declared.
-    pub undo: Undoable,
-    /// Why it is held, where that is not plain; safe to show.
-    pub notes: Vec<String>,
-    /// What approving it takes beyond being among the approvers. Kept apart from the rest; see `store/record.rs`.
-    #[serde(skip)]
-    pub authority: Authority,
 }
 
 /// A tool as the operator sees it.
@@ -227,12 +200,19 @@ impl Tool {
         self.effect == Effect::Read && is_unconditional && self.definition.is_none()
     }
 
-    fn pass(&self) -> Ruling {
-        Ruling::Pass(Pass {
+    fn pass(&self) -> Drafted {
+        Drafted::Pass(Pass {
             effect: self.effect,
             timeout: self.timeout,
         })
     }
+}
+
+/// A ruling whose risk is not final yet.
+enum Drafted {
+    Pass(Pass),
+    Hold(Draft),
+    Forbid(String),
 }
 
 impl Policy {
@@ -308,66 +288,83 @@ impl Policy {
     }
 
     /// Rules on a call whose values were traced, if there was a conversation. A condition that asks about origins
-    /// fails without one, also without the person's part of it, and what fails is held.
+    /// fails without one, also without the person's part of it, and what fails is held. One that the proposer supplied
+    /// makes no ruling milder than it is without it.
     pub fn rule_traced(&self, asked: Asked<'_>, provenance: Option<&Provenance>) -> Ruling {
-        let counts = provenance.and_then(Provenance::known_counts);
-        let counts = counts.as_ref();
-        let ruling = self.rule_counted(asked, counts);
-        match (ruling, self.tools.get(asked.tool)) {
-            (Ruling::Hold(terms), Some(tool)) => Ruling::Hold(raise(tool, terms, asked, counts)),
-            (ruling, _) => ruling,
-        }
-    }
-
-    fn rule_counted(&self, asked: Asked<'_>, counts: Option<&Counts>) -> Ruling {
-        let Some(tool) = self.tools.get(asked.tool) else {
-            return Ruling::Hold(self.unknown(asked));
-        };
-        if tool.is_plain_read() {
-            return tool.pass();
-        }
-        let Ok(arguments) = Tree::read(asked.arguments, Top::Object) else {
-            let note = "the arguments cannot be read";
-            return Ruling::Hold(self.terms(tool, asked, None, vec![note.to_owned()]));
-        };
-        let mut notes = Vec::new();
-        if let Some(reason) = self.forbidden(tool, asked.tool, (&arguments, counts), &mut notes) {
-            return Ruling::Forbid { reason };
-        }
-        if tool.definition.is_some() && tool.definition != asked.definition {
-            notes
-                .push("definition changed: the tool is no longer what the policy was written for".to_owned());
-            return Ruling::Hold(self.changed(tool, asked, arguments, notes));
-        }
-        let is_held = match &tool.hold {
-            None => tool.effect != Effect::Read,
-            Some(condition) => condition.holds_for(&arguments, counts).unwrap_or_else(|reason| {
-                notes.push(format!("the `hold` condition failed: {reason}"));
-                true
-            }),
-        };
-        match is_held || !notes.is_empty() {
-            true => Ruling::Hold(self.terms(tool, asked, Some(arguments), notes)),
-            false => tool.pass(),
+        match self.draft(asked, provenance) {
+            Drafted::Pass(pass) => Ruling::Pass(pass),
+            Drafted::Hold(draft) => Ruling::Hold(draft.finish(self.surfaces)),
+            Drafted::Forbid(reason) => Ruling::Forbid { reason },
         }
     }
 
     /// The terms on which a call is put to a person even where it would pass: for edited arguments and for undos.
     /// Fails, with the reason, for a call that is forbidden.
     pub fn hold(&self, asked: Asked<'_>) -> Result<Terms, String> {
-        self.hold_traced(asked, None)
+        self.hold_traced(asked, None, None)
     }
 
-    /// The same, for a call whose values were traced, if there was a conversation.
-    pub fn hold_traced(&self, asked: Asked<'_>, provenance: Option<&Provenance>) -> Result<Terms, String> {
-        match (self.rule_traced(asked, provenance), self.tools.get(asked.tool)) {
-            (Ruling::Hold(terms), _) => Ok(terms),
-            (Ruling::Forbid { reason }, _) => Err(reason),
-            (Ruling::Pass(_), Some(tool)) => {
+    /// The same, for a call whose values were traced, if there was a conversation, and with at least this risk.
+    pub fn hold_traced(
+        &self,
+        asked: Asked<'_>,
+        provenance: Option<&Provenance>,
+        least: Option<Risk>,
+    ) -> Result<Terms, String> {
+        let draft = match (self.draft(asked, provenance), self.tools.get(asked.tool)) {
+            (Drafted::Hold(draft), _) => draft,
+            (Drafted::Forbid(reason), _) => return Err(reason),
+            (Drafted::Pass(_), Some(tool)) => {
                 let arguments = Tree::read(asked.arguments, Top::Object).ok();
-                Ok(self.terms(tool, asked, arguments, Vec::new()))
+                let draft = self.terms(tool, asked, arguments, Vec::new());
+                raise(tool, draft, asked, &origins(provenance))
             }
-            (Ruling::Pass(_), None) => Ok(self.unknown(asked)),
+            (Drafted::Pass(_), None) => self.unknown(asked),
+        };
+        Ok(draft.at_least(least).finish(self.surfaces))
+    }
+
+    fn draft(&self, asked: Asked<'_>, provenance: Option<&Provenance>) -> Drafted {
+        let origins = origins(provenance);
+        let drafted = self.draft_counted(asked, &origins);
+        match (drafted, self.tools.get(asked.tool)) {
+            (Drafted::Hold(draft), Some(tool)) => Drafted::Hold(raise(tool, draft, asked, &origins)),
+            (drafted, _) => drafted,
+        }
+    }
+
+    fn draft_counted(&self, asked: Asked<'_>, origins: &Origins) -> Drafted {
+        let Some(tool) = self.tools.get(asked.tool) else {
+            return Drafted::Hold(self.unknown(asked));
+        };
+        if tool.is_plain_read() {
+            return tool.pass();
+        }
+        let Ok(arguments) = Tree::read(asked.arguments, Top::Object) else {
+            let note = "the arguments cannot be read";
+            return Drafted::Hold(self.terms(tool, asked, None, vec![note.to_owned()]));
+        };
+        let mut notes = Vec::new();
+        if let Some(reason) = self.forbidden(tool, asked.tool, (&arguments, origins), &mut notes) {
+            return Drafted::Forbid(reason);
+        }
+        if let Some(why) = tool
+            .definition
+            .and_then(|pinned| asked.definition.why_not(pinned))
+        {
+            notes.push(why.to_owned());
+            return Drafted::Hold(self.changed(tool, asked, arguments, notes));
+        }
+        let is_held = match &tool.hold {
+            None => tool.effect != Effect::Read,
+            Some(condition) => condition.holds_for(&arguments, origins).unwrap_or_else(|reason| {
+                notes.push(format!("the `hold` condition failed: {reason}"));
+                true
+            }),
+        };
+        match is_held || !notes.is_empty() {
+            true => Drafted::Hold(self.terms(tool, asked, Some(arguments), notes)),
+            false => tool.pass(),
         }
     }
 
@@ -414,7 +411,7 @@ impl Policy {
         &self,
         tool: &Tool,
         name: &str,
-        (arguments, counts): (&Tree<'_>, Option<&Counts>),
+        (arguments, origins): (&Tree<'_>, &Origins),
         notes: &mut Vec<String>,
     ) -> Option<String> {
         if let Some(Err(reason)) = tool.schema.as_ref().map(|schema| schema.check(arguments)) {
@@ -423,7 +420,7 @@ impl Policy {
             ));
         }
         let deny = tool.deny.as_ref()?;
-        match deny.holds_for(arguments, counts) {
+        match deny.holds_for(arguments, origins) {
             Ok(true) => Some(format!(
                 "the policy forbids this call of `{name}`: `{}`\nhint: no one can approve it; propose something else",
                 deny.source()
@@ -443,7 +440,7 @@ impl Policy {
         asked: Asked<'_>,
         arguments: Option<Tree<'_>>,
         mut notes: Vec<String>,
-    ) -> Terms {
+    ) -> Draft {
         let summary = match arguments {
             None => generic(asked.tool, asked.arguments, &tool.secrets, asked.salt),
             Some(arguments) => {
@@ -464,9 +461,10 @@ impl Policy {
                 }
             }
         };
-        Terms {
+        Draft {
             effect: tool.effect,
             risk: tool.risk,
+            asks: tool.asks,
             summary,
             yes: tool.yes.clone(),
             no: tool.no.clone(),
@@ -481,23 +479,20 @@ impl Policy {
                 Undoable::No
             },
             notes,
-            authority: tool.asks.authority(tool.risk, self.surfaces),
         }
     }
 
     /// The terms for a listed tool that has become another one: its effect, its template and its labels were chosen
     /// for what it was.
-    fn changed(&self, tool: &Tool, asked: Asked<'_>, arguments: Tree<'_>, notes: Vec<String>) -> Terms {
+    fn changed(&self, tool: &Tool, asked: Asked<'_>, arguments: Tree<'_>, notes: Vec<String>) -> Draft {
         let shown = hide(arguments, &tool.secrets, asked.salt);
         let effect = match tool.effect {
             Effect::External => Effect::External,
             Effect::Read | Effect::Write | Effect::Destructive => Effect::Destructive,
         };
-        let risk = tool.risk.max(Risk::High);
-        Terms {
+        Draft {
             effect,
-            risk,
-            authority: tool.asks.authority(risk, self.surfaces),
+            risk: tool.risk.max(Risk::High),
             summary: generic_tree(asked.tool, &shown),
             yes: None,
             no: None,
@@ -507,10 +502,11 @@ impl Policy {
     }
 
     /// The terms for a tool that is not listed: the worst is assumed.
-    fn unknown(&self, asked: Asked<'_>) -> Terms {
-        Terms {
+    fn unknown(&self, asked: Asked<'_>) -> Draft {
+        Draft {
             effect: Effect::Destructive,
             risk: Risk::High,
+            asks: Asks::default(),
             summary: generic(asked.tool, asked.arguments, &[], asked.salt),
             yes: None,
             no: None,
@@ -521,33 +517,33 @@ impl Policy {
             on_failure: OnFailure::Stop,
             undo: Undoable::No,
             notes: vec!["not in the policy: treated as destructive".to_owned()],
-            authority: Asks::default().authority(Risk::High, self.surfaces),
         }
     }
 }
 
 /// One degree more risk where the tool's `raise_risk` holds, or cannot be told.
-fn raise(tool: &Tool, terms: Terms, asked: Asked<'_>, counts: Option<&Counts>) -> Terms {
+fn raise(tool: &Tool, draft: Draft, asked: Asked<'_>, origins: &Origins) -> Draft {
     let Some(condition) = &tool.raise_risk else {
-        return terms;
+        return draft;
     };
     let holds = match Tree::read(asked.arguments, Top::Object) {
-        Ok(arguments) => condition.holds_for(&arguments, counts),
+        Ok(arguments) => condition.holds_for(&arguments, origins),
         Err(_) => Err("the arguments cannot be read".to_owned()),
     };
-    let note = match holds {
-        Ok(false) => return terms,
-        Ok(true) => format!("more risk than usual: `{}`", condition.source()),
-        Err(reason) => format!("the `raise_risk` condition failed: {reason}"),
-    };
-    let risk = match terms.risk {
-        Risk::Low => Risk::Medium,
-        Risk::Medium => Risk::High,
-        Risk::High | Risk::Critical => Risk::Critical,
-    };
-    let mut notes = terms.notes;
-    notes.push(note);
-    Terms { risk, notes, ..terms }
+    match holds {
+        Ok(false) => draft,
+        Ok(true) => draft.raise(format!("more risk than usual: `{}`", condition.source())),
+        Err(reason) => draft.raise(format!("the `raise_risk` condition failed: {reason}")),
+    }
+}
+
+/// What conditions may know of where values came from: nothing where nobody heard the person.
+fn origins(provenance: Option<&Provenance>) -> Origins {
+    match provenance.and_then(|provenance| Some((provenance.known_counts()?, provenance.told_by()))) {
+        None => Origins::Unknown,
+        Some((counts, Teller::Agent)) => Origins::Supplied(counts),
+        Some((counts, Teller::Gate)) => Origins::Heard(counts),
+    }
 }
 
 #[cfg(test)]

@@ -18,7 +18,7 @@ fn asked<'a>(tool: &'a str, arguments: &'a str) -> Asked<'a> {
     Asked {
         tool,
         arguments: arguments.as_bytes(),
-        definition: None,
+        definition: Definition::Unknown,
         salt: b"salt",
         before: None,
     }
@@ -31,7 +31,12 @@ fn shown(ruling: Ruling) -> String {
         Ruling::Forbid { reason } => format!("forbid {}", reason.lines().next().unwrap_or_default()),
         Ruling::Hold(terms) => {
             let notes: String = terms.notes.iter().map(|note| format!(" | {note}")).collect();
-            format!("hold {} {} | {}{notes}", terms.effect, terms.risk, terms.summary)
+            format!(
+                "hold {} {} | {}{notes}",
+                terms.effect,
+                terms.risk(),
+                terms.summary
+            )
         }
     }
 }
@@ -172,11 +177,15 @@ fn x28_a_changed_definition_is_held_even_for_reads() {
             ..asked("t", r#"{"a":1}"#)
         }))
     };
-    assert_eq!(rule(Some(pinned)), "pass read");
+    assert_eq!(rule(Definition::Read(pinned)), "pass read");
     let changed = "hold destructive high | t: a 1 | \
                    definition changed: the tool is no longer what the policy was written for";
-    assert_eq!(rule(Some(Hash::of(b"other"))), changed);
-    assert_eq!(rule(None), changed);
+    assert_eq!(rule(Definition::Read(Hash::of(b"other"))), changed);
+    // What the proposer says of it satisfies no pin.
+    assert_eq!(rule(Definition::Claimed(Hash::of(b"other"))), changed);
+    let held = "hold destructive high | t: a 1 | definition ";
+    assert!(rule(Definition::Claimed(pinned)).starts_with(&format!("{held}not verified")));
+    assert!(rule(Definition::Unknown).starts_with(&format!("{held}unknown")));
 }
 
 #[test]

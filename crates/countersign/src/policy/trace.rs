@@ -1,7 +1,7 @@
 //! Where a call's values came from, with what only the policy knows: defaults and secrets.
 
 use crate::json::{Kind, Leaf};
-use crate::provenance::{self, Conversation, Provenance};
+use crate::provenance::{self, Provenance, Told};
 use crate::summary::is_secret;
 
 use super::{Policy, Tool};
@@ -24,10 +24,10 @@ impl Policy {
     }
 
     /// Traces a call's values. A secret's mark is kept, the words it was found in are not.
-    pub fn trace(&self, tool: &str, arguments: &[u8], conversation: &Conversation) -> Provenance {
+    pub fn trace(&self, tool: &str, arguments: &[u8], told: &Told) -> Provenance {
         let tool = self.tools.get(tool);
         let is_default = |leaf: &Leaf<'_>| tool.is_some_and(|tool| is_default(tool, leaf));
-        let mut provenance = provenance::trace(conversation, arguments, &is_default);
+        let mut provenance = provenance::trace(told.conversation(), arguments, &is_default).by(told.teller());
         let secrets = tool.map(|tool| tool.secrets.as_slice()).unwrap_or_default();
         for leaf in &mut provenance.leaves {
             if is_secret(secrets, &leaf.pointer) {

@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use super::told::Teller;
+
 /// Where every value of a call came from.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
@@ -9,6 +11,9 @@ pub struct Provenance {
     pub leaves: Vec<Traced>,
     /// How much of the conversation was looked at.
     pub heard: Heard,
+    /// Who vouches for the conversation. Kept apart from the rest; see `store/record.rs`.
+    #[serde(skip)]
+    told_by: Teller,
 }
 
 /// How much of a conversation was looked at. Stored by position, and the first two as the `false` and `true` that stood
@@ -210,6 +215,26 @@ impl Counts {
 }
 
 impl Provenance {
+    /// Marks that follow from a conversation as the agent tells it.
+    pub fn new(leaves: Vec<Traced>, heard: Heard) -> Provenance {
+        Provenance {
+            leaves,
+            heard,
+            told_by: Teller::Agent,
+        }
+    }
+
+    /// Who vouches for the conversation.
+    pub fn told_by(&self) -> Teller {
+        self.told_by
+    }
+
+    /// The same marks, from a conversation that somebody else vouches for.
+    pub(crate) fn by(mut self, teller: Teller) -> Provenance {
+        self.told_by = teller;
+        self
+    }
+
     /// How many values came from where.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();

@@ -5,6 +5,7 @@ use std::cmp::Reverse;
 use std::collections::HashMap;
 
 use super::mark::{Derived, Heard, How, Making, Mark, Provenance};
+use super::told::Teller;
 use crate::display::{clip, escape};
 use crate::sentence::{Origins, fill};
 use crate::summary::Row;
@@ -18,8 +19,17 @@ impl Provenance {
         self.verdict_in(&Origins::english())
     }
 
-    /// The verdict in a person's language: safe to show.
+    /// The verdict in a person's language: safe to show. One that follows from the agent's own account says so first.
     pub fn verdict_in(&self, words: &Origins) -> String {
+        let verdict = self.findings(words);
+        let is_known = self.counts().unknown < self.counts().total();
+        match self.told_by() {
+            Teller::Agent if is_known => fill(&words.as_told, &[("verdict", &verdict)]),
+            Teller::Agent | Teller::Gate => verdict,
+        }
+    }
+
+    fn findings(&self, words: &Origins) -> String {
         let counts = self.counts();
         let total = counts.total();
         if total == 0 {
@@ -130,13 +140,19 @@ impl Provenance {
 
 /// The marks of a call's values, by the rows of its table.
 #[derive(Debug)]
-pub struct Marks<'p>(HashMap<Cow<'p, str>, &'p Mark>);
+pub struct Marks<'p>(HashMap<Cow<'p, str>, &'p Mark>, Teller);
 
 impl<'p> Marks<'p> {
     /// Those of a provenance.
     pub fn new(provenance: &'p Provenance) -> Marks<'p> {
         let leaves = provenance.leaves.iter();
-        Marks(leaves.map(|leaf| (escape(&leaf.pointer), &leaf.mark)).collect())
+        let marks = leaves.map(|leaf| (escape(&leaf.pointer), &leaf.mark));
+        Marks(marks.collect(), provenance.told_by())
+    }
+
+    /// Who vouches for the conversation they follow from.
+    pub fn teller(&self) -> Teller {
+        self.1
     }
 
     /// The mark of a row. A hidden row may hold several values: the loudest of them counts.
@@ -169,9 +185,10 @@ impl Mark {
         }
     }
 
-    /// The mark in one or two words.
-    pub fn tag(&self) -> &'static str {
+    /// The mark in a few words, of a conversation that this teller vouches for.
+    pub fn tag(&self, teller: Teller) -> &'static str {
         match self {
+            Mark::Person(_) if teller == Teller::Agent => "you, per agent",
             Mark::Invented { .. } => "NOT FROM YOU",
             Mark::Tool(tool) if tool.is_outside => "FROM OUTSIDE",
             Mark::Unknown => "unknown",

@@ -34,6 +34,8 @@ pub struct Origins {
     pub unknown: [String; 2],
     /// What stands in tools' answers, where nobody heard the person: one, several.
     pub found: [String; 2],
+    /// The agent itself supplied the conversation that `{verdict}` follows from.
+    pub as_told: String,
     /// Not all of the conversation was read.
     pub partial: String,
     /// There are more values than are named.
@@ -74,6 +76,7 @@ impl Origins {
                 "{count} of {total} {values} was found in a tool's answer; the person's own words were not seen here",
                 "{count} of {total} {values} were found in tools' answers; the person's own words were not seen here",
             ),
+            as_told: "as the agent tells it, {verdict}".to_owned(),
             partial: "; the conversation was too long to be read whole".to_owned(),
             more: "… and {count} more values".to_owned(),
             tag_invented: "NOT FROM YOU".to_owned(),
@@ -102,6 +105,7 @@ impl Origins {
                 "{count} de {total} {values} está en la respuesta de una herramienta; lo que dijo la persona no se vio aquí",
                 "{count} de {total} {values} están en respuestas de herramientas; lo que dijo la persona no se vio aquí",
             ),
+            as_told: "según cuenta el agente, {verdict}".to_owned(),
             partial: "; la conversación era demasiado larga para leerla entera".to_owned(),
             more: "… y {count} valores más".to_owned(),
             tag_invented: "NO ES TUYO".to_owned(),

@@ -12,8 +12,8 @@ use crate::approval::{Approval, Decided, Endorsement};
 use crate::call::{Arguments, Because, Call, Execution};
 use crate::hash::Hash;
 use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
-use crate::policy::{Authority, Terms};
-use crate::provenance::Provenance;
+use crate::policy::{Authority, Definition, Stakes, Terms};
+use crate::provenance::{Provenance, Teller};
 use crate::snapshot::Snapshot;
 use crate::state::{CallState, State};
 use crate::time::Time;
@@ -27,6 +27,8 @@ const SECOND: u8 = 2;
 const THIRD: u8 = 3;
 /// What a call would change follows its provenance, if it has one.
 const FOURTH: u8 = 4;
+/// Which facts about a call the gate knows itself follow its snapshot, if it has one.
+const FIFTH: u8 = 5;
 
 /// A row that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -226,7 +228,7 @@ struct CallBody {
 /// The body of a call's row.
 pub fn encode_call(call: &Call) -> Vec<u8> {
     let body = CallBody {
-        definition: call.definition,
+        definition: call.definition.hash(),
         revision: call.revision,
         terms: call.terms.clone(),
         digest: call.digest,
@@ -234,11 +236,47 @@ pub fn encode_call(call: &Call) -> Vec<u8> {
         execution: call.execution.clone(),
         undone_by: call.undone_by.map(|call| (call.approval, call.position)),
     };
-    let authority = call.terms.authority;
+    let authority = call.terms.authority();
+    let facts = Facts::of(call);
     match (&call.provenance, &call.before) {
+        (provenance, before) if facts != Facts::default() => {
+            let before = before.as_deref().map(seen);
+            encode(FIFTH, &(body, authority, provenance, before, facts))
+        }
         (None, None) => encode(SECOND, &(body, authority)),
         (Some(provenance), None) => encode(THIRD, &(body, authority, provenance)),
         (provenance, Some(before)) => encode(FOURTH, &(body, authority, provenance, seen(before))),
+    }
+}
+
+/// Which facts about a call the gate knows itself. What was written before this was known is the proposer's word.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Facts {
+    has_read_definition: bool,
+    has_heard_conversation: bool,
+}
+
+impl Facts {
+    fn of(call: &Call) -> Facts {
+        let provenance = call.provenance.as_deref();
+        Facts {
+            has_read_definition: matches!(call.definition, Definition::Read(_)),
+            has_heard_conversation: provenance.is_some_and(|found| found.told_by() == Teller::Gate),
+        }
+    }
+
+    fn definition(self, hash: Option<Hash>) -> Definition {
+        match self.has_read_definition {
+            true => Definition::read(hash),
+            false => Definition::claimed(hash),
+        }
+    }
+
+    fn provenance(self, provenance: Arc<Provenance>) -> Arc<Provenance> {
+        match self.has_heard_conversation {
+            true => Arc::new(Arc::unwrap_or_clone(provenance).by(Teller::Gate)),
+            false => provenance,
+        }
     }
 }
 
@@ -271,28 +309,36 @@ fn unseen(body: SnapshotBody) -> Result<Snapshot, BadRecord> {
 
 /// Reads a call's row.
 pub fn decode_call(columns: CallColumns, body: &[u8]) -> Result<Call, BadRecord> {
-    // What nobody had thought of yet was not asked for.
-    type Read = (CallBody, Authority, Option<Arc<Provenance>>, Option<SnapshotBody>);
-    let (mut body, authority, provenance, before): Read = match body.split_first() {
+    // What nobody had thought of yet was not asked for, and is not known.
+    type Read = (
+        CallBody,
+        Authority,
+        Option<Arc<Provenance>>,
+        Option<SnapshotBody>,
+        Facts,
+    );
+    let (mut body, authority, provenance, before, facts): Read = match body.split_first() {
+        Some((&FIFTH, body)) => whole(body)?,
         Some((&FOURTH, body)) => {
             let (body, authority, provenance, before) = whole(body)?;
-            (body, authority, provenance, Some(before))
+            (body, authority, provenance, Some(before), Facts::default())
         }
         Some((&THIRD, body)) => {
             let (body, authority, provenance) = whole(body)?;
-            (body, authority, Some(provenance), None)
+            (body, authority, Some(provenance), None, Facts::default())
         }
         _ => {
             let (body, authority) = decode(body)?;
-            (body, authority, None, None)
+            (body, authority, None, None, Facts::default())
         }
     };
-    if authority != body.terms.authority {
-        Arc::make_mut(&mut body.terms).authority = authority;
+    if authority != body.terms.authority() {
+        let risk = body.terms.risk();
+        Arc::make_mut(&mut body.terms).stakes = Stakes::stored(risk, authority);
     }
     Ok(Call {
         tool: ToolName::new(columns.tool).map_err(|error| damaged(&error.to_string()))?,
-        definition: body.definition,
+        definition: facts.definition(body.definition),
         arguments: Arguments::stored(columns.arguments),
         original: columns.original.map(Arguments::stored),
         revision: body.revision,
@@ -306,7 +352,7 @@ pub fn decode_call(columns: CallColumns, body: &[u8]) -> Result<Call, BadRecord>
         undone_by: body
             .undone_by
             .map(|(approval, position)| CallId { approval, position }),
-        provenance,
+        provenance: provenance.map(|provenance| facts.provenance(provenance)),
         before: before.map(unseen).transpose()?.map(Arc::new),
     })
 }

@@ -1,14 +1,12 @@
 //! The conversation travels with the call, and the policy can act on where values came from.
 
-use std::sync::Arc;
-
 use crate::world::*;
 use countersign::approval::SharedApproval;
 use countersign::call::Arguments;
 use countersign::decision::{Choice, Verdict};
 use countersign::effect::Risk;
 use countersign::gate::{Ruled, Submission, SubmittedCall};
-use countersign::provenance::{Conversation, Mark, Message};
+use countersign::provenance::{Conversation, Mark, Message, Told};
 
 const POLICY: &str = r#"
 [tools.search_contacts]
@@ -41,7 +39,7 @@ fn said(text: &str) -> Conversation {
 
 fn after(conversation: Conversation, calls: Vec<SubmittedCall>) -> Submission {
     Submission {
-        conversation: Some(Arc::new(conversation)),
+        conversation: Some(Told::heard_by_the_host(conversation)),
         ..submission(calls)
     }
 }
@@ -100,12 +98,16 @@ async fn a18_an_invented_value_raises_the_risk() {
     let world = world_with(POLICY);
     let create = || call("create_contact", r#"{"email":"maria@acme.com"}"#);
     let approval = held(&world, said("add maria@acme.com"), create()).await;
-    assert_eq!(approval.calls[0].terms.risk, Risk::Low);
+    assert_eq!(approval.calls[0].terms.risk(), Risk::Low);
     let approval = held(&world, said("add Maria"), create()).await;
-    assert_eq!(approval.calls[0].terms.risk, Risk::Medium);
+    assert_eq!(approval.calls[0].terms.risk(), Risk::Medium);
     assert!(approval.calls[0].terms.notes[0].contains("more risk than usual"));
     let approval = world.hold(vec![create()]).await;
-    assert_eq!(approval.calls[0].terms.risk, Risk::Medium, "unknown is not fine");
+    assert_eq!(
+        approval.calls[0].terms.risk(),
+        Risk::Medium,
+        "unknown is not fine"
+    );
 }
 
 #[tokio::test]
@@ -132,7 +134,11 @@ async fn a18_where_nobody_heard_the_person_a_condition_cannot_be_told() {
     let create = call("create_contact", r#"{"email":"maria@acme.com","name":"Nadia"}"#);
     let approval = held(&world, seen(), create).await;
     assert_eq!(words(&approval), ["tool:crm/find", "unknown"]);
-    assert_eq!(approval.calls[0].terms.risk, Risk::Medium, "unknown is not fine");
+    assert_eq!(
+        approval.calls[0].terms.risk(),
+        Risk::Medium,
+        "unknown is not fine"
+    );
     assert_eq!(
         world.now(&approval).await.calls[0].provenance,
         approval.calls[0].provenance

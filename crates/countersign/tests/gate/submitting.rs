@@ -46,7 +46,7 @@ async fn a1_reads_alone_leave_nothing_in_the_store() {
 async fn a2_a_tool_nobody_classified_is_held_as_destructive() {
     let approval = world().hold(vec![call("search_contacts_v2", "{}")]).await;
     let terms = &approval.calls[0].terms;
-    assert_eq!((terms.effect, terms.risk), (Effect::Destructive, Risk::High));
+    assert_eq!((terms.effect, terms.risk()), (Effect::Destructive, Risk::High));
     assert!(!terms.notes.is_empty(), "the card says why");
 }
 

@@ -33,7 +33,7 @@ impl May {
             .iter()
             .find_map(|call| why_not(approval, call, decider));
         let is_open = |call: &Call| why_not_at_all(call, decider).is_none();
-        let authorities = || approval.calls.iter().map(|call| call.terms.authority);
+        let authorities = || approval.calls.iter().map(|call| call.terms.authority());
         let quorum = authorities().map(|authority| authority.quorum).max().unwrap_or(1);
         May {
             approve: why_not.is_none(),
@@ -68,7 +68,7 @@ pub(super) fn why_not(approval: &Approval, call: &Call, decider: Option<&Decider
         (Some(reason), _) => return Some(reason),
         (None, decider) => decider?,
     };
-    let authority = call.terms.authority;
+    let authority = call.terms.authority();
     let asked_for_it =
         decider.person == approval.requester || approval.on_behalf_of.as_ref() == Some(&decider.person);
     if authority.four_eyes && asked_for_it {

@@ -110,7 +110,7 @@ impl CallCard {
             title: drawing.policy.title(call.tool.as_str()).map(shown),
             summary: terms.summary.clone(),
             effect: terms.effect.as_str(),
-            risk: terms.risk.as_str(),
+            risk: terms.risk().as_str(),
             can_undo,
             notes: terms.notes.iter().map(|note| shown(note)).collect(),
             concerns: concerns.iter().map(ToString::to_string).collect(),

@@ -218,7 +218,7 @@ impl Card {
 
 /// The gravest risk among its calls.
 pub fn risk(approval: &Approval) -> Risk {
-    let risks = approval.calls.iter().map(|call| call.terms.risk);
+    let risks = approval.calls.iter().map(|call| call.terms.risk());
     risks.max().unwrap_or(Risk::Low)
 }
 

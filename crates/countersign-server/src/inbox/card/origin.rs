@@ -3,7 +3,7 @@
 //! Enters: what the gate traced. Leaves: words and the names of their colours. A mark stands in a column of its own,
 //! where no value can imitate it.
 
-use countersign::provenance::{Mark, Provenance};
+use countersign::provenance::{Mark, Provenance, Teller};
 use serde::Serialize;
 
 /// The mark of one value.
@@ -25,11 +25,12 @@ pub struct Verdict {
 }
 
 impl Marked {
-    pub fn new(mark: &Mark) -> Marked {
+    /// The mark of a value, from a conversation that this teller vouches for.
+    pub fn new(mark: &Mark, teller: Teller) -> Marked {
         let is_plain = matches!(mark, Mark::Invented { agent_said_it: false });
         Marked {
             class: class(mark.loudness()),
-            tag: mark.tag(),
+            tag: mark.tag(teller),
             hint: mark.detail().filter(|_| !is_plain),
         }
     }
@@ -41,8 +42,13 @@ impl Verdict {
         match provenance {
             Some(provenance) => {
                 let marks = provenance.leaves.iter().map(|leaf| leaf.mark.loudness());
+                // The agent's own account is never as quiet as what the gate heard.
+                let least = match provenance.told_by() {
+                    Teller::Agent => Mark::Unknown.loudness(),
+                    Teller::Gate => 0,
+                };
                 Verdict {
-                    class: class(marks.max().unwrap_or(0)),
+                    class: class(marks.max().unwrap_or(0).max(least)),
                     text: provenance.verdict(),
                 }
             }
@@ -68,7 +74,7 @@ fn class(loudness: u8) -> &'static str {
 mod tests {
     use super::*;
     use countersign::policy::Policy;
-    use countersign::provenance::{Conversation, Marks, Message};
+    use countersign::provenance::{Conversation, Marks, Message, Told};
 
     #[test]
     fn a18_what_nobody_stated_comes_first_and_a_secret_is_as_loud_as_its_worst_part() {
@@ -76,13 +82,18 @@ mod tests {
         let arguments = br#"{"name":"Maria","auth":{"user":"Maria","key":"invented"},"email":"m@acme.com"}"#;
         let text = "Add Maria".to_owned();
         let messages = vec![Message::Person { text, at: None }];
-        let provenance = policy.trace("t", arguments, &Conversation { messages });
+        let provenance = policy.trace("t", arguments, &Told::supplied(Conversation { messages }));
         let marks = Marks::new(&provenance);
         let mut rows = policy.table("t", arguments, b"salt");
         marks.loudest_first(&mut rows);
         let shown: Vec<_> = rows
             .iter()
-            .map(|row| (row.pointer.as_str(), Marked::new(marks.of(row)).class))
+            .map(|row| {
+                (
+                    row.pointer.as_str(),
+                    Marked::new(marks.of(row), Teller::Gate).class,
+                )
+            })
             .collect();
         assert_eq!(shown, [("/auth", "m5"), ("/email", "m5"), ("/name", "m0")]);
         assert_eq!(Verdict::new(Some(&provenance)).class, "m5");

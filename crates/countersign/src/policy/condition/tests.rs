@@ -4,7 +4,9 @@ use crate::json::Top;
 #[track_caller]
 fn check(source: &str, arguments: &str, expected: Result<bool, &str>) {
     let tree = Tree::read(arguments.as_bytes(), Top::Object).unwrap();
-    let answer = Condition::compile(source).unwrap().holds_for(&tree, None);
+    let answer = Condition::compile(source)
+        .unwrap()
+        .holds_for(&tree, &Origins::Unknown);
     assert_eq!(
         answer,
         expected.map_err(str::to_owned),

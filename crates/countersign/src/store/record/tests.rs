@@ -187,7 +187,7 @@ async fn version_1_is_still_read() {
     let mut call = call.clone();
     call.terms = Arc::new(sample::terms_asking(strict));
     let read = decode_call(call_columns(&call), &encode_call(&call)).unwrap();
-    assert_eq!(read.terms.authority, strict);
+    assert_eq!(read.terms.authority(), strict);
 }
 
 /// Version 3 of a call's body is version 2 with its provenance behind it; version 2 is written where there is none.
@@ -241,6 +241,27 @@ async fn version_4_of_a_call_carries_what_it_would_change() {
     00086765745f706167650b7b226964223a227031227d027b7db46399cc280062
     30f99393972c0d893fcceb26d64d2297fb66e89dc843e61264
     ");
+}
+
+/// Version 5 of a call's body says at its end what the gate knows itself; without it everything is the proposer's word.
+#[tokio::test]
+async fn x57_x69_version_5_of_a_call_says_what_the_gate_knows_itself() {
+    use crate::provenance::Teller;
+    let mut call = full().await.calls[0].clone();
+    let hash = call.definition.hash().unwrap();
+    for before in [None, Some(Arc::new(sample::snapshot("{}")))] {
+        call.before = before;
+        for teller in [Teller::Agent, Teller::Gate] {
+            call.provenance = Some(Arc::new(Provenance::clone(&sample::provenance()).by(teller)));
+            for definition in [Definition::Read(hash), Definition::Claimed(hash)] {
+                call.definition = definition;
+                let bytes = encode_call(&call);
+                let is_known = teller == Teller::Gate || definition == Definition::Read(hash);
+                assert_eq!(bytes.first() == Some(&5), is_known);
+                assert_eq!(decode_call(call_columns(&call), &bytes).unwrap(), call);
+            }
+        }
+    }
 }
 
 fn hex(bytes: &[u8]) -> String {

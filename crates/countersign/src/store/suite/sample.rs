@@ -11,7 +11,7 @@ use crate::effect::{Effect, Risk};
 use crate::executor::Outcome;
 use crate::hash::Hash;
 use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
-use crate::policy::{Authority, OnFailure, Terms, Undoable};
+use crate::policy::{Authority, Definition, OnFailure, Stakes, Terms, Undoable};
 use crate::provenance::{Derived, Heard, How, Making, Mark, Part, Provenance, Quote, ToolQuote, Traced};
 use crate::registry::{Entry, Kind};
 use crate::snapshot::Snapshot;
@@ -94,7 +94,7 @@ pub fn id(n: u64) -> ApprovalId {
 pub fn terms() -> Terms {
     Terms {
         effect: Effect::Write,
-        risk: Risk::Medium,
+        stakes: Stakes::stored(Risk::Medium, Authority::default()),
         summary: "Create contact Maria Garcia".to_owned(),
         yes: Some("Sí, crear".to_owned()),
         no: None,
@@ -105,13 +105,15 @@ pub fn terms() -> Terms {
         on_failure: OnFailure::Stop,
         undo: Undoable::Yes,
         notes: Vec::new(),
-        authority: Authority::default(),
     }
 }
 
 /// Terms that ask more of those who approve.
 pub fn terms_asking(authority: Authority) -> Terms {
-    Terms { authority, ..terms() }
+    Terms {
+        stakes: Stakes::stored(Risk::Medium, authority),
+        ..terms()
+    }
 }
 
 /// Terms under which nobody else than these may decide.
@@ -160,10 +162,7 @@ pub fn provenance() -> Arc<Provenance> {
         pointer: format!("/{at}"),
         mark,
     });
-    Arc::new(Provenance {
-        leaves: leaves.collect(),
-        heard: Heard::Recent,
-    })
+    Arc::new(Provenance::new(leaves.collect(), Heard::Recent))
 }
 
 /// What a call would change, as it was read.
@@ -184,7 +183,7 @@ pub fn call_over(text: &str, result: &str) -> NewCall {
 pub fn call_under(text: &str, terms: Terms) -> NewCall {
     NewCall {
         tool: ToolName::new("create_contact").unwrap(),
-        definition: Some(Hash::of(b"definition")),
+        definition: Definition::Claimed(Hash::of(b"definition")),
         arguments: arguments(text),
         terms: Arc::new(terms),
         sealed: Some(Arc::from(&b"sealed bytes"[..])),

@@ -19,7 +19,7 @@ pub async fn x20_tenants_with_the_same_channel_and_key_do_not_meet(fixture: Fixt
             key: Some(sample::key("k", "body")),
             calls: vec![NewCall {
                 tool: ToolName::new("a/b:c.d-e").unwrap(),
-                definition: None,
+                definition: crate::policy::Definition::Unknown,
                 arguments: Arguments::parse(&b"{}"[..]).unwrap(),
                 terms: Arc::new(sample::terms()),
                 sealed: None,

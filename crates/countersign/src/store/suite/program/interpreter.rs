@@ -442,7 +442,7 @@ impl World<'_> {
                     true => OnFailure::Continue,
                     false => OnFailure::Stop,
                 },
-                authority: Authority {
+                stakes: sample::terms_asking(Authority {
                     four_eyes: matches!(asking, Asking::FourEyes) && position == 1,
                     quorum: match asking {
                         Asking::TwoPeople if position == *calls => 2,
@@ -452,7 +452,8 @@ impl World<'_> {
                         Asking::Button => Surface::Button,
                         _ => Surface::Text,
                     },
-                },
+                })
+                .stakes,
                 ..sample::terms_for(approvers)
             };
             let is_over_page = match over {

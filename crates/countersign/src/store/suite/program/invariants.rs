@@ -276,7 +276,7 @@ fn check_starts(approval: &Approval, events: &[Event]) {
                 );
                 let four_eyes = approval
                     .call(*call)
-                    .is_some_and(|call| call.terms.authority.four_eyes);
+                    .is_some_and(|call| call.terms.authority().four_eyes);
                 let own = approval.on_behalf_of.iter().any(|own| people.contains(&own));
                 assert!(
                     !(four_eyes && own),
