@@ -146,6 +146,23 @@ impl std::fmt::Debug for Approval {
 }
 
 impl Approval {
+    /// Bytes of its arguments, results and snapshots, and a little for each call: what lists are bounded by.
+    pub fn weight(&self) -> usize {
+        const EACH_CALL: usize = 256;
+        let calls = self.calls.iter().map(|call| {
+            let original = call
+                .original
+                .as_ref()
+                .map_or(0, |original| original.as_bytes().len());
+            let result = call.result.as_ref().map_or(0, |result| result.len());
+            let before = call.before.as_ref().map_or(0, |before| {
+                before.arguments.as_bytes().len() + before.result.len()
+            });
+            EACH_CALL + call.arguments.as_bytes().len() + original + result + before
+        });
+        calls.sum()
+    }
+
     /// The call at `position`, from 1.
     pub fn call(&self, position: u8) -> Option<&Call> {
         self.calls.get(usize::from(position).checked_sub(1)?)

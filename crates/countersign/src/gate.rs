@@ -23,8 +23,8 @@ use crate::call::Arguments;
 use crate::command::{Answer, Command, NewCall, Propose, Proposed, Restraint, Swept, denial_key};
 use crate::executor::{Executor, HostRuns, Permit, PermitToken};
 use crate::hash::{Fields, Hash};
-use crate::id::{ApprovalId, CallId, Channel, Run, Tenant, ToolName};
-use crate::policy::{Agents, Asked, Policy, Ruling, Terms};
+use crate::id::{Agent, ApprovalId, CallId, Channel, Person, Run, Tenant, ToolName};
+use crate::policy::{Asked, Policy, Ruling, Terms};
 use crate::provenance::{Provenance, Told};
 use crate::seal::{SealError, Sealer, Secret};
 use crate::snapshot::Snapshot;
@@ -51,6 +51,14 @@ pub struct Gate {
     policy: Arc<Policy>,
     executor: Arc<dyn Executor>,
     sealer: Option<Sealer>,
+    pace: Option<Arc<dyn Pace>>,
+}
+
+/// Counts new approvals and says when an agent makes them too fast. Kept outside of the gate because it needs a clock
+/// and memory of its own.
+pub trait Pace: Send + Sync {
+    /// Counts one new approval, or returns how long to wait before the next try.
+    fn propose(&self, tenant: &Tenant, agent: &Agent, requester: &Person) -> Result<(), Duration>;
 }
 
 impl Gate {
@@ -61,6 +69,15 @@ impl Gate {
             policy,
             executor: Arc::new(HostRuns),
             sealer: None,
+            pace: None,
+        }
+    }
+
+    /// Limits how fast agents may propose.
+    pub fn with_pace(self, pace: Arc<dyn Pace>) -> Gate {
+        Gate {
+            pace: Some(pace),
+            ..self
         }
     }
 
@@ -366,13 +383,25 @@ impl Gate {
         let denial = agents
             .cool_down
             .map(|_| denial_key(&submission.tenant, &submission.agent, calls));
-        (agents != Agents::default()).then_some(Restraint {
+        let is_limited = agents.most_pending.is_some() || denial.is_some();
+        is_limited.then_some(Restraint {
             most_pending: agents.most_pending,
+            joins: agents.joins,
             denial,
         })
     }
 
     async fn propose(&self, propose: Propose) -> Result<Proposed, SubmitError> {
+        if let Some(pace) = &self.pace {
+            let Propose {
+                tenant,
+                agent,
+                requester,
+                ..
+            } = &propose;
+            let counted = pace.propose(tenant, agent, requester);
+            counted.map_err(|retry_after| SubmitError::TooFast { retry_after })?;
+        }
         match self.store.write(Command::Propose(Box::new(propose))).await? {
             Answer::Propose(proposed) => Ok(proposed?),
             _ => Err(mismatch().into()),

@@ -13,7 +13,7 @@ pub mod suite;
 use futures_util::FutureExt;
 use futures_util::future::{BoxFuture, ready};
 
-use crate::approval::SharedApproval;
+use crate::approval::{Approval, SharedApproval};
 use crate::command::{Answer, Command, PutEntry, TakeEntry, Void, Voided};
 use crate::event::Event;
 use crate::hash::Hash;
@@ -165,6 +165,8 @@ pub struct Filter {
     pub after: Option<ApprovalId>,
     /// At most so many, and never more than [`LONGEST_PAGE`].
     pub limit: Option<usize>,
+    /// The page ends with the approval whose [`Approval::weight`] reaches this in sum; see [`Filter::is_full`].
+    pub most_bytes: Option<usize>,
 }
 
 impl Filter {
@@ -179,6 +181,25 @@ impl Filter {
     /// The limit in force.
     pub fn page(&self) -> usize {
         self.limit.unwrap_or(50).min(LONGEST_PAGE)
+    }
+
+    /// True when there may be more behind this page: it has as many approvals, or bytes, as it may have.
+    pub fn is_full(&self, page: &[SharedApproval]) -> bool {
+        page.len() >= self.page() || self.count_within(page.iter().map(|approval| &**approval)).1
+    }
+
+    /// How many of these approvals a page has, and whether it ends because of their bytes.
+    pub fn count_within<'a>(&self, approvals: impl Iterator<Item = &'a Approval>) -> (usize, bool) {
+        let most = self.most_bytes.unwrap_or(usize::MAX);
+        let (mut count, mut bytes) = (0, 0_usize);
+        for approval in approvals {
+            count += 1;
+            bytes = bytes.saturating_add(approval.weight());
+            if bytes >= most {
+                return (count, true);
+            }
+        }
+        (count, false)
     }
 
     /// True when the listing goes from old to new.

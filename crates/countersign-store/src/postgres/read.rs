@@ -302,13 +302,37 @@ impl Readers {
         }
         parameters.push((&limit, Type::INT8));
         let limit_at = parameters.len();
-        let sql = format!(
-            "SELECT {APPROVAL}, {CALL} FROM (SELECT * FROM approval WHERE {} ORDER BY id {order} LIMIT ${limit_at}) a {WITH_CALLS}
-             ORDER BY a.id {order}, c.position",
+        let mut page = format!(
+            "SELECT * FROM approval WHERE {} ORDER BY id {order} LIMIT ${limit_at}",
             conditions.join(" AND ")
         );
+        let most_bytes = filter
+            .most_bytes
+            .map(|most| i64::try_from(most).unwrap_or(i64::MAX));
+        if let Some(most_bytes) = &most_bytes {
+            parameters.push((most_bytes, Type::INT8));
+            // Lengths are known without reading the values. This counts less than `Approval::weight` does, never more,
+            // so the page below is cut where that says.
+            page = format!(
+                "SELECT * FROM (SELECT p.*, sum(size) OVER (ORDER BY id {order}) - size AS before FROM
+                     (SELECT l.*, (SELECT coalesce(sum(octet_length(c.arguments) + coalesce(octet_length(c.original), 0)
+                          + coalesce(octet_length(c.result), 0)), 0)
+                      FROM call c WHERE c.tenant = l.tenant AND c.approval = l.id) AS size FROM ({page}) l) p) q
+                 WHERE before < ${}",
+                parameters.len()
+            );
+        }
+        let sql = format!(
+            "SELECT {APPROVAL}, {CALL} FROM ({page}) a {WITH_CALLS} ORDER BY a.id {order}, c.position"
+        );
         let rows = self.ask(Question::Text(&sql, &parameters)).await?;
-        decode::joined(&rows)
+        let mut approvals = decode::joined(&rows)?;
+        approvals.truncate(
+            filter
+                .count_within(approvals.iter().map(|approval| &**approval))
+                .0,
+        );
+        Ok(approvals)
     }
 
     /// The clock that tests move, in microseconds; nothing when the server's counts.

@@ -89,6 +89,8 @@ pub(super) const BY_KEY: &str = approvals!("WHERE tenant = ?1 AND agent = ?2 AND
 pub(super) const PENDING_OF: &str = approvals!(
     "INDEXED BY approval_pending WHERE state = 0 AND tenant = ?1 AND agent = ?2 ORDER BY id LIMIT ?3"
 );
+pub(super) const COUNT_PENDING_OF: &str = "SELECT count(*) FROM (SELECT 1 FROM approval
+    INDEXED BY approval_pending WHERE state = 0 AND tenant = ?1 AND agent = ?2 LIMIT ?3)";
 pub(super) const DUE: &str = approvals!("WHERE due_at <= ?1 ORDER BY due_at, tenant, id LIMIT ?2");
 
 // The indexes are named where another choice of SQLite's would make the cost grow with history.
@@ -154,11 +156,26 @@ pub(super) fn many(
     sql: &str,
     params: impl Params,
 ) -> Result<Vec<Loaded>, LoadError> {
+    within(connection, sql, params, usize::MAX)
+}
+
+/// Approvals that `sql` finds, up to the one with which they have `most_bytes`. The rest is not read.
+pub(super) fn within(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+    most_bytes: usize,
+) -> Result<Vec<Loaded>, LoadError> {
     let mut statement = connection.prepare_cached(sql)?;
     let mut rows = statement.query(params)?;
     let mut approvals = Vec::new();
-    while let Some(row) = rows.next()? {
-        approvals.push(approval(connection, row)?);
+    let mut bytes = 0_usize;
+    while bytes < most_bytes
+        && let Some(row) = rows.next()?
+    {
+        let loaded = approval(connection, row)?;
+        bytes = bytes.saturating_add(loaded.approval.weight());
+        approvals.push(loaded);
     }
     Ok(approvals)
 }

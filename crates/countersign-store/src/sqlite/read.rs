@@ -221,7 +221,7 @@ pub(super) fn list(
         filter.run.as_ref().map(|run| run.as_str()),
         limit(filter.page()),
     ];
-    let found = load::many(connection, sql, params)?;
+    let found = load::within(connection, sql, params, filter.most_bytes.unwrap_or(usize::MAX))?;
     Ok(found.into_iter().map(share).collect())
 }
 

@@ -310,6 +310,25 @@ impl Rows for SqlRows<'_> {
         Ok(own.into_iter().map(|loaded| self.remember(loaded)).collect())
     }
 
+    fn count_pending_of(
+        &mut self,
+        tenant: &Tenant,
+        agent: &Agent,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
+        let limit = i64::try_from(limit).unwrap_or(i64::MAX);
+        let counted = self
+            .connection
+            .prepare_cached(load::COUNT_PENDING_OF)
+            .and_then(|mut statement| {
+                statement.query_row((tenant.as_str(), agent.as_str(), limit), |row| {
+                    row.get::<_, i64>(0)
+                })
+            });
+        let count = counted.map_err(|error| self.note(error.into()))?;
+        Ok(usize::try_from(count).unwrap_or(usize::MAX))
+    }
+
     fn save(&mut self, saved: Saved) -> Result<(), StoreError> {
         // A refused decision beyond those we count leaves everything as it was.
         if saved.version_before == saved.approval.version {

@@ -121,6 +121,15 @@ pub trait Rows {
         agent: &Agent,
         limit: usize,
     ) -> Result<Vec<Approval>, StoreError>;
+    /// How many approvals of this agent are pending, also expired ones; `limit` stands for all that is not less.
+    fn count_pending_of(
+        &mut self,
+        tenant: &Tenant,
+        agent: &Agent,
+        limit: usize,
+    ) -> Result<usize, StoreError> {
+        Ok(self.pending_of(tenant, agent, limit)?.len())
+    }
     /// Keeps a changed or new approval and its new events.
     fn save(&mut self, saved: Saved) -> Result<(), StoreError>;
     /// The entry of this kind and key, locked unless it is only looked at; also when its time is over.

@@ -2,7 +2,7 @@
 //!
 //! Enters: a proposal, the agent's other pending approvals, the entry that a denial left. Leaves: the card it joins, a
 //! refusal, or nothing, and then it is proposed.
-//! Deliberately absent: what the numbers are; the policy says, and without it nothing here is looked at.
+//! Deliberately absent: what the numbers are; the policy says.
 
 use std::sync::Arc;
 
@@ -22,8 +22,10 @@ pub const MOST_LOOKED_AT: usize = 200;
 /// What a proposal is checked against.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restraint {
-    /// The most pending approvals of this agent; the same calls again join the pending one.
+    /// The most pending approvals of this agent for one requester. Nobody is limited by what others ask the same agent.
     pub most_pending: Option<usize>,
+    /// Whether the same calls again join the pending approval.
+    pub joins: bool,
     /// The entry a denial of these calls leaves for as long as they may not be asked again.
     pub denial: Option<String>,
 }
@@ -62,12 +64,19 @@ pub(super) fn check<R: Rows>(
     let Some(most) = restraint.most_pending else {
         return Ok(None);
     };
+    // Most agents have a few pending ones: counting them reads no arguments.
+    if !restraint.joins && rows.count_pending_of(&propose.tenant, &propose.agent, most)? < most {
+        return Ok(None);
+    }
     let pending = rows.pending_of(&propose.tenant, &propose.agent, MOST_LOOKED_AT)?;
+    let is_cut = pending.len() >= MOST_LOOKED_AT;
     let open: Vec<Approval> = pending
         .into_iter()
         .filter(|approval| approval.expires_at > now)
         .collect();
-    if let Some(same) = open.iter().find(|approval| is_same(propose, approval)) {
+    if restraint.joins
+        && let Some(same) = open.iter().find(|approval| is_same(propose, approval))
+    {
         return Ok(Some(Ok(Proposed {
             approval: Arc::new(same.clone()),
             repeated: true,
@@ -75,7 +84,12 @@ pub(super) fn check<R: Rows>(
     }
     // The one whose place it takes does not count.
     let stays = |approval: &&Approval| propose.channel.is_none() || approval.channel != propose.channel;
-    let count = open.iter().filter(stays).count();
+    let is_own = |approval: &&Approval| approval.requester == propose.requester;
+    let count = match is_cut {
+        // There may be more of this requester's behind those that were read.
+        true => open.iter().filter(stays).count(),
+        false => open.iter().filter(stays).filter(is_own).count(),
+    };
     Ok((count >= most).then_some(Err(ProposeRefusal::TooManyPending { count, most })))
 }
 

@@ -13,6 +13,8 @@ const HISTORY: usize = 200;
 /// On a page with several agents' cards so many approvals are looked at in all, and of each agent at least a few.
 const MOST: usize = 1_000;
 const A_FEW: usize = 20;
+/// Fewer, where they have so many bytes of arguments and results.
+const MOST_BYTES: usize = 4 * 1024 * 1024;
 
 /// What deserves a second look about each call of an approval.
 pub type Concerns = Vec<Vec<Concern>>;
@@ -44,10 +46,11 @@ impl Gate {
                 agent: Some(agent.clone()),
                 after: Some(id),
                 limit: Some(limit),
+                most_bytes: Some(MOST_BYTES),
                 ..Filter::default()
             };
             let before = self.store.list(tenant, &filter).await?;
-            let looked_at = (before.len() >= limit).then_some(before.len());
+            let looked_at = filter.is_full(&before).then_some(before.len());
             let history = History::of(&before, looked_at, &is_secret);
             let pairs = found.iter_mut().zip(approvals);
             for (found, approval) in pairs.filter(|(_, approval)| approval.agent == *agent) {

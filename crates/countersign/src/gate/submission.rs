@@ -138,6 +138,12 @@ pub enum SubmitError {
     /// The gate refused to hold it.
     #[error(transparent)]
     Refused(#[from] ProposeRefusal),
+    /// The agent makes new approvals faster than its policy allows.
+    #[error("the agent asks too often: it may ask again in {} s", retry_after.as_secs_f64().ceil())]
+    TooFast {
+        /// How long to wait before the next try.
+        retry_after: Duration,
+    },
     /// The undo is not known.
     #[error("call `{0}` cannot be undone: {1}")]
     NoUndo(CallId, String),

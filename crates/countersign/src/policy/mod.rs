@@ -100,13 +100,29 @@ pub enum OnFiller {
     Approve,
 }
 
-/// What keeps an agent from asking too much of people. Nothing is limited that the policy does not limit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+/// Limits on how much an agent may ask of people. They hold unless the policy sets others, or none, by name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agents {
-    /// The most approvals one agent may have pending; the same calls again join the pending one.
+    /// The most approvals one agent may have pending for one requester; `None` when the policy says `"unlimited"`.
     pub most_pending: Option<usize>,
+    /// Whether the same calls again join the pending approval; true when the policy sets `most_pending`.
+    pub joins: bool,
+    /// New approvals per agent, requester and minute, half of them at once; `None` when the policy says
+    /// `"unlimited"`. Enforced by the [`Pace`](crate::gate::Pace) of a gate.
+    pub proposals_per_minute: Option<u32>,
     /// How long an agent may not ask again for exactly what was denied.
     pub cool_down: Option<Duration>,
+}
+
+impl Default for Agents {
+    fn default() -> Agents {
+        Agents {
+            most_pending: Some(20),
+            joins: false,
+            proposals_per_minute: Some(120),
+            cool_down: None,
+        }
+    }
 }
 
 /// What happens to the rest of a batch when a call fails.

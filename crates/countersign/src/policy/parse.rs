@@ -180,9 +180,16 @@ fn agents(reader: &mut Reader<'_>, root: &DeTable<'_>) -> Agents {
     let Some(table) = table.and_then(|value| value.get_ref().as_table()) else {
         return Agents::default();
     };
-    reader.only(table, "`[agents]`", &["most_pending", "cool_down"]);
+    let known = ["most_pending", "proposals_per_minute", "cool_down"];
+    reader.only(table, "`[agents]`", &known);
+    let default = Agents::default();
+    let most_pending = reader.limit(table, "most_pending", 1..=MOST_LOOKED_AT);
     Agents {
-        most_pending: reader.number(table, "most_pending", 1..=MOST_LOOKED_AT),
+        most_pending: most_pending.unwrap_or(default.most_pending),
+        joins: most_pending.is_some_and(|most| most.is_some()),
+        proposals_per_minute: reader
+            .limit(table, "proposals_per_minute", 1..=1_000_000)
+            .unwrap_or(default.proposals_per_minute),
         cool_down: reader.duration(table, "cool_down", SECOND..=MONTH),
     }
 }

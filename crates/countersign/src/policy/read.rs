@@ -166,6 +166,24 @@ impl<'t> Reader<'t> {
         fits
     }
 
+    /// A whole number in a range, or the word `unlimited`, which is `Some(None)`. Nothing when the key is absent or wrong.
+    pub(super) fn limit<N: TryFrom<u64> + PartialOrd + std::fmt::Display>(
+        &mut self,
+        table: &DeTable<'_>,
+        key: &str,
+        allowed: RangeInclusive<N>,
+    ) -> Option<Option<N>> {
+        let value = table.get(key)?;
+        match value.get_ref().as_str() {
+            Some("unlimited") => Some(None),
+            Some(_) => {
+                self.wrong_kind(key, value, "a whole number, or \"unlimited\"");
+                None
+            }
+            None => self.number(table, key, allowed).map(Some),
+        }
+    }
+
     pub(super) fn duration(
         &mut self,
         table: &DeTable<'_>,

@@ -155,11 +155,13 @@ impl Inner {
             }
         };
         let approvals = ids.into_iter().filter_map(|id| self.get(tenant, id));
-        approvals
+        let mut page: Vec<SharedApproval> = approvals
             .filter(|approval| fits(approval, filter, now))
             .take(filter.page())
             .cloned()
-            .collect()
+            .collect();
+        page.truncate(filter.count_within(page.iter().map(|approval| &**approval)).0);
+        page
     }
 }
 

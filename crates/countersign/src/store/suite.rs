@@ -55,6 +55,7 @@ macro_rules! for_each_store_case {
             x11_an_agent_has_only_so_many_pending,
             x11_who_takes_a_place_does_not_count_twice,
             x11_a_denied_call_cools_down,
+            x62_a_limit_counts_what_one_requester_asks,
             // Decide and withdraw.
             a5_expired_is_invisible_and_cannot_be_approved,
             x10_the_last_microsecond_is_in_time_and_the_next_is_late,
@@ -144,6 +145,7 @@ macro_rules! for_each_store_case {
             d2_what_was_approved_and_nobody_runs_is_found,
             d1_pages_have_no_gaps_and_no_repeats,
             d1_a_page_has_its_limits,
+            x62_a_page_ends_when_it_has_its_bytes,
             b8_the_feed_is_complete_and_in_order,
             b8_the_feed_goes_on_behind_a_cursor,
             b8_behind_the_end_of_the_feed_comes_only_what_is_new,

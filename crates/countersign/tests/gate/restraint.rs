@@ -74,7 +74,7 @@ async fn x11_after_a_no_the_same_is_not_asked_again_for_a_while() {
 }
 
 #[tokio::test]
-async fn without_such_a_policy_nobody_is_held_back() {
+async fn without_such_a_policy_the_same_again_is_another_card() {
     let world = world();
     let ids: Vec<_> = [1, 2].map(|_| ask(r#"{"n":1}"#)).into_iter().collect();
     let mut found = Vec::new();
@@ -82,4 +82,28 @@ async fn without_such_a_policy_nobody_is_held_back() {
         found.push(world.gate.submit(submission).await.unwrap().approval.unwrap().id);
     }
     assert_ne!(found[0], found[1]);
+}
+
+#[tokio::test]
+async fn x62_without_a_word_in_the_policy_twenty_may_be_pending() {
+    let world = world_with("[tools.create_contact]\neffect = \"write\"\n");
+    for n in 0..20 {
+        world.gate.submit(ask(&format!(r#"{{"n":{n}}}"#))).await.unwrap();
+    }
+    let refused = world.gate.submit(ask(r#"{"n":20}"#)).await.unwrap_err();
+    let expected = ProposeRefusal::TooManyPending { count: 20, most: 20 };
+    assert_eq!(refused, SubmitError::Refused(expected));
+}
+
+#[tokio::test]
+async fn x62_no_limit_has_to_be_said() {
+    let policy = "[agents]\nmost_pending = \"unlimited\"\nproposals_per_minute = \"unlimited\"\n";
+    let world = world_with(policy);
+    for n in 0..30 {
+        world.gate.submit(ask(&format!(r#"{{"n":{n}}}"#))).await.unwrap();
+    }
+    for wrong in ["0", "201", "\"none\"", "false"] {
+        let policy = format!("[agents]\nmost_pending = {wrong}\n");
+        assert!(countersign::policy::Policy::parse(&policy).is_err(), "{wrong}");
+    }
 }

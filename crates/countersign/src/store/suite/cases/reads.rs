@@ -172,6 +172,56 @@ pub async fn d1_a_page_has_its_limits(fixture: Fixture) {
     assert_eq!(limit(usize::MAX).page(), LONGEST_PAGE);
 }
 
+pub async fn x62_a_page_ends_when_it_has_its_bytes(fixture: Fixture) {
+    let text = "x".repeat(1000);
+    for n in 1..=9 {
+        let mut propose = sample::propose(n);
+        for call in &mut propose.calls {
+            call.arguments = sample::arguments(&format!("{{\"text\":\"{text}\"}}"));
+        }
+        fixture.propose(propose).await;
+    }
+    let whole = ids(&fixture, &Filter::default()).await;
+    let weight = fixture.find(&sample::tenant(), whole[0]).await.unwrap().weight();
+    assert!(weight > 1000);
+    for (most_bytes, expected) in [
+        (1, 1),
+        (weight, 1),
+        (weight + 1, 2),
+        (3 * weight, 3),
+        (weight * 9 + 1, 9),
+    ] {
+        for state in [None, Some(State::Pending)] {
+            let mut filter = Filter {
+                state,
+                most_bytes: Some(most_bytes),
+                ..Filter::default()
+            };
+            let mut seen = Vec::new();
+            loop {
+                let page = fixture.store.list(&sample::tenant(), &filter).await.unwrap();
+                assert!(page.len() <= expected, "{most_bytes}");
+                assert_eq!(
+                    filter.is_full(&page),
+                    page.len() == expected && expected < 9,
+                    "{most_bytes}"
+                );
+                let Some(last) = page.last() else { break };
+                filter.after = Some(last.id);
+                let is_full = filter.is_full(&page);
+                seen.extend(page.iter().map(|approval| approval.id));
+                if !is_full {
+                    break;
+                }
+            }
+            seen.sort_unstable();
+            let mut whole = whole.clone();
+            whole.sort_unstable();
+            assert_eq!(seen, whole, "every one is on some page");
+        }
+    }
+}
+
 pub async fn b8_the_history_tells_everything_in_order(fixture: Fixture) {
     let approval = fixture.propose(sample::propose(1)).await;
     fixture

@@ -14,6 +14,7 @@ fn restrained(propose: Propose, most: usize) -> Propose {
     Propose {
         restraint: Some(Restraint {
             most_pending: Some(most),
+            joins: true,
             denial: Some(denial),
         }),
         ..propose
@@ -139,4 +140,36 @@ pub async fn x11_a_denied_call_cools_down(fixture: Fixture) {
     fixture.propose(own(2, 20)).await;
     fixture.advance(Duration::from_secs(600));
     fixture.propose(propose).await;
+}
+
+pub async fn x62_a_limit_counts_what_one_requester_asks(fixture: Fixture) {
+    let restrained = |n: u64, requester: &str| {
+        let propose = own(n, 3);
+        Propose {
+            requester: crate::id::Person::new(requester).unwrap(),
+            restraint: Some(Restraint {
+                most_pending: Some(3),
+                joins: false,
+                denial: None,
+            }),
+            channel: None,
+            ..propose
+        }
+    };
+    for n in 1..=3 {
+        fixture.propose(restrained(n, "crm")).await;
+    }
+    let refused = fixture.try_propose(restrained(4, "crm")).await.unwrap_err();
+    assert_eq!(refused, ProposeRefusal::TooManyPending { count: 3, most: 3 });
+    // Another token, or another person who talks to the same agent, is not locked out by the first.
+    let other = fixture.propose(restrained(5, "ana")).await;
+    // The same calls again are another question where the policy does not join them.
+    let mut again = restrained(6, "ana");
+    for (call, first) in again.calls.iter_mut().zip(&other.calls) {
+        call.arguments = first.arguments.clone();
+    }
+    assert!(!fixture.try_propose(again).await.unwrap().repeated);
+    let first = fixture.find(&sample::tenant(), sample::id(1)).await.unwrap();
+    fixture.accept(sample::deny(&first)).await;
+    fixture.propose(restrained(7, "crm")).await;
 }
