@@ -179,6 +179,9 @@ impl From<SubmitError> for Failure {
                 Failure::with(Exit::Refused, "too_many_pending", message)
                     .hint("decide what is pending, or let it be withdrawn, first")
             }
+            SubmitError::TooFast { .. } => {
+                Failure::with(Exit::Refused, "too_fast", message).hint("wait that long and try again")
+            }
             SubmitError::Refused(ProposeRefusal::DeniedLately { .. }) => {
                 Failure::with(Exit::Refused, "denied_lately", message)
                     .hint("propose something else, or ask a person why")

@@ -13,6 +13,8 @@ use tokio::sync::broadcast::error::RecvError;
 
 use crate::http::App;
 
+/// Looks back over so many bytes of arguments and results at most.
+const MOST_BYTES: usize = 16 * 1024 * 1024;
 /// What was decided by words or by a button is gone on with where it was heard. Should that node have ended in the middle,
 /// another one goes on after so long.
 const HEARD_WITHIN: Duration = Duration::from_secs(3);
@@ -65,6 +67,7 @@ async fn look_back(app: &App) -> Result<(), StoreError> {
         let newest = Filter {
             agent: Some(served.agent.name().clone()),
             limit: Some(LONGEST_PAGE),
+            most_bytes: Some(MOST_BYTES),
             ..Filter::default()
         };
         let approvals = app.store().list(&app.settings.tenant, &newest).await?;

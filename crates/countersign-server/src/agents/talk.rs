@@ -18,7 +18,7 @@ use countersign_agent::session::{Session, SessionError};
 use tokio::sync::{broadcast, mpsc};
 
 use super::Served;
-use crate::http::App;
+use crate::http::{Answer, App};
 
 /// How long a turn waits for the one before it.
 const TURN_WITHIN: Duration = Duration::from_secs(30);
@@ -157,12 +157,15 @@ impl Talk {
         self.going.news.subscribe()
     }
 
-    /// Says something, and gives what comes of it. It goes on when nobody reads that.
-    pub fn say(&self, app: &App, said: Said, by: Decider) -> mpsc::Receiver<Arc<News>> {
+    /// Says something, and gives what comes of it. It goes on when nobody reads that. Refused when too many messages are
+    /// being answered: each of them is a turn of a model.
+    pub fn say(&self, app: &App, said: Said, by: Decider) -> Answer<mpsc::Receiver<Arc<News>>> {
+        let counted = app.limits.turn(&self.place.tenant, &by.person)?;
         let (sender, receiver) = mpsc::channel(QUEUE);
         let talk = self.clone();
         let app = app.clone();
         app.clone().runs.spawn(async move {
+            let _counted = counted;
             let mut teller = Teller::new(&app, talk.going.news.clone(), Some(sender));
             let Ok(_turn) = talk.turn().await else {
                 let message = "another message is being answered in this session".to_owned();
@@ -211,7 +214,7 @@ impl Talk {
                 }
             }
         });
-        receiver
+        Ok(receiver)
     }
 
     /// Goes on after something was decided elsewhere; nothing happens when nothing was.

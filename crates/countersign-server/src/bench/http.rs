@@ -15,7 +15,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 use tokio::process::{Child, Command};
 
 use super::connection::Connection;
-use super::load::arguments;
+use super::load::{UNLIMITED, arguments};
 use super::{Place, drive, report};
 use crate::access::{Account, NewToken, Scope};
 
@@ -41,10 +41,11 @@ impl Service {
         let directory = place.file("http").with_extension("");
         std::fs::remove_dir_all(&directory).ok();
         std::fs::create_dir_all(&directory)?;
-        let policy = format!("[tools.{TOOL}]\neffect = \"write\"\nttl = \"1h\"\n");
+        // What is measured is the gate, not its limits.
+        let policy = format!("{UNLIMITED}[tools.{TOOL}]\neffect = \"write\"\nttl = \"1h\"\n");
         std::fs::write(directory.join("countersign.toml"), policy)?;
         let config = format!(
-            "decisions_per_second = 1000000\nlongest_wait = \"1h\"\n[tools.{TOOL}]\nanswer = \"deleted\"\n"
+            "decisions_per_second = 1000000\nlongest_wait = \"1h\"\n[limits]\nwaits_per_caller = 1000000\n[tools.{TOOL}]\nanswer = \"deleted\"\n"
         );
         std::fs::write(directory.join("countersign-serve.toml"), config)?;
         let store = SqliteStore::open(directory.join("countersign.db"), SqliteOptions::default())?;

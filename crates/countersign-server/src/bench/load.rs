@@ -16,7 +16,15 @@ use serde_json::{Value, json};
 
 use super::{drive, report};
 
+/// Says in a policy that agents have no limits.
+pub(crate) const UNLIMITED: &str =
+    "[agents]\nmost_pending = \"unlimited\"\nproposals_per_minute = \"unlimited\"\n";
+
 const POLICY: &str = r#"
+[agents]
+most_pending = "unlimited"
+proposals_per_minute = "unlimited"
+
 [tools.find_paddocks]
 effect = "read"
 

@@ -24,6 +24,7 @@ pub async fn run(global: &Global, options: List, output: &mut Output) -> Result<
         run: name(options.run.as_deref())?,
         after,
         limit: Some(usize::from(options.limit)),
+        most_bytes: None,
     };
     let page = desk.list(&filter).await?;
     if output.is_json {

@@ -104,7 +104,7 @@ impl LocalDesk {
     pub async fn list(&self, filter: &Filter) -> Result<PageView, Failure> {
         let approvals = self.store().list(&self.tenant, filter).await?;
         let now = self.store().now().await?;
-        let is_full = approvals.len() >= filter.page();
+        let is_full = filter.is_full(&approvals);
         let next = approvals.last().filter(|_| is_full);
         Ok(PageView {
             next: next.map(|approval| approval.id),

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::feed::Feeds;
-use super::{AllowedHosts, Known, Limits, Metrics, Written};
+use super::{AllowedHosts, Known, LimitSettings, Limits, Metrics, Written};
 use crate::agents::Agents;
 
 /// The service's state. Clones share everything.
@@ -57,6 +57,8 @@ pub struct Settings {
     pub longest_wait: Duration,
     /// How many decisions one person may make in a second.
     pub decisions_per_second: NonZeroU32,
+    /// All other limits.
+    pub limits: LimitSettings,
     /// Whether a proxy in front speaks TLS for us.
     pub is_secure: bool,
 }
@@ -72,7 +74,7 @@ impl App {
         App(Arc::new(Parts {
             conversations: Conversations::new(gate.clone()),
             gate,
-            limits: Limits::new(settings.decisions_per_second),
+            limits: Limits::new(settings.decisions_per_second, &settings.limits),
             settings,
             metrics: Metrics::default(),
             known: Known::default(),

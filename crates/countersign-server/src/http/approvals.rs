@@ -19,17 +19,21 @@ use super::look::Looker;
 use super::wire::{
     Ask, Decide, DecideCall, DecideQuery, ErrorView, GetQuery, IdempotencyKey, ListQuery, WithdrawBody,
 };
-use super::{Answer, ApiError, App, For, Json, scope};
+use super::{Answer, ApiError, App, For, Json, json, scope};
 use crate::access::{Caller, Scope};
 use crate::duration;
 use crate::view::{self, ApprovalView, PageView};
+
+/// A page of a list ends with the approval that brings its arguments and results to this many bytes.
+pub const LARGEST_PAGE: usize = 1024 * 1024;
 
 /// The longest comment.
 pub const LONGEST_COMMENT: usize = 4096;
 
 /// List approvals
 ///
-/// Pending ones by default, oldest first; everything else newest first. An agent's token lists its own.
+/// Pending ones by default, oldest first; everything else newest first. An agent's token lists its own. A page ends
+/// early when its approvals have a megabyte of arguments and results: go on while there is a `next`.
 #[utoipa::path(get, path = "/v1/approvals", tag = "approvals", params(ListQuery),
     security(("token" = ["read"]), ("token" = ["propose"]), ("token" = ["wait"])),
     responses((status = 200, body = PageView), (status = "default", body = ErrorView)))]
@@ -37,12 +41,13 @@ pub async fn list(
     State(app): State<App>,
     For(caller, ..): For<scope::Look>,
     Asked(query): Asked<ListQuery>,
-) -> Answer<Json<PageView>> {
+) -> Answer<Response> {
     let looks_twice = query.concerns == Some(true);
     let filter = filter(&caller, query)?;
+    let room = app.limits.list(&caller.tenant, caller.name.as_str()).await?;
     let mut approvals = app.store().list(&caller.tenant, &filter).await?;
     let now = app.store().now().await?;
-    let is_full = approvals.len() >= filter.page();
+    let is_full = filter.is_full(&approvals);
     let next = approvals.last().filter(|_| is_full).map(|approval| approval.id);
     approvals.retain(|approval| is_visible(&caller, approval));
     let mut views: Vec<ApprovalView> = approvals
@@ -59,10 +64,11 @@ pub async fn list(
             view.add_concerns(concerns);
         }
     }
-    Ok(Json(PageView {
+    let bytes = json::write(&PageView {
         next,
         approvals: views,
-    }))
+    })?;
+    Ok(json::answer(room.made(bytes)))
 }
 
 /// Ask for approval outright
@@ -118,6 +124,7 @@ pub async fn get(
         None => visible(&app, &caller, id).await?,
         Some(wait) => {
             let wait = wait.min(app.settings.longest_wait);
+            let _counted = app.limits.wait(&caller.tenant, caller.name.as_str())?;
             match waited(&app, &caller, id, until, wait).await? {
                 Some(approval) => approval,
                 None => {
@@ -229,7 +236,7 @@ pub async fn record(app: &App, decision: Decision, is_finished: bool) -> Answer<
     if app.stopping.is_cancelled() {
         return Err(ApiError::stopping());
     }
-    app.limits.decision(decision.decider.person.as_str())?;
+    app.limits.decision(&decision.tenant, &decision.decider.person)?;
     let id = decision.approval;
     let spawn = |running: Running| app.runs.spawn(run(app.clone(), id, running));
     let (answer, run) = app.gate.decide_and_start(decision, spawn).await?;
@@ -394,5 +401,6 @@ fn filter(caller: &Caller, query: ListQuery) -> Answer<Filter> {
         run: query.run_id.map(Run::new).transpose().map_err(bad_name)?,
         after: after.transpose()?,
         limit: Some(usize::from(limit)),
+        most_bytes: Some(LARGEST_PAGE),
     })
 }

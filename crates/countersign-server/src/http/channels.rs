@@ -27,6 +27,8 @@ use crate::view;
 
 /// How many approvals of a conversation a transcript tells of.
 const MOST_TOLD: usize = 100;
+/// Fewer, where they have so many bytes of arguments and results.
+const MOST_BYTES_TOLD: usize = 4 * 1024 * 1024;
 
 /// A message somebody wrote
 ///
@@ -198,8 +200,10 @@ pub async fn told(
         channel: Some(channel),
         agent: caller.agent.clone(),
         limit: Some(MOST_TOLD),
+        most_bytes: Some(MOST_BYTES_TOLD),
         ..Filter::default()
     };
+    let room = app.limits.list(&caller.tenant, caller.name.as_str()).await?;
     let mut approvals = app.store().list(&caller.tenant, &filter).await?;
     approvals.retain(|approval| is_visible(&caller, approval));
     approvals.reverse();
@@ -215,7 +219,8 @@ pub async fn told(
     let inner = |turn: String| Some(turn.strip_prefix('[')?.strip_suffix(']')?.to_owned());
     let turns: Vec<String> = turns.filter_map(inner).collect();
     let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
-    Ok(([kind], format!("[{}]", turns.join(","))).into_response())
+    let bytes = room.made(format!("[{}]", turns.join(",")).into_bytes());
+    Ok(([kind], bytes).into_response())
 }
 
 /// The sender as one who decides: with the groups of their account, or as nobody in particular.

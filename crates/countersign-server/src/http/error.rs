@@ -2,6 +2,8 @@
 //!
 //! Every error is `{"error":{"code","message","hint"}}`, with a few fields more where a program can use them.
 
+use std::time::Duration;
+
 use axum::Json;
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
@@ -30,7 +32,11 @@ pub struct ApiError {
     /// What to do now.
     pub hint: String,
     more: Map<String, Value>,
+    retry_after: Option<Duration>,
 }
+
+/// When to try again after a refusal that ends with somebody's decision.
+const UNTIL_DECIDED: Duration = Duration::from_secs(10);
 
 impl ApiError {
     /// An error with a sentence and a hint.
@@ -46,6 +52,7 @@ impl ApiError {
             message: message.into(),
             hint: hint.into(),
             more: Map::new(),
+            retry_after: None,
         }
     }
 
@@ -54,6 +61,15 @@ impl ApiError {
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> ApiError {
         self.more.insert(name.to_owned(), value.into());
         self
+    }
+
+    /// Says in `Retry-After` when to try again: 429 and 503 say one second otherwise.
+    #[must_use]
+    pub fn retry_after(self, wait: Duration) -> ApiError {
+        ApiError {
+            retry_after: Some(wait),
+            ..self
+        }
     }
 
     /// The request cannot be read.
@@ -138,18 +154,31 @@ impl ApiError {
         )
     }
 
-    fn retry_after(&self) -> Option<HeaderValue> {
+    /// The `Retry-After` header, in whole seconds, never too few.
+    pub fn retry_header(&self) -> Option<HeaderValue> {
         let again = matches!(
             self.status,
             StatusCode::TOO_MANY_REQUESTS | StatusCode::SERVICE_UNAVAILABLE
         );
-        again.then_some(HeaderValue::from_static("1"))
+        let wait = self.retry_after.unwrap_or(Duration::from_secs(1));
+        let seconds = wait.as_millis().div_ceil(1000).max(1);
+        again.then(|| u64::try_from(seconds).unwrap_or(u64::MAX).into())
+    }
+
+    /// The body was not sent in time.
+    pub fn too_slow() -> ApiError {
+        ApiError::new(
+            StatusCode::REQUEST_TIMEOUT,
+            "too_slow",
+            "the body of the request did not arrive in time",
+            "send it again, all at once",
+        )
     }
 }
 
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let retry = self.retry_after();
+        let retry = self.retry_header();
         let mut error = self.more;
         error.insert("code".to_owned(), self.code.into());
         error.insert("message".to_owned(), self.message.into());
@@ -274,8 +303,16 @@ impl From<SubmitError> for ApiError {
                 StatusCode::TOO_MANY_REQUESTS,
                 "too_many_pending",
                 message,
-                "wait until people have decided what is pending",
-            ),
+                "wait until people have decided what is pending; `[agents] most_pending` in the policy sets the limit",
+            )
+            .retry_after(UNTIL_DECIDED),
+            SubmitError::TooFast { retry_after } => ApiError::new(
+                StatusCode::TOO_MANY_REQUESTS,
+                "too_fast",
+                message,
+                "wait that long, or put several calls into one proposal; `[agents] proposals_per_minute` in the policy sets the rate",
+            )
+            .retry_after(retry_after),
             SubmitError::Refused(ProposeRefusal::DeniedLately { .. }) => ApiError::new(
                 StatusCode::CONFLICT,
                 "denied_lately",

@@ -27,6 +27,8 @@ use super::{Answer, ApiError, App, For, scope};
 use crate::access::Caller;
 use crate::view::Happening;
 
+/// How many missed events are read at a time.
+const MISSED: usize = 64;
 /// A silent stream says so often that it is alive.
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
 
@@ -48,7 +50,7 @@ pub async fn follow(
         .clone()
         .or_else(|| Some(headers.get("last-event-id")?.to_str().ok()?.to_owned()));
     let filter = Filter::new(&caller, query)?;
-    let open = app.limits.stream(caller.name.as_str())?;
+    let open = app.limits.stream(&caller.tenant, caller.name.as_str())?;
     stream(&app, &caller.tenant, after.as_deref(), filter, open).await
 }
 
@@ -172,12 +174,16 @@ impl Following {
     }
 
     async fn read_missed(&mut self, after: Cursor) {
-        match feed::read(&self.app, &self.tenant, after).await {
+        // Many readers may come back at once, after a restart say: a few read at a time.
+        let reading = self.app.limits.reading().await;
+        let page = feed::read(&self.app, &self.tenant, after, MISSED).await;
+        match page {
             Ok(page) => {
                 self.missed = page.last().map(|last| last.cursor);
                 for happened in &page {
                     self.give(happened);
                 }
+                drop((page, reading));
             }
             Err(error) => {
                 tracing::warn!("a stream of events ends early: {error}");

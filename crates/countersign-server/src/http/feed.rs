@@ -17,8 +17,8 @@ use super::App;
 
 /// How many events a slow listener may be behind.
 const QUEUE: usize = 256;
-/// How many events are read at a time.
-const PAGE: usize = 256;
+/// How many events are read at a time. Each comes with its approval, arguments and all.
+const PAGE: usize = 64;
 
 /// One event, with what listeners filter by.
 #[derive(Clone, Debug)]
@@ -85,7 +85,7 @@ async fn follow(
     sender: broadcast::Sender<Arc<Happened>>,
 ) {
     loop {
-        match read(&app, &tenant, from).await {
+        match read(&app, &tenant, from, PAGE).await {
             Ok(page) => {
                 let is_last = page.len() < PAGE;
                 if let Some(last) = page.last() {
@@ -112,8 +112,13 @@ async fn follow(
 }
 
 /// A page of what happened behind a cursor, with the approvals it happened to.
-pub async fn read(app: &App, tenant: &Tenant, after: Cursor) -> Result<Vec<Happened>, StoreError> {
-    let page: Vec<FeedEvent> = app.store().feed(tenant, after, PAGE).await?;
+pub async fn read(
+    app: &App,
+    tenant: &Tenant,
+    after: Cursor,
+    limit: usize,
+) -> Result<Vec<Happened>, StoreError> {
+    let page: Vec<FeedEvent> = app.store().feed(tenant, after, limit).await?;
     let mut approvals: HashMap<ApprovalId, SharedApproval> = HashMap::new();
     let mut happened = Vec::with_capacity(page.len());
     for FeedEvent {

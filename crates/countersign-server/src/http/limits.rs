@@ -1,103 +1,182 @@
-//! Who asks too often is asked to wait.
+//! Limits on what one caller may do at once, and how often.
+//!
+//! Enters: who, as a tenant and a name, or as an address. Leaves: nothing, a guard that counts while it is kept, or an
+//! error that says when to try again. All of it is bounded in memory, however many callers there are.
 
-use std::collections::HashMap;
+pub mod hashing;
+mod settings;
+mod slots;
+
 use std::num::NonZeroU32;
 use std::sync::Arc;
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use std::time::Duration;
 
-use governor::clock::DefaultClock;
-use governor::state::keyed::HashMapStateStore;
-use governor::{Quota, RateLimiter};
+use bytes::Bytes;
+use countersign::id::{Person, Tenant};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub use self::hashing::Hashing;
+pub use self::settings::LimitSettings;
+pub use self::slots::{Slot, Slots};
 use super::ApiError;
-
-type Keyed = RateLimiter<String, HashMapStateStore<String>, DefaultClock>;
+use super::client::Client;
+use crate::rate::RateTable;
 
 /// How many decisions one person may make in a second, unless the operator says otherwise.
 pub const DECISIONS_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).unwrap();
 /// How many messages one person may send to agents in a second.
 const MESSAGES_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).unwrap();
-const SIGN_INS_A_MINUTE: NonZeroU32 = NonZeroU32::new(5).unwrap();
-/// How many streams of events one caller may hold open.
-const MOST_STREAMS: usize = 10;
-/// Beyond so many names, those that are at rest are forgotten.
-const MOST_NAMES: usize = 10_000;
+/// Tries to sign in under one name from one address.
+const TRIES_PER_NAME: NonZeroU32 = NonZeroU32::new(5).unwrap();
+/// Tries under one name from everywhere. More than one address can make, so that no stranger locks a person out alone.
+const TRIES_PER_NAME_IN_ALL: NonZeroU32 = NonZeroU32::new(30).unwrap();
+/// Lists that are made at the same time, for all callers. A list takes some megabytes while it is made.
+const LISTS_AT_ONCE: usize = 4;
+/// How long a list waits for its turn.
+const LIST_WITHIN: Duration = Duration::from_secs(10);
+/// Turns of served agents at the same time, for all people.
+const TURNS_AT_ONCE: usize = 64;
+
+const SECOND: Duration = Duration::from_secs(1);
+const MINUTE: Duration = Duration::from_secs(60);
 
 /// The limits in force.
 pub struct Limits {
-    decisions: Keyed,
-    sign_ins: Keyed,
-    messages: Keyed,
-    streams: Arc<Mutex<HashMap<String, usize>>>,
+    /// Bounded password hashing.
+    pub hashing: Hashing,
+    decisions: RateTable,
+    messages: RateTable,
+    sign_ins: RateTable,
+    names_by_address: RateTable,
+    names: RateTable,
+    streams: Slots,
+    waits: Slots,
+    turns: Slots,
+    all_turns: Slots,
+    lists: Slots,
+    listing: Arc<Semaphore>,
+    reading: Arc<Semaphore>,
 }
 
 impl Limits {
-    /// Limits, with so many decisions per person and second.
-    pub fn new(decisions_per_second: NonZeroU32) -> Limits {
+    /// Limits as the operator wants them.
+    pub fn new(decisions_per_second: NonZeroU32, settings: &LimitSettings) -> Limits {
+        let per = |count: NonZeroU32, span| RateTable::new(count, span, count.get());
         Limits {
-            decisions: RateLimiter::hashmap(Quota::per_second(decisions_per_second)),
-            sign_ins: RateLimiter::hashmap(Quota::per_minute(SIGN_INS_A_MINUTE)),
-            messages: RateLimiter::hashmap(Quota::per_second(MESSAGES_PER_SECOND)),
-            streams: Arc::default(),
+            hashing: Hashing::default(),
+            decisions: per(decisions_per_second, SECOND),
+            messages: per(MESSAGES_PER_SECOND, SECOND),
+            sign_ins: per(settings.sign_ins_per_minute, MINUTE),
+            names_by_address: per(TRIES_PER_NAME, MINUTE),
+            names: per(TRIES_PER_NAME_IN_ALL, MINUTE),
+            streams: Slots::new(settings.streams_per_caller),
+            waits: Slots::new(settings.waits_per_caller),
+            turns: Slots::new(settings.turns_per_person),
+            all_turns: Slots::new(TURNS_AT_ONCE),
+            lists: Slots::new(settings.lists_per_caller),
+            listing: Arc::new(Semaphore::new(LISTS_AT_ONCE)),
+            reading: Arc::new(Semaphore::new(LISTS_AT_ONCE)),
         }
     }
 
     /// Counts a decision.
-    pub fn decision(&self, who: &str) -> Result<(), ApiError> {
-        check(&self.decisions, who, "too many decisions in one second")
-    }
-
-    /// Counts a try to sign in.
-    pub fn sign_in(&self, who: &str) -> Result<(), ApiError> {
-        check(&self.sign_ins, who, "too many tries to sign in")
+    pub fn decision(&self, tenant: &Tenant, person: &Person) -> Result<(), ApiError> {
+        let counted = self.decisions.take((tenant.as_str(), person.as_str()));
+        counted.map_err(|wait| too_often("too many decisions in one second", wait))
     }
 
     /// Counts a message to an agent.
-    pub fn message(&self, who: &str) -> Result<(), ApiError> {
-        check(&self.messages, who, "too many messages in one second")
+    pub fn message(&self, tenant: &Tenant, person: &Person) -> Result<(), ApiError> {
+        let counted = self.messages.take((tenant.as_str(), person.as_str()));
+        counted.map_err(|wait| too_often("too many messages in one second", wait))
     }
 
-    /// Counts an open stream for as long as what this gives is kept.
-    pub fn stream(&self, who: &str) -> Result<OpenStream, ApiError> {
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        let open = streams.entry(who.to_owned()).or_default();
-        if *open >= MOST_STREAMS {
-            return Err(ApiError::too_many(format!(
-                "at most {MOST_STREAMS} streams at a time"
-            )));
+    /// Counts a try to sign in by a link.
+    pub fn sign_in_by_link(&self, client: Client) -> Result<(), ApiError> {
+        let counted = self.sign_ins.take(client);
+        counted.map_err(|wait| too_often("too many tries to sign in from this address", wait))
+    }
+
+    /// Counts a try to sign in by name and password.
+    pub fn sign_in(&self, client: Client, name: &str) -> Result<(), ApiError> {
+        self.sign_in_by_link(client)?;
+        let counted = self.names_by_address.take((client, name));
+        let counted = counted.and_then(|()| self.names.take(name));
+        counted.map_err(|wait| too_often("too many tries to sign in under this name", wait))
+    }
+
+    /// Counts an open stream of events while the guard is kept.
+    pub fn stream(&self, tenant: &Tenant, caller: &str) -> Result<OpenStream, ApiError> {
+        let slot = self.streams.take((tenant.as_str(), caller));
+        slot.ok_or_else(|| too_many_at_once("streams", self.streams.most()))
+    }
+
+    /// Counts a request that waits for a decision while the guard is kept.
+    pub fn wait(&self, tenant: &Tenant, caller: &str) -> Result<Slot, ApiError> {
+        let slot = self.waits.take((tenant.as_str(), caller));
+        slot.ok_or_else(|| too_many_at_once("waiting requests", self.waits.most()))
+    }
+
+    /// Counts a turn of a served agent while the guard is kept.
+    pub fn turn(&self, tenant: &Tenant, person: &Person) -> Result<(Slot, Slot), ApiError> {
+        let own = self.turns.take((tenant.as_str(), person.as_str()));
+        let own = own.ok_or_else(|| too_many_at_once("messages being answered", self.turns.most()))?;
+        let all = self.all_turns.take(());
+        let all = all.ok_or_else(|| {
+            ApiError::too_many("the agents are busy with others").retry_after(Duration::from_secs(5))
+        })?;
+        Ok((own, all))
+    }
+
+    /// Waits until it may read what a stream has missed. Nothing when the service ends.
+    pub async fn reading(&self) -> Option<OwnedSemaphorePermit> {
+        self.reading.clone().acquire_owned().await.ok()
+    }
+
+    /// Waits until there is room to make a list.
+    pub async fn list(&self, tenant: &Tenant, caller: &str) -> Result<List, ApiError> {
+        let slot = self.lists.take((tenant.as_str(), caller));
+        let slot = slot.ok_or_else(|| too_many_at_once("lists", self.lists.most()))?;
+        let making = self.listing.clone().acquire_owned();
+        match tokio::time::timeout(LIST_WITHIN, making).await {
+            Ok(Ok(making)) => Ok(List {
+                slot,
+                _making: making,
+            }),
+            _ => Err(ApiError::too_many("too many lists are being read").retry_after(Duration::from_secs(5))),
         }
-        *open += 1;
-        Ok(OpenStream {
-            streams: self.streams.clone(),
-            who: who.to_owned(),
-        })
     }
 }
 
-/// A stream that counts while it is open.
-pub struct OpenStream {
-    streams: Arc<Mutex<HashMap<String, usize>>>,
-    who: String,
+/// Counts while it is kept.
+pub type OpenStream = Slot;
+
+/// Room to make a list.
+pub struct List {
+    slot: Slot,
+    _making: OwnedSemaphorePermit,
 }
 
-impl Drop for OpenStream {
-    fn drop(&mut self) {
-        let mut streams = self.streams.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(open) = streams.get_mut(&self.who) {
-            *open = open.saturating_sub(1);
-            if *open == 0 {
-                streams.remove(&self.who);
+impl List {
+    /// The list's bytes. They count for the caller until they are sent; others may make theirs.
+    pub fn made(self, bytes: Vec<u8>) -> Bytes {
+        struct Made(
+            Vec<u8>,
+            #[expect(dead_code, reason = "counts while the bytes are kept")] Slot,
+        );
+        impl AsRef<[u8]> for Made {
+            fn as_ref(&self) -> &[u8] {
+                &self.0
             }
         }
+        Bytes::from_owner(Made(bytes, self.slot))
     }
 }
 
-fn check(limiter: &Keyed, who: &str, message: &str) -> Result<(), ApiError> {
-    if limiter.len() > MOST_NAMES {
-        limiter.retain_recent();
-    }
-    limiter
-        .check_key(&who.to_owned())
-        .map_err(|_| ApiError::too_many(message))
+fn too_often(message: &str, wait: Duration) -> ApiError {
+    ApiError::too_many(message).retry_after(wait)
+}
+
+fn too_many_at_once(what: &str, most: usize) -> ApiError {
+    ApiError::too_many(format!("at most {most} {what} at a time for one caller"))
 }

@@ -18,6 +18,8 @@ use crate::view;
 
 /// So many lines stand on one page.
 const LINES: usize = 50;
+/// Fewer, where they have so many bytes of arguments and results.
+const MOST_BYTES: usize = 4 * 1024 * 1024;
 
 #[derive(Debug, Default, Deserialize)]
 pub struct Asked {
@@ -61,11 +63,13 @@ async fn draw(app: &App, caller: &Caller, asked: &Asked) -> Answer<Response> {
         state,
         after,
         limit: Some(LINES),
+        most_bytes: Some(MOST_BYTES),
         ..Filter::default()
     };
+    let _room = app.limits.list(&caller.tenant, caller.name.as_str()).await?;
     let approvals = app.store().list(&caller.tenant, &filter).await?;
     let now = app.store().now().await?;
-    let is_full = approvals.len() >= LINES;
+    let is_full = filter.is_full(&approvals);
     let next = approvals.last().filter(|_| is_full);
     let next = next.map(|approval| approval.id.to_string());
     let lines: Vec<Line> = approvals

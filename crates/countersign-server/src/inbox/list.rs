@@ -28,6 +28,8 @@ use crate::view;
 const CARDS: usize = 100;
 /// So many pending approvals are looked at; the oldest ones, which are the first to expire.
 const MOST_PENDING: usize = 2 * LONGEST_PAGE;
+/// No more are looked at once they have so many bytes of arguments.
+const MOST_BYTES: usize = 16 * 1024 * 1024;
 
 #[derive(Debug, Default, Deserialize)]
 pub struct Asked {
@@ -178,6 +180,7 @@ struct Listed {
     cards: Vec<Card>,
     stamp: String,
     total: usize,
+    looked_at: usize,
     is_cut: bool,
     page: usize,
     pages: usize,
@@ -192,7 +195,7 @@ impl Listed {
             stamp => self.stamp.as_str(),
             total => self.total,
             is_cut => self.is_cut,
-            most => MOST_PENDING,
+            most => self.looked_at,
             page => self.page,
             pages => self.pages,
             now => self.now.to_string(),
@@ -207,9 +210,9 @@ impl Listed {
 
 async fn list(app: &App, caller: &Caller, asked: &Asked) -> Answer<Listed> {
     let wanted = asked.wanted();
-    let pending = pending(app, &caller.tenant).await?;
+    let _room = app.limits.list(&caller.tenant, caller.name.as_str()).await?;
+    let (pending, is_cut) = pending(app, &caller.tenant).await?;
     let now = app.store().now().await?;
-    let is_cut = pending.len() >= MOST_PENDING;
     let choices = Choices::new(pending.iter().map(|approval| &**approval), &wanted);
     let mut chosen: Vec<&SharedApproval> = pending
         .iter()
@@ -240,6 +243,7 @@ async fn list(app: &App, caller: &Caller, asked: &Asked) -> Answer<Listed> {
         cards,
         stamp: Hash::of(seen.as_bytes()).short(),
         total,
+        looked_at: pending.len(),
         is_cut,
         page,
         pages,
@@ -248,22 +252,29 @@ async fn list(app: &App, caller: &Caller, asked: &Asked) -> Answer<Listed> {
     })
 }
 
-async fn pending(app: &App, tenant: &Tenant) -> Answer<Vec<SharedApproval>> {
+/// The oldest pending approvals, and whether there may be more than these.
+async fn pending(app: &App, tenant: &Tenant) -> Answer<(Vec<SharedApproval>, bool)> {
     let mut filter = Filter {
         limit: Some(LONGEST_PAGE),
+        most_bytes: Some(MOST_BYTES),
         ..Filter::pending()
     };
     let mut pending = Vec::new();
-    while pending.len() < MOST_PENDING {
+    let mut room = MOST_BYTES;
+    while pending.len() < MOST_PENDING && room > 0 {
         let page = app.store().list(tenant, &filter).await?;
         filter.after = page.last().map(|approval| approval.id);
-        let is_last = page.len() < filter.page();
+        let is_last = !filter.is_full(&page);
+        room = page
+            .iter()
+            .fold(room, |room, approval| room.saturating_sub(approval.weight()));
+        filter.most_bytes = Some(room.max(1));
         pending.extend(page);
         if is_last {
-            break;
+            return Ok((pending, false));
         }
     }
-    Ok(pending)
+    Ok((pending, true))
 }
 
 /// What the person did just now, as it is on record. The address says only which approval is meant.

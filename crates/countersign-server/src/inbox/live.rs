@@ -20,7 +20,10 @@ const AT_MOST: Duration = Duration::from_secs(2 * 60);
 /// The stream. A browser that comes back says itself what it saw last.
 pub async fn follow(State(app): State<App>, Watching(caller): Watching, headers: HeaderMap) -> Response {
     let after = headers.get("last-event-id").and_then(|value| value.to_str().ok());
-    let open = match app.limits.stream(&format!("page:{}", caller.name)) {
+    let open = match app
+        .limits
+        .stream(&caller.tenant, &format!("page:{}", caller.name))
+    {
         Ok(open) => open,
         Err(error) => return page::failure(&error),
     };

@@ -92,11 +92,15 @@ pub fn sentence(fragment: &str) -> String {
 
 /// The page that says why something was not done.
 pub fn failure(error: &ApiError) -> Response {
-    render(
+    let mut page = render(
         error.status,
         "failure.html",
         context! { problem => problem(error), code => error.code },
-    )
+    );
+    if let Some(retry) = error.retry_header() {
+        page.headers_mut().insert(header::RETRY_AFTER, retry);
+    }
+    page
 }
 
 /// A text as part of an address.

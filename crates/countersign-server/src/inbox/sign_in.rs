@@ -11,7 +11,7 @@ use serde::Deserialize;
 
 use super::{page, session};
 use crate::access::{Account, Link, Session};
-use crate::http::{ApiError, App};
+use crate::http::{ApiError, App, Client};
 
 #[derive(Debug, Default, Deserialize)]
 pub struct Asked {
@@ -33,9 +33,9 @@ pub async fn form(Query(asked): Query<Asked>) -> Response {
 }
 
 /// Signs in.
-pub async fn enter(State(app): State<App>, Form(entered): Form<Entered>) -> Response {
+pub async fn enter(State(app): State<App>, client: Client, Form(entered): Form<Entered>) -> Response {
     let next = safe_path(entered.next.as_deref());
-    match try_to_enter(&app, &entered).await {
+    match try_to_enter(&app, client, &entered).await {
         Ok(Some(text)) => {
             let mut response = Redirect::to(&next).into_response();
             response
@@ -68,16 +68,16 @@ pub async fn leave(State(app): State<App>, headers: HeaderMap) -> Response {
     response
 }
 
-async fn try_to_enter(app: &App, entered: &Entered) -> Result<Option<String>, ApiError> {
+async fn try_to_enter(app: &App, client: Client, entered: &Entered) -> Result<Option<String>, ApiError> {
     if let Some(code) = &entered.code {
-        app.limits.sign_in("a link")?;
+        app.limits.sign_in_by_link(client)?;
         let Some((tenant, person)) = Link::redeem(app.store(), code).await? else {
             return Ok(None);
         };
         return Ok(Some(Session::begin(app.store(), &tenant, person).await?));
     }
     let name = entered.name.clone().unwrap_or_default();
-    app.limits.sign_in(&name)?;
+    app.limits.sign_in(client, name.trim())?;
     let password = entered.password.clone().unwrap_or_default();
     let tenant = app.settings.tenant.clone();
     let account = match Person::new(name.trim()) {
@@ -85,14 +85,14 @@ async fn try_to_enter(app: &App, entered: &Entered) -> Result<Option<String>, Ap
         Err(_) => None,
     };
     // Slow on purpose, and as slow for a name that nobody has.
-    let checked = tokio::task::spawn_blocking(move || match account {
+    let checked = app.limits.hashing.run(client, move || match account {
         Some(account) => account.has_password(&password).then_some(account.name),
         None => {
             Account::waste_time(&password);
             None
         }
     });
-    match checked.await.map_err(|_| ApiError::internal())? {
+    match checked.await? {
         Some(person) => Ok(Some(Session::begin(app.store(), &tenant, person).await?)),
         None => Ok(None),
     }

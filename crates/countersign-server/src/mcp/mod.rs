@@ -99,6 +99,7 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
     let names = specs.iter().map(|spec| spec.name.clone()).collect();
     let upstreams = Arc::new(Upstreams::new(names));
     let gate = Gate::new(store, Arc::new(loaded.policy)).with_executor(upstreams.clone());
+    let gate = crate::pace::paced(gate);
     let runs = begin::runs(&specs)?;
     let gateway = Gateway::new(
         gate,

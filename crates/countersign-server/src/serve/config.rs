@@ -17,7 +17,7 @@ use crate::cli::{Global, Serve};
 use crate::duration;
 use crate::executors::ToolTarget;
 use crate::failure::Failure;
-use crate::http::DECISIONS_PER_SECOND;
+use crate::http::{DECISIONS_PER_SECOND, LimitSettings, TrustedProxies};
 use crate::policy::{self, Loaded};
 
 /// Where the configuration is looked for when nobody says.
@@ -51,6 +51,8 @@ pub struct Config {
     pub longest_wait: Duration,
     /// How many decisions one person may make in a second.
     pub decisions_per_second: NonZeroU32,
+    /// All other limits.
+    pub limits: LimitSettings,
     /// Tools the service runs itself.
     pub tools: BTreeMap<String, ToolTarget>,
     /// Private addresses that tools may be at.
@@ -77,6 +79,10 @@ struct File {
     seal_key_file: Option<PathBuf>,
     longest_wait: Option<String>,
     decisions_per_second: Option<NonZeroU32>,
+    #[serde(default)]
+    limits: LimitSettings,
+    #[serde(default)]
+    trusted_proxies: Vec<String>,
     #[serde(default)]
     tools: BTreeMap<String, ToolTarget>,
     #[serde(default)]
@@ -113,6 +119,12 @@ impl Config {
         };
         let longest_wait = file.longest_wait.as_deref().map(duration::parse).transpose();
         let longest_wait = longest_wait.map_err(|problem| bad(path.as_deref(), &problem))?;
+        let trusted_proxies = TrustedProxies::parse(&file.trusted_proxies);
+        let trusted_proxies = trusted_proxies.map_err(|problem| bad(path.as_deref(), &problem))?;
+        let limits = LimitSettings {
+            trusted_proxies,
+            ..file.limits
+        };
         let mut hosts = options.host.clone();
         hosts.extend(file.hosts);
         let default = SocketAddr::from((Ipv4Addr::LOCALHOST, DEFAULT_PORT));
@@ -132,6 +144,7 @@ impl Config {
             seal_key_file: global.seal_key_file.clone().or(file.seal_key_file),
             longest_wait: longest_wait.unwrap_or(LONGEST_WAIT),
             decisions_per_second: file.decisions_per_second.unwrap_or(DECISIONS_PER_SECOND),
+            limits,
             tools,
             private_targets: file.private_targets,
             agents,
@@ -145,6 +158,8 @@ impl Config {
         let file = path.as_deref().map(read).transpose()?.unwrap_or_default();
         let longest_wait = file.longest_wait.as_deref().map(duration::parse).transpose();
         longest_wait.map_err(|problem| bad(path.as_deref(), &problem))?;
+        let proxies = TrustedProxies::parse(&file.trusted_proxies);
+        proxies.map_err(|problem| bad(path.as_deref(), &problem))?;
         let store = global.store.clone().or(file.store);
         Ok((path, store.unwrap_or_else(|| crate::store::DEFAULT.to_owned())))
     }

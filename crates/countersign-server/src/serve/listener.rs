@@ -1,27 +1,37 @@
 //! Accepting connections, with limits on how many there are and how slow they may be (X48).
 
 use std::convert::Infallible;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use axum::http::Request;
-use axum::response::Response;
+use axum::body::{Body, HttpBody as _};
+use axum::http::{HeaderValue, Request, header};
+use axum::response::{IntoResponse as _, Response};
 use hyper::body::Incoming;
 use hyper::server::conn::http1;
+use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
 use hyper_util::server::graceful::GracefulShutdown;
-use hyper_util::service::TowerToHyperService;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::sync::CancellationToken;
-use tower::Service;
+use tower::{Service, ServiceExt as _};
 
+use super::body::{Late, TimedBody};
 use super::stream::Impatient;
 use super::tls::Acceptor;
+use crate::http::{ApiError, Client, LimitSettings, Peer, Slot, Slots, TrustedProxies};
 
-/// More connections wait to be accepted.
-const MOST_CONNECTIONS: usize = 20_000;
+/// Connections of one address, unless the operator says otherwise. This machine itself then has no such limit.
+const PER_ADDRESS: usize = 512;
+/// The answer to a connection too many. Whoever sends requests on it reads at least this.
+const TOO_MANY: &[u8] =
+    b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nContent-Length: 156\r\n\
+    Retry-After: 5\r\nConnection: close\r\n\r\n\
+    {\"error\":{\"code\":\"too_many\",\"message\":\"too many connections are open from this address\",\
+    \"hint\":\"close some; `[limits] connections_per_address` sets the limit\"}}\n";
 /// Who does not say what they want in this time is let go.
 const HEADERS_WITHIN: Duration = Duration::from_secs(15);
 /// The largest request head.
@@ -35,15 +45,12 @@ const AFTER_FAILURE: Duration = Duration::from_millis(50);
 
 /// What answers requests.
 pub trait Routes:
-    Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
+    Service<Request<Body>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
 {
 }
 
 impl<S> Routes for S where
-    S: Service<Request<Incoming>, Response = Response, Error = Infallible, Future: Send>
-        + Clone
-        + Send
-        + 'static
+    S: Service<Request<Body>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
 {
 }
 
@@ -52,10 +59,12 @@ pub async fn serve<R: Routes>(
     listener: TcpListener,
     tls: Option<Acceptor>,
     routes: R,
+    settings: &LimitSettings,
     stopping: CancellationToken,
 ) {
     let graceful = Arc::new(GracefulShutdown::new());
-    let room = Arc::new(Semaphore::new(MOST_CONNECTIONS));
+    let room = Arc::new(Semaphore::new(settings.connections.min(Semaphore::MAX_PERMITS)));
+    let addresses = Addresses::new(settings);
     loop {
         let Ok(permit) = room.clone().acquire_owned().await else {
             break;
@@ -64,8 +73,8 @@ pub async fn serve<R: Routes>(
             accepted = listener.accept() => accepted,
             () = stopping.cancelled() => break,
         };
-        let stream = match accepted {
-            Ok((stream, _)) => stream,
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!("a connection could not be accepted: {error}");
                 tokio::time::sleep(AFTER_FAILURE).await;
@@ -74,10 +83,17 @@ pub async fn serve<R: Routes>(
         };
         // Answers are small and somebody waits for them.
         let _ = stream.set_nodelay(true);
+        let Some(slot) = addresses.take(peer.ip()) else {
+            refuse(stream, tls.is_some()).await;
+            continue;
+        };
         let connection = Connection {
             routes: routes.clone(),
+            peer: Peer(peer.ip()),
+            body_within: settings.body_within,
             watcher: graceful.watcher(),
             _permit: permit,
+            _slot: slot,
         };
         match tls.clone() {
             None => _ = tokio::spawn(connection.serve(stream)),
@@ -96,10 +112,48 @@ pub async fn serve<R: Routes>(
     }
 }
 
+/// How many connections each address has open.
+struct Addresses {
+    open: Slots,
+    proxies: TrustedProxies,
+    /// Where the operator set no number, who works on this machine is not limited.
+    spares_loopback: bool,
+}
+
+impl Addresses {
+    fn new(settings: &LimitSettings) -> Addresses {
+        Addresses {
+            open: Slots::new(settings.connections_per_address.unwrap_or(PER_ADDRESS)),
+            proxies: settings.trusted_proxies.clone(),
+            spares_loopback: settings.connections_per_address.is_none(),
+        }
+    }
+
+    /// A place for one more connection. `Some(None)` for those that are not counted.
+    fn take(&self, address: IpAddr) -> Option<Option<Slot>> {
+        let is_spared = self.spares_loopback && address.to_canonical().is_loopback();
+        if is_spared || self.proxies.include(address) {
+            return Some(None);
+        }
+        self.open.take(Client::of(address)).map(Some)
+    }
+}
+
+/// Says why, where that can be said at once, and closes.
+async fn refuse(mut stream: TcpStream, has_tls: bool) {
+    tracing::debug!("a connection was refused: too many from its address");
+    if !has_tls && stream.try_write(TOO_MANY).is_ok() {
+        let _ = stream.shutdown().await;
+    }
+}
+
 struct Connection<R> {
     routes: R,
+    peer: Peer,
+    body_within: Duration,
     watcher: hyper_util::server::graceful::Watcher,
     _permit: OwnedSemaphorePermit,
+    _slot: Option<Slot>,
 }
 
 impl<R: Routes> Connection<R> {
@@ -112,13 +166,88 @@ impl<R: Routes> Connection<R> {
     }
 
     async fn serve<S: AsyncRead + AsyncWrite + Unpin + Send + 'static>(self, stream: S) {
+        let (routes, peer, within) = (self.routes, self.peer, self.body_within);
+        let service = service_fn(move |mut request: Request<Incoming>| {
+            request.extensions_mut().insert(peer);
+            answer(routes.clone(), request, within)
+        });
         let io = TokioIo::new(Impatient::new(stream, TAKEN_WITHIN));
         let connection = http1::Builder::new()
             .timer(TokioTimer::new())
             .header_read_timeout(HEADERS_WITHIN)
             .max_buf_size(LARGEST_HEAD)
-            .serve_connection(io, TowerToHyperService::new(self.routes));
+            .serve_connection(io, service);
         // Whoever goes away in the middle is no failure of ours.
         let _ = self.watcher.watch(connection).await;
+    }
+}
+
+/// The answer of the routes, or 408 when the request's body did not come in time.
+async fn answer<R: Routes>(
+    routes: R,
+    request: Request<Incoming>,
+    within: Duration,
+) -> Result<Response, Infallible> {
+    let late = (!request.body().is_end_stream()).then(Late::default);
+    let request = request.map(|body| match &late {
+        None => Body::empty(),
+        Some(late) => Body::new(TimedBody::new(body, within, late.clone())),
+    });
+    let answer = routes.oneshot(request).await?;
+    Ok(match late.is_some_and(|late| late.is_set()) {
+        true => too_slow(&answer),
+        false => answer,
+    })
+}
+
+/// Carries what every answer carries.
+fn too_slow(answer: &Response) -> Response {
+    let mut slow = ApiError::too_slow().into_response();
+    let headers = slow.headers_mut();
+    for (name, value) in answer.headers() {
+        if !headers.contains_key(name) && name != header::CONTENT_LENGTH {
+            headers.insert(name, value.clone());
+        }
+    }
+    headers.insert(header::CONNECTION, HeaderValue::from_static("close"));
+    slow
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_refusal_is_as_long_as_it_says() {
+        let text = std::str::from_utf8(TOO_MANY).unwrap();
+        let (head, body) = text.split_once("\r\n\r\n").unwrap();
+        assert!(
+            head.contains(&format!("Content-Length: {}", body.len())),
+            "{}",
+            body.len()
+        );
+        serde_json::from_str::<serde_json::Value>(body).unwrap();
+    }
+
+    #[test]
+    fn x61_an_address_has_its_connections_and_this_machine_is_spared() {
+        let ip = |text: &str| text.parse::<IpAddr>().unwrap();
+        let usual = Addresses::new(&LimitSettings::default());
+        let mut kept = Vec::new();
+        for _ in 0..PER_ADDRESS {
+            kept.push(usual.take(ip("192.0.2.1")).unwrap());
+        }
+        assert!(usual.take(ip("192.0.2.1")).is_none());
+        assert!(usual.take(ip("192.0.2.2")).is_some());
+        assert!(matches!(usual.take(ip("127.0.0.1")), Some(None)));
+        assert!(matches!(usual.take(ip("::1")), Some(None)));
+        let set = Addresses::new(&LimitSettings {
+            connections_per_address: Some(1),
+            trusted_proxies: TrustedProxies::parse(&["10.0.0.1".to_owned()]).unwrap(),
+            ..LimitSettings::default()
+        });
+        let _one = set.take(ip("127.0.0.1")).unwrap();
+        assert!(set.take(ip("127.0.0.1")).is_none());
+        assert!(matches!(set.take(ip("10.0.0.1")), Some(None)));
     }
 }

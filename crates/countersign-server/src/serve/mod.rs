@@ -3,6 +3,7 @@
 //! Enters: the command line, the environment and a configuration file. Leaves: nothing, until it is told to stop;
 //! then what runs is waited for, and nothing new is started.
 
+mod body;
 mod config;
 mod first;
 mod housekeeping;
@@ -26,11 +27,11 @@ use crate::agents::{self, Agents, TalkSecret};
 use crate::cli::{Global, Serve};
 use crate::executors::Executors;
 use crate::failure::{Exit, Failure};
-use crate::http::{AllowedHosts, App, Settings, router};
+use crate::http::{AllowedHosts, App, LimitSettings, Settings, router};
 use crate::output::Output;
 use crate::stop::Stop;
 use crate::store::{Missing, Watch};
-use crate::{access, desk, inbox, keys, store};
+use crate::{access, desk, inbox, keys, pace, store};
 
 /// How long a stop waits for calls that run.
 const RUNS_END_WITHIN: Duration = Duration::from_secs(20);
@@ -55,12 +56,14 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
     if let Some(sealer) = sealer {
         gate = gate.with_sealer(sealer);
     }
+    let gate = pace::paced(gate);
     let tenant = desk::tenant(global)?;
     let settings = Settings {
         tenant: tenant.clone(),
         hosts: hosts(&config.hosts, address),
         longest_wait: config.longest_wait,
         decisions_per_second: config.decisions_per_second,
+        limits: config.limits,
         is_secure: tls.is_some() || config.behind_proxy,
     };
     let secret = TalkSecret::load(gate.store(), &tenant).await?;
@@ -90,14 +93,19 @@ pub async fn listen(
     routes: axum::Router,
     stopping: tokio_util::sync::CancellationToken,
 ) {
-    listener::serve(listener, None, routes, stopping).await;
+    let settings = LimitSettings::default();
+    listener::serve(listener, None, routes, &settings, stopping).await;
 }
 
 async fn serve(app: App, listener: TcpListener, tls: Option<tls::Acceptor>, mut stop: Stop) {
     let routes = router(app.clone(), inbox::pages());
     let keeping = tokio::spawn(housekeeping::run(app.clone()));
     let following = tokio::spawn(agents::follow(app.clone()));
-    let serving = tokio::spawn(listener::serve(listener, tls, routes, app.stopping.clone()));
+    let listening = app.clone();
+    let serving = tokio::spawn(async move {
+        let (settings, stopping) = (&listening.settings.limits, listening.stopping.clone());
+        listener::serve(listener, tls, routes, settings, stopping).await;
+    });
     stop.told().await;
     tracing::info!("stopping: no new calls are started");
     app.stopping.cancel();

@@ -8,13 +8,20 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Fails when a write makes no progress for `patience`. A stalled reader of events is let go that way (F17).
+/// Whoever has been behind for this long has to have read at least [`LEAST_RATE`] bytes a second meanwhile.
+const BEHIND_AT_MOST: Duration = Duration::from_secs(30);
+const LEAST_RATE: u64 = 4 * 1024;
+
+/// Fails when a write makes no progress for `patience`, or too little for long. A stalled reader of events is let go that
+/// way (F17), and one who takes an answer byte by byte (X61).
 pub struct Impatient<S> {
     inner: S,
     patience: Duration,
     // Made with the first write that has to wait: most connections never need one.
     deadline: Option<Pin<Box<Sleep>>>,
     is_stuck: bool,
+    /// Since when something has been waiting to be written, and how much was written since.
+    behind: Option<(Instant, u64)>,
 }
 
 impl<S> Impatient<S> {
@@ -25,13 +32,29 @@ impl<S> Impatient<S> {
             patience,
             deadline: None,
             is_stuck: false,
+            behind: None,
         }
+    }
+
+    fn wrote(&mut self, polled: &Poll<io::Result<usize>>) {
+        if let (Some((_, written)), Poll::Ready(Ok(bytes))) = (&mut self.behind, polled) {
+            *written += u64::try_from(*bytes).unwrap_or_default();
+        }
+    }
+
+    fn is_too_slow(&mut self) -> bool {
+        let (since, written) = *self.behind.get_or_insert((Instant::now(), 0));
+        let elapsed = since.elapsed();
+        elapsed >= BEHIND_AT_MOST && written < elapsed.as_secs() * LEAST_RATE
     }
 
     fn watch<T>(&mut self, polled: Poll<io::Result<T>>, context: &mut Context<'_>) -> Poll<io::Result<T>> {
         if polled.is_ready() {
             self.is_stuck = false;
             return polled;
+        }
+        if self.is_too_slow() {
+            return Poll::Ready(Err(io::ErrorKind::TimedOut.into()));
         }
         let patience = self.patience;
         let deadline = self.deadline.get_or_insert_with(|| Box::pin(sleep(patience)));
@@ -61,6 +84,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
         bytes: &[u8],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.inner).poll_write(context, bytes);
+        self.wrote(&polled);
         self.watch(polled, context)
     }
 
@@ -70,6 +94,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
         pieces: &[io::IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let polled = Pin::new(&mut self.inner).poll_write_vectored(context, pieces);
+        self.wrote(&polled);
         self.watch(polled, context)
     }
 
@@ -79,6 +104,10 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.inner).poll_flush(context);
+        // Everything there was has been handed on.
+        if matches!(polled, Poll::Ready(Ok(()))) {
+            self.behind = None;
+        }
         self.watch(polled, context)
     }
 
@@ -102,6 +131,21 @@ mod tests {
         assert_eq!(error.kind(), io::ErrorKind::TimedOut);
         assert_eq!(began.elapsed().as_secs(), 5);
         drop(theirs);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn x61_who_takes_an_answer_byte_by_byte_is_let_go() {
+        use tokio::io::AsyncReadExt as _;
+        let (ours, mut theirs) = tokio::io::duplex(16);
+        let mut stream = Impatient::new(ours, Duration::from_secs(5));
+        let began = Instant::now();
+        let writing = tokio::spawn(async move { stream.write_all(&[7; 1000]).await });
+        let mut some = [0; 1];
+        while theirs.read(&mut some).await.is_ok_and(|read| read > 0) {
+            tokio::time::sleep(Duration::from_secs(4)).await;
+        }
+        assert!(writing.await.unwrap().is_err());
+        assert!(began.elapsed().as_secs() < 60);
     }
 
     #[tokio::test(start_paused = true)]

@@ -156,6 +156,7 @@ impl Service {
             hosts: AllowedHosts::new(["service.test".to_owned()]),
             longest_wait: Duration::from_secs(60),
             decisions_per_second: countersign_server::http::DECISIONS_PER_SECOND,
+            limits: countersign_server::http::LimitSettings::default(),
             is_secure: false,
         };
         let secret = TalkSecret::load(gate.store(), &tenant()).await.unwrap();

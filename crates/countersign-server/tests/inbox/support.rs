@@ -186,6 +186,7 @@ impl World {
             longest_wait: Duration::from_secs(60),
             is_secure: false,
             decisions_per_second: countersign_server::http::DECISIONS_PER_SECOND,
+            limits: countersign_server::http::LimitSettings::default(),
         };
         let app = App::new(gate, settings);
         let router = router(app.clone(), inbox::pages());

@@ -88,9 +88,9 @@ pub async fn say(
     let by = caller
         .speaker(surface)
         .ok_or_else(|| ApiError::wrong_scope(&[crate::access::Scope::Chat]))?;
-    app.limits.message(by.person.as_str())?;
-    let open = app.limits.stream(caller.name.as_str())?;
-    let news = talk.say(&app, said, by);
+    app.limits.message(&caller.tenant, &by.person)?;
+    let open = app.limits.stream(&caller.tenant, caller.name.as_str())?;
+    let news = talk.say(&app, said, by)?;
     let first = named(
         "session",
         &serde_json::json!({ "session": session, "agent": name }),
@@ -151,7 +151,7 @@ pub async fn follow(
     Path((name, id)): Path<(String, String)>,
 ) -> Answer<Response> {
     let talk = begun(&app, &caller, &name, &id).await?;
-    let open = app.limits.stream(caller.name.as_str())?;
+    let open = app.limits.stream(&caller.tenant, caller.name.as_str())?;
     let told = listening(app.clone(), talk, open).then(move |news| {
         let app = app.clone();
         async move {

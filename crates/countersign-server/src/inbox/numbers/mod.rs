@@ -22,6 +22,8 @@ use count::Numbers;
 
 /// So many approvals are looked at.
 const NEWEST: usize = 2_000;
+/// No more are looked at once they have so many bytes of arguments and results.
+const MOST_BYTES: usize = 16 * 1024 * 1024;
 
 /// The page.
 pub async fn show(State(app): State<App>, SignedIn(caller): SignedIn) -> Response {
@@ -31,12 +33,13 @@ pub async fn show(State(app): State<App>, SignedIn(caller): SignedIn) -> Respons
 }
 
 async fn draw(app: &App, caller: &Caller) -> Answer<Response> {
-    let approvals = newest(app, caller).await?;
+    let _room = app.limits.list(&caller.tenant, caller.name.as_str()).await?;
+    let (approvals, is_cut) = newest(app, caller).await?;
     let now = app.store().now().await?;
     let numbers = Numbers::count(&approvals, now);
     let values = context! {
         looked_at => approvals.len(),
-        is_cut => approvals.len() >= NEWEST,
+        is_cut,
         decisions => Value::from(Serde(plot::bars(&numbers.spans))),
         medians => Value::from(Serde(plot::line(&numbers.spans))),
         tools => Value::from(Serde(plot::rates(&numbers.tools))),
@@ -52,20 +55,27 @@ async fn draw(app: &App, caller: &Caller) -> Answer<Response> {
     ))
 }
 
-async fn newest(app: &App, caller: &Caller) -> Answer<Vec<SharedApproval>> {
+/// The newest approvals, and whether there may be more than these.
+async fn newest(app: &App, caller: &Caller) -> Answer<(Vec<SharedApproval>, bool)> {
     let mut filter = Filter {
         limit: Some(LONGEST_PAGE),
+        most_bytes: Some(MOST_BYTES),
         ..Filter::default()
     };
     let mut newest = Vec::new();
-    while newest.len() < NEWEST {
+    let mut room = MOST_BYTES;
+    while newest.len() < NEWEST && room > 0 {
         let page = app.store().list(&caller.tenant, &filter).await?;
         filter.after = page.last().map(|approval| approval.id);
-        let is_last = page.len() < filter.page();
+        let is_last = !filter.is_full(&page);
+        room = page
+            .iter()
+            .fold(room, |room, approval| room.saturating_sub(approval.weight()));
+        filter.most_bytes = Some(room.max(1));
         newest.extend(page);
         if is_last {
-            break;
+            return Ok((newest, false));
         }
     }
-    Ok(newest)
+    Ok((newest, true))
 }

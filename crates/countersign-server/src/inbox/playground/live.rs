@@ -31,7 +31,9 @@ pub async fn follow(
     Query(asked): Query<Asked>,
 ) -> Response {
     let opened = talk(&app, &caller, &agent, asked.session()).and_then(|talk| {
-        let open = app.limits.stream(&format!("page:{}", caller.name))?;
+        let open = app
+            .limits
+            .stream(&caller.tenant, &format!("page:{}", caller.name))?;
         Ok((talk, open))
     });
     let (talk, open) = match opened {

@@ -143,12 +143,12 @@ pub async fn undo(
     let by = caller
         .speaker(Surface::Button)
         .ok_or_else(|| ApiError::wrong_scope(&[Scope::Chat]))?;
-    app.limits.message(by.person.as_str())?;
+    app.limits.message(&caller.tenant, &by.person)?;
     let call = CallId {
         approval: approval.id,
         position,
     };
-    let mut news = talk.say(app, Said::Undo(call), by);
+    let mut news = talk.say(app, Said::Undo(call), by)?;
     if is_fragment {
         return Ok(Some(StatusCode::ACCEPTED.into_response()));
     }
@@ -224,7 +224,7 @@ fn try_to_say(
     let by = caller
         .speaker(Surface::Text)
         .ok_or_else(|| ApiError::wrong_scope(&[Scope::Chat]))?;
-    app.limits.message(by.person.as_str())?;
+    app.limits.message(&caller.tenant, &by.person)?;
     let id = match message.key.is_empty() {
         true => random_id()?,
         false => format!("page-{}", message.key),
@@ -235,7 +235,7 @@ fn try_to_say(
         id: Key::new(id).map_err(bad)?,
         after: after.map(Key::new).transpose().map_err(bad)?,
     };
-    Ok(talk.say(app, said, by))
+    talk.say(app, said, by)
 }
 
 async fn again(app: &App, caller: &Caller, talk: &Talk, error: &ApiError, typed: &str) -> Response {

@@ -1,0 +1,32 @@
+//! How fast agents may propose, for gates that live long enough to count.
+
+use std::num::NonZeroU32;
+use std::sync::Arc;
+use std::time::Duration;
+
+use countersign::gate::{Gate, Pace};
+use countersign::id::{Agent, Person, Tenant};
+
+use crate::rate::RateTable;
+
+/// The gate, with the rate that its policy sets.
+pub fn paced(gate: Gate) -> Gate {
+    let rate = gate.policy().agents().proposals_per_minute;
+    match rate.and_then(NonZeroU32::new) {
+        Some(rate) => gate.with_pace(Arc::new(Proposals(per_minute(rate)))),
+        None => gate,
+    }
+}
+
+/// Half of a minute's proposals may come at once.
+fn per_minute(rate: NonZeroU32) -> RateTable {
+    RateTable::new(rate, Duration::from_secs(60), rate.get().div_ceil(2))
+}
+
+struct Proposals(RateTable);
+
+impl Pace for Proposals {
+    fn propose(&self, tenant: &Tenant, agent: &Agent, requester: &Person) -> Result<(), Duration> {
+        self.0.take((tenant.as_str(), agent.as_str(), requester.as_str()))
+    }
+}
