@@ -28,7 +28,7 @@ use crate::http::{ApiError, Client, LimitSettings, Peer, Slot, Slots, TrustedPro
 const PER_ADDRESS: usize = 512;
 /// The answer to a connection too many. Whoever sends requests on it reads at least this.
 const TOO_MANY: &[u8] =
-    b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nContent-Length: 156\r\n\
+    b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nContent-Length: 161\r\n\
     Retry-After: 5\r\nConnection: close\r\n\r\n\
     {\"error\":{\"code\":\"too_many\",\"message\":\"too many connections are open from this address\",\
     \"hint\":\"close some; `[limits] connections_per_address` sets the limit\"}}\n";

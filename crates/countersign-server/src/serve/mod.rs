@@ -42,6 +42,11 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
     log::start(config.log, output.has_colored_errors());
     let tls = config.tls.as_ref().map(tls::Acceptor::load).transpose()?;
     config.check_address(tls.is_some())?;
+    if config.behind_proxy && config.limits.trusted_proxies.is_empty() {
+        tracing::warn!(
+            "`behind_proxy` without `trusted_proxies`: everybody counts as one address where limits are per address"
+        );
+    }
     let sealer = keys::sealer(config.seal_key_file.as_deref())?;
     let mut executors = Executors::new(&config.tools, &config.private_targets)?;
     let ready = agents::load(&config.agents)?;

@@ -21,6 +21,9 @@ use http_body_util::BodyExt as _;
 use tower::ServiceExt as _;
 
 pub const POLICY: &str = r#"
+[agents]
+most_pending = "unlimited"
+
 [tools.create_contact]
 effect = "write"
 summary = "Create contact {{ name }}, {{ email }}"
