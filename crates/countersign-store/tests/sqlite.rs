@@ -337,11 +337,7 @@ async fn x46_a_credential_that_another_store_took_back_decides_nothing() {
     here.put_entry(put.clone()).await.unwrap();
     let resting_on_it = |id| match decide(id, Verdict::Approve) {
         Command::Decide(mut decide) => {
-            decide.decision.decider.grounds = vec![Ground {
-                kind: put.kind,
-                key: put.key.clone(),
-                version: Some(1),
-            }];
+            decide.decision.decider.grounds = vec![Ground::exactly(&put)];
             Command::Decide(decide)
         }
         other => other,

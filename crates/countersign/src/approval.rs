@@ -122,6 +122,24 @@ pub struct Endorsement {
     pub claimed_by: Option<String>,
     /// Their idempotency key, and the hash of what came with it.
     pub key: Option<(Key, Hash)>,
+    /// The account it was given with. It counts only while that account is as it was.
+    #[serde(skip)]
+    pub account: EndorsedWith,
+    /// True once the account was found to have changed or gone: it does not count, and never will again.
+    #[serde(skip)]
+    pub lapsed: bool,
+}
+
+/// What an endorsement rests on.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum EndorsedWith {
+    /// Not on record, as in rows of the first release: it does not count.
+    #[default]
+    Unknown,
+    /// No account: somebody on the machine that holds the store.
+    NoAccount,
+    /// The account under this key of the registry, with a body of this hash.
+    Account(String, Hash),
 }
 
 impl Endorsement {
@@ -205,11 +223,16 @@ impl Approval {
         asked.max().unwrap_or(1).max(1)
     }
 
+    /// The endorsements that count.
+    pub fn in_force(&self) -> impl Iterator<Item = &Endorsement> {
+        self.endorsements.iter().filter(|endorsed| !endorsed.lapsed)
+    }
+
     /// How many of them are still missing; none when it is over.
     pub fn missing(&self) -> u8 {
         match self.state {
             State::Pending => {
-                let found = u8::try_from(self.endorsements.len()).unwrap_or(u8::MAX);
+                let found = u8::try_from(self.in_force().count()).unwrap_or(u8::MAX);
                 self.quorum().saturating_sub(found).max(1)
             }
             _ => 0,

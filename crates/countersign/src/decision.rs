@@ -8,7 +8,7 @@ use crate::approval::Approval;
 use crate::call::Arguments;
 use crate::hash::Hash;
 use crate::id::{ApprovalId, Key, Person, Tenant};
-use crate::registry::Kind;
+use crate::registry::{Entry, Kind};
 use crate::state::State;
 use crate::time::Time;
 
@@ -96,8 +96,35 @@ pub struct Ground {
     pub kind: Kind,
     /// Its key.
     pub key: String,
-    /// The version that was looked at; nothing when any will do.
-    pub version: Option<u32>,
+    /// Hash of the body that was looked at; nothing when any will do. Not the version: that begins anew with an entry that
+    /// was removed and made again.
+    pub body: Option<Hash>,
+}
+
+impl Ground {
+    /// An entry exactly as it is.
+    pub fn exactly(entry: &Entry) -> Ground {
+        Ground {
+            kind: entry.kind,
+            key: entry.key.clone(),
+            body: Some(Hash::of(&entry.body)),
+        }
+    }
+
+    /// An entry, whatever it says by then.
+    pub fn any(entry: &Entry) -> Ground {
+        Ground {
+            body: None,
+            ..Ground::exactly(entry)
+        }
+    }
+
+    /// True if `entry`, found under this kind and key, is still what was looked at.
+    pub fn holds(&self, entry: Option<&Entry>, now: Time) -> bool {
+        entry.is_some_and(|entry| {
+            entry.is_there(now) && self.body.is_none_or(|body| body == Hash::of(&entry.body))
+        })
+    }
 }
 
 /// What a person says to an approval.

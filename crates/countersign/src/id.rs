@@ -192,6 +192,13 @@ impl Agent {
     }
 }
 
+impl Person {
+    /// True if both are one name, written in two ways; see [`crate::name`].
+    pub fn is_same(&self, other: &Person) -> bool {
+        self == other || crate::name::fold(self.as_str()) == crate::name::fold(other.as_str())
+    }
+}
+
 impl Tenant {
     /// The tenant of installations that have only one.
     pub fn single() -> Tenant {

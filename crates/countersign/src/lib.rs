@@ -17,6 +17,7 @@ pub mod gate;
 pub mod hash;
 pub mod id;
 pub mod json;
+pub mod name;
 pub mod policy;
 pub mod prompt;
 pub mod provenance;

@@ -79,6 +79,18 @@ pub trait Store: Send + Sync + 'static {
     /// tenant is named.
     fn entry<'a>(&'a self, kind: Kind, key: &'a str) -> Stored<'a, Option<Entry>>;
 
+    /// Several entries at once, in the order asked for. Stores with a network in between ask once.
+    fn entries_named<'a>(&'a self, names: &'a [(Kind, String)]) -> Stored<'a, Vec<Option<Entry>>> {
+        async move {
+            let mut found = Vec::with_capacity(names.len());
+            for (kind, key) in names {
+                found.push(self.entry(*kind, key).await?);
+            }
+            Ok(found)
+        }
+        .boxed()
+    }
+
     /// A tenant's entries of one kind in the order of their keys, behind `after`; never more than [`LONGEST_PAGE`].
     fn entries<'a>(
         &'a self,

@@ -1,15 +1,20 @@
 //! Accounts: the people who decide, with their groups and, if they want one, a password.
+//!
+//! An account has a generation: random, new with every account that is added, also under a name that was there before.
+//! Tokens, sessions, links and endorsements carry it and hold for that account alone. A new password ends sessions and
+//! links. Names are found by their one form; see [`countersign::name`].
 
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier, phc::PasswordHash};
 use countersign::decision::Ground;
 use countersign::id::{Person, Tenant};
+use countersign::name;
 use countersign::registry::{Entry, Kind, Put};
 use countersign::store::{LONGEST_PAGE, Store, StoreError};
 use countersign::time::Time;
 use serde::{Deserialize, Serialize};
 
-use super::{AccessError, read_body, write_body};
+use super::{AccessError, new_secret, read_body, write_body};
 
 /// Shorter passwords are not taken.
 pub const SHORTEST_PASSWORD: usize = 10;
@@ -26,13 +31,50 @@ pub struct Account {
     /// May manage people and tokens.
     pub admin: bool,
     /// The hash of their password; nothing when they have none.
-    pub password: Option<String>,
+    password: Option<String>,
     /// When the account was made.
     pub created_at: Time,
+    /// This account and no other of the same name; empty for one that the first release made.
+    #[serde(default)]
+    generation: String,
+    /// Changes with the password: what was signed in before is not any more.
+    #[serde(default)]
+    sign_in: String,
 }
 
 impl Account {
-    /// The account of a person, if there is one.
+    /// An account to be added.
+    pub fn new(name: Person, groups: Vec<String>, created_at: Time) -> Account {
+        Account {
+            name,
+            groups,
+            admin: false,
+            password: None,
+            created_at,
+            generation: String::new(),
+            sign_in: String::new(),
+        }
+    }
+
+    /// What tokens for this person carry.
+    pub(super) fn generation(&self) -> &str {
+        &self.generation
+    }
+
+    /// What sessions and links of this person carry.
+    pub(super) fn sign_in_mark(&self) -> String {
+        match self.sign_in.is_empty() {
+            true => self.generation.clone(),
+            false => format!("{}/{}", self.generation, self.sign_in),
+        }
+    }
+
+    /// True if the person can sign in with a password.
+    pub fn has_a_password(&self) -> bool {
+        self.password.is_some()
+    }
+
+    /// The account of a person, if there is one, by any way to write the name.
     pub async fn find(
         store: &dyn Store,
         tenant: &Tenant,
@@ -48,25 +90,52 @@ impl Account {
         tenant: &Tenant,
         person: &Person,
     ) -> Result<Option<(Account, Ground)>, StoreError> {
-        let Some(entry) = store.entry(Kind::Person, &key(tenant, person)).await? else {
+        let Some(entry) = found(store, tenant, person).await? else {
             return Ok(None);
         };
-        let account = read_body(&entry.body)?;
-        let ground = Ground {
-            kind: entry.kind,
-            key: entry.key,
-            version: Some(entry.version),
-        };
-        Ok(Some((account, ground)))
+        let account: Account = read_body(&entry.body)?;
+        Ok(Some((account, Ground::exactly(&entry))))
     }
 
-    /// Keeps a new account.
-    pub async fn add(self, store: &dyn Store, tenant: &Tenant) -> Result<(), AccessError> {
-        let name = self.name.clone();
-        match store.put_entry(self.entry(tenant, 0)?).await? {
-            Put::Kept(_) => Ok(()),
-            Put::Changed => Err(AccessError::Exists(format!("a person `{name}`"))),
+    /// The account that a credential was made for: of exactly this name.
+    pub(super) async fn behind(
+        store: &dyn Store,
+        tenant: &Tenant,
+        person: &Person,
+    ) -> Result<Option<(Account, Ground)>, StoreError> {
+        let found = Account::look(store, tenant, person).await?;
+        Ok(found.filter(|(account, _)| account.name == *person))
+    }
+
+    /// Keeps a new account, of a generation of its own.
+    pub async fn add(mut self, store: &dyn Store, tenant: &Tenant) -> Result<Account, AccessError> {
+        name::check(self.name.as_str()).map_err(|odd| AccessError::NotAllowed(odd.to_string()))?;
+        let exists = |name: &Person| AccessError::Exists(format!("a person `{name}`"));
+        let people = Account::list(store, tenant).await?;
+        if let Some(there) = people.iter().find(|there| there.name.is_same(&self.name)) {
+            return Err(exists(&there.name));
         }
+        self.generation = new_secret("")?;
+        let key = key(tenant, &name::fold(self.name.as_str()));
+        match store.put_entry(self.entry(tenant, key, 0)?).await? {
+            Put::Kept(_) => Ok(self),
+            Put::Changed => Err(exists(&self.name)),
+        }
+    }
+
+    /// Sets a password, by its hash. Ends every session and link of the person.
+    pub async fn set_password(
+        store: &dyn Store,
+        tenant: &Tenant,
+        person: &Person,
+        hash: &str,
+    ) -> Result<Account, AccessError> {
+        let sign_in = new_secret("")?;
+        let change = |account: &mut Account| {
+            account.password = Some(hash.to_owned());
+            account.sign_in.clone_from(&sign_in);
+        };
+        Account::change(store, tenant, person, change).await
     }
 
     /// Changes an account as it is now. Tries again when somebody else was first.
@@ -77,19 +146,31 @@ impl Account {
         change: impl Fn(&mut Account),
     ) -> Result<Account, AccessError> {
         loop {
-            let entry = store.entry(Kind::Person, &key(tenant, person)).await?;
+            let entry = found(store, tenant, person).await?;
             let entry = entry.ok_or_else(|| AccessError::NotFound(format!("person `{person}`")))?;
             let mut account: Account = read_body(&entry.body)?;
             change(&mut account);
-            if let Put::Kept(_) = store.put_entry(account.entry(tenant, entry.version)?).await? {
+            let changed = account.entry(tenant, entry.key, entry.version)?;
+            if let Put::Kept(_) = store.put_entry(changed).await? {
                 return Ok(account);
             }
         }
     }
 
-    /// Removes an account. Sessions and tokens of the person open nothing any more.
+    /// Removes an account. Sessions, tokens, links and pending endorsements of the person count for nothing any more, also
+    /// if somebody of that name is added later.
     pub async fn remove(store: &dyn Store, tenant: &Tenant, person: &Person) -> Result<(), AccessError> {
-        let taken = store.take_entry(Kind::Person, &key(tenant, person)).await?;
+        // An account of an earlier version stands under its name as written, and may have a name that is not taken now.
+        let written = store
+            .take_entry(Kind::Person, &key(tenant, person.as_str()))
+            .await?;
+        let taken = match written {
+            Some(taken) => Some(taken),
+            None => {
+                let key = key(tenant, &name::fold(person.as_str()));
+                store.take_entry(Kind::Person, &key).await?
+            }
+        };
         taken
             .map(|_| ())
             .ok_or_else(|| AccessError::NotFound(format!("person `{person}`")))
@@ -145,10 +226,10 @@ impl Account {
         let _ = Argon2::default().hash_password(text.as_bytes());
     }
 
-    fn entry(&self, tenant: &Tenant, version: u32) -> Result<Entry, StoreError> {
+    fn entry(&self, tenant: &Tenant, key: String, version: u32) -> Result<Entry, StoreError> {
         Ok(Entry {
             kind: Kind::Person,
-            key: key(tenant, &self.name),
+            key,
             tenant: tenant.clone(),
             body: write_body(self)?,
             version,
@@ -157,8 +238,26 @@ impl Account {
     }
 }
 
+/// The entry of a person. Fails closed on names that an earlier version took: an odd one finds nothing, and neither does
+/// one that is written like another account but for its case.
+async fn found(store: &dyn Store, tenant: &Tenant, person: &Person) -> Result<Option<Entry>, StoreError> {
+    if name::check(person.as_str()).is_err() {
+        return Ok(None);
+    }
+    let folded = name::fold(person.as_str());
+    let entry = store.entry(Kind::Person, &key(tenant, &folded)).await?;
+    if folded == person.as_str() {
+        return Ok(entry);
+    }
+    let written = store.entry(Kind::Person, &key(tenant, person.as_str())).await?;
+    Ok(match (entry, written) {
+        (Some(_), Some(_)) => None,
+        (entry, written) => entry.or(written),
+    })
+}
+
 /// Names may hold any character and be long, so the two are hashed, the first with its length.
-fn key(tenant: &Tenant, person: &Person) -> String {
+fn key(tenant: &Tenant, person: &str) -> String {
     let named = format!("person:{}:{tenant}:{person}", tenant.as_str().len());
     countersign::hash::Hash::of(named.as_bytes()).to_string()
 }

@@ -7,7 +7,7 @@ use countersign::registry::{Entry, Kind, Put};
 use countersign::store::{Store, StoreError};
 use serde::{Deserialize, Serialize};
 
-use super::{Account, key_of, new_secret, read_body, write_body};
+use super::{AccessError, Account, key_of, new_secret, read_body, write_body};
 
 /// How long a link waits to be used.
 pub const LINK_LASTS: Duration = Duration::from_secs(15 * 60);
@@ -17,33 +17,44 @@ pub const LINK_LASTS: Duration = Duration::from_secs(15 * 60);
 pub struct Link {
     /// Whom it signs in.
     pub person: Person,
+    /// The account's mark when it was made; see [`Account`].
+    #[serde(default)]
+    mark: String,
 }
 
 impl Link {
     /// Makes a link for a person; the text goes into its address.
-    pub async fn make(store: &dyn Store, tenant: &Tenant, person: Person) -> Result<String, StoreError> {
+    pub async fn make(store: &dyn Store, tenant: &Tenant, person: Person) -> Result<String, AccessError> {
+        let account = Account::find(store, tenant, &person).await?;
+        let account = account.ok_or_else(|| AccessError::NotFound(format!("person `{person}`")))?;
+        let link = Link {
+            mark: account.sign_in_mark(),
+            person: account.name,
+        };
         let text = new_secret("csl_")?;
         let entry = Entry {
             kind: Kind::Link,
             key: key_of(&text),
             tenant: tenant.clone(),
-            body: write_body(&Link { person })?,
+            body: write_body(&link)?,
             version: 0,
             expires_at: Some(store.now().await?.plus(LINK_LASTS)),
         };
         match store.put_entry(entry).await? {
             Put::Kept(_) => Ok(text),
-            Put::Changed => Err(StoreError::Impossible("two links are the same".to_owned())),
+            Put::Changed => Err(StoreError::Impossible("two links are the same".to_owned()).into()),
         }
     }
 
-    /// Uses a link up: whom it signs in, once, if they still have an account.
-    pub async fn redeem(store: &dyn Store, text: &str) -> Result<Option<(Tenant, Person)>, StoreError> {
+    /// Uses a link up: whom it signs in, once, if they still have the account it was made for.
+    pub async fn redeem(store: &dyn Store, text: &str) -> Result<Option<(Tenant, Account)>, StoreError> {
         let Some(entry) = store.take_entry(Kind::Link, &key_of(text)).await? else {
             return Ok(None);
         };
         let link: Link = read_body(&entry.body)?;
-        let account = Account::find(store, &entry.tenant, &link.person).await?;
-        Ok(account.map(|account| (entry.tenant, account.name)))
+        let account = Account::behind(store, &entry.tenant, &link.person).await?;
+        let account = account.map(|(account, _)| account);
+        let account = account.filter(|account| account.sign_in_mark() == link.mark);
+        Ok(account.map(|account| (entry.tenant, account)))
     }
 }

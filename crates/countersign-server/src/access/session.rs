@@ -23,6 +23,9 @@ const WRITTEN_EVERY: Duration = Duration::from_secs(60);
 pub struct Session {
     /// Who signed in.
     pub person: Person,
+    /// The account's mark when they did; see [`Account`].
+    #[serde(default)]
+    mark: String,
     /// When.
     pub created_at: Time,
     /// When it was last used, to the minute.
@@ -31,11 +34,12 @@ pub struct Session {
 
 impl Session {
     /// Signs a person in; the text is what their browser shows from now on.
-    pub async fn begin(store: &dyn Store, tenant: &Tenant, person: Person) -> Result<String, StoreError> {
+    pub async fn begin(store: &dyn Store, tenant: &Tenant, account: &Account) -> Result<String, StoreError> {
         let now = store.now().await?;
         let text = new_secret("css_")?;
         let session = Session {
-            person,
+            person: account.name.clone(),
+            mark: account.sign_in_mark(),
             created_at: now,
             used_at: now,
         };
@@ -66,15 +70,13 @@ impl Session {
     }
 
     async fn caller(&self, store: &dyn Store, entry: Entry) -> Result<Option<Caller>, StoreError> {
-        let Some((account, ground)) = Account::look(store, &entry.tenant, &self.person).await? else {
+        let account = Account::behind(store, &entry.tenant, &self.person).await?;
+        let account = account.filter(|(account, _)| account.sign_in_mark() == self.mark);
+        let Some((account, ground)) = account else {
             return Ok(None);
         };
         // A session's entry is written anew now and then as it is used: it only has to be there.
-        let session = Ground {
-            kind: entry.kind,
-            key: entry.key,
-            version: None,
-        };
+        let session = Ground::any(&entry);
         let mut scopes = vec![Scope::Read, Scope::Decide, Scope::Chat];
         if account.admin {
             scopes.push(Scope::Admin);

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use countersign::decision::Ground;
 use countersign::id::{Agent, Person, Tenant};
+use countersign::name;
 use countersign::registry::{Entry, Kind, Put};
 use countersign::store::{LONGEST_PAGE, Store, StoreError};
 use countersign::time::Time;
@@ -29,6 +30,9 @@ pub struct Token {
     pub agent: Option<Agent>,
     /// The person behind it.
     pub person: Option<Person>,
+    /// The generation of that person's account; see [`Account`].
+    #[serde(default)]
+    generation: String,
     /// When it was made.
     pub created_at: Time,
     /// When it ends.
@@ -67,11 +71,14 @@ impl NewToken {
     /// Makes it.
     pub async fn mint(self, store: &dyn Store) -> Result<Minted, AccessError> {
         self.check()?;
-        if let Some(person) = &self.person
-            && Account::find(store, &self.tenant, person).await?.is_none()
-        {
-            return Err(AccessError::NotFound(format!("person `{person}`")));
-        }
+        self.check_names(store).await?;
+        let account = match &self.person {
+            Some(person) => {
+                let account = Account::find(store, &self.tenant, person).await?;
+                Some(account.ok_or_else(|| AccessError::NotFound(format!("person `{person}`")))?)
+            }
+            None => None,
+        };
         let named = self.agent.as_ref().map(|agent| agent.as_str().to_owned());
         let named = named.or_else(|| self.person.as_ref().map(|person| person.as_str().to_owned()));
         let name = match (self.name, named) {
@@ -86,7 +93,10 @@ impl NewToken {
             name,
             scopes: self.scopes,
             agent: self.agent,
-            person: self.person,
+            generation: account
+                .as_ref()
+                .map_or_else(String::new, |account| account.generation().to_owned()),
+            person: account.map(|account| account.name),
             created_at,
             expires_at: created_at.plus(self.lasts),
         };
@@ -104,6 +114,26 @@ impl NewToken {
         match store.put_entry(entry).await? {
             Put::Kept(_) => Ok(Minted { text, id, token }),
             Put::Changed => Err(StoreError::Impossible("two tokens are the same".to_owned()).into()),
+        }
+    }
+
+    /// Names are of one form, and no two agents are written alike.
+    async fn check_names(&self, store: &dyn Store) -> Result<(), AccessError> {
+        let agent = self.agent.as_ref().map(Agent::as_str);
+        let named = self.name.as_ref().map(Person::as_str);
+        for given in [agent, named, Some(self.tenant.as_str())].into_iter().flatten() {
+            name::check(given).map_err(|odd| AccessError::NotAllowed(odd.to_string()))?;
+        }
+        let Some(agent) = agent else {
+            return Ok(());
+        };
+        let tokens = Token::list(store, &self.tenant).await?;
+        let mut agents = tokens.iter().filter_map(|(_, token)| token.agent.as_ref());
+        let is_twin =
+            |other: &&Agent| other.as_str() != agent && name::fold(other.as_str()) == name::fold(agent);
+        match agents.find(is_twin) {
+            Some(twin) => Err(AccessError::Exists(format!("an agent `{twin}`: write it so"))),
+            None => Ok(()),
         }
     }
 
@@ -155,22 +185,20 @@ impl Token {
         if token.scopes.role().is_none() {
             return Ok(None);
         }
-        // Groups are the person's as they are now, not as they were when the token was made.
-        let needs_groups = token.scopes.has(Scope::Decide) || token.scopes.has(Scope::Chat);
-        let mut grounds = vec![Ground {
-            kind: entry.kind,
-            key: entry.key,
-            version: Some(entry.version),
-        }];
+        let mut grounds = vec![Ground::exactly(&entry)];
+        // Groups are the person's as they are now, not as they were when the token was made. Whoever the person is, they
+        // are still the one it was made for.
         let groups = match &token.person {
-            Some(person) if needs_groups => match Account::look(store, &entry.tenant, person).await? {
-                Some((account, ground)) => {
-                    grounds.push(ground);
-                    account.groups
-                }
-                None => return Ok(None),
-            },
-            _ => Vec::new(),
+            Some(person) => {
+                let account = Account::behind(store, &entry.tenant, person).await?;
+                let account = account.filter(|(account, _)| account.generation() == token.generation);
+                let Some((account, ground)) = account else {
+                    return Ok(None);
+                };
+                grounds.push(ground);
+                account.groups
+            }
+            None => Vec::new(),
         };
         Ok(Some(Caller {
             tenant: entry.tenant,

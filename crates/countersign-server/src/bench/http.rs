@@ -49,13 +49,9 @@ impl Service {
         );
         std::fs::write(directory.join("countersign-serve.toml"), config)?;
         let store = SqliteStore::open(directory.join("countersign.db"), SqliteOptions::default())?;
-        let account = Account {
-            name: Person::new("bench")?,
-            groups: vec!["approvers".to_owned()],
-            admin: true,
-            password: None,
-            created_at: countersign::store::Store::now(&store).await?,
-        };
+        let now = countersign::store::Store::now(&store).await?;
+        let mut account = Account::new(Person::new("bench")?, vec!["approvers".to_owned()], now);
+        account.admin = true;
         account.add(&store, &Tenant::single()).await?;
         let agent = mint(&store, "agent", &[Scope::Propose, Scope::Wait]).await?;
         let person = mint(&store, "person", &[Scope::Read, Scope::Decide]).await?;

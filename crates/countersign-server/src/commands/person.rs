@@ -31,8 +31,7 @@ pub async fn run(global: &Global, command: PersonCommand, output: &mut Output) -
         }
         PersonCommand::Password { name } => {
             let hash = Account::hash_password(&read_password()?)?;
-            let change = |account: &mut Account| account.password = Some(hash.clone());
-            let account = Account::change(desk.store(), &desk.tenant, &person(&name)?, change).await?;
+            let account = Account::set_password(desk.store(), &desk.tenant, &person(&name)?, &hash).await?;
             print(&account, output)
         }
         PersonCommand::Link { name } => {
@@ -69,7 +68,7 @@ fn view(account: &Account) -> PersonView<'_> {
         name: account.name.as_str(),
         groups: &account.groups,
         admin: account.admin,
-        has_password: account.password.is_some(),
+        has_password: account.has_a_password(),
         created_at: account.created_at.to_string(),
     }
 }
@@ -85,14 +84,10 @@ async fn add(
     admin: bool,
     output: &mut Output,
 ) -> Result<Exit, Failure> {
-    let account = Account {
-        name: person(name)?,
-        groups,
-        admin,
-        password: None,
-        created_at: desk.store().now().await?,
-    };
-    account.clone().add(desk.store(), &desk.tenant).await?;
+    let now = desk.store().now().await?;
+    let mut account = Account::new(person(name)?, groups, now);
+    account.admin = admin;
+    let account = account.add(desk.store(), &desk.tenant).await?;
     print(&account, output)
 }
 
@@ -126,7 +121,7 @@ fn line(account: &Account) -> String {
     if account.admin {
         facts.push("admin".to_owned());
     }
-    if account.password.is_some() {
+    if account.has_a_password() {
         facts.push("has a password".to_owned());
     }
     let name = paint(style::STRONG, &escape(account.name.as_str()));
@@ -135,8 +130,6 @@ fn line(account: &Account) -> String {
 
 async fn link(desk: &LocalDesk, name: &str, server: &str, output: &mut Output) -> Result<Exit, Failure> {
     let person = person(name)?;
-    let account = Account::find(desk.store(), &desk.tenant, &person).await?;
-    account.ok_or_else(|| crate::access::AccessError::NotFound(format!("person `{name}`")))?;
     let code = Link::make(desk.store(), &desk.tenant, person).await?;
     let url = format!("{}/sign-in?code={code}", server.trim_end_matches('/'));
     match output.is_json {

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::feed::Feeds;
-use super::{AllowedHosts, Known, LimitSettings, Limits, Metrics, Written};
+use super::{AllowedHosts, Known, LimitSettings, Limits, Metrics, Revocations, Written};
 use crate::agents::Agents;
 
 /// The service's state. Clones share everything.
@@ -34,6 +34,8 @@ pub struct Parts {
     pub metrics: Metrics,
     /// Who called lately.
     pub known: Known,
+    /// Who follows something, and may have to stop.
+    pub revocations: Revocations,
     /// Answers about approvals.
     pub written: Written,
     /// Events as they happen.
@@ -78,6 +80,7 @@ impl App {
             settings,
             metrics: Metrics::default(),
             known: Known::default(),
+            revocations: Revocations::default(),
             written: Written::default(),
             feeds: Feeds::default(),
             agents,

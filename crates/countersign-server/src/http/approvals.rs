@@ -19,7 +19,7 @@ use super::look::Looker;
 use super::wire::{
     Ask, Decide, DecideCall, DecideQuery, ErrorView, GetQuery, IdempotencyKey, ListQuery, WithdrawBody,
 };
-use super::{Answer, ApiError, App, For, Json, json, scope};
+use super::{Answer, ApiError, App, For, Json, Watch, json, scope};
 use crate::access::{Caller, Scope};
 use crate::duration;
 use crate::view::{self, ApprovalView, PageView};
@@ -291,7 +291,10 @@ async fn waited(
     // Whose it is is known before anybody waits for it.
     let may_see = |approval: &Approval| is_visible(caller, approval);
     let waiting = app.gate.wait_if(&caller.tenant, id, until, wait, may_see);
+    let watch = Watch::of(app, caller);
     let waited = tokio::select! {
+        biased;
+        () = watch.ended() => return Err(ApiError::unauthorized()),
         waited = waiting => waited?,
         () = app.stopping.cancelled() => return Ok(None),
     };

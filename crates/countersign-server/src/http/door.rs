@@ -9,7 +9,8 @@ use std::task::{Context, Poll};
 
 use axum::body::{Bytes, HttpBody};
 use axum::extract::DefaultBodyLimit;
-use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, header};
+use axum::http::uri::Authority;
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, Request, StatusCode, Uri, header};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::future::RouteFuture;
 use axum::{BoxError, Router};
@@ -82,7 +83,7 @@ where
 
     /// Lets a request in, or not, and dresses the answer.
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
-        let answered = match check(&self.app, request.method(), request.headers()) {
+        let answered = match check(&self.app, request.method(), request.uri(), request.headers()) {
             Ok(()) => {
                 DefaultBodyLimit::max(LARGEST_BODY).apply(&mut request);
                 Either::Left(self.inside.call(request))
@@ -93,8 +94,13 @@ where
     }
 }
 
-fn check(app: &App, method: &Method, headers: &HeaderMap) -> Result<(), ApiError> {
-    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+fn check(app: &App, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
+    let mut named = headers.get_all(header::HOST).iter();
+    let host = named.next().and_then(|host| host.to_str().ok());
+    // Who stands between may have looked at another of them than we do.
+    if named.next().is_some() {
+        return Err(two_hosts());
+    }
     let Some(host) = host.filter(|host| app.settings.hosts.include(host)) else {
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
@@ -103,6 +109,11 @@ fn check(app: &App, method: &Method, headers: &HeaderMap) -> Result<(), ApiError
             "call it by an address it was started with, or start it with `--host NAME`",
         ));
     };
+    // A target in absolute form names a host of its own, which counts before the header.
+    let target = uri.authority().map(Authority::as_str);
+    if target.is_some_and(|target| !target.eq_ignore_ascii_case(host)) {
+        return Err(two_hosts());
+    }
     let is_ours = is_same_origin(headers, host);
     // A link from elsewhere may open a page; it may not read an answer or change anything.
     let is_navigation = text(headers, "sec-fetch-mode") == Some("navigate") && is_safe(method);
@@ -115,6 +126,15 @@ fn check(app: &App, method: &Method, headers: &HeaderMap) -> Result<(), ApiError
         ));
     }
     Ok(())
+}
+
+fn two_hosts() -> ApiError {
+    ApiError::new(
+        StatusCode::BAD_REQUEST,
+        "two_hosts",
+        "the request names more than one host",
+        "send one `Host` header, and a path or the same host in the request line",
+    )
 }
 
 /// Programs send neither header. Browsers send at least one with everything that can change something.

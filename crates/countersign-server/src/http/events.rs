@@ -14,8 +14,8 @@ use axum::response::sse::{Event as Sent, KeepAlive, Sse};
 use axum::response::{IntoResponse, Response};
 use countersign::id::{Agent, ApprovalId, Channel, Tenant};
 use countersign::store::Cursor;
-use futures_util::Stream;
 use futures_util::stream::unfold;
+use futures_util::{Stream, StreamExt as _};
 use tokio::sync::broadcast::Receiver;
 use tokio::sync::broadcast::error::RecvError;
 
@@ -23,7 +23,7 @@ use super::extract::Asked;
 use super::feed::{self, Happened, Place};
 use super::limits::OpenStream;
 use super::wire::{ErrorView, EventsQuery};
-use super::{Answer, ApiError, App, For, scope};
+use super::{Answer, ApiError, App, For, Watch, scope};
 use crate::access::Caller;
 use crate::view::Happening;
 
@@ -51,17 +51,18 @@ pub async fn follow(
         .or_else(|| Some(headers.get("last-event-id")?.to_str().ok()?.to_owned()));
     let filter = Filter::new(&caller, query)?;
     let open = app.limits.stream(&caller.tenant, caller.name.as_str())?;
-    stream(&app, &caller.tenant, after.as_deref(), filter, open).await
+    stream(&app, &caller, after.as_deref(), filter, open).await
 }
 
-/// A stream of a tenant's events, for every surface that speaks HTTP.
+/// A stream of the events of a caller's tenant, for every surface that speaks HTTP. Ends with the caller's credential.
 pub async fn stream(
     app: &App,
-    tenant: &Tenant,
+    caller: &Caller,
     after: Option<&str>,
     filter: Filter,
     open: OpenStream,
 ) -> Answer<Response> {
+    let (tenant, watch) = (&caller.tenant, Watch::of(app, caller));
     let bad_place = || ApiError::bad_request("there is no event with this id");
     let after = after.map(|text| text.parse::<Place>().map_err(|()| bad_place()));
     let after = after.transpose()?.map(|Place(cursor)| cursor);
@@ -84,10 +85,14 @@ pub async fn stream(
         is_over: false,
         _open: open,
     };
+    let ended = watch.ended();
+    let events = following.into_stream().take_until(ended).map(move |event| {
+        // Looked after as long as somebody reads.
+        let _ = &watch;
+        event
+    });
     let alive = KeepAlive::new().interval(ALIVE_EVERY).text("alive");
-    Ok(Sse::new(following.into_stream())
-        .keep_alive(alive)
-        .into_response())
+    Ok(Sse::new(events).keep_alive(alive).into_response())
 }
 
 /// Which events a reader wants.

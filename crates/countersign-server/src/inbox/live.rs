@@ -27,7 +27,7 @@ pub async fn follow(State(app): State<App>, Watching(caller): Watching, headers:
         Ok(open) => open,
         Err(error) => return page::failure(&error),
     };
-    match stream(&app, &caller.tenant, after, Filter::default(), open).await {
+    match stream(&app, &caller, after, Filter::default(), open).await {
         Ok(response) => {
             let (parts, body) = response.into_parts();
             let limited = body.into_data_stream().take_until(tokio::time::sleep(AT_MOST));

@@ -71,10 +71,10 @@ pub async fn leave(State(app): State<App>, headers: HeaderMap) -> Response {
 async fn try_to_enter(app: &App, client: Client, entered: &Entered) -> Result<Option<String>, ApiError> {
     if let Some(code) = &entered.code {
         app.limits.sign_in_by_link(client)?;
-        let Some((tenant, person)) = Link::redeem(app.store(), code).await? else {
+        let Some((tenant, account)) = Link::redeem(app.store(), code).await? else {
             return Ok(None);
         };
-        return Ok(Some(Session::begin(app.store(), &tenant, person).await?));
+        return Ok(Some(Session::begin(app.store(), &tenant, &account).await?));
     }
     let name = entered.name.clone().unwrap_or_default();
     app.limits.sign_in(client, name.trim())?;
@@ -86,14 +86,14 @@ async fn try_to_enter(app: &App, client: Client, entered: &Entered) -> Result<Op
     };
     // Slow on purpose, and as slow for a name that nobody has.
     let checked = app.limits.hashing.run(client, move || match account {
-        Some(account) => account.has_password(&password).then_some(account.name),
+        Some(account) => account.has_password(&password).then_some(account),
         None => {
             Account::waste_time(&password);
             None
         }
     });
     match checked.await? {
-        Some(person) => Ok(Some(Session::begin(app.store(), &tenant, person).await?)),
+        Some(account) => Ok(Some(Session::begin(app.store(), &tenant, &account).await?)),
         None => Ok(None),
     }
 }
@@ -105,7 +105,42 @@ fn show(status: StatusCode, code: Option<&str>, next: Option<&str>, problem: Opt
 
 /// Only a path of our own: a link must not lead elsewhere after the sign-in.
 fn safe_path(next: Option<&str>) -> String {
-    let is_own =
-        |path: &&str| path.starts_with('/') && !path.starts_with("//") && !path.contains(['\\', '\r', '\n']);
-    next.filter(is_own).unwrap_or("/approvals").to_owned()
+    next.filter(|path| is_own_path(path))
+        .unwrap_or("/approvals")
+        .to_owned()
+}
+
+/// True for a page of ours, written plainly. Browsers drop tabs and line breaks, read `\` as `/` and resolve dots, so
+/// none of these may be there, encoded or not.
+fn is_own_path(path: &str) -> bool {
+    let Some(rest) = path.strip_prefix('/') else {
+        return false;
+    };
+    let mut parts = rest.split('/');
+    let is_page = matches!(parts.next(), Some("approvals" | "numbers" | "playground"));
+    is_page && parts.all(is_plain_part)
+}
+
+fn is_plain_part(part: &str) -> bool {
+    let mut bytes = part.bytes();
+    while let Some(byte) = bytes.next() {
+        let is_fine = match byte {
+            b'%' => {
+                let digits = [bytes.next(), bytes.next()];
+                let digit = |byte: Option<u8>| byte.and_then(|byte| char::from(byte).to_digit(16));
+                match digits.map(digit) {
+                    [Some(high), Some(low)] => {
+                        let meant = high * 16 + low;
+                        meant >= 0x80 || meant == 0x20
+                    }
+                    _ => false,
+                }
+            }
+            _ => byte.is_ascii_alphanumeric() || b"-_~.".contains(&byte),
+        };
+        if !is_fine {
+            return false;
+        }
+    }
+    !part.is_empty() && part != "." && part != ".."
 }

@@ -99,15 +99,11 @@ fn talks(app: &App, base: &str) -> String {
 
 async fn first_account(app: &App, global: &Global) -> Result<Person, Failure> {
     let name = identity::person(global.name.as_deref())?;
-    let account = Account {
-        name: name.clone(),
-        groups: vec![APPROVERS.to_owned()],
-        admin: true,
-        password: None,
-        created_at: app.store().now().await?,
-    };
+    let now = app.store().now().await?;
+    let mut account = Account::new(name.clone(), vec![APPROVERS.to_owned()], now);
+    account.admin = true;
     match account.add(app.store(), &app.settings.tenant).await {
-        Ok(()) | Err(crate::access::AccessError::Exists(_)) => Ok(name),
+        Ok(_) | Err(crate::access::AccessError::Exists(_)) => Ok(name),
         Err(error) => Err(error.into()),
     }
 }

@@ -7,6 +7,7 @@
     reason = "this is a test; the exceptions in clippy.toml end at its helpers"
 )]
 
+mod accounts;
 mod agents;
 mod chat;
 mod contract;
@@ -19,6 +20,7 @@ mod place;
 mod process;
 mod propose;
 mod remote;
+mod roles;
 mod secrets;
 mod served;
 mod show;

@@ -8,6 +8,7 @@
 )]
 
 mod access;
+mod accounts;
 mod agents;
 mod approvals;
 mod before;
@@ -18,8 +19,10 @@ mod door;
 mod events;
 mod facts;
 mod matrix;
+mod names;
 mod operations;
 mod owners;
+mod streams;
 mod support;
 mod talks;
 mod tenants;

@@ -197,10 +197,14 @@ async fn h04_a_session_lasts_while_it_is_used_but_not_for_ever() {
 async fn h04_a_password_signs_in_and_guessing_is_slowed_down() {
     let service = Service::new().await;
     let hash = Account::hash_password("correct horse").unwrap();
-    let set = |account: &mut Account| account.password = Some(hash.clone());
-    Account::change(service.app.store(), &tenant(), &Person::new("ana").unwrap(), set)
-        .await
-        .unwrap();
+    Account::set_password(
+        service.app.store(),
+        &tenant(),
+        &Person::new("ana").unwrap(),
+        &hash,
+    )
+    .await
+    .unwrap();
     assert_eq!(
         sign_in(&service, "name=ana&password=correct+horse").await.status,
         303

@@ -204,16 +204,11 @@ impl World {
 
     pub async fn sign_in(&self, name: &str, groups: &[&str]) -> Browser {
         let person = Person::new(name).unwrap();
-        let account = Account {
-            name: person.clone(),
-            groups: groups.iter().map(|group| (*group).to_owned()).collect(),
-            admin: false,
-            password: None,
-            created_at: Time::from_micros(BEGIN),
-        };
+        let groups = groups.iter().map(|group| (*group).to_owned()).collect();
+        let account = Account::new(person, groups, Time::from_micros(BEGIN));
         let tenant = Tenant::single();
-        account.add(self.app.store(), &tenant).await.unwrap();
-        Browser(Session::begin(self.app.store(), &tenant, person).await.unwrap())
+        let account = account.add(self.app.store(), &tenant).await.unwrap();
+        Browser(Session::begin(self.app.store(), &tenant, &account).await.unwrap())
     }
 
     pub async fn ana(&self) -> Browser {

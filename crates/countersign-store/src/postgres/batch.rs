@@ -19,6 +19,7 @@ use super::connect::{Connector, Session};
 use super::error::words;
 use super::gather::{Gathering, Job};
 use super::notify::Announcer;
+use super::tenants::Tenants;
 use super::transaction::{Done, Failure, Run, Statements};
 
 /// So many may wait for a lane; more are turned away.
@@ -243,6 +244,7 @@ impl Lane {
     async fn fate(&mut self, xact: i64, approval: &Approval) -> Option<Fate> {
         self.connect().await.ok()?;
         let (session, _) = self.session.as_ref()?;
+        session.see(&Tenants::one(&approval.tenant)).await.ok()?;
         let sql = "SELECT pg_xact_status($1::text::xid8)";
         let asked = session.client.query_one(sql, &[&xact.to_string()]).await;
         let status = asked.and_then(|row| row.try_get::<_, Option<String>>(0));

@@ -6,11 +6,12 @@ use std::time::{Duration, Instant};
 use countersign::store::StoreError;
 use tokio::task::JoinHandle;
 use tokio_postgres::tls::MakeTlsConnect;
-use tokio_postgres::{Client, Connection, Socket};
+use tokio_postgres::{Client, Connection, Error, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::config::{CONNECT_TIMEOUT, Target};
 use super::error::{ConnectError, words};
+use super::tenants::Tenants;
 
 /// After a failure nobody tries again for so long; all who ask meanwhile get the same answer at once.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
@@ -64,7 +65,26 @@ impl Drop for Owned {
 /// An open connection, driven by a task of its own.
 pub(super) struct Session {
     pub(super) client: Client,
+    /// Whose rows it sees, when that is known.
+    tenants: Mutex<Tenants>,
     _driver: Owned,
+}
+
+impl Session {
+    /// Lets this connection see the rows of these tenants and no others. For connections that one owner uses at a time.
+    pub(super) async fn see(&self, tenants: &Tenants) -> Result<(), Error> {
+        {
+            let mut seen = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+            if *seen == *tenants {
+                return Ok(());
+            }
+            // Not known until the server has answered.
+            *seen = Tenants::default();
+        }
+        tenants.show(&self.client).await?;
+        *self.tenants.lock().unwrap_or_else(PoisonError::into_inner) = tenants.clone();
+        Ok(())
+    }
 }
 
 impl Connector {
@@ -125,6 +145,7 @@ impl Connector {
         });
         let session = Session {
             client,
+            tenants: Mutex::default(),
             _driver: driver,
         };
         session.client.batch_execute(SETTINGS).await?;

@@ -9,7 +9,7 @@ use super::connect::{Connector, Session};
 use super::error::ConnectError;
 
 /// All steps, in order. A step that was released is never edited.
-const STEPS: [(&str, &str); 2] = [
+const STEPS: [(&str, &str); 3] = [
     (
         "0001_approvals",
         include_str!("../../migrations/postgres/0001_approvals.sql"),
@@ -17,6 +17,10 @@ const STEPS: [(&str, &str); 2] = [
     (
         "0002_entries",
         include_str!("../../migrations/postgres/0002_entries.sql"),
+    ),
+    (
+        "0003_row_security",
+        include_str!("../../migrations/postgres/0003_row_security.sql"),
     ),
 ];
 

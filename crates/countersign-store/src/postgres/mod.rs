@@ -20,6 +20,7 @@ mod notify;
 mod read;
 mod rows;
 mod save;
+mod tenants;
 mod together;
 mod transaction;
 
@@ -180,6 +181,10 @@ impl Store for PostgresStore {
 
     fn entry<'a>(&'a self, kind: Kind, key: &'a str) -> Stored<'a, Option<Entry>> {
         Box::pin(self.readers.entry(kind, key))
+    }
+
+    fn entries_named<'a>(&'a self, names: &'a [(Kind, String)]) -> Stored<'a, Vec<Option<Entry>>> {
+        Box::pin(self.readers.entries_named(names))
     }
 
     fn entries<'a>(

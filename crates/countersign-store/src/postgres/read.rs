@@ -3,7 +3,7 @@
 //! An approval and its calls come from one statement, so they are of one moment. Every question but two names the
 //! tenant: those two serve waiters of this process, who got their ids from questions that did.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -14,7 +14,7 @@ use countersign::registry::{Entry, Kind};
 use countersign::state::State;
 use countersign::store::{Cursor, FeedEvent, Filter, LONGEST_PAGE, StoreError};
 use countersign::time::{Clock, Time};
-use tokio::sync::Mutex;
+use tokio::sync::{Mutex, RwLock, RwLockReadGuard};
 use tokio_postgres::types::{ToSql, Type};
 use tokio_postgres::{Client, Error, Row, Statement};
 
@@ -23,6 +23,7 @@ use super::connect::{Connector, Session};
 use super::decode::{self, APPROVAL, CALL, EVENT_COLUMNS, WITH_CALLS};
 use super::entries::{self, ENTRY};
 use super::error::{is_lost, store_error};
+use super::tenants::Tenants;
 
 /// The most events one look at the feed gives.
 const LONGEST_FEED: usize = 10_000;
@@ -41,6 +42,7 @@ struct Statements {
     events: Statement,
     feed: Statement,
     entry: Statement,
+    entries_named: Statement,
     entries: Statement,
 }
 
@@ -70,6 +72,11 @@ impl Statements {
         );
         let there = format!("(e.expires_at IS NULL OR e.expires_at > COALESCE($3::bigint, {NOW}))");
         let entry = format!("SELECT {ENTRY} FROM entry e WHERE e.kind = $1 AND e.key = $2 AND {there}");
+        let entries_named = format!(
+            "SELECT {ENTRY} FROM unnest($1::smallint[], $2::text[]) AS w(kind, key)
+             JOIN entry e ON e.kind = w.kind AND e.key = w.key
+             WHERE e.expires_at IS NULL OR e.expires_at > COALESCE($3::bigint, {NOW})"
+        );
         let entries = format!(
             "SELECT {ENTRY} FROM entry e WHERE e.tenant = $1 AND e.kind = $2 AND e.key > $4 AND {there}
              ORDER BY e.key LIMIT $5"
@@ -85,6 +92,7 @@ impl Statements {
             events: client.prepare(&events).await?,
             feed: client.prepare(&feed).await?,
             entry: client.prepare(&entry).await?,
+            entries_named: client.prepare(&entries_named).await?,
             entries: client.prepare(&entries).await?,
         })
     }
@@ -93,6 +101,31 @@ impl Statements {
 struct Reader {
     session: Session,
     statements: Statements,
+    /// Whose rows this connection shows. Questions about the same tenants are under way together; the first about others
+    /// waits until they are answered.
+    shown: RwLock<Tenants>,
+}
+
+impl Reader {
+    /// Shows the rows of these tenants for as long as what this gives is kept.
+    async fn show(&self, tenants: &Tenants) -> Result<Option<RwLockReadGuard<'_, Tenants>>, Error> {
+        if tenants.is_nobody() {
+            return Ok(None);
+        }
+        let shown = self.shown.read().await;
+        if *shown == *tenants {
+            return Ok(Some(shown));
+        }
+        drop(shown);
+        let mut shown = self.shown.write().await;
+        if *shown != *tenants {
+            // Not known until the server has answered: whoever asks may give up meanwhile.
+            *shown = Tenants::default();
+            tenants.show(&self.session.client).await?;
+            shown.clone_from(tenants);
+        }
+        Ok(Some(shown.downgrade()))
+    }
 }
 
 /// Something to ask, on whichever connection.
@@ -118,7 +151,8 @@ pub(super) struct Readers {
     connector: Arc<Connector>,
     clock: Option<Arc<dyn Clock>>,
     server_clock: Arc<ServerClock>,
-    slots: [Mutex<Option<Arc<Reader>>>; 2],
+    /// Two for questions that name a tenant, one for those that do not.
+    slots: [Mutex<Option<Arc<Reader>>>; 3],
     next: AtomicUsize,
 }
 
@@ -142,11 +176,15 @@ impl Readers {
         ids: &BTreeSet<&(Tenant, ApprovalId)>,
     ) -> Result<Vec<SharedApproval>, StoreError> {
         let tenants: Vec<&str> = ids.iter().map(|(tenant, _)| tenant.as_str()).collect();
+        let of = Tenants::several(ids.iter().map(|(tenant, _)| tenant));
         let ids: Vec<&[u8]> = ids.iter().map(|(_, id)| id.as_bytes().as_slice()).collect();
         let rows = match (tenants.as_slice(), ids.as_slice()) {
-            ([tenant], [id]) => self.query(|statements| &statements.approval, &[tenant, id]).await,
+            ([tenant], [id]) => {
+                self.query(of, |statements| &statements.approval, &[tenant, id])
+                    .await
+            }
             _ => {
-                self.query(|statements| &statements.approvals, &[&tenants, &ids])
+                self.query(of, |statements| &statements.approvals, &[&tenants, &ids])
                     .await
             }
         };
@@ -160,20 +198,28 @@ impl Readers {
     ) -> Result<Option<SharedApproval>, StoreError> {
         let parameters: &Parameters<'_> = &[&tenant.as_str(), &channel.as_str(), &self.moved_clock()];
         let rows = self
-            .query(|statements| &statements.pending_in, parameters)
+            .query(
+                Tenants::one(tenant),
+                |statements| &statements.pending_in,
+                parameters,
+            )
             .await?;
         Ok(decode::joined(&rows)?.pop())
     }
 
     pub(super) async fn by_ids(&self, ids: &[ApprovalId]) -> Result<Vec<SharedApproval>, StoreError> {
         let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes().as_slice()).collect();
-        let rows = self.query(|statements| &statements.by_ids, &[&ids]).await?;
+        let rows = self
+            .query(Tenants::all(), |statements| &statements.by_ids, &[&ids])
+            .await?;
         decode::joined(&rows)
     }
 
     pub(super) async fn versions(&self, ids: &[ApprovalId]) -> Result<Vec<(ApprovalId, u32)>, StoreError> {
         let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes().as_slice()).collect();
-        let rows = self.query(|statements| &statements.versions, &[&ids]).await?;
+        let rows = self
+            .query(Tenants::all(), |statements| &statements.versions, &[&ids])
+            .await?;
         let version = |row: &Row| Ok((decode::id(row, 0)?, decode::count(decode::get(row, 1)?)?));
         rows.iter().map(version).collect()
     }
@@ -181,7 +227,9 @@ impl Readers {
     pub(super) async fn events(&self, tenant: &Tenant, id: ApprovalId) -> Result<Vec<Event>, StoreError> {
         let id = id.as_bytes().as_slice();
         let parameters: &Parameters<'_> = &[&tenant.as_str(), &id];
-        let rows = self.query(|statements| &statements.events, parameters).await?;
+        let rows = self
+            .query(Tenants::one(tenant), |statements| &statements.events, parameters)
+            .await?;
         rows.iter().map(|row| decode::event(row, 0)).collect()
     }
 
@@ -195,14 +243,16 @@ impl Readers {
         let sequence = i32::try_from(after.sequence).unwrap_or(i32::MAX);
         let limit = i64::try_from(limit.min(LONGEST_FEED)).unwrap_or(i64::MAX);
         let parameters: &Parameters<'_> = &[&tenant.as_str(), &transaction, &sequence, &limit];
-        let rows = self.query(|statements| &statements.feed, parameters).await?;
+        let rows = self
+            .query(Tenants::one(tenant), |statements| &statements.feed, parameters)
+            .await?;
         rows.iter().map(decode::feed_event).collect()
     }
 
     /// Everything older than the oldest transaction under way has been given out, or never will be.
     pub(super) async fn feed_end(&self) -> Result<Cursor, StoreError> {
         let sql = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text";
-        let rows = self.ask(Question::Text(sql, &[])).await?;
+        let rows = self.ask(&Tenants::default(), Question::Text(sql, &[])).await?;
         let row = rows.first().ok_or_else(|| decode::impossible("no snapshot"))?;
         let oldest: String = decode::get(row, 0)?;
         let oldest: u64 = oldest.parse().map_err(|_| decode::impossible("no snapshot"))?;
@@ -218,8 +268,34 @@ impl Readers {
             return Ok(None);
         }
         let parameters: &Parameters<'_> = &[&kind.code(), &key, &self.moved_clock()];
-        let rows = self.query(|statements| &statements.entry, parameters).await?;
+        let rows = self
+            .query(Tenants::default(), |statements| &statements.entry, parameters)
+            .await?;
         rows.first().map(entries::read).transpose()
+    }
+
+    /// Several entries with one question, in the order asked for.
+    pub(super) async fn entries_named(
+        &self,
+        names: &[(Kind, String)],
+    ) -> Result<Vec<Option<Entry>>, StoreError> {
+        let asked = names.iter().filter(|(_, key)| !key.contains('\0'));
+        let (kinds, keys): (Vec<i16>, Vec<&str>) =
+            asked.map(|(kind, key)| (kind.code(), key.as_str())).unzip();
+        let parameters: &Parameters<'_> = &[&kinds, &keys, &self.moved_clock()];
+        let rows = self
+            .query(
+                Tenants::default(),
+                |statements| &statements.entries_named,
+                parameters,
+            )
+            .await?;
+        let mut found = HashMap::with_capacity(rows.len());
+        for row in &rows {
+            let entry = entries::read(row)?;
+            found.insert((entry.kind, entry.key.clone()), entry);
+        }
+        Ok(names.iter().map(|name| found.get(name).cloned()).collect())
     }
 
     pub(super) async fn entries(
@@ -237,7 +313,9 @@ impl Readers {
             &after,
             &limit,
         ];
-        let rows = self.query(|statements| &statements.entries, parameters).await?;
+        let rows = self
+            .query(Tenants::default(), |statements| &statements.entries, parameters)
+            .await?;
         rows.iter().map(entries::read).collect()
     }
 
@@ -249,7 +327,7 @@ impl Readers {
             return Ok(now);
         }
         let sql = format!("SELECT {NOW}");
-        let rows = self.ask(Question::Text(&sql, &[])).await?;
+        let rows = self.ask(&Tenants::default(), Question::Text(&sql, &[])).await?;
         let row = rows.first().ok_or_else(|| decode::impossible("no clock"))?;
         let now = Time::from_micros(decode::get(row, 0)?);
         self.server_clock.hear(now);
@@ -261,6 +339,7 @@ impl Readers {
         tenant: &Tenant,
         filter: &Filter,
     ) -> Result<Vec<SharedApproval>, StoreError> {
+        let of = Tenants::one(tenant);
         let tenant = tenant.as_str();
         let state = filter.state.map(State::code);
         let agent = filter.agent.as_ref().map(|agent| agent.as_str());
@@ -325,7 +404,7 @@ impl Readers {
         let sql = format!(
             "SELECT {APPROVAL}, {CALL} FROM ({page}) a {WITH_CALLS} ORDER BY a.id {order}, c.position"
         );
-        let rows = self.ask(Question::Text(&sql, &parameters)).await?;
+        let rows = self.ask(&of, Question::Text(&sql, &parameters)).await?;
         let mut approvals = decode::joined(&rows)?;
         approvals.truncate(
             filter
@@ -342,25 +421,40 @@ impl Readers {
 
     async fn query(
         &self,
+        of: Tenants,
         statement: fn(&Statements) -> &Statement,
         parameters: &Parameters<'_>,
     ) -> Result<Vec<Row>, StoreError> {
-        self.ask(Question::Prepared(statement, parameters)).await
+        self.ask(&of, Question::Prepared(statement, parameters)).await
     }
 
-    /// Asks on one of the connections; when that turns out to be gone, once more on another.
-    async fn ask(&self, question: Question<'_>) -> Result<Vec<Row>, StoreError> {
-        match question.put(&*self.reader().await?).await {
+    /// Asks about rows of these tenants on one of the connections; when that turns out to be gone, once more on another.
+    async fn ask(&self, of: &Tenants, question: Question<'_>) -> Result<Vec<Row>, StoreError> {
+        match self.put(of, &question).await? {
             Err(error) if is_lost(&error) => {}
             answer => return answer.map_err(|error| store_error(&error)),
         }
-        let second = self.reader().await?;
-        question.put(&second).await.map_err(|error| store_error(&error))
+        let second = self.put(of, &question).await?;
+        second.map_err(|error| store_error(&error))
     }
 
-    async fn reader(&self) -> Result<Arc<Reader>, StoreError> {
-        let [first, second] = &self.slots;
+    async fn put(
+        &self,
+        of: &Tenants,
+        question: &Question<'_>,
+    ) -> Result<Result<Vec<Row>, Error>, StoreError> {
+        let reader = self.reader(of).await?;
+        let _shown = match reader.show(of).await {
+            Ok(shown) => shown,
+            Err(error) => return Ok(Err(error)),
+        };
+        Ok(question.put(&reader).await)
+    }
+
+    async fn reader(&self, of: &Tenants) -> Result<Arc<Reader>, StoreError> {
+        let [first, second, every] = &self.slots;
         let slot = match self.next.fetch_add(1, Ordering::Relaxed) % 2 {
+            _ if *of == Tenants::all() => every,
             0 => first,
             _ => second,
         };
@@ -371,7 +465,11 @@ impl Readers {
         let session = self.connector.open().await?;
         let statements = Statements::prepare(&session.client).await;
         let statements = statements.map_err(|error| store_error(&error))?;
-        let reader = Arc::new(Reader { session, statements });
+        let reader = Arc::new(Reader {
+            session,
+            statements,
+            shown: RwLock::default(),
+        });
         *slot = Some(reader.clone());
         Ok(reader)
     }

@@ -5,7 +5,7 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use countersign::approval::{Approval, SharedApproval};
+use countersign::approval::{Approval, EndorsedWith, SharedApproval};
 use countersign::command::{Answer, Command, Rows, Saved};
 use countersign::event::Event;
 use countersign::id::{Agent, ApprovalId, Channel, Key, Tenant};
@@ -15,6 +15,7 @@ use countersign::store::StoreError;
 use countersign::time::Time;
 
 use super::entries::{Changes, Entries, Place};
+use super::tenants::Tenants;
 
 pub(super) type Id = (Tenant, ApprovalId);
 
@@ -29,6 +30,8 @@ pub(super) struct Wanted {
     pub(super) entries: BTreeSet<Place>,
     /// Entries that are only looked at.
     pub(super) grounds: BTreeSet<Place>,
+    /// Whose rows are looked at and written.
+    tenants: BTreeSet<Tenant>,
     /// Up to so many due ones, for the sweep.
     pub(super) due: Option<usize>,
     /// With `due`: whatever will ever be due, and no entries.
@@ -52,6 +55,7 @@ impl Wanted {
                 .map(|(kind, key)| (kind, key.to_owned()));
             wanted.grounds.extend(grounds);
             let Some(tenant) = needs.tenant else { continue };
+            wanted.tenants.insert(tenant.clone());
             let approvals = needs.approvals.into_iter().map(|id| (tenant.clone(), id));
             wanted.approvals.extend(approvals);
             wanted
@@ -78,6 +82,26 @@ impl Wanted {
             }
         }
         self.approvals.len() > before
+    }
+
+    /// Adds the accounts that endorsements of those found rest on; true when one was not wanted before.
+    pub(super) fn add_endorsers(&mut self, found: &[SharedApproval]) -> bool {
+        let before = self.grounds.len();
+        let endorsed = found.iter().flat_map(|approval| &approval.endorsements);
+        for endorsement in endorsed {
+            if let EndorsedWith::Account(key, _) = &endorsement.account {
+                self.grounds.insert((Kind::Person, key.clone()));
+            }
+        }
+        self.grounds.len() > before
+    }
+
+    /// The tenants whose rows the connection has to see.
+    pub(super) fn tenants(&self) -> Tenants {
+        match self.due {
+            Some(_) => Tenants::all(),
+            None => Tenants::several(self.tenants.iter()),
+        }
     }
 
     /// True when no row has to be looked at.

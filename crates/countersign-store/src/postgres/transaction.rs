@@ -108,10 +108,24 @@ impl Run<'_> {
         } = *self;
         let client = &self.session.client;
         let mut wanted = Wanted::of(commands);
+        let tenants = wanted.tenants();
+        let shown = self.session.see(&tenants);
+        match tokio::time::timeout(EXCHANGE_TIMEOUT, shown).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) if is_lost(&error) => return Err(Failure::Lost(words(&error))),
+            Ok(Err(error)) => return Err(sorted(&error)),
+            Err(_) => return Err(Failure::Lost("no answer in time".to_owned())),
+        }
         let mut locked = lock(client, statements, clock, &wanted).await?;
-        // What an approval would undo never changes, so it is known now; but its lock has to be taken in order.
+        // What an approval would undo never changes, so it is known now; but its lock has to be taken in order. Accounts
+        // that endorsed it are looked at again, behind the lock.
         let named = wanted.approvals.clone();
-        while wanted.due.is_none() && wanted.add_undone(&named, &locked.found) {
+        let decides = commands
+            .iter()
+            .any(|command| matches!(command, Command::Decide(_)));
+        while wanted.due.is_none()
+            && (wanted.add_undone(&named, &locked.found) | (decides && wanted.add_endorsers(&locked.found)))
+        {
             roll_back(client).await?;
             locked = lock(client, statements, clock, &wanted).await?;
         }

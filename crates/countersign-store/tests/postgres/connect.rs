@@ -145,6 +145,19 @@ async fn h17_the_app_role_can_do_its_work_and_nothing_else() {
     assert_eq!(stored(&store, 1).await.unwrap().superseded_by, Some(id(2)));
 
     let app = raw(&as_app).await;
+    // X101: without a tenant no row is seen, with one its own.
+    for table in ["approval", "call", "event"] {
+        let count = async |tenants: &str| -> i64 {
+            let set = format!("SET countersign.tenants = '{tenants}'");
+            app.batch_execute(&set).await.unwrap();
+            let sql = format!("SELECT count(*) FROM {table}");
+            app.query_one(&sql, &[]).await.unwrap().get(0)
+        };
+        assert_eq!(count("").await, 0, "{table}");
+        assert_eq!(count("other").await, 0, "{table}");
+        assert!(count("main").await > 0, "{table}");
+        app.batch_execute("RESET countersign.tenants").await.unwrap();
+    }
     for forbidden in [
         "UPDATE event SET what = '{}'",
         "DELETE FROM event",
@@ -163,4 +176,77 @@ async fn h17_the_app_role_can_do_its_work_and_nothing_else() {
     let denied = with_role(&database().await, &role);
     let error = failure(&denied).await;
     assert!(matches!(error, ConnectError::NoRights { .. }), "{error:?}");
+}
+
+/// A database of 0.1.0 is brought forward with what is in it.
+#[tokio::test]
+async fn x101_a_database_of_the_first_release_gets_its_walls() {
+    let url = database().await;
+    let store = open(&url).await;
+    propose(&store, in_channel(1, "telegram:1")).await;
+    drop(store);
+    // Back to how 0.1.0 left it.
+    let owner = raw(&url).await;
+    for table in ["approval", "call", "event"] {
+        let sql = format!(
+            "DROP POLICY tenants ON {table}; ALTER TABLE {table} DISABLE ROW LEVEL SECURITY; \
+             ALTER TABLE {table} NO FORCE ROW LEVEL SECURITY"
+        );
+        owner.batch_execute(&sql).await.unwrap();
+    }
+    owner
+        .batch_execute("DELETE FROM migration WHERE step = 3")
+        .await
+        .unwrap();
+    let store = open(&url).await;
+    assert!(stored(&store, 1).await.is_some());
+    assert_eq!(approve(&store, 1).await.unwrap().started, Some(1));
+    let forced = "SELECT count(*) FROM pg_class WHERE relrowsecurity AND relforcerowsecurity \
+                  AND relnamespace = 'countersign'::regnamespace";
+    let walls: i64 = owner.query_one(forced, &[]).await.unwrap().get(0);
+    assert_eq!(walls, 3);
+}
+
+/// Tenants that take turns on the same connections see their own, always.
+#[tokio::test]
+async fn x101_tenants_that_take_turns_see_their_own() {
+    let url = database().await;
+    open(&url).await;
+    let owner = raw(&url).await;
+    let role = format!("turns_{}", std::process::id());
+    let grants = format!(
+        "DROP ROLE IF EXISTS {role}; CREATE ROLE {role} LOGIN; GRANT USAGE ON SCHEMA countersign TO {role}; \
+         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA countersign TO {role}"
+    );
+    owner.batch_execute(&grants).await.unwrap();
+    let store = PostgresStore::connect(&with_role(&url, &role), PostgresOptions::default())
+        .await
+        .unwrap();
+    let tenants: Vec<Tenant> = (0..4).map(|n| Tenant::new(format!("t{n}")).unwrap()).collect();
+    let store = std::sync::Arc::new(store);
+    let mut turns = Vec::new();
+    for number in 0..80u64 {
+        let (store, tenant) = (
+            store.clone(),
+            tenants[usize::try_from(number % 4).unwrap()].clone(),
+        );
+        turns.push(tokio::spawn(async move {
+            let new = countersign::command::Propose {
+                tenant: tenant.clone(),
+                ..new_approval(1000 + number)
+            };
+            propose(&store, new).await;
+            let found = store.approval(&tenant, id(1000 + number)).await.unwrap();
+            assert!(found.is_some(), "{number}");
+            assert!(!store.events(&tenant, id(1000 + number)).await.unwrap().is_empty());
+            let other = Tenant::new("t9").unwrap();
+            assert!(store.approval(&other, id(1000 + number)).await.unwrap().is_none());
+        }));
+    }
+    for turn in turns {
+        turn.await.unwrap();
+    }
+    for tenant in &tenants {
+        assert_eq!(store.list(tenant, &Filter::default()).await.unwrap().len(), 20);
+    }
 }

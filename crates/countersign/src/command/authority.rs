@@ -5,6 +5,7 @@
 use super::decide::{Decide, approves, choices};
 use crate::approval::Approval;
 use crate::decision::{Choice, Refusal};
+use crate::id::Person;
 use crate::policy::{Authority, Terms};
 
 /// Why whoever decides may not. Asked before anything else, so that who may not decide learns nothing more.
@@ -56,7 +57,7 @@ pub(super) fn why_no_edit(decide: &Decide, approval: &Approval) -> Option<Refusa
 pub(super) fn why_not_again(decide: &Decide, approval: &Approval) -> Option<Refusal> {
     let person = &decide.decision.decider.person;
     let choices = choices(&decide.decision.verdict, approval.calls.len());
-    let again = approval.endorsements.iter().any(|earlier| earlier.by == *person);
+    let again = approval.in_force().any(|earlier| earlier.by.is_same(person));
     (again && approves(&choices)).then(|| Refusal::AlreadyEndorsed {
         id: approval.id,
         person: person.clone(),
@@ -85,5 +86,6 @@ fn strictest<'a>(terms: impl Iterator<Item = &'a Terms>) -> Authority {
 /// True when the decider proposed it, or is whom the agent acts for: the person counts, not the credential.
 fn asked_for_it(decide: &Decide, approval: &Approval) -> bool {
     let person = &decide.decision.decider.person;
-    *person == approval.requester || approval.on_behalf_of.as_ref() == Some(person)
+    let is_theirs = |name: &Person| name.is_same(person);
+    is_theirs(&approval.requester) || approval.on_behalf_of.as_ref().is_some_and(is_theirs)
 }

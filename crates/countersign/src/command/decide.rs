@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use super::{Change, Rows, attempt, authority};
-use crate::approval::{Approval, Decided, Endorsement, SharedApproval};
+use crate::approval::{Approval, Decided, EndorsedWith, Endorsement, SharedApproval};
 use crate::call::Arguments;
-use crate::decision::{Choice, Decision, Refusal, Verdict};
+use crate::decision::{Choice, Decision, Ground, Refusal, Verdict};
 use crate::event::{Edited, What};
 use crate::executor::Runs;
 use crate::hash::Hash;
@@ -89,6 +89,7 @@ impl Decide {
             return Ok(repeated);
         }
         let mut change = Change::new(approval, now, self.policy);
+        lapse(rows, &mut change.approval, now)?;
         let ungrounded = self.why_ungrounded(rows, now)?;
         let refusal = why_over(&mut change)?.or(ungrounded);
         if let Some(refusal) = refusal.or_else(|| self.why_refused(&change.approval)) {
@@ -112,10 +113,7 @@ impl Decide {
     fn why_ungrounded<R: Rows>(&self, rows: &mut R, now: Time) -> Result<Option<Refusal>, StoreError> {
         for ground in &self.decision.decider.grounds {
             let entry = rows.entry(ground.kind, &ground.key)?;
-            let holds = entry.is_some_and(|entry| {
-                entry.is_there(now) && ground.version.is_none_or(|version| version == entry.version)
-            });
-            if !holds {
+            if !ground.holds(entry.as_ref(), now) {
                 return Ok(Some(Refusal::NotAllowed {
                     id: self.decision.approval,
                     person: self.decision.decider.person.clone(),
@@ -132,8 +130,7 @@ impl Decide {
             .decision
             .iter()
             .map(|decided| (&decided.by, &decided.key));
-        let endorsed = approval.endorsements.iter();
-        let endorsed = endorsed.map(|endorsed| (&endorsed.by, &endorsed.key));
+        let endorsed = approval.in_force().map(|endorsed| (&endorsed.by, &endorsed.key));
         let own = decided
             .chain(endorsed)
             .filter(|(by, _)| **by == self.decision.decider.person);
@@ -183,8 +180,12 @@ impl Decide {
             .map(|(position, _)| position)
             .collect();
         // A call runs only if all who have to approve it did. When they have none in common, that is a no.
-        let endorsements = &change.approval.endorsements;
-        let by_all = |position: &u8| endorsements.iter().all(|earlier| earlier.grants(*position));
+        let by_all = |position: &u8| {
+            change
+                .approval
+                .in_force()
+                .all(|earlier| earlier.grants(*position))
+        };
         let granted: Vec<u8> = own.iter().copied().filter(by_all).collect();
         if !granted.is_empty() && change.approval.missing() > 1 {
             self.endorse(change, (own.len() < count).then_some(own))?;
@@ -233,6 +234,8 @@ impl Decide {
             comment: decision.comment.clone(),
             claimed_by: decision.claimed_by.clone(),
             key: decision.key.clone().map(|key| (key, self.body)),
+            account: self.endorsed_with(),
+            lapsed: false,
         });
         let digest = change.approval.digest;
         let what = What::Endorsed {
@@ -241,6 +244,16 @@ impl Decide {
             calls,
         };
         Ok(change.record(Actor::Person(decision.decider.person.clone()), what)?)
+    }
+
+    fn endorsed_with(&self) -> EndorsedWith {
+        let grounds = &self.decision.decider.grounds;
+        let account = grounds.iter().find(|ground| ground.kind == Kind::Person);
+        match account.map(|account| (&account.key, account.body)) {
+            Some((key, Some(body))) => EndorsedWith::Account(key.clone(), body),
+            None if grounds.is_empty() => EndorsedWith::NoAccount,
+            _ => EndorsedWith::Unknown,
+        }
     }
 
     /// True when whoever decides can also run what comes first.
@@ -329,6 +342,27 @@ impl Withdraw {
         )?;
         Ok(DecideAnswer::accepted(change.save(rows)?, None))
     }
+}
+
+/// INVARIANT: an approval that others gave counts only while the account it was given with is exactly as it was. Somebody
+/// who was removed, left a group, or was removed and added again has approved nothing (X67).
+fn lapse<R: Rows>(rows: &mut R, approval: &mut Approval, now: Time) -> Result<(), StoreError> {
+    for endorsed in &mut approval.endorsements {
+        let holds = match &endorsed.account {
+            EndorsedWith::Unknown => false,
+            EndorsedWith::NoAccount => true,
+            EndorsedWith::Account(key, body) => {
+                let account = Ground {
+                    kind: Kind::Person,
+                    key: key.clone(),
+                    body: Some(*body),
+                };
+                account.holds(rows.entry(Kind::Person, key)?.as_ref(), now)
+            }
+        };
+        endorsed.lapsed |= !holds;
+    }
+    Ok(())
 }
 
 /// Why nothing can end this approval any more. One that is past its time is ended here and now.

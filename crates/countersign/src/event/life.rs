@@ -220,7 +220,7 @@ fn has_quorum(approval: &Approval, events: &[Event]) -> bool {
     let Some((event, calls)) = approved else {
         return true;
     };
-    let earlier = approval.endorsements.iter().map(|endorsed| &endorsed.by);
+    let earlier = approval.in_force().map(|endorsed| &endorsed.by);
     let last = match &event.by {
         Actor::Person(person) => Some(person),
         _ => None,
@@ -232,12 +232,7 @@ fn has_quorum(approval: &Approval, events: &[Event]) -> bool {
         .map(|(position, _)| position)
         .filter(is_granted);
     people.len() >= usize::from(approval.quorum())
-        && granted.all(|position| {
-            approval
-                .endorsements
-                .iter()
-                .all(|endorsed| endorsed.grants(position))
-        })
+        && granted.all(|position| approval.in_force().all(|endorsed| endorsed.grants(position)))
 }
 
 /// The stored bytes are those that were proposed, or those that the approving person put in their place.

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::approval::{Approval, Decided, Endorsement};
+use crate::approval::{Approval, Decided, EndorsedWith, Endorsement};
 use crate::call::{Arguments, Because, Call, Execution};
 use crate::hash::Hash;
 use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
@@ -25,9 +25,10 @@ const FIRST: u8 = 1;
 const SECOND: u8 = 2;
 /// A call's provenance follows both; of an approval what else it undoes.
 const THIRD: u8 = 3;
-/// What a call would change follows its provenance, if it has one.
+/// What a call would change follows its provenance, if it has one; of an approval whose decisions were refused.
 const FOURTH: u8 = 4;
-/// Which facts about a call the gate knows itself follow its snapshot, if it has one.
+/// Which facts about a call the gate knows itself follow its snapshot, if it has one; of an approval what its endorsements
+/// rest on.
 const FIFTH: u8 = 5;
 
 /// A row that cannot be read.
@@ -137,6 +138,13 @@ pub fn encode_approval(approval: &Approval) -> Vec<u8> {
     };
     let undone = approval.undoes.into_iter().flat_map(Undoes::positions);
     let others: Vec<u8> = undone.skip(1).collect();
+    let rests_on = approval.endorsements.iter();
+    let rests_on: Vec<(&EndorsedWith, bool)> = rests_on
+        .map(|endorsed| (&endorsed.account, endorsed.lapsed))
+        .collect();
+    if !rests_on.is_empty() {
+        return encode(FIFTH, &(body, more, others, &approval.tried, rests_on));
+    }
     match (others.is_empty(), approval.tried.is_empty()) {
         (true, true) => encode(SECOND, &(body, more)),
         (false, true) => encode(THIRD, &(body, more, others)),
@@ -151,7 +159,21 @@ pub fn decode_approval(
     calls: Vec<Call>,
 ) -> Result<Approval, BadRecord> {
     type Read = (ApprovalBody, More, Vec<u8>, Vec<(Actor, u8)>);
+    type WithAccounts = (
+        ApprovalBody,
+        More,
+        Vec<u8>,
+        Vec<(Actor, u8)>,
+        Vec<(EndorsedWith, bool)>,
+    );
     let (body, more, others, tried): Read = match body.split_first() {
+        Some((&FIFTH, body)) => {
+            let (body, mut more, others, tried, rests_on): WithAccounts = whole(body)?;
+            for (endorsed, (account, lapsed)) in more.endorsements.iter_mut().zip(rests_on) {
+                (endorsed.account, endorsed.lapsed) = (account, lapsed);
+            }
+            (body, more, others, tried)
+        }
         Some((&FOURTH, body)) => whole(body)?,
         Some((&THIRD, body)) => {
             let (body, more, others) = whole(body)?;

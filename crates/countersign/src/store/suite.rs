@@ -66,6 +66,7 @@ macro_rules! for_each_store_case {
             x04_nobody_outside_the_list_decides,
             x01_an_attempt_is_kept_and_decides_nothing,
             x46_a_role_taken_away_meanwhile_decides_nothing,
+            x67_an_endorsement_counts_while_its_account_is_as_it_was,
             x04_who_may_not_decide_learns_nothing_else,
             x04_approving_needs_every_call_and_denying_one,
             b7_each_refusal_is_distinct,

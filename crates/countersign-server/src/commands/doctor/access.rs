@@ -2,12 +2,13 @@
 
 use countersign::display::escape;
 use countersign::id::Tenant;
+use countersign::name;
 use countersign::store::{Store, StoreError};
 
 use super::Finding;
-use crate::access::Token;
+use crate::access::{Account, Token};
 
-/// Looks at the tokens of a tenant.
+/// Looks at the tokens and accounts of a tenant.
 pub async fn look(store: &dyn Store, tenant: &Tenant) -> Result<Vec<Finding>, StoreError> {
     let tokens = Token::list(store, tenant).await?;
     let mixed = tokens.iter().filter(|(_, token)| token.scopes.role().is_none());
@@ -22,5 +23,23 @@ pub async fn look(store: &dyn Store, tenant: &Tenant) -> Result<Vec<Finding>, St
             format!("make one token for each role, and end it with `countersign token revoke {id}`"),
         )
     });
-    Ok(mixed.collect())
+    let mut findings: Vec<Finding> = mixed.collect();
+    let people = Account::list(store, tenant).await?;
+    for (index, account) in people.iter().enumerate() {
+        let written = account.name.as_str();
+        let is_twin = |other: &Account| other.name != account.name && other.name.is_same(&account.name);
+        let why = match name::check(written) {
+            Err(odd) => odd.to_string(),
+            Ok(()) if people.iter().skip(index + 1).any(is_twin) => {
+                "another account is written alike".to_owned()
+            }
+            Ok(()) => continue,
+        };
+        findings.push(Finding::warning(
+            "people",
+            format!("`{}` may not be able to sign in: {why}", escape(written)),
+            "remove the account with `countersign person remove NAME`, and add it under another name",
+        ));
+    }
+    Ok(findings)
 }

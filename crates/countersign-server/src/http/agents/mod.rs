@@ -23,7 +23,7 @@ use super::channels::prompt_with_buttons;
 use super::extract::{Body, Id};
 use super::limits::OpenStream;
 use super::wire::ErrorView;
-use super::{Answer, ApiError, App, For, Json, scope};
+use super::{Answer, ApiError, App, For, Json, Watch, scope};
 use crate::access::Caller;
 use crate::agents::{News, Said, Talk, card_key};
 use frame::{frames, named};
@@ -95,13 +95,19 @@ pub async fn say(
         "session",
         &serde_json::json!({ "session": session, "agent": name }),
     );
-    let rest = unfold((news, app, open), |(mut news, app, open)| async move {
-        let one = news.recv().await?;
-        let sent = frames(&app, &one).await;
-        Some((stream::iter(sent), (news, app, open)))
-    });
+    // Whoever is shut out meanwhile learns no more; what was said goes on.
+    let watch = Watch::of(&app, &caller);
+    let ended = watch.ended();
+    let rest = unfold(
+        (news, app, open, watch),
+        |(mut news, app, open, watch)| async move {
+            let one = news.recv().await?;
+            let sent = frames(&app, &one).await;
+            Some((stream::iter(sent), (news, app, open, watch)))
+        },
+    );
     let events = stream::iter(first)
-        .chain(rest.flatten())
+        .chain(rest.flatten().take_until(ended))
         .map(Ok::<Sent, Infallible>);
     Ok(sse(events))
 }
@@ -152,7 +158,7 @@ pub async fn follow(
 ) -> Answer<Response> {
     let talk = begun(&app, &caller, &name, &id).await?;
     let open = app.limits.stream(&caller.tenant, caller.name.as_str())?;
-    let told = listening(app.clone(), talk, open).then(move |news| {
+    let told = listening(app.clone(), &caller, talk, open).then(move |news| {
         let app = app.clone();
         async move {
             stream::iter(match news {
@@ -166,26 +172,30 @@ pub async fn follow(
     Ok(sse(told.flatten().map(Ok::<Sent, Infallible>)))
 }
 
-/// News of a talk until the service stops, or the listener is too slow: then `None`, once.
+/// News of a talk until the service stops, the listener's credential ends, or the listener is too slow: then `None`, once.
 pub fn listening(
     app: App,
+    caller: &Caller,
     talk: Talk,
     open: OpenStream,
-) -> impl futures_util::Stream<Item = Option<Arc<News>>> {
+) -> impl futures_util::Stream<Item = Option<Arc<News>>> + use<> {
     let news = talk.listen();
     // The talk is kept: who opens it meanwhile joins this one.
-    unfold(Some((news, app, talk, open)), |listening| async move {
-        let (mut news, app, talk, open) = listening?;
+    let watch = Watch::of(&app, caller);
+    let ended = watch.ended();
+    let news = unfold(Some((news, app, talk, open, watch)), |listening| async move {
+        let (mut news, app, talk, open, watch) = listening?;
         let told = tokio::select! {
             told = news.recv() => told,
             () = app.stopping.cancelled() => return None,
         };
         match told {
-            Ok(told) => Some((Some(told), Some((news, app, talk, open)))),
+            Ok(told) => Some((Some(told), Some((news, app, talk, open, watch)))),
             Err(RecvError::Lagged(_)) => Some((None, None)),
             Err(RecvError::Closed) => None,
         }
-    })
+    });
+    news.take_until(ended)
 }
 
 fn sse(frames: impl futures_util::Stream<Item = Result<Sent, Infallible>> + Send + 'static) -> Response {

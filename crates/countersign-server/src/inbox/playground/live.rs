@@ -40,7 +40,7 @@ pub async fn follow(
         Ok(opened) => opened,
         Err(error) => return page::failure(&error),
     };
-    let events = listening(app, talk, open)
+    let events = listening(app, &caller, talk, open)
         .take_until(tokio::time::sleep(AT_MOST))
         .map(|news| {
             Ok::<Event, Infallible>(match news {

@@ -2,8 +2,9 @@
 
 use crate::approval::SharedApproval;
 use crate::command::{Decide, Propose};
-use crate::decision::{Choice, Refusal, Surface, Verdict};
+use crate::decision::{Choice, Ground, Refusal, Surface, Verdict};
 use crate::policy::Authority;
+use crate::registry::{Entry, Kind, Put};
 use crate::state::{CallState, State};
 use crate::store::suite::{Fixture, sample};
 
@@ -53,6 +54,50 @@ pub async fn x34_who_asked_cannot_approve(fixture: Fixture) {
         fixture.words(&approval).await,
         ["proposed", "decision_refused", "decision_refused", "approved"]
     );
+}
+
+pub async fn x67_an_endorsement_counts_while_its_account_is_as_it_was(fixture: Fixture) {
+    let two = || Authority {
+        quorum: 2,
+        ..Authority::default()
+    };
+    let entry = sample::entry(Kind::Person, "bob");
+    assert_eq!(fixture.store.put_entry(entry.clone()).await, Ok(Put::Kept(1)));
+    let endorsed = async |n| {
+        let approval = fixture.propose(asking(n, two())).await;
+        let mut decide = member("bob", &approval, Verdict::Approve);
+        decide.decision.decider.grounds = vec![Ground::exactly(&entry)];
+        let endorsed = fixture.accept(decide).await;
+        assert_eq!((endorsed.state, endorsed.missing()), (State::Pending, 1));
+        endorsed
+    };
+    // As long as nothing changes, one more is enough.
+    let first = endorsed(1).await;
+    let approved = fixture.accept(member("carol", &first, Verdict::Approve)).await;
+    assert_eq!(approved.state, State::Approved);
+    // The account is removed and made again: its first version again, and another account.
+    let (second, third) = (endorsed(2).await, endorsed(3).await);
+    fixture.store.take_entry(Kind::Person, "bob").await.unwrap();
+    let still = fixture.accept(member("carol", &second, Verdict::Approve)).await;
+    assert_eq!((still.state, still.missing()), (State::Pending, 1));
+    let again = Entry {
+        body: b"another generation".as_slice().into(),
+        ..entry.clone()
+    };
+    assert_eq!(fixture.store.put_entry(again.clone()).await, Ok(Put::Kept(1)));
+    let still = fixture.accept(member("carol", &third, Verdict::Approve)).await;
+    assert_eq!((still.state, still.missing()), (State::Pending, 1));
+    // Bob as he is now may approve it, once more.
+    let mut anew = member("bob", &third, Verdict::Approve);
+    anew.decision.decider.grounds = vec![Ground::exactly(&again)];
+    let approved = fixture.accept(anew).await;
+    assert_eq!(approved.state, State::Approved);
+    let kept = fixture.get(&third).await;
+    assert_eq!(kept.endorsements, approved.endorsements);
+    assert_eq!(kept.in_force().count(), 1);
+    // Two others approve the second one.
+    let dora = fixture.accept(member("dora", &second, Verdict::Approve)).await;
+    assert_eq!(dora.state, State::Approved);
 }
 
 pub async fn x34_who_asked_may_deny(fixture: Fixture) {

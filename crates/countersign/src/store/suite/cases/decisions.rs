@@ -106,28 +106,36 @@ pub async fn x01_an_attempt_is_kept_and_decides_nothing(fixture: Fixture) {
 pub async fn x46_a_role_taken_away_meanwhile_decides_nothing(fixture: Fixture) {
     let entry = sample::entry(Kind::Person, "alice");
     assert_eq!(fixture.store.put_entry(entry.clone()).await, Ok(Put::Kept(1)));
-    let ground = |version| Ground {
-        kind: Kind::Person,
-        key: "alice".to_owned(),
-        version,
-    };
-    let decide = |approval: &Approval, version| {
+    let decide = |approval: &Approval, ground: Ground| {
         let mut decide = sample::approve(approval);
-        decide.decision.decider.grounds = vec![ground(version)];
+        decide.decision.decider.grounds = vec![ground];
         decide
     };
     // As it was looked at, it holds.
     let approval = fixture.propose(sample::propose(1)).await;
-    fixture.accept(decide(&approval, Some(1))).await;
+    fixture.accept(decide(&approval, Ground::exactly(&entry))).await;
     // Changed since: what she may do now is another question.
-    let changed = Entry { version: 1, ..entry };
-    assert_eq!(fixture.store.put_entry(changed).await, Ok(Put::Kept(2)));
+    let changed = Entry {
+        version: 1,
+        body: b"other".as_slice().into(),
+        ..entry.clone()
+    };
+    assert_eq!(fixture.store.put_entry(changed.clone()).await, Ok(Put::Kept(2)));
     let approval = fixture.propose(sample::propose(2)).await;
-    let answer = fixture.decide(decide(&approval, Some(1))).await;
+    let answer = fixture.decide(decide(&approval, Ground::exactly(&entry))).await;
     assert_eq!(answer.refusal.unwrap().code(), "not_allowed");
     // Taken away altogether.
     fixture.store.take_entry(Kind::Person, "alice").await.unwrap();
-    let answer = fixture.decide(decide(&approval, None)).await;
+    let answer = fixture.decide(decide(&approval, Ground::any(&entry))).await;
+    assert_eq!(answer.refusal.unwrap().code(), "not_allowed");
+    // Made again: the version is the same as at first, and it is still somebody else.
+    let again = Entry {
+        version: 0,
+        body: b"again".as_slice().into(),
+        ..entry.clone()
+    };
+    assert_eq!(fixture.store.put_entry(again).await, Ok(Put::Kept(1)));
+    let answer = fixture.decide(decide(&approval, Ground::exactly(&entry))).await;
     assert_eq!(answer.refusal.unwrap().code(), "not_allowed");
     assert_eq!(fixture.get(&approval).await.state, State::Pending);
 }
