@@ -144,7 +144,10 @@ fn x96_prose_is_not_made_of_the_agents_words() {
 fn x96_what_is_made_with_outside_text_is_outside() {
     let messages = vec![person("Title 'Dinner at' the best one"), outside("Chez Eve: 4.9")];
     let mark = marked(messages, r#""Dinner at Chez Eve""#);
-    assert_eq!((mark.word().as_str(), mark.tag()), ("derived", "FROM OUTSIDE"));
+    assert_eq!(
+        (mark.word().as_str(), mark.tag(Teller::Gate)),
+        ("derived", "FROM OUTSIDE")
+    );
     assert!(mark.is_outside());
 }
 
