@@ -10,7 +10,7 @@ mod number;
 mod scan;
 mod tree;
 
-pub use leaf::{Kind, Leaf, find, leaves, unescape};
+pub use leaf::{Key, Kind, Leaf, find, keys, leaves, unescape};
 pub(crate) use leaf::{pointer_at, push_segment};
 
 pub(crate) use number::Number;

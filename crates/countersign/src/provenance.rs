@@ -17,7 +17,10 @@
 //! Where nobody heard the person, only step 2 and the default are tried, and all else is unknown: it may well be theirs.
 //!
 //! INVARIANT: what only a tool states is found in step 2 before any wording of the person's is tried.
+//! INVARIANT: a tool states only what the agent did not write before. A result that repeats the agent's own words, in
+//! whatever form, makes them nobody else's.
 
+mod address;
 mod code;
 mod compose;
 mod conversation;
@@ -25,6 +28,7 @@ mod date;
 mod form;
 mod mark;
 mod number;
+mod own;
 mod shape;
 mod text;
 mod told;
@@ -34,10 +38,13 @@ use jiff::civil::Date;
 
 use crate::json::{self, Leaf};
 use form::{Place, Value};
+use own::{Own, Wrote};
 use text::Text;
 
 pub use conversation::{Conversation, MOST_BYTES, MOST_MESSAGES, Message};
-pub use mark::{Counts, Derived, Heard, How, Making, Mark, Part, Provenance, Quote, ToolQuote, Traced};
+pub use mark::{
+    Counts, Derived, Heard, How, Making, Mark, Part, Provenance, Quote, ToolQuote, Traced, place,
+};
 pub use told::{Teller, Told};
 pub use verdict::Marks;
 
@@ -46,13 +53,48 @@ const MOST_LEAVES: usize = 1_000;
 /// Longest quoted words, in characters.
 const QUOTED_CHARS: usize = 120;
 
+/// What a tool's definition says about its arguments.
+pub trait Declared {
+    /// Whether a value is what the tool takes when nothing is said.
+    fn is_default(&self, leaf: &Leaf<'_>) -> bool;
+
+    /// Whether the member at a pointer is called so by the definition. Any other name was chosen by whoever made the call.
+    fn is_name(&self, pointer: &str) -> bool {
+        is_parameter(pointer)
+    }
+
+    /// Whether a tool's results are what strangers wrote, whatever the conversation calls them.
+    fn is_outside(&self, _tool: &str) -> bool {
+        false
+    }
+}
+
+/// Whether a pointer is that of a parameter: without a definition, only the outermost names are taken for its names.
+pub fn is_parameter(pointer: &str) -> bool {
+    pointer.matches('/').count() <= 1
+}
+
+/// A tool of which only the defaults are known.
+struct Defaults<'d>(&'d dyn Fn(&Leaf<'_>) -> bool);
+
+impl Declared for Defaults<'_> {
+    fn is_default(&self, leaf: &Leaf<'_>) -> bool {
+        (self.0)(leaf)
+    }
+}
+
 /// Finds out where each value of `arguments` came from. `is_default` says what the tool's schema would take anyway.
 pub fn trace(
     conversation: &Conversation,
     arguments: &[u8],
     is_default: &dyn Fn(&Leaf<'_>) -> bool,
 ) -> Provenance {
-    let (sources, agent, heard) = sources(conversation);
+    trace_declared(conversation, arguments, &Defaults(is_default))
+}
+
+/// Finds out where each value of `arguments` came from, and each name that the tool's definition does not have.
+pub fn trace_declared(conversation: &Conversation, arguments: &[u8], declared: &dyn Declared) -> Provenance {
+    let (sources, own, heard) = sources(conversation, declared);
     let leaves = json::leaves(arguments);
     // An empty outer object has no values.
     let leaves: Vec<&Leaf<'_>> = leaves.iter().filter(|leaf| !leaf.pointer.is_empty()).collect();
@@ -63,19 +105,34 @@ pub fn trace(
         .collect();
     let tracing = Tracing {
         sources,
-        agent,
+        own,
         heard,
         values: &values,
     };
     let marked = leaves.iter().enumerate().map(|(at, leaf)| {
         let mark = match values.get(at) {
-            Some(value) => tracing.mark(value, || is_default(leaf)),
+            Some(value) => tracing.mark(value, || declared.is_default(leaf)),
             None => Mark::Unknown,
         };
         let pointer = leaf.pointer.clone();
         Traced { pointer, mark }
     });
-    Provenance::new(marked.collect(), heard)
+    let keys = chosen_keys(arguments, declared);
+    let keys = keys.into_iter().enumerate().map(|(at, key)| {
+        let mark = match at < MOST_LEAVES {
+            true => tracing.mark(&Value::of_text(key.text, ""), || false),
+            false => Mark::Unknown,
+        };
+        Traced::key(&key.pointer, mark)
+    });
+    Provenance::new(marked.chain(keys).collect(), heard)
+}
+
+/// The names that are values: those the tool's definition does not have.
+fn chosen_keys(arguments: &[u8], declared: &dyn Declared) -> Vec<json::Key> {
+    let mut keys = json::keys(arguments);
+    keys.retain(|key| !declared.is_name(&key.pointer));
+    keys
 }
 
 /// The marks when there is no conversation: unknown, never fine.
@@ -91,8 +148,8 @@ pub fn unknown(arguments: &[u8]) -> Provenance {
 
 struct Tracing<'c, 'v> {
     sources: Vec<Source<'c>>,
-    /// What the agent said, with the number of the message.
-    agent: Vec<(usize, Text<'c>)>,
+    /// What the agent said, and the arguments of its calls.
+    own: Vec<Own<'c>>,
     heard: Heard,
     values: &'v [Value],
 }
@@ -187,47 +244,57 @@ impl Tracing<'_, '_> {
             return mark;
         }
         let from_tool = tools().find_map(|source| Some((source.message, stated(source)?)));
+        let mut is_repeated = false;
         if let Some((message, mark)) = from_tool {
             // A tool that repeats what the agent made up is no source.
-            return match (self.agent_said(value, message), self.heard) {
-                (false, _) => mark,
-                // The agent may have it from the person.
-                (true, Heard::Tools) => Mark::Unknown,
-                (true, _) => Mark::Invented { agent_said_it: true },
-            };
+            is_repeated = self.wrote(value, message, false);
+            if !is_repeated {
+                return mark;
+            }
         }
-        // INVARIANT: nothing below may be said of a person whom nobody heard.
+        // INVARIANT: nothing below may be said of a person whom nobody heard. The agent may have it from them.
         if self.heard == Heard::Tools {
-            return match is_default() {
+            return match is_default() && !is_repeated {
                 true => Mark::Default,
                 false => Mark::Unknown,
             };
         }
-        if let Some(mark) = people().find_map(implied).or_else(|| tools().find_map(implied)) {
+        let implied_by_tool = || {
+            let source = tools().find(|source| implied(source).is_some())?;
+            (!self.wrote(value, source.message, true))
+                .then(|| implied(source))
+                .flatten()
+        };
+        if let Some(mark) = people().find_map(implied).or_else(implied_by_tool) {
             return mark;
         }
         if is_default() {
             return Mark::Default;
         }
-        match compose::derive(value, self.values, &self.sources) {
+        match compose::derive(value, self.values, &self.sources, &self.own) {
             Some(derived) => Mark::Derived(derived),
             None => Mark::Invented {
-                agent_said_it: self.agent_said(value, usize::MAX),
+                agent_said_it: is_repeated || self.wrote(value, usize::MAX, false),
             },
         }
     }
 
-    fn agent_said(&self, value: &Value, before: usize) -> bool {
-        let earlier = self.agent.iter().filter(|(message, _)| *message < before);
-        earlier
-            .into_iter()
-            .any(|(_, text)| value.stated_in(text).is_some())
+    /// Whether the agent itself wrote a value before a message.
+    fn wrote(&self, value: &Value, message: usize, implied: bool) -> bool {
+        let wrote = Wrote {
+            own: &self.own,
+            is_given: |value: &Value, message: usize| {
+                let mut earlier = self.sources.iter().filter(|source| source.message < message);
+                earlier.any(|source| source.texts().any(|text| value.stated_in(text).is_some()))
+            },
+        };
+        wrote.has(value, message, implied)
     }
 }
 
-type Sources<'c> = (Vec<Source<'c>>, Vec<(usize, Text<'c>)>, Heard);
+type Sources<'c> = (Vec<Source<'c>>, Vec<Own<'c>>, Heard);
 
-fn sources(conversation: &Conversation) -> Sources<'_> {
+fn sources<'c>(conversation: &'c Conversation, declared: &dyn Declared) -> Sources<'c> {
     let (messages, is_shortened) = conversation.recent();
     let heard = match (conversation.is_unheard(), is_shortened) {
         (true, _) => Heard::Tools,
@@ -235,11 +302,11 @@ fn sources(conversation: &Conversation) -> Sources<'_> {
         (false, false) => Heard::Whole,
     };
     let mut sources = Vec::new();
-    let mut agent = Vec::new();
+    let mut own = Vec::new();
     for (number, message) in messages {
         let (by, at) = match message {
             Message::Agent { text } => {
-                agent.push((number, Text::new(text.as_str())));
+                own.push(Own::new(number, text));
                 continue;
             }
             // Said to be unheard, and yet something: then nobody can say whose words these are.
@@ -247,7 +314,7 @@ fn sources(conversation: &Conversation) -> Sources<'_> {
             Message::Unheard => continue,
             Message::Person { at, .. } => (By::Person, *at),
             Message::Tool { name, .. } => {
-                let is_outside = false;
+                let is_outside = declared.is_outside(name);
                 (By::Tool { name, is_outside }, None)
             }
             Message::Outside { name, .. } => {
@@ -268,7 +335,7 @@ fn sources(conversation: &Conversation) -> Sources<'_> {
             plain,
         });
     }
-    (sources, agent, heard)
+    (sources, own, heard)
 }
 
 fn shorten(words: &str) -> String {

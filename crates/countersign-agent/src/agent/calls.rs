@@ -38,7 +38,7 @@ impl Turn<'_> {
         // What earlier answers of this turn called stands in the session before this one does.
         let checked: Vec<Option<CallResult>> =
             calls.iter().map(|call| self.answered(specialist, call)).collect();
-        let said = conversation(self.session.messages());
+        let said = conversation(self.session.messages(), &self.agent.plan.outside);
         self.append(Step {
             messages: vec![Message::Agent {
                 text: answer.text,
@@ -251,10 +251,7 @@ impl Turn<'_> {
             Outcome::Failed(reason) => ("error", true, bounded(&reason, most)),
             Outcome::Unknown(reason) => ("unknown", true, format!("Nobody knows how it ended: {reason}")),
         };
-        let from = match self.agent.plan.outside.contains(&call.tool) {
-            true => Source::Outside,
-            false => Source::Tool,
-        };
+        let from = Source::of(&call.tool, &self.agent.plan.outside);
         CallResult {
             id: call.id.clone(),
             tool: call.tool.clone(),

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use clap::builder::styling::Style;
 use countersign::display::escape;
-use countersign::provenance::Counts;
+use countersign::provenance::{Counts, place};
 use countersign::summary::Row;
 
 use super::style::{self, paint};
@@ -15,24 +15,50 @@ use super::{card, once};
 use crate::view::origin::{LeafView, ProvenanceView};
 
 /// The marks of a call's values, by shown pointer.
-pub struct Marks<'p>(HashMap<Cow<'p, str>, &'p LeafView>);
+pub struct Marks<'p> {
+    values: HashMap<Cow<'p, str>, &'p LeafView>,
+    /// The marks of members' names, by the member.
+    keys: HashMap<Cow<'p, str>, &'p LeafView>,
+}
 
 impl<'p> Marks<'p> {
     /// Those of a provenance.
     pub fn new(provenance: &'p ProvenanceView) -> Marks<'p> {
-        let leaves = provenance.leaves.iter();
-        Marks(leaves.map(|leaf| (escape(&leaf.pointer), leaf)).collect())
+        let (mut values, mut keys) = (HashMap::new(), HashMap::new());
+        for leaf in &provenance.leaves {
+            let (pointer, is_key) = place(&leaf.pointer);
+            let marks = if is_key { &mut keys } else { &mut values };
+            marks.insert(escape(pointer), leaf);
+        }
+        Marks { values, keys }
     }
 
-    /// The mark of a row. A hidden row may hold several values: the loudest of them counts.
+    /// The mark of a row: the loudest of its value's and of the names on the way to it. A hidden row may hold several
+    /// values: the loudest of them counts.
     pub fn of(&self, row: &Row) -> Option<&'p LeafView> {
         let below = format!("{}/", row.pointer);
         let inside = || {
-            let marks = self.0.iter().filter(|(pointer, _)| pointer.starts_with(&below));
+            let marks = self
+                .values
+                .iter()
+                .filter(|(pointer, _)| pointer.starts_with(&below));
             marks.map(|(_, mark)| *mark).max_by_key(|mark| mark.loudness())
         };
-        let exact = self.0.get(row.pointer.as_str()).copied();
-        exact.or_else(|| if row.hidden { inside() } else { None })
+        let exact = self.values.get(row.pointer.as_str()).copied();
+        let value = exact.or_else(|| if row.hidden { inside() } else { None })?;
+        let names = self.keys.iter().filter(|(pointer, _)| {
+            let is_on_the_way = below
+                .strip_prefix(&***pointer)
+                .is_some_and(|rest| rest.starts_with('/'));
+            is_on_the_way || row.hidden && pointer.starts_with(&below)
+        });
+        let names = names.map(|(_, mark)| *mark);
+        Some(names.fold(value, |loudest, mark| {
+            match mark.loudness() > loudest.loudness() {
+                true => mark,
+                false => loudest,
+            }
+        }))
     }
 
     /// Puts what nobody stated first and what the person said last; otherwise the order stays.

@@ -29,7 +29,7 @@ pub struct ProvenanceView {
 #[derive(Clone, Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct LeafView {
-    /// A JSON pointer.
+    /// A JSON pointer; for the name of a member `key:` and the member's pointer.
     pub pointer: String,
     /// `user`, `tool:NAME`, `derived`, `default`, `none` (stated by nobody) or `unknown`.
     pub mark: String,

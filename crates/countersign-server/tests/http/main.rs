@@ -21,6 +21,7 @@ mod facts;
 mod matrix;
 mod names;
 mod operations;
+mod own_words;
 mod owners;
 mod streams;
 mod support;

@@ -145,11 +145,30 @@ impl Service {
         Service::over(gate, clock, page, Arc::default()).await
     }
 
+    /// A service with one served agent, over these tools.
+    pub async fn with_agent(policy: &str, tools: Tools, agent: Loaded) -> Service {
+        let clock = Arc::new(ManualClock::at(Time::from_micros(NOON)));
+        let store = Arc::new(MemoryStore::with_clock(clock.clone()));
+        let policy = Arc::new(Policy::parse(policy).unwrap());
+        let gate = Gate::new(store, policy).with_executor(Arc::new(tools));
+        Service::serving(gate, clock, Arc::default(), Arc::default(), agent).await
+    }
+
     async fn over(
         gate: Gate,
         clock: Arc<ManualClock>,
         page: Arc<Mutex<String>>,
         ran: Arc<Mutex<Vec<String>>>,
+    ) -> Service {
+        Service::serving(gate, clock, page, ran, crm_agent()).await
+    }
+
+    async fn serving(
+        gate: Gate,
+        clock: Arc<ManualClock>,
+        page: Arc<Mutex<String>>,
+        ran: Arc<Mutex<Vec<String>>>,
+        agent: Loaded,
     ) -> Service {
         let settings = Settings {
             tenant: tenant(),
@@ -160,7 +179,7 @@ impl Service {
             is_secure: false,
         };
         let secret = TalkSecret::load(gate.store(), &tenant()).await.unwrap();
-        let agents = Agents::new(&gate, tenant(), secret, vec![crm_agent()], true).unwrap();
+        let agents = Agents::new(&gate, tenant(), secret, vec![agent], true).unwrap();
         let app = App::serving(gate, settings, agents);
         let follows = agents::follow(app.clone());
         tokio::spawn(follows);

@@ -102,6 +102,30 @@ pub fn leaves(bytes: &[u8]) -> Vec<Leaf<'_>> {
     found
 }
 
+/// A member's name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Key {
+    /// Where the member is: a JSON pointer (RFC 6901).
+    pub pointer: String,
+    /// The name without quotes and escapes.
+    pub text: String,
+}
+
+/// Lists the names of all members of bytes that [`check`](super::check) accepted, in their order.
+pub fn keys(bytes: &[u8]) -> Vec<Key> {
+    let mut found = Vec::new();
+    let mut at = At::default();
+    let _fault = scan(bytes, UNLIMITED, Top::Object, |step| {
+        at.follow(&step);
+        if let Step::Key(raw) = step {
+            let pointer = at.pointer.clone();
+            let text = unescape(raw).into_owned();
+            found.push(Key { pointer, text });
+        }
+    });
+    found
+}
+
 /// Finds the outermost values whose pointers are wanted, of bytes that [`check`](super::check) accepted, in their order:
 /// each with the bytes it came from.
 pub fn find(bytes: &[u8], is_wanted: impl Fn(&str) -> bool) -> Vec<(String, Range<usize>)> {

@@ -23,6 +23,7 @@ mod before;
 mod catalogue;
 mod condition;
 mod definition;
+mod names;
 mod parse;
 mod plan;
 mod problem;
@@ -206,6 +207,8 @@ struct Tool {
     before: Option<Before>,
     on_failure: OnFailure,
     schema: Option<Schema>,
+    /// Whether its results are what strangers wrote.
+    is_outside: bool,
     definition: Option<Hash>,
 }
 

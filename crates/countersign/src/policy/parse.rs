@@ -39,7 +39,7 @@ const RISKS: [(&str, Risk); 4] = [
     ("high", Risk::High),
     ("critical", Risk::Critical),
 ];
-const TOOL_KEYS: [&str; 22] = [
+const TOOL_KEYS: [&str; 23] = [
     "effect",
     "risk",
     "title",
@@ -61,6 +61,7 @@ const TOOL_KEYS: [&str; 22] = [
     "before",
     "on_failure",
     "schema",
+    "outside",
     "definition",
 ];
 
@@ -274,6 +275,7 @@ impl Entry<'_, '_> {
             before: self.before(reader),
             on_failure: self.on_failure(reader),
             schema: self.schema(reader),
+            is_outside: reader.boolean(table, "outside").unwrap_or(false),
             definition: self.definition(reader),
         };
         self.notice(reader, policy, &tool);

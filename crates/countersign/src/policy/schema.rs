@@ -6,6 +6,7 @@ use jsonschema::{PatternOptions, Validator};
 use serde_json::{Map, Number as JsonNumber, Value};
 use toml::de::{DeTable, DeValue};
 
+use super::names::Names;
 use crate::display::clip;
 use crate::json::{Node, Number, Top, Tree, push_segment};
 
@@ -15,6 +16,7 @@ pub struct Schema {
     validator: Validator,
     /// What is taken for a value that is not given, by JSON pointer.
     defaults: HashMap<String, Value>,
+    names: Names,
 }
 
 impl Schema {
@@ -28,7 +30,12 @@ impl Schema {
         let validator = validator.map_err(|error| error.to_string())?;
         let mut defaults = HashMap::new();
         collect_defaults(schema, &mut String::new(), &mut defaults);
-        Ok(Schema { validator, defaults })
+        let names = Names::of(schema);
+        Ok(Schema {
+            validator,
+            defaults,
+            names,
+        })
     }
 
     /// Says what is wrong with the bytes of a call's arguments, without repeating their values.
@@ -40,6 +47,11 @@ impl Schema {
     /// The default of the value at a pointer. Lists have none: which of their values would it be?
     pub(super) fn default(&self, pointer: &str) -> Option<&Value> {
         self.defaults.get(pointer)
+    }
+
+    /// Whether the member at a pointer has its name from the schema; nothing where the schema says nothing about names.
+    pub(super) fn is_name(&self, pointer: &str) -> Option<bool> {
+        self.names.is_name(pointer)
     }
 
     /// Says what is wrong with the arguments, without repeating their values.

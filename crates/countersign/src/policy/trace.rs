@@ -1,7 +1,7 @@
 //! Where a call's values came from, with what only the policy knows: defaults and secrets.
 
 use crate::json::{Kind, Leaf};
-use crate::provenance::{self, Provenance, Told};
+use crate::provenance::{self, Declared, Provenance, Told, is_parameter};
 use crate::summary::is_secret;
 
 use super::{Policy, Tool};
@@ -26,15 +26,38 @@ impl Policy {
     /// Traces a call's values. A secret's mark is kept, the words it was found in are not.
     pub fn trace(&self, tool: &str, arguments: &[u8], told: &Told) -> Provenance {
         let tool = self.tools.get(tool);
-        let is_default = |leaf: &Leaf<'_>| tool.is_some_and(|tool| is_default(tool, leaf));
-        let mut provenance = provenance::trace(told.conversation(), arguments, &is_default).by(told.teller());
+        let definition = Definition { policy: self, tool };
+        let traced = provenance::trace_declared(told.conversation(), arguments, &definition);
+        let mut provenance = traced.by(told.teller());
         let secrets = tool.map(|tool| tool.secrets.as_slice()).unwrap_or_default();
         for leaf in &mut provenance.leaves {
-            if is_secret(secrets, &leaf.pointer) {
+            if is_secret(secrets, leaf.place().0) {
                 leaf.mark.hide();
             }
         }
         provenance
+    }
+}
+
+/// What the policy knows of a tool's definition.
+struct Definition<'p> {
+    policy: &'p Policy,
+    tool: Option<&'p Tool>,
+}
+
+impl Declared for Definition<'_> {
+    fn is_default(&self, leaf: &Leaf<'_>) -> bool {
+        self.tool.is_some_and(|tool| is_default(tool, leaf))
+    }
+
+    fn is_name(&self, pointer: &str) -> bool {
+        let schema = self.tool.and_then(|tool| tool.schema.as_ref());
+        let declared = schema.and_then(|schema| schema.is_name(pointer));
+        declared.unwrap_or_else(|| is_parameter(pointer))
+    }
+
+    fn is_outside(&self, tool: &str) -> bool {
+        self.policy.tools.get(tool).is_some_and(|tool| tool.is_outside)
     }
 }
 

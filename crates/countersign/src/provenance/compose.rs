@@ -7,113 +7,116 @@
 use jiff::civil::DateTime;
 
 use super::Source;
+use super::address;
 use super::date;
 use super::form::{Value, inflections};
 use super::mark::{Derived, Making, Part};
 use super::number::{self, Decimal};
+use super::own::Own;
+use super::shape::Shape;
 use super::text::{is_hidden, is_inside_word, words};
 use crate::json::Kind;
 
 /// Longer texts are not taken apart.
 const MOST_WORDS: usize = 1_000;
-/// Of the words that carry meaning so many in three have to be stated.
-const STATED_OF_THREE: usize = 2;
-
 /// A beginning and an end that belong together stand no further apart, in bytes.
 const NEAR: usize = 300;
 
-/// What `value` is made of. `others` are the call's other values.
-pub(super) fn derive(value: &Value, others: &[Value], sources: &[Source<'_>]) -> Option<Derived> {
+/// What `value` is made of. `others` are the call's other values, `own` what the agent wrote before.
+pub(super) fn derive(
+    value: &Value,
+    others: &[Value],
+    sources: &[Source<'_>],
+    own: &[Own<'_>],
+) -> Option<Derived> {
     if value.text.chars().any(is_hidden) {
         return None;
     }
     match value.kind {
-        Kind::Number => sum(value, sources),
+        Kind::Number => sum(value, sources, own),
         Kind::String => moved(value, others, sources)
-            .or_else(|| sum(value, sources))
-            .or_else(|| composed(value, sources)),
+            .or_else(|| sum(value, sources, own))
+            .or_else(|| composed(value, sources, own)),
         _ => None,
     }
 }
 
-/// One word of a value, and what is asked of it.
+/// One word or address of a value, and what is asked of it.
 struct Piece<'v> {
     word: &'v str,
-    /// A name, a number, an address: has to be stated.
-    is_particular: bool,
-    /// Carries meaning, unlike "the".
+    /// An address is stated whole.
+    shape: Shape,
+    /// Carries meaning, unlike "the": has to be stated.
     is_content: bool,
+    /// The first message in which the agent wrote it. No tool states it from then on.
+    written: usize,
 }
 
-fn composed(value: &Value, sources: &[Source<'_>]) -> Option<Derived> {
-    let pieces = pieces(value)?;
+impl Piece<'_> {
+    fn is_in(&self, source: &Source<'_>) -> bool {
+        if !source.is_person() && self.written < source.message {
+            return false;
+        }
+        source.texts().any(|text| {
+            if matches!(self.shape, Shape::Mail | Shape::Place) {
+                return text.find_folded(self.word, self.shape).is_some();
+            }
+            let all = text.words();
+            all.contains(self.word)
+                || inflections(self.word).any(|form| all.contains(&form))
+                || number::value(self.word).is_some_and(|number| {
+                    let mut figures = text.figures().iter();
+                    figures.any(|figure| figure.readings.contains(&number))
+                })
+        })
+    }
+}
+
+/// A text whose every word of meaning was stated. A word that nobody stated may be the one that matters: "delete" in
+/// what was to be shown, "not" in what was to be done.
+fn composed(value: &Value, sources: &[Source<'_>], own: &[Own<'_>]) -> Option<Derived> {
+    let pieces = pieces(value, own)?;
     let has_words = pieces.iter().any(|piece| is_plain_word(piece.word));
     if pieces.len() < 2 || !has_words {
         return None;
     }
-    let holds = |source: &Source<'_>, piece: &Piece<'_>| {
-        source.texts().any(|text| {
-            let all = text.words();
-            all.contains(piece.word)
-                || inflections(piece.word).any(|form| all.contains(&form))
-                || number::value(piece.word).is_some_and(|number| {
-                    text.figures()
-                        .iter()
-                        .any(|figure| figure.readings.contains(&number))
-                })
-        })
-    };
-    let stated = |piece: &&Piece<'_>| sources.iter().any(|source| holds(source, piece));
-    if !pieces
-        .iter()
-        .filter(|piece| piece.is_particular)
-        .all(|piece| stated(&piece))
+    let known: Vec<&Piece<'_>> = pieces.iter().filter(|piece| piece.is_content).collect();
+    let is_stated = |piece: &&Piece<'_>| sources.iter().any(|source| piece.is_in(source));
+    if known.is_empty() || !known.iter().all(is_stated) {
+        return None;
+    }
+    if !signs_are_stated(value, sources)
+        || !digit_groups_are_stated(value, sources)
+        || drops_negation(&pieces, &known, sources)
     {
         return None;
     }
-    let content: Vec<&Piece<'_>> = pieces.iter().filter(|piece| piece.is_content).collect();
-    let (known, unknown): (Vec<&Piece<'_>>, Vec<&Piece<'_>>) =
-        content.iter().partition(|piece| stated(piece));
-    if known.is_empty() || known.len() * 3 < content.len() * STATED_OF_THREE {
-        return None;
-    }
-    if !digit_groups_are_stated(value, sources) {
-        return None;
-    }
     // The least trusted explanation: one tool that holds every word, before the person, before a mixture.
-    let holds_all = |source: &&Source<'_>| known.iter().all(|piece| holds(source, piece));
+    let holds_all = |source: &&Source<'_>| known.iter().all(|piece| piece.is_in(source));
     let tool = sources
         .iter()
         .filter(|source| !source.is_person())
         .find(holds_all);
     let parts = match tool {
         Some(tool) => vec![tool.part(&shown(&known))],
-        None => mixture(&known, sources, holds),
+        None => mixture(&known, sources),
     };
     Some(Derived {
         how: Making::Composed,
         parts,
-        unstated: unknown
-            .iter()
-            .take(20)
-            .map(|piece| piece.word.to_owned())
-            .collect(),
+        unstated: Vec::new(),
     })
 }
 
 /// Gives each word to the person if they said it, else to the first tool that did.
-fn mixture(
-    known: &[&Piece<'_>],
-    sources: &[Source<'_>],
-    holds: impl Fn(&Source<'_>, &Piece<'_>) -> bool,
-) -> Vec<Part> {
+fn mixture(known: &[&Piece<'_>], sources: &[Source<'_>]) -> Vec<Part> {
     let mut left: Vec<&Piece<'_>> = known.to_vec();
     let mut parts: Vec<Part> = Vec::new();
     let people = sources.iter().filter(|source| source.is_person()).rev();
     let tools = sources.iter().filter(|source| !source.is_person());
     for source in people.chain(tools) {
         let (here, rest): (Vec<&Piece<'_>>, Vec<&Piece<'_>>) =
-            left.into_iter().partition(|piece| holds(source, piece));
+            left.into_iter().partition(|piece| piece.is_in(source));
         left = rest;
         if !here.is_empty() {
             parts.push(source.part(&shown(&here)));
@@ -127,38 +130,70 @@ fn shown(pieces: &[&Piece<'_>]) -> String {
     words.join(" ")
 }
 
-fn pieces(value: &Value) -> Option<Vec<Piece<'_>>> {
-    let capitals = capitals(&value.text);
-    let mut pieces = Vec::new();
-    for (at, (_, word)) in words(&value.folded).enumerate() {
-        if at >= MOST_WORDS {
-            return None;
-        }
-        let has_signs = word.contains(|c: char| c.is_ascii_digit() || matches!(c, '@' | '/' | '_' | '.'));
-        let is_name = capitals.iter().any(|capital| capital == word);
+fn pieces<'v>(value: &'v Value, own: &[Own<'_>]) -> Option<Vec<Piece<'v>>> {
+    let written = |word: &str| {
+        let first = own.iter().find(|own| own.has_word(word));
+        first.map_or(usize::MAX, |own| own.message)
+    };
+    let addresses = address::all(&value.folded);
+    let mut pieces: Vec<Piece<'v>> = Vec::new();
+    for place in &addresses {
+        let word = value.folded.get(place.clone())?;
         pieces.push(Piece {
             word,
-            is_particular: has_signs || is_name,
-            is_content: has_signs || is_name || !is_filler(word),
+            shape: Shape::of(word),
+            is_content: true,
+            written: written(word),
+        });
+    }
+    let is_in_address = |at: usize| addresses.iter().any(|place| place.contains(&at));
+    for (number, (at, word)) in words(&value.folded).enumerate() {
+        if number >= MOST_WORDS {
+            return None;
+        }
+        if is_in_address(at) {
+            continue;
+        }
+        pieces.push(Piece {
+            word,
+            shape: Shape::of(word),
+            is_content: !is_filler(word),
+            written: written(word),
         });
     }
     Some(pieces)
 }
 
-/// The words that are written with a capital although no sentence begins there, folded.
-fn capitals(text: &str) -> Vec<String> {
-    let mut found = Vec::new();
-    let mut begins = true;
-    for word in text.split_whitespace() {
-        let bare = word.trim_matches(|c: char| !is_inside_word(c));
-        let is_capital = bare.chars().next().is_some_and(char::is_uppercase);
-        if is_capital && !begins && bare.chars().count() > 1 {
-            let bare = bare.strip_suffix("'s").unwrap_or(bare);
-            found.push(bare.to_lowercase());
-        }
-        begins = word.ends_with(['.', '!', '?', ':', '-', '\u{2022}']) || bare.is_empty();
+/// Signs that programs act on have to be the person's: `status != active` is no wording of "status is active".
+fn signs_are_stated(value: &Value, sources: &[Source<'_>]) -> bool {
+    let is_sign = |c: char| matches!(c, '<' | '>' | '=' | '|' | '^' | '~' | '`' | '\\' | '{' | '}');
+    let people = || sources.iter().filter(|source| source.is_person());
+    let is_said = |sign: &str| people().any(|source| source.text.folded().contains(sign));
+    let mut buffer = [0; 4];
+    let mut signs = value.folded.chars().filter(|c| is_sign(*c));
+    let mut after = value
+        .folded
+        .match_indices('!')
+        .map(|(at, _)| value.folded.get(at + 1..));
+    let negates =
+        after.any(|rest| rest.is_some_and(|rest| rest.starts_with(|c: char| is_inside_word(c) || c == '(')));
+    signs.all(|sign| is_said(sign.encode_utf8(&mut buffer))) && (!negates || is_said("!"))
+}
+
+/// Whether the person denied in the same sentence what the value says without a no.
+fn drops_negation(pieces: &[Piece<'_>], known: &[&Piece<'_>], sources: &[Source<'_>]) -> bool {
+    if pieces.iter().any(|piece| is_negation(piece.word)) {
+        return false;
     }
-    found
+    let people = sources.iter().filter(|source| source.is_person());
+    let mut sentences = people.flat_map(|source| source.text.folded().split(['.', '!', '?', ';', ',']));
+    sentences.any(|sentence| {
+        let is_denied = words(sentence).any(|(_, word)| is_negation(word));
+        is_denied
+            && known
+                .iter()
+                .all(|piece| words(sentence).any(|(_, word)| word == piece.word))
+    })
 }
 
 /// Digits that stand next to each other in the value have to stand next to each other where they were stated: four
@@ -176,7 +211,7 @@ fn digit_groups_are_stated(value: &Value, sources: &[Source<'_>]) -> bool {
         let is_there = |source: &Source<'_>| {
             source
                 .texts()
-                .any(|text| text.find_folded(pair, super::shape::Shape::Words).is_some())
+                .any(|text| text.find_folded(pair, Shape::Words).is_some())
         };
         sources.iter().any(is_there) || !pair.contains(' ') || pair.contains([',', ';', ':', '\n'])
     })
@@ -186,21 +221,151 @@ fn is_plain_word(word: &str) -> bool {
     word.chars().count() > 1 && word.chars().all(char::is_alphabetic) && !is_filler(word)
 }
 
+/// Words that say nothing by themselves: those that only join, and courtesies. Whatever denies, chooses or counts is
+/// none of them.
 fn is_filler(word: &str) -> bool {
     const FILLERS: &[&str] = &[
-        "a", "about", "all", "also", "am", "an", "and", "any", "are", "as", "at", "be", "been", "but", "by",
-        "can", "could", "dear", "did", "do", "does", "for", "from", "had", "has", "have", "hello", "hey",
-        "hi", "his", "her", "how", "i", "i'd", "i'll", "i'm", "if", "in", "into", "is", "it", "its", "just",
-        "let", "me", "my", "no", "not", "of", "on", "or", "our", "out", "please", "she", "he", "should",
-        "so", "some", "than", "thank", "thanks", "that", "the", "their", "them", "then", "there", "these",
-        "they", "this", "those", "to", "up", "us", "was", "we", "were", "what", "when", "where", "which",
-        "who", "will", "with", "would", "yes", "you", "your",
+        "a",
+        "about",
+        "also",
+        "am",
+        "an",
+        "and",
+        "are",
+        "as",
+        "at",
+        "be",
+        "been",
+        "by",
+        "can",
+        "could",
+        "dear",
+        "did",
+        "do",
+        "does",
+        "enjoy",
+        "for",
+        "from",
+        "greetings",
+        "had",
+        "has",
+        "have",
+        "hello",
+        "hey",
+        "hi",
+        "his",
+        "her",
+        "how",
+        "i",
+        "i'd",
+        "i'll",
+        "i'm",
+        "in",
+        "into",
+        "is",
+        "it",
+        "its",
+        "just",
+        "let",
+        "me",
+        "my",
+        "of",
+        "on",
+        "our",
+        "please",
+        "regards",
+        "she",
+        "he",
+        "should",
+        "so",
+        "stay",
+        "thank",
+        "thanks",
+        "that",
+        "the",
+        "their",
+        "them",
+        "then",
+        "there",
+        "these",
+        "they",
+        "this",
+        "those",
+        "to",
+        "us",
+        "was",
+        "we",
+        "welcome",
+        "were",
+        "what",
+        "when",
+        "where",
+        "which",
+        "who",
+        "will",
+        "with",
+        "would",
+        "you",
+        "your",
     ];
     FILLERS.contains(&word)
 }
 
+/// Words that deny, in the languages that replies are read in.
+fn is_negation(word: &str) -> bool {
+    const NEGATIONS: &[&str] = &[
+        "aucun",
+        "cannot",
+        "except",
+        "excepto",
+        "excluding",
+        "geen",
+        "ikke",
+        "inte",
+        "jamais",
+        "kein",
+        "keine",
+        "keinen",
+        "mai",
+        "menos",
+        "never",
+        "nicht",
+        "nie",
+        "niemals",
+        "niet",
+        "nigdy",
+        "no",
+        "non",
+        "none",
+        "not",
+        "nunca",
+        "não",
+        "ohne",
+        "only",
+        "pas",
+        "sans",
+        "sauf",
+        "sem",
+        "senza",
+        "sin",
+        "unless",
+        "without",
+        "zonder",
+        "außer",
+        "не",
+        "нет",
+        "без",
+        "никогда",
+        "ない",
+        "不",
+        "没",
+        "لا",
+    ];
+    NEGATIONS.contains(&word) || word.ends_with("n't")
+}
+
 /// A number that is what one message's numbers add up to, or a stated number after a stated change.
-fn sum(value: &Value, sources: &[Source<'_>]) -> Option<Derived> {
+fn sum(value: &Value, sources: &[Source<'_>], own: &[Own<'_>]) -> Option<Derived> {
     let wanted = value.number.as_ref().filter(|number| number.len() > 1)?;
     let added = sources
         .iter()
@@ -232,7 +397,7 @@ fn sum(value: &Value, sources: &[Source<'_>]) -> Option<Derived> {
         });
     let parts = match added {
         Some(part) => vec![part],
-        None => changed(wanted, sources)?,
+        None => changed(wanted, sources, own)?,
     };
     Some(Derived {
         how: Making::Sum,
@@ -242,14 +407,19 @@ fn sum(value: &Value, sources: &[Source<'_>]) -> Option<Derived> {
 }
 
 /// `1200` for "the rent of 1100 is increased by 100".
-fn changed(wanted: &Decimal, sources: &[Source<'_>]) -> Option<Vec<Part>> {
+fn changed(wanted: &Decimal, sources: &[Source<'_>], own: &[Own<'_>]) -> Option<Vec<Part>> {
+    // What the agent wrote first is not a tool's.
+    let counts = |source: &Source<'_>, number: &Decimal| {
+        let mut earlier = own.iter().filter(|own| own.message < source.message);
+        source.is_person() || !earlier.any(|own| own.has_number(number))
+    };
     for source in sources {
         let folded = source.text.folded();
         for figure in source.text.figures() {
             let Some(change) = figure
                 .readings
                 .first()
-                .filter(|_| direction(folded, figure.at.start).is_some())
+                .filter(|change| direction(folded, figure.at.start).is_some() && counts(source, change))
             else {
                 continue;
             };
@@ -264,11 +434,8 @@ fn changed(wanted: &Decimal, sources: &[Source<'_>]) -> Option<Vec<Part>> {
                 continue;
             };
             let states = |source: &&Source<'_>| {
-                source
-                    .text
-                    .figures()
-                    .iter()
-                    .any(|figure| figure.readings.contains(&base))
+                let mut figures = source.text.figures().iter();
+                counts(source, &base) && figures.any(|figure| figure.readings.contains(&base))
             };
             if let Some(of) = sources.iter().find(states) {
                 let sign = if is_more { "+" } else { "-" };

@@ -36,19 +36,27 @@ pub(super) enum Place {
 
 impl Value {
     pub(super) fn new(leaf: &Leaf<'_>) -> Value {
-        let text = leaf.text().into_owned();
+        Value::of(leaf.kind, leaf.text().into_owned(), &leaf.pointer)
+    }
+
+    /// A text: a member's name, or what the agent wrote.
+    pub(super) fn of_text(text: String, pointer: &str) -> Value {
+        Value::of(Kind::String, text, pointer)
+    }
+
+    fn of(kind: Kind, text: String, pointer: &str) -> Value {
         let folded = fold_value(&text);
         let is_short = text.len() <= 64;
-        let is_string = leaf.kind == Kind::String;
+        let is_string = kind == Kind::String;
         Value {
-            kind: leaf.kind,
+            kind,
             shape: Shape::of(&text),
-            number: (is_short && (is_string || leaf.kind == Kind::Number))
+            number: (is_short && (is_string || kind == Kind::Number))
                 .then(|| number::value(&text))
                 .flatten(),
             moment: (is_short && is_string).then(|| date::moment(&text)).flatten(),
             time: (is_short && is_string).then(|| date::clock_time(&text)).flatten(),
-            name: name_words(&leaf.pointer),
+            name: name_words(pointer),
             text,
             folded,
         }
@@ -69,7 +77,9 @@ impl Value {
             if let Some(at) = text.find_verbatim(&self.text, self.shape) {
                 return Some((Place::Raw(at), How::Exactly));
             }
-            if let Some(at) = text.find_folded(&self.folded, self.shape) {
+            if let Some(at) = text.find_folded(&self.folded, self.shape)
+                && self.has_same_path(text, &at)
+            {
                 return Some((Place::Folded(at), How::Exactly));
             }
         }
@@ -149,7 +159,15 @@ impl Value {
             Shape::Place => {
                 let bare = bare_place(&self.folded);
                 let at = text.find_folded(bare, Shape::Place).filter(|_| bare.len() > 3)?;
-                return folded(at, How::Address);
+                // A link that was said to be safe is not said to be without that.
+                let head = text.folded().get(..at.start)?;
+                let head = head.strip_suffix("www.").unwrap_or(head);
+                if self.folded.starts_with("http://") && head.ends_with("https://") {
+                    return None;
+                }
+                return self
+                    .has_same_path(text, &at)
+                    .then_some((Place::Folded(at), How::Address));
             }
             Shape::Code | Shape::Words => {}
         }
@@ -163,7 +181,17 @@ impl Value {
         {
             return folded(at, How::Code);
         }
-        folded(text.find_part(&self.folded)?, How::Part)
+        folded(text.find_part(&self.folded, self.shape)?, How::Part)
+    }
+
+    /// Whether a link's path is written there in the same case: on most servers `/a` and `/A` are two places.
+    fn has_same_path(&self, text: &Text<'_>, at: &Range<usize>) -> bool {
+        let is_link = self.folded.contains("://") || self.folded.starts_with("www.");
+        if self.shape != Shape::Place || !is_link {
+            return true;
+        }
+        let raw = text.raw().get(text.raw_range(at)).unwrap_or_default();
+        path_of(raw) == path_of(&self.text)
     }
 
     /// `basic_economy` for "basic economy". A capitalised name is not a code: `ethan_garcia` is more than "Ethan
@@ -300,6 +328,14 @@ fn bare_place(folded: &str) -> &str {
         });
     let bare = bare.strip_prefix("www.").unwrap_or(bare);
     bare.strip_suffix('/').unwrap_or(bare)
+}
+
+/// What stands behind a link's host.
+fn path_of(link: &str) -> &str {
+    let bare = link.split_once("://").map_or(link, |(_, bare)| bare);
+    let path = bare.find(['/', '?', '#']).and_then(|at| bare.get(at..));
+    let path = path.unwrap_or_default();
+    path.strip_suffix('/').unwrap_or(path)
 }
 
 /// A plain word's plural for its singular, and the other way round.

@@ -32,10 +32,35 @@ pub enum Heard {
 /// One value's origin.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traced {
-    /// Where the value stands: a JSON pointer, as the agent wrote it.
+    /// Where the value stands: a JSON pointer, as the agent wrote it. For a member's name `key:` and the pointer of the
+    /// member; no pointer of a value begins so.
     pub pointer: String,
     /// Where it came from.
     pub mark: Mark,
+}
+
+/// What the place of a name begins with.
+const KEY: &str = "key:";
+
+impl Traced {
+    /// The origin of a member's name.
+    pub(super) fn key(pointer: &str, mark: Mark) -> Traced {
+        let pointer = format!("{KEY}{pointer}");
+        Traced { pointer, mark }
+    }
+
+    /// The pointer of the member, and whether this is about its name.
+    pub fn place(&self) -> (&str, bool) {
+        place(&self.pointer)
+    }
+}
+
+/// The pointer in the place of a value or of a name, and whether it is a name's.
+pub fn place(pointer: &str) -> (&str, bool) {
+    match pointer.strip_prefix(KEY) {
+        Some(member) => (member, true),
+        None => (pointer, false),
+    }
 }
 
 /// Where a value came from.
@@ -111,6 +136,11 @@ impl Derived {
     pub fn tool(&self) -> Option<&str> {
         self.parts.iter().find_map(|part| part.tool.as_deref())
     }
+
+    /// Whether strangers may have written a part of it.
+    pub fn is_outside(&self) -> bool {
+        self.parts.iter().any(|part| part.is_outside)
+    }
 }
 
 /// How words say a value.
@@ -174,6 +204,15 @@ impl Mark {
         }
     }
 
+    /// Whether strangers may have written it, or a part of it.
+    pub fn is_outside(&self) -> bool {
+        match self {
+            Mark::Tool(tool) => tool.is_outside,
+            Mark::Derived(derived) => derived.is_outside(),
+            _ => false,
+        }
+    }
+
     /// Removes the words, for a value that is not to be shown.
     pub(crate) fn hide(&mut self) {
         match self {
@@ -195,7 +234,7 @@ pub struct Counts {
     pub invented: u32,
     /// Stated only by tools.
     pub tool: u32,
-    /// Of those: by text that strangers may have written.
+    /// Of those and of the derived: stated by text that strangers may have written, or made with it.
     pub outside: u32,
     /// Stated by the person.
     pub user: u32,
@@ -242,14 +281,12 @@ impl Provenance {
             match &leaf.mark {
                 Mark::Unknown => counts.unknown += 1,
                 Mark::Person(_) => counts.user += 1,
-                Mark::Tool(tool) => {
-                    counts.tool += 1;
-                    counts.outside += u32::from(tool.is_outside);
-                }
+                Mark::Tool(_) => counts.tool += 1,
                 Mark::Default => counts.default += 1,
                 Mark::Derived(_) => counts.derived += 1,
                 Mark::Invented { .. } => counts.invented += 1,
             }
+            counts.outside += u32::from(leaf.mark.is_outside());
         }
         counts
     }

@@ -3,6 +3,7 @@
 //! A word ends at a blank. An address does not end at a dot: `acme.com` is not what somebody said who said
 //! `acme.com.example.net`.
 
+use super::address;
 use super::text::{is_hidden, is_inside_word, neighbours};
 
 /// The kinds of values that end differently.
@@ -34,7 +35,7 @@ impl Shape {
                 .all(|c| c.is_ascii_digit() || matches!(c, '.' | ',' | '-'));
         match value {
             _ if value.contains('@') => Shape::Mail,
-            _ if value.contains("://") || is_dotted || value.contains('/') => Shape::Place,
+            _ if value.contains("://") || is_dotted || value.contains(['/', '\\']) => Shape::Place,
             _ if value.contains(|c: char| c.is_ascii_digit() || c == '_') => Shape::Code,
             _ => Shape::Words,
         }
@@ -52,15 +53,16 @@ impl Shape {
         if goes_on(before, first) || goes_on(after, last) {
             return false;
         }
-        match self {
+        let stands = match self {
             Shape::Words => true,
             Shape::Code => !is_joined(before, text, from, "_-") && !continues(after, text, to, "_-"),
             Shape::Mail => {
-                !matches!(before, Some('.' | '_' | '-' | '+' | '%' | '@'))
+                !matches!(before, Some('.' | '_' | '-' | '+' | '%' | '@' | '/'))
                     && !continues(after, text, to, ".-_+@%")
             }
-            Shape::Place => begins_place(text, from, before) && ends_place(text, from, to, after),
-        }
+            Shape::Place => begins_place(text, from, before) && ends_place(text, to, after),
+        };
+        stands && !address::is_cut(text, from, to)
     }
 }
 
@@ -87,6 +89,7 @@ fn continues(after: Option<char>, text: &str, to: usize, joining: &str) -> bool 
     neighbours(text, inner, inner).1.is_some_and(is_inside_word)
 }
 
+/// Whether a place begins there: not in the middle of a name or a path.
 fn begins_place(text: &str, from: usize, before: Option<char>) -> bool {
     match before {
         Some('.') => {
@@ -94,24 +97,14 @@ fn begins_place(text: &str, from: usize, before: Option<char>) -> bool {
             let head = head.strip_suffix("www.").unwrap_or(head);
             !head.ends_with('.') && !head.chars().next_back().is_some_and(is_inside_word)
         }
-        Some('/') => {
-            // Right after the scheme, or the last step of a path that is no link.
-            let word = text.get(..from).unwrap_or_default();
-            let word = word.rsplit(char::is_whitespace).next().unwrap_or_default();
-            word.ends_with("://") || !word.contains("://") && !word.starts_with("www.")
-        }
+        // Right after the scheme.
+        Some('/' | '\\') => text.get(..from).is_some_and(|head| head.ends_with("://")),
+        Some('@') => false,
         Some('-' | '_' | '+' | '%') => !is_joined(before, text, from, "-_+%"),
         _ => true,
     }
 }
 
-fn ends_place(text: &str, from: usize, to: usize, after: Option<char>) -> bool {
-    let value = text.get(from..to).unwrap_or_default();
-    let bare = value.split_once("://").map_or(value, |(_, bare)| bare);
-    match after {
-        // More path behind a host is that host; more path behind a path is another place.
-        Some('/') => !bare.trim_end_matches('/').contains('/') || !continues(after, text, to, "/"),
-        Some('?' | '#' | '=' | '&') => !continues(after, text, to, "?#=&"),
-        _ => !continues(after, text, to, ".-_+@%"),
-    }
+fn ends_place(text: &str, to: usize, after: Option<char>) -> bool {
+    !continues(after, text, to, "./\\?#=&-_+@%")
 }

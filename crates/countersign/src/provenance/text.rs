@@ -12,6 +12,7 @@ use std::ops::Range;
 use icu_normalizer::{ComposingNormalizer, ComposingNormalizerBorrowed};
 use memchr::memmem;
 
+use super::address;
 use super::date::{self, Stated};
 use super::number::{self, Figure};
 use super::shape::Shape;
@@ -75,12 +76,19 @@ impl<'c> Text<'c> {
         find(text, folded, |from, to| shape.stands_alone(text, from, to))
     }
 
-    /// The first place where a folded value stands between anything but letters and digits.
-    pub(super) fn find_part(&self, folded: &str) -> Option<Range<usize>> {
+    /// The first place where a folded value stands between anything but letters and digits. An id may be a whole step
+    /// of an address, as in `https://acme.com/orders/W2378156` or `mia_li_3668@acme.com`; no other part of one counts.
+    pub(super) fn find_part(&self, folded: &str, shape: Shape) -> Option<Range<usize>> {
         let text = self.folded();
+        let is_id = shape == Shape::Code && folded.contains(|c: char| c.is_ascii_digit());
+        let joins =
+            |outer: Option<char>| outer.is_some_and(|c| matches!(c, '.' | '-' | '_' | '+' | '%' | '~'));
         find(text, folded, |from, to| {
             let (before, after) = neighbours(text, from, to);
-            !before.is_some_and(is_inside_word) && !after.is_some_and(is_inside_word)
+            let is_step = is_id && !joins(before) && !joins(after) && before != Some('@');
+            !before.is_some_and(is_inside_word)
+                && !after.is_some_and(is_inside_word)
+                && (is_step || !address::is_cut(text, from, to))
         })
     }
 

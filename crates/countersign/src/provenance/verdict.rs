@@ -61,11 +61,17 @@ impl Provenance {
                 _ => say(&words.rest_default, counts.user, ""),
             };
         }
+        let derived_outside = self.leaves.iter().filter(|leaf| match &leaf.mark {
+            Mark::Derived(derived) => derived.is_outside(),
+            _ => false,
+        });
+        let derived_outside = u32::try_from(derived_outside.count()).unwrap_or(u32::MAX);
+        let tools_outside = counts.outside.saturating_sub(derived_outside);
         let kinds = [
             (counts.invented, &words.invented),
             (counts.outside, &words.outside),
-            (counts.tool - counts.outside, &words.from_tools),
-            (counts.derived, &words.derived),
+            (counts.tool.saturating_sub(tools_outside), &words.from_tools),
+            (counts.derived.saturating_sub(derived_outside), &words.derived),
             (counts.unknown, &words.unknown),
         ];
         let kinds = kinds.into_iter().filter(|(count, _)| *count > 0);
@@ -124,7 +130,7 @@ impl Provenance {
         let mut text = self.verdict_in(words);
         for row in rows.iter().take(PROMPT_VALUES) {
             let tag = match mark(row) {
-                Mark::Tool(_) => &words.tag_outside,
+                Mark::Tool(_) | Mark::Derived(_) => &words.tag_outside,
                 _ => &words.tag_invented,
             };
             text.push_str(&format!("\n[{tag}] {}: {}", row.pointer, row.value));
@@ -140,30 +146,84 @@ impl Provenance {
 
 /// The marks of a call's values, by the rows of its table.
 #[derive(Debug)]
-pub struct Marks<'p>(HashMap<Cow<'p, str>, &'p Mark>, Teller);
+pub struct Marks<'p> {
+    values: HashMap<Cow<'p, str>, &'p Mark>,
+    /// The marks of members' names, by the member.
+    keys: HashMap<Cow<'p, str>, &'p Mark>,
+    teller: Teller,
+}
 
 impl<'p> Marks<'p> {
     /// Those of a provenance.
     pub fn new(provenance: &'p Provenance) -> Marks<'p> {
-        let leaves = provenance.leaves.iter();
-        let marks = leaves.map(|leaf| (escape(&leaf.pointer), &leaf.mark));
-        Marks(marks.collect(), provenance.told_by())
+        let (mut values, mut keys) = (HashMap::new(), HashMap::new());
+        for leaf in &provenance.leaves {
+            let (pointer, is_key) = leaf.place();
+            let marks = if is_key { &mut keys } else { &mut values };
+            marks.insert(escape(pointer), &leaf.mark);
+        }
+        Marks {
+            values,
+            keys,
+            teller: provenance.told_by(),
+        }
     }
 
     /// Who vouches for the conversation they follow from.
     pub fn teller(&self) -> Teller {
-        self.1
+        self.teller
     }
 
-    /// The mark of a row. A hidden row may hold several values: the loudest of them counts.
+    /// The mark of a row: the loudest of its value's and of the names on the way to it. A hidden row may hold several
+    /// values: the loudest of them counts.
     pub fn of(&self, row: &Row) -> &'p Mark {
-        if let Some(mark) = self.0.get(row.pointer.as_str()) {
+        let value = self.value_of(row);
+        let names = self.names_of(row).map(|(_, mark)| mark);
+        // Of two that are as loud, the value's own says more.
+        names.fold(value, |loudest, mark| {
+            match mark.loudness() > loudest.loudness() {
+                true => mark,
+                false => loudest,
+            }
+        })
+    }
+
+    /// The name on the way to a row's value that is louder than the value, as it is shown; nothing if there is none.
+    pub fn name_of(&self, row: &Row) -> Option<&str> {
+        let value = self.value_of(row).loudness();
+        let louder = self.names_of(row).filter(|(_, mark)| mark.loudness() > value);
+        let (pointer, _) = louder.max_by_key(|(_, mark)| mark.loudness())?;
+        pointer.rsplit('/').next()
+    }
+
+    fn value_of(&self, row: &Row) -> &'p Mark {
+        if let Some(mark) = self.values.get(row.pointer.as_str()) {
             return mark;
         }
         let below = format!("{}/", row.pointer);
-        let inside = self.0.iter().filter(|(pointer, _)| pointer.starts_with(&below));
+        let inside = self
+            .values
+            .iter()
+            .filter(|(pointer, _)| pointer.starts_with(&below));
         let loudest = inside.map(|(_, mark)| *mark).max_by_key(|mark| mark.loudness());
         loudest.filter(|_| row.hidden).unwrap_or(&Mark::Unknown)
+    }
+
+    /// The names on the way to a row's value; of a hidden row also those inside it.
+    fn names_of(&self, row: &Row) -> impl Iterator<Item = (&str, &'p Mark)> {
+        let below = format!("{}/", row.pointer);
+        let is_on_the_way = move |pointer: &str| {
+            let inside = row.hidden && pointer.starts_with(&below);
+            inside
+                || below
+                    .strip_prefix(pointer)
+                    .is_some_and(|rest| rest.starts_with('/'))
+        };
+        let names = self
+            .keys
+            .iter()
+            .filter(move |(pointer, _)| is_on_the_way(pointer));
+        names.map(|(pointer, mark)| (&**pointer, *mark))
     }
 
     /// Puts what nobody stated first and what the person said last; otherwise the order stays.
@@ -177,7 +237,7 @@ impl Mark {
     pub fn loudness(&self) -> u8 {
         match self {
             Mark::Invented { .. } => 5,
-            Mark::Tool(tool) if tool.is_outside => 4,
+            mark if mark.is_outside() => 4,
             Mark::Unknown => 3,
             Mark::Derived(_) => 2,
             Mark::Tool(_) => 1,
@@ -190,7 +250,7 @@ impl Mark {
         match self {
             Mark::Person(_) if teller == Teller::Agent => "you, per agent",
             Mark::Invented { .. } => "NOT FROM YOU",
-            Mark::Tool(tool) if tool.is_outside => "FROM OUTSIDE",
+            mark if mark.is_outside() => "FROM OUTSIDE",
             Mark::Unknown => "unknown",
             Mark::Derived(_) => "derived",
             Mark::Tool(_) => "from a tool",
@@ -236,6 +296,12 @@ fn explain(derived: &Derived) -> String {
         .map(|part| {
             let words = clip(&part.words, QUOTE_CHARS);
             match &part.tool {
+                Some(tool) if part.is_outside => {
+                    format!(
+                        "“{words}” (text that strangers may have written, by {})",
+                        clip(tool, 60)
+                    )
+                }
                 Some(tool) => format!("“{words}” ({})", clip(tool, 60)),
                 None => format!("“{words}” (you)"),
             }

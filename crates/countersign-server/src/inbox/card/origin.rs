@@ -34,6 +34,15 @@ impl Marked {
             hint: mark.detail().filter(|_| !is_plain),
         }
     }
+
+    /// Says that the mark is that of a name on the way to the value.
+    pub fn about(mut self, name: Option<&str>) -> Marked {
+        if let Some(name) = name {
+            let why = self.hint.as_deref().unwrap_or("nobody stated it");
+            self.hint = Some(format!("the name “{name}”: {why}"));
+        }
+        self
+    }
 }
 
 impl Verdict {

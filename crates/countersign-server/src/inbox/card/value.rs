@@ -130,7 +130,7 @@ pub fn values(mut rows: Vec<Row>, arguments: &[u8], marks: Option<&Marks<'_>>, m
         .iter()
         .take(measure.rows)
         .map(|row| Shown {
-            mark: marks.map(|marks| Marked::new(marks.of(row), marks.teller())),
+            mark: marks.map(|marks| Marked::new(marks.of(row), marks.teller()).about(marks.name_of(row))),
             ..show(row, leaves.get(row.pointer.as_str()).copied(), measure)
         })
         .collect();
