@@ -9,6 +9,7 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use crate::call::Arguments;
+use crate::gate::Claim;
 use crate::hash::Hash;
 use crate::id::{CallId, Tenant, ToolName};
 use crate::seal::Secret;
@@ -26,6 +27,8 @@ pub struct Permit {
     pub(crate) timeout: Duration,
     pub(crate) call: Option<CallId>,
     pub(crate) token: Option<PermitToken>,
+    /// What is on record for a call that passed under an idempotency key.
+    pub(crate) claim: Option<Claim>,
 }
 
 impl Permit {
@@ -54,7 +57,7 @@ impl Permit {
         self.timeout
     }
 
-    /// The call's id, which is its idempotency key; nothing for a call that passed without a decision.
+    /// The call's id, which is its idempotency key; nothing for a read that passed.
     pub fn call(&self) -> Option<CallId> {
         self.call
     }

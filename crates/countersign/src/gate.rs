@@ -10,6 +10,7 @@ mod decide;
 mod flag;
 mod hear;
 mod look;
+mod passed;
 mod run;
 mod submission;
 mod undo;
@@ -21,6 +22,7 @@ use std::time::Duration;
 use crate::approval::{MOST_CALLS, SharedApproval};
 use crate::call::Arguments;
 use crate::command::{Answer, Command, NewCall, Propose, Proposed, Restraint, Swept, denial_key};
+use crate::effect::Effect;
 use crate::executor::{Executor, HostRuns, Permit, PermitToken};
 use crate::hash::{Fields, Hash};
 use crate::id::{Agent, ApprovalId, CallId, Channel, Person, Run, Tenant, ToolName};
@@ -36,6 +38,7 @@ pub use decide::{Resolved, Running};
 pub use flag::{Flagged, GUIDE, is_same_but_for_the_flag};
 pub use hear::{Heard, Reply};
 pub use look::Concerns;
+pub(crate) use passed::Claim;
 pub use run::Ran;
 pub use submission::{Asking, LONGEST_CLAIM, Ruled, Submission, SubmitError, Submitted, SubmittedCall};
 pub use undo::{NotUndone, Undoing};
@@ -130,13 +133,15 @@ impl Gate {
             }
         };
         if held.is_empty() {
+            self.claim_passed(&submission, &mut ruled).await?;
             return Ok(Submitted {
                 calls: ruled,
                 approval: None,
             });
         }
-        let propose = self.propose_command(submission, seeds, held, None);
+        let propose = self.propose_command(submission.clone(), seeds, held, None);
         let approval = self.propose(propose).await?.approval;
+        self.claim_passed(&submission, &mut ruled).await?;
         for ruling in &mut ruled {
             if let Ruled::Held(call) = ruling {
                 // The same submission sent again is about the approval that is already there.
@@ -283,14 +288,23 @@ impl Gate {
             Ruling::Hold(terms) => terms,
             Ruling::Forbid { reason } => return forbidden(reason),
             Ruling::Pass(pass) => {
+                // A read may repeat; anything else has an id, which is its tool's idempotency key.
+                let id = match pass.effect {
+                    Effect::Read => None,
+                    _ => Some(CallId {
+                        approval: Seeds::new()?.id,
+                        position: 1,
+                    }),
+                };
                 return Ok(Ruled::Pass(Permit {
                     tenant: tenant.clone(),
                     tool,
                     arguments,
                     secret: call.secret.clone(),
                     timeout: pass.timeout,
-                    call: None,
+                    call: id,
                     token: None,
+                    claim: None,
                 }));
             }
         };

@@ -33,7 +33,8 @@ const LONGEST_NOTE: usize = 4096;
 /// Propose the calls of one agent turn
 ///
 /// Each call passes, is held or is forbidden; all held ones share one approval. A call that passes is run here when
-/// the service runs its tool, else by whoever asked.
+/// the service runs its tool, else by whoever asked. Under an `Idempotency-Key` a passed call that is more than a read
+/// runs once: the same body again gets the same answer, another one is refused.
 #[utoipa::path(post, path = "/v1/calls", tag = "calls", request_body = Submit,
     params(("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "the same key again is the same turn")),
     security(("token" = ["propose"])),
@@ -346,8 +347,12 @@ async fn ruling(app: &App, ruled: Ruled, approval: Option<&countersign::approval
             ..blank
         },
         // The host runs it: it has the arguments.
-        Ruled::Pass(permit) if !app.gate.runs(permit.tool()) => blank,
+        Ruled::Pass(permit) if !app.gate.runs(permit.tool()) => RulingView {
+            id: permit.call().map(|call| call.to_string()),
+            ..blank
+        },
         Ruled::Pass(permit) => {
+            let id = permit.call().map(|call| call.to_string());
             let (status, result) = match app.gate.run_passed(permit).await {
                 Outcome::Succeeded(result) => ("succeeded", view::result(&result)),
                 Outcome::Failed(result) => ("failed", view::result(&result)),
@@ -355,6 +360,7 @@ async fn ruling(app: &App, ruled: Ruled, approval: Option<&countersign::approval
             };
             RulingView {
                 status: Some(status.into()),
+                id,
                 result,
                 ..blank
             }

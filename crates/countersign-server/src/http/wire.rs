@@ -120,7 +120,7 @@ pub struct RulingView {
     pub ruling: Cow<'static, str>,
     /// `pending_confirmation` for a held call; `succeeded`, `failed` or `unknown` for one that passed and was run here.
     pub status: Option<Cow<'static, str>>,
-    /// The held call's id.
+    /// The held call's id; of one that passed and is more than a read, the key under which its tool should act once.
     pub id: Option<String>,
     /// The sentence a person will read.
     pub summary: Option<String>,

@@ -23,6 +23,7 @@ mod names;
 mod operations;
 mod own_words;
 mod owners;
+mod passes;
 mod streams;
 mod support;
 mod talks;

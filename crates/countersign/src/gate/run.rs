@@ -84,10 +84,10 @@ impl Gate {
         Ok(finished.map(|finished| finished.approval))
     }
 
-    /// Runs a call that passed, with the gate's executor. Nothing is recorded: nobody was asked.
+    /// Runs a call that passed, with the gate's executor: at most once for each idempotency key, unless it only reads.
     pub async fn run_passed(&self, permit: Permit) -> Outcome {
-        match permit.call {
-            None => self.execute(permit).await.0,
+        match permit.token {
+            None => self.run_claimed(permit).await,
             Some(_) => Outcome::failed("a held call is run by the gate itself, or finished by its host"),
         }
     }
@@ -269,6 +269,7 @@ impl Gate {
             timeout: call.terms.timeout,
             call: Some(id),
             token: Some(token),
+            claim: None,
         })
     }
 
