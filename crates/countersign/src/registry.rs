@@ -33,11 +33,13 @@ pub enum Kind {
     Turn,
     /// The agent that a channel belongs to.
     Owner,
+    /// A running service, while it says that it is alive.
+    Node,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 9] = [
+    pub const ALL: [Kind; 10] = [
         Kind::Token,
         Kind::Person,
         Kind::Session,
@@ -47,6 +49,7 @@ impl Kind {
         Kind::Channel,
         Kind::Turn,
         Kind::Owner,
+        Kind::Node,
     ];
 
     /// The word for it.
@@ -61,6 +64,7 @@ impl Kind {
             Kind::Channel => "channel",
             Kind::Turn => "turn",
             Kind::Owner => "owner",
+            Kind::Node => "node",
         }
     }
 
@@ -76,6 +80,7 @@ impl Kind {
             Kind::Channel => 7,
             Kind::Turn => 8,
             Kind::Owner => 9,
+            Kind::Node => 10,
         }
     }
 
@@ -163,7 +168,7 @@ mod tests {
             assert_eq!(Kind::from_code(kind.code()), Some(kind), "{kind}");
         }
         assert_eq!(Kind::from_code(0), None);
-        assert_eq!(Kind::from_code(10), None);
+        assert_eq!(Kind::from_code(11), None);
     }
 
     #[test]
