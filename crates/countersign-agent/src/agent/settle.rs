@@ -27,7 +27,7 @@ impl Turn<'_> {
                 continue;
             };
             self.append(Step {
-                messages: Message::of_exchanges(exchanges(&approval)).into(),
+                messages: Message::of_exchanges(exchanges(&approval, self.agent.gate().policy())).into(),
                 settled: Some(approval.id),
                 ..Step::default()
             })
