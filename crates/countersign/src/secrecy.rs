@@ -93,7 +93,7 @@ impl Secrecy {
         if !self.values.is_empty() {
             let leaves = json::leaves(arguments);
             let tainted = leaves.iter().filter(|leaf| self.is_in(&leaf.text()));
-            self.tainted = tainted.map(|leaf| leaf.pointer.clone().into()).collect();
+            self.tainted = tainted.map(|leaf| leaf.pointer.clone()).collect();
         }
         self
     }
