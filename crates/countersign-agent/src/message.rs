@@ -116,7 +116,8 @@ impl Message {
             calls.push(ModelCall {
                 id: exchange.id,
                 tool: exchange.tool,
-                arguments: exchange.arguments,
+                // The model wrote them itself.
+                arguments: exchange.exact,
             });
         }
         let text = String::new();

@@ -12,6 +12,8 @@ use crate::call::{Because, Call};
 use crate::event::{Event, What};
 use crate::hash::{Fields, Hash};
 use crate::id::{Actor, Agent, ApprovalId, Channel, Key, Person, Run, Session, Tenant};
+use crate::policy::Policy;
+use crate::secrecy::Secrecy;
 use crate::state::{CallState, Illegal, State};
 use crate::time::Time;
 use crate::undoes::Undoes;
@@ -198,6 +200,15 @@ impl Approval {
     /// The digest over its calls' digests, in order.
     pub fn digest_of_calls(&self) -> Hash {
         digest_of(self.calls.iter().map(|call| call.digest))
+    }
+
+    /// What is secret about any of its calls.
+    pub fn secrecy(&self, policy: &Policy) -> Secrecy {
+        let each = self
+            .calls
+            .iter()
+            .map(|call| Secrecy::of(call, policy, &self.salt));
+        each.reduce(Secrecy::and).unwrap_or_default()
     }
 
     /// True when an agent proposed this that version 0.1.0 served. It had the name that a token of that name has, and its

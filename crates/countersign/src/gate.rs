@@ -311,7 +311,12 @@ impl Gate {
         // Nobody is asked about what cannot be shown.
         let before = match before {
             Ok(before) => before,
-            Err(reason) => return forbidden(reason),
+            Err(reason) => {
+                let secrecy = self
+                    .policy
+                    .secrecy_of_passed(tool.as_str(), arguments.as_bytes(), b"");
+                return forbidden(secrecy.text(&reason).into_owned());
+            }
         };
         let position = u8::try_from(held.len() + 1).unwrap_or(u8::MAX);
         let id = CallId {

@@ -25,6 +25,7 @@ pub mod recent;
 pub mod registry;
 pub mod reply;
 pub mod seal;
+pub mod secrecy;
 pub mod sentence;
 pub mod snapshot;
 pub mod state;

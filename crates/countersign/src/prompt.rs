@@ -11,6 +11,7 @@ use crate::id::{ApprovalId, Channel};
 use crate::policy::{OnFiller, Policy, Undoable};
 use crate::provenance::Teller;
 use crate::reply::Offered;
+use crate::secrecy::Secrecy;
 use crate::sentence::{Origins, Sentences, fill};
 use crate::time::Time;
 
@@ -129,7 +130,7 @@ pub(crate) fn summary(approval: &Approval, sentences: &Sentences) -> String {
 /// Of a single call the values that the person did not state; of a batch the verdicts that are not all theirs.
 fn origins(approval: &Approval, policy: &Policy, words: &Origins) -> Option<String> {
     if let [call] = approval.calls.as_slice() {
-        let rows = policy.table(call.tool.as_str(), call.arguments.as_bytes(), &approval.salt);
+        let rows = Secrecy::of(call, policy, &approval.salt).table(call.arguments.as_bytes());
         return Some(call.provenance.as_deref()?.prompt(&rows, words));
     }
     let traced = approval

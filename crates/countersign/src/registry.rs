@@ -35,6 +35,8 @@ pub enum Kind {
     Owner,
     /// A passed call that is more than a read, by its agent's idempotency key.
     Passed,
+    /// A running service, while it says that it is alive.
+    Node,
 }
 
 impl Kind {
@@ -50,6 +52,7 @@ impl Kind {
         Kind::Turn,
         Kind::Owner,
         Kind::Passed,
+        Kind::Node,
     ];
 
     /// The word for it.
@@ -65,6 +68,7 @@ impl Kind {
             Kind::Turn => "turn",
             Kind::Owner => "owner",
             Kind::Passed => "passed",
+            Kind::Node => "node",
         }
     }
 
@@ -81,6 +85,7 @@ impl Kind {
             Kind::Turn => 8,
             Kind::Owner => 9,
             Kind::Passed => 10,
+            Kind::Node => 11,
         }
     }
 

@@ -19,7 +19,8 @@ mod table;
 pub use secret::{BadSecretPath, SecretPath};
 pub use table::{Row, table};
 
-pub(crate) use secret::{hide, is_secret};
+pub(crate) use secret::{hide, hide_values, is_secret, marked, secret_values};
+pub(crate) use table::rows;
 
 /// Longest summary, in characters.
 const MAX_CHARS: usize = 2_000;

@@ -4,10 +4,12 @@
 //! the message shapes of two providers. Both reject a conversation in which a result is missing.
 //!
 //! A result says in its first word how the call ended. What did not run is marked as an error and says so, so that
-//! nobody can read a denial as a success. Arguments appear byte for byte as they ran.
+//! nobody can read a denial as a success. Arguments appear byte for byte as they were proposed, but for their secrets.
 
 use crate::approval::Approval;
 use crate::call::{Because, Call};
+use crate::policy::Policy;
+use crate::secrecy::Secrecy;
 use crate::state::CallState;
 
 /// A tool call and its result.
@@ -17,8 +19,10 @@ pub struct Exchange {
     pub id: String,
     /// The tool.
     pub tool: String,
-    /// The arguments as the model proposed them.
+    /// The arguments as the model proposed them, with marks in place of secrets.
     pub arguments: String,
+    /// The same to the byte, secrets and all: for the model that wrote them, and for nobody else.
+    pub exact: String,
     /// What the model is told.
     pub result: ToolResult,
 }
@@ -37,16 +41,21 @@ pub struct ToolResult {
 }
 
 /// The exchanges of an approval, one for each of its calls, in order.
-pub fn exchanges(approval: &Approval) -> Vec<Exchange> {
+///
+/// INVARIANT: what is secret, by the calls' own terms or by this policy, stands in none of them but in `exact`.
+pub fn exchanges(approval: &Approval, policy: &Policy) -> Vec<Exchange> {
+    let all = approval.secrecy(policy);
     let calls = approval.numbered();
     calls
         .map(|(position, call)| {
             let proposed = call.original.as_ref().unwrap_or(&call.arguments);
+            let secrecy = Secrecy::of(call, policy, &approval.salt);
             Exchange {
                 id: format!("call_{}_{position}", hex(approval.id.as_bytes())),
                 tool: call.tool.as_str().to_owned(),
-                arguments: text(proposed.as_bytes()),
-                result: result(approval, call),
+                arguments: secrecy.json(proposed.as_bytes()),
+                exact: text(proposed.as_bytes()),
+                result: result(approval, call, &secrecy, &all),
             }
         })
         .collect()
@@ -102,7 +111,7 @@ pub fn openai(exchanges: &[Exchange]) -> String {
     format!("[{}]", joined(std::iter::once(turn).chain(results)))
 }
 
-fn result(approval: &Approval, call: &Call) -> ToolResult {
+fn result(approval: &Approval, call: &Call, secrecy: &Secrecy, all: &Secrecy) -> ToolResult {
     let (status, ran, message) = match call.state {
         CallState::Held => (
             "pending_confirmation",
@@ -131,15 +140,15 @@ fn result(approval: &Approval, call: &Call) -> ToolResult {
         .as_ref()
         .and_then(|decision| decision.comment.as_ref())
     {
-        content.push_str(&format!(r#","comment":{}"#, quote(comment)));
+        content.push_str(&format!(r#","comment":{}"#, quote(&all.text(comment))));
     }
     if call.original.is_some() {
         // The model must know what ran, not what it asked for.
-        let ran_with = text(call.arguments.as_bytes());
+        let ran_with = secrecy.json(call.arguments.as_bytes());
         content.push_str(&format!(r#","editedArguments":{ran_with}"#));
     }
     if let Some(answer) = &call.result {
-        content.push_str(&format!(r#","result":{}"#, quote(&text(answer))));
+        content.push_str(&format!(r#","result":{}"#, quote(&all.text(&text(answer)))));
     }
     content.push('}');
     ToolResult {

@@ -9,7 +9,7 @@ use countersign::gate::{
     LONGEST_CLAIM, Ruled, Submission, SubmitError, SubmittedCall, is_same_but_for_the_flag,
 };
 use countersign::id::{Actor, ApprovalId, Run};
-use countersign::policy::Definition;
+use countersign::policy::{Definition, Policy};
 use countersign::provenance::Told;
 use countersign::transcript::exchanges;
 
@@ -216,7 +216,9 @@ impl Turn<'_> {
         let approval = submitted
             .as_ref()
             .and_then(|submitted| submitted.approval.clone());
-        let pending = approval.as_deref().map(exchanges).unwrap_or_default();
+        let policy = gate.policy();
+        let pending = approval.as_deref().map(|approval| exchanges(approval, policy));
+        let pending = pending.unwrap_or_default();
         let mut ruled = submitted.into_iter().flat_map(|submitted| submitted.calls);
         let mut told = Vec::with_capacity(calls.len());
         for (call, answered) in calls.iter().zip(checked) {
@@ -227,7 +229,7 @@ impl Turn<'_> {
             told.push(match ruled.next() {
                 Some(Ruled::Pass(permit)) => {
                     let outcome = gate.run_passed(permit).await;
-                    self.passed(call, outcome)
+                    self.passed(call, hidden(policy, call, outcome))
                 }
                 Some(Ruled::Held(id)) => {
                     let exchange = pending.get(usize::from(id.position).saturating_sub(1));
@@ -365,4 +367,21 @@ fn clipped(text: &str, most: usize) -> String {
         end -= 1;
     }
     text.get(..end).unwrap_or_default().to_owned()
+}
+
+/// What a call answered, without what is secret in its arguments: a session is kept, and shown to people.
+fn hidden(policy: &Policy, call: &ModelCall, outcome: Outcome) -> Outcome {
+    let answer = match &outcome {
+        Outcome::Succeeded(result) | Outcome::Failed(result) => &**result,
+        Outcome::Unknown(reason) => reason.as_bytes(),
+    };
+    let secrecy = policy.secrecy_of_passed(&call.tool, call.arguments.as_bytes(), answer);
+    if !secrecy.has_any() {
+        return outcome;
+    }
+    match &outcome {
+        Outcome::Succeeded(result) => Outcome::succeeded(&secrecy.bytes(result)),
+        Outcome::Failed(result) => Outcome::failed(&secrecy.bytes(result)),
+        Outcome::Unknown(reason) => Outcome::Unknown(secrecy.text(reason).into_owned()),
+    }
 }

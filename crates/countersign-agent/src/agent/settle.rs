@@ -27,7 +27,11 @@ impl Turn<'_> {
                 continue;
             };
             self.append(Step {
-                messages: Message::of_exchanges(exchanges(&approval), &self.agent.plan.outside).into(),
+                messages: Message::of_exchanges(
+                    exchanges(&approval, self.agent.gate().policy()),
+                    &self.agent.plan.outside,
+                )
+                .into(),
                 settled: Some(approval.id),
                 ..Step::default()
             })

@@ -39,6 +39,9 @@ pub struct Serve {
     /// A proxy in front speaks TLS, and nobody else can reach this address
     #[arg(long, env = "COUNTERSIGN_BEHIND_PROXY")]
     pub behind_proxy: bool,
+    /// Start although a service with another policy runs on the store: for replacing services one by one
+    #[arg(long)]
+    pub policy_change: bool,
     /// How the log is written; `COUNTERSIGN_LOG` says how much (error, warn, info, debug)
     #[arg(long, value_enum, value_name = "FORMAT", env = "COUNTERSIGN_LOG_FORMAT")]
     pub log: Option<LogFormat>,

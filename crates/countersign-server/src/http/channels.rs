@@ -215,7 +215,7 @@ pub async fn told(
     // Each approval is a turn of its own; their messages stand behind each other, never rebuilt.
     let turns = approvals
         .iter()
-        .map(|approval| write(&transcript::exchanges(approval)));
+        .map(|approval| write(&transcript::exchanges(approval, app.gate.policy())));
     let inner = |turn: String| Some(turn.strip_prefix('[')?.strip_suffix(']')?.to_owned());
     let turns: Vec<String> = turns.filter_map(inner).collect();
     let kind = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));

@@ -12,6 +12,7 @@ use countersign::call::Call;
 use countersign::display::escape;
 use countersign::json;
 use countersign::policy::Policy;
+use countersign::secrecy::Secrecy;
 use serde::Deserialize;
 
 use super::session::SignedIn;
@@ -67,7 +68,8 @@ pub async fn result(
         let (approval, _) = list::one(&app, &caller, &id).await?;
         let bytes = call(&approval, position)?.result.clone();
         let bytes = bytes.ok_or_else(|| ApiError::not_found("result"))?;
-        Ok(plain(visible_lines(&String::from_utf8_lossy(&bytes))))
+        let shown = approval.secrecy(app.gate.policy()).bytes(&bytes).into_owned();
+        Ok(plain(visible_lines(&String::from_utf8_lossy(&shown))))
     };
     answer
         .await
@@ -80,7 +82,7 @@ fn call(approval: &SharedApproval, position: u8) -> Answer<&Call> {
 
 /// One value per line, secrets as marks; nothing when there is no secret among them.
 fn values(policy: &Policy, approval: &SharedApproval, call: &Call, bytes: &[u8]) -> Option<String> {
-    let rows = policy.table(call.tool.as_str(), bytes, &approval.salt);
+    let rows = Secrecy::of(call, policy, &approval.salt).table(bytes);
     if !rows.iter().any(|row| row.hidden) {
         return None;
     }

@@ -15,6 +15,7 @@ use countersign::decision::{Choice, Decision, Verdict};
 use countersign::hash::Hash;
 use countersign::id::Key;
 use countersign::policy::Policy;
+use countersign::secrecy::Secrecy;
 use countersign::time::Time;
 
 use super::card::Measure;
@@ -176,8 +177,9 @@ fn verdict(policy: &Policy, approval: &SharedApproval, typed: &Typed) -> Answer<
                 match typed.arguments(position).filter(|_| typed.is_edit()) {
                     None => Ok(Choice::Approve),
                     Some(text) => {
-                        let is_secret = |pointer: &str| policy.is_secret(call.tool.as_str(), pointer);
-                        let read = edit::read(&call.arguments, text, is_secret);
+                        let secrecy = Secrecy::of(call, policy, &approval.salt);
+                        let read =
+                            edit::read(&call.arguments, text, |pointer: &str| secrecy.is_secret(pointer));
                         read.map_err(|problem| bad_edit(position, &problem))
                     }
                 }
@@ -196,12 +198,11 @@ fn verdict(policy: &Policy, approval: &SharedApproval, typed: &Typed) -> Answer<
 }
 
 /// What is wrong with one call's arguments, alone, for the place beside its field.
-pub fn edit_problem(policy: &Policy, call: &Call, position: u8, typed: &Typed) -> Option<String> {
+pub fn edit_problem(secrecy: &Secrecy, call: &Call, position: u8, typed: &Typed) -> Option<String> {
     let text = typed
         .arguments(position)
         .filter(|_| !typed.leaves_out(position))?;
-    let is_secret = |pointer: &str| policy.is_secret(call.tool.as_str(), pointer);
-    edit::read(&call.arguments, text, is_secret).err()
+    edit::read(&call.arguments, text, |pointer: &str| secrecy.is_secret(pointer)).err()
 }
 
 fn bad(message: &str, hint: &str) -> ApiError {

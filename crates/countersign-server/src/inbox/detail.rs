@@ -5,6 +5,7 @@ use axum::http::StatusCode;
 use axum::response::Response;
 use countersign::approval::SharedApproval;
 use countersign::gate::Concerns;
+use countersign::secrecy::Secrecy;
 use countersign::time::Time;
 use minijinja::value::Serde;
 use minijinja::{Value, context};
@@ -90,15 +91,15 @@ fn card(
     for (call, (position, held)) in card.calls.iter_mut().zip(approval.numbered()) {
         call.is_left_out |= typed.leaves_out(position);
         if is_edit {
-            let policy = app.gate.policy();
-            let is_secret = |pointer: &str| policy.is_secret(held.tool.as_str(), pointer);
+            let secrecy = Secrecy::of(held, app.gate.policy(), &approval.salt);
+            let is_secret = |pointer: &str| secrecy.is_secret(pointer);
             let text = match typed.arguments(position) {
                 Some(text) => text.to_owned(),
                 None => edit::field(held.arguments.as_bytes(), is_secret),
             };
             call.edit = Some(Edit {
                 lines: text.lines().count().clamp(3, MOST_LINES),
-                problem: edit_problem(policy, held, position, typed),
+                problem: edit_problem(&secrecy, held, position, typed),
                 kept: call.values.has_secret.then_some(edit::KEPT),
                 text,
             });

@@ -7,6 +7,8 @@ use bytes::Bytes;
 use countersign::approval::Approval;
 use countersign::call::Call;
 use countersign::display::escape;
+use countersign::policy::Policy;
+use countersign::secrecy::Secrecy;
 use countersign::state::CallState;
 use countersign::transcript;
 
@@ -133,7 +135,7 @@ impl Form {
     }
 
     fn told(&self, approval: &Approval) -> Bytes {
-        let exchanges = transcript::exchanges(approval);
+        let exchanges = transcript::exchanges(approval, &Policy::empty());
         let told = exchanges.first().map(|exchange| &exchange.result);
         match told {
             Some(told) => self.text(&told.content, told.is_error),
@@ -146,9 +148,14 @@ impl Form {
 fn note(approval: &Approval, call: &Call) -> Option<String> {
     let decision = approval.decision.as_ref();
     let comment = decision.and_then(|decision| decision.comment.as_deref());
-    let comment = comment.map(|comment| format!("The person who approved it says: {}", escape(comment)));
+    // What the client sent and what the tool answered are theirs; what a person typed as a secret is not.
+    let secrecy = Secrecy::of(call, &Policy::empty(), &approval.salt);
+    let comment = comment.map(|comment| {
+        let comment = secrecy.text(comment);
+        format!("The person who approved it says: {}", escape(&comment))
+    });
     let edited = call.original.as_ref().map(|_| {
-        let ran = String::from_utf8_lossy(call.arguments.as_bytes()).into_owned();
+        let ran = secrecy.json(call.arguments.as_bytes());
         format!("A person changed the arguments before approving. It ran with: {ran}")
     });
     let notes: Vec<String> = edited.into_iter().chain(comment).collect();

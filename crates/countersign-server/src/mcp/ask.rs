@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use countersign::approval::Approval;
 use countersign::decision::{Decision, Verdict};
 use countersign::effect::Effect;
+use countersign::secrecy::Secrecy;
 use countersign::state::State;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -61,7 +62,7 @@ impl Relay {
     fn written(&self, approval: &Approval) -> Option<String> {
         let call = approval.calls.first()?;
         let policy = self.gateway.gate.policy();
-        let rows = policy.table(call.tool.as_str(), call.arguments.as_bytes(), &approval.salt);
+        let rows = Secrecy::of(call, policy, &approval.salt).table(call.arguments.as_bytes());
         let mut lines = vec![call.terms.summary.clone(), String::new()];
         lines.push(format!(
             "Tool {}, {}, {} risk, for {}",

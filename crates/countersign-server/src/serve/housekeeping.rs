@@ -1,11 +1,13 @@
 //! What nobody asks for and still has to be done: ending what is due, and running what was released elsewhere.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use countersign::approval::SharedApproval;
 use countersign::state::State;
 use countersign::store::{Cursor, Filter, LONGEST_PAGE, StoreError};
 
+use super::node::{BEAT, Node};
 use crate::http::App;
 
 /// Expiry is true before anybody writes it down; this only writes it down.
@@ -14,8 +16,23 @@ const SWEEP_EVERY: Duration = Duration::from_secs(5);
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 /// Runs until it is aborted.
-pub async fn run(app: App) {
-    tokio::join!(sweep(&app), run_released(&app));
+pub async fn run(app: App, node: Arc<Node>) {
+    tokio::join!(sweep(&app), run_released(&app), stay(&app, &node));
+}
+
+/// Keeps this node's lease, so that no service with another policy starts beside it.
+async fn stay(app: &App, node: &Node) {
+    let mut ticks = tokio::time::interval(BEAT);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    loop {
+        ticks.tick().await;
+        if app.stopping.is_cancelled() {
+            return;
+        }
+        if let Err(error) = node.beat(app.store()).await {
+            tracing::warn!("this node could not say that it is alive: {error}");
+        }
+    }
 }
 
 async fn sweep(app: &App) {

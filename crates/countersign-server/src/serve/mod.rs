@@ -9,6 +9,7 @@ mod first;
 mod housekeeping;
 mod listener;
 mod log;
+mod node;
 mod stream;
 mod tls;
 
@@ -22,6 +23,8 @@ use tokio::net::TcpListener;
 
 pub use config::Config;
 pub use log::LogFormat;
+
+use node::{Change, Node};
 
 use crate::agents::{self, Agents, TalkSecret};
 use crate::cli::{Global, Serve};
@@ -56,6 +59,11 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
     let listener = bind(config.listen).await?;
     let address = listener.local_addr().unwrap_or(config.listen);
     let store = store::open(&config.store, Missing::Create, Watch::Others).await?;
+    let change = match options.policy_change {
+        true => Change::Rolling,
+        false => Change::Refuse,
+    };
+    let policy = config.policy.policy.hash();
     let mut gate = Gate::new(store, Arc::new(config.policy.policy))
         .with_executor(Arc::new(executors) as Arc<dyn Executor>);
     if let Some(sealer) = sealer {
@@ -63,6 +71,13 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
     }
     let gate = pace::paced(gate);
     let tenant = desk::tenant(global)?;
+    let joined = Node::join(gate.store(), &tenant, policy, change).await?;
+    if joined.is_new_policy {
+        output.notice(
+            "policy",
+            "the policy is another one than the last service on this store had",
+        );
+    }
     let settings = Settings {
         tenant: tenant.clone(),
         hosts: hosts(&config.hosts, address),
@@ -84,7 +99,7 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
     };
     let stop = Stop::listen()?;
     first::greet(&app, global, &start, output).await?;
-    serve(app, listener, tls, stop).await;
+    serve(app, listener, tls, stop, joined.node).await;
     output.notice(
         "stopped",
         "stopped; everything that was acknowledged is in the store",
@@ -102,9 +117,10 @@ pub async fn listen(
     listener::serve(listener, None, routes, &settings, stopping).await;
 }
 
-async fn serve(app: App, listener: TcpListener, tls: Option<tls::Acceptor>, mut stop: Stop) {
+async fn serve(app: App, listener: TcpListener, tls: Option<tls::Acceptor>, mut stop: Stop, node: Node) {
     let routes = router(app.clone(), inbox::pages());
-    let keeping = tokio::spawn(housekeeping::run(app.clone()));
+    let node = Arc::new(node);
+    let keeping = tokio::spawn(housekeeping::run(app.clone(), node.clone()));
     let following = tokio::spawn(agents::follow(app.clone()));
     let listening = app.clone();
     let serving = tokio::spawn(async move {
@@ -114,6 +130,10 @@ async fn serve(app: App, listener: TcpListener, tls: Option<tls::Acceptor>, mut 
     stop.told().await;
     tracing::info!("stopping: no new calls are started");
     app.stopping.cancel();
+    // From here on it decides and starts nothing: a service with another policy may take over.
+    if let Err(error) = node.leave(app.store()).await {
+        tracing::warn!("this node could not say that it is gone: {error}");
+    }
     app.runs.close();
     let ending = async {
         let _ = serving.await;

@@ -6,7 +6,7 @@ use countersign::approval::Approval;
 use countersign::call::Call;
 use countersign::hash::Hash;
 use countersign::json;
-use countersign::policy::Policy;
+use countersign::secrecy::Secrecy;
 use countersign::snapshot::{Difference, differences};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -48,44 +48,47 @@ pub struct ChangeView {
 }
 
 /// What the call would change.
-pub fn before(approval: &Approval, call: &Call, policy: &Policy) -> Option<BeforeView> {
+pub fn before(approval: &Approval, call: &Call, secrecy: &Secrecy) -> Option<BeforeView> {
     let before = call.before.as_deref().filter(|_| approval.erased_at.is_none())?;
-    let is_hidden = hides(policy, call, &before.result);
+    let is_hidden = hides(secrecy, &before.result);
     Some(BeforeView {
         tool: before.tool.to_string(),
         hash: before.hash,
         bytes: before.result.len(),
         result: result(&before.result).filter(|_| !is_hidden),
-        changes: changes(policy, call, &before.result, false),
+        changes: changes(secrecy, call, &before.result, false),
     })
 }
 
 /// What the person who approved the call changed about it.
-pub fn edits(call: &Call, policy: &Policy) -> Vec<ChangeView> {
+pub fn edits(call: &Call, secrecy: &Secrecy) -> Vec<ChangeView> {
     let original = call.original.as_ref();
     original.map_or_else(Vec::new, |original| {
-        changes(policy, call, original.as_bytes(), true)
+        changes(secrecy, call, original.as_bytes(), true)
     })
 }
 
 /// Whether something in what a call would change is secret. What is no object has no places by which that could be told.
-pub fn hides(policy: &Policy, call: &Call, result: &[u8]) -> bool {
-    let tool = call.tool.as_str();
+pub fn hides(secrecy: &Secrecy, result: &[u8]) -> bool {
     let leaves = json::leaves(result);
     let is_object = json::check(result, json::Limits::default()).is_ok();
     match is_object {
-        true => leaves.iter().any(|leaf| policy.is_secret(tool, &leaf.pointer)),
-        false => policy.has_secrets(tool),
+        true => {
+            let is_hidden =
+                |leaf: &json::Leaf<'_>| secrecy.is_secret(&leaf.pointer) || secrecy.is_in(&leaf.text());
+            leaves.iter().any(is_hidden) || secrecy.is_in(&String::from_utf8_lossy(result))
+        }
+        false => secrecy.has_any(),
     }
 }
 
 /// The values of the call's arguments that are others than those in `old`.
-fn changes(policy: &Policy, call: &Call, old: &[u8], whole: bool) -> Vec<ChangeView> {
+fn changes(secrecy: &Secrecy, call: &Call, old: &[u8], whole: bool) -> Vec<ChangeView> {
     let shown = |Difference { pointer, was, is }| {
-        let is_hidden = policy.is_secret(call.tool.as_str(), &pointer);
+        let is_hidden = secrecy.is_secret(&pointer);
         let text = |text: Option<String>| match is_hidden {
             true => text.map(|_| HIDDEN.to_owned()),
-            false => text,
+            false => text.map(|text| secrecy.text(&text).into_owned()),
         };
         ChangeView {
             was: text(was),

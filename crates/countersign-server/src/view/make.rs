@@ -9,7 +9,8 @@ use countersign::display::clip;
 use countersign::effect::Risk;
 use countersign::event::Event;
 use countersign::id::CallId;
-use countersign::policy::{Policy, Undoable};
+use countersign::policy::{Policy, Undoable, shows_plainly};
+use countersign::secrecy::Secrecy;
 use countersign::state::State;
 use countersign::time::Time;
 use serde_json::value::RawValue;
@@ -19,10 +20,12 @@ use super::{ApprovalView, CallView, EventView, ValueView, VoteView, before, hex,
 
 /// The approval as JSON shows it at `now`.
 pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView {
+    let all = approval.secrecy(policy);
     let calls: Vec<CallView> = approval
         .numbered()
-        .map(|(position, call)| call_view(approval, position, call, policy))
+        .map(|(position, call)| call_view(approval, position, call, policy, &all))
         .collect();
+    let said = |text: &Option<String>| text.as_deref().map(|text| all.text(text).into_owned());
     let only = match calls.as_slice() {
         [only] => Some(only),
         _ => None,
@@ -43,7 +46,7 @@ pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView
             .unwrap_or(Risk::Low),
         description: description(approval),
         status: state(approval, now),
-        comment: decision.and_then(|decision| decision.comment.clone()),
+        comment: decision.and_then(|decision| said(&decision.comment)),
         created_at: approval.created_at.into(),
         expires_at: approval.expires_at.into(),
         decided_at: decision.map(|decision| decision.at.into()),
@@ -52,7 +55,7 @@ pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView
         on_behalf_of: approval.on_behalf_of.as_ref().map(ToString::to_string),
         channel: approval.channel.as_ref().map(ToString::to_string),
         session: approval.session.as_ref().map(ToString::to_string),
-        claim: approval.claim.clone(),
+        claim: said(&approval.claim),
         digest: approval.digest,
         version: approval.version,
         ended_at: approval.ended_at.map(Into::into),
@@ -62,7 +65,7 @@ pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView
         undoes: approval.undoes,
         erased_at: approval.erased_at.map(Into::into),
         quorum: approval.quorum(),
-        approvals: votes(approval),
+        approvals: votes(approval, &all),
         other_policy: approval.policy != policy.hash(),
         now: now.into(),
         calls,
@@ -130,12 +133,13 @@ pub fn description(approval: &Approval) -> String {
     }
 }
 
-fn votes(approval: &Approval) -> Vec<VoteView> {
+fn votes(approval: &Approval, all: &Secrecy) -> Vec<VoteView> {
+    let said = |text: &Option<String>| text.as_deref().map(|text| all.text(text).into_owned());
     let endorsed = approval.endorsements.iter().map(|endorsed| VoteView {
         by: endorsed.by.to_string(),
         at: endorsed.at.into(),
         on: endorsed.surface.clone(),
-        comment: endorsed.comment.clone(),
+        comment: said(&endorsed.comment),
         calls: endorsed.calls.clone(),
     });
     let decided = approval.decision.iter().filter(|decided| decided.approved);
@@ -143,7 +147,7 @@ fn votes(approval: &Approval) -> Vec<VoteView> {
         by: decided.by.to_string(),
         at: decided.at.into(),
         on: decided.surface.clone(),
-        comment: decided.comment.clone(),
+        comment: said(&decided.comment),
         calls: None,
     });
     endorsed.chain(decided).collect()
@@ -155,13 +159,15 @@ fn shared_tool(approval: &Approval) -> Option<String> {
     is_shared.then(|| first.to_string())
 }
 
-fn call_view(approval: &Approval, position: u8, call: &Call, policy: &Policy) -> CallView {
+fn call_view(approval: &Approval, position: u8, call: &Call, policy: &Policy, all: &Secrecy) -> CallView {
     let bytes = call.arguments.as_bytes();
-    let rows = match policy.shows_plainly(call.tool.as_str(), bytes) {
+    let secrecy = Secrecy::of(call, policy, &approval.salt);
+    let rows = match !secrecy.has_any() && shows_plainly(bytes) {
         true => Vec::new(),
-        false => policy.table(call.tool.as_str(), bytes, &approval.salt),
+        false => secrecy.table(bytes),
     };
     let hidden = rows.iter().any(|row| row.hidden);
+    let hidden = hidden || secrecy.is_in(&String::from_utf8_lossy(bytes));
     let warnings = rows.iter().flat_map(|row| {
         let told = |warning| format!("{} {warning}", row.pointer);
         row.warnings.iter().map(told)
@@ -193,18 +199,21 @@ fn call_view(approval: &Approval, position: u8, call: &Call, policy: &Policy) ->
         notes: call.terms.notes.clone(),
         warnings,
         concerns: Vec::new(),
-        provenance: call.provenance.as_deref().map(origin::view),
+        provenance: call
+            .provenance
+            .as_deref()
+            .map(|provenance| origin::view(provenance).hide(all)),
         approvers: call.terms.approvers.clone(),
         four_eyes: call.terms.authority().four_eyes,
         surface: call.terms.authority().surface,
         undoable: call.terms.undo == Undoable::Yes,
         edited: call.original.is_some(),
-        edits: before::edits(call, policy),
-        before: before::before(approval, call, policy),
+        edits: before::edits(call, &secrecy),
+        before: before::before(approval, call, &secrecy),
         digest: call.digest,
         started_at: run.map(|run| run.started_at.into()),
         ended_at: run.and_then(|run| run.ended_at).map(Into::into),
-        result: call.result.as_deref().and_then(result),
+        result: call.result.as_deref().and_then(|bytes| result(&all.bytes(bytes))),
         undone_by: call.undone_by,
     }
 }

@@ -2,6 +2,7 @@
 
 use countersign::display::clip;
 use countersign::provenance::{Counts, Heard, Mark, Provenance, Teller};
+use countersign::secrecy::Secrecy;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
@@ -48,6 +49,19 @@ pub struct LeafView {
     /// What the tag leaves open, for people.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
+}
+
+impl ProvenanceView {
+    /// The same without words that hold a secret.
+    pub fn hide(mut self, secrecy: &Secrecy) -> ProvenanceView {
+        for leaf in &mut self.leaves {
+            for text in [&mut leaf.words, &mut leaf.detail].into_iter().flatten() {
+                *text = secrecy.text(text).into_owned();
+            }
+            leaf.pointer = secrecy.text(&leaf.pointer).into_owned();
+        }
+        self
+    }
 }
 
 impl LeafView {

@@ -49,3 +49,33 @@ fn d2_two_nodes_on_one_postgresql_are_one_service() {
     assert_ne!(refused.code, 0, "{refused:?}");
     assert!(refused.stderr.contains("token"), "{refused:?}");
 }
+
+/// X98: two services that rule differently do not run on one store unless somebody says so.
+#[test]
+fn x98_a_service_with_another_policy_does_not_start_beside_one_that_runs() {
+    let place = Place::new();
+    let first = Served::start(&place);
+    place.write("countersign.toml", "[tools.create_contact]\neffect = \"read\"\n");
+    let refused = place.run(&["serve", "--listen", "127.0.0.1:0"]);
+    assert_eq!(refused.code, 1, "{refused:?}");
+    let said = "a service with another policy is running on this store";
+    assert!(refused.stderr.contains(said), "{refused:?}");
+    assert!(refused.stderr.contains("--policy-change"), "{refused:?}");
+    // The first one rules as before.
+    let agent = first.agent();
+    let held = first.propose(&agent, &["create_contact", r#"{"name":"Maria","email":"m"}"#]);
+    assert_eq!(place.json(&["show", &held])["status"], "pending");
+    // Said explicitly, both run; and once none is alive, the new policy is simply taken.
+    let rolling = Served::start_with(&place, &["serve", "--listen", "127.0.0.1:0", "--policy-change"]);
+    first.kill();
+    rolling.kill();
+    let began = Instant::now();
+    let next = Served::start(&place);
+    assert!(began.elapsed() < Duration::from_secs(30), "a lease ends");
+    next.kill();
+    place.write(
+        "countersign.toml",
+        "[tools.create_contact]\neffect = \"external\"\n",
+    );
+    Served::start(&place).kill();
+}

@@ -103,3 +103,52 @@ fn a15_a_sealed_secret_reaches_the_tool_alone() {
         "a secret on disk in the clear"
     );
 }
+
+/// X98: what is secret is part of the call, not of the policy that whoever looks happens to have.
+#[test]
+fn x98_secrets_are_hidden_whatever_policy_looks() {
+    let place = Place::new();
+    let canary = "canary-5d21";
+    let arguments = format!(r#"{{"name":"the key is {canary}","email":"m","api_key":"{canary}"}}"#);
+    let id = place.propose(&["create_contact", &arguments]);
+    let others = [
+        "[tools.other]\neffect = \"read\"\n",
+        "[tools.create_contact]\neffect = \"write\"\nsummary = \"Create {{ api_key }}\"\n",
+    ];
+    for policy in others {
+        place.write("countersign.toml", policy);
+        let commands: [&[&str]; 5] = [
+            &["list"],
+            &["list", "--json"],
+            &["show", &id, "--full", "--events"],
+            &["show", &id, "--json", "--events"],
+            &["approve", &id, "--json", "--edit", r#"{"name":1"#],
+        ];
+        for command in commands {
+            let left = place.run(command);
+            assert!(!format!("{left:?}").contains(canary), "{command:?}: {left:?}");
+        }
+        let served = crate::served::Served::start_with(
+            &place,
+            &["serve", "--listen", "127.0.0.1:0", "--policy-change"],
+        );
+        let person = served.person();
+        for command in [
+            &["list", "--json"][..],
+            &["show", &id, "--json"],
+            &["show", &id, "--full"],
+        ] {
+            let left = served.run(&person, command);
+            assert_eq!(left.code, 0, "{left:?}");
+            assert!(!format!("{left:?}").contains(canary), "{command:?}: {left:?}");
+        }
+        served.kill();
+    }
+    // Deciding needs no policy, and the tool gets the secret; what it repeats is hidden.
+    place.good(&["approve", &id]);
+    place.script("tool", &format!("grep -q {canary} && echo 'used {canary}'"));
+    place.good(&["wait", &id, "--exec", "./tool"]);
+    let left = place.run(&["show", &id, "--json"]);
+    assert!(left.stdout.contains("\"state\": \"succeeded\""), "{left:?}");
+    assert!(!left.stdout.contains(canary), "{left:?}");
+}

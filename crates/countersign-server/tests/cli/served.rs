@@ -20,7 +20,12 @@ impl<'p> Served<'p> {
 
     /// Starts it on this address.
     pub fn start_at(place: &'p Place, address: &str) -> Served<'p> {
-        let mut command = place.command(&["serve", "--listen", address, "--color", "never"]);
+        Served::start_with(place, &["serve", "--listen", address, "--color", "never"])
+    }
+
+    /// Starts it with these arguments.
+    pub fn start_with(place: &'p Place, arguments: &[&str]) -> Served<'p> {
+        let mut command = place.command(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();

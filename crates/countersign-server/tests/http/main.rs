@@ -24,6 +24,7 @@ mod operations;
 mod own_words;
 mod owners;
 mod passes;
+mod secrets;
 mod streams;
 mod support;
 mod talks;

@@ -11,7 +11,7 @@ use crate::support::{id, request};
 fn mallory(channel: &str) -> String {
     let call =
         json!({ "tool": "create_contact", "arguments": { "name": "Mallory", "email": "m@evil.test" } });
-    let said = json!([{ "role": "person", "text": "create a contact Mallory m@evil.test" }]);
+    let said = json!([{ "role": "user", "text": "create a contact Mallory m@evil.test" }]);
     json!({ "channel": channel, "session": channel, "calls": [call], "conversation": said }).to_string()
 }
 

@@ -28,7 +28,7 @@ pub struct History<'h> {
     /// How many calls each approval had.
     sizes: Vec<(ApprovalId, usize)>,
     looked_at: Option<usize>,
-    is_secret: &'h dyn Fn(&ToolName, &str) -> bool,
+    is_secret: &'h dyn Fn(&Call, &str) -> bool,
 }
 
 /// How one tool was used.
@@ -51,7 +51,7 @@ impl<'h> History<'h> {
     pub fn of(
         before: &'h [impl AsRef<Approval>],
         looked_at: Option<usize>,
-        is_secret: &'h dyn Fn(&ToolName, &str) -> bool,
+        is_secret: &'h dyn Fn(&Call, &str) -> bool,
     ) -> History<'h> {
         let mut history = History {
             tools: HashMap::new(),
@@ -82,7 +82,7 @@ impl<'h> History<'h> {
                 used.definitions
                     .extend(call.definition.hash().map(|definition| (id, definition)));
                 for leaf in json::leaves(call.arguments.as_bytes()) {
-                    if !(self.is_secret)(&call.tool, &leaf.pointer) {
+                    if !(self.is_secret)(call, &leaf.pointer) {
                         used.keep(id, leaf);
                     }
                 }
@@ -101,7 +101,7 @@ impl<'h> History<'h> {
                 found.push(Concern::DeniedLately);
             }
             let leaves = json::leaves(call.arguments.as_bytes());
-            let is_plain = |leaf: &&Leaf<'_>| !(self.is_secret)(&call.tool, &leaf.pointer);
+            let is_plain = |leaf: &&Leaf<'_>| !(self.is_secret)(call, &leaf.pointer);
             let leaves: Vec<&Leaf<'_>> = leaves.iter().filter(is_plain).collect();
             found.extend(leaves.iter().filter_map(|leaf| used.look_alike(id, leaf)));
             let earlier = used.definitions.iter().filter(|(earlier, _)| *earlier < id);

@@ -17,6 +17,7 @@ use crate::display::clip;
 use crate::executor::{Outcome, Permit};
 use crate::id::{CallId, Tenant, ToolName};
 use crate::policy::{Asked, Definition, Ruling};
+use crate::secrecy::Secrecy;
 use crate::snapshot::{LARGEST_SNAPSHOT, Snapshot};
 use crate::undoes::Undoes;
 
@@ -140,10 +141,12 @@ impl Gate {
         };
         // The agent may have asked for more risk than the policy sees in it.
         let least = Some(call.terms.risk());
-        let terms = self
+        let mut terms = self
             .policy
             .hold_traced(asked, call.provenance.as_deref(), least)
             .ok()?;
+        let secrecy = Secrecy::of(call, &self.policy, &seeds.salt);
+        terms.hide(self.policy.secrets_of(call), &secrecy);
         let old = CallId {
             approval: approval.id,
             position,

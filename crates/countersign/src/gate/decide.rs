@@ -8,6 +8,7 @@ use tokio::sync::oneshot;
 
 use super::{Gate, Ran, mismatch, new_token};
 use crate::approval::{Approval, SharedApproval};
+use crate::call::Call;
 use crate::command::{
     Answer, Attempt, Command, Decide, DecideAnswer, PutEntry, Revision, Withdraw, denial_key,
 };
@@ -17,6 +18,7 @@ use crate::hash::{Fields, Hash};
 use crate::id::{Actor, ApprovalId, Tenant};
 use crate::policy::Asked;
 use crate::registry::{Entry, Kind};
+use crate::secrecy::Secrecy;
 use crate::store::StoreError;
 
 /// The most characters of a reason for withdrawing.
@@ -147,8 +149,15 @@ impl Gate {
         by: Actor,
         reason: Option<String>,
     ) -> Result<DecideAnswer, StoreError> {
-        // It stands in an event, for good: a word or two, not a story.
-        let reason = reason.map(|reason| reason.chars().take(LONGEST_REASON).collect());
+        // It stands in an event, for good: a word or two, not a story, and no secret.
+        let reason = match reason {
+            None => None,
+            Some(reason) => {
+                let found = self.store.approval(tenant, approval).await?;
+                let secrecy = found.map(|found| found.secrecy(&self.policy)).unwrap_or_default();
+                Some(secrecy.text(&reason).chars().take(LONGEST_REASON).collect())
+            }
+        };
         let withdraw = Withdraw {
             tenant: tenant.clone(),
             approval,
@@ -274,7 +283,14 @@ impl Gate {
         };
         // An edit never makes a call milder: the agent may have asked for more risk than the policy sees in it.
         let least = Some(call.terms.risk());
-        let terms = self.policy.hold_traced(asked, None, least).map_err(bad)?;
+        let mut terms = self.policy.hold_traced(asked, None, least).map_err(bad)?;
+        let changed = Call {
+            original: Some(call.arguments.clone()),
+            arguments: arguments.clone(),
+            ..call.clone()
+        };
+        let secrecy = Secrecy::of(&changed, &self.policy, &approval.salt);
+        terms.hide(self.policy.secrets_of(call), &secrecy);
         Ok(Revision {
             arguments: arguments.clone(),
             terms: Arc::new(terms),

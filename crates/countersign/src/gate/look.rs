@@ -4,8 +4,9 @@ use std::collections::HashMap;
 
 use super::Gate;
 use crate::approval::Approval;
+use crate::call::Call;
 use crate::concern::{Concern, History};
-use crate::id::{Agent, ApprovalId, ToolName};
+use crate::id::{Agent, ApprovalId};
 use crate::store::{Filter, StoreError};
 
 /// So many of an agent's latest approvals are its history.
@@ -35,7 +36,7 @@ impl Gate {
             *id = approval.id.max(*id);
         }
         let limit = (MOST / newest.len().max(1)).clamp(A_FEW, HISTORY);
-        let is_secret = |tool: &ToolName, pointer: &str| self.policy.is_secret(tool.as_str(), pointer);
+        let is_secret = |call: &Call, pointer: &str| self.policy.is_secret_of(call, pointer);
         let mut found = vec![Concerns::new(); approvals.len()];
         for (agent, id) in newest {
             let of_agent = || approvals.iter().filter(|approval| approval.agent == *agent);

@@ -10,8 +10,11 @@ use crate::approval::SharedApproval;
 use crate::call::{Arguments, Call};
 use crate::command::NewCall;
 use crate::id::{ApprovalId, CallId, Tenant, ToolName};
+use crate::json;
 use crate::policy::{Asked, Definition, UndoProblem};
+use crate::secrecy::Secrecy;
 use crate::state::CallState;
+use crate::summary::SecretPath;
 use crate::undoes::Undoes;
 
 /// The undo of everything that an approval did.
@@ -114,7 +117,12 @@ impl Gate {
             before: before.as_deref().map(|before| &*before.result),
         };
         // An undo is shown even where the tool itself would pass.
-        let terms = self.policy.hold(asked).map_err(other)?;
+        let mut terms = self.policy.hold(asked).map_err(other)?;
+        // What was secret there is secret here, whatever this tool calls it.
+        let secrecy = Secrecy::of(done, &self.policy, &seeds.salt);
+        let leaves = json::leaves(arguments.as_bytes());
+        let repeated = leaves.iter().filter(|leaf| secrecy.is_in(&leaf.text()));
+        terms.hide(repeated.map(|leaf| SecretPath::at(&leaf.pointer)), &secrecy);
         Ok(NewCall {
             tool: ToolName::new(tool).map_err(|problem| other(problem.to_string()))?,
             definition: Definition::Unknown,

@@ -75,6 +75,25 @@ impl<'a> Tree<'a> {
         }
     }
 
+    /// The tree as JSON: numbers as they came, everything else in the usual way.
+    pub(crate) fn to_json(&self) -> String {
+        let quote = |text: &str| serde_json::Value::from(text).to_string();
+        match &self.node {
+            Node::Array(items) => {
+                let items: Vec<String> = items.iter().map(Tree::to_json).collect();
+                format!("[{}]", items.join(","))
+            }
+            Node::Object(fields) => {
+                let field =
+                    |(key, value): &(Cow<'_, str>, Tree<'_>)| format!("{}:{}", quote(key), value.to_json());
+                let fields: Vec<String> = fields.iter().map(field).collect();
+                format!("{{{}}}", fields.join(","))
+            }
+            Node::String(text) => quote(text),
+            Node::Null | Node::Bool(_) | Node::Number => self.raw.to_string(),
+        }
+    }
+
     /// The number of values in the tree, itself included.
     pub(crate) fn count(&self) -> usize {
         1 + match &self.node {

@@ -11,11 +11,13 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::call::Call;
 use crate::display::{clip, is_unremarkable};
 use crate::effect::{Effect, Risk};
 use crate::hash::Hash;
 use crate::json::{Top, Tree};
 use crate::provenance::{Provenance, Teller};
+use crate::secrecy::Secrecy;
 use crate::summary::{Row, SecretPath, Summaries, generic, generic_tree, hide, table};
 
 mod authority;
@@ -398,18 +400,34 @@ impl Policy {
         }
     }
 
+    /// What is secret about a stored call. Its own terms say; this policy can only add to them. Where neither knows the
+    /// tool, everything is.
+    pub fn secrets_of(&self, call: &Call) -> Vec<SecretPath> {
+        let listed = self.tools.get(call.tool.as_str()).map(|tool| &tool.secrets);
+        match (&call.terms.secret, listed) {
+            (None, None) => vec![SecretPath::everything()],
+            (own, listed) => {
+                let mut paths = own.clone().unwrap_or_default();
+                for path in listed.into_iter().flatten() {
+                    if !paths.contains(path) {
+                        paths.push(path.clone());
+                    }
+                }
+                paths
+            }
+        }
+    }
+
+    /// What is secret about a call that passed, with what it answered.
+    pub fn secrecy_of_passed(&self, tool: &str, arguments: &[u8], result: &[u8]) -> Secrecy {
+        let paths = self.tools.get(tool).map(|tool| tool.secrets.clone());
+        Secrecy::new(paths.unwrap_or_default(), &[], [arguments, result])
+    }
+
     /// The arguments as rows for a card, secrets hidden.
     pub fn table(&self, tool: &str, arguments: &[u8], salt: &[u8]) -> Vec<Row> {
         let secrets = self.tools.get(tool).map(|tool| tool.secrets.as_slice());
         table(arguments, secrets.unwrap_or_default(), salt)
-    }
-
-    /// Whether [`Policy::table`] would hide nothing and warn of nothing, told from the bytes at a glance. False only
-    /// means that the table has to be made.
-    pub fn shows_plainly(&self, tool: &str, arguments: &[u8]) -> bool {
-        let has_secrets = self.tools.get(tool).is_some_and(|tool| !tool.secrets.is_empty());
-        // Behind a backslash any character may stand.
-        !has_secrets && is_unremarkable(arguments) && !arguments.contains(&b'\\')
     }
 
     /// Makes the call that takes another one back: tool and argument bytes.
@@ -463,10 +481,17 @@ impl Policy {
         let summary = match arguments {
             None => generic(asked.tool, asked.arguments, &tool.secrets, asked.salt),
             Some(arguments) => {
-                let shown = hide(arguments, &tool.secrets, asked.salt);
                 // What is secret in the arguments is secret in what they would change.
+                let documents = [Some(asked.arguments), asked.before];
+                let documents = documents.into_iter().flatten();
+                let secrecy = Secrecy::new(tool.secrets.clone(), asked.salt, documents);
+                let hide = |tree| match secrecy.has_any() {
+                    true => secrecy.tree(tree).tree,
+                    false => tree,
+                };
+                let shown = hide(arguments);
                 let seen = asked.before.and_then(|bytes| Tree::read(bytes, Top::Any).ok());
-                let seen = seen.map(|tree| hide(tree, &tool.secrets, asked.salt));
+                let seen = seen.map(hide);
                 let rendered = tool
                     .has_summary
                     .then(|| self.summaries.render(asked.tool, &shown, seen.as_ref()));
@@ -498,6 +523,7 @@ impl Policy {
                 Undoable::No
             },
             notes,
+            secret: tool.secrets.clone(),
         }
     }
 
@@ -536,8 +562,16 @@ impl Policy {
             on_failure: OnFailure::Stop,
             undo: Undoable::No,
             notes: vec!["not in the policy: treated as destructive".to_owned()],
+            secret: Vec::new(),
         }
     }
+}
+
+/// Whether a table of arguments without secrets would warn of nothing, told from the bytes at a glance. False only means
+/// that the table has to be made.
+pub fn shows_plainly(arguments: &[u8]) -> bool {
+    // Behind a backslash any character may stand.
+    is_unremarkable(arguments) && !arguments.contains(&b'\\')
 }
 
 /// One degree more risk where the tool's `raise_risk` holds, or cannot be told.

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 use super::authority::{Asks, Authority, Surfaces};
 use super::{OnFailure, Undoable};
 use crate::effect::{Effect, Risk};
+use crate::secrecy::Secrecy;
+use crate::summary::SecretPath;
 
 /// How a held call is put to a person, and what follows an approval.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -38,9 +40,27 @@ pub struct Terms {
     pub undo: Undoable,
     /// Why it is held, where that is not plain; safe to show.
     pub notes: Vec<String>,
+    /// Places of the arguments that nobody is shown; nothing when an older version kept the call and did not say. Kept
+    /// apart from the rest; see `store/record.rs`.
+    #[serde(skip)]
+    pub secret: Option<Vec<SecretPath>>,
 }
 
 impl Terms {
+    /// Makes more places secret, and hides in what people read what `secrecy` knows of.
+    pub(crate) fn hide(&mut self, more: impl IntoIterator<Item = SecretPath>, secrecy: &Secrecy) {
+        let paths = self.secret.get_or_insert_default();
+        for path in more {
+            if !paths.contains(&path) {
+                paths.push(path);
+            }
+        }
+        self.summary = secrecy.text(&self.summary).into_owned();
+        for note in &mut self.notes {
+            *note = secrecy.text(note).into_owned();
+        }
+    }
+
     /// The degree of harm.
     pub fn risk(&self) -> Risk {
         self.stakes.risk
@@ -92,6 +112,7 @@ pub(super) struct Draft {
     pub(super) on_failure: OnFailure,
     pub(super) undo: Undoable,
     pub(super) notes: Vec<String>,
+    pub(super) secret: Vec<SecretPath>,
 }
 
 impl Draft {
@@ -127,6 +148,7 @@ impl Draft {
             on_failure: self.on_failure,
             undo: self.undo,
             notes: self.notes,
+            secret: Some(self.secret),
         }
     }
 }

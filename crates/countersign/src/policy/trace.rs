@@ -1,7 +1,9 @@
 //! Where a call's values came from, with what only the policy knows: defaults and secrets.
 
+use crate::call::Call;
 use crate::json::{Kind, Leaf};
 use crate::provenance::{self, Declared, Provenance, Told, is_parameter};
+use crate::secrecy::Secrecy;
 use crate::summary::is_secret;
 
 use super::{Policy, Tool};
@@ -18,9 +20,16 @@ impl Policy {
         tool.is_some_and(|tool| is_secret(&tool.secrets, pointer))
     }
 
-    /// Whether anything of a tool is secret.
-    pub fn has_secrets(&self, tool: &str) -> bool {
-        self.tools.get(tool).is_some_and(|tool| !tool.secrets.is_empty())
+    /// Whether the value at a pointer of a stored call is secret: by the call's own terms, or by this policy.
+    pub fn is_secret_of(&self, call: &Call, pointer: &str) -> bool {
+        let has_secrets = match &call.terms.secret {
+            Some(secret) if secret.is_empty() => self
+                .tools
+                .get(call.tool.as_str())
+                .is_some_and(|tool| !tool.secrets.is_empty()),
+            _ => true,
+        };
+        has_secrets && Secrecy::of(call, self, &[]).is_secret(pointer)
     }
 
     /// Traces a call's values. A secret's mark is kept, the words it was found in are not.
@@ -29,9 +38,10 @@ impl Policy {
         let definition = Definition { policy: self, tool };
         let traced = provenance::trace_declared(told.conversation(), arguments, &definition);
         let mut provenance = traced.by(told.teller());
-        let secrets = tool.map(|tool| tool.secrets.as_slice()).unwrap_or_default();
+        let secrets = tool.map(|tool| tool.secrets.clone()).unwrap_or_default();
+        let secrecy = Secrecy::new(secrets, &[], [arguments]).over(arguments);
         for leaf in &mut provenance.leaves {
-            if is_secret(secrets, leaf.place().0) {
+            if secrecy.is_secret(leaf.place().0) {
                 leaf.mark.hide();
             }
         }

@@ -16,6 +16,7 @@ use crate::policy::{Authority, Definition, Stakes, Terms};
 use crate::provenance::{Provenance, Teller};
 use crate::snapshot::Snapshot;
 use crate::state::{CallState, State};
+use crate::summary::SecretPath;
 use crate::time::Time;
 use crate::undoes::Undoes;
 
@@ -30,6 +31,8 @@ const FOURTH: u8 = 4;
 /// Which facts about a call the gate knows itself follow its snapshot, if it has one; of an approval what its endorsements
 /// rest on.
 const FIFTH: u8 = 5;
+/// What of a call is secret follows those facts.
+const SIXTH: u8 = 6;
 
 /// A row that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -260,14 +263,19 @@ pub fn encode_call(call: &Call) -> Vec<u8> {
     };
     let authority = call.terms.authority();
     let facts = Facts::of(call);
-    match (&call.provenance, &call.before) {
+    let before = call.before.as_deref().map(seen);
+    match (&call.provenance, before) {
+        (provenance, before) if call.terms.secret.is_some() => {
+            let secret = call.terms.secret.as_deref().unwrap_or_default();
+            encode(SIXTH, &(body, authority, provenance, before, facts, secret))
+        }
+        // As it was read: what of it is secret is still not known.
         (provenance, before) if facts != Facts::default() => {
-            let before = before.as_deref().map(seen);
             encode(FIFTH, &(body, authority, provenance, before, facts))
         }
         (None, None) => encode(SECOND, &(body, authority)),
         (Some(provenance), None) => encode(THIRD, &(body, authority, provenance)),
-        (provenance, Some(before)) => encode(FOURTH, &(body, authority, provenance, seen(before))),
+        (provenance, Some(before)) => encode(FOURTH, &(body, authority, provenance, before)),
     }
 }
 
@@ -338,22 +346,33 @@ pub fn decode_call(columns: CallColumns, body: &[u8]) -> Result<Call, BadRecord>
         Option<Arc<Provenance>>,
         Option<SnapshotBody>,
         Facts,
+        Option<Vec<SecretPath>>,
     );
-    let (mut body, authority, provenance, before, facts): Read = match body.split_first() {
-        Some((&FIFTH, body)) => whole(body)?,
+    let (mut body, authority, provenance, before, facts, secret): Read = match body.split_first() {
+        Some((&SIXTH, body)) => {
+            let (body, authority, provenance, before, facts, secret) = whole(body)?;
+            (body, authority, provenance, before, facts, Some(secret))
+        }
+        Some((&FIFTH, body)) => {
+            let (body, authority, provenance, before, facts) = whole(body)?;
+            (body, authority, provenance, before, facts, None)
+        }
         Some((&FOURTH, body)) => {
             let (body, authority, provenance, before) = whole(body)?;
-            (body, authority, provenance, Some(before), Facts::default())
+            (body, authority, provenance, Some(before), Facts::default(), None)
         }
         Some((&THIRD, body)) => {
             let (body, authority, provenance) = whole(body)?;
-            (body, authority, Some(provenance), None, Facts::default())
+            (body, authority, Some(provenance), None, Facts::default(), None)
         }
         _ => {
             let (body, authority) = decode(body)?;
-            (body, authority, None, None, Facts::default())
+            (body, authority, None, None, Facts::default(), None)
         }
     };
+    if secret != body.terms.secret {
+        Arc::make_mut(&mut body.terms).secret = secret;
+    }
     if authority != body.terms.authority() {
         let risk = body.terms.risk();
         Arc::make_mut(&mut body.terms).stakes = Stakes::stored(risk, authority);

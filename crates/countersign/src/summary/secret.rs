@@ -2,14 +2,17 @@
 
 use std::borrow::Cow;
 
+use serde::{Deserialize, Serialize};
+
 use crate::hash::Fields;
 use crate::json::{Node, Tree};
+use crate::secrecy::Secrecy;
 
 /// Where a secret stands: `api_key`, `auth.token`, `users.*.password` (any key or index), or a JSON pointer.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecretPath(Vec<Segment>);
 
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 enum Segment {
     Named(String),
     Any,
@@ -21,6 +24,21 @@ enum Segment {
 pub struct BadSecretPath(pub String);
 
 impl SecretPath {
+    /// The path of everything: for arguments of which nobody can say what is secret.
+    pub fn everything() -> SecretPath {
+        SecretPath(Vec::new())
+    }
+
+    /// True when all of the arguments are secret.
+    pub fn is_everything(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// The path of the value at a JSON pointer.
+    pub(crate) fn at(pointer: &str) -> SecretPath {
+        SecretPath(segments(pointer).map(Segment::Named).collect())
+    }
+
     /// Reads a path as it is written in a policy.
     pub fn parse(text: &str) -> Result<SecretPath, BadSecretPath> {
         let segments: Vec<Segment> = match text.strip_prefix('/') {
@@ -79,16 +97,51 @@ impl<'s> Secrets<'s> {
 /// Whether the value at a JSON pointer is secret, or part of one.
 pub(crate) fn is_secret(paths: &[SecretPath], pointer: &str) -> bool {
     let mut secrets = Secrets::new(paths);
-    let mut segments = pointer.split('/').skip(1);
-    segments.any(|segment| {
-        secrets = secrets.below(&segment.replace("~1", "/").replace("~0", "~"));
-        secrets.is_here()
-    })
+    secrets.is_here()
+        || segments(pointer).any(|segment| {
+            secrets = secrets.below(&segment);
+            secrets.is_here()
+        })
+}
+
+fn segments(pointer: &str) -> impl Iterator<Item = String> {
+    let segments = pointer.split('/').skip(1);
+    segments.map(|segment| segment.replace("~1", "/").replace("~0", "~"))
+}
+
+/// The texts of all secret values of a document that are worth hiding where they are repeated.
+pub(crate) fn secret_values(tree: &Tree<'_>, paths: &[SecretPath]) -> Vec<String> {
+    let mut values = Vec::new();
+    collect(tree, &Secrets::new(paths), false, &mut values);
+    values
+}
+
+fn collect(tree: &Tree<'_>, secrets: &Secrets<'_>, is_inside: bool, values: &mut Vec<String>) {
+    let is_inside = is_inside || secrets.is_here();
+    match &tree.node {
+        Node::Array(items) => {
+            for (at, item) in items.iter().enumerate() {
+                collect(item, &secrets.below(&at.to_string()), is_inside, values);
+            }
+        }
+        Node::Object(fields) => {
+            for (key, value) in fields {
+                collect(value, &secrets.below(key), is_inside, values);
+            }
+        }
+        leaf if is_inside && leaf.is_telling() => values.push(tree.text().to_owned()),
+        _ => {}
+    }
 }
 
 /// What is shown instead of a secret. The salt keeps the hash from confirming a guess.
 pub(super) fn mark(value: &Tree<'_>, salt: &[u8]) -> String {
-    let bytes = value.text().as_bytes();
+    marked(value.text(), salt)
+}
+
+/// The same for a value's text.
+pub(crate) fn marked(text: &str, salt: &[u8]) -> String {
+    let bytes = text.as_bytes();
     let hash = Fields::new("countersign secret")
         .field(salt)
         .field(bytes)
@@ -97,42 +150,77 @@ pub(super) fn mark(value: &Tree<'_>, salt: &[u8]) -> String {
     format!("hidden, {} bytes, hash {hash}", bytes.len())
 }
 
-/// Replaces every secret by its mark.
+/// Replaces every secret by its mark, also where another value repeats it.
 pub(crate) fn hide<'a>(tree: Tree<'a>, paths: &[SecretPath], salt: &[u8]) -> Tree<'a> {
-    match paths.is_empty() {
-        true => tree,
-        false => hide_below(tree, &Secrets::new(paths), salt),
-    }
-}
-
-fn hide_below<'a>(tree: Tree<'a>, secrets: &Secrets<'_>, salt: &[u8]) -> Tree<'a> {
-    if secrets.is_here() {
-        let mark = mark(&tree, salt);
-        return Tree {
-            raw: Cow::Owned(mark.clone()),
-            node: Node::String(Cow::Owned(mark)),
-        };
-    }
-    if secrets.0.is_empty() {
+    if paths.is_empty() {
         return tree;
     }
+    let raw = tree.raw.clone();
+    Secrecy::new(paths.to_vec(), salt, [raw.as_bytes()])
+        .tree(tree)
+        .tree
+}
+
+/// Replaces what stands at these paths by marks, and other texts by what `repeats` makes of them. True when anything was
+/// replaced; else the tree is as it came, to the byte.
+pub(crate) fn hide_values<'a>(
+    tree: Tree<'a>,
+    paths: &[SecretPath],
+    salt: &[u8],
+    repeats: &dyn Fn(&str) -> Option<String>,
+) -> (Tree<'a>, bool) {
+    hide_below(tree, &Secrets::new(paths), salt, repeats)
+}
+
+fn hide_below<'a>(
+    tree: Tree<'a>,
+    secrets: &Secrets<'_>,
+    salt: &[u8],
+    repeats: &dyn Fn(&str) -> Option<String>,
+) -> (Tree<'a>, bool) {
+    if secrets.is_here() {
+        return (shown(mark(&tree, salt)), true);
+    }
+    let mut is_changed = false;
     let node = match tree.node {
         Node::Array(items) => {
-            let numbered = items.into_iter().enumerate();
-            Node::Array(
-                numbered
-                    .map(|(at, item)| hide_below(item, &secrets.below(&at.to_string()), salt))
-                    .collect(),
-            )
+            let hidden = items.into_iter().enumerate().map(|(at, item)| {
+                let (item, changed) = hide_below(item, &secrets.below(&at.to_string()), salt, repeats);
+                is_changed |= changed;
+                item
+            });
+            Node::Array(hidden.collect())
         }
         Node::Object(fields) => {
             let hidden = fields.into_iter().map(|(key, value)| {
-                let value = hide_below(value, &secrets.below(&key), salt);
-                (key, value)
+                let (value, changed) = hide_below(value, &secrets.below(&key), salt, repeats);
+                let hidden_key = repeats(&key);
+                is_changed |= changed || hidden_key.is_some();
+                (hidden_key.map_or(key, Cow::Owned), value)
             });
             Node::Object(hidden.collect())
         }
+        Node::String(text) => match repeats(&text) {
+            Some(hidden) => return (shown(hidden), true),
+            None => Node::String(text),
+        },
+        Node::Number => match repeats(&tree.raw) {
+            Some(hidden) => return (shown(hidden), true),
+            None => Node::Number,
+        },
         leaf => leaf,
     };
-    Tree { raw: tree.raw, node }
+    let mut hidden = Tree { raw: tree.raw, node };
+    if is_changed {
+        // What it was written as still holds the secret.
+        hidden.raw = Cow::Owned(hidden.to_json());
+    }
+    (hidden, is_changed)
+}
+
+fn shown(text: String) -> Tree<'static> {
+    Tree {
+        raw: Cow::Owned(serde_json::Value::from(text.as_str()).to_string()),
+        node: Node::String(Cow::Owned(text)),
+    }
 }

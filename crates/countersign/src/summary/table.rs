@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 use super::secret::{SecretPath, Secrets, mark};
 use crate::display::{Warning, clip, escape, warnings};
 use crate::json::{Node, Top, Tree, push_segment};
+use crate::secrecy::Secrecy;
 
 /// Longest value in a row, in characters.
 const MAX_CHARS: usize = 1_000;
@@ -28,6 +29,11 @@ pub struct Row {
 
 /// Lists every value of checked arguments in their order. Bytes that cannot be read give no rows.
 pub fn table(arguments: &[u8], secrets: &[SecretPath], salt: &[u8]) -> Vec<Row> {
+    Secrecy::new(secrets.to_vec(), salt, [arguments]).table(arguments)
+}
+
+/// The same by places alone: a value that repeats a secret is not hidden.
+pub(crate) fn rows(arguments: &[u8], secrets: &[SecretPath], salt: &[u8]) -> Vec<Row> {
     let mut rows = Vec::new();
     if let Ok(tree) = Tree::read(arguments, Top::Object) {
         add_rows(&tree, &mut String::new(), &Secrets::new(secrets), salt, &mut rows);
@@ -55,7 +61,7 @@ fn add_rows(tree: &Tree<'_>, pointer: &mut String, secrets: &Secrets<'_>, salt: 
             }
         }
         // An empty outer object has nothing to show.
-        Node::Object(_) if length == 0 => {}
+        Node::Object(_) if length == 0 && !is_hidden => {}
         _ if is_hidden => rows.push(Row {
             pointer: escape(pointer).into_owned(),
             value: mark(tree, salt),

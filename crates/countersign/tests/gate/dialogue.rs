@@ -399,7 +399,7 @@ async fn b3_b4_every_call_ends_in_one_result_that_cannot_be_mistaken() {
     seen.push((now(&chat, &old).await, "superseded", false));
     seen.push((now(&chat, &pending).await, "pending_confirmation", false));
     for (approval, status, ran) in seen {
-        let exchanges = exchanges(&approval);
+        let exchanges = exchanges(&approval, &countersign::policy::Policy::empty());
         assert_eq!(exchanges.len(), approval.calls.len());
         let result = &exchanges[0].result;
         assert_eq!((result.status, result.ran), (status, ran));

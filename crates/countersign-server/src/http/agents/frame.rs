@@ -19,14 +19,16 @@ pub async fn frames(app: &App, news: &News) -> Vec<Sent> {
     if let News::Progress(progress) = news
         && let Progress::Decided { approval } = &**progress
     {
-        let results = exchanges(approval).into_iter().map(|exchange| ResultView {
-            id: exchange.id,
-            tool: exchange.tool,
-            status: exchange.result.status.to_owned(),
-            requires_confirmation: false,
-            is_error: exchange.result.is_error,
-            content: exchange.result.content,
-        });
+        let results = exchanges(approval, app.gate.policy())
+            .into_iter()
+            .map(|exchange| ResultView {
+                id: exchange.id,
+                tool: exchange.tool,
+                status: exchange.result.status.to_owned(),
+                requires_confirmation: false,
+                is_error: exchange.result.is_error,
+                content: exchange.result.content,
+            });
         sent.extend(results.filter_map(|result| named("result", &result)));
     }
     sent

@@ -6,6 +6,7 @@ use countersign::concern::Concern;
 use countersign::display::clip;
 use countersign::policy::Undoable;
 use countersign::provenance::Marks;
+use countersign::secrecy::Secrecy;
 use countersign::state::CallState;
 use serde::Serialize;
 
@@ -93,9 +94,8 @@ impl CallCard {
     ) -> CallCard {
         let terms = &call.terms;
         let arguments = call.arguments.as_bytes();
-        let rows = drawing
-            .policy
-            .table(call.tool.as_str(), arguments, &approval.salt);
+        let secrecy = Secrecy::of(call, drawing.policy, &approval.salt);
+        let rows = secrecy.table(arguments);
         let provenance = call.provenance.as_deref();
         let marks = provenance.map(Marks::new);
         let is_edited = call.original.is_some();
@@ -122,7 +122,10 @@ impl CallCard {
             state: call.state.as_str(),
             because: call.because.as_ref().map(|because| because.as_str()),
             is_edited,
-            result: call.result.as_deref().and_then(result),
+            result: call.result.as_deref().and_then(|bytes| {
+                let all = approval.secrecy(drawing.policy);
+                result(&all.bytes(bytes))
+            }),
             undone_by: call.undone_by.map(|undo| Place {
                 id: undo.approval.to_string(),
                 short: format!("{}.{}", undo.approval.short(), undo.position),
@@ -139,15 +142,18 @@ impl CallCard {
 /// What would be others, or what the person who approved it made others.
 fn changes(approval: &Approval, call: &Call, drawing: Drawing<'_>) -> Vec<ChangeView> {
     match call.original {
-        Some(_) => before::edits(call, drawing.policy),
-        None => before::before(approval, call, drawing.policy).map_or_else(Vec::new, |before| before.changes),
+        Some(_) => before::edits(call, &Secrecy::of(call, drawing.policy, &approval.salt)),
+        None => {
+            let secrecy = Secrecy::of(call, drawing.policy, &approval.salt);
+            before::before(approval, call, &secrecy).map_or_else(Vec::new, |before| before.changes)
+        }
     }
 }
 
 fn before_card(approval: &Approval, call: &Call, drawing: Drawing<'_>) -> Option<BeforeCard> {
     let is_shown = drawing.measure == Measure::FULL && approval.erased_at.is_none();
     let before = call.before.as_deref().filter(|_| is_shown)?;
-    let is_hidden = before::hides(drawing.policy, call, &before.result);
+    let is_hidden = before::hides(&Secrecy::of(call, drawing.policy, &approval.salt), &before.result);
     let text = String::from_utf8_lossy(&before.result);
     Some(BeforeCard {
         tool: shown(before.tool.as_str()),

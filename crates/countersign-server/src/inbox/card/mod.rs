@@ -22,6 +22,7 @@ use countersign::decision::Decider;
 use countersign::display::{clip, escape};
 use countersign::effect::{Effect, Risk};
 use countersign::policy::Policy;
+use countersign::secrecy::Secrecy;
 use countersign::state::State;
 use countersign::time::Time;
 use serde::Serialize;
@@ -162,9 +163,11 @@ impl Card {
         let risk = risk(approval);
         let is_batch = calls.len() > 1;
         let is_full = drawing.measure == Measure::FULL;
-        let claim = approval.claim.as_deref().map(|claim| match is_full {
-            true => escape(claim).into_owned(),
-            false => clip(claim, CLAIM_CHARS).to_string(),
+        let secrecy = approval.secrecy(drawing.policy);
+        let claim = approval.claim.as_deref().map(|claim| secrecy.text(claim));
+        let claim = claim.map(|claim| match is_full {
+            true => escape(&claim).into_owned(),
+            false => clip(&claim, CLAIM_CHARS).to_string(),
         });
         let destroys = |call: &countersign::call::Call| call.terms.effect == Effect::Destructive;
         Card {
@@ -203,8 +206,8 @@ impl Card {
             no: label(approval, |call| call.terms.no.as_deref(), "Deny", "Deny all"),
             approvers: approvers(approval),
             may: May::new(approval, decider),
-            endorsed: endorsed(approval, now, decider),
-            ended: (!is_pending).then(|| ended(approval, now, decider)),
+            endorsed: endorsed(approval, now, decider, &secrecy),
+            ended: (!is_pending).then(|| ended(approval, now, decider, &secrecy)),
             undoes: approval.undoes.map(|undoes| Place {
                 id: undoes.approval.to_string(),
                 short: undoes.short(),
@@ -280,19 +283,19 @@ fn approvers(approval: &Approval) -> String {
     lists.join("; ")
 }
 
-fn endorsed(approval: &Approval, now: Time, decider: Option<&Decider>) -> Vec<Endorsed> {
+fn endorsed(approval: &Approval, now: Time, decider: Option<&Decider>, secrecy: &Secrecy) -> Vec<Endorsed> {
     let earlier = approval.endorsements.iter().map(|endorsed| Endorsed {
         by: shown(endorsed.by.as_str()),
         is_you: decider.is_some_and(|you| you.person == endorsed.by),
         at: Moment::new(endorsed.at, now),
         surface: surface_words(&endorsed.surface),
-        comment: endorsed.comment.as_deref().map(shown),
+        comment: endorsed.comment.as_deref().map(|text| shown(&secrecy.text(text))),
         only: endorsed.calls.clone(),
     });
     earlier.collect()
 }
 
-fn ended(approval: &Approval, now: Time, decider: Option<&Decider>) -> Ended {
+fn ended(approval: &Approval, now: Time, decider: Option<&Decider>, secrecy: &Secrecy) -> Ended {
     let decided = approval.decision.as_ref();
     let at = decided.map(|decided| decided.at).or(approval.ended_at);
     Ended {
@@ -301,7 +304,9 @@ fn ended(approval: &Approval, now: Time, decider: Option<&Decider>) -> Ended {
         // Expired, and nobody has written that down yet.
         at: Moment::new(at.unwrap_or(approval.expires_at), now),
         surface: decided.map(|decided| surface_words(&decided.surface)),
-        comment: decided.and_then(|decided| decided.comment.as_deref().map(shown)),
+        comment: decided
+            .and_then(|decided| decided.comment.as_deref())
+            .map(|text| shown(&secrecy.text(text))),
         claimed_by: decided.and_then(|decided| decided.claimed_by.as_deref().map(shown)),
     }
 }

@@ -243,6 +243,25 @@ async fn version_4_of_a_call_carries_what_it_would_change() {
     ");
 }
 
+/// Version 6 of a call's body says at its end what is secret; without it nobody knows.
+#[tokio::test]
+async fn x98_version_6_of_a_call_says_what_is_secret() {
+    let mut call = full().await.calls[0].clone();
+    assert_eq!(call.terms.secret, None);
+    for (provenance, before) in [
+        (None, None),
+        (Some(sample::provenance()), Some(Arc::new(sample::snapshot("{}")))),
+    ] {
+        (call.provenance, call.before) = (provenance, before);
+        for secret in [Vec::new(), vec![SecretPath::parse("auth.*.key").unwrap()]] {
+            Arc::make_mut(&mut call.terms).secret = Some(secret);
+            let sixth = encode_call(&call);
+            assert_eq!(sixth.first(), Some(&6));
+            assert_eq!(decode_call(call_columns(&call), &sixth).unwrap(), call);
+        }
+    }
+}
+
 /// Version 5 of a call's body says at its end what the gate knows itself; without it everything is the proposer's word.
 #[tokio::test]
 async fn x57_x69_version_5_of_a_call_says_what_the_gate_knows_itself() {

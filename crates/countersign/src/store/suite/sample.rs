@@ -105,6 +105,7 @@ pub fn terms() -> Terms {
         on_failure: OnFailure::Stop,
         undo: Undoable::Yes,
         notes: Vec::new(),
+        secret: None,
     }
 }
 

@@ -253,7 +253,13 @@ pub async fn x33_after_a_restore_nothing_that_was_open_goes_on(fixture: Fixture)
     for kind in Kind::ALL {
         let stays = matches!(
             kind,
-            Kind::Person | Kind::Setting | Kind::Denial | Kind::Channel | Kind::Turn | Kind::Owner
+            Kind::Person
+                | Kind::Setting
+                | Kind::Denial
+                | Kind::Channel
+                | Kind::Turn
+                | Kind::Owner
+                | Kind::Node
         );
         let found = fixture.store.entry(kind, "k").await.unwrap();
         assert_eq!(found.is_some(), stays, "{kind}");

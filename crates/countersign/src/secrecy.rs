@@ -1,0 +1,255 @@
+//! Secrecy: what of a call nobody is shown, wherever it stands.
+//!
+//! Enters: the places that are secret (the call's own terms say, and a policy may add some), the call's arguments, what
+//! it would change and what it answered. Leaves: rows, texts and JSON in which the values of those places are marks,
+//! also where a tool, an agent or a person repeats them: escaped, percent-encoded, in base64 or in hex.
+//! Deliberately absent: who may see what. A secret is for the tool alone.
+
+mod form;
+
+use std::borrow::Cow;
+use std::collections::BTreeSet;
+
+use crate::call::Call;
+use crate::json::{self, Node, Top, Tree};
+use crate::policy::Policy;
+use crate::summary::{Row, SecretPath, hide_values, is_secret, marked, rows, secret_values};
+
+/// What stands for a text of which nobody can say what in it is secret.
+const ALL: &str = "hidden";
+/// A value of fewer characters is hidden only where it stands as a word of its own.
+const SHORT: usize = 4;
+
+/// What is secret about one call, or about several.
+#[derive(Clone, Debug, Default)]
+pub struct Secrecy {
+    paths: Vec<SecretPath>,
+    salt: Vec<u8>,
+    values: Vec<Value>,
+    /// Places of the arguments that repeat a secret.
+    tainted: BTreeSet<String>,
+}
+
+/// A secret value in all its forms, and what is shown instead.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Value {
+    text: String,
+    forms: Vec<String>,
+    mark: String,
+}
+
+impl Secrecy {
+    /// What is secret at `paths` of any of these JSON documents.
+    pub fn new<'d>(
+        paths: Vec<SecretPath>,
+        salt: &[u8],
+        documents: impl IntoIterator<Item = &'d [u8]>,
+    ) -> Secrecy {
+        let mut secrecy = Secrecy {
+            salt: salt.to_vec(),
+            ..Secrecy::default()
+        };
+        if paths.is_empty() {
+            return secrecy;
+        }
+        let mut seen = BTreeSet::new();
+        for document in documents {
+            let Ok(tree) = Tree::read(document, Top::Any) else {
+                continue;
+            };
+            for text in secret_values(&tree, &paths) {
+                if seen.insert(text.clone()) {
+                    secrecy.values.push(Value {
+                        forms: form::forms(&text),
+                        mark: format!("[{}]", marked(&text, salt)),
+                        text,
+                    });
+                }
+            }
+        }
+        // A value that holds another one goes first.
+        secrecy
+            .values
+            .sort_by_key(|value| std::cmp::Reverse(value.text.len()));
+        secrecy.paths = paths;
+        secrecy
+    }
+
+    /// What is secret about a stored call: by its own terms, and by what this policy says beyond them.
+    pub fn of(call: &Call, policy: &Policy, salt: &[u8]) -> Secrecy {
+        let documents = [
+            Some(call.arguments.as_bytes()),
+            call.original.as_ref().map(|original| original.as_bytes()),
+            call.before.as_deref().map(|before| &*before.result),
+            call.result.as_deref(),
+        ];
+        let paths = policy.secrets_of(call);
+        let secrecy = Secrecy::new(paths, salt, documents.into_iter().flatten());
+        secrecy.over(call.arguments.as_bytes())
+    }
+
+    /// The same, and it knows which places of these arguments repeat a secret.
+    pub fn over(mut self, arguments: &[u8]) -> Secrecy {
+        if !self.values.is_empty() {
+            let leaves = json::leaves(arguments);
+            let tainted = leaves.iter().filter(|leaf| self.is_in(&leaf.text()));
+            self.tainted = tainted.map(|leaf| leaf.pointer.clone()).collect();
+        }
+        self
+    }
+
+    /// What is secret about either.
+    pub fn and(mut self, other: Secrecy) -> Secrecy {
+        self.values.extend(other.values);
+        self.paths.extend(other.paths);
+        self
+    }
+
+    /// True when some place is secret, whether or not something stands there.
+    pub fn has_any(&self) -> bool {
+        !self.paths.is_empty()
+    }
+
+    /// True when the value at this pointer of the arguments is secret, or repeats one.
+    pub fn is_secret(&self, pointer: &str) -> bool {
+        is_secret(&self.paths, pointer) || self.tainted.contains(pointer)
+    }
+
+    /// True when a text holds a secret, in any form.
+    pub fn is_in(&self, text: &str) -> bool {
+        self.is_everything() || matches!(self.text(text), Cow::Owned(_))
+    }
+
+    /// A text with marks in place of secrets.
+    pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
+        if self.is_everything() {
+            return Cow::Borrowed(ALL);
+        }
+        let mut shown = Cow::Borrowed(text);
+        for value in &self.values {
+            for form in &value.forms {
+                if let Some(hidden) = replaced(&shown, form, &value.mark) {
+                    shown = Cow::Owned(hidden);
+                }
+            }
+        }
+        shown
+    }
+
+    /// The same for text that came as bytes.
+    pub fn bytes<'b>(&self, bytes: &'b [u8]) -> Cow<'b, [u8]> {
+        if !self.has_any() {
+            return Cow::Borrowed(bytes);
+        }
+        let text = String::from_utf8_lossy(bytes);
+        match self.text(&text) {
+            Cow::Borrowed(shown) if shown == text => Cow::Borrowed(bytes),
+            shown => Cow::Owned(shown.into_owned().into_bytes()),
+        }
+    }
+
+    /// Arguments as rows for a card.
+    pub fn table(&self, arguments: &[u8]) -> Vec<Row> {
+        let mut rows = rows(arguments, &self.paths, &self.salt);
+        if self.values.is_empty() {
+            return rows;
+        }
+        let leaves = json::leaves(arguments);
+        for row in rows.iter_mut().filter(|row| !row.hidden) {
+            // What is clipped or escaped in the row is looked for in the whole value.
+            let whole = leaves
+                .iter()
+                .find(|leaf| crate::display::escape(&leaf.pointer) == row.pointer);
+            if whole.is_some_and(|leaf| self.is_in(&leaf.text())) || self.is_in(&row.value) {
+                let shown = whole.map(|leaf| self.text(&leaf.text()).into_owned());
+                let shown = shown.unwrap_or_else(|| self.text(&row.value).into_owned());
+                row.value = crate::display::clip(&shown, LONGEST).to_string();
+                row.hidden = true;
+            }
+            if let Cow::Owned(pointer) = self.text(&row.pointer) {
+                (row.pointer, row.hidden) = (pointer, true);
+            }
+        }
+        rows
+    }
+
+    /// A JSON document with marks in place of secrets; still JSON. Unchanged, to the byte, where nothing in it is secret.
+    pub fn json(&self, document: &[u8]) -> String {
+        let plain = String::from_utf8_lossy(document);
+        if !self.has_any() {
+            return plain.into_owned();
+        }
+        let Ok(tree) = Tree::read(document, Top::Any) else {
+            return format!("\"{ALL}\"");
+        };
+        let hidden = self.tree(tree);
+        match hidden.is_changed {
+            true => hidden.tree.to_json(),
+            false => plain.into_owned(),
+        }
+    }
+
+    pub(crate) fn tree<'a>(&self, tree: Tree<'a>) -> HiddenTree<'a> {
+        let repeats = |text: &str| match self.text(text) {
+            Cow::Owned(hidden) => Some(hidden),
+            Cow::Borrowed(_) => None,
+        };
+        let (tree, is_changed) = hide_values(tree, &self.paths, &self.salt, &repeats);
+        HiddenTree { tree, is_changed }
+    }
+
+    fn is_everything(&self) -> bool {
+        self.paths.iter().any(SecretPath::is_everything)
+    }
+}
+
+/// A document whose secrets are hidden.
+pub(crate) struct HiddenTree<'a> {
+    pub(crate) tree: Tree<'a>,
+    is_changed: bool,
+}
+
+/// Longest value in a row, in characters.
+const LONGEST: usize = 1_000;
+
+fn replaced(text: &str, form: &str, mark: &str) -> Option<String> {
+    if !text.contains(form) {
+        return None;
+    }
+    if form.chars().count() >= SHORT {
+        return Some(text.replace(form, mark));
+    }
+    let mut shown = String::with_capacity(text.len());
+    let mut rest = text;
+    let mut is_changed = false;
+    while let Some(at) = rest.find(form) {
+        let (before, after) = (rest.get(..at)?, rest.get(at + form.len()..)?);
+        let is_word = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
+        shown.push_str(before);
+        let left = before.chars().next_back().or(shown.chars().next_back());
+        match is_word(left) || is_word(after.chars().next()) {
+            true => shown.push_str(form),
+            false => {
+                shown.push_str(mark);
+                is_changed = true;
+            }
+        }
+        rest = after;
+    }
+    shown.push_str(rest);
+    is_changed.then_some(shown)
+}
+
+impl Node<'_> {
+    /// True for a value that is worth hiding where it is repeated.
+    pub(crate) fn is_telling(&self) -> bool {
+        match self {
+            Node::Number => true,
+            Node::String(text) => !text.trim().is_empty(),
+            _ => false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

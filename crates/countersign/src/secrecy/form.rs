@@ -1,0 +1,154 @@
+//! The ways in which a secret's text may be written again.
+//!
+//! Enters: the text. Leaves: the text and its usual encodings, longest first. What is too short to be told from other
+//! text by chance is left out.
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+
+/// No encoding of fewer characters is looked for.
+const LEAST: usize = 8;
+
+const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
+const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+
+/// All forms of a secret's text, longest first.
+pub(super) fn forms(text: &str) -> Vec<String> {
+    let mut forms = BTreeSet::from([text.to_owned()]);
+    let mut escaped = BTreeSet::new();
+    for ascii in [Ascii::No, Ascii::Lower, Ascii::Upper] {
+        for slash in ["/", "\\/"] {
+            escaped.insert(json(text, ascii, slash));
+        }
+    }
+    // JSON within JSON: tools often answer with text that holds a document.
+    let twice: Vec<String> = escaped.iter().map(|text| json(text, Ascii::No, "/")).collect();
+    let thrice = twice.iter().map(|text| json(text, Ascii::No, "/"));
+    forms.extend(thrice.collect::<Vec<_>>());
+    forms.extend(twice);
+    forms.extend(escaped);
+    for kept in ["-_.~", "-_.~!*'()", "-_.~!*'();/?:@&=+$,#"] {
+        for upper in [true, false] {
+            forms.insert(percent(text, kept, upper));
+            forms.insert(percent(text, kept, upper).replace("%20", "+"));
+        }
+    }
+    forms.insert(html(text));
+    let mut encoded = BTreeSet::new();
+    for alphabet in [STANDARD, URL_SAFE] {
+        encoded.extend((0..3).map(|offset| base64(text.as_bytes(), offset, alphabet)));
+    }
+    let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
+    encoded.insert(hex.to_uppercase());
+    encoded.insert(hex);
+    forms.extend(encoded.into_iter().filter(|form| form.len() >= LEAST));
+    let mut forms: Vec<String> = forms.into_iter().filter(|form| !form.is_empty()).collect();
+    forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
+    forms
+}
+
+/// How JSON writers treat what is not ASCII.
+#[derive(Clone, Copy, PartialEq)]
+enum Ascii {
+    No,
+    Lower,
+    Upper,
+}
+
+fn json(text: &str, ascii: Ascii, slash: &str) -> String {
+    let mut written = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '"' => written.push_str("\\\""),
+            '\\' => written.push_str("\\\\"),
+            '\n' => written.push_str("\\n"),
+            '\r' => written.push_str("\\r"),
+            '\t' => written.push_str("\\t"),
+            '\u{8}' => written.push_str("\\b"),
+            '\u{c}' => written.push_str("\\f"),
+            '/' => written.push_str(slash),
+            letter if letter < ' ' || (ascii != Ascii::No && !letter.is_ascii()) => {
+                for unit in letter.encode_utf16(&mut [0; 2]) {
+                    // Writing into memory does not fail.
+                    let _ = match ascii {
+                        Ascii::Upper => write!(written, "\\u{unit:04X}"),
+                        _ => write!(written, "\\u{unit:04x}"),
+                    };
+                }
+            }
+            letter => written.push(letter),
+        }
+    }
+    written
+}
+
+fn percent(text: &str, kept: &str, upper: bool) -> String {
+    let mut written = String::with_capacity(text.len());
+    for byte in text.bytes() {
+        let is_kept = byte.is_ascii_alphanumeric() || kept.as_bytes().contains(&byte);
+        let _ = match (is_kept, upper) {
+            (true, _) => write!(written, "{}", char::from(byte)),
+            (false, true) => write!(written, "%{byte:02X}"),
+            (false, false) => write!(written, "%{byte:02x}"),
+        };
+    }
+    written
+}
+
+fn html(text: &str) -> String {
+    text.replace('&', "&amp;")
+        .replace('<', "&lt;")
+        .replace('>', "&gt;")
+        .replace('"', "&quot;")
+        .replace('\'', "&#39;")
+}
+
+/// The characters of base64 that this text alone decides when `offset` bytes stand before it in its group of three.
+fn base64(text: &[u8], offset: usize, alphabet: &[u8; 64]) -> String {
+    let padded: Vec<u8> = std::iter::repeat_n(0, offset)
+        .chain(text.iter().copied())
+        .collect();
+    let bits = padded.len() * 8;
+    let first = (offset * 8).div_ceil(6);
+    let letter = |at: usize| {
+        let value = (0..6).fold(0, |value, bit| {
+            let bit = at * 6 + bit;
+            let byte = padded.get(bit / 8).copied().unwrap_or(0);
+            (value << 1) | usize::from((byte >> (7 - bit % 8)) & 1)
+        });
+        alphabet.get(value).map(|byte| char::from(*byte))
+    };
+    (first..bits / 6).filter_map(letter).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn base64_is_found_wherever_it_begins() {
+        // `xxSECRET-1` and so on, encoded apart from this code.
+        for (whole, offset) in [("U0VDUkVULTE=", 0), ("eFNFQ1JFVC0x", 1), ("eHhTRUNSRVQtMQ==", 2)] {
+            let form = base64(b"SECRET-1", offset, STANDARD);
+            assert!(form.len() >= LEAST && whole.contains(&form), "{whole} {form}");
+        }
+    }
+
+    #[test]
+    fn forms_are_the_usual_encodings() {
+        let forms = forms("k\u{e4}/\"7 +");
+        for expected in [
+            "k\u{e4}/\"7 +",
+            "k\u{e4}/\\\"7 +",
+            "k\\u00e4\\/\\\"7 +",
+            "k\\u00E4/\\\"7 +",
+            "k\u{e4}/\\\\\\\"7 +",
+            "k%C3%A4%2F%227%20%2B",
+            "k%c3%a4%2f%227+%2b",
+            "k\u{e4}/&quot;7 +",
+            "6bc3a42f2237202b",
+        ] {
+            assert!(forms.iter().any(|form| form == expected), "{expected} {forms:?}");
+        }
+    }
+}

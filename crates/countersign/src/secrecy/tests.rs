@@ -1,0 +1,87 @@
+use super::*;
+
+const SECRET: &str = "s3cr\u{e9}t \"key\"/1";
+
+fn secrecy() -> Secrecy {
+    let paths = vec![
+        SecretPath::parse("auth.key").unwrap(),
+        SecretPath::parse("pins.*").unwrap(),
+    ];
+    let arguments = serde_json::json!({ "auth": { "key": SECRET }, "pins": [12, 123456], "note": "x" });
+    Secrecy::new(paths, b"salt", [arguments.to_string().as_bytes()])
+}
+
+#[test]
+fn x64_a_secret_is_hidden_in_every_form() {
+    let secrecy = secrecy();
+    let json = serde_json::to_string(SECRET).unwrap();
+    let texts = [
+        format!("the key is {SECRET}."),
+        format!("{{\"key\":{json}}}"),
+        serde_json::to_string(&json).unwrap(),
+        "https://x.test/?k=s3cr%C3%A9t%20%22key%22%2F1&y".to_owned(),
+        "k=s3cr%c3%a9t+%22key%22%2f1".to_owned(),
+        "czNjcsOpdCAia2V5Ii8x".to_owned(),
+        "pin 123456".to_owned(),
+        "12".to_owned(),
+        "a 12, b".to_owned(),
+    ];
+    for text in texts {
+        let shown = secrecy.text(&text);
+        assert!(shown.contains("[hidden, "), "{text}: {shown}");
+        assert!(
+            !shown.contains("s3cr") && !shown.contains("123456") && !shown.contains("czNj"),
+            "{shown}"
+        );
+    }
+    // A short one only as a word of its own.
+    for text in ["5127", "v12", "nothing", ""] {
+        assert_eq!(secrecy.text(text), text);
+    }
+}
+
+#[test]
+fn x64_json_stays_json() {
+    let secrecy = secrecy();
+    let document = format!(
+        r#"{{"auth":{{"key":{}}},"pins":[12,123456],"n":1.50,"echo":"is {}"}}"#,
+        serde_json::to_string(SECRET).unwrap(),
+        "s3cr\u{e9}t \\\"key\\\"/1"
+    );
+    let shown = secrecy.json(document.as_bytes());
+    let read: serde_json::Value = serde_json::from_str(&shown).unwrap();
+    assert!(!shown.contains("s3cr") && !shown.contains("123456"), "{shown}");
+    assert!(shown.contains("\"n\":1.50"), "{shown}");
+    assert!(
+        read["echo"].as_str().unwrap().starts_with("is [hidden, "),
+        "{shown}"
+    );
+    assert_eq!(secrecy.json(br#"{ "a" : 1 }"#), r#"{ "a" : 1 }"#);
+    assert_eq!(secrecy.json(b"no json"), "\"hidden\"");
+}
+
+#[test]
+fn x64_rows_that_repeat_a_secret_are_hidden() {
+    let paths = vec![SecretPath::parse("key").unwrap()];
+    let arguments = br#"{"key":"swordfish-9","note":"use swordfish-9 now","swordfish-9":1,"plain":"x"}"#;
+    let secrecy = Secrecy::new(paths, b"salt", [&arguments[..]]).over(arguments);
+    let rows = secrecy.table(arguments);
+    assert!(!format!("{rows:?}").contains("swordfish"), "{rows:?}");
+    let hidden: Vec<bool> = rows.iter().map(|row| row.hidden).collect();
+    assert_eq!(hidden, [true, true, true, false]);
+    assert!(secrecy.is_secret("/key") && secrecy.is_secret("/note") && !secrecy.is_secret("/plain"));
+}
+
+#[test]
+fn x98_where_nobody_knows_what_is_secret_everything_is() {
+    let arguments = br#"{"a":{"b":"one"},"c":2}"#;
+    let secrecy = Secrecy::new(vec![SecretPath::everything()], b"salt", [&arguments[..]]).over(arguments);
+    assert!(secrecy.is_secret("/a/b") && secrecy.is_secret("/c"));
+    let rows = secrecy.table(arguments);
+    assert!(
+        rows.iter().all(|row| row.hidden) && !format!("{rows:?}").contains("one"),
+        "{rows:?}"
+    );
+    assert_eq!(secrecy.text("whatever"), "hidden");
+    assert!(!secrecy.json(arguments).contains("one"));
+}
