@@ -18,6 +18,7 @@ use crate::json::{Top, Tree};
 use crate::provenance::{Provenance, Teller};
 use crate::summary::{Row, SecretPath, Summaries, generic, generic_tree, hide, table};
 
+mod act;
 mod authority;
 mod before;
 mod catalogue;
@@ -32,6 +33,8 @@ mod terms;
 mod trace;
 mod undo;
 
+pub use act::Act;
+pub(crate) use act::VALUE;
 use authority::{Asks, Surfaces};
 pub use authority::{Authority, LARGEST_QUORUM};
 use before::Before;
@@ -190,6 +193,7 @@ struct Tool {
     effect: Effect,
     risk: Risk,
     title: Option<String>,
+    act: Act,
     has_summary: bool,
     yes: Option<String>,
     no: Option<String>,
@@ -286,6 +290,11 @@ impl Policy {
     /// What the operator calls a tool.
     pub fn title(&self, tool: &str) -> Option<&str> {
         self.tools.get(tool)?.title.as_deref()
+    }
+
+    /// The act's own words, as the policy has them; nothing for a tool that is not listed.
+    pub fn act(&self, tool: &str) -> Option<&Act> {
+        self.tools.get(tool).map(|tool| &tool.act)
     }
 
     /// Whether ruling on a call may take longer than a thread that others wait for should be held.

@@ -5,7 +5,7 @@ use super::language::{Tables, tables};
 use super::lexicon::Lexicon;
 use super::*;
 
-const NOTHING: Offered<'_> = Offered {
+const NOTHING: Bare<'_> = Bare {
     text: "",
     yes: None,
     no: None,
@@ -13,8 +13,13 @@ const NOTHING: Offered<'_> = Offered {
     numbered: 0,
 };
 
-fn asking(text: &str) -> Offered<'_> {
-    Offered { text, ..NOTHING }
+fn asking(text: &str) -> Bare<'_> {
+    Bare { text, ..NOTHING }
+}
+
+/// Reads a reply to a bare prompt.
+fn interpret(bare: &Bare<'_>, text: &str, language: Option<&str>) -> Interpreted {
+    super::interpret(&Offer::from(*bare), text, language)
 }
 
 #[track_caller]
@@ -126,12 +131,12 @@ fn x09_what_only_looks_like_a_yes_is_none() {
 
 #[test]
 fn x09_a_filler_is_too_little_for_what_is_destructive() {
-    let offered = Offered {
+    let offered = Bare {
         needs_yes: true,
         numbered: 0,
         ..asking("Delete 13 paddocks?")
     };
-    for filler in ["ok", "okay", "fine", "great", "perfect, thanks", "👍", "please"] {
+    for filler in ["ok", "okay", "fine", "great", "perfect, thanks", "👍", "please", "alright"] {
         let read = interpret(&offered, filler, Some("en"));
         assert!(matches!(read.why, Why::Filler(_)), "{filler}: {read:?}");
     }
@@ -191,7 +196,7 @@ fn a_cancellation_is_not_mixed_up_with_cancelling() {
     check_to(prompt, "cancel", Some("en"), Reading::Other);
     check_to(prompt, "cancel it", Some("en"), Reading::Other);
     check_to(prompt, "no, don't cancel it", Some("en"), Reading::No);
-    let offered = Offered {
+    let offered = Bare {
         yes: Some("Cancel"),
         no: Some("Keep"),
         ..asking(prompt)
@@ -202,7 +207,7 @@ fn a_cancellation_is_not_mixed_up_with_cancelling() {
 
 #[test]
 fn b6_the_label_of_the_button_may_be_typed() {
-    let offered = Offered {
+    let offered = Bare {
         yes: Some("Sí, borrar"),
         no: Some("No, dejar"),
         needs_yes: true,

@@ -19,6 +19,8 @@ pub enum Why {
     Undecided(String),
     /// Too little for something that cannot be taken back.
     Filler(String),
+    /// It is written as a program writes: this character is in it.
+    Code(char),
     /// It has a character that cannot be seen.
     Hidden(char),
     /// It is too long for a plain answer.
@@ -42,6 +44,7 @@ impl fmt::Display for Why {
             Why::Ambiguous(text) => write!(f, "`{text}` can mean yes and no"),
             Why::Undecided(text) => write!(f, "`{text}` says neither yes nor no"),
             Why::Filler(text) => write!(f, "`{text}` is too little here"),
+            Why::Code(c) => write!(f, "`{c}` is not part of a plain answer"),
             Why::Hidden(c) => write!(f, "it hides the character U+{:04X}", u32::from(*c)),
             Why::TooLong => f.write_str("it is longer than a plain answer"),
             Why::Empty => f.write_str("it has no words"),
