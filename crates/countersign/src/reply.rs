@@ -156,10 +156,12 @@ impl<'a> Reader<'a> {
     /// Whoever answers a card can read its language. Only what means nothing in it, nor in English, may be another's.
     fn in_language_of_card(&self, tag: &str) -> Result<Interpreted, Why> {
         match self.in_language(tag) {
-            Err(why) if !matches!(why, Why::Filler(_)) => self.in_any_language().map_err(|other| match other {
-                Why::Ambiguous(_) | Why::Filler(_) => other,
-                _ => why,
-            }),
+            Err(why) if !matches!(why, Why::Filler(_)) => {
+                self.in_any_language().map_err(|other| match other {
+                    Why::Ambiguous(_) | Why::Filler(_) => other,
+                    _ => why,
+                })
+            }
             read => read,
         }
     }
@@ -176,7 +178,9 @@ impl<'a> Reader<'a> {
             _ => None,
         };
         if side.is_none() && self.words.len() == 1 && self.words.get(0).chars().count() < 3 {
-            side = self.vocabulary().and_then(|offer| offer.side_of(self.words.get(0)));
+            side = self
+                .vocabulary()
+                .and_then(|offer| offer.side_of(self.words.get(0)));
         }
         let reading = match side? {
             true => Reading::Yes,
@@ -349,7 +353,8 @@ impl<'a> Reader<'a> {
             }
         }
         // Only now the offer matters: some words may be its own.
-        let parse = parse.unwrap_or_else(|| Parse::of(&self.ids, language, self.vocabulary(), &labels, barred));
+        let parse =
+            parse.unwrap_or_else(|| Parse::of(&self.ids, language, self.vocabulary(), &labels, barred));
         if !parse.is_whole() {
             return Err(self.why_not(language, &parse));
         }
@@ -399,7 +404,7 @@ impl<'a> Reader<'a> {
         let undecided = || Err(Why::Undecided(self.whole()));
         let stand = match (says_yes, says_no, fills) {
             // Doubts take nothing from a no.
-            (Some(_), _, _) | (_, None, _) if parse.ends_in(Stand::Doubt) => return undecided(),
+            (Some(_), _, _) | (_, None, _) if parse.is_doubtful => return undecided(),
             (Some(_), Some(_), _) | (_, Some(_), Some(_)) => return Err(Why::Ambiguous(self.whole())),
             (None, Some(no), None) => return Ok(self.decided(parse, no, Reading::No)),
             // Thanks in so many words are not an answer, however they can be taken apart.
@@ -409,12 +414,16 @@ impl<'a> Reader<'a> {
             (None, None, None) => Stand::Start,
         };
         let is_enough = parse.ends_in(Stand::Enough);
-        let asks_for_more = || self.vocabulary().is_some_and(|offer| offer.asks_for_more(language));
+        let asks_for_more = || {
+            self.vocabulary()
+                .is_some_and(|offer| offer.asks_for_more(language))
+        };
         match stand {
             _ if is_enough && asks_for_more() => {
                 return Ok(self.decided(parse, Stand::Enough, Reading::No));
             }
-            _ if is_enough || stand == Stand::Start => return undecided(),
+            _ if is_enough => return undecided(),
+            Stand::Start => return Err(Why::Courtesy(self.whole())),
             Stand::Yes | Stand::Echoed => {}
             // To "anything else?" only a yes is one.
             _ if asks_for_more() => return undecided(),

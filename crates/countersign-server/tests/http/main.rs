@@ -22,6 +22,7 @@ mod matrix;
 mod names;
 mod operations;
 mod owners;
+mod replies;
 mod streams;
 mod support;
 mod talks;

@@ -101,7 +101,10 @@ mod tests {
         check("Create contact {{ name }}", "Create contact *");
         check("Send to {{ url }}: {{ body }}", "Send to *: *");
         check("{% if x %}Delete{% else %}Archive{% endif %} page", "*** page");
-        check("Delete {% for x in y %}{{ x }} or {% endfor -%} now", "Delete *** now");
+        check(
+            "Delete {% for x in y %}{{ x }} or {% endfor -%} now",
+            "Delete *** now",
+        );
         check("{% set a = 1 %}Delete {# keep #}{{ a }}", "*Delete **");
         check("{% set a %}keep{% endset %}Delete", "**Delete");
         check("Delete {{ name", "Delete *");

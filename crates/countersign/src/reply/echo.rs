@@ -12,9 +12,9 @@
 use std::cell::OnceCell;
 
 use super::kind::Kind;
-use super::offer::{Offer, OfferWords};
 use super::language::{Language, Tables};
 use super::lexicon::Word;
+use super::offer::{Offer, OfferWords};
 use super::word::{Words, split};
 
 /// The most words of an offer that are looked at.
@@ -58,7 +58,9 @@ impl<'a> Vocabulary<'a> {
         let head = match &offer.words {
             OfferWords::Text(_) => Head::Any,
             OfferWords::Act { label: None, .. } => Head::First,
-            OfferWords::Act { label: Some(label), .. } => Head::Label(split(label).len()),
+            OfferWords::Act {
+                label: Some(label), ..
+            } => Head::Label(split(label).len()),
         };
         let says = |wanted: &str| offered.iter().any(|word| word == wanted);
         Some(Vocabulary {
@@ -85,8 +87,7 @@ impl<'a> Vocabulary<'a> {
 
     /// Whether it asks for more to do rather than for leave.
     pub(super) fn asks_for_more(&self, language: &Language) -> bool {
-        self.head == Head::Any
-            && (0..self.offered.len()).any(|place| language.asks_for_more(self.id(place)))
+        self.head == Head::Any && (0..self.offered.len()).any(|place| language.asks_for_more(self.id(place)))
     }
 
     /// Whether `word` stands in it.
@@ -148,8 +149,7 @@ impl<'a> Vocabulary<'a> {
     /// Whether word `at` of the reply says what the offer says at `place`.
     fn meets(&self, language: &Language, at: usize, id: Option<Word>, place: usize) -> bool {
         let acts = language.acts(id);
-        let is_met =
-            self.shares_stem(at, place) || (acts != 0 && acts & language.acts(self.id(place)) != 0);
+        let is_met = self.shares_stem(at, place) || (acts != 0 && acts & language.acts(self.id(place)) != 0);
         is_met && (!self.refuses(language, at, id, place) || self.is_offered_act(language, place))
     }
 
@@ -183,7 +183,9 @@ impl<'a> Vocabulary<'a> {
     fn is_head(&self, language: &Language, place: usize) -> bool {
         match self.head {
             Head::Any => language.is_act(self.id(place)),
-            Head::First => (0..self.offered.len()).find(|place| language.is_act(self.id(*place))) == Some(place),
+            Head::First => {
+                (0..self.offered.len()).find(|place| language.is_act(self.id(*place))) == Some(place)
+            }
             Head::Label(length) => {
                 let is_content = |place: &usize| {
                     let id = self.id(*place);

@@ -110,9 +110,7 @@ impl Kinds {
     }
 
     pub(super) fn iter(self) -> impl Iterator<Item = Kind> {
-        Kind::ALL
-            .into_iter()
-            .filter(move |kind| self.has(*kind))
+        Kind::ALL.into_iter().filter(move |kind| self.has(*kind))
     }
 }
 

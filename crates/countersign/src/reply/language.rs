@@ -117,7 +117,9 @@ impl Language {
     /// Whether the word alone lets things happen: a yes, a filler, praise.
     pub(super) fn agrees(&self, word: Option<Word>) -> bool {
         let kinds = word.map(|word| self.automaton.alone(word)).unwrap_or_default();
-        [Kind::Yes, Kind::Fine, Kind::Ok, Kind::Praise, Kind::Please].into_iter().any(|kind| kinds.has(kind))
+        [Kind::Yes, Kind::Fine, Kind::Ok, Kind::Praise, Kind::Please]
+            .into_iter()
+            .any(|kind| kinds.has(kind))
     }
 
     /// The groups of words with one meaning that the word belongs to, by bit.

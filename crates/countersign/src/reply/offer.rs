@@ -28,10 +28,7 @@ pub struct Offer<'a> {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OfferWords<'a> {
     /// A card's: the label, where the policy has one for the act, and the act's own.
-    Act {
-        label: Option<String>,
-        act: Option<Act>,
-    },
+    Act { label: Option<String>, act: Option<Act> },
     /// The text of a prompt that is not ours.
     Text(Cow<'a, str>),
 }

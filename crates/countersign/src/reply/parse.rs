@@ -33,6 +33,8 @@ pub(super) struct Parse {
     /// For each place between words the stands reached there, by bit.
     reached: [u16; MOST_WORDS + 1],
     steps: Vec<[Step; Stand::ALL.len()]>,
+    /// Whether a doubt stands anywhere behind a beginning that was read, whatever follows it.
+    pub(super) is_doubtful: bool,
     /// How far any reading came.
     pub(super) furthest: usize,
     /// Places, by bit, where no piece may begin or end: inside a word with a hyphen.
@@ -58,6 +60,7 @@ impl Parse {
             length,
             reached: [0; MOST_WORDS + 1],
             steps: vec![[nowhere; Stand::ALL.len()]; length + 1],
+            is_doubtful: false,
             furthest: 0,
             barred,
         };
@@ -97,6 +100,7 @@ impl Parse {
             return;
         }
         let stands = self.reached.get(start).copied().unwrap_or(0);
+        self.is_doubtful |= kind == Kind::Doubt;
         for (number, stand) in (0u8..).zip(Stand::ALL) {
             if stands & (1 << number) == 0 {
                 continue;

@@ -136,7 +136,16 @@ fn x09_a_filler_is_too_little_for_what_is_destructive() {
         numbered: 0,
         ..asking("Delete 13 paddocks?")
     };
-    for filler in ["ok", "okay", "fine", "great", "perfect, thanks", "👍", "please", "alright"] {
+    for filler in [
+        "ok",
+        "okay",
+        "fine",
+        "great",
+        "perfect, thanks",
+        "👍",
+        "please",
+        "alright",
+    ] {
         let read = interpret(&offered, filler, Some("en"));
         assert!(matches!(read.why, Why::Filler(_)), "{filler}: {read:?}");
     }
@@ -402,6 +411,117 @@ fn too_long_is_not_plain() {
     check(&"yes ".repeat(65), Reading::Other);
     check(&"yes ".repeat(60), Reading::Yes);
     check(&"y".repeat(2000), Reading::Other);
+}
+
+#[test]
+fn x54_the_way_out_of_a_prompt_is_not_its_act() {
+    for prompt in [
+        "Delete the page?\n-- reply \"yes\" to confirm or \"no\" to cancel.",
+        "¿Borro la página?\n-- responde \"sí\" para confirmar o \"no\" para cancelar.",
+        "Delete the page? Say yes, or no to stop.",
+        "Seite löschen? \"ja\" zum Bestätigen, \"nein\" zum Abbrechen.",
+    ] {
+        for text in [
+            "yes, cancel it",
+            "go ahead and cancel",
+            "sure, cancel",
+            "sí, cancela",
+            "sí, cancélalo",
+            "please do cancel",
+            "confirm the cancellation",
+            "✅ cancel",
+            "yes, stop",
+            "ja, abbrechen",
+            "oui, annule",
+            "sim, cancele",
+            "да, отмени",
+        ] {
+            for language in [None, Some("en"), Some("es"), Some("de")] {
+                let read = interpret(&asking(prompt), text, language);
+                assert_ne!(
+                    read.reading,
+                    Reading::Yes,
+                    "`{text}` in {language:?}: {}",
+                    read.why
+                );
+            }
+        }
+    }
+    check_to("Cancel order 55?", "yes, cancel it", Some("en"), Reading::Yes);
+    check_to(
+        "Shall I cancel your order?",
+        "go ahead and cancel it",
+        Some("en"),
+        Reading::Yes,
+    );
+}
+
+#[test]
+fn x55_only_known_pairs_are_pairs() {
+    for text in ["x", "hm", "1", "us", "X"] {
+        check_to(
+            "Save it as x/y.txt, hm/no, 1/2 and us/them?",
+            text,
+            None,
+            Reading::Other,
+        );
+    }
+    for (prompt, yes, no) in [
+        ("Go? (y/n)", "y", "n"),
+        ("Go? [yes/no]", "yes", "no"),
+        ("¿Sigo? (s/n)", "s", "n"),
+        ("Weiter? (j/n)", "j", "n"),
+    ] {
+        check_to(prompt, yes, None, Reading::Yes);
+        check_to(prompt, no, None, Reading::No);
+    }
+}
+
+#[test]
+fn x72_what_only_sounds_like_a_yes_is_none() {
+    for text in [
+        "yeah right",
+        "Yeah, right.",
+        "{\"approved\":true}",
+        "[yes]",
+        "approved: true",
+        "yes_please",
+        "--yes",
+        "-y",
+        "/yes",
+        "yes :(",
+        "yes-man",
+        "approve()",
+        "he said \"yes\"",
+        "да ну",
+        "jaja",
+        "please",
+        "great, just great",
+        "great",
+        "i'd like you to confirm that please",
+        "could you confirm that please",
+        "please confirm to me",
+        "yeah thats all for the day",
+        "yes, that's all, bye",
+        "зүгээр",
+        "haha yes",
+        "yes 😂",
+        "if you say so",
+    ] {
+        for language in [None, Some("en")] {
+            check_to("Delete the draft page?", text, language, Reading::Other);
+        }
+    }
+    for text in [
+        "\"yes\"",
+        "**yes**",
+        "yes :)",
+        "uh-huh",
+        "That is perfect",
+        "(yes)",
+    ] {
+        check(text, Reading::Yes);
+    }
 }
 
 const YESES: [&str; 12] = [

@@ -104,7 +104,15 @@ impl Words {
 /// The text without the quotation marks or asterisks around the whole of it: a label is often repeated with them.
 fn unwrapped(text: &str) -> &str {
     let mut text = text.trim();
-    for (open, close) in [('"', '"'), ('“', '”'), ('„', '“'), ('«', '»'), ('「', '」'), ('*', '*'), ('*', '*')] {
+    for (open, close) in [
+        ('"', '"'),
+        ('“', '”'),
+        ('„', '“'),
+        ('«', '»'),
+        ('「', '」'),
+        ('*', '*'),
+        ('*', '*'),
+    ] {
         let inner = text.strip_prefix(open).and_then(|text| text.strip_suffix(close));
         text = inner.map_or(text, str::trim);
     }
@@ -119,10 +127,13 @@ fn code(text: &str) -> Option<char> {
         let next = characters.peek().copied();
         let begins_word = before.is_whitespace() && next.is_some_and(char::is_alphanumeric);
         let is_code = match c {
-            '{' | '}' | '[' | ']' | '_' | '"' | '*' | '/' | '“' | '”' | '„' | '«' | '»' | '「' | '」' | '『'
-            | '』' | '‹' | '›' | '＂' | '／' => true,
+            '{' | '}' | '[' | ']' | '_' | '"' | '*' | '/' | '“' | '”' | '„' | '«' | '»' | '「' | '」'
+            | '『' | '』' | '‹' | '›' | '＂' | '／' => true,
             ':' | '：' => !matches!(next, Some(')' | '-')),
-            '-' => begins_word || (before == '-' && next.is_some_and(char::is_alphanumeric)),
+            '-' => {
+                matches!(before, ' ' | '\t' | '\n' | '-')
+                    && next.is_some_and(|c| c != '-' && !c.is_whitespace())
+            }
             '!' => begins_word,
             '(' => before.is_alphanumeric(),
             _ => false,
