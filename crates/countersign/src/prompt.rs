@@ -29,7 +29,7 @@ pub struct Prompt {
     pub origins: Option<String>,
     /// The whole question, for a surface without buttons.
     pub text: String,
-    offer: Offer<'static>,
+    offer: Box<Offer<'static>>,
     /// What the approving button says.
     pub yes: String,
     /// What the denying button says.
@@ -82,7 +82,7 @@ impl Prompt {
             summary,
             yes,
             no,
-            offer,
+            offer: Box::new(offer),
         }
     }
 
