@@ -2,17 +2,17 @@
 
 #![no_main]
 
-use countersign::reply::{Offered, Reading, interpret};
+use countersign::reply::{Bare, Offer, Reading, interpret};
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|input: (String, String, u8)| {
     let (offer, text, setting) = input;
-    let offered = Offered {
+    let offered = Offer::from(Bare {
         text: &offer,
         needs_yes: setting & 1 != 0,
         numbered: usize::from(setting >> 4),
-        ..Offered::default()
-    };
+        ..Bare::default()
+    });
     let language = [None, Some("en"), Some("es"), Some("tr"), Some("ja")][usize::from(setting >> 1) % 5];
     let read = interpret(&offered, &text, language);
     assert_eq!(read, interpret(&offered, &text, language), "the same words are read the same way");

@@ -1,11 +1,11 @@
 //! Reading replies: `cargo bench -p countersign --bench reply`. The goal is 500,000 a second on one core.
 
-use countersign::reply::{Offered, interpret};
+use countersign::reply::{Bare, Offer, interpret};
 use divan::counter::ItemsCount;
 
 fn main() {
     // The tables are built once, before anything is measured.
-    let _ = interpret(&Offered::default(), "yes", None);
+    let _ = interpret(&Offer::default(), "yes", None);
     divan::main();
 }
 
@@ -50,11 +50,11 @@ const REPLIES: [(&str, &str); 12] = [
 fn read(bencher: divan::Bencher, language: Option<&str>) {
     bencher.counter(ItemsCount::new(REPLIES.len())).bench(|| {
         for (text, reply) in REPLIES {
-            let offered = Offered {
+            let offer = Offer::from(Bare {
                 text,
-                ..Offered::default()
-            };
-            divan::black_box(interpret(&offered, divan::black_box(reply), language));
+                ..Bare::default()
+            });
+            divan::black_box(interpret(&offer, divan::black_box(reply), language));
         }
     });
 }

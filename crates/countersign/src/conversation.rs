@@ -117,6 +117,7 @@ impl Conversations {
         let card = Card {
             message: id,
             digest: prompt.digest,
+            language: prompt.offered().language().map(str::to_owned),
         };
         let change = |memory: &mut Memory| memory.card = Some(card.clone());
         remember(self.gate.store(), tenant, channel, change).await?;
@@ -132,7 +133,6 @@ impl Conversations {
 
     /// Hears a message.
     pub async fn hear(&self, message: Message) -> Result<Said, StoreError> {
-        let sentences = self.sentences(message.language.as_deref());
         if message.origin != Origin::Written {
             return Ok(Said::passed_on(message.origin != Origin::Program));
         }
@@ -147,8 +147,11 @@ impl Conversations {
         let Some(pending) = store.pending_in(&message.tenant, &message.channel).await? else {
             return Ok(Said::passed_on(true));
         };
+        // Nobody says which language a reply is in: then it answers the card in the card's own.
+        let shown_in = memory.card.as_ref().and_then(|card| card.language.as_deref());
+        let sentences = self.sentences(message.language.as_deref().or(shown_in));
         let prompt = Prompt::of(&pending, self.gate.policy(), &sentences);
-        let read = interpret(&prompt.offered(), &message.text, message.language.as_deref());
+        let read = interpret(prompt.offered(), &message.text, message.language.as_deref());
         let is_approver = |call: &Call| message.sender.is_among(&call.terms.approvers);
         if matches!(read.why, Why::Filler(_)) && pending.calls.iter().any(is_approver) {
             let too_little = match prompt.can_undo {

@@ -5,12 +5,11 @@
 
 use crate::approval::Approval;
 use crate::decision::Verdict;
-use crate::effect::Effect;
 use crate::hash::{Fields, Hash};
 use crate::id::{ApprovalId, Channel};
-use crate::policy::{OnFiller, Policy, Undoable};
+use crate::policy::{Policy, Undoable};
 use crate::provenance::Teller;
-use crate::reply::Offered;
+use crate::reply::Offer;
 use crate::secrecy::Secrecy;
 use crate::sentence::{Origins, Sentences, fill};
 use crate::time::Time;
@@ -31,8 +30,7 @@ pub struct Prompt {
     pub origins: Option<String>,
     /// The whole question, for a surface without buttons.
     pub text: String,
-    /// The question without the origins: what a reply may echo.
-    question: String,
+    offer: Box<Offer<'static>>,
     /// What the approving button says.
     pub yes: String,
     /// What the denying button says.
@@ -54,61 +52,44 @@ pub struct Prompt {
 impl Prompt {
     /// The question an approval asks, in these sentences. The policy says what is secret.
     pub fn of(approval: &Approval, policy: &Policy, sentences: &Sentences) -> Prompt {
-        let mut terms = approval.calls.iter().map(|call| &call.terms);
-        let first = terms.next();
-        // One label for all, or none: a button must not name one act and release another.
-        let shared = |of: fn(&crate::policy::Terms) -> Option<&String>| {
-            let label = of(first?)?;
-            let is_shared = approval.calls.iter().all(|call| of(&call.terms) == Some(label));
-            is_shared.then(|| label.clone())
+        let numbered = match approval.calls.len() {
+            count @ 2..=MOST_LINES => count,
+            _ => 0,
         };
-        let yes = shared(|terms| terms.yes.as_ref()).unwrap_or_else(|| sentences.yes.clone());
-        let no = shared(|terms| terms.no.as_ref()).unwrap_or_else(|| sentences.no.clone());
+        let offer = Offer::of_card(approval, policy, sentences, numbered);
+        let (yes, no) = offer.labels();
+        let (yes, no) = (yes.to_owned(), no.to_owned());
         let summary = summary(approval, sentences);
         let origins = origins(approval, policy, &sentences.origins);
         let ask = |what: &str| {
             let values = [("what", what), ("yes", yes.as_str()), ("no", no.as_str())];
             fill(&sentences.ask, &values)
         };
-        let question = ask(&summary);
         let text = match &origins {
             Some(origins) => ask(&format!("{summary}\n{origins}")),
-            None => question.clone(),
+            None => ask(&summary),
         };
-        let is_destructive = approval
-            .calls
-            .iter()
-            .any(|call| call.terms.effect == Effect::Destructive);
         Prompt {
             approval: approval.id,
             digest: approval.digest,
             text,
-            question,
             origins,
             approve: payload(approval, &Verdict::Approve),
             deny: payload(approval, &Verdict::Deny),
-            needs_yes: policy.channel().on_filler == OnFiller::AskAgain && is_destructive,
+            needs_yes: offer.needs_yes(),
             can_undo: approval.calls.iter().all(|call| call.terms.undo == Undoable::Yes),
-            numbered: match approval.calls.len() {
-                count @ 2..=MOST_LINES => count,
-                _ => 0,
-            },
+            numbered,
             expires_at: approval.expires_at,
             summary,
             yes,
             no,
+            offer: Box::new(offer),
         }
     }
 
-    /// What a reply is read against.
-    pub fn offered(&self) -> Offered<'_> {
-        Offered {
-            text: &self.question,
-            yes: Some(&self.yes),
-            no: Some(&self.no),
-            needs_yes: self.needs_yes,
-            numbered: self.numbered,
-        }
+    /// What a reply is read against: labels and the act's own words, never this text.
+    pub fn offered(&self) -> &Offer<'static> {
+        &self.offer
     }
 }
 

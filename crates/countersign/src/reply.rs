@@ -11,6 +11,7 @@ mod grammar;
 mod kind;
 mod language;
 mod lexicon;
+mod offer;
 mod parse;
 mod part;
 #[cfg(test)]
@@ -20,12 +21,13 @@ mod why;
 mod word;
 
 pub use kind::Kind;
+pub use offer::{Bare, Offer};
 pub use part::Part;
 pub use undo::asks_for_undo;
 pub use why::Why;
 
-use echo::Offer;
-use kind::Stand;
+use echo::Vocabulary;
+use kind::{Kinds, Stand};
 use language::{Language, Tables, tables};
 use lexicon::Word;
 use parse::{MOST_WORDS, Parse};
@@ -56,21 +58,6 @@ impl Reading {
     }
 }
 
-/// What was put to the person.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Offered<'a> {
-    /// The text they saw.
-    pub text: &'a str,
-    /// What the approving button says.
-    pub yes: Option<&'a str>,
-    /// What the denying button says.
-    pub no: Option<&'a str>,
-    /// Whether a filler such as "ok" is too little.
-    pub needs_yes: bool,
-    /// How many things the text numbers, so that some of them can be named; none when it numbers nothing.
-    pub numbered: usize,
-}
-
 /// A reading, with its reason.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interpreted {
@@ -84,18 +71,18 @@ pub struct Interpreted {
 const LONGEST: usize = 1024;
 
 /// Reads a reply to what was offered.
-pub fn interpret(offered: &Offered<'_>, text: &str, language: Option<&str>) -> Interpreted {
-    read(offered, text, language).unwrap_or_else(|why| Interpreted {
+pub fn interpret(offer: &Offer<'_>, text: &str, language: Option<&str>) -> Interpreted {
+    read(offer, text, language).unwrap_or_else(|why| Interpreted {
         reading: Reading::Other,
         why,
     })
 }
 
-fn read(offered: &Offered<'_>, text: &str, language: Option<&str>) -> Result<Interpreted, Why> {
+fn read(offer: &Offer<'_>, text: &str, language: Option<&str>) -> Result<Interpreted, Why> {
     if text.len() > LONGEST {
         return Err(Why::TooLong);
     }
-    let words = Words::of(text, MOST_WORDS).ok_or(Why::TooLong)?;
+    let words = Words::of_reply(text, MOST_WORDS).ok_or(Why::TooLong)?;
     if let Some(hidden) = words.hidden {
         return Err(Why::Hidden(hidden));
     }
@@ -105,56 +92,77 @@ fn read(offered: &Offered<'_>, text: &str, language: Option<&str>) -> Result<Int
     if words.is_question {
         return Err(Why::Question);
     }
-    if let Some(part) = part::part(&words, offered.numbered) {
-        let said: Vec<&str> = words.iter().collect();
-        return Ok(Interpreted {
+    let read = match part::part(&words, offer.numbered) {
+        Some(part) => Interpreted {
             reading: Reading::Part(part),
-            why: Why::Words(vec![said.join(" ")]),
-        });
+            why: Why::Words(vec![words.iter().collect::<Vec<_>>().join(" ")]),
+        },
+        None => Reader::new(offer, &words, language).read()?,
+    };
+    // Programs write like that; a no is taken from anybody.
+    match words.code {
+        Some(code) if read.reading != Reading::No => Err(Why::Code(code)),
+        _ => Ok(read),
     }
-    Reader::new(offered, &words, language).read()
 }
 
 /// One reply on its way through the languages.
 struct Reader<'a> {
     tables: &'static Tables,
-    offered: &'a Offered<'a>,
+    offer: &'a Offer<'a>,
     words: &'a Words,
     ids: Vec<Option<Word>>,
+    /// The language the person is said to speak.
     tag: Option<&'a str>,
-    offer: std::cell::OnceCell<Option<Offer<'a>>>,
+    vocabulary: std::cell::OnceCell<Option<Vocabulary<'a>>>,
 }
 
 impl<'a> Reader<'a> {
-    fn new(offered: &'a Offered<'a>, words: &'a Words, tag: Option<&'a str>) -> Reader<'a> {
+    fn new(offer: &'a Offer<'a>, words: &'a Words, tag: Option<&'a str>) -> Reader<'a> {
         let tables = tables();
         let ids = words.iter().map(|word| find(tables, word)).collect();
         Reader {
             tables,
-            offered,
+            offer,
             words,
             ids,
             tag: tag.filter(|tag| !tag.is_empty()),
-            offer: std::cell::OnceCell::new(),
+            vocabulary: std::cell::OnceCell::new(),
         }
     }
 
     /// The offer's words, read only when they matter.
-    fn offer(&self) -> Option<&Offer<'a>> {
-        let read = || Offer::new(self.tables, self.offered.text, self.words);
-        match self.offered.text.is_empty() {
-            true => None,
-            false => self.offer.get_or_init(read).as_ref(),
-        }
+    fn vocabulary(&self) -> Option<&Vocabulary<'a>> {
+        let read = || Vocabulary::new(self.tables, self.offer, self.words);
+        self.vocabulary.get_or_init(read).as_ref()
     }
 
     fn read(&self) -> Result<Interpreted, Why> {
         if let Some(answer) = self.label() {
             return answer;
         }
-        match self.tag {
-            Some(tag) => self.in_language(tag),
-            None => self.in_any_language(),
+        self.plain()
+    }
+
+    /// What the words say by themselves: in the person's language, else in the card's, else in any.
+    fn plain(&self) -> Result<Interpreted, Why> {
+        match (self.tag, self.offer.language()) {
+            (Some(tag), _) => self.in_language(tag),
+            (None, Some(tag)) => self.in_language_of_card(tag),
+            (None, None) => self.in_any_language(),
+        }
+    }
+
+    /// Whoever answers a card can read its language. Only what means nothing in it, nor in English, may be another's.
+    fn in_language_of_card(&self, tag: &str) -> Result<Interpreted, Why> {
+        match self.in_language(tag) {
+            Err(why) if !matches!(why, Why::Filler(_)) => {
+                self.in_any_language().map_err(|other| match other {
+                    Why::Ambiguous(_) | Why::Filler(_) => other,
+                    _ => why,
+                })
+            }
+            read => read,
         }
     }
 
@@ -163,24 +171,23 @@ impl<'a> Reader<'a> {
         let is = |label: Option<&str>| {
             label.is_some_and(|label| split(label).iter().map(String::as_str).eq(self.words.iter()))
         };
-        let mut side = match (is(self.offered.yes), is(self.offered.no)) {
+        let (yes, no) = (self.offer.yes.as_deref(), self.offer.no.as_deref());
+        let mut side = match (is(yes), is(no)) {
             (true, false) => Some(true),
             (false, true) => Some(false),
             _ => None,
         };
         if side.is_none() && self.words.len() == 1 && self.words.get(0).chars().count() < 3 {
-            side = self.offer().and_then(|offer| offer.side_of(self.words.get(0)));
+            side = self
+                .vocabulary()
+                .and_then(|offer| offer.side_of(self.words.get(0)));
         }
         let reading = match side? {
             true => Reading::Yes,
             false => Reading::No,
         };
         // A button that says "Cancel order" is no reason to take a "cancel" for a yes.
-        let plain = match self.tag {
-            Some(tag) => self.in_language(tag),
-            None => self.in_any_language(),
-        };
-        let is_doubtful = match plain {
+        let is_doubtful = match self.plain() {
             Ok(plain) => plain.reading == Reading::No,
             Err(why) => matches!(why, Why::Ambiguous(_)) && self.words.get(0).chars().count() > 2,
         };
@@ -298,7 +305,7 @@ impl<'a> Reader<'a> {
 
     /// A word that flips its meaning between locales counts only when the prompt itself used it, in English.
     fn offered_letter(&self, whole: String) -> Result<Interpreted, Why> {
-        let is_offered = self.offer().is_some_and(|offer| offer.says(&whole));
+        let is_offered = self.vocabulary().is_some_and(|offer| offer.says(&whole));
         match is_offered.then(|| self.tables.locale("en", self.words)).flatten() {
             Some(is_yes) => Ok(self.said(is_yes)),
             None => Err(Why::Ambiguous(whole)),
@@ -325,43 +332,53 @@ impl<'a> Reader<'a> {
     }
 
     fn parse(&self, language: &Language) -> Result<Interpreted, Why> {
-        let labels = self.labels();
+        let labels = self.labels(language);
+        let barred = self.words.hyphens();
         let knows = |word: &Option<Word>| word.is_some_and(|word| language.automaton.knows(word));
         let unknown = (0..self.ids.len()).filter(|at| !self.ids.get(*at).is_some_and(knows));
         let unknown: Vec<usize> = unknown.collect();
         let mut parse = None;
         let names_act = self.ids.iter().any(|word| language.acts(*word) != 0);
         if unknown.is_empty() && !names_act {
-            parse = Some(Parse::of(&self.ids, language, None, &labels)).filter(Parse::is_whole);
+            parse = Some(Parse::of(&self.ids, language, None, &labels, barred)).filter(Parse::is_whole);
         } else if !unknown.is_empty() && labels.is_empty() {
             // Most other messages end here: a word that is in no piece and not the offer's either.
             let id = |at: usize| self.ids.get(at).copied().flatten();
             let may_echo = |at: &usize| {
-                let is_offered = |offer: &Offer<'_>| offer.may_echo(language, *at, id(*at));
-                language.is_glue(id(*at)) || self.offer().is_some_and(is_offered)
+                let is_offered = |offer: &Vocabulary<'_>| offer.may_echo(language, *at, id(*at));
+                language.is_glue(id(*at)) || self.vocabulary().is_some_and(is_offered)
             };
             if let Some(at) = unknown.into_iter().find(|at| !may_echo(at)) {
                 return Err(Why::Unknown(self.words.get(at).to_owned()));
             }
         }
         // Only now the offer matters: some words may be its own.
-        let parse = parse.unwrap_or_else(|| Parse::of(&self.ids, language, self.offer(), &labels));
+        let parse =
+            parse.unwrap_or_else(|| Parse::of(&self.ids, language, self.vocabulary(), &labels, barred));
         if !parse.is_whole() {
             return Err(self.why_not(language, &parse));
         }
         self.verdict(language, &parse)
     }
 
-    /// Where in the reply the words of a button stand.
-    fn labels(&self) -> Vec<(Kind, usize, usize)> {
+    /// Where in the reply the words of a button stand. Behind a label that names an act, "it" and the like belong to it.
+    fn labels(&self, language: &Language) -> Vec<(Kind, usize, usize)> {
         let mut found = Vec::new();
-        for (label, kind) in [(self.offered.yes, Kind::Yes), (self.offered.no, Kind::No)] {
+        let (yes, no) = (self.offer.yes.as_deref(), self.offer.no.as_deref());
+        for (label, kind) in [(yes, Kind::Yes), (no, Kind::No)] {
             let label = label.map(split).filter(|label| !label.is_empty());
             let Some(label) = label else { continue };
             for start in 0..self.words.len() {
-                let end = start + label.len();
+                let mut end = start + label.len();
                 let says = |(index, word): (usize, &String)| self.words.get(start + index) == word;
-                if end <= self.words.len() && label.iter().enumerate().all(says) {
+                if end > self.words.len() || !label.iter().enumerate().all(says) {
+                    continue;
+                }
+                found.push((kind, start, end));
+                let id = |at: usize| self.ids.get(at).copied().flatten();
+                let is_act = !id(end - 1).is_some_and(|word| language.automaton.alone(word) != Kinds::NONE);
+                while is_act && end < self.words.len() && language.is_glue(id(end)) {
+                    end += 1;
                     found.push((kind, start, end));
                 }
             }
@@ -386,6 +403,8 @@ impl<'a> Reader<'a> {
         let fills = first(&[Stand::Ok, Stand::Praise, Stand::ThankedOk, Stand::Please]);
         let undecided = || Err(Why::Undecided(self.whole()));
         let stand = match (says_yes, says_no, fills) {
+            // Doubts take nothing from a no.
+            (Some(_), _, _) | (_, None, _) if parse.is_doubtful => return undecided(),
             (Some(_), Some(_), _) | (_, Some(_), Some(_)) => return Err(Why::Ambiguous(self.whole())),
             (None, Some(no), None) => return Ok(self.decided(parse, no, Reading::No)),
             // Thanks in so many words are not an answer, however they can be taken apart.
@@ -395,18 +414,22 @@ impl<'a> Reader<'a> {
             (None, None, None) => Stand::Start,
         };
         let is_enough = parse.ends_in(Stand::Enough);
-        let asks_for_more = || self.offer().is_some_and(|offer| offer.asks_for_more(language));
+        let asks_for_more = || {
+            self.vocabulary()
+                .is_some_and(|offer| offer.asks_for_more(language))
+        };
         match stand {
             _ if is_enough && asks_for_more() => {
                 return Ok(self.decided(parse, Stand::Enough, Reading::No));
             }
-            _ if is_enough || stand == Stand::Start => return undecided(),
+            _ if is_enough => return undecided(),
+            Stand::Start => return Err(Why::Courtesy(self.whole())),
             Stand::Yes | Stand::Echoed => {}
             // To "anything else?" only a yes is one.
             _ if asks_for_more() => return undecided(),
             _ => {}
         }
-        if self.offered.text.is_empty() && self.offered.yes.is_none() {
+        if self.offer.is_nothing() {
             // Where nothing was offered, thanks and praise are the end of a conversation.
             let is_farewell = parse.pieces(stand).iter().any(|piece| piece.kind == Kind::Thanks);
             if is_farewell || stand == Stand::Praise {
@@ -415,7 +438,9 @@ impl<'a> Reader<'a> {
         }
         match stand {
             Stand::Yes | Stand::Echoed | Stand::Fine => Ok(self.decided(parse, stand, Reading::Yes)),
-            _ if self.offered.needs_yes => Err(Why::Filler(self.whole())),
+            // Courtesy and praise let nothing happen by themselves.
+            Stand::Please | Stand::Praise => Err(Why::Filler(self.whole())),
+            _ if self.offer.needs_yes => Err(Why::Filler(self.whole())),
             _ => Ok(self.decided(parse, stand, Reading::Yes)),
         }
     }

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::io::{BufRead, Write};
 
 use countersign::display::escape;
-use countersign::reply::{Interpreted, Offered, Reading, interpret};
+use countersign::reply::{Bare, Interpreted, Offer, Reading, interpret};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -21,7 +21,7 @@ pub fn run(options: &Read, output: &mut Output) -> Result<Exit, Failure> {
         return batch(options, input, std::io::BufWriter::with_capacity(1 << 16, result));
     }
     let text = options.text.as_deref().unwrap_or_default();
-    let read = interpret(&options.offered(), text, options.language.as_deref());
+    let read = interpret(&Offer::from(options.prompt()), text, options.language.as_deref());
     match output.is_json {
         true => output.json(&One {
             reading: read.reading.as_str(),
@@ -34,8 +34,9 @@ pub fn run(options: &Read, output: &mut Output) -> Result<Exit, Failure> {
 }
 
 impl Read {
-    fn offered(&self) -> Offered<'_> {
-        Offered {
+    /// The prompt as text alone: nobody says which of its words are whose.
+    fn prompt(&self) -> Bare<'_> {
+        Bare {
             text: self.prompt.as_deref().unwrap_or_default(),
             yes: self.yes.as_deref(),
             no: self.no.as_deref(),
@@ -96,12 +97,12 @@ fn batch(options: &Read, mut input: impl BufRead, mut result: impl Write) -> Res
             Failure::error("malformed_line", format!("line {number}: {error}"))
                 .hint("each line is `{\"id\":…, \"lang\":\"en\", \"prompt\":\"…\", \"reply\":\"…\"}`")
         })?;
-        let mut offered = options.offered();
+        let mut bare = options.prompt();
         if let Some(prompt) = &row.prompt {
-            offered.text = prompt;
+            bare.text = prompt;
         }
         let language = row.lang.as_deref().or(options.language.as_deref());
-        let read = interpret(&offered, &row.reply, language);
+        let read = interpret(&Offer::from(bare), &row.reply, language);
         why.clear();
         // Writing into a string does not fail.
         let _ = std::fmt::Write::write_fmt(&mut why, format_args!("{}", read.why));

@@ -25,6 +25,7 @@ mod own_words;
 mod owners;
 mod passes;
 mod secrets;
+mod replies;
 mod streams;
 mod support;
 mod talks;

@@ -154,6 +154,24 @@ impl Service {
         Service::serving(gate, clock, Arc::default(), Arc::default(), agent).await
     }
 
+    /// A service whose tools do nothing but write down that they ran.
+    pub async fn recording(policy: &str, names: &[&'static str]) -> (Service, Arc<Mutex<Vec<String>>>) {
+        let clock = Arc::new(ManualClock::at(Time::from_micros(NOON)));
+        let store = Arc::new(MemoryStore::with_clock(clock.clone()));
+        let ran = Arc::<Mutex<Vec<String>>>::default();
+        let mut tools = Tools::default();
+        for name in names.iter().copied() {
+            let ran = ran.clone();
+            tools = tools.with(ToolName::new(name).unwrap(), move |_| {
+                ran.lock().unwrap().push(name.to_owned());
+                async { Outcome::succeeded("{}") }
+            });
+        }
+        let gate = Gate::new(store, Arc::new(Policy::parse(policy).unwrap())).with_executor(Arc::new(tools));
+        let service = Service::over(gate, clock, Arc::default(), ran.clone()).await;
+        (service, ran)
+    }
+
     async fn over(
         gate: Gate,
         clock: Arc<ManualClock>,

@@ -37,6 +37,9 @@ pub(super) struct Card {
     pub(super) message: Key,
     /// What it showed.
     pub(super) digest: Hash,
+    /// The language it was shown in; absent in what older versions wrote.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) language: Option<String>,
 }
 
 impl Memory {

@@ -20,6 +20,7 @@ use crate::provenance::{Provenance, Teller};
 use crate::secrecy::Secrecy;
 use crate::summary::{Row, SecretPath, Summaries, generic, generic_tree, hide, table};
 
+mod act;
 mod authority;
 mod before;
 mod catalogue;
@@ -35,6 +36,8 @@ mod terms;
 mod trace;
 mod undo;
 
+pub use act::Act;
+pub(crate) use act::VALUE;
 use authority::{Asks, Surfaces};
 pub use authority::{Authority, LARGEST_QUORUM};
 use before::Before;
@@ -193,6 +196,7 @@ struct Tool {
     effect: Effect,
     risk: Risk,
     title: Option<String>,
+    act: Act,
     has_summary: bool,
     yes: Option<String>,
     no: Option<String>,
@@ -291,6 +295,11 @@ impl Policy {
     /// What the operator calls a tool.
     pub fn title(&self, tool: &str) -> Option<&str> {
         self.tools.get(tool)?.title.as_deref()
+    }
+
+    /// The act's own words, as the policy has them; nothing for a tool that is not listed.
+    pub fn act(&self, tool: &str) -> Option<&Act> {
+        self.tools.get(tool).map(|tool| &tool.act)
     }
 
     /// Whether ruling on a call may take longer than a thread that others wait for should be held.

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use toml::de::DeTable;
 
+use super::act::Act;
 use super::authority::{Asks, Surfaces};
 use super::before::Before;
 use super::condition::Condition;
@@ -257,6 +258,7 @@ impl Entry<'_, '_> {
                 Some(Effect::Destructive | Effect::External) | None => Risk::High,
             }),
             title: self.label(reader, "title", 120),
+            act: self.act(),
             has_summary: self.summary(reader, &mut policy.summaries),
             yes: self.label(reader, "yes", 40),
             no: self.label(reader, "no", 40),
@@ -311,6 +313,11 @@ impl Entry<'_, '_> {
             );
         }
         Some(text.value)
+    }
+
+    fn act(&self) -> Act {
+        let text = |key| self.table.get(key).and_then(|value| value.get_ref().as_str());
+        Act::of(self.name, text("title"), text("summary"))
     }
 
     fn summary(&self, reader: &mut Reader<'_>, summaries: &mut Summaries) -> bool {

@@ -2,6 +2,9 @@
 //!
 //! Enters: what was offered, and a reply from some word on. Leaves: how far the reply only repeats the offer.
 //!
+//! A word of refusal is an echo only where it is the act itself that was offered: "yes, cancel it" repeats "Cancel the
+//! order?", and not the "or "no" to cancel" of another question.
+//!
 //! An echo keeps the offer's order, so that "from savings to checking" is no echo of "from checking to savings". A
 //! number keeps its neighbours. And an echo names the whole of a list or nothing of it: who says one item of three
 //! may mean only that one.
@@ -11,7 +14,8 @@ use std::cell::OnceCell;
 use super::kind::Kind;
 use super::language::{Language, Tables};
 use super::lexicon::Word;
-use super::word::Words;
+use super::offer::{Offer, OfferWords};
+use super::word::{Words, split};
 
 /// The most words of an offer that are looked at.
 const MOST_OFFERED: usize = 2048;
@@ -19,8 +23,22 @@ const MOST_OFFERED: usize = 2048;
 /// Words with which an offer leaves something open.
 const CHOICES: [&str; 8] = ["or", "which", "what", "who", "how", "o", "oder", "ou"];
 
+/// How far before a word its prompt is searched for a no or an "or" that makes it the other choice.
+const NEAR: usize = 6;
+
+/// Which words of an offer name the act.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Head {
+    /// Every act that a prompt of another program names.
+    Any,
+    /// The first word of the label, which has so many, that does more than agree.
+    Label(usize),
+    /// The first act in the operator's own words.
+    First,
+}
+
 /// What was offered, word by word.
-pub(super) struct Offer<'a> {
+pub(super) struct Vocabulary<'a> {
     tables: &'a Tables,
     reply: &'a Words,
     reply_stems: Vec<u8>,
@@ -31,13 +49,21 @@ pub(super) struct Offer<'a> {
     has_from: bool,
     /// It offers a choice between things.
     is_choice: bool,
+    head: Head,
 }
 
-impl<'a> Offer<'a> {
-    pub(super) fn new(tables: &'a Tables, text: &str, reply: &'a Words) -> Option<Offer<'a>> {
-        let offered = Words::of(text, MOST_OFFERED)?;
+impl<'a> Vocabulary<'a> {
+    pub(super) fn new(tables: &'a Tables, offer: &Offer<'_>, reply: &'a Words) -> Option<Vocabulary<'a>> {
+        let offered = Words::of(&offer.text(), MOST_OFFERED)?;
+        let head = match &offer.words {
+            OfferWords::Text(_) => Head::Any,
+            OfferWords::Act { label: None, .. } => Head::First,
+            OfferWords::Act {
+                label: Some(label), ..
+            } => Head::Label(split(label).len()),
+        };
         let says = |wanted: &str| offered.iter().any(|word| word == wanted);
-        Some(Offer {
+        Some(Vocabulary {
             tables,
             has_from: says("from"),
             is_choice: CHOICES.into_iter().any(says),
@@ -46,6 +72,7 @@ impl<'a> Offer<'a> {
             stems: stems(&offered),
             ids: OnceCell::new(),
             offered,
+            head,
         })
     }
 
@@ -60,7 +87,7 @@ impl<'a> Offer<'a> {
 
     /// Whether it asks for more to do rather than for leave.
     pub(super) fn asks_for_more(&self, language: &Language) -> bool {
-        (0..self.offered.len()).any(|place| language.asks_for_more(self.id(place)))
+        self.head == Head::Any && (0..self.offered.len()).any(|place| language.asks_for_more(self.id(place)))
     }
 
     /// Whether `word` stands in it.
@@ -87,14 +114,18 @@ impl<'a> Offer<'a> {
         said_word.get(..usize::from(*said)) == offered_word.get(..usize::from(*offered))
     }
 
-    /// The word's side in a pair such as `y/n`: true for the first, false for the second.
+    /// The word's side in a pair that a prompt offers, such as `y/n`: true for the first, false for the second. Other
+    /// words with a slash between them are no pair.
     pub(super) fn side_of(&self, word: &str) -> Option<bool> {
+        if self.head != Head::Any {
+            return None;
+        }
         let mut sides = (1..self.offered.len()).filter(|index| self.offered.gap(*index).is_slash);
         sides.find_map(|second| {
             let (yes, no) = (self.offered.get(second - 1), self.offered.get(second));
             match (yes == word, no == word) {
-                (true, false) => Some(true),
-                (false, true) => Some(false),
+                (true, false) if self.tables.is_pair(yes, no) => Some(true),
+                (false, true) if self.tables.is_pair(yes, no) => Some(false),
                 _ => None,
             }
         })
@@ -117,17 +148,58 @@ impl<'a> Offer<'a> {
 
     /// Whether word `at` of the reply says what the offer says at `place`.
     fn meets(&self, language: &Language, at: usize, id: Option<Word>, place: usize) -> bool {
-        if self.shares_stem(at, place) {
-            return true;
-        }
         let acts = language.acts(id);
-        acts != 0 && acts & language.acts(self.id(place)) != 0
+        let is_met = self.shares_stem(at, place) || (acts != 0 && acts & language.acts(self.id(place)) != 0);
+        is_met && (!self.refuses(language, at, id, place) || self.is_offered_act(language, place))
+    }
+
+    /// Whether the reply's word or the offer's, in this language or in English, refuses.
+    fn refuses(&self, language: &Language, at: usize, id: Option<Word>, place: usize) -> bool {
+        let is_refusal = |id: Option<Word>, word: &str| {
+            let languages = [Some(language), self.tables.english()];
+            let is_in = |id: Option<Word>| languages.iter().flatten().any(|language| language.is_refusal(id));
+            is_in(id) || is_in(self.tables.lexicon.find(stem(word)))
+        };
+        is_refusal(id, self.reply.get(at)) || is_refusal(self.id(place), self.offered.get(place))
+    }
+
+    /// Whether the word at `place` names what would be done, and not the way out of it.
+    fn is_offered_act(&self, language: &Language, place: usize) -> bool {
+        if self.head != Head::Any {
+            return self.is_head(language, place);
+        }
+        let turns = |before: usize| {
+            let (id, word) = (self.id(before), self.offered.get(before));
+            let english = self.tables.english();
+            language.is_refusal(id)
+                || english.is_some_and(|english| english.is_refusal(id))
+                || CHOICES.contains(&word)
+                || matches!(word, "otherwise" | "instead" | "not")
+        };
+        !(place.saturating_sub(NEAR)..place).any(turns)
+    }
+
+    /// Whether the word at `place` names the act, so that saying it alone is as good as a yes.
+    fn is_head(&self, language: &Language, place: usize) -> bool {
+        match self.head {
+            Head::Any => language.is_act(self.id(place)),
+            Head::First => {
+                (0..self.offered.len()).find(|place| language.is_act(self.id(*place))) == Some(place)
+            }
+            Head::Label(length) => {
+                let is_content = |place: &usize| {
+                    let id = self.id(*place);
+                    !(language.is_glue(id) || language.is_stop(id) || language.agrees(id))
+                };
+                (0..length).find(is_content) == Some(place)
+            }
+        }
     }
 }
 
 /// The places where an echo that begins at word `start` of the reply may end, and what it then is.
 pub(super) fn echoes(
-    offer: &Offer<'_>,
+    offer: &Vocabulary<'_>,
     language: &Language,
     words: &[Option<Word>],
     start: usize,
@@ -152,7 +224,10 @@ pub(super) fn echoes(
             first: place,
             last: place,
             content: 1,
-            begins_with_act: language.acts(id) != 0,
+            begins_with_act: match offer.head {
+                Head::Any => language.is_act(id),
+                _ => offer.is_head(language, place),
+            },
             is_number: is_number(offer.reply.get(at)),
             has_number: is_number(offer.reply.get(at)),
         };
@@ -171,7 +246,7 @@ pub(super) fn echoes(
 
 /// A walk through the offer, beside the reply.
 struct Echo<'a> {
-    offer: &'a Offer<'a>,
+    offer: &'a Vocabulary<'a>,
     language: &'a Language,
     /// The first and the last place of the offer that was met.
     first: usize,
@@ -208,7 +283,8 @@ impl Echo<'_> {
             return true;
         }
         let is_number = is_number(said);
-        let Some(place) = self.search(at, id, is_number || self.is_number) else {
+        let found = self.search(at, id, is_number || self.is_number);
+        let Some(place) = found.or_else(|| self.object_before(at, id)) else {
             return false;
         };
         self.last = place;
@@ -235,10 +311,26 @@ impl Echo<'_> {
         None
     }
 
+    /// Where the offer names, before the act, the one thing that it is done to: "play the movie" repeats "shall the
+    /// movie be played?". With a second thing the order would matter, and a number or an item of a list is not one.
+    fn object_before(&self, at: usize, id: Option<Word>) -> Option<usize> {
+        if !self.begins_with_act || self.content > 1 || is_number(self.offer.reply.get(at)) {
+            return None;
+        }
+        let is_alone = |place: &usize| {
+            let offer = self.offer;
+            !offer.is_joint(*place) && !offer.is_joint(*place + 1) && !offer.is_turned(self.language, *place)
+        };
+        (0..self.first)
+            .filter(is_alone)
+            .find(|place| self.offer.meets(self.language, at, id, *place))
+    }
+
     /// Whether what was said so far is one item of a list, or half of a number.
     fn cuts_something(&self) -> bool {
         let next = self.last + 1;
-        let goes_on = next < self.offer.offered.len() && self.offer.is_joint(next);
+        let is_value = |place: usize| self.offer.offered.gap(place).is_value;
+        let goes_on = next < self.offer.offered.len() && self.offer.is_joint(next) && !is_value(next);
         let began_earlier = self.first > 0 && self.offer.is_joint(self.first) && !self.begins_with_act;
         let is_half = (self.is_number && is_number(self.offer.offered.get(next)))
             || (is_number(self.offer.offered.get(self.first))

@@ -36,14 +36,14 @@ pub(super) struct TableProblem {
 pub(super) struct Table {
     classes: HashMap<String, Part>,
     patterns: Vec<(Kind, Part)>,
-    /// Lines of sections that hold plain words: `glue`, `stop`, `acts`, `international`.
+    /// Lines of sections that hold plain words; see [`LISTS`].
     pub(super) lists: Vec<(&'static str, Vec<Word>)>,
     /// Every word that stands in a pattern.
     pub(super) words: Vec<Word>,
 }
 
 /// Sections whose lines are words, not patterns.
-const LISTS: [&str; 5] = ["glue", "stop", "acts", "international", "more"];
+const LISTS: [&str; 6] = ["glue", "stop", "acts", "same", "international", "more"];
 
 impl Table {
     /// Reads one more text into the table.
@@ -410,6 +410,11 @@ impl Automaton {
     /// The state behind `word`, if a piece goes on with it.
     pub(super) fn step(&self, state: u32, word: Word) -> Option<u32> {
         self.steps.get(&Automaton::key(state, word)).copied()
+    }
+
+    /// The kinds of piece that the word is all by itself.
+    pub(super) fn alone(&self, word: Word) -> Kinds {
+        self.step(0, word).map_or(Kinds::NONE, |state| self.kinds(state))
     }
 
     /// The kinds of piece that end in this state.

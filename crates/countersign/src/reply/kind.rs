@@ -32,6 +32,8 @@ pub enum Kind {
     Aside,
     /// What means something only behind a yes: "confirm it".
     After,
+    /// Looks like a yes and is none: irony, a shrug, a request to be told something.
+    Doubt,
     /// Words of the offer, said again.
     Echo,
     /// Words of the offer that name the act itself.
@@ -39,7 +41,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    const NAMES: [(&str, Kind); 13] = [
+    const NAMES: [(&str, Kind); 14] = [
         ("yes", Kind::Yes),
         ("fine", Kind::Fine),
         ("ok", Kind::Ok),
@@ -53,10 +55,11 @@ impl Kind {
         ("enough", Kind::Enough),
         ("aside", Kind::Aside),
         ("after", Kind::After),
+        ("doubt", Kind::Doubt),
     ];
 
     /// All kinds, in order.
-    pub(super) const ALL: [Kind; 15] = [
+    pub(super) const ALL: [Kind; 16] = [
         Kind::Yes,
         Kind::Fine,
         Kind::Ok,
@@ -70,6 +73,7 @@ impl Kind {
         Kind::Enough,
         Kind::Aside,
         Kind::After,
+        Kind::Doubt,
         Kind::Echo,
         Kind::EchoAct,
     ];
@@ -97,14 +101,16 @@ impl Kinds {
         Kinds(self.0 | (1 << kind as u16))
     }
 
+    pub(super) fn has(self, kind: Kind) -> bool {
+        self.0 & (1 << kind as u16) != 0
+    }
+
     pub(super) fn and(self, other: Kinds) -> Kinds {
         Kinds(self.0 | other.0)
     }
 
     pub(super) fn iter(self) -> impl Iterator<Item = Kind> {
-        Kind::ALL
-            .into_iter()
-            .filter(move |kind| self.0 & (1 << *kind as u16) != 0)
+        Kind::ALL.into_iter().filter(move |kind| self.has(*kind))
     }
 }
 
@@ -139,10 +145,12 @@ pub(super) enum Stand {
     NoLed,
     /// "That's all".
     Enough,
+    /// Something was said that makes a yes doubtful, whatever else was said.
+    Doubt,
 }
 
 impl Stand {
-    pub(super) const ALL: [Stand; 14] = [
+    pub(super) const ALL: [Stand; 15] = [
         Stand::Start,
         Stand::Please,
         Stand::Thanks,
@@ -157,12 +165,15 @@ impl Stand {
         Stand::YesLed,
         Stand::NoLed,
         Stand::Enough,
+        Stand::Doubt,
     ];
 
     /// Where the reply stands after one more piece; nothing where that piece makes no sense.
     pub(super) fn after(self, kind: Kind) -> Option<Stand> {
         use Stand as S;
         Some(match (self, kind) {
+            (S::Doubt, _) | (_, Kind::Doubt) => S::Doubt,
+
             // What was asked for must be named, and be what was offered.
             (S::Led, Kind::EchoAct) | (S::YesLed, Kind::Echo | Kind::EchoAct) => S::Echoed,
             (stand @ (S::Led | S::YesLed), Kind::Please | Kind::Courtesy) => stand,
@@ -187,6 +198,8 @@ impl Stand {
 
             // A yes is not followed by a no.
             (S::Yes | S::Echoed | S::Fine, Kind::No | Kind::NoLead | Kind::Aside) => return None,
+            // "Yeah, that's all for today" is a farewell.
+            (S::Yes | S::Echoed, Kind::Enough) => return None,
             (S::Yes | S::Echoed, Kind::Lead) => S::YesLed,
             (S::Yes, Kind::Echo | Kind::EchoAct) => S::Echoed,
             (S::Echoed | S::Fine, Kind::Echo) | (S::Echoed, Kind::EchoAct) => return None,

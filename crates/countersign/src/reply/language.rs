@@ -28,6 +28,8 @@ const RICH: [(&str, &str); 14] = [
 
 /// Several short tables, each behind a line `@ tag tag`.
 const SHORT: &str = include_str!("tables/others.txt");
+/// What is no yes in each language, behind lines `@ tag`.
+const DOUBTS: &str = include_str!("tables/doubts.txt");
 const UNIVERSAL: &str = include_str!("tables/universal.txt");
 /// Yes and no words of locales; see the note in the file.
 const LOCALES: &str = include_str!("tables/locales.tsv");
@@ -73,6 +75,8 @@ const GLUE: u8 = 1;
 const STOP: u8 = 2;
 const INTERNATIONAL: u8 = 4;
 const MORE: u8 = 8;
+const ACT: u8 = 16;
+const REFUSAL: u8 = 32;
 
 impl Language {
     fn is(&self, word: Option<Word>, mark: u8) -> bool {
@@ -100,7 +104,25 @@ impl Language {
         self.is(word, MORE)
     }
 
-    /// The groups of acts the word belongs to, by bit.
+    /// A word that names an act.
+    pub(super) fn is_act(&self, word: Option<Word>) -> bool {
+        self.is(word, ACT)
+    }
+
+    /// A word that refuses when it stands alone, or that names the same act as one that does: `cancellation`.
+    pub(super) fn is_refusal(&self, word: Option<Word>) -> bool {
+        self.is(word, REFUSAL)
+    }
+
+    /// Whether the word alone lets things happen: a yes, a filler, praise.
+    pub(super) fn agrees(&self, word: Option<Word>) -> bool {
+        let kinds = word.map(|word| self.automaton.alone(word)).unwrap_or_default();
+        [Kind::Yes, Kind::Fine, Kind::Ok, Kind::Praise, Kind::Please]
+            .into_iter()
+            .any(|kind| kinds.has(kind))
+    }
+
+    /// The groups of words with one meaning that the word belongs to, by bit.
     pub(super) fn acts(&self, word: Option<Word>) -> u64 {
         word.and_then(|word| self.acts.get(&word)).copied().unwrap_or(0)
     }
@@ -111,7 +133,7 @@ impl Tables {
         let mut tables = Tables::default();
         tables.read_locales();
         let rich = RICH.map(|(tags, text)| (tags, text.to_owned()));
-        for (tags, text) in rich.into_iter().chain(short_tables()) {
+        for (tags, text) in rich.into_iter().chain(blocks(SHORT)) {
             tables.add(tags, &text)?;
         }
         tables.lexicon.add_plain_forms();
@@ -124,6 +146,9 @@ impl Tables {
         table.read(UNIVERSAL, &mut self.lexicon)?;
         table.read(text, &mut self.lexicon)?;
         let tag = tags.split_whitespace().next().unwrap_or_default();
+        for (_, doubts) in blocks(DOUBTS).into_iter().filter(|(tags, _)| *tags == tag) {
+            table.read(&doubts, &mut self.lexicon)?;
+        }
         for tag in tags.split_whitespace() {
             self.tags.insert(tag, number);
         }
@@ -145,6 +170,18 @@ impl Tables {
             .checked_shl(u32::try_from(number).unwrap_or(u32::MAX))
             .unwrap_or(0);
         self.known.resize(self.lexicon.len(), 0);
+        let refuses = |word: &Word| language.automaton.alone(*word).has(Kind::No);
+        let mut refusals: Vec<Word> = table.words.iter().copied().filter(refuses).collect();
+        for (_, words) in table.lists.iter().filter(|(list, _)| *list == "acts") {
+            if words.iter().any(refuses) {
+                refusals.extend(words);
+            }
+        }
+        for word in refusals {
+            if let Some(marks) = language.marks.get_mut(word.0 as usize) {
+                *marks |= REFUSAL;
+            }
+        }
         let mut group = 1u64;
         for (list, words) in &table.lists {
             let mark = match *list {
@@ -152,13 +189,15 @@ impl Tables {
                 "stop" => STOP,
                 "international" => INTERNATIONAL,
                 "more" => MORE,
+                "acts" => ACT,
                 _ => 0,
             };
+            let is_group = matches!(*list, "acts" | "same");
             for word in words {
                 if let Some(marks) = language.marks.get_mut(word.0 as usize) {
                     *marks |= mark;
                 }
-                if mark == 0 {
+                if is_group {
                     *language.acts.entry(*word).or_default() |= group;
                 }
                 if mark == GLUE
@@ -167,7 +206,7 @@ impl Tables {
                     *known |= bit;
                 }
             }
-            if mark == 0 {
+            if is_group {
                 group = group.rotate_left(1);
             }
         }
@@ -237,6 +276,14 @@ impl Tables {
         self.anywhere.get(reply).copied().unwrap_or_default()
     }
 
+    /// Whether some locale says `yes` for yes and `no` for no: a pair such as `y/n` that a prompt may offer.
+    pub(super) fn is_pair(&self, yes: &str, no: &str) -> bool {
+        let says = |phrases: &[String], word: &str| phrases.iter().any(|phrase| phrase == word);
+        self.locales
+            .values()
+            .any(|locale| says(&locale.yes, yes) && says(&locale.no, no))
+    }
+
     /// The most words of a phrase of any locale.
     pub(super) fn longest_phrase(&self) -> usize {
         self.longest_phrase
@@ -297,10 +344,10 @@ fn fallbacks(tag: &str) -> Vec<String> {
     forms
 }
 
-/// The tables in `others.txt`, each with its tags.
-fn short_tables() -> Vec<(&'static str, String)> {
+/// The tables in one file, each with its tags.
+fn blocks(text: &'static str) -> Vec<(&'static str, String)> {
     let mut tables: Vec<(&'static str, String)> = Vec::new();
-    for line in SHORT.lines() {
+    for line in text.lines() {
         match line.strip_prefix("@ ") {
             Some(tags) => tables.push((tags, String::new())),
             None => {

@@ -3,7 +3,7 @@
 //! Enters: the words of a reply, one language, and what was offered. Leaves: the stands a whole reading ends in, and
 //! the pieces of it. Deliberately absent: verdicts; see `reply.rs`.
 
-use super::echo::{Offer, echoes};
+use super::echo::{Vocabulary, echoes};
 use super::kind::{Kind, Stand};
 use super::language::Language;
 use super::lexicon::Word;
@@ -33,8 +33,12 @@ pub(super) struct Parse {
     /// For each place between words the stands reached there, by bit.
     reached: [u16; MOST_WORDS + 1],
     steps: Vec<[Step; Stand::ALL.len()]>,
+    /// Whether a doubt stands anywhere behind a beginning that was read, whatever follows it.
+    pub(super) is_doubtful: bool,
     /// How far any reading came.
     pub(super) furthest: usize,
+    /// Places, by bit, where no piece may begin or end: inside a word with a hyphen.
+    barred: u128,
 }
 
 impl Parse {
@@ -42,8 +46,9 @@ impl Parse {
     pub(super) fn of(
         words: &[Option<Word>],
         language: &Language,
-        offer: Option<&Offer<'_>>,
+        offer: Option<&Vocabulary<'_>>,
         labels: &[(Kind, usize, usize)],
+        barred: u128,
     ) -> Parse {
         let length = words.len().min(MOST_WORDS);
         let nowhere = Step {
@@ -55,7 +60,9 @@ impl Parse {
             length,
             reached: [0; MOST_WORDS + 1],
             steps: vec![[nowhere; Stand::ALL.len()]; length + 1],
+            is_doubtful: false,
             furthest: 0,
+            barred,
         };
         if let Some(first) = parse.reached.first_mut() {
             *first = 1;
@@ -89,7 +96,11 @@ impl Parse {
 
     /// Adds a piece from `start` to `end` behind every reading that reached `start`.
     fn join(&mut self, start: usize, end: usize, kind: Kind) {
+        if self.barred >> end & 1 != 0 {
+            return;
+        }
         let stands = self.reached.get(start).copied().unwrap_or(0);
+        self.is_doubtful |= kind == Kind::Doubt;
         for (number, stand) in (0u8..).zip(Stand::ALL) {
             if stands & (1 << number) == 0 {
                 continue;

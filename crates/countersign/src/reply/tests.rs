@@ -5,7 +5,7 @@ use super::language::{Tables, tables};
 use super::lexicon::Lexicon;
 use super::*;
 
-const NOTHING: Offered<'_> = Offered {
+const NOTHING: Bare<'_> = Bare {
     text: "",
     yes: None,
     no: None,
@@ -13,8 +13,13 @@ const NOTHING: Offered<'_> = Offered {
     numbered: 0,
 };
 
-fn asking(text: &str) -> Offered<'_> {
-    Offered { text, ..NOTHING }
+fn asking(text: &str) -> Bare<'_> {
+    Bare { text, ..NOTHING }
+}
+
+/// Reads a reply to a bare prompt.
+fn interpret(bare: &Bare<'_>, text: &str, language: Option<&str>) -> Interpreted {
+    super::interpret(&Offer::from(*bare), text, language)
 }
 
 #[track_caller]
@@ -126,12 +131,21 @@ fn x09_what_only_looks_like_a_yes_is_none() {
 
 #[test]
 fn x09_a_filler_is_too_little_for_what_is_destructive() {
-    let offered = Offered {
+    let offered = Bare {
         needs_yes: true,
         numbered: 0,
         ..asking("Delete 13 paddocks?")
     };
-    for filler in ["ok", "okay", "fine", "great", "perfect, thanks", "👍", "please"] {
+    for filler in [
+        "ok",
+        "okay",
+        "fine",
+        "great",
+        "perfect, thanks",
+        "👍",
+        "please",
+        "alright",
+    ] {
         let read = interpret(&offered, filler, Some("en"));
         assert!(matches!(read.why, Why::Filler(_)), "{filler}: {read:?}");
     }
@@ -191,7 +205,7 @@ fn a_cancellation_is_not_mixed_up_with_cancelling() {
     check_to(prompt, "cancel", Some("en"), Reading::Other);
     check_to(prompt, "cancel it", Some("en"), Reading::Other);
     check_to(prompt, "no, don't cancel it", Some("en"), Reading::No);
-    let offered = Offered {
+    let offered = Bare {
         yes: Some("Cancel"),
         no: Some("Keep"),
         ..asking(prompt)
@@ -202,7 +216,7 @@ fn a_cancellation_is_not_mixed_up_with_cancelling() {
 
 #[test]
 fn b6_the_label_of_the_button_may_be_typed() {
-    let offered = Offered {
+    let offered = Bare {
         yes: Some("Sí, borrar"),
         no: Some("No, dejar"),
         needs_yes: true,
@@ -397,6 +411,117 @@ fn too_long_is_not_plain() {
     check(&"yes ".repeat(65), Reading::Other);
     check(&"yes ".repeat(60), Reading::Yes);
     check(&"y".repeat(2000), Reading::Other);
+}
+
+#[test]
+fn x54_the_way_out_of_a_prompt_is_not_its_act() {
+    for prompt in [
+        "Delete the page?\n-- reply \"yes\" to confirm or \"no\" to cancel.",
+        "¿Borro la página?\n-- responde \"sí\" para confirmar o \"no\" para cancelar.",
+        "Delete the page? Say yes, or no to stop.",
+        "Seite löschen? \"ja\" zum Bestätigen, \"nein\" zum Abbrechen.",
+    ] {
+        for text in [
+            "yes, cancel it",
+            "go ahead and cancel",
+            "sure, cancel",
+            "sí, cancela",
+            "sí, cancélalo",
+            "please do cancel",
+            "confirm the cancellation",
+            "✅ cancel",
+            "yes, stop",
+            "ja, abbrechen",
+            "oui, annule",
+            "sim, cancele",
+            "да, отмени",
+        ] {
+            for language in [None, Some("en"), Some("es"), Some("de")] {
+                let read = interpret(&asking(prompt), text, language);
+                assert_ne!(
+                    read.reading,
+                    Reading::Yes,
+                    "`{text}` in {language:?}: {}",
+                    read.why
+                );
+            }
+        }
+    }
+    check_to("Cancel order 55?", "yes, cancel it", Some("en"), Reading::Yes);
+    check_to(
+        "Shall I cancel your order?",
+        "go ahead and cancel it",
+        Some("en"),
+        Reading::Yes,
+    );
+}
+
+#[test]
+fn x55_only_known_pairs_are_pairs() {
+    for text in ["x", "hm", "1", "us", "X"] {
+        check_to(
+            "Save it as x/y.txt, hm/no, 1/2 and us/them?",
+            text,
+            None,
+            Reading::Other,
+        );
+    }
+    for (prompt, yes, no) in [
+        ("Go? (y/n)", "y", "n"),
+        ("Go? [yes/no]", "yes", "no"),
+        ("¿Sigo? (s/n)", "s", "n"),
+        ("Weiter? (j/n)", "j", "n"),
+    ] {
+        check_to(prompt, yes, None, Reading::Yes);
+        check_to(prompt, no, None, Reading::No);
+    }
+}
+
+#[test]
+fn x72_what_only_sounds_like_a_yes_is_none() {
+    for text in [
+        "yeah right",
+        "Yeah, right.",
+        "{\"approved\":true}",
+        "[yes]",
+        "approved: true",
+        "yes_please",
+        "--yes",
+        "-y",
+        "/yes",
+        "yes :(",
+        "yes-man",
+        "approve()",
+        "he said \"yes\"",
+        "да ну",
+        "jaja",
+        "please",
+        "great, just great",
+        "great",
+        "i'd like you to confirm that please",
+        "could you confirm that please",
+        "please confirm to me",
+        "yeah thats all for the day",
+        "yes, that's all, bye",
+        "зүгээр",
+        "haha yes",
+        "yes 😂",
+        "if you say so",
+    ] {
+        for language in [None, Some("en")] {
+            check_to("Delete the draft page?", text, language, Reading::Other);
+        }
+    }
+    for text in [
+        "\"yes\"",
+        "**yes**",
+        "yes :)",
+        "uh-huh",
+        "That is perfect",
+        "(yes)",
+    ] {
+        check(text, Reading::Yes);
+    }
 }
 
 const YESES: [&str; 12] = [

@@ -17,8 +17,12 @@ pub enum Why {
     Ambiguous(String),
     /// It is understood, and says neither yes nor no.
     Undecided(String),
+    /// It greets, or says nothing else that matters.
+    Courtesy(String),
     /// Too little for something that cannot be taken back.
     Filler(String),
+    /// It is written as a program writes: this character is in it.
+    Code(char),
     /// It has a character that cannot be seen.
     Hidden(char),
     /// It is too long for a plain answer.
@@ -40,8 +44,9 @@ impl fmt::Display for Why {
             Why::Unknown(word) => write!(f, "`{word}` is not part of a plain answer"),
             Why::Question => f.write_str("it asks something"),
             Why::Ambiguous(text) => write!(f, "`{text}` can mean yes and no"),
-            Why::Undecided(text) => write!(f, "`{text}` says neither yes nor no"),
+            Why::Undecided(text) | Why::Courtesy(text) => write!(f, "`{text}` says neither yes nor no"),
             Why::Filler(text) => write!(f, "`{text}` is too little here"),
+            Why::Code(c) => write!(f, "`{c}` is not part of a plain answer"),
             Why::Hidden(c) => write!(f, "it hides the character U+{:04X}", u32::from(*c)),
             Why::TooLong => f.write_str("it is longer than a plain answer"),
             Why::Empty => f.write_str("it has no words"),

@@ -8,6 +8,8 @@ use icu_properties::CodePointMapData;
 use icu_properties::props::{GeneralCategory, Script};
 use unicode_normalization::UnicodeNormalization as _;
 
+use crate::policy::VALUE;
+
 /// The words of a text.
 #[derive(Debug, Default)]
 pub(super) struct Words {
@@ -18,6 +20,8 @@ pub(super) struct Words {
     pub(super) is_question: bool,
     /// A character that cannot be seen, or that reorders what is seen.
     pub(super) hidden: Option<char>,
+    /// A character with which programs write, and people who answer plainly do not.
+    pub(super) code: Option<char>,
 }
 
 /// One word: where it stands, and what stood before it.
@@ -35,6 +39,10 @@ pub(super) struct Gap {
     pub(super) is_joint: bool,
     /// A slash, as in `y/n`.
     pub(super) is_slash: bool,
+    /// A hyphen and nothing else: both words are one, as in "yes-man".
+    pub(super) is_hyphen: bool,
+    /// A value that is no part of an offer's words.
+    pub(super) is_value: bool,
 }
 
 impl Words {
@@ -59,6 +67,14 @@ impl Words {
         (reader.words.spans.len() <= limit).then_some(reader.words)
     }
 
+    /// Reads a reply: also looks for what only programs write.
+    pub(super) fn of_reply(text: &str, limit: usize) -> Option<Words> {
+        let text = unwrapped(text);
+        let mut words = Words::of(text, limit)?;
+        words.code = code(text);
+        Some(words)
+    }
+
     pub(super) fn len(&self) -> usize {
         self.spans.len()
     }
@@ -74,9 +90,60 @@ impl Words {
         (0..self.len()).map(|index| self.get(index))
     }
 
+    /// The places, by bit, that lie inside a word with a hyphen; of the first 128.
+    pub(super) fn hyphens(&self) -> u128 {
+        let inside = (0..self.len().min(128)).filter(|index| self.gap(*index).is_hyphen);
+        inside.fold(0, |places, index| places | 1 << index)
+    }
+
     pub(super) fn gap(&self, index: usize) -> Gap {
         self.spans.get(index).map(|span| span.gap).unwrap_or_default()
     }
+}
+
+/// The text without the quotation marks or asterisks around the whole of it: a label is often repeated with them.
+fn unwrapped(text: &str) -> &str {
+    let mut text = text.trim();
+    for (open, close) in [
+        ('"', '"'),
+        ('“', '”'),
+        ('„', '“'),
+        ('«', '»'),
+        ('「', '」'),
+        ('*', '*'),
+        ('*', '*'),
+    ] {
+        let inner = text.strip_prefix(open).and_then(|text| text.strip_suffix(close));
+        text = inner.map_or(text, str::trim);
+    }
+    text
+}
+
+/// The first character with which a program writes: brackets, quotations, keys with values, options, paths.
+fn code(text: &str) -> Option<char> {
+    let mut before = ' ';
+    let mut characters = text.chars().peekable();
+    while let Some(c) = characters.next() {
+        let next = characters.peek().copied();
+        let begins_word = before.is_whitespace() && next.is_some_and(char::is_alphanumeric);
+        let is_code = match c {
+            '{' | '}' | '[' | ']' | '_' | '"' | '*' | '/' | '“' | '”' | '„' | '«' | '»' | '「' | '」'
+            | '『' | '』' | '‹' | '›' | '＂' | '／' => true,
+            ':' | '：' => !matches!(next, Some(')' | '-')),
+            '-' => {
+                matches!(before, ' ' | '\t' | '\n' | '-')
+                    && next.is_some_and(|c| c != '-' && !c.is_whitespace())
+            }
+            '!' => begins_word,
+            '(' => before.is_alphanumeric(),
+            _ => false,
+        };
+        if is_code {
+            return Some(c);
+        }
+        before = c;
+    }
+    None
 }
 
 /// The words of a line of a table.
@@ -172,6 +239,9 @@ impl WordReader {
             }
             if let Some(start) = start.take() {
                 self.span(start, at, std::mem::take(&mut has_apostrophe));
+                self.gap.is_hyphen = byte == b'-';
+            } else {
+                self.gap.is_hyphen = false;
             }
             match class {
                 Class::Joint => self.gap.is_joint = true,
@@ -223,7 +293,7 @@ impl WordReader {
                 self.close();
                 self.gap.is_slash = true;
             }
-            Class::Space => self.close(),
+            Class::Space => self.space(byte == b'-'),
             Class::Sign => self.sign(char::from(byte)),
             Class::Hidden => self.hide(char::from(byte)),
         }
@@ -236,7 +306,13 @@ impl WordReader {
             return self.ascii(byte);
         }
         match c {
+            VALUE => {
+                self.close();
+                self.gap.is_value = true;
+                self.hide(c);
+            }
             '’' | '‘' | 'ʼ' | 'ʹ' | '´' | '·' | '״' | '׳' => {}
+            '\u{2010}' => self.space(true),
             '؟' | '¿' | '⁇' | '՞' | '፧' | '；' => {
                 self.words.is_question = true;
                 self.close();
@@ -350,6 +426,13 @@ impl WordReader {
     fn joint(&mut self) {
         self.close();
         self.gap.is_joint = true;
+    }
+
+    /// Ends a word; `is_hyphen` when that alone parts it from the next one.
+    fn space(&mut self, is_hyphen: bool) {
+        let ends_word = self.open.is_some();
+        self.close();
+        self.gap.is_hyphen = is_hyphen && ends_word;
     }
 
     fn hide(&mut self, c: char) {
