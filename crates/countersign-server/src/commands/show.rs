@@ -63,9 +63,12 @@ async fn raw(
         return Err(Failure::error("not_found", message).hint(hint));
     };
     let text = String::from_utf8_lossy(&bytes);
-    let is_harmless = text
-        .lines()
-        .all(|line| escape(line).replace("\\u{20×", "").find("\\u{").is_none());
+    let is_harmless = text.lines().all(|line| {
+        escape(line) // RAW: only looked at
+            .replace("\\u{20×", "")
+            .find("\\u{")
+            .is_none()
+    });
     if output.is_terminal() && !is_harmless {
         let message = "the exact bytes hold characters that would act on this terminal";
         return Err(Failure::error("unsafe_bytes", message)

@@ -1,27 +1,28 @@
 //! Where values came from, for people.
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::Duration;
 
 use clap::builder::styling::Style;
-use countersign::display::escape;
 use countersign::provenance::Counts;
 use countersign::summary::Row;
 
+use super::foreign::{foreign, shown};
 use super::style::{self, paint};
 use super::{card, once};
 use crate::view::origin::{LeafView, ProvenanceView};
 
 /// The marks of a call's values, by shown pointer.
-pub struct Marks<'p>(HashMap<Cow<'p, str>, &'p LeafView>);
+pub struct Marks<'p>(HashMap<String, &'p LeafView>);
 
 impl<'p> Marks<'p> {
     /// Those of a provenance.
     pub fn new(provenance: &'p ProvenanceView) -> Marks<'p> {
         let leaves = provenance.leaves.iter();
-        Marks(leaves.map(|leaf| (escape(&leaf.pointer), leaf)).collect())
+        // Only compared with the pointers of rows, which are escaped.
+        let shown = |leaf: &LeafView| countersign::display::escape(&leaf.pointer).into_owned(); // RAW:
+        Marks(leaves.map(|leaf| (shown(leaf), leaf)).collect())
     }
 
     /// The mark of a row. A hidden row may hold several values: the loudest of them counts.
@@ -45,13 +46,13 @@ impl<'p> Marks<'p> {
 pub fn traced(tool: &str, rows: &[Row], provenance: &ProvenanceView) -> String {
     let mut text = format!(
         "{}  {}\n",
-        paint(style::STRONG, &escape(tool)),
-        verdict(provenance)
+        verdict(provenance),
+        paint(style::STRONG, &foreign(tool))
     );
     let mut rows: Vec<Row> = rows.to_vec();
     let marks = Marks::new(provenance);
     marks.loudest_first(&mut rows);
-    text.push_str(&card::rows(&rows, "", Some(&marks), |row| row.value.clone()));
+    text.push_str(&card::rows(&rows, "", Some(&marks), |row| shown(&row.value)));
     text
 }
 

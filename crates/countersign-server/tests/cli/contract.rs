@@ -234,7 +234,7 @@ fn c4_a_reply_is_read_with_its_reason() {
     let read = |arguments: &[&str]| place.good(arguments).trim().to_owned();
     assert_eq!(
         read(&["read", "Yes, go ahead", "--prompt", "Delete it?"]),
-        "yes: `yes`, `go ahead`"
+        "yes: │ `yes`, `go ahead`"
     );
     assert_eq!(
         read(&["read", "ok", "--destructive", "--prompt", "Delete it?"]),

@@ -21,6 +21,7 @@ mod process;
 mod propose;
 mod remote;
 mod roles;
+mod rows;
 mod secrets;
 mod served;
 mod show;
