@@ -12,6 +12,8 @@ mod agents;
 mod chat;
 mod contract;
 mod decide;
+mod erasure;
+mod files;
 mod hook;
 mod life;
 mod nodes;
