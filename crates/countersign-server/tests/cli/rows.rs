@@ -214,7 +214,7 @@ fn x103_a_terminal_that_shows_nothing_approves_nothing() {
 }
 
 #[test]
-fn x103_a_card_that_was_scrolled_through_is_approved_and_a_resize_starts_over() {
+fn x103_a_card_that_was_scrolled_through_is_approved() {
     let place = Place::new();
     let id = small(&place);
     let mut terminal = Terminal::sized(&place, (12, 50), "--color=never inbox", &[]);
