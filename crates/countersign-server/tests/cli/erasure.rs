@@ -94,7 +94,9 @@ fn x83_the_file_confirms_no_pin_after_a_purge() {
     assert!(purged.contains("2 approvals"), "{purged}");
     let left = left(&place);
     assert_eq!(confirmed(&left), None);
-    assert!(!left.windows(4).any(|bytes| bytes == PIN.as_bytes()));
+    // Four digits alone may stand in any hash.
+    let plain = arguments.as_bytes();
+    assert!(!left.windows(plain.len()).any(|bytes| bytes == plain));
     // The history is whole.
     let shown = place.json(&["show", &id, "--events"]);
     let events = shown["events"].as_array().unwrap();

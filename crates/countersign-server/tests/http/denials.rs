@@ -46,7 +46,7 @@ async fn x99_a_cool_down_refuses_the_same_values_however_they_are_written() {
     deny(&service, &agent, DENIED).await;
     deny(&service, &agent, r#"{"n":9007199254740992}"#).await;
     for again in AGAIN {
-        let refused = service.post(&agent, "/v1/approvals", &body(again)).await;
+        let refused = service.post(&agent, "/v1/calls", &body(again)).await;
         assert_eq!(refused.error().1, "denied_lately", "{again}");
     }
     let listed = service.get(&agent, "/v1/approvals").await.good();
@@ -56,7 +56,7 @@ async fn x99_a_cool_down_refuses_the_same_values_however_they_are_written() {
         "nobody is asked"
     );
     for other in OTHERS.into_iter().chain([r#"{"n":9007199254740993}"#]) {
-        let asked = service.post(&agent, "/v1/approvals", &body(other)).await;
+        let asked = service.post(&agent, "/v1/calls", &body(other)).await;
         assert!(asked.status.is_success(), "{other}: {asked:?}");
     }
 }

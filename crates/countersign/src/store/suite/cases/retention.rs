@@ -406,7 +406,8 @@ pub async fn x83_after_an_erasure_nothing_left_confirms_a_guess(fixture: Fixture
         let (after, left) = left_of(&fixture, approval).await;
         assert_eq!(after.salt, [0; 16]);
         assert_eq!(confirmed(&left, &after), None, "{after:?}");
-        assert!(!left.windows(4).any(|bytes| bytes == PIN.as_bytes()));
+        // Four digits alone may stand in any hash.
+        assert!(!left.windows(pin.len()).any(|bytes| bytes == pin.as_bytes()));
     }
 }
 
