@@ -113,6 +113,7 @@ impl Job {
 impl World {
     /// Opens the world in this file. A file that is not there is made, with things in it to talk about.
     pub fn open(setup: &'static Setup, path: impl AsRef<Path>) -> Result<World, OpenError> {
+        make_private(path.as_ref());
         World::over(setup, Connection::open(path)?)
     }
 
@@ -320,4 +321,16 @@ fn contents(connection: &Connection) -> rusqlite::Result<Vec<u8>> {
         }
     }
     Ok(bytes)
+}
+
+/// Makes the file its owner's alone, whatever the umask says; SQLite gives its journal the same mode. A failure shows
+/// when SQLite opens it.
+fn make_private(path: &Path) {
+    use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
+    let mut options = std::fs::OpenOptions::new();
+    let made = options.write(true).create_new(true).mode(0o600).open(path);
+    if made.is_err() {
+        // One that is there already may have been made by an earlier version.
+        let _ = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600));
+    }
 }

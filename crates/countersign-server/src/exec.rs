@@ -8,7 +8,6 @@ use std::process::{ExitStatus, Stdio};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use countersign::display::escape;
 use countersign::executor::{Executor, LARGEST_RESULT, Outcome, Permit};
 use countersign::id::ToolName;
 use countersign::seal::Secret;
@@ -19,6 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::failure::Failure;
 use crate::output;
+use crate::output::foreign::Foreign;
 
 /// The executor gives up a moment before the gate does, so that it can end the command itself.
 const BEFORE_THE_GATE: Duration = Duration::from_millis(200);
@@ -242,7 +242,7 @@ impl Lines {
     fn end(&mut self) {
         if !self.0.is_empty() {
             let line = String::from_utf8_lossy(&self.0);
-            output::beside(&escape(line.trim_end_matches('\r')));
+            output::beside_foreign(&Foreign::new(line.trim_end_matches('\r')));
             self.0.clear();
         }
     }

@@ -57,6 +57,19 @@ pub fn is_open_to_all(metadata: &std::fs::Metadata) -> bool {
     metadata.permissions().mode() & 0o007 != 0
 }
 
+/// Whether others than its owner can use a file.
+#[cfg(unix)]
+pub fn is_open_to_group(metadata: &std::fs::Metadata) -> bool {
+    use std::os::unix::fs::PermissionsExt as _;
+    metadata.permissions().mode() & 0o077 != 0
+}
+
+/// Whether others than its owner can use a file.
+#[cfg(not(unix))]
+pub fn is_open_to_group(_: &std::fs::Metadata) -> bool {
+    false
+}
+
 /// Whether others than its owner and group can use a file.
 #[cfg(not(unix))]
 pub fn is_open_to_all(_: &std::fs::Metadata) -> bool {

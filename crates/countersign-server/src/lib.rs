@@ -24,6 +24,7 @@ mod mcp;
 mod output;
 mod pace;
 mod policy;
+mod private;
 mod rate;
 mod serve;
 mod stop;

@@ -228,6 +228,15 @@ impl Approval {
                 .is_some_and(|channel| is_named(channel.as_str(), "", "/"))
     }
 
+    /// The hash of a call's result that stands in the history: with the salt, so that it confirms no guess once the
+    /// content is erased.
+    pub fn hash_of_result(&self, result: &[u8]) -> Hash {
+        Fields::new("countersign/result/1")
+            .field(&self.salt)
+            .field(result)
+            .finish()
+    }
+
     /// How many different people have to approve it: as many as its strictest call asks for.
     pub fn quorum(&self) -> u8 {
         let asked = self.calls.iter().map(|call| call.terms.authority().quorum);

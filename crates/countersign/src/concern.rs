@@ -24,7 +24,7 @@ const SOME: usize = 3;
 /// Something about a call that a person should look at again.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Concern {
-    /// Exactly this call was denied within the last hour.
+    /// A call with the same values was denied within the last hour.
     DeniedLately,
     /// A value is one letter away from one that was used before.
     LooksLike {

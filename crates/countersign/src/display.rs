@@ -27,6 +27,19 @@ const PLAIN_BLANKS: usize = 3;
 /// Combining marks on one base up to this many are left alone.
 const PLAIN_MARKS: usize = 4;
 
+/// Letters, marks and symbols by category, and yet nothing to the eye.
+const BLANK: [char; 9] = [
+    '\u{2800}',  // braille pattern blank
+    '\u{2d7f}',  // Tifinagh consonant joiner
+    '\u{303f}',  // ideographic half fill space
+    '\u{fffc}',  // object replacement character
+    '\u{1107f}', // Brahmi number joiner
+    '\u{13441}', // Egyptian hieroglyph full blank
+    '\u{13442}', // Egyptian hieroglyph half blank
+    '\u{16fe4}', // Khitan small script filler
+    '\u{1d159}', // musical symbol null notehead
+];
+
 /// Makes every character of `text` visible. Plain ASCII is returned as it is.
 pub fn escape(text: &str) -> Cow<'_, str> {
     if is_plain(text) {
@@ -79,9 +92,8 @@ pub(crate) fn is_forbidden(character: char) -> bool {
         | GeneralCategory::Unassigned => true,
         // U+3000 is how Chinese and Japanese write a space.
         GeneralCategory::SpaceSeparator => character != '\u{3000}',
-        // The empty braille cell is a symbol by category and a blank to the eye.
         _ => {
-            character == '\u{2800}'
+            BLANK.contains(&character)
                 || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(character)
         }
     }

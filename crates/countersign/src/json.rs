@@ -5,6 +5,7 @@
 //! Deliberately absent: values, numbers as numbers, and any rewriting. Accepted bytes are stored, hashed, shown and
 //! run as they came; this file only ever looks.
 
+mod canonical;
 mod leaf;
 mod number;
 mod scan;
@@ -13,6 +14,7 @@ mod tree;
 pub use leaf::{Key, Kind, Leaf, find, keys, leaves, unescape};
 pub(crate) use leaf::{pointer_at, push_segment};
 
+pub(crate) use canonical::{FLAGS, canonical};
 pub(crate) use number::Number;
 pub(crate) use tree::{Node, Tree};
 

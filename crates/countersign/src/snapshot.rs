@@ -24,7 +24,7 @@ pub struct Snapshot {
     pub arguments: Arguments,
     /// What it answered, to the byte; empty once it is erased.
     pub result: Arc<[u8]>,
-    /// Over all of the above.
+    /// Over all of the above; zeros once it is erased.
     pub hash: Hash,
 }
 
@@ -44,8 +44,9 @@ impl Snapshot {
         }
     }
 
-    /// Forgets the content; the hash stays.
+    /// Forgets the content, and its hash, which would confirm a guess.
     pub(crate) fn erase(&mut self) {
+        self.hash = Hash([0; 32]);
         self.arguments = Arguments::stored(&b""[..]);
         self.result = Arc::from(&b""[..]);
     }

@@ -8,6 +8,7 @@ mod line;
 mod provider;
 mod screen;
 mod setup;
+mod sight;
 mod talk;
 mod terminal;
 mod typing;
@@ -78,7 +79,7 @@ pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<
     talk.greet().await;
     loop {
         match next(&mut lines, &mut talk).await? {
-            Line::Said { text, .. } if text.trim().is_empty() => {}
+            Line::Said { text, .. } if text.trim().is_empty() => talk.more(),
             Line::Said {
                 text,
                 is_older_than_card,
@@ -86,7 +87,7 @@ pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<
                 talk::Next::Line => {}
                 talk::Next::End => return Ok(Exit::Done),
             },
-            Line::Pressed(button) => talk.press(button).await,
+            Line::Pressed(button) => talk.pressed(button).await,
             Line::Interrupted => return Ok(Exit::Interrupted),
             Line::End => return Ok(Exit::Done),
         }

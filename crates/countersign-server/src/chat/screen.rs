@@ -1,27 +1,38 @@
 //! The screen of a conversation.
 //!
-//! INVARIANT: what the agent says stands behind a bar on every line, made safe; only we write without one.
+//! INVARIANT: what the agent says, and every value of a call, stands behind a gutter on every row; only our own words
+//! stand without one.
 
+use clap::builder::styling::Style;
 use countersign::approval::Approval;
-use countersign::display::escape;
 use countersign::gate::Gate;
 use countersign::prompt::Prompt;
 use countersign::sentence::Sentences;
 use countersign_agent::message::Message;
 use countersign_agent::progress::Progress;
 
+use super::sight::{Sight, Unseen};
 use crate::output::card::{Length, card, card_in_talk};
+use crate::output::foreign::{self, Foreign, foreign, shown};
+use crate::output::layout::lay;
 use crate::output::style::{self, paint};
 use crate::output::{Output, once};
 use crate::view;
+
+/// Stands before the channel's own words.
+const CHANNEL: &str = "countersign:";
 
 /// Where it is shown, and what stands there.
 pub struct Screen<'a> {
     pub output: &'a mut Output,
     /// Whether the channel has said something since somebody set this back.
     pub has_said: bool,
-    /// Whether the agent is in the middle of a line.
+    /// Whether the agent is in the middle of saying something.
     is_speaking: bool,
+    /// Line breaks of the agent that are printed once something follows them.
+    breaks: usize,
+    /// What of the card has been on the screen.
+    sight: Sight,
 }
 
 impl<'a> Screen<'a> {
@@ -30,6 +41,8 @@ impl<'a> Screen<'a> {
             output,
             has_said: false,
             is_speaking: false,
+            breaks: 0,
+            sight: Sight::default(),
         }
     }
 
@@ -54,18 +67,17 @@ impl<'a> Screen<'a> {
                     true => "confirmation required",
                     false => &status,
                 };
-                let line = paint(style, &format!("  · {}: {}", escape(&tool), escape(status)));
-                self.output.line(&line);
+                self.output.line(&tool_line(style, status, &tool));
             }
             Progress::Said(text) => self.say(&text),
             Progress::Notice(text) => {
                 self.end_line();
-                self.output.notice("agent", &text);
+                self.output.notice_foreign("agent", "the agent:", &text);
             }
             Progress::Again { reason } => {
                 self.end_line();
                 self.output
-                    .notice("evaluator", &format!("answering again: {reason}"));
+                    .notice_foreign("evaluator", "answering again:", &reason);
             }
             Progress::Routed { .. }
             | Progress::Called { .. }
@@ -77,47 +89,53 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// The channel's own words.
+    /// The channel's own words. They hold values of calls, so they stand behind a gutter, and behind our name.
     pub fn say(&mut self, text: &str) {
         self.end_line();
         self.has_said = true;
+        self.channel(text);
+    }
+
+    fn channel(&mut self, text: &str) {
         for line in text.lines() {
-            self.output.line(&paint(style::STRONG, &once(line)));
+            let line = paint(style::STRONG, &shown(line));
+            self.output.line(&format!("{CHANNEL} {line}"));
         }
     }
 
-    /// The agent's words as they come, each line behind a bar.
+    /// The agent's words as they come, each row behind a gutter.
     fn speak(&mut self, text: &str) {
-        let bar = paint(style::FAINT, "│");
-        for (number, line) in text.split('\n').enumerate() {
-            if number > 0 {
-                if !self.is_speaking {
-                    self.output.text(&bar);
-                }
-                self.output.text("\n");
-                self.is_speaking = false;
+        let words = text.trim_end_matches('\n');
+        if !words.is_empty() {
+            if !std::mem::replace(&mut self.is_speaking, true) {
+                self.output.text(&foreign::begin());
             }
-            if !line.is_empty() {
-                let begin = if self.is_speaking {
-                    String::new()
-                } else {
-                    format!("{bar} ")
-                };
-                self.output.text(&format!("{begin}{}", escape(line)));
-                self.is_speaking = true;
-            }
+            let breaks = "\n".repeat(std::mem::take(&mut self.breaks));
+            self.output.text(&foreign::piece(&format!("{breaks}{words}")));
+        }
+        if self.is_speaking {
+            self.breaks += text.len() - words.len();
         }
     }
 
     /// The agent has said what it had to say.
     pub fn end_line(&mut self) {
+        self.breaks = 0;
         if std::mem::take(&mut self.is_speaking) && !self.output.is_json {
-            self.output.text("\n");
+            self.output.text(&foreign::end());
+            self.output.end_row();
         }
     }
 
     /// The card: as short as the talk allows, or whole.
-    pub async fn card(&mut self, gate: &Gate, approval: &Approval, length: Length) {
+    pub async fn card(
+        &mut self,
+        gate: &Gate,
+        approval: &Approval,
+        length: Length,
+        prompt: &Prompt,
+        sentences: &Sentences,
+    ) {
         self.end_line();
         let shown = async {
             let now = gate.store().now().await?;
@@ -131,25 +149,51 @@ impl<'a> Screen<'a> {
                     Length::Short => card_in_talk(&view),
                     Length::Whole => card(&view, Length::Whole),
                 };
-                self.output.text(&format!("\n{card}\n"));
+                let ask = ask(prompt, sentences);
+                self.sheet(&format!("\n{card}\n{ask}\n"));
             }
             Err(error) => self.output.failure(&error.into()),
         }
     }
 
-    /// What one can answer to it.
-    pub fn ask(&mut self, prompt: &Prompt, sentences: &Sentences) {
-        let (yes, no) = (once(&prompt.yes), once(&prompt.no));
-        let mut line = format!(
-            "{}  {}",
-            paint(style::STRONG, &format!("[Alt-Y] {yes}")),
-            paint(style::STRONG, &format!("[Alt-N] {no}")),
-        );
-        if prompt.numbered > 1 {
-            let some = paint(style::STRONG, "[Tab, Space]");
-            line.push_str(&format!("  {some} {}", sentences.some));
+    /// Prints a card; on a terminal, no more of it than fits at once.
+    fn sheet(&mut self, text: &str) {
+        let Some(size) = self.output.size().filter(|_| !self.output.is_json) else {
+            return self.output.text(text);
+        };
+        let laid = lay(text, Some(size.columns));
+        self.sight = Sight::of(&laid, size);
+        self.more();
+    }
+
+    /// Prints what of the card comes next; false when there is no more of it.
+    pub fn more(&mut self) -> bool {
+        let Some(page) = self.sight.next(self.output.rows()) else {
+            return false;
+        };
+        self.output.text(&page);
+        match self.sight.left() {
+            0 => {}
+            left => {
+                let text = format!("-- {left} rows more: press Enter --");
+                self.output.line(&paint(style::NOTICE, &text));
+            }
         }
-        self.output.line(&line);
+        true
+    }
+
+    /// Says why the card cannot be approved now: some of it is not on the screen, or no more.
+    pub fn unseen(&self) -> Option<Unseen> {
+        let size = self.output.size().filter(|_| !self.output.is_json)?;
+        self.sight.unseen(size, self.output.rows())
+    }
+
+    /// A line that the person typed takes rows too.
+    pub fn typed(&mut self, line: &str) {
+        if let Some(size) = self.output.size() {
+            let rows = 1 + line.chars().count() / size.columns.max(1);
+            self.output.add_rows(rows);
+        }
     }
 
     /// What was said so far.
@@ -157,26 +201,42 @@ impl<'a> Screen<'a> {
         for message in messages {
             match message {
                 Message::Person { text, .. } | Message::Reply { text } => {
-                    let text: Vec<_> = text.lines().map(escape).collect();
-                    self.output.line(&format!("> {}", text.join("\n  ")));
+                    self.output
+                        .line(&format!("> {}", Foreign::lines(text.trim_end()).mark()));
                 }
                 Message::Agent { text, .. } if !text.is_empty() => {
                     self.speak(text);
                     self.end_line();
                 }
-                Message::Channel { text } => {
-                    for line in text.lines() {
-                        self.output.line(&paint(style::STRONG, &once(line)));
-                    }
-                }
+                Message::Channel { text } => self.channel(text),
                 Message::Results { results } => {
                     for result in results {
-                        let line = format!("  · {}: {}", escape(&result.tool), escape(&result.status));
-                        self.output.line(&paint(style::FAINT, &line));
+                        let line = tool_line(style::FAINT, &result.status, &result.tool);
+                        self.output.line(&line);
                     }
                 }
                 Message::Agent { .. } => {}
             }
         }
     }
+}
+
+/// What one can answer to a card. The labels are the policy's.
+fn ask(prompt: &Prompt, sentences: &Sentences) -> String {
+    let (yes, no) = (once(&prompt.yes), once(&prompt.no));
+    let mut line = format!(
+        "{}  {}",
+        paint(style::STRONG, &format!("[Alt-Y] {yes}")),
+        paint(style::STRONG, &format!("[Alt-N] {no}")),
+    );
+    if prompt.numbered > 1 {
+        let some = paint(style::STRONG, "[Tab, Space]");
+        line.push_str(&format!("  {some} {}", sentences.some));
+    }
+    line
+}
+
+/// What became of a call. The tool's name is the agent's word, so it stands last.
+fn tool_line(style: Style, status: &str, tool: &str) -> String {
+    paint(style, &format!("  · {}: {}", once(status), foreign(tool)))
 }

@@ -17,6 +17,7 @@ use countersign_agent::session::SessionError;
 use super::event::event;
 use super::line::Button;
 use super::screen::Screen;
+use super::sight::Unseen;
 use super::typing::Typing;
 use crate::failure::Failure;
 use crate::output::Output;
@@ -86,6 +87,9 @@ impl<'a> Talk<'a> {
 
     /// Takes a line. One that was begun before the card came is no answer to it.
     pub async fn line(&mut self, line: &str, is_older_than_card: bool) -> Next {
+        // Looked at before the line itself takes a row.
+        let unseen = self.unseen();
+        self.screen.typed(line);
         match line.trim() {
             "/quit" | "/exit" => return Next::End,
             "/help" | "/?" => self.screen.output.text(HELP),
@@ -93,7 +97,7 @@ impl<'a> Talk<'a> {
                 let message = "this card came while you were typing; look at it, then say so again";
                 self.screen.output.notice("card", message);
             }
-            "/yes" => self.press(Button::Yes).await,
+            "/yes" => self.press_yes(unseen).await,
             "/no" => self.press(Button::No).await,
             "/undo" => self.says("undo that", is_older_than_card).await,
             "/card" => self.whole_card().await,
@@ -103,7 +107,8 @@ impl<'a> Talk<'a> {
                 let message = format!("`{other}` is no command; `/help` lists them");
                 self.screen.output.notice("command", &message);
             }
-            _ => self.says(line, is_older_than_card).await,
+            // What was not on the screen cannot be answered: a yes shows the card again.
+            _ => self.says(line, is_older_than_card || unseen.is_some()).await,
         }
         Next::Line
     }
@@ -173,8 +178,42 @@ impl<'a> Talk<'a> {
         self.screen.output.line(prompt.trim_end_matches("? ").trim_end());
     }
 
+    /// Shows what of the card was not shown yet.
+    pub fn more(&mut self) {
+        self.screen.typed("");
+        if self.card.is_some() {
+            self.screen.more();
+        }
+    }
+
+    /// Why the card that stands cannot be approved now.
+    fn unseen(&self) -> Option<Unseen> {
+        self.card.as_ref().and_then(|_| self.screen.unseen())
+    }
+
+    /// A key that is a button.
+    pub async fn pressed(&mut self, button: Button) {
+        let unseen = self.unseen();
+        self.screen.typed("");
+        match button {
+            Button::Yes => self.press_yes(unseen).await,
+            Button::No => self.press(Button::No).await,
+        }
+    }
+
+    /// Approves only what is on the screen, all of it.
+    async fn press_yes(&mut self, unseen: Option<Unseen>) {
+        let Some(unseen) = unseen else {
+            return self.press(Button::Yes).await;
+        };
+        if unseen == Unseen::Gone {
+            self.show_again(Length::Short).await;
+        }
+        self.screen.output.notice("card", unseen.as_str());
+    }
+
     /// Takes a button: bound to the card it belongs to.
-    pub async fn press(&mut self, button: Button) {
+    async fn press(&mut self, button: Button) {
         let Some((_, prompt)) = &self.card else {
             return self.screen.output.notice("card", "no card waits for an answer");
         };
@@ -273,10 +312,10 @@ impl<'a> Talk<'a> {
                 // Before it is seen: what is in the line by then cannot be meant for it.
                 self.typing.card(prompt.numbered, self.is_by_itself);
                 if !self.screen.output.is_json {
+                    let sentences = self.sentences();
                     self.screen
-                        .card(self.agent.gate(), &approval, Length::Short)
+                        .card(self.agent.gate(), &approval, Length::Short, &prompt, &sentences)
                         .await;
-                    self.screen.ask(&prompt, &self.sentences());
                 }
                 self.stands(prompt).await;
             }
@@ -310,6 +349,10 @@ impl<'a> Talk<'a> {
     }
 
     async fn whole_card(&mut self) {
+        self.show_again(Length::Whole).await;
+    }
+
+    async fn show_again(&mut self, length: Length) {
         let Some((_, prompt)) = &self.card else {
             return self.screen.output.notice("card", "no card waits for an answer");
         };
@@ -322,10 +365,10 @@ impl<'a> Talk<'a> {
         let prompt = prompt.clone();
         match found {
             Ok(Some(approval)) => {
+                let sentences = self.sentences();
                 self.screen
-                    .card(self.agent.gate(), &approval, Length::Whole)
+                    .card(self.agent.gate(), &approval, length, &prompt, &sentences)
                     .await;
-                self.screen.ask(&prompt, &self.sentences());
             }
             Ok(None) => {}
             Err(error) => self.screen.output.failure(&error.into()),

@@ -10,6 +10,7 @@ use crate::cli::{Global, PersonCommand};
 use crate::desk::LocalDesk;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
+use crate::output::foreign::named;
 use crate::output::style::{self, paint};
 use crate::store::Missing;
 
@@ -43,10 +44,7 @@ pub async fn run(global: &Global, command: PersonCommand, output: &mut Output) -
             Account::remove(desk.store(), &desk.tenant, &person(&name)?).await?;
             match output.is_json {
                 true => output.json(&serde_json::json!({ "removed": name }))?,
-                false => output.line(&format!(
-                    "{} cannot sign in any more",
-                    countersign::display::escape(&name)
-                )),
+                false => output.line(&format!("{} cannot sign in any more", named(&name))),
             }
             Ok(Exit::Done)
         }
@@ -115,8 +113,7 @@ async fn list(desk: &LocalDesk, output: &mut Output) -> Result<Exit, Failure> {
 }
 
 fn line(account: &Account) -> String {
-    let escape = |text: &str| countersign::display::escape(text).into_owned();
-    let groups: Vec<String> = account.groups.iter().map(|group| escape(group)).collect();
+    let groups: Vec<String> = account.groups.iter().map(|group| named(group)).collect();
     let mut facts = vec![format!("in {}", groups.join(", "))];
     if account.admin {
         facts.push("admin".to_owned());
@@ -124,7 +121,7 @@ fn line(account: &Account) -> String {
     if account.has_a_password() {
         facts.push("has a password".to_owned());
     }
-    let name = paint(style::STRONG, &escape(account.name.as_str()));
+    let name = paint(style::STRONG, &named(account.name.as_str()));
     format!("{name}  {}", facts.join(" · "))
 }
 

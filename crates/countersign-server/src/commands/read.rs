@@ -3,7 +3,6 @@
 use std::borrow::Cow;
 use std::io::{BufRead, Write};
 
-use countersign::display::escape;
 use countersign::reply::{Bare, Interpreted, Offer, Reading, interpret};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
@@ -11,6 +10,7 @@ use serde_json::value::RawValue;
 use crate::cli::Read;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
+use crate::output::foreign::foreign;
 
 /// The longest line of a batch: the largest prompt we would show, and then some.
 const LONGEST_LINE: usize = 1024 * 1024;
@@ -54,7 +54,7 @@ struct One {
 }
 
 fn sentence(read: &Interpreted) -> String {
-    format!("{}: {}", read.reading.as_str(), escape(&read.why.to_string()))
+    format!("{}: {}", read.reading.as_str(), foreign(&read.why.to_string()))
 }
 
 /// What a surface would do with it.

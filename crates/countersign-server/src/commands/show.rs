@@ -8,6 +8,7 @@ use crate::desk::Desk;
 use crate::failure::{Exit, Failure};
 use crate::find;
 use crate::output::card::{self, Length};
+use crate::output::foreign::Foreign;
 use crate::output::{Output, history};
 use crate::store::Missing;
 use crate::view::ApprovalView;
@@ -63,13 +64,21 @@ async fn raw(
         return Err(Failure::error("not_found", message).hint(hint));
     };
     let text = String::from_utf8_lossy(&bytes);
-    let is_harmless = text
-        .lines()
-        .all(|line| escape(line).replace("\\u{20×", "").find("\\u{").is_none());
+    let is_harmless = text.lines().all(|line| {
+        escape(line) // RAW: only looked at
+            .replace("\\u{20×", "")
+            .find("\\u{")
+            .is_none()
+    });
     if output.is_terminal() && !is_harmless {
         let message = "the exact bytes hold characters that would act on this terminal";
         return Err(Failure::error("unsafe_bytes", message)
             .hint("write them to a file with `> FILE`, or look at them with `--full`"));
+    }
+    if output.is_terminal() {
+        // On a screen its rows are marked like everything others wrote; the exact bytes go into a pipe or a file.
+        output.line(&Foreign::lines(text.trim_end_matches('\n')).mark());
+        return Ok(Exit::Done);
     }
     output.raw(&bytes)?;
     Ok(Exit::Done)

@@ -10,6 +10,7 @@ use crate::desk::{self, LocalDesk};
 use crate::duration;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
+use crate::output::foreign::named;
 use crate::output::style::{self, paint};
 use crate::store::Missing;
 
@@ -105,7 +106,7 @@ async fn list(global: &Global, output: &mut Output) -> Result<Exit, Failure> {
         output.line(&format!(
             "{}  {}  {}  ends {}",
             paint(style::STRONG, id),
-            countersign::display::escape(&whose),
+            named(&whose),
             token.scopes,
             duration::show_relative(token.expires_at, now)
         ));

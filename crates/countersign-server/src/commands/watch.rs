@@ -1,12 +1,12 @@
 //! `watch`: what happens, line by line, until somebody presses Ctrl-C.
 
-use countersign::display::escape;
 use countersign::event::What;
 
 use super::{agent_to_look_for, name};
 use crate::cli::{Global, Watch};
 use crate::desk::{Desk, Followed, Wanted};
 use crate::failure::{Exit, Failure};
+use crate::output::foreign::foreign;
 use crate::output::style::{self, paint};
 use crate::output::{Output, history, list};
 use crate::store;
@@ -56,15 +56,15 @@ async fn line(desk: &Desk, happening: &Happening) -> Result<String, Failure> {
     {
         let risk = approval.risk_level;
         let risk = paint(style::risk(risk), &format!("{risk} risk"));
-        detail = format!("  {}  {risk}", list::what(&approval));
+        detail = format!("  {risk}  {}", list::what(&approval).mark());
     }
     let time: String = happening.at.0.to_string().chars().skip(11).take(8).collect();
     let padded = format!("{word:<16}");
     Ok(format!(
-        "{time}  {}  {}  {}{detail}",
+        "{time}  {}  {}{detail}  {}",
         paint(style::STRONG, &happening.approval.short()),
         paint(style::event(&word), &padded),
-        escape(&happening.by),
+        foreign(&happening.by),
     ))
 }
 

@@ -16,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use super::Hook;
 use super::event::{Before, Place};
 use crate::failure::Failure;
+use crate::private;
 
 /// What was left behind by a process that was killed is thrown away after this long.
 const OLD: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -113,7 +114,7 @@ impl Kept {
     pub fn ended(&self, place: &Place) {
         let file = self.started_file(place);
         let _ = match place.id {
-            Some(_) => std::fs::write(file, ""),
+            Some(_) => private::write(&file, b""),
             None => std::fs::remove_file(file),
         };
     }
@@ -166,7 +167,7 @@ impl Taken {
             return;
         };
         // Without it nobody can say how the call ended, and it becomes unknown. That is true, and no reason to stop.
-        let _ = std::fs::write(&self.0, text);
+        let _ = private::write(&self.0, &text);
     }
 
     /// It was not started after all.

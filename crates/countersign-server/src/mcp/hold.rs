@@ -164,8 +164,8 @@ fn announce(approval: &Approval) {
     {
         let id = approval.id.short();
         output::beside(&format!(
-            "countersign: held {id}: {} (decide in the inbox, or with `countersign approve {id}`)",
-            call.terms.summary
+            "countersign: held {id} (decide in the inbox, or with `countersign approve {id}`): {}",
+            output::foreign::shown(&call.terms.summary)
         ));
     }
 }

@@ -128,7 +128,7 @@ async fn ask(server: &Server) -> Result<Vec<Box<RawValue>>, Lost> {
 
 fn write(file: &Path, text: &str) -> Result<(), Failure> {
     // A policy somebody has read and changed is never written over.
-    let written = std::fs::File::create_new(file).and_then(|mut file| file.write_all(text.as_bytes()));
+    let written = crate::private::create_new(file).and_then(|mut file| file.write_all(text.as_bytes()));
     written.map_err(|error| {
         Failure::error(
             "not_written",

@@ -1,9 +1,7 @@
 //! What a call would change, and what a person changed about it, on the terminal.
 
-use countersign::display::{clip, escape};
-
-use super::card::{Length, lines, told};
-use super::once;
+use super::card::{Length, told};
+use super::foreign::{Foreign, named};
 use super::style::{self, paint};
 use crate::view::{BeforeView, ChangeView};
 
@@ -19,13 +17,13 @@ pub fn changes(edits: &[ChangeView], before: Option<&BeforeView>, indent: &str, 
     text.push_str(&list("would change", &before.changes, indent));
     let shown = match (&before.result, length) {
         (None, _) => "something in it is secret".to_owned(),
-        (Some(result), Length::Whole) => lines(&told(result), indent),
+        (Some(result), Length::Whole) => Foreign::lines(&told(result)).mark(),
         (Some(_), Length::Short) => "see it with `--full`".to_owned(),
     };
     text.push_str(&format!(
         "{indent}{} as {} read it, {} bytes: {shown}\n",
         paint(style::FAINT, "what is there now,"),
-        escape(&before.tool),
+        named(&before.tool),
         before.bytes
     ));
     text
@@ -33,12 +31,12 @@ pub fn changes(edits: &[ChangeView], before: Option<&BeforeView>, indent: &str, 
 
 fn list(label: &str, changes: &[ChangeView], indent: &str) -> String {
     let side = |text: &Option<String>, none: &str| match text {
-        Some(text) => clip(text, CHARS).to_string(),
+        Some(text) => Foreign::clip(text, CHARS).mark(),
         None => paint(style::FAINT, none),
     };
     let line = |change: &ChangeView| {
         let label = paint(style::NOTICE, label);
-        let pointer = once(&clip(&change.pointer, CHARS).to_string());
+        let pointer = Foreign::clip(&change.pointer, CHARS).mark();
         let (was, is) = (side(&change.was, "(nothing)"), side(&change.is, "(gone)"));
         format!("{indent}{label} {pointer}: {was} → {is}\n")
     };
@@ -64,7 +62,7 @@ mod tests {
     }
 
     fn shown(text: &str) -> String {
-        anstream::adapter::strip_str(text).to_string()
+        anstream::adapter::strip_str(&super::super::layout::lay(text, None)).to_string()
     }
 
     #[test]
@@ -80,7 +78,7 @@ mod tests {
         let text = changes(&[], Some(&before), "  ", Length::Short);
         assert_eq!(
             shown(&text),
-            "  would change /title: Old\\u{1b}[2J → New\\u{a}[from you]\n  \
+            "  would change │ /title: │ Old\\u{1b}[2J → │ New\\u{a}[from you]\n  \
              what is there now, as get_page read it, 29 bytes: see it with `--full`\n"
         );
         let whole = changes(&[], Some(&before), "  ", Length::Whole);
@@ -104,7 +102,7 @@ mod tests {
         let label = "changed by who approved it:";
         assert_eq!(
             text,
-            format!("{label} /a: (nothing) → 1\n{label} /b: 2 → (gone)\n")
+            format!("{label} │ /a: (nothing) → │ 1\n{label} │ /b: │ 2 → (gone)\n")
         );
     }
 }

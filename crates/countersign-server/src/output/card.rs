@@ -2,13 +2,14 @@
 
 use std::collections::HashMap;
 
-use countersign::display::{clip, escape};
 use countersign::state::{CallState, State};
 use countersign::summary::Row;
 use serde_json::value::RawValue;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::facts::{facts, takes};
+use super::foreign::{Foreign, foreign, named, shown};
+use super::layout::GUTTER_WIDTH;
 use super::origin::{self, Marks};
 use super::style::{self, paint};
 use super::{before, once};
@@ -55,7 +56,7 @@ pub fn card_in_talk(approval: &ApprovalView) -> String {
         text.push('\n');
         for (position, call) in approval.numbered() {
             let number = (approval.calls.len() > 1).then(|| format!("{position:>3}"));
-            let summary = paint(style::STRONG, &once(&call.summary));
+            let summary = paint(style::STRONG, &shown(&call.summary));
             text.push_str(&format!("{}  {summary}\n", number.unwrap_or_default()));
         }
     }
@@ -72,7 +73,7 @@ fn calls(approval: &ApprovalView, length: Length) -> String {
         for concern in &call.concerns {
             let indent = if is_batch { "     " } else { "  " };
             let label = paint(style::WARNING, "look twice:");
-            text.push_str(&format!("{indent}{label} {}\n", once(concern)));
+            text.push_str(&format!("{indent}{label} {}\n", shown(concern)));
         }
     }
     text
@@ -85,7 +86,7 @@ pub fn headline(approval: &ApprovalView) -> String {
     let id = paint(style::STRONG, &format!("Approval {}", approval.id.short()));
     let detail = match (state, &approval.decided_by, approval.decided_at) {
         (State::Pending, ..) => format!(", {} left", duration::show(approval.expires_at.0.since(now))),
-        (_, Some(by), Some(at)) => format!(" by {} {}", escape(by), duration::show_relative(at.0, now)),
+        (_, Some(by), Some(at)) => format!(" by {} {}", named(by), duration::show_relative(at.0, now)),
         (State::Expired, ..) => format!(" {}", duration::show_relative(approval.expires_at.0, now)),
         _ => approval
             .ended_at
@@ -99,12 +100,12 @@ pub fn headline(approval: &ApprovalView) -> String {
 pub fn outcome(approval: &ApprovalView) -> String {
     let mut text = headline(approval);
     for (position, call) in approval.numbered() {
-        let summary = once(&call.summary);
+        let summary = shown(&call.summary);
         text.push_str(&format!("{position:>3}  {}  {summary}\n", call_state(call)));
         text.push_str(&result(call, "     ", Length::Short));
     }
     let comment = approval.comment.as_deref();
-    text.extend(comment.map(|comment| format!("     comment: {}\n", escape(comment))));
+    text.extend(comment.map(|comment| format!("     comment: {}\n", foreign(comment))));
     if approval.next_released().is_some() {
         let command = format!("countersign wait {} --exec CMD", approval.id.short());
         text.push_str(&format!(
@@ -118,13 +119,12 @@ pub fn outcome(approval: &ApprovalView) -> String {
 fn call_block(approval: &ApprovalView, number: Option<u8>, call: &CallView, length: Length) -> String {
     let label = number.map_or_else(|| "  ".to_owned(), |number| format!("{number:>3}  "));
     let indent = " ".repeat(label.len());
-    let mut text = format!("{label}{}\n", paint(style::STRONG, &once(&call.summary)));
+    let mut text = format!("{label}{}\n", paint(style::STRONG, &shown(&call.summary)));
     let undo = match call.undoable {
         true => "can be undone",
         false => "cannot be undone",
     };
     let mut facts = vec![
-        escape(&call.tool).into_owned(),
         call.effect.to_string(),
         paint(style::risk(call.risk), &format!("{} risk", call.risk)),
         undo.to_owned(),
@@ -132,13 +132,15 @@ fn call_block(approval: &ApprovalView, number: Option<u8>, call: &CallView, leng
     if approval.status != State::Pending && call.state != CallState::Held {
         facts.push(call_state(call));
     }
+    // What others named stands last: nothing in it can pass for one of the facts.
+    facts.push(foreign(&call.tool));
     text.push_str(&format!("{indent}{}\n", facts.join(" · ")));
     text.push_str(&arguments(approval, call, &indent, length));
     for note in &call.notes {
         text.push_str(&format!(
             "{indent}{} {}\n",
             paint(style::NOTICE, "note:"),
-            once(note)
+            shown(note)
         ));
     }
     text.push_str(&before::changes(
@@ -175,15 +177,15 @@ fn arguments(approval: &ApprovalView, call: &CallView, indent: &str, length: Len
         );
         return format!("{indent}  {}\n", paint(style::FAINT, &erased));
     }
-    let shown = call.shown();
-    if shown.is_empty() && call.arguments.is_none() {
+    let values = call.shown();
+    if values.is_empty() && call.arguments.is_none() {
         return format!(
             "{indent}  {}\n",
             paint(style::WARNING, "the arguments are not given")
         );
     }
     let is_whole = length == Length::Whole;
-    let (table, whole): (Vec<Row>, HashMap<String, Option<String>>) = shown
+    let (table, whole): (Vec<Row>, HashMap<String, Option<String>>) = values
         .into_iter()
         .map(|Shown { row, whole }| (row.clone(), (row.pointer, whole)))
         .unzip();
@@ -205,9 +207,9 @@ fn arguments(approval: &ApprovalView, call: &CallView, indent: &str, length: Len
     text.push_str(&rows(&table, indent, marks.as_ref(), |row| {
         let whole = whole.get(row.pointer.as_str()).and_then(Option::as_deref);
         match whole.filter(|_| !row.clipped || is_whole) {
-            Some(text) if is_lines(text, is_whole) => lines(text, indent),
-            Some(text) => escape(text).into_owned(),
-            None => row.value.clone(),
+            Some(text) if is_lines(text, is_whole) => Foreign::lines(text).mark(),
+            Some(text) => foreign(text),
+            None => shown(&row.value),
         }
     }));
     if !is_whole && table.iter().any(|row| row.clipped) {
@@ -232,27 +234,27 @@ pub fn rows(rows: &[Row], indent: &str, marks: Option<&Marks<'_>>, value: impl F
     let mut text = String::new();
     for row in rows {
         let padding = " ".repeat(widest.saturating_sub(row.pointer.width()));
-        let pointer = paint(style::FAINT, &row.pointer);
-        let shown = match row.hidden {
+        let pointer = paint(style::FAINT, &shown(&row.pointer));
+        let told = match row.hidden {
             true => paint(style::FAINT, &format!("({})", once(&row.value))),
             false if row.bytes == 0 => paint(style::FAINT, "(empty)"),
             false => value(row),
         };
         let mark = marks.map(|marks| marks.of(row));
         let tag = mark.map(origin::mark).unwrap_or_default();
-        text.push_str(&format!("{indent}  {tag}{pointer}{padding}  {shown}\n"));
+        text.push_str(&format!("{indent}  {tag}{pointer}{padding}  {told}\n"));
         if let Some(detail) = mark.flatten().and_then(|mark| mark.detail.as_deref()) {
             // On a line of its own, which no value can begin.
-            let space = " ".repeat(origin::MARK_WIDTH + widest);
+            let space = " ".repeat(origin::MARK_WIDTH + widest + GUTTER_WIDTH);
             text.push_str(&format!(
                 "{indent}  {space}  {}\n",
-                paint(style::FAINT, &format!("└ {}", once(detail)))
+                paint(style::FAINT, &format!("└ {}", shown(detail)))
             ));
         }
         for warning in &row.warnings {
             let label = paint(style::WARNING, "warning:");
-            let warning = once(&warning.to_string());
-            text.push_str(&format!("{indent}  {label} {} {warning}\n", row.pointer));
+            let warning = shown(&format!("{} {warning}", row.pointer));
+            text.push_str(&format!("{indent}  {label} {warning}\n"));
         }
     }
     text
@@ -262,13 +264,6 @@ pub fn rows(rows: &[Row], indent: &str, marks: Option<&Marks<'_>>, value: impl F
 fn is_lines(text: &str, full: bool) -> bool {
     let count = text.lines().count();
     count > 1 && (full || count <= MOST_LINES)
-}
-
-/// Each line on its own, behind a bar, so that none can pass for one of ours.
-pub fn lines(text: &str, indent: &str) -> String {
-    let bar = paint(style::FAINT, "│");
-    let line = |line: &str| format!("\n{indent}    {bar} {}", escape(line));
-    text.split('\n').map(line).collect()
 }
 
 fn result(call: &CallView, indent: &str, length: Length) -> String {
@@ -283,8 +278,8 @@ fn result(call: &CallView, indent: &str, length: Length) -> String {
         Length::Short => RESULT_CHARS,
         Length::Whole => usize::MAX,
     };
-    let shown = clip(told.trim_end(), limit).to_string();
-    format!("{indent}{} {shown}\n", paint(style::STRONG, &format!("{label}:")))
+    let told = Foreign::clip(told.trim_end(), limit).mark();
+    format!("{indent}{} {told}\n", paint(style::STRONG, &format!("{label}:")))
 }
 
 /// What a tool answered: a text without its quotes, any other JSON as it is.

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use countersign::decision::Surface;
-use countersign::display::escape;
 use countersign::effect::Effect;
 use countersign::policy::{Authority, Listed, Problem, Ruling, Undoable};
 use countersign::summary::Row;
 use serde::Serialize;
 
+use super::foreign::{foreign, named, shown};
 use super::style::{self, paint};
 use super::table::{Cell, render};
 use super::{card, once};
@@ -62,7 +62,7 @@ pub fn table(listed: &[Listed<'_>], width: Option<usize>) -> String {
 
 fn row(listed: &Listed<'_>) -> [Cell; 6] {
     let is_asked = listed.hold.is_some() || listed.effect != Effect::Read;
-    let approvers: Vec<_> = listed.approvers.iter().map(|name| escape(name)).collect();
+    let approvers: Vec<_> = listed.approvers.iter().map(|name| named(name)).collect();
     let approvers = match (is_asked, approvers.is_empty()) {
         (false, _) => Cell::styled("-", style::FAINT),
         (true, true) => Cell::styled("nobody", style::BAD),
@@ -75,7 +75,7 @@ fn row(listed: &Listed<'_>) -> [Cell; 6] {
         }
     };
     [
-        Cell::styled(listed.tool, style::STRONG),
+        Cell::styled(named(listed.tool), style::STRONG),
         Cell::new(listed.effect.as_str()),
         Cell::styled(listed.risk.as_str(), style::risk(listed.risk)),
         Cell::new(listed.undo.unwrap_or("-")),
@@ -100,7 +100,7 @@ fn authority(authority: &Authority) -> Vec<String> {
 }
 
 fn held_when(listed: &Listed<'_>) -> String {
-    let condition = |source: &str| super::table::fit(&escape(source), CONDITION_WIDTH);
+    let condition = |source: &str| super::table::fit(&named(source), CONDITION_WIDTH);
     let held = match (listed.hold, listed.effect) {
         (Some(source), _) => format!("if {}", condition(source)),
         (None, Effect::Read) => "never".to_owned(),
@@ -146,11 +146,11 @@ pub fn tried(tool: &str, ruling: &Ruling, rows: &[Row]) -> String {
     let terms = match ruling {
         Ruling::Pass(pass) => {
             let word = paint(style::GOOD, "pass");
-            return format!("{word}: `{tool}` would run at once ({})\n", pass.effect);
+            return format!("{word}: would run at once ({}): {}\n", pass.effect, foreign(tool));
         }
         Ruling::Forbid { reason } => {
             let word = paint(style::BAD, "forbidden");
-            return format!("{word}: {}\n", once(&reason.replace("\nhint: ", "; ")));
+            return format!("{word}: {}\n", shown(&reason.replace("\nhint: ", "; ")));
         }
         Ruling::Hold(terms) => terms,
     };
@@ -160,13 +160,17 @@ pub fn tried(tool: &str, ruling: &Ruling, rows: &[Row]) -> String {
         Undoable::No => "cannot be undone",
     };
     let risk = paint(style::risk(terms.risk()), &format!("{} risk", terms.risk()));
-    let mut text = format!("{word}: {}\n", paint(style::STRONG, &once(&terms.summary)));
-    text.push_str(&format!("  {tool} · {} · {risk} · {undo}\n", terms.effect));
-    text.push_str(&card::rows(rows, "  ", None, |row| row.value.clone()));
+    let mut text = format!("{word}: {}\n", paint(style::STRONG, &shown(&terms.summary)));
+    text.push_str(&format!(
+        "  {} · {risk} · {undo} · {}\n",
+        terms.effect,
+        foreign(tool)
+    ));
+    text.push_str(&card::rows(rows, "  ", None, |row| shown(&row.value)));
     for note in &terms.notes {
-        text.push_str(&format!("  {} {}\n", paint(style::NOTICE, "note:"), once(note)));
+        text.push_str(&format!("  {} {}\n", paint(style::NOTICE, "note:"), shown(note)));
     }
-    let approvers: Vec<_> = terms.approvers.iter().map(|name| escape(name)).collect();
+    let approvers: Vec<_> = terms.approvers.iter().map(|name| named(name)).collect();
     let who = match approvers.is_empty() {
         true => "nobody".to_owned(),
         false => approvers.join(" or "),

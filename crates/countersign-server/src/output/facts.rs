@@ -1,11 +1,11 @@
 //! The facts around a card: who asks whom, when, what it takes and what was decided.
 
 use countersign::decision::Surface;
-use countersign::display::{clip, escape};
 use countersign::state::State;
 use countersign::time::Time;
 
 use super::card::{Length, listed};
+use super::foreign::{Foreign, foreign, named};
 use super::style::{self, paint};
 use crate::duration;
 use crate::view::{ApprovalView, VoteView};
@@ -16,9 +16,9 @@ const CLAIM_CHARS: usize = 1_000;
 /// Who asks, when, and what was decided.
 pub fn facts(approval: &ApprovalView, length: Length) -> String {
     let now = approval.now.0;
-    let mut lines: Vec<(&str, String)> = vec![("agent", escape(&approval.agent_name).into_owned())];
+    let mut lines: Vec<(&str, String)> = vec![("agent", foreign(&approval.agent_name))];
     let mut name = |label, value: Option<&str>| {
-        lines.extend(value.map(|value| (label, escape(value).into_owned())));
+        lines.extend(value.map(|value| (label, foreign(value))));
     };
     name("run", approval.run_id.as_deref());
     name("session", approval.session.as_deref());
@@ -33,9 +33,9 @@ pub fn facts(approval: &ApprovalView, length: Length) -> String {
         lines.push((
             "it says",
             format!(
-                "“{}”  {}",
-                clip(claim, limit),
-                paint(style::FAINT, "(the agent's own words, not checked)")
+                "{} {}",
+                paint(style::FAINT, "(the agent's own words, not checked)"),
+                Foreign::clip(claim, limit).mark()
             ),
         ));
     }
@@ -43,14 +43,14 @@ pub fn facts(approval: &ApprovalView, length: Length) -> String {
     lines.extend(takes(approval).map(|takes| ("takes", takes)));
     lines.push(("proposed", when(approval.created_at.0, now)));
     for vote in earlier_votes(approval) {
-        let (by, on) = (escape(&vote.by), escape(&vote.on));
+        let (by, on) = (named(&vote.by), named(&vote.on));
         let mut line = format!("by {by} on {on}, {}", when(vote.at.0, now));
         if let Some(calls) = &vote.calls {
             line.push_str(&format!(", only {}", listed(calls)));
         }
         lines.push(("approved", line));
         let comment = vote.comment.as_deref();
-        lines.extend(comment.map(|comment| ("comment", escape(comment).into_owned())));
+        lines.extend(comment.map(|comment| ("comment", foreign(comment))));
     }
     match (&approval.decided_by, approval.decided_at) {
         (Some(by), Some(at)) => {
@@ -58,10 +58,10 @@ pub fn facts(approval: &ApprovalView, length: Length) -> String {
                 State::Denied => "denied",
                 _ => "approved",
             };
-            let on = escape(approval.decided_on.as_deref().unwrap_or("?"));
-            lines.push((verb, format!("by {} on {on}, {}", escape(by), when(at.0, now))));
+            let on = named(approval.decided_on.as_deref().unwrap_or("?"));
+            lines.push((verb, format!("by {} on {on}, {}", named(by), when(at.0, now))));
             let comment = approval.comment.as_deref();
-            lines.extend(comment.map(|comment| ("comment", escape(comment).into_owned())));
+            lines.extend(comment.map(|comment| ("comment", foreign(comment))));
         }
         _ => lines.push(("expires", when(approval.expires_at.0, now))),
     }
@@ -84,7 +84,7 @@ pub fn facts(approval: &ApprovalView, length: Length) -> String {
 fn approvers(approval: &ApprovalView) -> String {
     let mut lists: Vec<String> = Vec::new();
     for call in &approval.calls {
-        let names: Vec<_> = call.approvers.iter().map(|name| escape(name)).collect();
+        let names: Vec<_> = call.approvers.iter().map(|name| named(name)).collect();
         let list = match names.is_empty() {
             true => "nobody".to_owned(),
             false => names.join(" or "),

@@ -1,10 +1,10 @@
 //! What happened to an approval, event by event.
 
-use countersign::display::escape;
 use countersign::event::What;
 use serde_json::value::RawValue;
 
 use super::card::listed;
+use super::foreign::{foreign, named};
 use super::style::{self, paint};
 use crate::view::EventView;
 
@@ -14,10 +14,10 @@ pub fn table(events: &[EventView]) -> String {
     for event in events {
         let (word, detail) = event.event.as_deref().map(told).unwrap_or_default();
         text.push_str(&format!(
-            "{:>3}  {}  {word:<16}  {}{detail}\n",
+            "{:>3}  {}  {word:<16}{detail}  {}\n",
             event.number,
             event.at.0,
-            escape(&event.by),
+            foreign(&event.by),
         ));
     }
     text
@@ -32,9 +32,9 @@ pub fn told(event: &RawValue) -> (String, String) {
     match serde_json::from_str::<What>(event.get()) {
         Ok(what) => (what.as_str().to_owned(), detail(&what)),
         Err(_) => {
-            let named = serde_json::from_str::<Named>(event.get());
-            let word = named.map(|named| named.what).unwrap_or_default();
-            (escape(&word).into_owned(), String::new())
+            let read = serde_json::from_str::<Named>(event.get());
+            let word = read.map(|event| event.what).unwrap_or_default();
+            (named(&word), String::new())
         }
     }
 }
@@ -50,13 +50,13 @@ fn detail(what: &What) -> String {
             calls: Some(granted), ..
         } => format!(", only {}", listed(granted)),
         What::Superseded { successor } => format!(", by {}", successor.short()),
-        What::Withdrawn { reason: Some(reason) } => format!(", {}", escape(reason)),
-        What::DecisionRefused { reason, .. } => format!(", {}", escape(reason)),
+        What::Withdrawn { reason: Some(reason) } => format!(", {}", foreign(reason)),
+        What::DecisionRefused { reason, .. } => format!(", {}", foreign(reason)),
         What::Started { call, .. } => format!(", call {call}"),
         What::Succeeded { call, bytes, .. } | What::Failed { call, bytes, .. } => {
             format!(", call {call}, {bytes} bytes")
         }
-        What::Lost { call, reason } => format!(", call {call}, {}", escape(reason)),
+        What::Lost { call, reason } => format!(", call {call}, {}", foreign(reason)),
         What::Refused {
             call,
             because,

@@ -1,11 +1,11 @@
 //! The list of approvals, one line each.
 
-use countersign::display::escape;
 use countersign::effect::Effect;
 use countersign::state::State;
 
-use super::table::{Cell, fit, render};
-use super::{once, style};
+use super::foreign::Foreign;
+use super::style;
+use super::table::{Cell, render};
 use crate::duration;
 use crate::view::ApprovalView;
 
@@ -28,8 +28,8 @@ fn row(approval: &ApprovalView) -> [Cell; 6] {
         left,
         Cell::styled(approval.risk_level.as_str(), style::risk(approval.risk_level)),
         Cell::new(effect(approval).as_str()),
-        Cell::new(fit(&escape(&approval.agent_name), AGENT_WIDTH)),
-        Cell::new(what(approval)),
+        Cell::foreign(Foreign::new(&approval.agent_name).fit(AGENT_WIDTH)),
+        Cell::foreign(what(approval)),
     ]
 }
 
@@ -40,8 +40,8 @@ pub fn effect(approval: &ApprovalView) -> Effect {
 }
 
 /// What it would do, with a badge when there is something in it the eye may miss: the card says what.
-pub fn what(approval: &ApprovalView) -> String {
+pub fn what(approval: &ApprovalView) -> Foreign {
     let has_warnings = approval.calls.iter().any(|call| !call.warnings.is_empty());
     let badge = if has_warnings { "⚠ " } else { "" };
-    format!("{badge}{}", once(&approval.description))
+    Foreign::once(&format!("{badge}{}", approval.description))
 }

@@ -1,16 +1,18 @@
 //! The only way to the screen.
 //!
-//! Enters: text that is safe to show, or JSON. Leaves: lines on standard output and standard error.
-//! INVARIANT: what others wrote passes [`countersign::display::escape`] before it gets here; only [`style`] emits
-//! escape sequences.
+//! Enters: text of ours in which foreign text is marked, or JSON. Leaves: rows on standard output and standard error.
+//! INVARIANT: what others wrote gets here through [`foreign`], which escapes and marks it, and leaves through
+//! [`layout`], which puts a gutter before each row of it; only [`style`] emits escape sequences.
 
 mod above;
 pub mod before;
 pub mod card;
 pub mod catalogue;
 mod facts;
+pub mod foreign;
 pub mod history;
 pub mod json;
+pub mod layout;
 pub mod list;
 pub mod origin;
 pub mod ruling;
@@ -22,12 +24,15 @@ use std::process::ExitCode;
 use std::sync::mpsc::Sender;
 
 use anstream::{AutoStream, ColorChoice};
-use countersign::display::escape;
 use serde::Serialize;
 
 use crate::cli::Color;
 use crate::failure::{Exit, Failure};
 use above::Above;
+use foreign::Foreign;
+use layout::{Layout, lay};
+
+pub use foreign::once;
 
 /// Where a command's answers go.
 pub struct Output {
@@ -37,6 +42,18 @@ pub struct Output {
     is_terminal: bool,
     /// Somebody types: what is said stands above their line.
     above: Option<Above>,
+    layout: Layout,
+    /// Rows on the screen that are not of standard output.
+    other_rows: usize,
+}
+
+/// How large a screen is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Size {
+    /// Its rows.
+    pub rows: usize,
+    /// Its columns.
+    pub columns: usize,
 }
 
 impl Output {
@@ -51,6 +68,8 @@ impl Output {
             },
             is_terminal: std::io::stdout().is_terminal(),
             above: None,
+            layout: Layout::new(),
+            other_rows: 0,
         }
     }
 
@@ -58,6 +77,25 @@ impl Output {
     pub fn width(&self) -> Option<usize> {
         let (width, _) = terminal_size::terminal_size_of(std::io::stdout())?;
         self.is_terminal.then_some(usize::from(width.0))
+    }
+
+    /// The size of the screen; nothing when nobody looks.
+    pub fn size(&self) -> Option<Size> {
+        let (width, height) = terminal_size::terminal_size_of(std::io::stdout())?;
+        self.is_terminal.then_some(Size {
+            rows: usize::from(height.0),
+            columns: usize::from(width.0),
+        })
+    }
+
+    /// Rows that the screen has got so far.
+    pub fn rows(&self) -> usize {
+        self.layout.rows() + self.other_rows
+    }
+
+    /// Notes rows that the screen got from elsewhere.
+    pub fn add_rows(&mut self, rows: usize) {
+        self.other_rows += rows;
     }
 
     /// True when a person looks at standard output.
@@ -83,25 +121,43 @@ impl Output {
         self.above = printer.map(|printer| Above::new(printer, is_colored));
     }
 
-    /// Prints text that is safe to show.
+    /// Prints text in which foreign text is marked, laid out for the screen. JSON goes out as it is.
     pub fn text(&mut self, text: &str) {
-        if let Some(above) = &mut self.above {
-            return above.text(text);
-        }
-        let mut stdout = AutoStream::new(std::io::stdout().lock(), self.color);
         // Whoever closed the pipe has seen enough, and nothing else can be done about a lost screen.
-        let _ = stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush());
+        let _ = self.try_text(text);
     }
 
-    /// Prints one line that is safe to show.
+    /// Prints one line.
     pub fn line(&mut self, line: &str) {
         self.text(&format!("{line}\n"));
     }
 
-    /// Prints one line that is safe to show; false when nobody takes it any more.
+    /// Prints one line; false when nobody takes it any more.
     pub fn try_line(&mut self, line: &str) -> bool {
+        self.try_text(&format!("{line}\n"))
+    }
+
+    /// Ends the row, if one was begun.
+    pub fn end_row(&mut self) {
+        if self.layout.is_in_row() {
+            self.text("\n");
+        }
+    }
+
+    fn try_text(&mut self, text: &str) -> bool {
+        let laid = match self.is_json {
+            true => text.to_owned(),
+            false => self.layout.push(text, self.width()),
+        };
+        if let Some(above) = &mut self.above {
+            above.text(&laid);
+            return true;
+        }
         let mut stdout = AutoStream::new(std::io::stdout().lock(), self.color);
-        writeln!(stdout, "{line}").and_then(|()| stdout.flush()).is_ok()
+        stdout
+            .write_all(laid.as_bytes())
+            .and_then(|()| stdout.flush())
+            .is_ok()
     }
 
     /// A value as JSON on one line.
@@ -148,6 +204,17 @@ impl Output {
         }
     }
 
+    /// Tells a person something that somebody else wrote, behind words of ours.
+    pub fn notice_foreign(&mut self, code: &str, label: &str, text: &str) {
+        match self.is_json {
+            true => self.error_line(&json::notice(code, &format!("{label} {text}"))),
+            false => {
+                let note = style::paint(style::NOTICE, "note:");
+                self.error_line(&format!("{note} {label} {}", foreign::shown(text)));
+            }
+        }
+    }
+
     /// Says why a command did not do what it was asked.
     pub fn failure(&mut self, failure: &Failure) {
         if failure.exit == Exit::Interrupted {
@@ -163,8 +230,13 @@ impl Output {
         }
     }
 
-    /// Prints a line to standard error.
+    /// Prints a line to standard error, laid out for the screen. JSON goes out as it is.
     pub fn error_line(&mut self, line: &str) {
+        let line = match self.is_json {
+            true => line.to_owned(),
+            false => lay(line, error_width()),
+        };
+        self.other_rows += line.lines().count();
         if let Some(above) = &mut self.above {
             return above.text(&format!("{line}\n"));
         }
@@ -173,15 +245,24 @@ impl Output {
     }
 }
 
-/// Makes text safe that may have been made safe before: what is escaped already stays as it is.
-pub fn once(text: &str) -> String {
-    let pieces: Vec<_> = text.split("\\u{").map(escape).collect();
-    pieces.join("\\u{")
+/// Columns of the screen behind standard error; nothing when it goes elsewhere.
+fn error_width() -> Option<usize> {
+    let is_terminal = std::io::stderr().is_terminal();
+    let size = terminal_size::terminal_size_of(std::io::stderr()).filter(|_| is_terminal);
+    size.map(|(width, _)| usize::from(width.0))
 }
 
-/// A safe line to standard error, from a task that has no [`Output`].
+/// A line to standard error, from a task that has no [`Output`].
 pub fn beside(line: &str) {
-    let _ = writeln!(std::io::stderr().lock(), "{line}");
+    // One line, whatever stands in it.
+    let laid = lay(&line.replace('\n', "\\u{a}"), error_width());
+    let mut stderr = AutoStream::new(std::io::stderr().lock(), ColorChoice::Auto);
+    let _ = writeln!(stderr, "{laid}").and_then(|()| stderr.flush());
+}
+
+/// A line that somebody else wrote, to standard error, such as what a tool says there.
+pub fn beside_foreign(line: &Foreign) {
+    beside(&line.mark());
 }
 
 /// A command line that clap does not understand, or a request for help.
@@ -205,17 +286,4 @@ pub fn usage(error: &clap::Error) -> ExitCode {
         Exit::Done
     };
     ExitCode::from(exit.code())
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn x15_safe_text_is_escaped_once() {
-        let shown = escape("a\u{1b}[31m\u{202e}b").into_owned();
-        assert_eq!(shown, "a\\u{1b}[31m\\u{202e}b");
-        assert_eq!(once(&shown), shown);
-        assert_eq!(once("x\u{1b}y"), "x\\u{1b}y");
-    }
 }

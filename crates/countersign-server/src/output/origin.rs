@@ -1,24 +1,23 @@
 //! Where values came from, for people.
 
-use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 use std::time::Duration;
 
 use clap::builder::styling::Style;
-use countersign::display::escape;
 use countersign::provenance::{Counts, place};
 use countersign::summary::Row;
 
+use super::foreign::{foreign, shown};
 use super::style::{self, paint};
 use super::{card, once};
 use crate::view::origin::{LeafView, ProvenanceView};
 
 /// The marks of a call's values, by shown pointer.
 pub struct Marks<'p> {
-    values: HashMap<Cow<'p, str>, &'p LeafView>,
+    values: HashMap<String, &'p LeafView>,
     /// The marks of members' names, by the member.
-    keys: HashMap<Cow<'p, str>, &'p LeafView>,
+    keys: HashMap<String, &'p LeafView>,
 }
 
 impl<'p> Marks<'p> {
@@ -28,7 +27,9 @@ impl<'p> Marks<'p> {
         for leaf in &provenance.leaves {
             let (pointer, is_key) = place(&leaf.pointer);
             let marks = if is_key { &mut keys } else { &mut values };
-            marks.insert(escape(pointer), leaf);
+            // Only compared with the pointers of rows, which are escaped.
+            let shown = countersign::display::escape(pointer).into_owned(); // RAW:
+            marks.insert(shown, leaf);
         }
         Marks { values, keys }
     }
@@ -71,13 +72,13 @@ impl<'p> Marks<'p> {
 pub fn traced(tool: &str, rows: &[Row], provenance: &ProvenanceView) -> String {
     let mut text = format!(
         "{}  {}\n",
-        paint(style::STRONG, &escape(tool)),
-        verdict(provenance)
+        verdict(provenance),
+        paint(style::STRONG, &foreign(tool))
     );
     let mut rows: Vec<Row> = rows.to_vec();
     let marks = Marks::new(provenance);
     marks.loudest_first(&mut rows);
-    text.push_str(&card::rows(&rows, "", Some(&marks), |row| row.value.clone()));
+    text.push_str(&card::rows(&rows, "", Some(&marks), |row| shown(&row.value)));
     text
 }
 

@@ -1,12 +1,12 @@
 //! What the gate said to each call of a proposal.
 
-use countersign::display::clip;
 use countersign::executor::Outcome;
 use serde::Serialize;
 
+use super::card;
+use super::foreign::Foreign;
 use super::style::{self, paint};
 use super::table::{Cell, render};
-use super::{card, once};
 use crate::failure::Exit;
 use crate::view::ApprovalView;
 
@@ -70,19 +70,25 @@ pub fn table(lines: &[Line], approval: Option<&ApprovalView>, width: Option<usiz
 }
 
 fn row(line: &Line) -> [Cell; 3] {
-    let shown = |bytes: &[u8]| clip(String::from_utf8_lossy(bytes).trim_end(), RESULT_CHARS).to_string();
+    let told = |bytes: &[u8]| {
+        Cell::foreign(Foreign::clip(
+            String::from_utf8_lossy(bytes).trim_end(),
+            RESULT_CHARS,
+        ))
+    };
+    let says = |text: &str| Cell::foreign(Foreign::once(text));
     let (word, color, what) = match &line.ruling {
-        Ruling::Pass => ("pass", style::GOOD, "may run at once; nobody is asked".to_owned()),
-        Ruling::Ran(Outcome::Succeeded(result)) => ("succeeded", style::GOOD, shown(result)),
-        Ruling::Ran(Outcome::Failed(reason)) => ("failed", style::BAD, shown(reason)),
-        Ruling::Ran(Outcome::Unknown(reason)) => ("unknown", style::BAD, once(reason)),
-        Ruling::Held { summary, .. } => ("held", style::OPEN, once(summary)),
-        Ruling::Forbidden { reason } => ("forbidden", style::BAD, once(&reason.replace('\n', "; "))),
+        Ruling::Pass => ("pass", style::GOOD, Cell::new("may run at once; nobody is asked")),
+        Ruling::Ran(Outcome::Succeeded(result)) => ("succeeded", style::GOOD, told(result)),
+        Ruling::Ran(Outcome::Failed(reason)) => ("failed", style::BAD, told(reason)),
+        Ruling::Ran(Outcome::Unknown(reason)) => ("unknown", style::BAD, says(reason)),
+        Ruling::Held { summary, .. } => ("held", style::OPEN, says(summary)),
+        Ruling::Forbidden { reason } => ("forbidden", style::BAD, says(&reason.replace('\n', "; "))),
     };
     [
         Cell::styled(word, color),
-        Cell::new(once(&line.tool)),
-        Cell::new(what),
+        Cell::foreign(Foreign::once(&line.tool)),
+        what,
     ]
 }
 

@@ -12,8 +12,8 @@ use crate::output::once;
 
 /// The longest comment, in bytes; the API takes no longer one.
 const LONGEST_COMMENT: usize = 4096;
-/// How far one press of a paging key goes.
-const PAGE: usize = 10;
+/// Why `a` does nothing yet.
+const UNSEEN: &str = "not every row of the card was on this screen yet: PgDn";
 
 /// What only the desk, or the terminal, can do.
 pub enum Act {
@@ -57,6 +57,10 @@ pub fn key(inbox: &mut Inbox, key: KeyEvent, now: Instant) -> Option<Act> {
         Mode::Confirm(_) => {
             inbox.mode = Mode::Look;
             match key.code {
+                KeyCode::Char('y') if !is_control && !inbox.seen.is_whole() => {
+                    inbox.complain(UNSEEN);
+                    None
+                }
                 KeyCode::Char('y') if !is_control => decide(inbox.approving()),
                 _ => {
                     inbox.say("not approved");
@@ -78,8 +82,8 @@ fn look(inbox: &mut Inbox, key: KeyEvent, now: Instant) -> Option<Act> {
     inbox.message = None;
     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
     match key.code {
-        KeyCode::Char('d') if is_control => inbox.scroll = inbox.scroll.saturating_add(PAGE),
-        KeyCode::Char('u') if is_control => inbox.scroll = inbox.scroll.saturating_sub(PAGE),
+        KeyCode::Char('d') if is_control => inbox.scroll = inbox.scroll.saturating_add(inbox.seen.page()),
+        KeyCode::Char('u') if is_control => inbox.scroll = inbox.scroll.saturating_sub(inbox.seen.page()),
         _ if is_control => {}
         KeyCode::Char('q') => return Some(Act::Leave),
         KeyCode::Char('?') => inbox.mode = Mode::Help,
@@ -88,8 +92,8 @@ fn look(inbox: &mut Inbox, key: KeyEvent, now: Instant) -> Option<Act> {
         KeyCode::Up | KeyCode::Char('k') => inbox.step(-1, now),
         KeyCode::Char('J') => inbox.scroll = inbox.scroll.saturating_add(1),
         KeyCode::Char('K') => inbox.scroll = inbox.scroll.saturating_sub(1),
-        KeyCode::PageDown => inbox.scroll = inbox.scroll.saturating_add(PAGE),
-        KeyCode::PageUp => inbox.scroll = inbox.scroll.saturating_sub(PAGE),
+        KeyCode::PageDown => inbox.scroll = inbox.scroll.saturating_add(inbox.seen.page()),
+        KeyCode::PageUp => inbox.scroll = inbox.scroll.saturating_sub(inbox.seen.page()),
         KeyCode::Home | KeyCode::Char('g') => inbox.scroll = 0,
         KeyCode::End | KeyCode::Char('G') => inbox.scroll = usize::MAX,
         code => return about_card(inbox, code, now),
@@ -129,10 +133,14 @@ fn about_card(inbox: &mut Inbox, code: KeyCode, now: Instant) -> Option<Act> {
     None
 }
 
-/// What is grave, or was not seen whole, is asked about once more, with another key.
+/// What was not seen whole cannot be approved; what is grave is asked about once more, with another key.
 fn approve(inbox: &mut Inbox, now: Instant) -> Option<Act> {
     if inbox.is_new(now) {
         inbox.complain("it has only just come: look at it first");
+        return None;
+    }
+    if !inbox.seen.is_whole() {
+        inbox.complain(UNSEEN);
         return None;
     }
     match inbox.question() {
@@ -182,7 +190,7 @@ pub fn edited(inbox: &mut Inbox, position: u8, edited: Result<Edited, String>) {
             inbox.draft.unfinished.remove(&position);
             inbox.draft.edits.insert(position, arguments);
             // What would run has changed: it is to be seen again.
-            inbox.seen_to_end = false;
+            inbox.seen.forget();
             inbox.scroll = 0;
             inbox.say(format!(
                 "call {position} would run with your arguments; `a` approves it so"

@@ -9,6 +9,7 @@ mod act;
 mod editor;
 mod keys;
 mod screen;
+mod seen;
 mod state;
 mod text;
 
@@ -29,6 +30,7 @@ use self::state::Inbox;
 use crate::cli::{Color, Global};
 use crate::desk::{Desk, Followed, Wanted};
 use crate::failure::{Exit, Failure};
+use crate::output::foreign::shown;
 use crate::output::{Output, once};
 use crate::store::{Missing, Watch};
 
@@ -170,7 +172,7 @@ async fn perform(
                     inbox.say(format!(
                         "{} {id}: {}",
                         approval.status,
-                        once(&approval.description)
+                        shown(&approval.description)
                     ));
                     inbox.leave_behind();
                 }

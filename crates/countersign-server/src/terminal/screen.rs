@@ -10,9 +10,11 @@ use ratatui::text::{Line, Span};
 use ratatui::widgets::{Block, Borders, Clear, Paragraph};
 
 use super::state::{Inbox, Listed, Mode};
-use super::text::wrap;
+use super::text::{line, wrap};
 use crate::duration;
 use crate::output::card::{self, Length};
+use crate::output::foreign::shown;
+use crate::output::layout::GUTTER_WIDTH;
 use crate::output::style::{self, paint};
 use crate::output::table::fit;
 use crate::output::{list, once};
@@ -20,6 +22,9 @@ use crate::view::Moment;
 
 /// Wider than this, the card stands beside the list.
 const SIDE_BY_SIDE: u16 = 110;
+
+/// On a screen of fewer columns nothing counts as seen: rows are laid out for four at least.
+const NARROWEST: u16 = 4;
 
 /// How it looks.
 pub struct Looks {
@@ -35,9 +40,10 @@ const HELP: &str = "
   J K            by one line
   g G Home End   to its beginning, to its end
 
-  a              approve exactly what is shown
+  a              approve exactly what is shown, once every row of the card
+                 has been on the screen
   y              … yes, when asked once more: what is destructive, of high
-                 risk, has warnings, or was not seen to its end
+                 risk, or has warnings
   d              deny
   c              write a comment that goes with your decision
   e              edit the arguments in your editor, then approve with `a`
@@ -142,12 +148,10 @@ fn row(listed: &Listed, width: usize, looks: &Looks, now: Instant) -> Line<'stat
         &format!("{:<8}", approval.risk_level.as_str()),
     );
     let before = 8 + 2 + 10 + 2 + 8 + 2;
-    let what = fit(&list::what(approval), width.saturating_sub(before).max(10));
+    let room = width.saturating_sub(before + GUTTER_WIDTH).max(10);
+    let what = list::what(approval).fit(room).mark();
     let text = format!("{}  {left:<10}  {risk}  {what}", approval.id.short());
-    wrap(&text, usize::MAX, looks.has_colors)
-        .into_iter()
-        .next()
-        .unwrap_or_default()
+    line(&text, looks.has_colors)
 }
 
 fn draw_card(frame: &mut Frame<'_>, area: Rect, inbox: &mut Inbox, looks: &Looks, now: Instant) {
@@ -158,10 +162,18 @@ fn draw_card(frame: &mut Frame<'_>, area: Rect, inbox: &mut Inbox, looks: &Looks
     let last = lines.len().saturating_sub(height);
     inbox.scroll = inbox.scroll.min(last);
     let is_at_end = inbox.scroll >= last;
-    inbox.seen_to_end |= is_at_end;
+    // The last row is taken by the sign that there is more.
+    let is_marked = !is_at_end && height > 1;
+    let count = if is_marked { height - 1 } else { height };
+    let is_covered = inbox.mode == Mode::Help;
+    let rows = match is_covered || area.width < NARROWEST {
+        true => 0..0,
+        false => inbox.scroll..lines.len().min(inbox.scroll + count),
+    };
+    inbox.seen.note((area.width, area.height), lines.len(), rows);
     let visible: Vec<Line<'_>> = lines.into_iter().skip(inbox.scroll).take(height).collect();
     frame.render_widget(Paragraph::new(visible), area);
-    if !is_at_end && area.height > 1 {
+    if is_marked {
         let more = Rect {
             y: area.bottom().saturating_sub(1),
             height: 1,
@@ -192,7 +204,7 @@ fn card_lines(inbox: &Inbox, width: usize, looks: &Looks, now: Instant) -> Optio
             };
             text.push_str(&format!(
                 "{mark} {choice} {position:>3}  {}\n",
-                once(&call.summary)
+                shown(&call.summary)
             ));
         }
         text.push('\n');
@@ -203,7 +215,10 @@ fn card_lines(inbox: &Inbox, width: usize, looks: &Looks, now: Instant) -> Optio
 
 fn footer(inbox: &Inbox, looks: &Looks, width: u16) -> Vec<Line<'static>> {
     let room = usize::from(width);
-    let keys = "a approve  d deny  c comment  e edit  j/k next  PgDn more  ? help  q leave";
+    let keys = match inbox.seen.is_whole() {
+        true => "a approve  d deny  c comment  e edit  j/k next  PgDn more  ? help  q leave",
+        false => "PgDn more, to approve  d deny  c comment  e edit  j/k next  ? help  q leave",
+    };
     let keys = Line::styled(fit(keys, room), Style::new().add_modifier(Modifier::DIM));
     let bold = Style::new().add_modifier(Modifier::BOLD);
     let first = match (&inbox.mode, &inbox.message) {
@@ -221,8 +236,8 @@ fn footer(inbox: &Inbox, looks: &Looks, width: u16) -> Vec<Line<'static>> {
             let tail: String = shown.chars().skip(skipped).collect();
             Line::styled(format!("comment: {tail}▏ (Enter keeps it, Esc drops it)"), bold)
         }
-        (_, Some(message)) if message.is_bad => Line::styled(fit(&message.text, room), alarming(looks)),
-        (_, Some(message)) => Line::styled(fit(&message.text, room), bold),
+        (_, Some(message)) if message.is_bad => one_line(&message.text, room).style(alarming(looks)),
+        (_, Some(message)) => one_line(&message.text, room).style(bold),
         (_, None) if !inbox.draft.comment.is_empty() => {
             let text = format!("comment: {}", once(&inbox.draft.comment));
             Line::from(fit(&text, room))
@@ -230,6 +245,17 @@ fn footer(inbox: &Inbox, looks: &Looks, width: u16) -> Vec<Line<'static>> {
         (_, None) => Line::default(),
     };
     vec![first, keys]
+}
+
+/// The beginning of a message that may hold foreign text.
+fn one_line(text: &str, room: usize) -> Line<'static> {
+    let rows = wrap(text, room, false);
+    let has_more = rows.len() > 1;
+    let mut line = rows.into_iter().next().unwrap_or_default();
+    if has_more {
+        line.push_span("…");
+    }
+    line
 }
 
 fn draw_help(frame: &mut Frame<'_>) {

@@ -14,6 +14,7 @@ use countersign::state::State;
 use countersign::time::Time;
 use serde_json::value::RawValue;
 
+use super::seen::Seen;
 use crate::desk::Deciding;
 use crate::output::list;
 use crate::view::ApprovalView;
@@ -35,8 +36,8 @@ pub struct Inbox {
     pub message: Option<Message>,
     /// Why the server cannot be asked, while it cannot.
     pub lost: Option<String>,
-    /// Whether the whole card has been on the screen.
-    pub seen_to_end: bool,
+    /// Which rows of the card have been on the screen.
+    pub seen: Seen,
     selected: Option<ApprovalId>,
     came_at: Instant,
 }
@@ -96,7 +97,7 @@ impl Inbox {
             mode: Mode::Look,
             message: None,
             lost: None,
-            seen_to_end: false,
+            seen: Seen::default(),
             selected: None,
             came_at: now,
         }
@@ -198,7 +199,7 @@ impl Inbox {
         self.selected = self.listed.get(at).map(|listed| listed.approval.id);
         self.draft = Draft::new();
         self.scroll = 0;
-        self.seen_to_end = false;
+        self.seen = Seen::default();
         self.mode = Mode::Look;
         self.came_at = now;
     }
@@ -237,9 +238,6 @@ impl Inbox {
         if approval.calls.iter().any(|call| !call.warnings.is_empty()) {
             reasons.push("it has warnings".to_owned());
         }
-        if !self.seen_to_end {
-            reasons.push("you have not seen all of it".to_owned());
-        }
         (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 
@@ -248,8 +246,11 @@ impl Inbox {
         now.saturating_duration_since(self.came_at) < LOOK_FIRST
     }
 
-    /// The decision as it stands, about what is shown.
+    /// The decision as it stands, about what is shown. There is none while a row of the card was never on the screen.
     pub fn approving(&self) -> Option<Deciding> {
+        if !self.seen.is_whole() {
+            return None;
+        }
         let approval = &self.current()?.approval;
         let draft = &self.draft;
         let choice = |position: u8| match draft.edits.get(&position) {

@@ -1,21 +1,19 @@
-//! From the text of a card to lines that fit a width.
+//! From the text of a card to styled lines that fit a width.
 //!
-//! Enters: text with the few escape sequences that `output::style` makes. Leaves: styled lines in which no escape
-//! sequence is left, whatever the text held: what is not one of ours is dropped (X15).
+//! Enters: text with the few escape sequences that `output::style` makes and with foreign text marked. Leaves: the rows
+//! of `output::layout`, in which no escape sequence is left, whatever the text held: what is not one of ours is dropped
+//! (X15).
 
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
-use unicode_width::UnicodeWidthChar as _;
 
-/// Where a line goes on, so that it cannot pass for a new one.
-const GOES_ON: &str = "  ↪ ";
-/// Narrower than this nothing is marked.
-const NARROWEST: usize = 16;
+use crate::output::layout::lay;
 
 /// Cuts text into lines of at most `width` columns.
 pub fn wrap(text: &str, width: usize, has_colors: bool) -> Vec<Line<'static>> {
-    let mut page = Page::new(width.max(1));
-    for piece in pieces(text) {
+    let laid = lay(text, Some(width));
+    let mut page = Page::default();
+    for piece in pieces(&laid) {
         match piece {
             Piece::Text(text) => page.text(text),
             Piece::Style(codes) => page.style = styled(page.style, codes, has_colors),
@@ -23,6 +21,14 @@ pub fn wrap(text: &str, width: usize, has_colors: bool) -> Vec<Line<'static>> {
     }
     page.end();
     page.lines
+}
+
+/// Styles text that stands on one line, however wide.
+pub fn line(text: &str, has_colors: bool) -> Line<'static> {
+    wrap(text, usize::MAX, has_colors)
+        .into_iter()
+        .next()
+        .unwrap_or_default()
 }
 
 enum Piece<'t> {
@@ -72,69 +78,29 @@ fn styled(style: Style, codes: &str, has_colors: bool) -> Style {
     })
 }
 
+#[derive(Default)]
 struct Page {
-    width: usize,
     style: Style,
     lines: Vec<Line<'static>>,
     line: Vec<Span<'static>>,
-    span: String,
-    used: usize,
 }
 
 impl Page {
-    fn new(width: usize) -> Page {
-        Page {
-            width,
-            style: Style::new(),
-            lines: Vec::new(),
-            line: Vec::new(),
-            span: String::new(),
-            used: 0,
-        }
-    }
-
     fn text(&mut self, text: &str) {
-        for character in text.chars() {
-            if character == '\n' {
-                self.break_line();
-                continue;
+        for (number, part) in text.split('\n').enumerate() {
+            if number > 0 {
+                self.lines.push(Line::from(std::mem::take(&mut self.line)));
             }
-            let width = character.width().unwrap_or(0);
-            if character.is_control() {
-                continue;
+            let part: String = part.chars().filter(|c| !c.is_control()).collect();
+            if !part.is_empty() {
+                self.line.push(Span::styled(part, self.style));
             }
-            if self.used + width > self.width {
-                self.flush();
-                self.break_line();
-                if self.width >= NARROWEST {
-                    self.line
-                        .push(Span::styled(GOES_ON, Style::new().add_modifier(Modifier::DIM)));
-                    self.used = GOES_ON.chars().count();
-                }
-            }
-            self.span.push(character);
-            self.used += width;
         }
-        self.flush();
-    }
-
-    fn flush(&mut self) {
-        if !self.span.is_empty() {
-            let text = std::mem::take(&mut self.span);
-            self.line.push(Span::styled(text, self.style));
-        }
-    }
-
-    fn break_line(&mut self) {
-        self.flush();
-        self.lines.push(Line::from(std::mem::take(&mut self.line)));
-        self.used = 0;
     }
 
     fn end(&mut self) {
-        self.flush();
         if !self.line.is_empty() {
-            self.break_line();
+            self.lines.push(Line::from(std::mem::take(&mut self.line)));
         }
     }
 }
@@ -153,11 +119,11 @@ mod tests {
         assert_eq!(plain("short\n\nlines\n", 20), ["short", "", "lines"]);
         assert_eq!(
             plain("abcdefghijklmnopqrstuvwxyz", 20),
-            ["abcdefghijklmnopqrst", "  ↪ uvwxyz"]
+            ["abcdefghijklmnopqrst", "  │ uvwxyz"]
         );
-        assert_eq!(plain("日本語", 4), ["日本", "語"]);
+        assert_eq!(plain("日本語", 4), ["日本", "│ 語"]);
         let long = "x".repeat(100_000);
-        let shown: String = plain(&long, 80).concat().replace(GOES_ON, "");
+        let shown: String = plain(&long, 80).concat().replace("  │ ", "");
         assert_eq!(shown, long, "nothing is lost");
     }
 

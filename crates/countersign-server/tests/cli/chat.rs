@@ -30,9 +30,9 @@ fn a7_a_card_is_answered_through_a_pipe() {
     let said = say(&place, &[ASK, "yes", "find maria"]);
     for expected in [
         "│ I'll create a new contact with these details:\n│ - Name: Maria Garcia\n",
-        "  · create_contact: confirmation required\n",
-        "  Create contact Maria Garcia, maria@acme.com, Acme Corp\n",
-        "Done! Create contact Maria Garcia, maria@acme.com, Acme Corp\n",
+        "  · confirmation required: │ create_contact\n",
+        "  │ Create contact Maria Garcia, maria@acme.com, Acme Corp\n",
+        "countersign: │ Done! Create contact Maria Garcia, maria@acme.com, Acme Corp\n",
         "│ - Maria Garcia, Acme Corp, maria@acme.com\n",
     ] {
         assert!(said.contains(expected), "no `{expected}` in\n{said}");
@@ -55,7 +55,7 @@ fn a6_a_restart_between_the_card_and_the_yes() {
         2,
         "{said}"
     );
-    assert!(said.contains(&format!("> {ASK}\n")), "{said}");
+    assert!(said.contains(&format!("> │ {ASK}\n")), "{said}");
 }
 
 #[test]
@@ -68,9 +68,9 @@ fn a16_a17_some_of_five_and_an_undo() {
     );
     assert!(said.contains("Left out: Create contact Cleo\n"), "{said}");
     // One card takes all four back, the last one first.
-    assert!(said.contains("  1  Delete contact Eva\n"), "{said}");
+    assert!(said.contains("  1  │ Delete contact Eva\n"), "{said}");
     assert!(!said.contains("Delete contact Cleo"), "{said}");
-    let listed = said.rsplit("list_contacts: ok").next().unwrap();
+    let listed = said.rsplit("ok: │ list_contacts").next().unwrap();
     for name in ["Ana", "Ben", "Cleo", "Dan", "Eva"] {
         assert!(!listed.contains(&format!("│ - {name}\n")), "{name}: {listed}");
     }
@@ -233,6 +233,10 @@ fn a16_some_of_five_by_keys() {
     terminal.shows("> ");
     terminal.press("Create contacts for Ana, Ben, Cleo, Dan and Eva\r");
     terminal.shows("[ 1 2 3 4 5 ] ? ");
+    // The card is longer than the screen.
+    terminal.shows("rows more: press Enter");
+    terminal.press("\r");
+    terminal.shows("[Alt-Y] yes");
     terminal.press("\t\t\t");
     terminal.shows("[ 1 2>3 4 5 ] ? ");
     terminal.press(" ");

@@ -234,15 +234,15 @@ fn c4_a_reply_is_read_with_its_reason() {
     let read = |arguments: &[&str]| place.good(arguments).trim().to_owned();
     assert_eq!(
         read(&["read", "Yes, go ahead", "--prompt", "Delete it?"]),
-        "yes: `yes`, `go ahead`"
+        "yes: │ `yes`, `go ahead`"
     );
     assert_eq!(
         read(&["read", "ok", "--destructive", "--prompt", "Delete it?"]),
-        "other: `ok` is too little here"
+        "other: │ `ok` is too little here"
     );
     assert_eq!(
         read(&["read", "Sí, borrar", "--yes", "Sí, borrar", "--language", "es"]),
-        "yes: `sí borrar` is what was offered"
+        "yes: │ `sí borrar` is what was offered"
     );
     let lines = concat!(
         r#"{"id":"a","lang":"en","prompt":"Delete it?","reply":"no, thanks","label":"ignored"}"#,

@@ -154,7 +154,7 @@ fn a9_a_whole_life_over_a_server() {
     place.script("tool", "cat > got; printf '{\"id\": 7}'");
     let ran = served.good(&host, &["wait", &id, "--exec", "./tool"]);
     assert!(
-        ran.contains("succeeded") && ran.contains("result: {\"id\": 7}"),
+        ran.contains("succeeded") && ran.contains("result: │ {\"id\": 7}"),
         "{ran}"
     );
     assert_eq!(std::fs::read_to_string(place.path().join("got")).unwrap(), exact);

@@ -14,6 +14,7 @@ mod approvals;
 mod before;
 mod calls;
 mod channels;
+mod denials;
 mod document;
 mod door;
 mod events;

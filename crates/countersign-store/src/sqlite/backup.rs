@@ -174,7 +174,11 @@ fn checksum_path(path: &Path) -> PathBuf {
 fn write_checksum(sums: &Path, of: &Path, sha256: Hash) -> Result<(), BackupError> {
     let name = of.file_name().unwrap_or_default().to_string_lossy();
     let write = || {
-        let mut file = File::create_new(sums)?;
+        let mut options = OpenOptions::new();
+        options.write(true).create_new(true);
+        #[cfg(unix)]
+        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
+        let mut file = options.open(sums)?;
         file.write_all(format!("{sha256}  {name}\n").as_bytes())?;
         file.sync_all()
     };

@@ -2,16 +2,22 @@
 //!
 //! Gone are arguments, results, the summary made of them, the agent's claim and people's comments. The row, who decided
 //! and when, all digests and the whole history stay, and still verify; an event says that this was done.
+//!
+//! INVARIANT: nothing that is left confirms a guess (X83). The salt goes, which all digests and the hashes of results in
+//! events are made with; hashes made without it go themselves: of a snapshot, of what an idempotency key stood for, and
+//! the entry that a denial left.
 
 use std::sync::Arc;
 
+use super::restraint::denial_keys;
 use super::{Change, Rows};
 use crate::approval::Approval;
 use crate::call::Arguments;
 use crate::event::What;
 use crate::hash::Hash;
-use crate::id::{Actor, ApprovalId, Tenant};
+use crate::id::{Actor, ApprovalId, Key, Tenant};
 use crate::policy::Terms;
+use crate::registry::Kind;
 use crate::store::StoreError;
 use crate::time::Time;
 
@@ -57,6 +63,9 @@ impl Erase {
         if !approval.is_finished() || approval.changed_at >= self.before {
             return Ok(Erasure::NotYet);
         }
+        for key in denial_keys(&approval) {
+            rows.remove_entry(Kind::Denial, &key)?;
+        }
         let mut change = Change::new(approval, now, self.policy);
         erase(&mut change.approval, change.at);
         change.record(self.by.clone(), What::Erased)?;
@@ -68,11 +77,15 @@ impl Erase {
 fn erase(approval: &mut Approval, at: Time) {
     approval.erased_at = Some(at);
     approval.claim = None;
+    approval.salt = [0; 16];
+    forget(&mut approval.key);
     if let Some(decided) = &mut approval.decision {
         (decided.comment, decided.claimed_by) = (None, None);
+        forget(&mut decided.key);
     }
     for endorsed in &mut approval.endorsements {
         (endorsed.comment, endorsed.claimed_by) = (None, None);
+        forget(&mut endorsed.key);
     }
     for call in &mut approval.calls {
         call.arguments = Arguments::stored(&b""[..]);
@@ -87,5 +100,12 @@ fn erase(approval: &mut Approval, at: Time) {
             notes: Vec::new(),
             ..Terms::clone(&call.terms)
         });
+    }
+}
+
+/// An idempotency key stays taken; what it stood for is gone. Nothing hashes to zeros, so the key answers nobody again.
+fn forget(key: &mut Option<(Key, Hash)>) {
+    if let Some((_, body)) = key {
+        *body = Hash([0; 32]);
     }
 }

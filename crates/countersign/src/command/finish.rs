@@ -161,7 +161,7 @@ impl Finish {
                 What::Succeeded {
                     call,
                     bytes: result.len() as u64,
-                    hash: Hash::of(result),
+                    hash: change.approval.hash_of_result(result),
                 },
                 result,
             ),
@@ -169,7 +169,7 @@ impl Finish {
                 What::Failed {
                     call,
                     bytes: result.len() as u64,
-                    hash: Hash::of(result),
+                    hash: change.approval.hash_of_result(result),
                 },
                 result,
             ),

@@ -95,7 +95,7 @@ pub enum ProposeRefusal {
         /// How many may be.
         most: usize,
     },
-    /// Somebody said no to exactly this a short while ago.
+    /// Somebody said no to these values a short while ago.
     #[error("the same calls were denied a short while ago; they may be asked again after {until}")]
     DeniedLately {
         /// When they may be asked again.

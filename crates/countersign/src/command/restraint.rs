@@ -4,6 +4,7 @@
 //! refusal, or nothing, and then it is proposed.
 //! Deliberately absent: what the numbers are; the policy says.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use super::propose::{NewCall, Propose, ProposeRefusal};
@@ -12,6 +13,7 @@ use crate::approval::Approval;
 use crate::call::Call;
 use crate::hash::{Fields, Hash};
 use crate::id::{Agent, Tenant};
+use crate::json::canonical;
 use crate::registry::Kind;
 use crate::store::StoreError;
 use crate::time::Time;
@@ -26,22 +28,47 @@ pub struct Restraint {
     pub most_pending: Option<usize>,
     /// Whether the same calls again join the pending approval.
     pub joins: bool,
-    /// The entry a denial of these calls leaves for as long as they may not be asked again.
+    /// The entry a denial of calls with these values leaves for as long as they may not be asked again.
     pub denial: Option<String>,
 }
 
-/// The name of the entry that a denial of these calls leaves.
+/// The name of the entry that a denial of these calls leaves: the same for every way to write the same values, so that
+/// a blank or another order of keys is no new question. The entry goes when the denied content is erased.
 pub fn denial_key<'c>(
     tenant: &Tenant,
     agent: &Agent,
     calls: impl Iterator<Item = (&'c str, &'c [u8])>,
 ) -> String {
-    let fields = Fields::new("countersign/denial/1")
+    let values = calls.map(|(tool, arguments)| (tool, Cow::Owned(canonical(arguments))));
+    key("countersign/denial/2", tenant, agent, values)
+}
+
+/// The names of all entries that a denial of this approval may have left, those of earlier versions included.
+pub(super) fn denial_keys(approval: &Approval) -> [String; 2] {
+    let calls = || {
+        let calls = approval.calls.iter();
+        calls.map(|call| (call.tool.as_str(), call.arguments.as_bytes()))
+    };
+    let (tenant, agent) = (&approval.tenant, &approval.agent);
+    let as_written = calls().map(|(tool, arguments)| (tool, Cow::Borrowed(arguments)));
+    [
+        denial_key(tenant, agent, calls()),
+        key("countersign/denial/1", tenant, agent, as_written),
+    ]
+}
+
+fn key<'c>(
+    domain: &str,
+    tenant: &Tenant,
+    agent: &Agent,
+    calls: impl Iterator<Item = (&'c str, Cow<'c, [u8]>)>,
+) -> String {
+    let fields = Fields::new(domain)
         .field(tenant.as_str().as_bytes())
         .field(agent.as_str().as_bytes());
     let hash: Hash = calls
         .fold(fields, |fields, (tool, arguments)| {
-            fields.field(tool.as_bytes()).field(arguments)
+            fields.field(tool.as_bytes()).field(&arguments)
         })
         .finish();
     hash.to_string()

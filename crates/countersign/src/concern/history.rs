@@ -41,8 +41,8 @@ struct Used {
     text_count: usize,
     /// Approved numbers by place.
     numbers: HashMap<String, Vec<(ApprovalId, f64)>>,
-    /// Denied arguments.
-    denied: Vec<(ApprovalId, Time, Hash)>,
+    /// Denied arguments, as values.
+    denied: Vec<(ApprovalId, Time, Vec<u8>)>,
 }
 
 impl<'h> History<'h> {
@@ -75,8 +75,8 @@ impl<'h> History<'h> {
         let is_denied = call.because == Some(Because::Denied);
         match (&approval.decision, approval.state) {
             (Some(decided), _) if is_denied => {
-                let hash = Hash::of(call.arguments.as_bytes());
-                used.denied.push((id, decided.at, hash));
+                let values = json::canonical(call.arguments.as_bytes());
+                used.denied.push((id, decided.at, values));
             }
             (_, State::Approved) => {
                 used.definitions
@@ -165,8 +165,8 @@ impl Used {
             .denied
             .iter()
             .filter(|(earlier, at, _)| *earlier < approval.id && is_late(at));
-        let hash = Hash::of(call.arguments.as_bytes());
-        late.any(|(_, _, denied)| *denied == hash)
+        let values = json::canonical(call.arguments.as_bytes());
+        late.any(|(_, _, denied)| *denied == values)
     }
 
     /// A text that is one edit away from an approved one at the same place, and is none of them.

@@ -68,6 +68,61 @@ fn x16_characters_that_hide_or_move_text_are_shown() {
 }
 
 #[test]
+fn x103_of_all_code_points_no_invisible_one_is_shown_raw() {
+    use icu_properties::props::WhiteSpace;
+    let category = CodePointMapData::<GeneralCategory>::new();
+    let ignorable = CodePointSetData::new::<DefaultIgnorableCodePoint>();
+    let space = CodePointSetData::new::<WhiteSpace>();
+    // Blank to the eye although no property says so, and how people found them.
+    let blank = [
+        '\u{115f}',
+        '\u{1160}',
+        '\u{3164}',
+        '\u{ffa0}',
+        '\u{2800}',
+        '\u{2d7f}',
+        '\u{303f}',
+        '\u{fffc}',
+        '\u{1107f}',
+        '\u{13441}',
+        '\u{13442}',
+        '\u{16fe4}',
+        '\u{1d159}',
+        '\u{1d173}',
+        '\u{fff9}',
+        '\u{fe00}',
+        '\u{e0100}',
+        '\u{1bca0}',
+    ];
+    let mut count = 0;
+    for character in '\0'..=char::MAX {
+        let is_hidden = matches!(
+            category.get(character),
+            GeneralCategory::Control
+                | GeneralCategory::Format
+                | GeneralCategory::LineSeparator
+                | GeneralCategory::ParagraphSeparator
+                | GeneralCategory::PrivateUse
+                | GeneralCategory::Surrogate
+                | GeneralCategory::Unassigned
+        );
+        // A space, and the space of Chinese and Japanese, are seen as what they are.
+        let is_space = space.contains(character) && !matches!(character, ' ' | '\u{3000}');
+        if !is_hidden && !is_space && !ignorable.contains(character) && !blank.contains(&character) {
+            continue;
+        }
+        count += 1;
+        // Behind a base, where a mark would be drawn.
+        let shown = escape(&format!("a{character}b")).into_owned();
+        assert_eq!(shown, format!("a\\u{{{:x}}}b", u32::from(character)));
+    }
+    assert!(
+        count > 900_000,
+        "most code points are unassigned or private: {count}"
+    );
+}
+
+#[test]
 fn x16_nobody_can_write_a_false_escape() {
     check(r"\u{41}", r"\u{5c}u{41}");
     check(r"\\u{41}", r"\\u{5c}u{41}");

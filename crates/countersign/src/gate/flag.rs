@@ -8,12 +8,9 @@ use super::{Gate, Ruled, Submission, SubmitError, Submitted};
 use crate::approval::{Approval, SharedApproval};
 use crate::executor::Permit;
 use crate::id::CallId;
-use crate::json::{Node, Top, Tree};
+use crate::json::{FLAGS, Node, Top, Tree};
 use crate::state::{CallState, State};
 use crate::store::Filter;
-
-/// The arguments that say a person confirmed.
-const FLAGS: [&str; 2] = ["confirmed", "confirm"];
 
 /// Tells a model how to work with held calls, for agents whose loop is not ours.
 pub const GUIDE: &str = include_str!("guide.txt");

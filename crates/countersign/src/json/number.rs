@@ -27,7 +27,7 @@ impl Number {
 }
 
 /// Sign, digits without zeros at either end, and the power of ten behind the last digit.
-fn decimal(text: &str) -> (bool, String, i64) {
+pub(super) fn decimal(text: &str) -> (bool, String, i64) {
     let (is_negative, text) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text),

@@ -116,7 +116,7 @@ pub struct Agents {
     /// New approvals per agent, requester and minute, half of them at once; `None` when the policy says
     /// `"unlimited"`. Enforced by the [`Pace`](crate::gate::Pace) of a gate.
     pub proposals_per_minute: Option<u32>,
-    /// How long an agent may not ask again for exactly what was denied.
+    /// How long an agent may not ask again for what was denied, however it writes the same values.
     pub cool_down: Option<Duration>,
 }
 

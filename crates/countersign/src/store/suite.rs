@@ -137,6 +137,8 @@ macro_rules! for_each_store_case {
             h21_what_is_open_or_young_is_not_erased,
             h21_an_edited_approval_still_verifies_when_erased,
             h21_a_purge_goes_through_what_is_old,
+            x83_after_an_erasure_nothing_left_confirms_a_guess,
+            x83_an_erased_keys_retry_gets_no_answer,
             x33_after_a_restore_nothing_that_was_open_goes_on,
             x33_voiding_goes_on_until_nothing_is_left,
             // Reads.

@@ -1,19 +1,19 @@
 //! Credentials that an earlier version made and this one does not take: what they are, and what to do.
 
-use countersign::display::escape;
 use countersign::id::Tenant;
 use countersign::name;
 use countersign::store::{Store, StoreError};
 
 use super::Finding;
 use crate::access::{Account, Token};
+use crate::output::foreign::named;
 
 /// Looks at the tokens and accounts of a tenant.
 pub async fn look(store: &dyn Store, tenant: &Tenant) -> Result<Vec<Finding>, StoreError> {
     let tokens = Token::list(store, tenant).await?;
     let mixed = tokens.iter().filter(|(_, token)| token.scopes.role().is_none());
     let mixed = mixed.map(|(id, token)| {
-        let name = escape(token.name.as_str());
+        let name = named(token.name.as_str());
         Finding::warning(
             "tokens",
             format!(
@@ -37,7 +37,7 @@ pub async fn look(store: &dyn Store, tenant: &Tenant) -> Result<Vec<Finding>, St
         };
         findings.push(Finding::warning(
             "people",
-            format!("`{}` may not be able to sign in: {why}", escape(written)),
+            format!("`{}` may not be able to sign in: {why}", named(written)),
             "remove the account with `countersign person remove NAME`, and add it under another name",
         ));
     }

@@ -71,8 +71,19 @@ fn look_at_file(path: &Path) -> Vec<Finding> {
         .filter(|file| std::fs::metadata(file).is_ok_and(|metadata| crate::keys::is_open_to_all(&metadata)))
         .map(|file| file.display().to_string())
         .collect();
+    let shared: Vec<_> = files
+        .iter()
+        .filter(|file| std::fs::metadata(file).is_ok_and(|metadata| crate::keys::is_open_to_group(&metadata)))
+        .map(|file| file.display().to_string())
+        .collect();
+    if open.is_empty() && shared.is_empty() {
+        return vec![Finding::good("file", "only its owner can use it")];
+    }
     if open.is_empty() {
-        return vec![Finding::good("file", "only its owner and group can use it")];
+        // What the program makes is its owner's alone: somebody has opened it up, perhaps on purpose.
+        let message = format!("its group can use `{}`", shared.join("`, `"));
+        let hint = format!("unless that is meant: chmod 600 {}", shared.join(" "));
+        return vec![Finding::warning("file", message, &hint)];
     }
     // H06: everybody on the machine can read what was proposed, or even decide.
     let message = format!("everybody on this machine can use `{}`", open.join("`, `"));

@@ -7,7 +7,7 @@ use crate::failure::{Exit, Failure};
 use crate::hook::status::shell_word;
 use crate::hook::{Dialect, settings, splice};
 use crate::output::{Output, once};
-use crate::policy;
+use crate::{policy, private};
 
 pub fn run(global: &Global, options: &HookInstall, output: &mut Output) -> Result<Exit, Failure> {
     let dialect = options.dialect;
@@ -180,7 +180,7 @@ fn write(file: &Path, before: Option<&str>, after: &str) -> Result<Option<PathBu
         .hint("nothing was changed")
     };
     if let Some(folder) = file.parent() {
-        std::fs::create_dir_all(folder).map_err(failed)?;
+        private::create_folder(folder).map_err(failed)?;
     }
     let beside = |end: &str| {
         let mut name = file.as_os_str().to_owned();
@@ -201,7 +201,7 @@ fn write(file: &Path, before: Option<&str>, after: &str) -> Result<Option<PathBu
     if before.is_some() {
         std::fs::copy(file, &fresh).map_err(failed)?;
     }
-    std::fs::write(&fresh, after).map_err(failed)?;
+    private::write(&fresh, after.as_bytes()).map_err(failed)?;
     let synced = std::fs::File::open(&fresh).and_then(|file| file.sync_all());
     synced
         .and_then(|()| std::fs::rename(&fresh, file))

@@ -1,16 +1,18 @@
 //! What is left when content is erased, and when a backup is restored.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use crate::approval::SharedApproval;
+use crate::approval::{Approval, SharedApproval};
 use crate::call::Because;
-use crate::command::{Answer, Command, ERASED, Erase, Erasure, Propose, Voided};
+use crate::command::{Answer, Command, ERASED, Erase, Erasure, Propose, ProposeRefusal, Voided, denial_key};
 use crate::decision::{Choice, Verdict};
 use crate::executor::Outcome;
+use crate::hash::Hash;
 use crate::id::Actor;
 use crate::policy::Authority;
-use crate::registry::Kind;
+use crate::registry::{Entry, Kind};
 use crate::state::{CallState, State};
 use crate::store::suite::{Fixture, sample};
 use crate::store::{Filter, Purge, Purged};
@@ -285,4 +287,149 @@ pub async fn x33_voiding_goes_on_until_nothing_is_left(fixture: Fixture) {
         }
     }
     assert_eq!(pending, [3, 3, 1]);
+}
+
+const PIN: &str = "7291";
+
+/// Arguments, result and words with a PIN in them, which a person might want to find out.
+fn with_pin(pin: &str) -> String {
+    format!("{{\"pin\":\"{pin}\"}}")
+}
+
+/// Everything of an approval that is left: its rows, its history and the registry's denials.
+async fn left_of(fixture: &Fixture, approval: &SharedApproval) -> (SharedApproval, Vec<u8>) {
+    let after = fixture.get(approval).await;
+    let bodies = crate::store::record::Bodies::of(&after);
+    let mut left = bodies.approval;
+    left.extend(bodies.calls.into_iter().flatten());
+    for event in fixture.events(approval).await {
+        left.extend_from_slice(event.text().as_bytes());
+        left.extend_from_slice(&event.link.0);
+    }
+    let denials = fixture
+        .store
+        .entries(&after.tenant, Kind::Denial, None, 100)
+        .await
+        .unwrap();
+    for entry in denials {
+        left.extend_from_slice(entry.key.as_bytes());
+        left.extend_from_slice(&entry.body);
+    }
+    (after, left)
+}
+
+/// Every hash this code makes of content, for one guess and with whatever salt is left.
+fn hashes(guess: &str, after: &SharedApproval) -> Vec<Hash> {
+    let arguments = with_pin(guess);
+    let mut copy = Approval::clone(after);
+    for call in &mut copy.calls {
+        call.arguments = sample::arguments(&arguments);
+        if let Some(before) = &mut call.before {
+            *before = Arc::new(sample::snapshot(&arguments));
+        }
+    }
+    let mut found: Vec<Hash> = copy
+        .numbered()
+        .map(|(position, call)| call.digest_in(&copy, position))
+        .collect();
+    let calls = || {
+        copy.calls
+            .iter()
+            .map(|call| (call.tool.as_str(), arguments.as_bytes()))
+    };
+    let denial = denial_key(&copy.tenant, &copy.agent, calls());
+    found.extend(Hash::from_hex(&denial));
+    found.push(sample::snapshot(&arguments).hash);
+    for text in [guess, arguments.as_str()] {
+        found.push(Hash::of(text.as_bytes()));
+        found.push(copy.hash_of_result(text.as_bytes()));
+        found.push(sample::key("k", text).1);
+    }
+    found
+}
+
+/// The PIN that something in `left` confirms: raw, or as hex digits.
+fn confirmed(left: &[u8], after: &SharedApproval) -> Option<String> {
+    let raw: HashSet<&[u8]> = left.windows(32).collect();
+    let hex: HashSet<&[u8]> = left.windows(64).collect();
+    let is_there = |hash: &Hash| raw.contains(hash.0.as_slice()) || hex.contains(hash.to_string().as_bytes());
+    let guesses = (0..10_000).map(|number| format!("{number:04}"));
+    let mut guesses = guesses.filter(|guess| hashes(guess, after).iter().any(is_there));
+    guesses.next()
+}
+
+pub async fn x83_after_an_erasure_nothing_left_confirms_a_guess(fixture: Fixture) {
+    let pin = with_pin(PIN);
+    let propose = |n: u64| Propose {
+        claim: Some(PIN.to_owned()),
+        key: Some(sample::key(&format!("k{n}"), &pin)),
+        calls: vec![sample::call(&pin)],
+        ..sample::propose(n)
+    };
+    // One that ran, one that was denied, and one over a snapshot.
+    let ran = fixture.propose(propose(1)).await;
+    let mut approve = sample::keyed(sample::approve(&ran), "d", &pin);
+    approve.decision.comment = Some(PIN.to_owned());
+    fixture.accept(approve).await;
+    fixture.start(sample::start(&ran, 1, 1)).await.unwrap();
+    let done = sample::finish(&ran, 1, 1, Outcome::succeeded(PIN));
+    let ran = fixture.finish(done).await.unwrap().approval;
+    let denied = fixture.propose(propose(2)).await;
+    let denied = fixture.accept(sample::deny(&denied)).await;
+    let over = Propose {
+        calls: vec![sample::call_over("{}", &pin)],
+        ..propose(3)
+    };
+    let over = fixture.propose(over).await;
+    let over = fixture.accept(sample::deny(&over)).await;
+    for approval in [&denied, &over] {
+        let calls = approval.calls.iter();
+        let calls = calls.map(|call| (call.tool.as_str(), call.arguments.as_bytes()));
+        let entry = Entry {
+            kind: Kind::Denial,
+            key: denial_key(&approval.tenant, &approval.agent, calls),
+            tenant: approval.tenant.clone(),
+            body: [].into(),
+            version: 0,
+            expires_at: Some(approval.changed_at.plus(DAY * 30)),
+        };
+        fixture.store.put_entry(entry).await.unwrap();
+    }
+    for approval in [&ran, &denied, &over] {
+        let (now, left) = left_of(&fixture, approval).await;
+        assert_eq!(
+            confirmed(&left, &now).as_deref(),
+            Some(PIN),
+            "the attack works before"
+        );
+    }
+    fixture.advance(DAY);
+    for approval in [&ran, &denied, &over] {
+        assert_eq!(erased(&fixture, erase(approval)).await, Erasure::Done);
+        fixture.check(&approval.tenant, approval.id).await;
+    }
+    for approval in [&ran, &denied, &over] {
+        let (after, left) = left_of(&fixture, approval).await;
+        assert_eq!(after.salt, [0; 16]);
+        assert_eq!(confirmed(&left, &after), None, "{after:?}");
+        // Four digits alone may stand in any hash.
+        assert!(!left.windows(pin.len()).any(|bytes| bytes == pin.as_bytes()));
+    }
+}
+
+pub async fn x83_an_erased_keys_retry_gets_no_answer(fixture: Fixture) {
+    let keyed = |n: u64| Propose {
+        key: Some(sample::key("k", "body")),
+        ..sample::propose(n)
+    };
+    let denied = fixture.propose(keyed(1)).await;
+    let denied = fixture.accept(sample::deny(&denied)).await;
+    fixture.advance(DAY);
+    assert_eq!(erased(&fixture, erase(&denied)).await, Erasure::Done);
+    // Nobody can tell any more whether it is the same: nothing new is asked, and nothing is answered.
+    let refused = fixture.try_propose(keyed(2)).await.err();
+    assert!(
+        matches!(refused, Some(ProposeRefusal::KeyReused(_))),
+        "{refused:?}"
+    );
 }

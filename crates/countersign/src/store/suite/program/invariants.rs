@@ -1,10 +1,10 @@
 //! What must be so after every step, whatever the program.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use super::{Digest, Step};
 use crate::approval::{Approval, SharedApproval};
-use crate::command::{Answer, Command, Decide, DecideAnswer, Propose, ProposeRefusal, Proposed};
+use crate::command::{Answer, Command, Decide, DecideAnswer, Erasure, Propose, ProposeRefusal, Proposed};
 use crate::decision::Refusal;
 use crate::event::{Event, What, verify};
 use crate::hash::Hash;
@@ -21,6 +21,8 @@ pub(super) struct Watch {
     proposals: HashMap<(Tenant, Agent, Key), (Hash, ApprovalId)>,
     decisions: HashMap<(Tenant, ApprovalId, Person, Key), Hash>,
     key_before: Option<Hash>,
+    /// Approvals whose content is gone, and with it what their keys stood for.
+    erased: HashSet<ApprovalId>,
     /// The page as it is now.
     page: Option<Hash>,
 }
@@ -40,6 +42,9 @@ impl Watch {
         match (command, answer) {
             (Command::Propose(propose), Answer::Propose(answer)) => self.proposed(propose, answer),
             (Command::Decide(decide), Answer::Decide(answer)) => self.decided(step, decide, answer),
+            (Command::Erase(erase), Answer::Erase(Erasure::Done)) => {
+                self.erased.insert(erase.approval);
+            }
             (Command::Start(start), Answer::Start(Ok(started))) => {
                 assert_eq!(started.position, start.call.position);
                 let shown = started.approval.call(started.position);
@@ -67,7 +72,9 @@ impl Watch {
                 assert!(proposed.repeated, "I15: the same key gave two approvals");
                 assert_eq!((earlier, *id), (body, proposed.approval.id), "I15");
             }
-            (Some((earlier, _)), Err(ProposeRefusal::KeyReused(_))) => assert_ne!(earlier, body, "I15"),
+            (Some((earlier, id)), Err(ProposeRefusal::KeyReused(_))) => {
+                assert!(earlier != body || self.erased.contains(id), "I15");
+            }
             (None, Ok(proposed)) => {
                 assert!(!proposed.repeated, "I15: a new key");
                 self.proposals.insert(name, (*body, proposed.approval.id));
@@ -92,7 +99,8 @@ impl Watch {
             assert_eq!((&answer.approval, &answer.refusal), (&None, &missing), "I9");
         }
         if let Some(earlier) = self.key_before {
-            match earlier == decide.body {
+            let is_erased = self.erased.contains(&decision.approval);
+            match earlier == decide.body && !is_erased {
                 true => assert_eq!(answer.refusal, None, "I15: the same decision again"),
                 false => assert!(matches!(answer.refusal, Some(Refusal::KeyReused(_))), "I15"),
             }

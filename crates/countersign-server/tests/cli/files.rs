@@ -1,0 +1,87 @@
+//! Who can read what the program writes.
+
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::Path;
+
+use crate::place::Place;
+
+/// Every file below a folder with its mode.
+fn modes(folder: &Path) -> Vec<(String, u32)> {
+    let mut found = Vec::new();
+    for entry in folder.read_dir().unwrap() {
+        let path = entry.unwrap().path();
+        let mode = path.metadata().unwrap().permissions().mode() & 0o777;
+        if path.is_dir() {
+            found.extend(modes(&path));
+        }
+        found.push((path.display().to_string(), mode));
+    }
+    found
+}
+
+/// Runs a line of shell in which `countersign` is the binary, under a umask.
+#[track_caller]
+fn shell(place: &Place, umask: &str, line: &str) {
+    let binary = env!("CARGO_BIN_EXE_countersign");
+    let line = format!("umask {umask}; countersign() {{ '{binary}' \"$@\"; }}; {line}");
+    let prepared = place.command(&[]);
+    let mut command = std::process::Command::new("sh");
+    command.args(["-c", &line]).current_dir(place.path());
+    for (name, value) in prepared.get_envs() {
+        match value {
+            Some(value) => command.env(name, value),
+            None => command.env_remove(name),
+        };
+    }
+    let output = command.output().unwrap();
+    assert!(output.status.success(), "{line}: {output:?}");
+}
+
+#[test]
+fn x103_whatever_the_program_writes_is_its_owners_alone() {
+    for umask in ["022", "000"] {
+        let place = Place::without_policy();
+        for line in [
+            "countersign propose note '{\"n\":1}' --key k",
+            "printf 'Create a contact for Ana, ana@example.com\\nyes\\n' | countersign chat",
+            "printf 'show me the pages\\n' | countersign chat --agent cms",
+            "printf 'hello\\n' | countersign chat --agent ranch",
+            "countersign backup saved.db",
+            "mkdir other; cd other; countersign --store restored.db restore ../saved.db",
+            "countersign token create --agent demo --scope propose",
+            "countersign person add ana",
+            "countersign hook install claude-code --project",
+            "echo '{\"session_id\":\"s\",\"hook_event_name\":\"PreToolUse\",\"tool_name\":\"Bash\",\"tool_input\":{\"command\":\"ls\"},\"tool_use_id\":\"t1\",\"cwd\":\"/\"}' \
+             | HOME=$PWD XDG_STATE_HOME=$PWD/state timeout 2 countersign hook claude-code --state state/kept || true",
+        ] {
+            shell(&place, umask, line);
+        }
+        let files = modes(place.path());
+        let has = |name: &str| files.iter().any(|(path, _)| path.ends_with(name));
+        assert!(
+            has("countersign.db") && has("saved.db") && has("saved.db.sha256"),
+            "{files:?}"
+        );
+        assert!(has("restored.db") && has("crm.db"), "{files:?}");
+        for (path, mode) in &files {
+            // Made by the test itself.
+            if path.ends_with("/other") {
+                continue;
+            }
+            assert_eq!(mode & 0o077, 0, "{path} has mode {mode:o} under umask {umask}");
+        }
+    }
+}
+
+#[test]
+fn x103_a_store_that_others_can_read_is_found_by_the_doctor() {
+    let place = Place::new();
+    place.contact();
+    let store = place.path().join("countersign.db");
+    for (mode, is_bad) in [(0o600, false), (0o644, true), (0o660, true), (0o640, true)] {
+        std::fs::set_permissions(&store, std::fs::Permissions::from_mode(mode)).unwrap();
+        let left = place.run(&["doctor"]);
+        let says = left.stdout.contains("can use `");
+        assert_eq!(says, is_bad, "{mode:o}: {left:?}");
+    }
+}

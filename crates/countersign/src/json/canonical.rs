@@ -1,0 +1,129 @@
+//! Arguments as values, for saying no again to what was denied (X99).
+//!
+//! Enters: arguments. Leaves: bytes that are the same for every way to write the same values: blanks, the order of keys,
+//! `5000`, `5000.0` and `5e3`, escapes, members that are `null`, and whether somebody is said to have confirmed.
+//! INVARIANT: for refusals only. Nothing is hashed into a digest, shown or run from this form.
+
+use unicode_normalization::UnicodeNormalization as _;
+
+use super::number::decimal;
+use super::{Node, Top, Tree};
+
+/// Arguments that say a person confirmed; what they say is not believed and makes no other call.
+pub(crate) const FLAGS: [&str; 2] = ["confirmed", "confirm"];
+
+/// The form of arguments in which equal values are equal bytes. Arguments that cannot be read are their own form.
+pub(crate) fn canonical(arguments: &[u8]) -> Vec<u8> {
+    let Ok(tree) = Tree::read(arguments, Top::Object) else {
+        return [b"?", arguments].concat();
+    };
+    let mut out = Vec::with_capacity(arguments.len());
+    match &tree.node {
+        Node::Object(fields) => {
+            let is_flag = |name: &str| FLAGS.contains(&name);
+            object(fields.iter().filter(|(name, _)| !is_flag(name)), &mut out);
+        }
+        _ => write(&tree, &mut out),
+    }
+    out
+}
+
+fn write(tree: &Tree<'_>, out: &mut Vec<u8>) {
+    match &tree.node {
+        Node::Null => out.push(b'n'),
+        Node::Bool(true) => out.push(b't'),
+        Node::Bool(false) => out.push(b'f'),
+        Node::Number => {
+            // By digits: a float would make 2^53 and 2^53 + 1 the same.
+            let (is_negative, digits, exponent) = decimal(&tree.raw);
+            let sign = if is_negative { "-" } else { "" };
+            text(b'd', &format!("{sign}{digits}e{exponent}"), out);
+        }
+        Node::String(string) => text(b's', &composed(string), out),
+        Node::Array(items) => {
+            count(b'a', items.len(), out);
+            items.iter().for_each(|item| write(item, out));
+        }
+        Node::Object(fields) => object(fields.iter(), out),
+    }
+}
+
+type Field<'a> = (std::borrow::Cow<'a, str>, Tree<'a>);
+
+fn object<'f, 'a: 'f>(fields: impl Iterator<Item = &'f Field<'a>>, out: &mut Vec<u8>) {
+    let written = fields.filter(|(_, value)| value.node != Node::Null);
+    let mut written: Vec<(String, Vec<u8>)> = written
+        .map(|(name, value)| {
+            let mut bytes = Vec::new();
+            write(value, &mut bytes);
+            (composed(name), bytes)
+        })
+        .collect();
+    written.sort_unstable();
+    count(b'o', written.len(), out);
+    for (name, value) in written {
+        text(b'k', &name, out);
+        out.extend_from_slice(&value);
+    }
+}
+
+fn composed(string: &str) -> String {
+    string.nfc().collect()
+}
+
+fn count(tag: u8, count: usize, out: &mut Vec<u8>) {
+    out.push(tag);
+    out.extend_from_slice(&(count as u64).to_be_bytes());
+}
+
+fn text(tag: u8, text: &str, out: &mut Vec<u8>) {
+    count(tag, text.len(), out);
+    out.extend_from_slice(text.as_bytes());
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(left: &str, right: &str, expected: bool) {
+        let is_same = canonical(left.as_bytes()) == canonical(right.as_bytes());
+        assert_eq!(is_same, expected, "`{left}` and `{right}`");
+    }
+
+    #[test]
+    fn x99_the_same_values_are_the_same_however_they_are_written() {
+        let denied = r#"{"amount":5000,"to":"café","list":[1,null,{"a":1,"b":"x"}]}"#;
+        for again in [
+            r#"{ "amount" : 5000 , "to":"café","list":[1,null,{"a":1,"b":"x"}]}"#,
+            r#"{"to":"café","list":[1,null,{"b":"x","a":1}],"amount":5000}"#,
+            r#"{"amount":5000.0,"to":"café","list":[1.0,null,{"a":10e-1,"b":"x"}]}"#,
+            r#"{"amount":5e3,"to":"caf\u00e9","list":[1,null,{"a":1,"b":"\u0078"}]}"#,
+            r#"{"amount":0.5E+4,"to":"cafe\u0301","list":[1,null,{"a":1,"b":"x"}]}"#,
+            r#"{"amount":5000,"to":"café","list":[1,null,{"a":1,"b":"x","c":null}],"x":null}"#,
+            r#"{"amount":5000,"to":"café","list":[1,null,{"a":1,"b":"x"}],"confirmed":true}"#,
+            r#"{"confirm":"yes","confirmed":false,"amount":5000,"to":"café","list":[1,null,{"a":1,"b":"x"}]}"#,
+        ] {
+            check(denied, again, true);
+        }
+        for other in [
+            r#"{"amount":5001,"to":"café","list":[1,null,{"a":1,"b":"x"}]}"#,
+            r#"{"amount":-5000,"to":"café","list":[1,null,{"a":1,"b":"x"}]}"#,
+            r#"{"amount":"5000","to":"café","list":[1,null,{"a":1,"b":"x"}]}"#,
+            r#"{"amount":5000,"to":"cafe","list":[1,null,{"a":1,"b":"x"}]}"#,
+            r#"{"amount":5000,"to":"café","list":[null,1,{"a":1,"b":"x"}]}"#,
+            r#"{"amount":5000,"to":"café","list":[1,{"a":1,"b":"x"}]}"#,
+            r#"{"amount":5000,"to":"café","list":[1,null,{"a":1,"b":"x","confirmed":true}]}"#,
+            r#"{"amount":5000,"to":"café"}"#,
+        ] {
+            check(denied, other, false);
+        }
+        check(r#"{"n":9007199254740992}"#, r#"{"n":9007199254740993}"#, false);
+        check(r#"{"n":0}"#, r#"{"n":-0.0e9}"#, true);
+        check(r#"{"n":1e400}"#, r#"{"n":10e399}"#, true);
+        check(r#"{"a":"bk"}"#, r#"{"ak":"b"}"#, false);
+        check("not json", "not json", true);
+        check("not json", "not  json", false);
+        check("{}", r#"{"x":null}"#, true);
+    }
+}
