@@ -380,8 +380,8 @@ fn hidden(policy: &Policy, call: &ModelCall, outcome: Outcome) -> Outcome {
         return outcome;
     }
     match &outcome {
-        Outcome::Succeeded(result) => Outcome::succeeded(&secrecy.bytes(result)),
-        Outcome::Failed(result) => Outcome::failed(&secrecy.bytes(result)),
+        Outcome::Succeeded(result) => Outcome::succeeded(secrecy.bytes(result)),
+        Outcome::Failed(result) => Outcome::failed(secrecy.bytes(result)),
         Outcome::Unknown(reason) => Outcome::Unknown(secrecy.text(reason).into_owned()),
     }
 }
