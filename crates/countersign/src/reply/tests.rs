@@ -507,6 +507,9 @@ fn x72_what_only_sounds_like_a_yes_is_none() {
         "haha yes",
         "yes 😂",
         "if you say so",
+        "i will do it",
+        "ok then, bye",
+        "yeah sure buddy",
     ] {
         for language in [None, Some("en")] {
             check_to("Delete the draft page?", text, language, Reading::Other);
