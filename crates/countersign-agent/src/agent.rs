@@ -146,6 +146,14 @@ impl Agent {
         }
     }
 
+    /// Names the address of the inbox page: a card that is too long for a message is shown there.
+    pub fn leading_to(self, page: &str) -> Agent {
+        Agent {
+            conversations: self.conversations.with_page(page),
+            plan: self.plan,
+        }
+    }
+
     /// Its name.
     pub fn name(&self) -> &id::Agent {
         &self.plan.name
@@ -223,6 +231,8 @@ impl Agent {
                 turn.say(said.say.as_deref()).await?;
                 turn.show_again(approval.id).await?;
             }
+            // The card stands; a second one would be as short as the first.
+            Happened::Incomplete(_) => turn.say(said.say.as_deref()).await?,
             Happened::Refused(_) => {
                 turn.say(said.say.as_deref()).await?;
                 if said.goes_on {

@@ -61,7 +61,7 @@ pub enum Progress {
         /// The approval.
         approval: SharedApproval,
         /// The question.
-        prompt: Prompt,
+        prompt: Box<Prompt>,
     },
     /// An approval of this session was decided, or ended otherwise, and what it released has run.
     Decided {

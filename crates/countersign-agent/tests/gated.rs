@@ -79,19 +79,19 @@ impl World {
             }
             tokio::task::yield_now().await;
         };
-        let decision = Decision {
-            tenant: Tenant::single(),
-            approval: pending.id,
-            decider: Decider::new(
-                Person::new("alice").unwrap(),
-                vec!["approvers".to_owned()],
-                Surface::Page,
-            ),
-            verdict,
-            digest: Some(pending.digest),
-            comment: comment.map(str::to_owned),
-            claimed_by: None,
-            key: None,
+        let decision = {
+            let mut decision = Decision::on(
+                Tenant::single(),
+                countersign::card::WholeCard::shown(&pending),
+                Decider::new(
+                    Person::new("alice").unwrap(),
+                    vec!["approvers".to_owned()],
+                    Surface::Page,
+                ),
+                verdict,
+            );
+            decision.comment = comment.map(str::to_owned);
+            decision
         };
         gate.decide_and_run(decision).await.unwrap();
     }

@@ -12,12 +12,12 @@ use memory::{Card, Memory, remember};
 
 use crate::approval::{Approval, SharedApproval};
 use crate::call::{Because, Call};
+use crate::card::WholeCard;
 use crate::decision::{Choice, Decider, Decision, Refusal, Verdict};
 use crate::executor::Outcome;
 use crate::gate::{Gate, Heard, Reply, Resolved};
-use crate::hash::Hash;
 use crate::id::{Channel, Key, Tenant};
-use crate::prompt::{Pressed, Prompt, summary};
+use crate::prompt::{Button, Delivery, LONGEST_MESSAGE, Pressed, Prompt, SHORTEST_LIMIT, summary};
 use crate::reply::{Interpreted, Reading, Why, interpret};
 use crate::sentence::{Sentences, fill};
 use crate::state::{CallState, State};
@@ -77,6 +77,8 @@ pub struct Said {
 pub struct Conversations {
     gate: Gate,
     sentences: Option<Sentences>,
+    limit: usize,
+    page: Option<String>,
 }
 
 impl Conversations {
@@ -85,6 +87,25 @@ impl Conversations {
         Conversations {
             gate,
             sentences: None,
+            limit: LONGEST_MESSAGE,
+            page: None,
+        }
+    }
+
+    /// Writes messages of at most so many UTF-16 code units, as chats count; at least [`SHORTEST_LIMIT`]. A card that is
+    /// longer is shown in part, and cannot be approved in the conversation.
+    pub fn with_limit(self, limit: usize) -> Conversations {
+        Conversations {
+            limit: limit.max(SHORTEST_LIMIT),
+            ..self
+        }
+    }
+
+    /// Names the inbox page's address, `https://approvals.example.com` say: what does not fit is shown there.
+    pub fn with_page(self, page: impl Into<String>) -> Conversations {
+        Conversations {
+            page: Some(page.into()),
+            ..self
         }
     }
 
@@ -102,11 +123,25 @@ impl Conversations {
     }
 
     /// The card of an approval. Once it stands in the channel, say so with [`Conversations::shown`].
-    pub fn prompt(&self, approval: &Approval, language: Option<&str>) -> Prompt {
-        Prompt::of(approval, self.gate.policy(), &self.sentences(language))
+    pub async fn prompt(&self, approval: &Approval, language: Option<&str>) -> Result<Prompt, StoreError> {
+        self.prompt_in(approval, &self.sentences(language)).await
     }
 
-    /// Records that a card stands in the channel now, as the message `id`. Until this is done, a yes shows it again.
+    async fn prompt_in(&self, approval: &Approval, sentences: &Sentences) -> Result<Prompt, StoreError> {
+        let concerns = match approval.state {
+            State::Pending => self.gate.concerns(approval).await?,
+            _ => Vec::new(),
+        };
+        let delivery = Delivery {
+            limit: self.limit,
+            concerns: &concerns,
+            page: self.page.as_deref(),
+        };
+        Ok(Prompt::of(approval, self.gate.policy(), sentences, delivery))
+    }
+
+    /// Records that a card stands in the channel now, as the message `id`. Until this is done, a yes shows it again. A
+    /// prompt that leaves something out is no card that a yes could be about.
     pub async fn shown(
         &self,
         tenant: &Tenant,
@@ -114,10 +149,29 @@ impl Conversations {
         prompt: &Prompt,
         id: Key,
     ) -> Result<(), StoreError> {
+        match prompt.whole() {
+            Some(card) => {
+                let language = prompt.offered().language();
+                self.shown_whole(tenant, channel, card, language, id).await
+            }
+            None => self.said(tenant, channel).await,
+        }
+    }
+
+    /// As [`Conversations::shown`], for whoever knows that all of the card stands there.
+    pub async fn shown_whole(
+        &self,
+        tenant: &Tenant,
+        channel: &Channel,
+        card: &WholeCard,
+        language: Option<&str>,
+        id: Key,
+    ) -> Result<(), StoreError> {
         let card = Card {
             message: id,
-            digest: prompt.digest,
-            language: prompt.offered().language().map(str::to_owned),
+            digest: card.digest(),
+            language: Some(self.sentences(language).language),
+            whole: true,
         };
         let change = |memory: &mut Memory| memory.card = Some(card.clone());
         remember(self.gate.store(), tenant, channel, change).await?;
@@ -144,13 +198,32 @@ impl Conversations {
         if !is_new {
             return Ok(Said::passed_on(false));
         }
+        let (tenant, channel, id) = (
+            message.tenant.clone(),
+            message.channel.clone(),
+            message.id.clone(),
+        );
+        let said = self.hear_new(message, &memory).await;
+        if said.is_err() {
+            // It will be sent again, and then it counts. Deciding twice is kept apart by its key.
+            let forgotten = remember(store, &tenant, &channel, |memory| memory.forget(&id));
+            // The store fails already; what was heard stays so, and decides nothing.
+            let _ = forgotten.await;
+        }
+        said
+    }
+
+    /// Hears a message that did not come before.
+    async fn hear_new(&self, message: Message, memory: &Memory) -> Result<Said, StoreError> {
+        let store = self.gate.store();
         let Some(pending) = store.pending_in(&message.tenant, &message.channel).await? else {
             return Ok(Said::passed_on(true));
         };
         // Nobody says which language a reply is in: then it answers the card in the card's own.
         let shown_in = memory.card.as_ref().and_then(|card| card.language.as_deref());
-        let sentences = self.sentences(message.language.as_deref().or(shown_in));
-        let prompt = Prompt::of(&pending, self.gate.policy(), &sentences);
+        let sentences = &self.sentences(message.language.as_deref().or(shown_in));
+        // Only for reading: what is shown is made again, with all that is known.
+        let prompt = Prompt::of(&pending, self.gate.policy(), sentences, Delivery::default());
         let read = interpret(prompt.offered(), &message.text, message.language.as_deref());
         let is_approver = |call: &Call| message.sender.is_among(&call.terms.approvers);
         if matches!(read.why, Why::Filler(_)) && pending.calls.iter().any(is_approver) {
@@ -159,43 +232,31 @@ impl Conversations {
                 false => &sentences.too_little_for_ever,
             };
             let say = fill(too_little, &[("yes", &prompt.yes), ("no", &prompt.no)]);
+            let show = self.prompt_in(&pending, sentences).await?;
             return Ok(Said {
                 read: Some(read),
                 heard: Heard::ShowAgain(pending),
                 say: Some(say),
-                show: Some(prompt),
+                show: Some(show),
                 goes_on: false,
             });
         }
         let reply = Reply {
-            seen: seen(&memory, &message),
+            seen: seen(memory, &message, &pending),
             tenant: message.tenant,
             channel: message.channel,
             sender: message.sender,
             reading: read.reading,
             message: Some(message.id),
         };
-        let (tenant, channel, id) = (reply.tenant.clone(), reply.channel.clone(), reply.message.clone());
-        match self.gate.hear(reply).await {
-            Ok(heard) => {
-                let asks_again = matches!(&heard, Heard::Decided(resolved) if is_not_as_shown(resolved));
-                let mut said = self.answer(read, heard, &sentences);
-                if asks_again {
-                    let again = self.gate.store().pending_in(&tenant, &channel).await?;
-                    said.show = again.map(|again| Prompt::of(&again, self.gate.policy(), &sentences));
-                }
-                Ok(said)
-            }
-            Err(error) => {
-                // It will be sent again, and then it counts. Deciding twice is kept apart by its key.
-                if let Some(id) = id {
-                    let forgotten = remember(store, &tenant, &channel, |memory| memory.forget(&id));
-                    // The store fails already; what was heard stays so, and decides nothing.
-                    let _ = forgotten.await;
-                }
-                Err(error)
-            }
+        let (tenant, channel) = (reply.tenant.clone(), reply.channel.clone());
+        let heard = self.gate.hear(reply).await?;
+        let asks_again = matches!(&heard, Heard::Decided(resolved) if is_not_as_shown(resolved));
+        let mut said = self.answer(read, heard, sentences).await?;
+        if asks_again && let Some(again) = store.pending_in(&tenant, &channel).await? {
+            said.show = Some(self.prompt_in(&again, sentences).await?);
         }
+        Ok(said)
     }
 
     /// Takes a button pressed in a channel: bound to its card whatever else was shown since. Nothing when no such
@@ -237,23 +298,19 @@ impl Conversations {
             }))
         };
         let (id, digest) = (approval.id, approval.digest);
-        let verdict = match (pressed.verdict(&approval, channel), only) {
+        let decision = match (pressed.says(&approval, channel), only) {
             (None, _) => return refused(Refusal::Stale { id, digest }, approval),
-            (Some(Verdict::Approve), Some(only)) => match choices(&approval, only) {
-                Ok(choices) => Verdict::Each(choices),
+            (Some(Button::Deny), _) => Decision::deny(tenant.clone(), id, by),
+            (Some(Button::Approve(card)), None) => Decision::on(tenant.clone(), card, by, Verdict::Approve),
+            (Some(Button::Approve(card)), Some(only)) => match choices(&approval, only) {
+                Ok(choices) => Decision::on(tenant.clone(), card, by, Verdict::Each(choices)),
                 Err(refusal) => return refused(refusal, approval),
             },
-            (Some(verdict), _) => verdict,
         };
         let decision = Decision {
-            tenant: tenant.clone(),
-            approval: approval.id,
-            decider: by,
-            verdict,
-            digest: Some(approval.digest),
-            comment: None,
-            claimed_by: None,
+            digest: Some(digest),
             key,
+            ..decision
         };
         self.gate.decide_and_run(decision).await.map(Some)
     }
@@ -278,9 +335,23 @@ impl Conversations {
         }
     }
 
-    fn answer(&self, read: Interpreted, heard: Heard, sentences: &Sentences) -> Said {
-        let policy = self.gate.policy();
-        let card = |approval: &SharedApproval| Some(Prompt::of(approval, policy, sentences));
+    async fn answer(
+        &self,
+        read: Interpreted,
+        heard: Heard,
+        sentences: &Sentences,
+    ) -> Result<Said, StoreError> {
+        let card = match &heard {
+            Heard::Kept(approval) | Heard::ShowAgain(approval) | Heard::Incomplete(approval) => {
+                Some(self.prompt_in(approval, sentences).await?)
+            }
+            _ => None,
+        };
+        // What cannot be shown whole here is not worth showing again: a yes would be as little as before.
+        let heard = match (heard, &card) {
+            (Heard::ShowAgain(approval), Some(card)) if card.whole().is_none() => Heard::Incomplete(approval),
+            (heard, _) => heard,
+        };
         let what = |approval: &SharedApproval| summary(approval, sentences);
         let (say, show, goes_on) = match &heard {
             Heard::NotForUs => (None, None, true),
@@ -289,8 +360,13 @@ impl Conversations {
                 let say = fill(&sentences.cancelled_by_other, &[("what", &what(approval))]);
                 (Some(say), None, true)
             }
-            Heard::Kept(approval) => (Some(sentences.kept.clone()), card(approval), true),
-            Heard::ShowAgain(approval) => (Some(sentences.show_again.clone()), card(approval), false),
+            Heard::Kept(_) => (Some(sentences.kept.clone()), card, true),
+            Heard::ShowAgain(_) => (Some(sentences.show_again.clone()), card, false),
+            Heard::Incomplete(_) => {
+                let place = card.as_ref().map(Prompt::place).unwrap_or_default();
+                let say = fill(&sentences.incomplete, &[("where", place)]);
+                (Some(say), None, false)
+            }
             Heard::Refused(refusal) => {
                 let say = fill(
                     &sentences.refused,
@@ -300,13 +376,13 @@ impl Conversations {
                 (Some(say), None, read.reading == Reading::Other)
             }
         };
-        Said {
+        Ok(Said {
             read: Some(read),
             heard,
             say,
             show,
             goes_on,
-        }
+        })
     }
 
     /// What is said to somebody who speaks this language.
@@ -318,10 +394,11 @@ impl Conversations {
     }
 }
 
-/// The digest of the card the sender had before their eyes: the last thing shown, and before their message.
-fn seen(memory: &Memory, message: &Message) -> Option<Hash> {
-    let card = memory.card.as_ref()?;
-    (message.after.as_ref() == Some(&card.message)).then_some(card.digest)
+/// The card the sender had before their eyes, all of it: the last thing shown, and before their message.
+fn seen(memory: &Memory, message: &Message, pending: &Approval) -> Option<WholeCard> {
+    let card = memory.card.as_ref().filter(|card| card.whole)?;
+    let is_seen = message.after.as_ref() == Some(&card.message) && card.digest == pending.digest;
+    is_seen.then(|| WholeCard::of(pending.id, card.digest))
 }
 
 impl Said {

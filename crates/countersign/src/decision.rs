@@ -4,8 +4,8 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::approval::Approval;
 use crate::call::Arguments;
+use crate::card::WholeCard;
 use crate::hash::Hash;
 use crate::id::{ApprovalId, Key, Person, Tenant};
 use crate::registry::{Entry, Kind};
@@ -128,16 +128,17 @@ impl Ground {
 }
 
 /// What a person says to an approval.
+///
+/// INVARIANT: outside of this crate an approving decision is made from a [`WholeCard`] and from nothing else, so a
+/// surface that showed part of a card can deny, but has nothing to approve with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     /// Whose approval.
     pub tenant: Tenant,
-    /// Which approval.
-    pub approval: ApprovalId,
+    pub(crate) approval: ApprovalId,
     /// Who decides.
     pub decider: Decider,
-    /// What they decide.
-    pub verdict: Verdict,
+    pub(crate) verdict: Verdict,
     /// The digest of the card they saw; a decision that names one must match.
     pub digest: Option<Hash>,
     /// What they add.
@@ -149,18 +150,37 @@ pub struct Decision {
 }
 
 impl Decision {
-    /// A decision on what this approval shows, and on nothing else.
-    pub fn on(approval: &Approval, decider: Decider, verdict: Verdict) -> Decision {
+    /// A decision on a card that was shown whole, and on nothing else.
+    pub fn on(tenant: Tenant, card: WholeCard, decider: Decider, verdict: Verdict) -> Decision {
         Decision {
-            tenant: approval.tenant.clone(),
-            approval: approval.id,
-            decider,
+            digest: Some(card.digest()),
             verdict,
-            digest: Some(approval.digest),
+            ..Decision::deny(tenant, card.approval(), decider)
+        }
+    }
+
+    /// A denial. It needs no card: whoever saw part of it, or only its title, may say no.
+    pub fn deny(tenant: Tenant, approval: ApprovalId, decider: Decider) -> Decision {
+        Decision {
+            tenant,
+            approval,
+            decider,
+            verdict: Verdict::Deny,
+            digest: None,
             comment: None,
             claimed_by: None,
             key: None,
         }
+    }
+
+    /// Which approval.
+    pub fn approval(&self) -> ApprovalId {
+        self.approval
+    }
+
+    /// What was decided.
+    pub fn verdict(&self) -> &Verdict {
+        &self.verdict
     }
 }
 
@@ -235,6 +255,12 @@ pub enum Refusal {
         id: ApprovalId,
         /// The digest of what is pending.
         digest: Hash,
+    },
+    /// The answer came from a place that showed only part of the card.
+    #[error("part of approval `{}` was not shown there, so it cannot be approved from there", id.short())]
+    Incomplete {
+        /// Which approval.
+        id: ApprovalId,
     },
     /// The person may not decide this.
     #[error("`{person}` may not decide approval `{}`", id.short())]
@@ -313,6 +339,7 @@ impl Refusal {
             Refusal::Superseded { .. } => "superseded",
             Refusal::Withdrawn { .. } => "withdrawn",
             Refusal::Stale { .. } => "stale",
+            Refusal::Incomplete { .. } => "incomplete",
             Refusal::NotAllowed { .. } => "not_allowed",
             Refusal::FourEyes { .. } => "four_eyes",
             Refusal::SurfaceTooWeak { .. } => "surface_too_weak",
@@ -333,6 +360,7 @@ impl Refusal {
             }
             Refusal::Superseded { .. } => "decide the newer approval instead",
             Refusal::Stale { .. } => "look at the current card and decide again",
+            Refusal::Incomplete { .. } => "open the whole card and decide there, or deny it from here",
             Refusal::NotAllowed { .. } => "ask one of its approvers",
             Refusal::FourEyes { .. } => "ask another of its approvers, or deny it",
             Refusal::SurfaceTooWeak { .. } => "decide it there, or deny it from here",

@@ -5,6 +5,7 @@
 
 pub mod approval;
 pub mod call;
+pub mod card;
 pub mod command;
 pub mod concern;
 pub mod conversation;

@@ -1,10 +1,13 @@
-//! The question as every surface renders it: a short text, two labels, two opaque payloads, an end.
+//! The question as a conversation renders it: the card as text, two labels, two opaque payloads, an end.
 //!
-//! Enters: a pending approval. Leaves: a [`Prompt`]. Ids and raw arguments stay out of the visible text; what a button
-//! sends back is bound to the approval, its channel, exactly what it showed, and one of the two answers.
+//! Enters: a pending approval, and how long a message may be. Leaves: a [`Prompt`]. What a button sends back is bound to
+//! the approval, its channel, exactly what it showed, and one of the two answers.
+//!
+//! INVARIANT: a prompt that leaves something out has nothing to approve with: no button, and no [`WholeCard`].
 
 use crate::approval::Approval;
-use crate::decision::Verdict;
+use crate::card::{CardText, Missing, WholeCard, length};
+use crate::concern::Concern;
 use crate::hash::{Fields, Hash};
 use crate::id::{ApprovalId, Channel};
 use crate::policy::{Policy, Undoable};
@@ -14,8 +17,34 @@ use crate::secrecy::Secrecy;
 use crate::sentence::{Origins, Sentences, fill};
 use crate::time::Time;
 
-/// How many calls of a batch are written out.
+/// How many calls of a batch are named in a sentence about what became of it.
 const MOST_LINES: usize = 20;
+
+/// The longest message, unless a conversation says otherwise: what Telegram takes, less some room.
+pub const LONGEST_MESSAGE: usize = 4_000;
+/// The least that a conversation may set: a shorter message has no room for the question itself.
+pub const SHORTEST_LIMIT: usize = 400;
+
+/// What a prompt is made with, beside the approval.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivery<'a> {
+    /// The longest text, in UTF-16 code units, as chats count.
+    pub limit: usize,
+    /// What deserves a second look, call by call.
+    pub concerns: &'a [Vec<Concern>],
+    /// The address of the inbox page, where there is one: what does not fit is shown there.
+    pub page: Option<&'a str>,
+}
+
+impl Default for Delivery<'_> {
+    fn default() -> Self {
+        Delivery {
+            limit: LONGEST_MESSAGE,
+            concerns: &[],
+            page: None,
+        }
+    }
+}
 
 /// What a surface shows while an approval is pending.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -28,22 +57,27 @@ pub struct Prompt {
     pub summary: String,
     /// How far its values are the person's, and which are not; nothing when no conversation was given. Safe to show.
     pub origins: Option<String>,
-    /// The whole question, for a surface without buttons.
+    /// The card and the question, to be shown as it is. Where the card does not fit, it says how much is missing and
+    /// where to see it.
     pub text: String,
+    /// Present when `text` leaves nothing out.
+    whole: Option<WholeCard>,
+    /// Where the whole card is, for people.
+    place: String,
     offer: Box<Offer<'static>>,
     /// What the approving button says.
     pub yes: String,
     /// What the denying button says.
     pub no: String,
-    /// What the approving button sends back.
-    pub approve: String,
+    /// What the approving button sends back; nothing where part of the card is missing: then there is no such button.
+    pub approve: Option<String>,
     /// What the denying button sends back.
     pub deny: String,
     /// Whether "ok" is too little.
     pub needs_yes: bool,
     /// Whether every call of it can be undone.
     pub can_undo: bool,
-    /// How many calls it numbers, so that a reply can name some of them; none when there is one, or not all are shown.
+    /// How many calls it numbers, so that a reply can name some of them; none when there is one.
     pub numbered: usize,
     /// From then on nobody can answer.
     pub expires_at: Time,
@@ -51,10 +85,10 @@ pub struct Prompt {
 
 impl Prompt {
     /// The question an approval asks, in these sentences. The policy says what is secret.
-    pub fn of(approval: &Approval, policy: &Policy, sentences: &Sentences) -> Prompt {
+    pub fn of(approval: &Approval, policy: &Policy, sentences: &Sentences, delivery: Delivery<'_>) -> Prompt {
         let numbered = match approval.calls.len() {
-            count @ 2..=MOST_LINES => count,
-            _ => 0,
+            0 | 1 => 0,
+            count => count,
         };
         let offer = Offer::of_card(approval, policy, sentences, numbered);
         let (yes, no) = offer.labels();
@@ -65,17 +99,28 @@ impl Prompt {
             let values = [("what", what), ("yes", yes.as_str()), ("no", no.as_str())];
             fill(&sentences.ask, &values)
         };
-        let text = match &origins {
-            Some(origins) => ask(&format!("{summary}\n{origins}")),
-            None => ask(&summary),
+        let card = CardText::new(approval, policy, delivery.concerns, sentences);
+        let place = place(approval, delivery.page);
+        let text = ask(&card.whole());
+        let whole = (length(&text) <= delivery.limit).then(|| WholeCard::shown(approval));
+        let text = match whole {
+            Some(_) => text,
+            None => part(
+                &card,
+                sentences,
+                delivery.limit,
+                &[("where", &place), ("no", &no)],
+            ),
         };
         Prompt {
             approval: approval.id,
             digest: approval.digest,
             text,
             origins,
-            approve: payload(approval, &Verdict::Approve),
-            deny: payload(approval, &Verdict::Deny),
+            approve: whole.as_ref().map(|_| payload(approval, APPROVE)),
+            deny: payload(approval, DENY),
+            whole,
+            place,
             needs_yes: offer.needs_yes(),
             can_undo: approval.calls.iter().all(|call| call.terms.undo == Undoable::Yes),
             numbered,
@@ -87,9 +132,49 @@ impl Prompt {
         }
     }
 
+    /// The statement that all of it was shown, for whoever showed `text`; nothing where part of it is missing.
+    pub fn whole(&self) -> Option<&WholeCard> {
+        self.whole.as_ref()
+    }
+
+    /// Where the whole card is, for people: an address, or a command.
+    pub fn place(&self) -> &str {
+        &self.place
+    }
+
     /// What a reply is read against: labels and the act's own words, never this text.
     pub fn offered(&self) -> &Offer<'static> {
         &self.offer
+    }
+}
+
+/// Where all of a card can be seen, and decided.
+fn place(approval: &Approval, page: Option<&str>) -> String {
+    let command = format!("`countersign show {} --full`", approval.id.short());
+    match page {
+        Some(page) => format!("{page}/approvals/{} ({command})", approval.id),
+        None => command,
+    }
+}
+
+/// As much of a card as fits, how much is missing, and where it is. `values` are the place and the denying label.
+fn part(card: &CardText, sentences: &Sentences, limit: usize, values: &[(&str, &str)]) -> String {
+    let tail = |missing: Missing| {
+        let (calls, of) = (missing.calls.to_string(), missing.of.to_string());
+        let bytes = missing.bytes.to_string();
+        let sentence = match missing.of {
+            1 => &sentences.missing_bytes,
+            _ => &sentences.missing_calls,
+        };
+        let missing = fill(sentence, &[("calls", &calls), ("total", &of), ("bytes", &bytes)]);
+        fill(&sentences.part, &[&[("missing", &*missing)], values].concat())
+    };
+    let (_, all) = card.fitting(0);
+    let room = limit.saturating_sub(length(&tail(all)) + 1);
+    let (text, missing) = card.fitting(room);
+    match text.is_empty() {
+        true => tail(missing),
+        false => format!("{text}\n{}", tail(missing)),
     }
 }
 
@@ -148,24 +233,33 @@ pub struct Pressed {
     proof: String,
 }
 
+/// What a button says.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Button {
+    /// Yes, to a card that was shown whole.
+    Approve(WholeCard),
+    /// No.
+    Deny,
+}
+
 /// The letters of a proof: 96 bits, so that a payload fits into the 64 bytes some chats allow.
 const PROOF: usize = 24;
 
-fn payload(approval: &Approval, verdict: &Verdict) -> String {
+/// What a button under a whole card says.
+const APPROVE: &[u8] = b"approve the whole card";
+const DENY: &[u8] = b"deny";
+
+fn payload(approval: &Approval, answer: &[u8]) -> String {
     let id: String = approval
         .id
         .as_bytes()
         .iter()
         .map(|byte| format!("{byte:02x}"))
         .collect();
-    format!("{id}.{}", proof(approval, verdict))
+    format!("{id}.{}", proof(approval, answer))
 }
 
-fn proof(approval: &Approval, verdict: &Verdict) -> String {
-    let answer: &[u8] = match verdict {
-        Verdict::Approve => b"approve",
-        _ => b"deny",
-    };
+fn proof(approval: &Approval, answer: &[u8]) -> String {
     let channel = approval.channel.as_ref().map_or("", Channel::as_str);
     let hash = Fields::new("countersign/button/2")
         .field(approval.tenant.as_str().as_bytes())
@@ -199,11 +293,11 @@ impl Pressed {
     }
 
     /// What it says to this approval, pressed in this channel; nothing when it belongs to another card.
-    pub fn verdict(&self, approval: &Approval, channel: &Channel) -> Option<Verdict> {
-        let verdicts = [Verdict::Approve, Verdict::Deny].into_iter();
-        verdicts
-            .filter(|_| self.is_from(approval, channel))
-            .find(|verdict| is_same(&proof(approval, verdict), &self.proof))
+    pub fn says(&self, approval: &Approval, channel: &Channel) -> Option<Button> {
+        let is = |answer| self.is_from(approval, channel) && is_same(&proof(approval, answer), &self.proof);
+        // Such a payload is given out with a whole card only.
+        let approve = is(APPROVE).then(|| Button::Approve(WholeCard::shown(approval)));
+        approve.or_else(|| is(DENY).then_some(Button::Deny))
     }
 }
 

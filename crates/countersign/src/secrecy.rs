@@ -150,7 +150,16 @@ impl Secrecy {
 
     /// Arguments as rows for a card.
     pub fn table(&self, arguments: &[u8]) -> Vec<Row> {
-        let mut rows = rows(arguments, &self.paths, &self.salt);
+        self.rows(arguments, LONGEST)
+    }
+
+    /// As [`Secrecy::table`], with no value cut.
+    pub fn whole_table(&self, arguments: &[u8]) -> Vec<Row> {
+        self.rows(arguments, usize::MAX)
+    }
+
+    fn rows(&self, arguments: &[u8], max_chars: usize) -> Vec<Row> {
+        let mut rows = rows(arguments, &self.paths, &self.salt, max_chars);
         if self.values.is_empty() {
             return rows;
         }
@@ -163,8 +172,9 @@ impl Secrecy {
             if whole.is_some_and(|leaf| self.is_in(&leaf.text())) || self.is_in(&row.value) {
                 let shown = whole.map(|leaf| self.text(&leaf.text()).into_owned());
                 let shown = shown.unwrap_or_else(|| self.text(&row.value).into_owned());
-                row.value = crate::display::clip(&shown, LONGEST).to_string();
-                row.hidden = true;
+                // INVARIANT: a hidden row leaves nothing out but the secret, so that its card can be approved.
+                row.value = crate::display::escape(&shown).into_owned();
+                (row.hidden, row.clipped) = (true, false);
             }
             if let Cow::Owned(pointer) = self.text(&row.pointer) {
                 (row.pointer, row.hidden) = (pointer, true);

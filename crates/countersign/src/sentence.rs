@@ -17,6 +17,16 @@ pub struct Sentences {
     pub language: String,
     /// The question under a card.
     pub ask: String,
+    /// The question under a card that does not fit: `{missing}` says how much, `{where}` where all of it is.
+    pub part: String,
+    /// How much of a single call is missing: `{bytes}`.
+    pub missing_bytes: String,
+    /// How much of several calls is missing: something of `{calls}` of `{total}`, in all `{bytes}`.
+    pub missing_calls: String,
+    /// Before a line that is so of each of several calls.
+    pub each: String,
+    /// The answer to a yes where part of the card is missing; `{where}` all of it is.
+    pub incomplete: String,
     /// Several calls in one question; `{count}` of them.
     pub several: String,
     /// The approving label, where the policy names none.
@@ -75,6 +85,14 @@ impl Sentences {
         Sentences {
             language: "en".to_owned(),
             ask: "{what}\n-- reply \"{yes}\" to confirm or \"{no}\" to cancel.".to_owned(),
+            part: "-- {missing}, so it cannot be approved here. See all of it and decide with {where}; or reply \"{no}\" \
+                   to cancel."
+                .to_owned(),
+            missing_bytes: "{bytes} bytes of this card are not shown".to_owned(),
+            missing_calls: "{calls} of {total} calls ({bytes} bytes) of this card are not shown in full".to_owned(),
+            each: "each of them:".to_owned(),
+            incomplete: "Nothing was decided: part of this card is not shown here. See all of it and decide with {where}."
+                .to_owned(),
             several: "{count} actions:".to_owned(),
             yes: "yes".to_owned(),
             no: "no".to_owned(),
@@ -109,6 +127,14 @@ impl Sentences {
         Sentences {
             language: "es".to_owned(),
             ask: "{what}\n-- responde \"{yes}\" para confirmar o \"{no}\" para cancelar.".to_owned(),
+            part: "-- {missing}, así que no se puede aprobar aquí. Míralo entero y decide con {where}; o responde \"{no}\" \
+                   para cancelar."
+                .to_owned(),
+            missing_bytes: "{bytes} bytes de esta tarjeta no se muestran".to_owned(),
+            missing_calls: "{calls} de {total} acciones ({bytes} bytes) de esta tarjeta no se muestran enteras".to_owned(),
+            each: "cada una:".to_owned(),
+            incomplete: "No se ha decidido nada: aquí no se muestra toda la tarjeta. Mírala entera y decide con {where}."
+                .to_owned(),
             several: "{count} acciones:".to_owned(),
             yes: "sí".to_owned(),
             no: "no".to_owned(),

@@ -5,6 +5,7 @@
 //! are replaced before any template sees them, and nothing is cut without saying so.
 //! Deliberately absent: the model's own words, and quoting for HTML or chat markup.
 
+use std::collections::HashMap;
 use std::fmt::Write as _;
 
 use minijinja::value::ValueKind;
@@ -13,12 +14,14 @@ use minijinja::{Environment, Error, ErrorKind, Output, UndefinedBehavior, Value}
 use crate::display::{clip, clip_to, escape};
 use crate::json::{Node, Number, Top, Tree};
 
+mod said;
 mod secret;
 mod table;
 
 pub use secret::{BadSecretPath, SecretPath};
 pub use table::{Row, table};
 
+pub(crate) use said::{Prints, Said};
 pub(crate) use secret::{hide, hide_values, is_secret, marked, secret_values};
 pub(crate) use table::rows;
 
@@ -33,7 +36,11 @@ const FUEL: u64 = 50_000;
 
 /// All summary templates of a policy, by tool.
 #[derive(Debug)]
-pub(crate) struct Summaries(Environment<'static>);
+pub(crate) struct Summaries {
+    environment: Environment<'static>,
+    /// What each tool's template is certain to print.
+    prints: HashMap<String, Prints>,
+}
 
 impl Summaries {
     pub(crate) fn new() -> Summaries {
@@ -44,12 +51,17 @@ impl Summaries {
         environment.set_debug(false);
         // INVARIANT: this formatter is the only way from an argument into a summary.
         environment.set_formatter(|out, _, value| show(out, value));
-        Summaries(environment)
+        Summaries {
+            environment,
+            prints: HashMap::new(),
+        }
     }
 
     /// Adds a tool's template, or says what is wrong with it.
     pub(crate) fn add(&mut self, tool: &str, template: &str) -> Result<(), Error> {
-        self.0.add_template_owned(tool.to_owned(), template.to_owned())
+        self.prints.insert(tool.to_owned(), Prints::read(template));
+        self.environment
+            .add_template_owned(tool.to_owned(), template.to_owned())
     }
 
     /// Renders a tool's template over arguments, and over what they would change where that was read. Secrets are
@@ -74,13 +86,26 @@ impl Summaries {
         let before = before.and_then(|tree| to_value(tree, &|_| Some(Value::UNDEFINED)));
         let before = before.map(|value| ("before".to_owned(), value));
         let context = Value::from_pairs(named.chain(everything).chain(before));
-        let template = self.0.get_template(tool).map_err(|_| "there is none")?;
+        let template = self.environment.get_template(tool).map_err(|_| "there is none")?;
         let text = template.render(context).map_err(|error| reason(&error))?;
         match text.trim() {
             "" => Err("it comes out empty".to_owned()),
             text => Ok(cut(text.to_owned(), MAX_CHARS)),
         }
     }
+}
+
+impl Summaries {
+    /// Returns the values that a tool's template says of these arguments, whose secrets are hidden already.
+    pub(crate) fn said(&self, tool: &str, arguments: &Tree<'_>) -> Said {
+        let prints = self.prints.get(tool);
+        prints.map_or_else(Said::nothing, |prints| prints.said(arguments))
+    }
+}
+
+/// Returns true if a summary says that something is missing from it. A value may say so too: then it is listed.
+pub(crate) fn is_cut(summary: &str) -> bool {
+    summary.contains("bytes not shown]") || summary.contains("… and ")
 }
 
 /// Why rendering failed, without quoting values.

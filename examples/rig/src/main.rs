@@ -103,16 +103,7 @@ mod tests {
             tokio::task::yield_now().await;
         };
         assert_eq!(pending.calls[0].terms.summary, "Send Welcome to maria@acme.com");
-        let decision = Decision {
-            tenant: Tenant::single(),
-            approval: pending.id,
-            decider: Decider::new(Person::new("alice").unwrap(), vec!["approvers".to_owned()], Surface::Page),
-            verdict,
-            digest: Some(pending.digest),
-            comment: None,
-            claimed_by: None,
-            key: None,
-        };
+        let decision = Decision::on(Tenant::single(), countersign::card::WholeCard::shown(&pending), Decider::new(Person::new("alice").unwrap(), vec!["approvers".to_owned()], Surface::Page), verdict);
         gate.decide_and_run(decision).await.unwrap();
     }
 

@@ -70,7 +70,7 @@ impl Talk {
             panic!("there is no card with a button `{label}`");
         };
         let payload = match label {
-            label if label == prompt.yes => prompt.approve,
+            label if label == prompt.yes => prompt.approve.unwrap(),
             label if label == prompt.no => prompt.deny,
             _ => panic!(
                 "no button says `{label}`, but `{}` and `{}`",
@@ -123,7 +123,7 @@ impl Talk {
                             .shown(&tenant, &channel, &prompt, key.clone())
                             .await
                             .unwrap();
-                        self.card = Some((key, prompt));
+                        self.card = Some((key, *prompt));
                     }
                     Progress::Called { .. }
                     | Progress::Proposed { .. }

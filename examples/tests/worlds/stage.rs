@@ -67,20 +67,16 @@ pub fn call(tool: &str, arguments: &str) -> SubmittedCall {
 }
 
 pub fn decision(approval: &SharedApproval, verdict: Verdict) -> Decision {
-    Decision {
-        tenant: approval.tenant.clone(),
-        approval: approval.id,
-        decider: Decider::new(
+    Decision::on(
+        approval.tenant.clone(),
+        countersign::card::WholeCard::shown(approval),
+        Decider::new(
             Person::new("alice").unwrap(),
             vec!["approvers".to_owned()],
             Surface::Page,
         ),
         verdict,
-        digest: Some(approval.digest),
-        comment: None,
-        claimed_by: None,
-        key: None,
-    }
+    )
 }
 
 pub fn first(approval: &SharedApproval) -> CallId {

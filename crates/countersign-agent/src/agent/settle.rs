@@ -76,8 +76,9 @@ impl Turn<'_> {
         };
         if approval.state == State::Pending {
             let language = self.agent.language(None);
-            let prompt = self.agent.conversations.prompt(&approval, language);
+            let prompt = self.agent.conversations.prompt(&approval, language).await?;
             self.held = None;
+            let prompt = Box::new(prompt);
             self.tell(Progress::Held { approval, prompt }).await;
         }
         Ok(())

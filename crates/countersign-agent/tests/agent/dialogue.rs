@@ -143,16 +143,12 @@ async fn b2_what_was_decided_elsewhere_goes_on_here() {
         .await
         .unwrap()
         .unwrap();
-    let decision = countersign::decision::Decision {
-        tenant: tenant(),
-        approval: pending.id,
-        decider: alice(),
-        verdict: countersign::decision::Verdict::Approve,
-        digest: Some(pending.digest),
-        comment: None,
-        claimed_by: None,
-        key: None,
-    };
+    let decision = countersign::decision::Decision::on(
+        tenant(),
+        countersign::card::WholeCard::shown(&pending),
+        alice(),
+        countersign::decision::Verdict::Approve,
+    );
     // Somebody else's gate, which runs no tools.
     let policy = countersign::policy::Policy::parse(POLICY).unwrap();
     let page = countersign::gate::Gate::new(world.store.clone(), std::sync::Arc::new(policy));
@@ -195,10 +191,9 @@ async fn a16_five_people_are_one_card_decided_in_part() {
         .await;
     assert!(
         shown.contains(
-            "These 5:\n{5 actions:\n1. Create contact Ana, ana@acme.com\n2. Create contact Ben, \
-             ben@acme.com\n3. Create contact Cleo, cleo@acme.com\n4. Create contact Dan, dan@acme.com\n5. Create \
-             contact Eva, eva@acme.com\n"
-        ),
+            "These 5:\n{5 actions:\n1. Create contact Ana, ana@acme.com\n   [NOT FROM YOU] /email: ana@acme.com\n\
+             2. Create contact Ben, ben@acme.com\n   [NOT FROM YOU] /email: ben@acme.com\n3. Create contact Cleo, "
+        ) && shown.contains("each of them: 1 of 2 values was not given by you: 1 invented\n"),
         "{shown}"
     );
     assert_eq!(
@@ -224,8 +219,10 @@ async fn a16_five_people_are_one_yes() {
     let shown = world.says("undo that").await;
     assert_eq!(
         shown,
-        "{5 actions:\n1. Delete contact c-5\n2. Delete contact c-4\n3. Delete contact c-3\n4. Delete contact c-2\n\
-         5. Delete contact c-1\n-- reply \"yes\" to confirm or \"no\" to cancel.}"
+        "{5 actions:\n1. Delete contact c-5\n   [from a tool] /id: c-5\n2. Delete contact c-4\n   [from a tool] /id: c-4\n\
+         3. Delete contact c-3\n   [from a tool] /id: c-3\n4. Delete contact c-2\n   [from a tool] /id: c-2\n\
+         5. Delete contact c-1\n   [from a tool] /id: c-1\n\
+         each of them: 1 of 1 value was not given by you: 1 from tools\n-- reply \"yes\" to confirm or \"no\" to cancel.}"
     );
     assert_eq!(world.ran().len(), 5, "nothing before the yes");
     // Some of them, by words as by buttons.
@@ -242,7 +239,7 @@ async fn a16_five_people_are_one_yes() {
     let shown = world.says("undo that").await;
     assert!(
         shown.starts_with(
-            "{3 actions:\n1. Delete contact c-4\n2. Delete contact c-2\n3. Delete contact c-1\n"
+            "{3 actions:\n1. Delete contact c-4\n   [from a tool] /id: c-4\n2. Delete contact c-2\n"
         ),
         "{shown}"
     );
@@ -288,6 +285,7 @@ async fn a17_what_of_a_batch_cannot_be_undone_is_named() {
     assert_eq!(
         shown,
         "[This cannot be undone: Delete contact c-7 (there is no way back)]\n{Delete contact c-1\n\
+         1 of 1 value was not given by you: 1 from tools\n[from a tool] /id: c-1\n\
          -- reply \"yes\" to confirm or \"no\" to cancel.}"
     );
     world.says("yes").await;
@@ -311,8 +309,12 @@ async fn a17_an_undo_that_came_too_late_says_why() {
     let submission =
         countersign::gate::Submission::new(tenant(), world.agent.name().clone(), alice().person, Vec::new());
     let other = gate.undo(submission, done).await.unwrap();
-    let decision =
-        countersign::decision::Decision::on(&other, alice(), countersign::decision::Verdict::Approve);
+    let decision = countersign::decision::Decision::on(
+        tenant(),
+        countersign::card::WholeCard::shown(&other),
+        alice(),
+        countersign::decision::Verdict::Approve,
+    );
     gate.decide_and_run(decision).await.unwrap();
     assert_eq!(world.ran().len(), 2);
     let shown = world.says("yes").await;
@@ -339,7 +341,7 @@ async fn a17_an_undo_is_shown_and_confirmed_or_refused_with_the_reason() {
     let shown = world.says("Undo that, please").await;
     assert_eq!(
         shown,
-        "{Delete contact c-1\n-- reply \"yes\" to confirm or \"no\" to cancel.}"
+        "{Delete contact c-1\n1 of 1 value was not given by you: 1 from tools\n[from a tool] /id: c-1\n-- reply \"yes\" to confirm or \"no\" to cancel.}"
     );
     assert_eq!(world.ran().len(), 1, "nothing before the yes");
     assert_eq!(

@@ -190,7 +190,16 @@ impl World {
 
     /// Approves some calls of the card, by its button.
     pub async fn presses_only(&self, only: &[u8]) -> String {
-        let payload = self.card.lock().unwrap().as_ref().unwrap().1.approve.clone();
+        let payload = self
+            .card
+            .lock()
+            .unwrap()
+            .as_ref()
+            .unwrap()
+            .1
+            .approve
+            .clone()
+            .unwrap();
         let (place, by, only) = (self.place(), alice(), only.to_vec());
         let pressed = |agent: Agent, listener| async move {
             agent.press(place, &payload, Some(&only), by, &listener).await
@@ -202,7 +211,7 @@ impl World {
 
     pub async fn presses(&self, yes: bool) -> String {
         let prompt = self.card.lock().unwrap().as_ref().unwrap().1.clone();
-        let payload = if yes { prompt.approve } else { prompt.deny };
+        let payload = if yes { prompt.approve.unwrap() } else { prompt.deny };
         let place = self.place();
         let mut by = alice();
         by.surface = Surface::Button;
@@ -249,14 +258,18 @@ impl World {
                         seen.push_str(&format!("\n<{tool}: {status}>\n"))
                     }
                     Progress::Held { prompt, .. } => {
-                        seen.push_str(&format!("\n{{{}}}", prompt.text));
+                        // Each world is new, so this is so of every tool's first card.
+                        let first = "look twice: this agent never asked for this tool before";
+                        let is_more = |line: &&str| !line.ends_with(first);
+                        let text: Vec<&str> = prompt.text.lines().filter(is_more).collect();
+                        seen.push_str(&format!("\n{{{}}}", text.join("\n")));
                         let key = self.next();
                         let conversations = self.agent.conversations();
                         // Where this fails, a yes shows the card again.
                         let _ = conversations
                             .shown(&tenant(), &channel(), &prompt, key.clone())
                             .await;
-                        *self.card.lock().unwrap() = Some((key, prompt));
+                        *self.card.lock().unwrap() = Some((key, *prompt));
                     }
                     Progress::Called { .. }
                     | Progress::Proposed { .. }

@@ -105,6 +105,18 @@ impl Agents {
     }
 }
 
+impl Agents {
+    /// Names the address of the pages: a card that is too long for a talk is shown there.
+    pub fn leading_to(mut self, page: &str) -> Agents {
+        for served in self.served.values_mut() {
+            if let Some(served) = Arc::get_mut(served) {
+                served.agent = served.agent.clone().leading_to(page);
+            }
+        }
+        self
+    }
+}
+
 impl Served {
     /// INVARIANT: it proposes as an agent that no credential can name (X97).
     fn new(gate: &Gate, loaded: Loaded) -> Result<Served, BadName> {

@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::bail;
 use countersign::approval::SharedApproval;
+use countersign::card::WholeCard;
 use countersign::decision::{Decider, Decision, Surface, Verdict};
 use countersign::executor::{Outcome, Tools};
 use countersign::gate::{Gate, Ruled, Submission, SubmittedCall, Until, Waited};
@@ -80,21 +81,9 @@ pub(crate) fn submission(tool: &str, arguments: Arc<[u8]>) -> anyhow::Result<Sub
 
 pub(crate) fn decision(approval: &SharedApproval, verdict: Verdict) -> anyhow::Result<Decision> {
     let groups = vec!["approvers".to_owned()];
-    Ok(Decision {
-        tenant: approval.tenant.clone(),
-        approval: approval.id,
-        decider: Decider {
-            person: Person::new("bench")?,
-            groups,
-            surface: Surface::Api,
-            grounds: Vec::new(),
-        },
-        verdict,
-        digest: Some(approval.digest),
-        comment: None,
-        claimed_by: None,
-        key: None,
-    })
+    let decider = Decider::new(Person::new("bench")?, groups, Surface::Api);
+    let card = WholeCard::shown(approval);
+    Ok(Decision::on(approval.tenant.clone(), card, decider, verdict))
 }
 
 pub(crate) async fn hold(gate: &Gate, submission: Submission) -> anyhow::Result<SharedApproval> {

@@ -62,7 +62,8 @@ pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<
         tenant,
         person: person.clone(),
     };
-    let agent = Agent::new(Conversations::new(gate), plan);
+    // A terminal takes cards of any length, and `Screen::card` shows all of them.
+    let agent = Agent::new(Conversations::new(gate).with_limit(usize::MAX), plan);
     output.notice("agent", &format!("talking to `{name}`: {}", provider.says));
     let is_terminal = output.is_terminal() && std::io::IsTerminal::is_terminal(&std::io::stdin());
     if is_terminal && !output.is_json {

@@ -219,7 +219,11 @@ impl<'a> Talk<'a> {
         };
         let (payload, only) = match button {
             Button::Yes => (prompt.approve.clone(), self.typing.some()),
-            Button::No => (prompt.deny.clone(), None),
+            Button::No => (Some(prompt.deny.clone()), None),
+        };
+        let Some(payload) = payload else {
+            let message = format!("part of this card is not shown here; see {}", prompt.place());
+            return self.screen.output.notice("card", &message);
         };
         if only.as_ref().is_some_and(Vec::is_empty) {
             let message = "everything is left out; take something in again, or say no";
@@ -317,7 +321,7 @@ impl<'a> Talk<'a> {
                         .card(self.agent.gate(), &approval, Length::Short, &prompt, &sentences)
                         .await;
                 }
-                self.stands(prompt).await;
+                self.stands(*prompt).await;
             }
             other if !self.screen.output.is_json => self.screen.progress(other),
             Progress::Said(_) => self.screen.has_said = true,

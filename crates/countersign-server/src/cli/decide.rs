@@ -73,8 +73,11 @@ pub struct Watch {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
+On a terminal the whole card is shown and asked about first. A script gives the digest of the card it saw.
+
 Examples:
   countersign approve 4f1c
+  countersign approve 4f1c --digest 9c1185a5c5e9          as `show --full` and `show --json` have it
   countersign approve 4f1c --only 1,3                     the others will never run
   countersign approve 4f1c --edit '2={\"to\":\"ana@acme.com\"}'
   countersign approve 4f1c --edit 1=@corrected.json")]

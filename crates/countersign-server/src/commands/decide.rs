@@ -1,10 +1,13 @@
 //! `approve` and `deny`: a person's decision on what is shown.
 
 use std::collections::BTreeMap;
+use std::io::IsTerminal as _;
 
 use countersign::call::Arguments;
+use countersign::card::WholeCard;
 use countersign::decision::{Choice, Refusal, Verdict};
 use countersign::hash::Hash;
+use countersign::state::State;
 
 use super::input;
 use super::name;
@@ -14,6 +17,7 @@ use crate::desk::{Deciding, Desk};
 use crate::failure::{Exit, Failure};
 use crate::find;
 use crate::output::Output;
+use crate::output::card::{Length, card};
 use crate::store::Missing;
 use crate::view::ApprovalView;
 
@@ -29,33 +33,69 @@ pub async fn approve(global: &Global, options: Approve, output: &mut Output) -> 
         true => Verdict::Approve,
         false => Verdict::Each(choices(&approval, &options.only, edits)?),
     };
-    decide(&desk, approval, verdict, options.decision, output).await
+    let card = match &options.decision.digest {
+        Some(digits) => WholeCard::of(approval.id, seen(&approval, digits)?),
+        None => look(&approval, output)?,
+    };
+    decide(
+        &desk,
+        approval,
+        Deciding::on(card, verdict),
+        options.decision,
+        output,
+    )
+    .await
+}
+
+/// Shows the whole card and asks. An id alone says nothing about what was seen, so without a terminal to ask on, the digest
+/// of the card has to be given.
+fn look(approval: &ApprovalView, output: &mut Output) -> Result<WholeCard, Failure> {
+    let id = approval.id.short();
+    if approval.status != State::Pending {
+        // The gate says why it is over.
+        return Ok(WholeCard::of(approval.id, approval.digest));
+    }
+    if output.is_json || !output.is_terminal() || !std::io::stdin().is_terminal() {
+        let message = format!("approving `{id}` takes the digest of the card that was seen");
+        let hint = format!(
+            "look at it with `countersign show {id} --full`, then add `--digest` with the digest on it"
+        );
+        return Err(Failure::usage(message).hint(hint));
+    }
+    output.text(&card(approval, Length::Whole));
+    output.text("\n  Approve this? Type `yes`: ");
+    let mut line = String::new();
+    let read = std::io::stdin().read_line(&mut line);
+    read.map_err(|error| Failure::error("no_answer", error.to_string()))?;
+    match line.trim() {
+        "yes" | "y" => Ok(WholeCard::of(approval.id, approval.digest)),
+        _ => Err(Failure::error("not_approved", "nothing was decided")
+            .hint(format!("deny it with `countersign deny {id}`"))),
+    }
 }
 
 pub async fn deny(global: &Global, options: Deny, output: &mut Output) -> Result<Exit, Failure> {
     let desk = Desk::open(global, Missing::Refuse).await?;
     let approval = find::approval(&desk, &options.id).await?;
-    decide(&desk, approval, Verdict::Deny, options.decision, output).await
+    let deciding = match &options.decision.digest {
+        Some(digits) => Deciding::on(
+            WholeCard::of(approval.id, seen(&approval, digits)?),
+            Verdict::Deny,
+        ),
+        None => Deciding::deny(approval.id),
+    };
+    decide(&desk, approval, deciding, options.decision, output).await
 }
 
 async fn decide(
     desk: &Desk,
     approval: ApprovalView,
-    verdict: Verdict,
+    mut deciding: Deciding,
     options: cli::Decision,
     output: &mut Output,
 ) -> Result<Exit, Failure> {
-    let digest = match &options.digest {
-        Some(digits) => Some(seen(&approval, digits)?),
-        None => None,
-    };
-    let deciding = Deciding {
-        id: approval.id,
-        verdict,
-        digest,
-        comment: options.comment,
-        key: name(options.key.as_deref())?,
-    };
+    deciding.comment = options.comment;
+    deciding.key = name(options.key.as_deref())?;
     let decided = desk.decide(deciding).await;
     print(&decided.map_err(|failure| explain(failure, &approval))?, output)?;
     Ok(Exit::Done)

@@ -31,7 +31,7 @@ pub async fn run(global: &Global, options: Show, output: &mut Output) -> Result<
         false => Length::Short,
     };
     let mut text = card::card(&approval, length);
-    text.push_str(&card::what_now(&approval));
+    text.push_str(&card::what_now(&approval, length));
     text.extend(approval.events.as_deref().map(history::table));
     output.text(&text);
     Ok(Exit::Done)

@@ -201,16 +201,14 @@ impl LocalDesk {
     }
 
     pub async fn decide(&self, deciding: Deciding) -> Result<ApprovalView, Failure> {
-        let decision = Decision {
-            tenant: self.tenant.clone(),
-            approval: deciding.id,
-            decider: self.decider()?,
-            verdict: deciding.verdict,
-            digest: deciding.digest,
-            comment: deciding.comment,
-            claimed_by: None,
-            key: deciding.key,
+        let (tenant, decider) = (self.tenant.clone(), self.decider()?);
+        let mut decision = match deciding.card {
+            Some(card) => Decision::on(tenant, card, decider, deciding.verdict),
+            None => Decision::deny(tenant, deciding.id, decider),
         };
+        decision.digest = deciding.digest;
+        decision.comment = deciding.comment;
+        decision.key = deciding.key;
         let answer = self.gate.decide(decision).await?;
         match (answer.refusal, answer.approval) {
             (Some(refusal), _) => Err(refusal.into()),

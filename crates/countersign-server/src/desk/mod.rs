@@ -19,6 +19,7 @@ pub use remote::RemoteDesk;
 use std::time::Duration;
 
 use countersign::call::Arguments;
+use countersign::card::WholeCard;
 use countersign::decision::Verdict;
 use countersign::executor::Outcome;
 use countersign::gate::Until;
@@ -84,18 +85,54 @@ pub struct Proposed {
     pub approval: Option<ApprovalView>,
 }
 
-/// A decision to be made.
+/// A decision to be made. As with the gate itself, approving takes a card that was shown whole.
 pub struct Deciding {
-    /// Which approval.
-    pub id: ApprovalId,
-    /// What is decided.
-    pub verdict: Verdict,
+    id: ApprovalId,
+    verdict: Verdict,
+    card: Option<WholeCard>,
     /// The digest of what was seen.
     pub digest: Option<Hash>,
     /// The person's words.
     pub comment: Option<String>,
     /// The same key again is the same decision.
     pub key: Option<Key>,
+}
+
+impl Deciding {
+    /// A decision on a card that was shown whole.
+    pub fn on(card: WholeCard, verdict: Verdict) -> Deciding {
+        Deciding {
+            id: card.approval(),
+            verdict,
+            digest: Some(card.digest()),
+            card: Some(card),
+            comment: None,
+            key: None,
+        }
+    }
+
+    /// A denial, which needs no card.
+    pub fn deny(id: ApprovalId) -> Deciding {
+        Deciding {
+            id,
+            verdict: Verdict::Deny,
+            card: None,
+            digest: None,
+            comment: None,
+            key: None,
+        }
+    }
+
+    /// Which approval.
+    pub fn id(&self) -> ApprovalId {
+        self.id
+    }
+
+    /// What is decided.
+    #[cfg(test)]
+    pub fn verdict(&self) -> &Verdict {
+        &self.verdict
+    }
 }
 
 /// A call that was started, for a host that runs it itself.

@@ -63,6 +63,8 @@ pub struct Settings {
     pub limits: LimitSettings,
     /// Whether a proxy in front speaks TLS for us.
     pub is_secure: bool,
+    /// The address of the pages, for messages that lead there; nothing where it is not known.
+    pub page: Option<String>,
 }
 
 impl App {
@@ -73,8 +75,12 @@ impl App {
 
     /// A service over a gate, with agents to talk to.
     pub fn serving(gate: Gate, settings: Settings, agents: Agents) -> App {
+        let conversations = Conversations::new(gate.clone());
         App(Arc::new(Parts {
-            conversations: Conversations::new(gate.clone()),
+            conversations: match &settings.page {
+                Some(page) => conversations.with_page(page.as_str()),
+                None => conversations,
+            },
             gate,
             limits: Limits::new(settings.decisions_per_second, &settings.limits),
             settings,

@@ -7,6 +7,7 @@ use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use countersign::approval::{Approval, SharedApproval};
 use countersign::call::Arguments;
+use countersign::card::WholeCard;
 use countersign::decision::{Choice, Decision, Surface, Verdict};
 use countersign::gate::{Running, Until, Waited};
 use countersign::hash::Hash;
@@ -182,10 +183,8 @@ pub async fn decide(
         return Err(tried(&app, &caller, id, approve).await?);
     }
     let (Asked(query), Again(key), Body(body)) = (query?, key?, body?);
-    let decision = Decision {
-        key,
-        ..decision(&caller, id, body)?
-    };
+    let mut decision = decision(&app, &caller, id, body).await?;
+    decision.key = key;
     let is_finished = until(query.wait_for.as_deref())? == Until::Finished;
     let approval = record(&app, decision, is_finished).await?;
     let now = app.store().now().await?;
@@ -237,7 +236,7 @@ pub async fn record(app: &App, decision: Decision, is_finished: bool) -> Answer<
         return Err(ApiError::stopping());
     }
     app.limits.decision(&decision.tenant, &decision.decider.person)?;
-    let id = decision.approval;
+    let id = decision.approval();
     let spawn = |running: Running| app.runs.spawn(run(app.clone(), id, running));
     let (answer, run) = app.gate.decide_and_start(decision, spawn).await?;
     app.metrics
@@ -312,7 +311,7 @@ fn until(text: Option<&str>) -> Answer<Until> {
     }
 }
 
-fn decision(caller: &Caller, approval: ApprovalId, body: Decide) -> Answer<Decision> {
+async fn decision(app: &App, caller: &Caller, id: ApprovalId, body: Decide) -> Answer<Decision> {
     let decider = caller
         .decider()
         .ok_or_else(|| ApiError::wrong_scope(&[Scope::Decide]))?;
@@ -328,16 +327,35 @@ fn decision(caller: &Caller, approval: ApprovalId, body: Decide) -> Answer<Decis
         .digest
         .as_deref()
         .map(|text| Hash::from_hex(text).ok_or_else(|| ApiError::bad_request("`digest` is 64 hex digits")));
-    Ok(Decision {
-        tenant: caller.tenant.clone(),
-        approval,
-        decider,
-        verdict: verdict(body.approved, body.calls)?,
-        digest: digest.transpose()?,
-        comment: body.comment,
-        claimed_by: body.decided_by.map(|claim| claim.chars().take(256).collect()),
-        key: None,
-    })
+    let digest = digest.transpose()?;
+    let tenant = caller.tenant.clone();
+    let mut decision = match verdict(body.approved, body.calls)? {
+        Verdict::Deny => Decision::deny(tenant, id, decider),
+        verdict => Decision::on(
+            tenant,
+            read_whole(app, caller, id, digest).await?,
+            decider,
+            verdict,
+        ),
+    };
+    decision.digest = digest;
+    decision.comment = body.comment;
+    decision.claimed_by = body.decided_by.map(|claim| claim.chars().take(256).collect());
+    Ok(decision)
+}
+
+/// The card as a program reads it: an approval's JSON leaves nothing out. Without a digest the one that is there now is
+/// meant, as the contract has it (D3).
+async fn read_whole(app: &App, caller: &Caller, id: ApprovalId, digest: Option<Hash>) -> Answer<WholeCard> {
+    match digest {
+        Some(digest) => Ok(WholeCard::of(id, digest)),
+        None => {
+            let approval = app.store().approval(&caller.tenant, id).await?;
+            // Where there is none, the gate says so.
+            let nothing = || WholeCard::of(id, Hash([0; 32]));
+            Ok(approval.map_or_else(nothing, |approval| WholeCard::shown(&approval)))
+        }
+    }
 }
 
 fn verdict(approved: bool, calls: Option<Vec<DecideCall>>) -> Answer<Verdict> {

@@ -7,11 +7,12 @@ use axum::extract::State;
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
 use countersign::approval::SharedApproval;
-use countersign::conversation::{Message, Origin};
+use countersign::card::WholeCard;
+use countersign::conversation::{Conversations, Message, Origin};
 use countersign::decision::{Decider, Surface};
 use countersign::gate::{Heard, Resolved};
 use countersign::id::{Channel, Key, Person};
-use countersign::prompt::Prompt;
+use countersign::prompt::{Prompt, SHORTEST_LIMIT};
 use countersign::state::State as ApprovalState;
 use countersign::store::Filter;
 use countersign::transcript;
@@ -33,7 +34,8 @@ const MOST_BYTES_TOLD: usize = 4 * 1024 * 1024;
 /// A message somebody wrote
 ///
 /// Looks for the pending approval before anything else: yes decides and runs, no denies, anything else cancels or
-/// keeps it, by the policy. `say` and `show` are what the channel says now; with `goOn` the message is for the agent.
+/// keeps it, by the policy. `say` and `show` are what the channel says now; with `goOn` the message is for the agent. A yes
+/// counts only for a card that was shown whole.
 #[utoipa::path(post, path = "/v1/channels/{channel}/replies", tag = "channels", request_body = ReplyBody,
     params(("channel" = String, Path, description = "the conversation")),
     security(("token" = ["reply"])),
@@ -57,7 +59,7 @@ pub async fn reply(
         origin: origin(body.origin.as_deref())?,
         after: body.after.map(key).transpose()?,
     };
-    let said = app.conversations.hear(message).await?;
+    let said = within(&app, body.limit)?.hear(message).await?;
     match &said.heard {
         Heard::Decided(resolved) => app.metrics.answered(resolved.approval.as_deref(), None),
         Heard::Refused(refusal) => app.metrics.answered(None, Some(refusal)),
@@ -69,6 +71,7 @@ pub async fn reply(
         Heard::Cancelled(approval) => ("cancelled", Some(approval.clone())),
         Heard::Kept(approval) => ("kept", Some(approval.clone())),
         Heard::ShowAgain(approval) => ("show_again", Some(approval.clone())),
+        Heard::Incomplete(approval) => ("incomplete", Some(approval.clone())),
         Heard::Refused(_) => ("refused", None),
     };
     let reading = said.read.as_ref();
@@ -124,7 +127,8 @@ pub async fn press(
 
 /// Say what stands in the conversation now
 ///
-/// After the card was posted, with the id of that message: a yes counts only for the card that was shown last.
+/// After the card was posted, with the id of that message: a yes counts only for the card that was shown last, and only
+/// where all of it was shown.
 #[utoipa::path(post, path = "/v1/channels/{channel}/shown", tag = "channels", request_body = Shown,
     params(("channel" = String, Path, description = "the conversation")),
     security(("token" = ["reply"])),
@@ -141,19 +145,28 @@ pub async fn say_shown(
     let card = pending.filter(is_meant);
     match &card {
         Some(approval) => {
-            let prompt = app.conversations.prompt(approval, body.language.as_deref());
-            let shown = app
-                .conversations
-                .shown(&caller.tenant, &channel, &prompt, message);
+            // A digest is given out with a whole card alone; see `prompt_view`.
+            let whole = WholeCard::shown(approval);
+            let shown = app.conversations.shown_whole(
+                &caller.tenant,
+                &channel,
+                &whole,
+                body.language.as_deref(),
+                message,
+            );
             shown.await?;
         }
         // Something else, or a card that is over by now: what stood there is not the last thing any more.
         None => app.conversations.said(&caller.tenant, &channel).await?,
     }
+    let language = body.language.as_deref();
     Ok(Json(PendingView {
-        pending: card
-            .map(|approval| app.conversations.prompt(&approval, body.language.as_deref()))
-            .map(|prompt| prompt_with_buttons(&prompt)),
+        pending: match card {
+            Some(approval) => Some(prompt_with_buttons(
+                &app.conversations.prompt(&approval, language).await?,
+            )),
+            None => None,
+        },
     }))
 }
 
@@ -172,13 +185,17 @@ pub async fn pending(
 ) -> Answer<Json<PendingView>> {
     let pending = app.store().pending_in(&caller.tenant, &channel).await?;
     let pending = pending.filter(|approval| is_visible(&caller, approval));
-    let prompt = pending.map(|approval| app.conversations.prompt(&approval, query.language.as_deref()));
+    let conversations = within(&app, query.limit)?;
     let view = match caller.may(Scope::Reply) {
         true => prompt_with_buttons,
         false => prompt_view,
     };
+    let language = query.language.as_deref();
     Ok(Json(PendingView {
-        pending: prompt.as_ref().map(view),
+        pending: match pending {
+            Some(approval) => Some(view(&conversations.prompt(&approval, language).await?)),
+            None => None,
+        },
     }))
 }
 
@@ -253,6 +270,18 @@ async fn sender(app: &App, caller: &Caller, name: String, surface: Surface) -> A
     })
 }
 
+/// Conversations whose messages are no longer than this chat takes.
+fn within(app: &App, limit: Option<usize>) -> Answer<Conversations> {
+    let conversations = app.conversations.clone();
+    match limit {
+        None => Ok(conversations),
+        Some(limit) if limit >= SHORTEST_LIMIT => Ok(conversations.with_limit(limit)),
+        Some(_) => Err(ApiError::bad_request(format!(
+            "`limit` is at least {SHORTEST_LIMIT}: a shorter message has no room for the question"
+        ))),
+    }
+}
+
 fn origin(text: Option<&str>) -> Answer<Origin> {
     match text {
         None | Some("written") => Ok(Origin::Written),
@@ -289,7 +318,7 @@ async fn shown(app: &App, approval: Option<SharedApproval>) -> Answer<Option<vie
 /// cards: an adapter (`reply`), and a person's own program in that person's talk (`chat`).
 pub fn prompt_with_buttons(prompt: &Prompt) -> PromptView {
     PromptView {
-        approve: Some(prompt.approve.clone()),
+        approve: prompt.approve.clone(),
         deny: Some(prompt.deny.clone()),
         ..prompt_view(prompt)
     }
@@ -299,7 +328,9 @@ pub fn prompt_with_buttons(prompt: &Prompt) -> PromptView {
 fn prompt_view(prompt: &Prompt) -> PromptView {
     PromptView {
         approval: prompt.approval.to_string(),
-        digest: prompt.digest.to_string(),
+        // INVARIANT: without the digest nobody can say that this card was shown; see `say_shown`.
+        digest: prompt.whole().map(|card| card.digest().to_string()),
+        whole: prompt.whole().is_some(),
         summary: prompt.summary.clone(),
         origins: prompt.origins.clone(),
         text: prompt.text.clone(),

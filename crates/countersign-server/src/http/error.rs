@@ -204,6 +204,7 @@ impl From<Refusal> for ApiError {
             | Refusal::Superseded { .. }
             | Refusal::Withdrawn { .. }
             | Refusal::Stale { .. }
+            | Refusal::Incomplete { .. }
             | Refusal::AlreadyEndorsed { .. }
             | Refusal::KeyReused(_) => StatusCode::CONFLICT,
             Refusal::Expired { .. } => StatusCode::GONE,

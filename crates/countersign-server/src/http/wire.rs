@@ -356,6 +356,9 @@ pub struct ReplyBody {
     /// The last message of the channel's own that stood there when this one was sent, or that it answers.
     #[schema(value_type = Option<Name>)]
     pub after: Option<String>,
+    /// The longest message of this chat, as for `pending`: `show` keeps to it.
+    #[schema(minimum = 400)]
+    pub limit: Option<usize>,
 }
 
 /// A pressed button.
@@ -381,19 +384,24 @@ pub struct Shown {
     /// The id of the message that was posted.
     #[schema(value_type = Name)]
     pub message_id: String,
-    /// The digest of the card it showed; nothing when it was something else.
+    /// The digest of the card it showed, all of it, as its `digest` said; nothing when it was something else or part of a
+    /// card.
     pub digest: Option<String>,
     /// The language it was shown in.
     pub language: Option<String>,
 }
 
-/// In which language a card is asked for.
+/// In which language a card is asked for, and how long it may be.
 #[derive(Debug, Default, Deserialize, IntoParams)]
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct PendingQuery {
     /// The person's language, `es` say.
     pub language: Option<String>,
+    /// The longest message of this chat, in UTF-16 code units (4000 unless it is given, 400 at least). A card that is
+    /// longer comes in part: without `digest` and `approve`, because it cannot be approved there.
+    #[param(minimum = 400)]
+    pub limit: Option<usize>,
 }
 
 /// How messages are asked for.
@@ -414,7 +422,8 @@ pub struct HeardView {
     pub reading: Option<&'static str>,
     /// Which words decided.
     pub why: Option<String>,
-    /// `approved`, `denied`, `endorsed`, `cancelled`, `kept`, `show_again`, `refused` or `nothing`.
+    /// `approved`, `denied`, `endorsed`, `cancelled`, `kept`, `show_again`, `incomplete`, `refused` or
+    /// `nothing`. `incomplete`: part of the card is not shown here, so nothing was decided; `say` says where all of it is.
     pub happened: &'static str,
     /// What the channel says now.
     pub say: Option<String>,
@@ -433,25 +442,29 @@ pub struct PendingView {
     pub pending: Option<PromptView>,
 }
 
-/// A card for a conversation: short text and two buttons. Ids and arguments stay out of the text.
+/// A card for a conversation: its text and two buttons. The text is posted as it is: every call, value and note is in it,
+/// or it says how much is missing.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct PromptView {
     /// The approval it asks about.
     pub approval: String,
-    /// The digest of what it shows.
-    pub digest: String,
+    /// The digest of what it shows, for `shown`; nothing when part of the card is missing.
+    pub digest: Option<String>,
+    /// Whether nothing is missing. Otherwise it can be denied here, and approved where all of it is shown.
+    pub whole: bool,
     /// What would happen.
     pub summary: String,
     /// How far its values are the person's, and which are not; nothing when no conversation was given. Part of `text`.
     pub origins: Option<String>,
-    /// The whole question, for a channel without buttons.
+    /// The card and the question, to be posted as it is.
     pub text: String,
     /// What the approving button says.
     pub yes: String,
     /// What the denying button says.
     pub no: String,
-    /// What the approving button sends back; only for tokens with the scope `reply` or `chat`.
+    /// What the approving button sends back; only for tokens with the scope `reply` or `chat`. Absent when part of the card
+    /// is missing: then there is no such button.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub approve: Option<String>,
     /// What the denying button sends back; only for tokens with the scope `reply` or `chat`.

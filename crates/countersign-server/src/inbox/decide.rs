@@ -11,14 +11,14 @@ use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use countersign::approval::SharedApproval;
 use countersign::call::Call;
-use countersign::decision::{Choice, Decision, Verdict};
+use countersign::decision::{Choice, Decision, Refusal, Verdict};
 use countersign::hash::Hash;
 use countersign::id::Key;
 use countersign::policy::Policy;
 use countersign::secrecy::Secrecy;
 use countersign::time::Time;
 
-use super::card::Measure;
+use super::card::{Measure, whole_card};
 use super::session::{FRAGMENT, SignedIn};
 use super::{detail, edit, list, page, playground};
 use crate::access::{Caller, Scope};
@@ -62,6 +62,14 @@ impl Typed {
         self.text("from") == "playground"
     }
 
+    /// How much the card showed that the form stood on.
+    fn measure(&self) -> Measure {
+        match self.is_from_list() && self.text("shown").is_empty() {
+            true => Measure::LIST,
+            false => Measure::FULL,
+        }
+    }
+
     /// Whether arguments are being changed.
     pub fn is_edit(&self) -> bool {
         self.text("verdict") == "edit"
@@ -69,7 +77,11 @@ impl Typed {
 
     /// The same fields again are the same decision; anything else is another one.
     fn key(&self) -> Option<Key> {
-        let mut fields: Vec<_> = self.0.iter().filter(|(name, _)| *name != "from").collect();
+        let mut fields: Vec<_> = self
+            .0
+            .iter()
+            .filter(|(name, _)| !matches!(name.as_str(), "from" | "shown"))
+            .collect();
         fields.sort_unstable();
         let mut whole = String::new();
         for (name, value) in fields {
@@ -130,8 +142,8 @@ async fn fragment(
     let problem = outcome.err();
     let status = problem.as_ref().map_or(StatusCode::OK, |error| error.status);
     let place = match typed.text("from") {
-        "" => (Measure::LIST, "list"),
-        from => (Measure::FULL, from),
+        "" => (typed.measure(), "list"),
+        from => (typed.measure(), from),
     };
     list::fragment(status, app, caller, &approval, now, place, problem.as_ref()).await
 }
@@ -152,16 +164,18 @@ async fn try_to_decide(app: &App, caller: &Caller, approval: &SharedApproval, ty
             "open the page again",
         )
     })?;
-    let decision = Decision {
-        tenant: caller.tenant.clone(),
-        approval: approval.id,
-        decider,
-        verdict: verdict(app.gate.policy(), approval, typed)?,
-        digest: Some(digest),
-        comment: (!comment.is_empty()).then(|| comment.to_owned()),
-        claimed_by: None,
-        key: typed.key(),
+    let tenant = caller.tenant.clone();
+    let mut decision = match verdict(app.gate.policy(), approval, typed)? {
+        Verdict::Deny => Decision::deny(tenant, approval.id, decider),
+        verdict => {
+            let whole = whole_card(app.gate.policy(), approval, typed.measure());
+            let whole = whole.ok_or(Refusal::Incomplete { id: approval.id })?;
+            Decision::on(tenant, whole, decider, verdict)
+        }
     };
+    decision.digest = Some(digest);
+    decision.comment = (!comment.is_empty()).then(|| comment.to_owned());
+    decision.key = typed.key();
     record(app, decision, false).await.map(|_| ())
 }
 

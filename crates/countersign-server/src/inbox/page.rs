@@ -22,6 +22,7 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("card.html", include_str!("templates/card.html")),
     ("call.html", include_str!("templates/call.html")),
     ("values.html", include_str!("templates/values.html")),
+    ("listed.html", include_str!("templates/listed.html")),
     ("decide.html", include_str!("templates/decide.html")),
     ("detail.html", include_str!("templates/detail.html")),
     ("history.html", include_str!("templates/history.html")),

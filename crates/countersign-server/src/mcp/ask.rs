@@ -7,9 +7,10 @@
 use std::time::{Duration, Instant};
 
 use countersign::approval::Approval;
+use countersign::card::{CardText, WholeCard};
 use countersign::decision::{Decision, Verdict};
 use countersign::effect::Effect;
-use countersign::secrecy::Secrecy;
+use countersign::sentence::Sentences;
 use countersign::state::State;
 use serde_json::json;
 use serde_json::value::RawValue;
@@ -25,6 +26,14 @@ pub const FASTEST: Duration = Duration::from_secs(1);
 /// The longest question: a client may cut off what is longer.
 const LONGEST_QUESTION: usize = 4 * 1024;
 
+/// A question that leaves nothing of the card out.
+pub struct Question {
+    /// What the client shows.
+    pub text: String,
+    /// What an approving answer rests on.
+    pub card: WholeCard,
+}
+
 /// What the person at the client said.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
@@ -38,7 +47,7 @@ pub enum Said {
 
 impl Relay {
     /// The question for the client, if its person may be asked about this approval at all.
-    pub(super) fn question(&self, under_way: &UnderWay, approval: &Approval) -> Option<String> {
+    pub(super) async fn question(&self, under_way: &UnderWay, approval: &Approval) -> Option<Question> {
         let [call] = approval.calls.as_slice() else {
             return None;
         };
@@ -55,31 +64,31 @@ impl Relay {
         if !may || !can || self.who.decider.is_none() || approval.state != State::Pending {
             return None;
         }
-        self.written(approval)
+        self.written(approval).await
     }
 
-    /// The question in full. Nothing may be approved from a view that hides part of it.
-    fn written(&self, approval: &Approval) -> Option<String> {
+    /// The question in full; nothing when it is longer than a client is sure to show. A card whose second looks cannot be
+    /// read is not asked about here either.
+    async fn written(&self, approval: &Approval) -> Option<Question> {
         let call = approval.calls.first()?;
-        let policy = self.gateway.gate.policy();
-        let rows = Secrecy::of(call, policy, &approval.salt).table(call.arguments.as_bytes());
-        let mut lines = vec![call.terms.summary.clone(), String::new()];
-        lines.push(format!(
-            "Tool {}, {}, {} risk, for {}",
-            call.tool,
-            call.terms.effect.as_str(),
-            call.terms.risk().as_str(),
-            approval.agent
-        ));
-        lines.extend(rows.iter().map(|row| format!("{}: {}", row.pointer, row.value)));
-        lines.extend(call.terms.notes.iter().map(|note| format!("Note: {note}")));
-        let question = lines.join("\n");
-        let is_whole = rows.iter().all(|row| !row.clipped) && question.len() <= LONGEST_QUESTION;
-        is_whole.then_some(question)
+        let gate = &self.gateway.gate;
+        let concerns = gate.concerns(approval).await.ok()?;
+        let card = CardText::new(approval, gate.policy(), &concerns, &Sentences::english());
+        let terms = &call.terms;
+        let (effect, risk) = (terms.effect.as_str(), terms.risk().as_str());
+        let (tool, agent) = (&call.tool, &approval.agent);
+        let text = format!(
+            "{}\n\nTool {tool}, {effect}, {risk} risk, for {agent}",
+            card.whole()
+        );
+        (text.len() <= LONGEST_QUESTION).then(|| Question {
+            text,
+            card: WholeCard::shown(approval),
+        })
     }
 
     /// Asks the client and records what its person decides. Ends when there is nothing more to come from there.
-    pub(super) async fn ask(&self, under_way: &UnderWay, approval: &Approval, question: &str) {
+    pub(super) async fn ask(&self, under_way: &UnderWay, approval: &Approval, question: &Question) {
         let (sender, answer) = oneshot::channel();
         let id = self.own_id();
         let asked = Asked {
@@ -89,7 +98,7 @@ impl Relay {
             is_open: true,
         };
         self.expects(id.clone(), sender);
-        let params = form(approval, question);
+        let params = form(approval, &question.text);
         if under_way
             .back
             .send(wire::request(&id, "elicitation/create", &params))
@@ -105,11 +114,11 @@ impl Relay {
             Ok(frame) if began.elapsed() >= FASTEST => said(&frame),
             _ => Said::Nothing,
         };
-        self.decide(approval, said).await;
+        self.decide(approval, question.card.clone(), said).await;
     }
 
-    /// Records what the person at the client said.
-    pub(super) async fn decide(&self, approval: &Approval, said: Said) {
+    /// Records what the person at the client said to a question that showed this card.
+    pub(super) async fn decide(&self, approval: &Approval, card: WholeCard, said: Said) {
         let (verdict, comment) = match said {
             Said::Allow => (Verdict::Approve, None),
             Said::Deny(reason) => (Verdict::Deny, reason),
@@ -118,16 +127,8 @@ impl Relay {
         let Some(decider) = self.who.decider.clone() else {
             return;
         };
-        let decision = Decision {
-            tenant: self.gateway.tenant.clone(),
-            approval: approval.id,
-            decider,
-            verdict,
-            digest: Some(approval.digest),
-            comment,
-            claimed_by: None,
-            key: None,
-        };
+        let mut decision = Decision::on(self.gateway.tenant.clone(), card, decider, verdict);
+        decision.comment = comment;
         match self.gateway.gate.decide(decision).await {
             Ok(answer) => {
                 if let Some(refusal) = answer.refusal {

@@ -15,6 +15,7 @@ use countersign::state::State;
 use countersign::store::StoreError;
 
 use super::answer::Form;
+use super::ask::Question;
 use super::call::without_round;
 use super::relay::{Relay, UnderWay};
 use super::round::Round;
@@ -62,7 +63,10 @@ impl Relay {
         if is_modern && let Round::Answer(answer) = self.round(under_way, &approval).await {
             return Some(answer);
         }
-        let question = self.question(under_way, &approval).filter(|_| !is_modern);
+        let question = match is_modern {
+            true => None,
+            false => self.question(under_way, &approval).await,
+        };
         let waited = match question {
             Some(question) => self.wait_and_ask(under_way, &approval, &question).await?,
             None => {
@@ -79,7 +83,7 @@ impl Relay {
         &self,
         under_way: &UnderWay,
         approval: &SharedApproval,
-        question: &str,
+        question: &Question,
     ) -> Option<Result<Waited, StoreError>> {
         let began = Instant::now();
         tokio::select! {

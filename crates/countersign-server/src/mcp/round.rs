@@ -9,11 +9,12 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use countersign::approval::{Approval, SharedApproval};
+use countersign::card::WholeCard;
 use countersign::hash::Hash;
-use countersign::id::ApprovalId;
 use countersign::registry::{Entry, Kind};
 use countersign::state::State;
 use countersign::store::StoreError;
+use countersign::time::Time;
 use serde_json::value::RawValue;
 
 use super::answer::Form;
@@ -61,11 +62,11 @@ impl Relay {
         if approval.state != State::Pending {
             return Ok(Round::Wait);
         }
-        let Some(question) = self.question(under_way, approval) else {
+        let Some(question) = self.question(under_way, approval).await else {
             return Ok(Round::Wait);
         };
-        let state = self.new_state(approval).await?;
-        let params = ask::form(approval, &question);
+        let state = self.new_state(&question.card, approval.expires_at).await?;
+        let params = ask::form(approval, &question.text);
         Ok(Round::Answer(under_way.form.input_required(&state, &params)))
     }
 
@@ -79,7 +80,7 @@ impl Relay {
         let taken = store.take_entry(Kind::Setting, &key(state)).await?;
         // INVARIANT: the call is the one the question was about: the gate found it by its caller and its bytes.
         let kept = taken.as_ref().and_then(kept);
-        let Some((_, began)) = kept.filter(|(id, _)| *id == approval.id) else {
+        let Some((card, began)) = kept.filter(|(card, _)| *card == WholeCard::shown(approval)) else {
             let problem = "this `requestState` was used before";
             let id = Some(under_way.form.id.as_str());
             return Ok(Round::Answer(wire::error(id, wire::INVALID_PARAMS, problem)));
@@ -97,7 +98,7 @@ impl Relay {
             true => Said::Nothing,
             false => ask::read(RawValue::get(answer).as_bytes()),
         };
-        self.decide(approval, said).await;
+        self.decide(approval, card, said).await;
         Ok(Round::Wait)
     }
 
@@ -108,15 +109,15 @@ impl Relay {
         let Ok(Some(entry)) = store.entry(Kind::Setting, &key(state)).await else {
             return false;
         };
-        let Some((id, _)) = kept(&entry) else {
+        let Some((card, _)) = kept(&entry) else {
             return false;
         };
-        let approval = self.own_approval(id).await;
+        let approval = self.own_approval(card.approval()).await;
         approval.is_some_and(|approval| is_same(wish, &approval))
     }
 
-    /// A state that names an approval, once.
-    async fn new_state(&self, approval: &Approval) -> Result<String, StoreError> {
+    /// A state that names the card that a question showed, once.
+    async fn new_state(&self, card: &WholeCard, expires_at: Time) -> Result<String, StoreError> {
         let mut random = [0; 32];
         getrandom::fill(&mut random)
             .map_err(|error| StoreError::Unavailable(format!("no random bytes to be had: {error}")))?;
@@ -127,9 +128,11 @@ impl Relay {
             kind: Kind::Setting,
             key: key(&state),
             tenant: self.gateway.tenant.clone(),
-            body: format!("{} {}", approval.id, now.as_micros()).into_bytes().into(),
+            body: format!("{} {} {}", card.approval(), now.as_micros(), card.digest())
+                .into_bytes()
+                .into(),
             version: 0,
-            expires_at: Some(approval.expires_at),
+            expires_at: Some(expires_at),
         };
         store.put_entry(entry).await?;
         Ok(state)
@@ -140,11 +143,14 @@ fn key(state: &str) -> String {
     format!("mcp/state/{}", Hash::of(state.as_bytes()))
 }
 
-/// The approval an entry names, and when it was made.
-fn kept(entry: &Entry) -> Option<(ApprovalId, i64)> {
+/// The card that an entry names, and when it was shown. Version 0.1.0 wrote no digest, because its questions could leave
+/// something out: they are asked again.
+fn kept(entry: &Entry) -> Option<(WholeCard, i64)> {
     let text = std::str::from_utf8(&entry.body).ok()?;
-    let (id, at) = text.split_once(' ')?;
-    Some((id.parse().ok()?, at.parse().ok()?))
+    let mut parts = text.split(' ');
+    let (id, at, digest) = (parts.next()?, parts.next()?, parts.next()?);
+    let card = WholeCard::of(id.parse().ok()?, Hash::from_hex(digest)?);
+    Some((card, at.parse().ok()?))
 }
 
 impl Form {

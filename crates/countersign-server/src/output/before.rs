@@ -3,7 +3,7 @@
 use super::card::{Length, told};
 use super::foreign::{Foreign, named};
 use super::style::{self, paint};
-use crate::view::{BeforeView, ChangeView};
+use crate::view::{BeforeView, ChangeView, ValueView};
 
 /// At most so many changes are listed.
 const MOST: usize = 40;
@@ -15,10 +15,15 @@ pub fn changes(edits: &[ChangeView], before: Option<&BeforeView>, indent: &str, 
     let mut text = list("changed by who approved it:", edits, indent);
     let Some(before) = before else { return text };
     text.push_str(&list("would change", &before.changes, indent));
-    let shown = match (&before.result, length) {
-        (None, _) => "something in it is secret".to_owned(),
-        (Some(result), Length::Whole) => Foreign::lines(&told(result)).mark(),
-        (Some(_), Length::Short) => "see it with `--full`".to_owned(),
+    let shown = match (&before.result, &before.values, length) {
+        (Some(result), _, Length::Whole) => Foreign::lines(&told(result)).mark(),
+        (None, Some(values), Length::Whole) if !values.is_empty() => {
+            let line = |value: &ValueView| format!("{}: {}", value.pointer, value.value);
+            let lines: Vec<String> = values.iter().map(line).collect();
+            Foreign::lines(&lines.join("\n")).mark()
+        }
+        (None, _, Length::Whole) => "something in it is secret".to_owned(),
+        (_, _, Length::Short) => "see it with `--full`".to_owned(),
     };
     text.push_str(&format!(
         "{indent}{} as {} read it, {} bytes: {shown}\n",
@@ -73,6 +78,7 @@ mod tests {
             hash: Hash::of(b""),
             bytes: 29,
             result: RawValue::from_string(result).ok(),
+            values: None,
             changes: vec![change("/title", Some("Old\u{1b}[2J"), Some("New\n[from you]"))],
         };
         let text = changes(&[], Some(&before), "  ", Length::Short);

@@ -44,10 +44,17 @@ pub fn card(approval: &ApprovalView, length: Length) -> String {
     text
 }
 
+/// Returns true if a card of this length leaves nothing out.
+pub fn is_whole(approval: &ApprovalView, length: Length) -> bool {
+    let is_short =
+        |call: &CallView| call.before.is_none() && call.shown().iter().all(|shown| !shown.row.clipped);
+    length == Length::Whole || approval.calls.iter().all(is_short)
+}
+
 /// The card for who talks to the agent: without what the talk says already, such as who asks whom and when. Behind a card
 /// that scrolls away, what is asked is said again.
 pub fn card_in_talk(approval: &ApprovalView) -> String {
-    let mut text = calls(approval, Length::Short);
+    let mut text = calls(approval, Length::Whole);
     if let Some(takes) = takes(approval) {
         text.push_str(&format!("  {} {takes}\n", paint(style::NOTICE, "it takes:")));
     }
@@ -301,12 +308,16 @@ fn notes(approval: &ApprovalView) -> String {
     format!("  {label} it was held under another policy than the one in force, which may hide other values\n")
 }
 
-/// What the person can do next.
-pub fn what_now(approval: &ApprovalView) -> String {
+/// What the person can do next. Only under a whole card are they told how to approve it: with the digest of what they saw.
+pub fn what_now(approval: &ApprovalView, length: Length) -> String {
     if approval.status != State::Pending {
         return String::new();
     }
     let id = approval.id.short();
-    let commands = format!("countersign approve {id}   or   countersign deny {id}");
+    let look = match is_whole(approval, length) {
+        true => format!("countersign approve {id} --digest {}", approval.digest.short()),
+        false => format!("countersign show {id} --full"),
+    };
+    let commands = format!("{look}   or   countersign deny {id}");
     format!("\n  {}\n", paint(style::HINT, &commands))
 }

@@ -4,7 +4,7 @@ use countersign::decision::Surface;
 use countersign::state::State;
 use countersign::time::Time;
 
-use super::card::{Length, listed};
+use super::card::{Length, is_whole, listed};
 use super::foreign::{Foreign, foreign, named};
 use super::style::{self, paint};
 use crate::duration;
@@ -73,7 +73,11 @@ pub fn facts(approval: &ApprovalView, length: Length) -> String {
     lines.extend(approval.replaces.map(|id| ("replaces", id.short())));
     lines.extend(approval.undoes.map(|undoes| ("undoes", undoes.short())));
     lines.push(("id", approval.id.to_string()));
-    lines.push(("digest", approval.digest.short()));
+    let digest = match is_whole(approval, length) {
+        true => approval.digest.short(),
+        false => "with `--full`".to_owned(),
+    };
+    lines.push(("digest", digest));
     let line = |(label, value): (&str, String)| {
         let padded = format!("{label:<10}");
         format!("  {} {value}\n", paint(style::FAINT, &padded))

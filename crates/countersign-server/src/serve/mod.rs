@@ -78,6 +78,7 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
             "the policy is another one than the last service on this store had",
         );
     }
+    let base = base_url(&config.hosts, address, tls.is_some() || config.behind_proxy);
     let settings = Settings {
         tenant: tenant.clone(),
         hosts: hosts(&config.hosts, address),
@@ -85,12 +86,13 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
         decisions_per_second: config.decisions_per_second,
         limits: config.limits,
         is_secure: tls.is_some() || config.behind_proxy,
+        page: Some(base.clone()),
     };
     let secret = TalkSecret::load(gate.store(), &tenant).await?;
     let agents = Agents::new(&gate, tenant.clone(), secret, ready.agents, config.playground)
-        .map_err(|problem| Failure::error("bad_config", problem.to_string()))?;
+        .map_err(|problem| Failure::error("bad_config", problem.to_string()))?
+        .leading_to(&base);
     let app = App::serving(gate, settings, agents);
-    let base = base_url(&config.hosts, address, tls.is_some() || config.behind_proxy);
     access::address::note(app.store(), &app.settings.tenant, &base).await?;
     let start = first::Start {
         base,

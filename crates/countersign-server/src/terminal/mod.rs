@@ -166,7 +166,7 @@ async fn perform(
         Act::Decide(deciding) => {
             inbox.say("deciding…");
             screen.draw(inbox, looks)?;
-            let id = deciding.id.short();
+            let id = deciding.id().short();
             match desk.decide(*deciding).await {
                 Ok(approval) => {
                     inbox.say(format!(

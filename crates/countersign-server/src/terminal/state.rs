@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use countersign::call::Arguments;
+use countersign::card::WholeCard;
 use countersign::decision::{Choice, Verdict};
 use countersign::effect::{Effect, Risk};
 use countersign::id::ApprovalId;
@@ -279,14 +280,11 @@ impl Inbox {
 
     fn deciding(&self, approval: &ApprovalView, verdict: Verdict) -> Deciding {
         let comment = self.draft.comment.trim();
-        Deciding {
-            id: approval.id,
-            verdict,
-            // INVARIANT: what was shown is what is decided.
-            digest: Some(approval.digest),
-            comment: (!comment.is_empty()).then(|| comment.to_owned()),
-            key: None,
-        }
+        // INVARIANT: what was shown is what is decided.
+        let card = WholeCard::of(approval.id, approval.digest);
+        let mut deciding = Deciding::on(card, verdict);
+        deciding.comment = (!comment.is_empty()).then(|| comment.to_owned());
+        deciding
     }
 
     /// Says something in the last line.

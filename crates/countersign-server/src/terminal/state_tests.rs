@@ -78,15 +78,15 @@ fn i3_a_decision_is_about_the_digest_that_was_shown() {
     inbox.seen.note((80, 24), 9, 0..9);
     let deciding = inbox.approving().unwrap();
     assert_eq!(
-        (deciding.digest, deciding.verdict),
-        (Some(digest), Verdict::Approve)
+        (deciding.digest, deciding.verdict()),
+        (Some(digest), &Verdict::Approve)
     );
     inbox.draft.toggle(1);
     let arguments = Arguments::parse(b"{ \"n\" : 7 }".as_slice()).unwrap();
     inbox.draft.edits.insert(2, arguments.clone());
     let deciding = inbox.approving().unwrap();
     let expected = vec![Choice::Deny, Choice::Edit(arguments), Choice::Approve];
-    assert_eq!(deciding.verdict, Verdict::Each(expected));
+    assert_eq!(deciding.verdict(), &Verdict::Each(expected));
     let shown = inbox.shown().unwrap();
     let edited = shown.call(2).unwrap();
     assert_eq!(
@@ -96,7 +96,7 @@ fn i3_a_decision_is_about_the_digest_that_was_shown() {
     );
     inbox.draft.toggle(2);
     inbox.draft.toggle(3);
-    assert_eq!(inbox.approving().unwrap().verdict, Verdict::Deny);
+    assert_eq!(inbox.approving().unwrap().verdict(), &Verdict::Deny);
     assert_eq!(inbox.denying().unwrap().digest, Some(digest));
 }
 

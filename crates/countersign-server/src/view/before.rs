@@ -13,6 +13,7 @@ use serde_json::value::RawValue;
 use utoipa::ToSchema;
 
 use super::make::result;
+use super::value::{ValueView, with_whole};
 
 /// What stands for a text that is not to be shown.
 const HIDDEN: &str = "hidden";
@@ -31,6 +32,9 @@ pub struct BeforeView {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     #[schema(value_type = Option<serde_json::Value>)]
     pub result: Option<Box<RawValue>>,
+    /// Value by value, where some are secret: those are only marked.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub values: Option<Vec<ValueView>>,
     /// Values that would become others.
     pub changes: Vec<ChangeView>,
 }
@@ -56,6 +60,10 @@ pub fn before(approval: &Approval, call: &Call, secrecy: &Secrecy) -> Option<Bef
         hash: before.hash,
         bytes: before.result.len(),
         result: result(&before.result).filter(|_| !is_hidden),
+        values: is_hidden.then(|| {
+            let shown = with_whole(secrecy.table(&before.result), &before.result);
+            shown.into_iter().map(ValueView::from).collect()
+        }),
         changes: changes(secrecy, call, &before.result, false),
     })
 }

@@ -272,7 +272,7 @@ fn the_command_line_decides(stage: &Stage) {
     say(stage, "Create a contact for Maria");
     until_card(stage, "Create contact Maria,");
     let id = stage.js("document.querySelector('#card .card').id.slice(1)");
-    stage.service.run(&["approve", id.as_str().unwrap()], "");
+    stage.service.approve(id.as_str().unwrap());
     // Live: this page was asked nothing.
     until_said(stage, "Done! Create contact Maria,");
     stage.until("document.querySelector('#card .ended')?.textContent.includes('bo')");
@@ -298,7 +298,7 @@ fn the_service_restarts_between_card_and_yes(stage: &mut Stage) {
     until_card(stage, "maria@acme.it");
     let id = stage.js("document.querySelector('#card .card').id.slice(1)");
     stage.service.kill();
-    stage.service.run(&["approve", id.as_str().unwrap()], "");
+    stage.service.approve(id.as_str().unwrap());
     stage.service.start_again();
     until_said(stage, "Done! Create contact Maria Garcia, maria@acme.it");
 }

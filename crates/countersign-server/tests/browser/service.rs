@@ -131,6 +131,15 @@ impl Service {
         String::from_utf8(output.stdout).unwrap()
     }
 
+    /// `bo` looks at the card and approves it.
+    pub fn approve(&self, id: &str) {
+        let shown = self.show(id);
+        self.run(
+            &["approve", id, "--digest", shown["digest"].as_str().unwrap()],
+            "",
+        );
+    }
+
     /// The approval as JSON.
     pub fn show(&self, id: &str) -> serde_json::Value {
         serde_json::from_str(&self.run(&["show", id], "")).unwrap()

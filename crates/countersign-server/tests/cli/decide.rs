@@ -87,3 +87,43 @@ fn a16_part_of_a_batch_and_an_edit() {
     let answer = place.json(&["approve", &id, "--edit", "1=@edit.json"]);
     assert_eq!(answer["description"], "Create contact From a file, f@x.org");
 }
+
+/// An id says nothing about what was seen: without a terminal to ask on, approving takes the digest of the card.
+#[test]
+fn x56_approving_takes_the_digest_of_a_card_that_was_shown_whole() {
+    let place = Place::new();
+    let long = format!(r#"{{"name":"Maria","email":"{}; rm -rf /"}}"#, "x".repeat(1100));
+    let id = place.propose(&["create_contact", &long]);
+    let bare = |arguments: &[&str]| {
+        let mut command = place.command(arguments);
+        crate::place::Left::of(command.stdin(std::process::Stdio::null()).output().unwrap())
+    };
+    let digest = place.json(&["show", &id])["digest"].as_str().unwrap().to_owned();
+    for arguments in [
+        &["approve", &id][..],
+        &["approve", &id, "--only", "1"],
+        &["--json", "approve", &id],
+    ] {
+        let left = bare(arguments);
+        assert_eq!(left.code, 2, "{left:?}");
+        assert!(
+            left.stderr.contains("takes the digest of the card that was seen"),
+            "{left:?}"
+        );
+    }
+    assert_eq!(place.json(&["show", &id])["status"], "pending");
+    // A card that cuts a value does not give the digest away; the whole one does.
+    let short = place.good(&["show", &id]);
+    assert!(
+        !short.contains(&digest[..12]) && short.contains("--full"),
+        "{short}"
+    );
+    let whole = place.good(&["show", &id, "--full"]);
+    assert!(whole.contains("; rm -rf /"), "{whole}");
+    assert!(whole.contains(&format!("--digest {}", &digest[..12])), "{whole}");
+    let left = bare(&["approve", &id, "--digest", &digest[..12]]);
+    assert_eq!(left.code, 0, "{left:?}");
+    // A no needs nothing.
+    let id = place.contact();
+    assert_eq!(bare(&["deny", &id]).code, 0);
+}

@@ -114,7 +114,12 @@ impl Place {
     }
 
     pub fn run_with(&self, arguments: &[&str], stdin: &[u8]) -> Left {
-        let mut command = self.command(arguments);
+        let looked = look_first(arguments, |show| {
+            let shown = self.command(show).output().unwrap();
+            shown.status.success().then_some(shown.stdout)
+        });
+        let arguments: Vec<&str> = looked.iter().map(String::as_str).collect();
+        let mut command = self.command(&arguments);
         command
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
@@ -165,6 +170,30 @@ impl Place {
         };
         is_there.then(written)
     }
+}
+
+/// Whoever approves looks at the card first, and says which digest was on it.
+pub fn look_first(arguments: &[&str], show: impl Fn(&[&str]) -> Option<Vec<u8>>) -> Vec<String> {
+    let mut looked: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
+    let Some(at) = arguments.iter().position(|argument| *argument == "approve") else {
+        return looked;
+    };
+    let store = arguments.iter().position(|argument| *argument == "--store");
+    let store = store.map_or(&[][..], |at| &arguments[at..at + 2]);
+    let is_seen = arguments.iter().any(|argument| argument.starts_with("--digest"));
+    let (false, Some(id)) = (is_seen, arguments.get(at + 1)) else {
+        return looked;
+    };
+    let look = [&["--json", "show", id][..], store].concat();
+    // Not parsed: the arguments on it may be what no JSON library takes.
+    let shown = show(&look).map(|shown| String::from_utf8_lossy(&shown).into_owned());
+    let digest = shown
+        .as_deref()
+        .and_then(|shown| shown.split("\"digest\": \"").nth(1));
+    if let Some(digest) = digest.and_then(|digest| digest.get(..64)) {
+        looked.extend(["--digest".to_owned(), digest.to_owned()]);
+    }
+    looked
 }
 
 impl Left {

@@ -157,8 +157,10 @@ fn a1_reads_pass_and_the_forbidden_are_not_asked() {
 fn an_unknown_person_is_asked_for_a_name() {
     let place = Place::new();
     let id = place.contact();
+    let shown = place.json(&["show", &id]);
+    let digest = shown["digest"].as_str().unwrap();
     let nameless = || {
-        let mut command = place.command(&["approve", &id]);
+        let mut command = place.command(&["approve", &id, "--digest", digest]);
         command.env_remove("USER").env_remove("LOGNAME");
         command
     };

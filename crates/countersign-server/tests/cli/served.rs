@@ -3,7 +3,7 @@
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
 
-use crate::place::{Left, Place};
+use crate::place::{Left, Place, look_first};
 
 /// A service that runs until this is dropped.
 pub struct Served<'p> {
@@ -76,7 +76,12 @@ impl<'p> Served<'p> {
 
     /// Runs a command that asks the service.
     pub fn run(&self, token: &str, arguments: &[&str]) -> Left {
-        Left::of(self.command(token, arguments).output().unwrap())
+        let looked = look_first(arguments, |show| {
+            let shown = self.command(token, show).output().unwrap();
+            shown.status.success().then_some(shown.stdout)
+        });
+        let arguments: Vec<&str> = looked.iter().map(String::as_str).collect();
+        Left::of(self.command(token, &arguments).output().unwrap())
     }
 
     /// Runs one that must succeed.

@@ -184,7 +184,7 @@ async fn d8_c6_a_held_call_and_a_yes_frame_by_frame() {
     tool {"id":"script_1_1","tool":"create_contact"}
     result {"content":"{\"status\":\"pending_confirmation\",\"ran\":false,\"message\":\"A person has been asked. It has not run.\"}","id":"script_1_1","isError":false,"requiresConfirmation":true,"status":"pending_confirmation","tool":"create_contact"}
     text x16 "I'll create a new contact with these details:\n- Name: Maria Garcia\n- Email: maria@acme.com\n- Company: Acme Corp"
-    held {"approval":{"description":"Create contact Maria Garcia, maria@acme.com, Acme Corp","status":"pending","toolName":"create_contact"},"card":"card-[id]","prompt":{"approval":"[id]","approve":"[id]","deny":"[id]","digest":"[id]","expiresAt":"2026-01-01T00:05:00.000Z","no":"no","origins":"all 3 values were given by you","summary":"Create contact Maria Garcia, maria@acme.com, Acme Corp","text":"Create contact Maria Garcia, maria@acme.com, Acme Corp\nall 3 values were given by you\n-- reply \"yes\" to confirm or \"no\" to cancel.","yes":"yes"},"trace":{"level":"warn","name":"confirmation-required"}}
+    held {"approval":{"description":"Create contact Maria Garcia, maria@acme.com, Acme Corp","status":"pending","toolName":"create_contact"},"card":"card-[id]","prompt":{"approval":"[id]","approve":"[id]","deny":"[id]","digest":"[id]","expiresAt":"2026-01-01T00:05:00.000Z","no":"no","origins":"all 3 values were given by you","summary":"Create contact Maria Garcia, maria@acme.com, Acme Corp","text":"Create contact Maria Garcia, maria@acme.com, Acme Corp\nall 3 values were given by you\nlook twice: this agent never asked for this tool before\n-- reply \"yes\" to confirm or \"no\" to cancel.","whole":true,"yes":"yes"},"trace":{"level":"warn","name":"confirmation-required"}}
     done {"inputTokens":0,"outputTokens":0}
     "##);
     let done = chat.answers("yes", held.get("held")).await;
@@ -432,20 +432,16 @@ async fn a6_what_was_decided_while_nobody_followed_is_told_at_the_start() {
         .await
         .unwrap()
         .unwrap();
-    let decision = countersign::decision::Decision {
-        tenant: crate::support::tenant(),
-        approval: id,
-        decider: countersign::decision::Decider::new(
+    let decision = countersign::decision::Decision::on(
+        crate::support::tenant(),
+        countersign::card::WholeCard::shown(&approval),
+        countersign::decision::Decider::new(
             "ana".parse().unwrap(),
             vec!["approvers".to_owned()],
             countersign::decision::Surface::CommandLine,
         ),
-        verdict: countersign::decision::Verdict::Approve,
-        digest: Some(approval.digest),
-        comment: None,
-        claimed_by: None,
-        key: None,
-    };
+        countersign::decision::Verdict::Approve,
+    );
     chat.service.app.gate.decide(decision).await.unwrap();
     let chat = chat.restarted().await;
     chat.until_said("Done!").await;

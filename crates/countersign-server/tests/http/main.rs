@@ -32,3 +32,4 @@ mod support;
 mod talks;
 mod tenants;
 mod tokens;
+mod whole;

@@ -172,6 +172,31 @@ impl Service {
         (service, ran)
     }
 
+    /// A service whose tools of these names only note the bytes they were run with.
+    pub async fn noting(policy: &str, names: &[&'static str]) -> (Service, Arc<Mutex<Vec<String>>>) {
+        let clock = Arc::new(ManualClock::at(Time::from_micros(NOON)));
+        let store = Arc::new(MemoryStore::with_clock(clock.clone()));
+        let journal: Arc<Mutex<Vec<String>>> = Arc::default();
+        let mut tools = Tools::default();
+        for name in names {
+            let journal = journal.clone();
+            tools = tools.with(
+                ToolName::new(*name).unwrap(),
+                move |permit: countersign::executor::Permit| {
+                    let bytes = String::from_utf8_lossy(permit.arguments().as_bytes()).into_owned();
+                    journal.lock().unwrap().push(bytes);
+                    async { Outcome::succeeded(r#"{"id":"*","title":"Old"}"#) }
+                },
+            );
+        }
+        let policy = Arc::new(Policy::parse(policy).unwrap());
+        let gate = Gate::new(store, policy).with_executor(Arc::new(tools));
+        (
+            Service::over(gate, clock, Arc::default(), Arc::default()).await,
+            journal,
+        )
+    }
+
     async fn over(
         gate: Gate,
         clock: Arc<ManualClock>,
@@ -195,6 +220,7 @@ impl Service {
             decisions_per_second: countersign_server::http::DECISIONS_PER_SECOND,
             limits: countersign_server::http::LimitSettings::default(),
             is_secure: false,
+            page: Some("https://gate.example".to_owned()),
         };
         let secret = TalkSecret::load(gate.store(), &tenant()).await.unwrap();
         let agents = Agents::new(&gate, tenant(), secret, vec![agent], true).unwrap();

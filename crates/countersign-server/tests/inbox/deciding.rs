@@ -312,3 +312,55 @@ async fn other_surfaces_are_shown_as_such() {
         .shows("not today")
         .shows("the boss <span class=\"quiet\">(not checked)");
 }
+
+/// A card on the list that leaves something out has no button to approve it, and a form that says so anyway decides nothing.
+#[tokio::test]
+async fn x56_a_card_that_leaves_something_out_is_approved_on_its_own_page_alone() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let long = format!(r#"{{"text":"{}; rm -rf /"}}"#, "x".repeat(400));
+    let fields: Vec<String> = (0..20).map(|n| format!(r#""k{n}":{n}"#)).collect();
+    let many = format!("{{{}}}", fields.join(","));
+    let page = format!(r#"{{"id":"p1","title":"Old","body":"{}"}}"#, "y".repeat(900));
+    *world.page.lock().unwrap() = page;
+    for (tool, arguments) in [
+        ("note", long.as_str()),
+        ("note", many.as_str()),
+        ("rename_page", r#"{"id":"p1","title":"New"}"#),
+    ] {
+        let approval = world.hold(&[(tool, arguments)]).await;
+        let before = world.ran().len();
+        let list = world.get(&ana, "/approvals").await;
+        list.shows("Show all, to approve").hides("value=approve");
+        let digest = approval.digest.to_string();
+        let path = format!("/approvals/{}/decision", approval.id);
+        for verdict in ["approve", "chosen", "edit"] {
+            let form = [("digest", digest.as_str()), ("verdict", verdict)];
+            let answer = world.post(&ana, &path, &form).await;
+            assert_eq!(answer.status, 409, "{tool} {verdict}");
+            answer.shows("was not shown there");
+        }
+        assert_eq!(world.ran().len(), before, "{tool}");
+        // The page of its own has all of it, and the card that was opened in place says that it does.
+        let detail = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
+        detail.shows("value=approve");
+        let opened = world
+            .get(&ana, &format!("/approvals/{}/card?full=1", approval.id))
+            .await;
+        opened.shows("name=shown value=all").shows("value=approve");
+        let form = [
+            ("digest", digest.as_str()),
+            ("verdict", "approve"),
+            ("shown", "all"),
+        ];
+        assert_eq!(world.post(&ana, &path, &form).await.status, 303, "{tool}");
+        world.finished(&approval).await;
+        assert_eq!(world.ran().len(), before + 1, "{tool}");
+    }
+    // A no is never too little.
+    let approval = world.hold(&[("note", &long)]).await;
+    let digest = approval.digest.to_string();
+    let path = format!("/approvals/{}/decision", approval.id);
+    let form = [("digest", digest.as_str()), ("verdict", "deny")];
+    assert_eq!(world.post(&ana, &path, &form).await.status, 303);
+}

@@ -188,6 +188,7 @@ impl World {
             hosts: AllowedHosts::new(["inbox.test".to_owned()]),
             longest_wait: Duration::from_secs(60),
             is_secure: false,
+            page: Some("https://gate.example".to_owned()),
             decisions_per_second: countersign_server::http::DECISIONS_PER_SECOND,
             limits: countersign_server::http::LimitSettings::default(),
         };
@@ -289,19 +290,20 @@ impl World {
 
     /// `bo` decides, on the command line.
     pub async fn decide_elsewhere(&self, approval: &SharedApproval, verdict: Verdict) {
-        let decision = Decision {
-            tenant: approval.tenant.clone(),
-            approval: approval.id,
-            decider: Decider::new(
-                Person::new("bo").unwrap(),
-                vec!["approvers".to_owned()],
-                Surface::CommandLine,
-            ),
-            verdict,
-            digest: Some(approval.digest),
-            comment: Some("not today".to_owned()),
-            claimed_by: Some("the boss".to_owned()),
-            key: None,
+        let decision = {
+            let mut decision = Decision::on(
+                approval.tenant.clone(),
+                countersign::card::WholeCard::shown(approval),
+                Decider::new(
+                    Person::new("bo").unwrap(),
+                    vec!["approvers".to_owned()],
+                    Surface::CommandLine,
+                ),
+                verdict,
+            );
+            decision.comment = Some("not today".to_owned());
+            decision.claimed_by = Some("the boss".to_owned());
+            decision
         };
         let answer = self.app.gate.decide(decision).await.unwrap();
         assert_eq!(answer.refusal, None);

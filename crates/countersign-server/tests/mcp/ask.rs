@@ -44,13 +44,19 @@ fn read_it() {
 #[test]
 fn the_person_at_the_client_can_approve_and_deny() {
     let (place, mut client) = asking(&[]);
-    let call = client.begin("write", json!({"line": "x"}));
+    let call = client.begin("write", json!({"line": "x", "p\u{430}th": "y"}));
     let question = client.hear("elicitation/create");
     let message = question["params"]["message"].as_str().unwrap();
-    assert!(
-        message.starts_with("Write x\n") && message.contains("/line: x"),
-        "{message}"
-    );
+    // X56: what the sentence leaves out, warnings and second looks stand there as well.
+    for part in [
+        "Write x\n",
+        "th: y\n",
+        "warning: /p",
+        "look twice: ",
+        "Tool peer/write, write, ",
+    ] {
+        assert!(message.contains(part), "`{part}` is missing from:\n{message}");
+    }
     let decision = &question["params"]["requestedSchema"]["properties"]["decision"];
     assert_eq!(
         (&decision["default"], &decision["enumNames"]),
@@ -62,7 +68,7 @@ fn the_person_at_the_client_can_approve_and_deny() {
         &question,
         &json!({"action": "accept", "content": {"decision": "allow"}}),
     );
-    assert_eq!(text(&client.answer(call)), "write {\"line\": \"x\"}");
+    assert!(text(&client.answer(call)).starts_with("write {\"line\": \"x\""));
     assert_eq!(journal(&place).len(), 1);
 
     for (result, status) in [

@@ -153,15 +153,15 @@ pub async fn try_propose(store: &PostgresStore, propose: Propose) -> Result<Prop
 
 pub fn approval_of(number: u64, by: &str, start: Option<Hash>) -> Command {
     Command::Decide(Box::new(Decide {
-        decision: Decision {
-            tenant: Tenant::single(),
-            approval: id(number),
-            decider: Decider::new(Person::new(by).unwrap(), Vec::new(), Surface::Page),
-            verdict: Verdict::Approve,
-            digest: None,
-            comment: None,
-            claimed_by: None,
-            key: None,
+        decision: {
+            let mut decision = Decision::on(
+                Tenant::single(),
+                countersign::card::WholeCard::of(id(number), Hash([0; 32])),
+                Decider::new(Person::new(by).unwrap(), Vec::new(), Surface::Page),
+                Verdict::Approve,
+            );
+            decision.digest = None;
+            decision
         },
         revisions: Vec::new(),
         policy: Hash([1; 32]),

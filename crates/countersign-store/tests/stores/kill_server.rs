@@ -109,7 +109,7 @@ impl Deed {
     fn of(command: &Command) -> Option<Deed> {
         match command {
             Command::Propose(propose) => Some(Deed::Propose(propose.id)),
-            Command::Decide(decide) => Some(Deed::Decide(decide.decision.approval)),
+            Command::Decide(decide) => Some(Deed::Decide(decide.decision.approval())),
             Command::Start(start) => Some(Deed::Start(start.call)),
             Command::Finish(finish) => Some(Deed::Finish(finish.call)),
             _ => None,

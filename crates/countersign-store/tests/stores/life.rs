@@ -210,16 +210,12 @@ pub fn approve(approval: &Approval) -> Decision {
 }
 
 fn decision(approval: &Approval, verdict: Verdict) -> Decision {
-    Decision {
-        tenant: approval.tenant.clone(),
-        approval: approval.id,
-        decider: Decider::new(Person::new("alice").unwrap(), Vec::new(), Surface::Page),
+    Decision::on(
+        approval.tenant.clone(),
+        countersign::card::WholeCard::shown(approval),
+        Decider::new(Person::new("alice").unwrap(), Vec::new(), Surface::Page),
         verdict,
-        digest: Some(approval.digest),
-        comment: None,
-        claimed_by: None,
-        key: None,
-    }
+    )
 }
 
 /// I1, I2, I4, I5: what was acknowledged is there, what had an effect was approved and started before, once.

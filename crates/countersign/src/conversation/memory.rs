@@ -40,6 +40,9 @@ pub(super) struct Card {
     /// The language it was shown in; absent in what older versions wrote.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) language: Option<String>,
+    /// That all of it was shown. Version 0.1.0 did not say: then a yes shows the card again.
+    #[serde(default)]
+    pub(super) whole: bool,
 }
 
 impl Memory {

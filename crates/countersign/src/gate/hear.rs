@@ -6,8 +6,8 @@
 
 use super::{Gate, Resolved};
 use crate::approval::SharedApproval;
+use crate::card::WholeCard;
 use crate::decision::{Choice, Decider, Decision, Refusal, Verdict};
-use crate::hash::Hash;
 use crate::id::{Actor, Channel, Key, Tenant};
 use crate::policy::OnOther;
 use crate::reply::Reading;
@@ -24,8 +24,8 @@ pub struct Reply {
     pub sender: Decider,
     /// What it was read as.
     pub reading: Reading,
-    /// The digest of the card that was last shown there before the message was sent.
-    pub seen: Option<Hash>,
+    /// The card that was last shown there before the message was sent, if all of it was.
+    pub seen: Option<WholeCard>,
     /// The message's id: the same message twice counts once.
     pub message: Option<Key>,
 }
@@ -43,6 +43,8 @@ pub enum Heard {
     Kept(SharedApproval),
     /// A yes to something else than what is pending: the current card is shown again.
     ShowAgain(SharedApproval),
+    /// A yes where part of the card was not shown: the approval stays, and the whole card is elsewhere.
+    Incomplete(SharedApproval),
     /// The decision was refused, and why.
     Refused(Refusal),
 }
@@ -60,40 +62,38 @@ impl Gate {
         if !is_approver {
             return Ok(Heard::NotForUs);
         }
-        match reply.reading {
-            // A yes counts only for the card its sender had before their eyes.
-            Reading::Yes | Reading::Part(_) if reply.seen != Some(pending.digest) => {
-                Ok(Heard::ShowAgain(pending))
-            }
+        let verdict = match &reply.reading {
+            Reading::Yes => Verdict::Approve,
             Reading::Part(part) => {
                 let choices = (1..=pending.calls.len()).map(|position| match part.grants(position) {
                     true => Choice::Approve,
                     false => Choice::Deny,
                 });
-                let verdict = Verdict::Each(choices.collect());
-                self.answer(reply, &pending, verdict).await
+                Verdict::Each(choices.collect())
             }
-            Reading::Yes => self.answer(reply, &pending, Verdict::Approve).await,
-            Reading::No => self.answer(reply, &pending, Verdict::Deny).await,
-            Reading::Other => self.go_on(reply, pending).await,
+            Reading::No => {
+                let denial = Decision::deny(reply.tenant.clone(), pending.id, reply.sender.clone());
+                let digest = Some(pending.digest);
+                return self.answer(reply, Decision { digest, ..denial }).await;
+            }
+            Reading::Other => return self.go_on(reply, pending).await,
+        };
+        // A yes counts only for the card its sender had before their eyes, all of it.
+        let is_pending = |card: &WholeCard| *card == WholeCard::shown(&pending);
+        match reply.seen.clone().filter(is_pending) {
+            Some(card) => {
+                let (tenant, sender) = (reply.tenant.clone(), reply.sender.clone());
+                self.answer(reply, Decision::on(tenant, card, sender, verdict))
+                    .await
+            }
+            None => Ok(Heard::ShowAgain(pending)),
         }
     }
 
-    async fn answer(
-        &self,
-        reply: Reply,
-        pending: &SharedApproval,
-        verdict: Verdict,
-    ) -> Result<Heard, StoreError> {
+    async fn answer(&self, reply: Reply, decision: Decision) -> Result<Heard, StoreError> {
         let decision = Decision {
-            tenant: reply.tenant,
-            approval: pending.id,
-            decider: reply.sender,
-            verdict,
-            digest: Some(pending.digest),
-            comment: None,
-            claimed_by: None,
             key: reply.message,
+            ..decision
         };
         let resolved = self.decide_and_run(decision).await?;
         Ok(match resolved.refusal {

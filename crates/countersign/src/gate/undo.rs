@@ -123,13 +123,14 @@ impl Gate {
         let leaves = json::leaves(arguments.as_bytes());
         let repeated = leaves.iter().filter(|leaf| secrecy.is_in(&leaf.text()));
         terms.hide(repeated.map(|leaf| SecretPath::at(&leaf.pointer)), &secrecy);
+        let provenance = self.policy.undo_marks(done, &tool, arguments.as_bytes());
         Ok(NewCall {
             tool: ToolName::new(tool).map_err(|problem| other(problem.to_string()))?,
             definition: Definition::Unknown,
             arguments,
             terms: Arc::new(terms),
             sealed: None,
-            provenance: None,
+            provenance: Some(Arc::new(provenance)),
             before,
         })
     }

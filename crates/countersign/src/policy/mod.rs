@@ -11,6 +11,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
+use crate::approval::Approval;
 use crate::call::Call;
 use crate::display::{clip, is_unremarkable};
 use crate::effect::{Effect, Risk};
@@ -18,7 +19,7 @@ use crate::hash::Hash;
 use crate::json::{Top, Tree};
 use crate::provenance::{Provenance, Teller};
 use crate::secrecy::Secrecy;
-use crate::summary::{Row, SecretPath, Summaries, generic, generic_tree, hide, table};
+use crate::summary::{Row, Said, SecretPath, Summaries, generic, generic_tree, hide, is_cut, table};
 
 mod act;
 mod authority;
@@ -437,6 +438,35 @@ impl Policy {
     pub fn table(&self, tool: &str, arguments: &[u8], salt: &[u8]) -> Vec<Row> {
         let secrets = self.tools.get(tool).map(|tool| tool.secrets.as_slice());
         table(arguments, secrets.unwrap_or_default(), salt)
+    }
+
+    /// Returns the values that the sentence of a held call says whole. Where that cannot be told, because the sentence
+    /// was cut or made under another policy, it says none.
+    pub(crate) fn said(&self, approval: &Approval, call: &Call) -> Said {
+        let (name, bytes) = (call.tool.as_str(), call.arguments.as_bytes());
+        let summary = &call.terms.summary;
+        let Ok(arguments) = Tree::read(bytes, Top::Object) else {
+            return Said::nothing();
+        };
+        if is_cut(summary) {
+            return Said::nothing();
+        }
+        let secrecy = Secrecy::of(call, self, &approval.salt);
+        let shown = secrecy.tree(arguments).tree;
+        if *summary == generic_tree(name, &shown) {
+            // In a list of values, one that holds a comma could pass for two.
+            let is_plain = |row: &Row| !row.value.contains(", ") && row.bytes > 0;
+            let rows = secrecy.whole_table(bytes);
+            return match rows.iter().all(|row| row.hidden || is_plain(row)) {
+                true => Said::All,
+                false => Said::nothing(),
+            };
+        }
+        let has_template = self.tools.get(name).is_some_and(|tool| tool.has_summary);
+        match approval.policy == self.hash && has_template {
+            true => self.summaries.said(name, &shown),
+            false => Said::nothing(),
+        }
     }
 
     /// Makes the call that takes another one back: tool and argument bytes.

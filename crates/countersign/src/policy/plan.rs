@@ -11,7 +11,7 @@ use toml::de::{DeTable, DeValue};
 use super::read::Reader;
 use super::schema::value_to_json;
 use crate::display::clip;
-use crate::json::{Malformed, Top, Tree};
+use crate::json::{Malformed, Top, Tree, push_segment};
 use crate::summary::{reason, to_value};
 
 const FUEL: u64 = 50_000;
@@ -70,6 +70,14 @@ impl Planned {
             at: tool.start,
             arguments,
         })
+    }
+
+    /// Where its arguments come from: the pointer of each value that is planned, and the names that are used to make it,
+    /// `result.id` say. A value with parts is planned as a whole.
+    pub(super) fn sources(&self) -> Vec<(String, Vec<String>)> {
+        let mut sources = Vec::new();
+        add_sources(&self.arguments, &mut String::new(), &environment(), &mut sources);
+        sources
     }
 
     /// Makes its arguments.
@@ -228,6 +236,45 @@ fn write(
         }
     }
     Ok(())
+}
+
+fn add_sources(
+    plan: &Plan,
+    pointer: &mut String,
+    environment: &Environment<'_>,
+    sources: &mut Vec<(String, Vec<String>)>,
+) {
+    let length = pointer.len();
+    // What compiled when the policy was read compiles again; should it not, nothing is known of it.
+    let unknown = || vec![String::new()];
+    let names = match plan {
+        Plan::Fixed(_) => Vec::new(),
+        Plan::Text(template) => environment.template_from_str(template).map_or_else(
+            |_| unknown(),
+            |compiled| compiled.undeclared_variables(true).into_iter().collect(),
+        ),
+        Plan::Expression(expression) => environment.compile_expression(expression).map_or_else(
+            |_| unknown(),
+            |compiled| compiled.undeclared_variables(true).into_iter().collect(),
+        ),
+        Plan::List(items) => {
+            for (at, item) in items.iter().enumerate() {
+                push_segment(pointer, &at.to_string());
+                add_sources(item, pointer, environment, sources);
+                pointer.truncate(length);
+            }
+            return;
+        }
+        Plan::Object(fields) => {
+            for (key, value) in fields {
+                push_segment(pointer, key);
+                add_sources(value, pointer, environment, sources);
+                pointer.truncate(length);
+            }
+            return;
+        }
+    };
+    sources.push((pointer.clone(), names));
 }
 
 fn quoted(text: &str) -> String {

@@ -8,9 +8,12 @@ use minijinja::Value;
 use toml::Spanned;
 use toml::de::DeValue;
 
+use super::Policy;
 use super::plan::{Planned, Unmakable, value};
 use super::read::Reader;
+use crate::call::Call;
 use crate::json::{self, Limits, Malformed, Top};
+use crate::provenance::{Heard, How, Mark, Provenance, Quote, Teller, ToolQuote, Traced};
 
 /// A declared undo.
 #[derive(Clone, Debug)]
@@ -38,6 +41,80 @@ pub enum UndoProblem {
     /// What came out cannot be proposed.
     #[error("the undo's arguments cannot be proposed: {0}")]
     Unproposable(Malformed),
+}
+
+impl Policy {
+    /// Where the values of an undo came from: what the policy makes of a tool's result is the tool's, and what it takes from
+    /// the call's own arguments is marked as it was there.
+    pub(crate) fn undo_marks(&self, done: &Call, tool: &str, arguments: &[u8]) -> Provenance {
+        let undo = self
+            .tools
+            .get(done.tool.as_str())
+            .and_then(|tool| tool.undo.as_ref());
+        let sources = undo.map(|undo| undo.0.sources()).unwrap_or_default();
+        let mark = |pointer: &str| {
+            let is_part = |(planned, _): &&(String, Vec<String>)| {
+                let rest = pointer.strip_prefix(planned.as_str());
+                rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            };
+            let (planned, names) = sources.iter().find(is_part)?;
+            let rest = pointer.strip_prefix(planned.as_str()).unwrap_or_default();
+            Some(mark_of(done, names, rest))
+        };
+        let leaves = json::leaves(arguments);
+        let leaves = leaves.into_iter().filter(|leaf| !leaf.pointer.is_empty());
+        let traced = leaves.map(|leaf| {
+            let mut mark = mark(&leaf.pointer).unwrap_or(Mark::Unknown);
+            if self.is_secret(tool, &leaf.pointer) {
+                mark.hide();
+            }
+            Traced {
+                pointer: leaf.pointer,
+                mark,
+            }
+        });
+        // The gate has the result itself; marks of the call's arguments are as good as they were there.
+        let takes_arguments = sources
+            .iter()
+            .any(|(_, names)| names.iter().any(|name| name.starts_with("args")));
+        let before = done.provenance.as_deref().filter(|_| takes_arguments);
+        let teller = before.map_or(Teller::Gate, Provenance::told_by);
+        Provenance::new(traced.collect(), Heard::Whole).by(teller)
+    }
+}
+
+/// The mark of a value that is made of these names. `rest` is where it stands inside of what they name.
+fn mark_of(done: &Call, names: &[String], rest: &str) -> Mark {
+    let is_of = |name: &String, variable: &str| {
+        let below = name.strip_prefix(variable);
+        below.is_some_and(|below| below.is_empty() || below.starts_with('.'))
+    };
+    // A value with anything of the tool's in it is the tool's.
+    if let Some(name) = names.iter().find(|name| is_of(name, "result")) {
+        let place = name.strip_prefix("result").unwrap_or_default().replace('.', "/");
+        return Mark::Tool(ToolQuote {
+            name: done.tool.to_string(),
+            is_outside: false,
+            pointer: (names.len() == 1).then(|| format!("{place}{rest}")),
+            quote: Quote {
+                message: 0,
+                span: None,
+                words: String::new(),
+                how: How::Exactly,
+            },
+        });
+    }
+    match names {
+        // The operator wrote it into the policy.
+        [] => Mark::Default,
+        [name] if is_of(name, "args") => {
+            let place = name.strip_prefix("args").unwrap_or_default().replace('.', "/");
+            let before = done.provenance.as_deref();
+            let before = before.and_then(|before| before.mark(&format!("{place}{rest}")));
+            before.cloned().unwrap_or(Mark::Unknown)
+        }
+        _ => Mark::Unknown,
+    }
 }
 
 impl Undo {

@@ -1,5 +1,7 @@
 //! Where a call's values came from, in a person's language.
 
+use crate::provenance::Mark;
+
 /// The words of one language. `{count}` and `{total}` stand for numbers, `{values}` for `value` or `values`, as `{total}`
 /// has it, `{kinds}` for the kinds that follow.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,6 +46,12 @@ pub struct Origins {
     pub tag_invented: String,
     /// The mark before a value that strangers may have written.
     pub tag_outside: String,
+    /// The mark before a value that a tool answered.
+    pub tag_tool: String,
+    /// The mark before a value that was made of others.
+    pub tag_derived: String,
+    /// The mark before a value of which nobody can tell.
+    pub tag_unknown: String,
 }
 
 fn both(text: &str) -> [String; 2] {
@@ -55,6 +63,18 @@ fn each(one: &str, several: &str) -> [String; 2] {
 }
 
 impl Origins {
+    /// Returns the mark before a value; nothing for what the person stated and for what says nothing.
+    pub fn tag(&self, mark: &Mark) -> Option<&str> {
+        match mark {
+            Mark::Invented { .. } => Some(&self.tag_invented),
+            Mark::Tool(tool) if tool.is_outside => Some(&self.tag_outside),
+            Mark::Tool(_) => Some(&self.tag_tool),
+            Mark::Derived(_) => Some(&self.tag_derived),
+            Mark::Unknown => Some(&self.tag_unknown),
+            Mark::Person(_) | Mark::Default => None,
+        }
+    }
+
     /// English.
     pub fn english() -> Origins {
         Origins {
@@ -81,6 +101,9 @@ impl Origins {
             more: "… and {count} more values".to_owned(),
             tag_invented: "NOT FROM YOU".to_owned(),
             tag_outside: "FROM OUTSIDE".to_owned(),
+            tag_tool: "from a tool".to_owned(),
+            tag_derived: "derived".to_owned(),
+            tag_unknown: "unknown".to_owned(),
         }
     }
 
@@ -110,6 +133,9 @@ impl Origins {
             more: "… y {count} valores más".to_owned(),
             tag_invented: "NO ES TUYO".to_owned(),
             tag_outside: "DE FUERA".to_owned(),
+            tag_tool: "de una herramienta".to_owned(),
+            tag_derived: "deducido".to_owned(),
+            tag_unknown: "desconocido".to_owned(),
         }
     }
 }

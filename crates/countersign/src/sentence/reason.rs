@@ -25,6 +25,10 @@ impl Reasons {
             ("superseded", "hay otra pregunta en su lugar"),
             ("withdrawn", "la pregunta se retiró"),
             ("stale", "la respuesta era para otra tarjeta"),
+            (
+                "incomplete",
+                "ahí no se mostraba toda la tarjeta; ábrela entera y decide allí",
+            ),
             ("not_allowed", "`{person}` no puede decidirlo"),
             (
                 "four_eyes",

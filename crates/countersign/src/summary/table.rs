@@ -7,9 +7,6 @@ use crate::display::{Warning, clip, escape, warnings};
 use crate::json::{Node, Top, Tree, push_segment};
 use crate::secrecy::Secrecy;
 
-/// Longest value in a row, in characters.
-const MAX_CHARS: usize = 1_000;
-
 /// One value of a call's arguments; everything in it is safe to show.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
@@ -32,51 +29,63 @@ pub fn table(arguments: &[u8], secrets: &[SecretPath], salt: &[u8]) -> Vec<Row> 
     Secrecy::new(secrets.to_vec(), salt, [arguments]).table(arguments)
 }
 
-/// The same by places alone: a value that repeats a secret is not hidden.
-pub(crate) fn rows(arguments: &[u8], secrets: &[SecretPath], salt: &[u8]) -> Vec<Row> {
-    let mut rows = Vec::new();
+/// The same by places alone: a value that repeats a secret is not hidden. Longer values are cut to `max_chars`.
+pub(crate) fn rows(arguments: &[u8], secrets: &[SecretPath], salt: &[u8], max_chars: usize) -> Vec<Row> {
+    let mut table = Table {
+        salt,
+        max_chars,
+        rows: Vec::new(),
+    };
     if let Ok(tree) = Tree::read(arguments, Top::Object) {
-        add_rows(&tree, &mut String::new(), &Secrets::new(secrets), salt, &mut rows);
+        table.add(&tree, &mut String::new(), &Secrets::new(secrets));
     }
-    rows
+    table.rows
 }
 
-fn add_rows(tree: &Tree<'_>, pointer: &mut String, secrets: &Secrets<'_>, salt: &[u8], rows: &mut Vec<Row>) {
-    let length = pointer.len();
-    let is_hidden = secrets.is_here();
-    match &tree.node {
-        Node::Object(fields) if !is_hidden && !fields.is_empty() => {
-            for (key, value) in fields {
-                push_segment(pointer, key);
-                add_rows(value, pointer, &secrets.below(key), salt, rows);
-                pointer.truncate(length);
+struct Table<'s> {
+    salt: &'s [u8],
+    max_chars: usize,
+    rows: Vec<Row>,
+}
+
+impl Table<'_> {
+    fn add(&mut self, tree: &Tree<'_>, pointer: &mut String, secrets: &Secrets<'_>) {
+        let length = pointer.len();
+        let is_hidden = secrets.is_here();
+        match &tree.node {
+            Node::Object(fields) if !is_hidden && !fields.is_empty() => {
+                for (key, value) in fields {
+                    push_segment(pointer, key);
+                    self.add(value, pointer, &secrets.below(key));
+                    pointer.truncate(length);
+                }
             }
-        }
-        Node::Array(items) if !is_hidden && !items.is_empty() => {
-            for (at, item) in items.iter().enumerate() {
-                let at = at.to_string();
-                push_segment(pointer, &at);
-                add_rows(item, pointer, &secrets.below(&at), salt, rows);
-                pointer.truncate(length);
+            Node::Array(items) if !is_hidden && !items.is_empty() => {
+                for (at, item) in items.iter().enumerate() {
+                    let at = at.to_string();
+                    push_segment(pointer, &at);
+                    self.add(item, pointer, &secrets.below(&at));
+                    pointer.truncate(length);
+                }
             }
+            // An empty outer object has nothing to show.
+            Node::Object(_) if length == 0 && !is_hidden => {}
+            _ if is_hidden => self.rows.push(Row {
+                pointer: escape(pointer).into_owned(),
+                value: mark(tree, self.salt),
+                bytes: tree.text().len(),
+                clipped: false,
+                hidden: true,
+                warnings: warnings(pointer),
+            }),
+            _ => self.rows.push(plain_row(tree, pointer, self.max_chars)),
         }
-        // An empty outer object has nothing to show.
-        Node::Object(_) if length == 0 && !is_hidden => {}
-        _ if is_hidden => rows.push(Row {
-            pointer: escape(pointer).into_owned(),
-            value: mark(tree, salt),
-            bytes: tree.text().len(),
-            clipped: false,
-            hidden: true,
-            warnings: warnings(pointer),
-        }),
-        _ => rows.push(plain_row(tree, pointer)),
     }
 }
 
-fn plain_row(tree: &Tree<'_>, pointer: &str) -> Row {
+fn plain_row(tree: &Tree<'_>, pointer: &str, max_chars: usize) -> Row {
     let text = tree.text();
-    let shown = clip(text, MAX_CHARS);
+    let shown = clip(text, max_chars);
     let mut found = warnings(pointer);
     for warning in warnings(text) {
         if !found.contains(&warning) {

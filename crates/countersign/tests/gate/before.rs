@@ -321,7 +321,7 @@ async fn a7_in_a_conversation_the_new_question_is_shown_at_once() {
     let conversations = Conversations::new(site.gate.clone());
     let (tenant, channel) = (approval.tenant.clone(), approval.channel.clone().unwrap());
     let card = Key::new("card-1").unwrap();
-    let prompt = conversations.prompt(&approval, None);
+    let prompt = conversations.prompt(&approval, None).await.unwrap();
     conversations
         .shown(&tenant, &channel, &prompt, card.clone())
         .await

@@ -55,7 +55,7 @@ async fn whole_life(world: &World) -> Result<(), StoreError> {
         channel: Channel::new("chat-1").unwrap(),
         sender: alice(),
         reading: countersign::reply::Reading::Yes,
-        seen: Some(approval.digest),
+        seen: Some(countersign::card::WholeCard::shown(&approval)),
         message: None,
     };
     world.gate.hear(yes).await.map(|_| ())

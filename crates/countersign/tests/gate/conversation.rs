@@ -1,11 +1,11 @@
 use crate::world::*;
+use countersign::card::WholeCard;
 use countersign::gate::{Heard, Reply};
-use countersign::hash::Hash;
 use countersign::id::{Channel, Key, Tenant};
 use countersign::reply::Reading;
 use countersign::state::State;
 
-fn reply(reading: Reading, seen: Option<Hash>) -> Reply {
+fn reply(reading: Reading, seen: Option<WholeCard>) -> Reply {
     Reply {
         tenant: Tenant::single(),
         channel: Channel::new("chat-1").unwrap(),
@@ -22,14 +22,14 @@ async fn a7_yes_runs_and_no_cancels() {
     let first = world.hold(vec![call("create_contact", MARIA)]).await;
     let heard = world
         .gate
-        .hear(reply(Reading::Yes, Some(first.digest)))
+        .hear(reply(Reading::Yes, Some(WholeCard::shown(&first))))
         .await
         .unwrap();
     assert!(matches!(heard, Heard::Decided(resolved) if resolved.ran.len() == 1));
     let second = world.hold(vec![call("create_contact", MARIA)]).await;
     world
         .gate
-        .hear(reply(Reading::No, Some(second.digest)))
+        .hear(reply(Reading::No, Some(WholeCard::shown(&second))))
         .await
         .unwrap();
     assert_eq!(world.now(&second).await.state, State::Denied);
@@ -42,14 +42,14 @@ async fn a7_other_message_cancels_and_goes_on() {
     let approval = world.hold(vec![call("create_contact", MARIA)]).await;
     let heard = world
         .gate
-        .hear(reply(Reading::Other, Some(approval.digest)))
+        .hear(reply(Reading::Other, Some(WholeCard::shown(&approval))))
         .await
         .unwrap();
     assert!(matches!(heard, Heard::Cancelled(_)));
     assert_eq!(world.now(&approval).await.state, State::Withdrawn);
     let heard = world
         .gate
-        .hear(reply(Reading::Yes, Some(approval.digest)))
+        .hear(reply(Reading::Yes, Some(WholeCard::shown(&approval))))
         .await
         .unwrap();
     assert!(matches!(heard, Heard::NotForUs), "nobody is trapped: {heard:?}");
@@ -72,7 +72,7 @@ async fn x03_a_yes_to_the_replaced_card_shows_the_current_one_again() {
     let world = world();
     let old = world.hold(vec![call("create_contact", MARIA)]).await;
     let new = world.hold(vec![call("delete_contact", r#"{"id":"c-1"}"#)]).await;
-    for seen in [Some(old.digest), None] {
+    for seen in [Some(WholeCard::shown(&old)), None] {
         let heard = world.gate.hear(reply(Reading::Yes, seen)).await.unwrap();
         assert!(matches!(heard, Heard::ShowAgain(shown) if shown.id == new.id));
     }
@@ -85,7 +85,7 @@ async fn x04_other_peoples_replies_never_count() {
     let world = world();
     let approval = world.hold(vec![call("create_contact", MARIA)]).await;
     for reading in [Reading::Yes, Reading::No, Reading::Other] {
-        let mut reply = reply(reading, Some(approval.digest));
+        let mut reply = reply(reading, Some(WholeCard::shown(&approval)));
         reply.sender = mallory();
         assert!(matches!(world.gate.hear(reply).await.unwrap(), Heard::NotForUs));
     }
@@ -96,7 +96,7 @@ async fn x04_other_peoples_replies_never_count() {
 async fn x13_the_same_message_twice_counts_once() {
     let world = world();
     let approval = world.hold(vec![call("create_contact", MARIA)]).await;
-    let mut yes = reply(Reading::Yes, Some(approval.digest));
+    let mut yes = reply(Reading::Yes, Some(WholeCard::shown(&approval)));
     yes.message = Some(Key::new("message-7").unwrap());
     world.gate.hear(yes.clone()).await.unwrap();
     assert!(matches!(world.gate.hear(yes).await.unwrap(), Heard::NotForUs));

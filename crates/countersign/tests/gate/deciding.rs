@@ -128,8 +128,9 @@ async fn x13_the_same_decision_twice_runs_once_and_answers_the_same() {
         let resolved = world.gate.decide_and_run(keyed.clone()).await.unwrap();
         assert_eq!(resolved.refusal, None);
     }
-    keyed.verdict = Verdict::Deny;
-    let other = world.gate.decide_and_run(keyed).await.unwrap();
+    let mut denied = decision(&approval, alice(), Verdict::Deny);
+    denied.key = keyed.key.clone();
+    let other = world.gate.decide_and_run(denied).await.unwrap();
     assert_eq!(other.refusal.unwrap().code(), "key_reused");
     assert_eq!(world.ran().len(), 1);
 }

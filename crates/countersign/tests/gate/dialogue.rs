@@ -85,7 +85,7 @@ impl Chat {
             .await
             .unwrap();
         let approval = submitted.approval.unwrap();
-        let prompt = self.conversations.prompt(&approval, Some("en"));
+        let prompt = self.conversations.prompt(&approval, Some("en")).await.unwrap();
         let id = self.next();
         self.conversations
             .shown(&Tenant::single(), &channel(), &prompt, id.clone())
@@ -123,10 +123,11 @@ impl Chat {
 async fn a13_the_first_sources_dialogue() {
     let chat = chat(CMS);
     let approval = chat.propose("create_contact", MARIA).await;
-    let prompt = chat.conversations.prompt(&approval, None);
+    let prompt = chat.conversations.prompt(&approval, None).await.unwrap();
     assert_eq!(
         prompt.text,
-        "Create contact Maria Garcia, maria@acme.com, Acme Corp\n-- reply \"yes\" to confirm or \"no\" to cancel."
+        "Create contact Maria Garcia, maria@acme.com, Acme Corp\n\
+         look twice: this agent never asked for this tool before\n-- reply \"yes\" to confirm or \"no\" to cancel."
     );
     let said = chat.says("yes").await;
     assert_eq!(
@@ -153,7 +154,7 @@ async fn c8_the_three_scenarios_of_the_third_source() {
     // Cancellation.
     let chat = chat(CMS);
     let approval = chat.propose("delete_page", &page("homepage")).await;
-    let prompt = chat.conversations.prompt(&approval, None);
+    let prompt = chat.conversations.prompt(&approval, None).await.unwrap();
     assert_eq!(prompt.summary, "Delete page homepage and all 3 sections");
     assert_eq!(chat.says("no").await.say.as_deref(), Some("Cancelled."));
     assert_eq!(chat.ran(), 0);
@@ -244,13 +245,18 @@ async fn b10_thirteen_paddocks_with_the_button_and_with_the_label_typed() {
     for typed in [false, true] {
         let chat = chat(CMS);
         let approval = chat.propose("delete_potreros", &paddocks()).await;
-        let prompt = chat.conversations.prompt(&approval, Some("es"));
+        let prompt = chat.conversations.prompt(&approval, Some("es")).await.unwrap();
         assert_eq!(
             (prompt.summary.as_str(), prompt.yes.as_str()),
             ("Borrar 13 potreros", "Sí, borrar")
         );
+        // The label and the sentence stay short; what they leave out stands below.
+        assert!(!prompt.text.contains(&approval.id.to_string()), "{}", prompt.text);
         assert!(
-            !prompt.text.contains("101") && !prompt.text.contains(&approval.id.to_string()),
+            prompt.text.starts_with(
+                "Borrar 13 potreros\n/ids/0-12: 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113\n\
+                 /confirm: true\n"
+            ),
             "{}",
             prompt.text
         );
@@ -263,7 +269,13 @@ async fn b10_thirteen_paddocks_with_the_button_and_with_the_label_typed() {
             false => {
                 let pressed = chat
                     .conversations
-                    .press(&Tenant::single(), &channel(), &prompt.approve, alice(), None)
+                    .press(
+                        &Tenant::single(),
+                        &channel(),
+                        prompt.approve.as_ref().unwrap(),
+                        alice(),
+                        None,
+                    )
                     .await;
                 let resolved = pressed.unwrap().unwrap();
                 chat.conversations.outcome(&resolved, Some("es"))
@@ -284,11 +296,11 @@ async fn b10_thirteen_paddocks_with_the_button_and_with_the_label_typed() {
 async fn x03_a_button_belongs_to_its_own_card() {
     let chat = chat(CMS);
     let old = chat.propose("delete_potreros", &paddocks()).await;
-    let old_card = chat.conversations.prompt(&old, None);
+    let old_card = chat.conversations.prompt(&old, None).await.unwrap();
     let new = chat
         .propose("delete_page", r#"{"name":"Home","sections":1}"#)
         .await;
-    let new_card = chat.conversations.prompt(&new, None);
+    let new_card = chat.conversations.prompt(&new, None).await.unwrap();
     let press = |payload: String| {
         let conversations = chat.conversations.clone();
         async move {
@@ -298,15 +310,16 @@ async fn x03_a_button_belongs_to_its_own_card() {
                 .unwrap()
         }
     };
-    let resolved = press(old_card.approve.clone()).await.unwrap();
+    let (old_yes, new_yes) = (old_card.approve.unwrap(), new_card.approve.unwrap());
+    let resolved = press(old_yes.clone()).await.unwrap();
     assert_eq!(resolved.refusal.unwrap().code(), "superseded");
     // A payload put together from two cards proves nothing.
-    let (_, proof) = old_card.approve.split_once('.').unwrap();
-    let (id, _) = new_card.approve.split_once('.').unwrap();
+    let (_, proof) = old_yes.split_once('.').unwrap();
+    let (id, _) = new_yes.split_once('.').unwrap();
     let resolved = press(format!("{id}.{proof}")).await.unwrap();
     assert_eq!(resolved.refusal.unwrap().code(), "stale");
     assert!(press("nonsense".to_owned()).await.is_none());
-    assert!(new_card.approve.len() <= 64 && new_card.approve != new_card.deny);
+    assert!(new_yes.len() <= 64 && new_yes != new_card.deny);
     press(new_card.deny.clone()).await.unwrap();
     assert_eq!(now(&chat, &new).await.state, State::Denied);
     assert_eq!(chat.ran(), 0);

@@ -55,7 +55,7 @@ async fn run(world: &World, seed: u64) -> u32 {
                 submission.channel = Some(channel.clone());
                 let approval = world.gate.submit(submission).await.unwrap().approval.unwrap();
                 if dice.roll(4) > 0 {
-                    let prompt = conversations.prompt(&approval, None);
+                    let prompt = conversations.prompt(&approval, None).await.unwrap();
                     conversations
                         .shown(&Tenant::single(), &channel, &prompt, id.clone())
                         .await

@@ -168,16 +168,12 @@ pub fn mallory() -> Decider {
 }
 
 pub fn decision(approval: &SharedApproval, decider: Decider, verdict: Verdict) -> Decision {
-    Decision {
-        tenant: approval.tenant.clone(),
-        approval: approval.id,
+    Decision::on(
+        approval.tenant.clone(),
+        countersign::card::WholeCard::shown(approval),
         decider,
         verdict,
-        digest: Some(approval.digest),
-        comment: None,
-        claimed_by: None,
-        key: None,
-    }
+    )
 }
 
 pub const MARIA: &str = r#"{ "name":"Maria Garcia", "email":"maria@acme.com","company":"Acme Corp" }"#;

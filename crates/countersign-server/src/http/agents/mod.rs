@@ -139,7 +139,12 @@ pub async fn session(
             .as_ref()
             .and_then(|pending| card_key(pending.id))
             .map(|key| key.to_string()),
-        pending: pending.map(|pending| prompt_with_buttons(&app.conversations.prompt(&pending, language))),
+        pending: match pending {
+            Some(pending) => Some(prompt_with_buttons(
+                &app.conversations.prompt(&pending, language).await?,
+            )),
+            None => None,
+        },
     }))
 }
 

@@ -4,6 +4,7 @@ use countersign::approval::Approval;
 use countersign::call::Call;
 use countersign::concern::Concern;
 use countersign::display::clip;
+use countersign::json;
 use countersign::policy::Undoable;
 use countersign::provenance::Marks;
 use countersign::secrecy::Secrecy;
@@ -17,6 +18,8 @@ use super::{Drawing, Measure, Place, shown, size};
 use crate::inbox::arguments::visible_lines;
 use crate::view::{ChangeView, before};
 
+/// The largest snapshot that also stands on the list.
+const BEFORE_BYTES: usize = 600;
 /// The longest result on a card.
 const RESULT_CHARS: usize = 600;
 
@@ -36,8 +39,11 @@ pub struct CallCard {
     /// How far its values are the person's; nothing where there are none, or a person changed them.
     pub verdict: Option<Verdict>,
     pub values: Values,
-    /// What it would change, on its own page.
+    /// What it would change, where there is room for it.
     pub before: Option<BeforeCard>,
+    /// What it would change is not on this card.
+    #[serde(skip)]
+    lacks_before: bool,
     pub size: String,
     pub state: &'static str,
     pub because: Option<&'static str>,
@@ -72,7 +78,7 @@ pub struct Edit {
 pub struct BeforeCard {
     pub tool: String,
     pub size: String,
-    /// Nothing when something in it is secret.
+    /// Nothing when something in it is secret, and it has no places by which that could be told.
     pub text: Option<String>,
 }
 
@@ -100,6 +106,7 @@ impl CallCard {
         let marks = provenance.map(Marks::new);
         let is_edited = call.original.is_some();
         let may_approve = why_not(approval, call, drawing.decider).is_none();
+        let before = before_card(approval, call, drawing);
         let can_undo = terms.undo == Undoable::Yes;
         let is_approver = drawing
             .decider
@@ -117,7 +124,8 @@ impl CallCard {
             verdict: (!is_edited && !rows.is_empty()).then(|| Verdict::new(provenance)),
             values: values(rows, arguments, marks.as_ref(), drawing.measure)
                 .with_changes(&changes(approval, call, drawing)),
-            before: before_card(approval, call, drawing),
+            lacks_before: before.is_none() && call.before.is_some(),
+            before,
             size: size(arguments.len()),
             state: call.state.as_str(),
             because: call.because.as_ref().map(|because| because.as_str()),
@@ -139,6 +147,13 @@ impl CallCard {
     }
 }
 
+impl CallCard {
+    /// Returns true if something about the call is not on the card, and cannot be opened there.
+    pub fn is_partial(&self) -> bool {
+        self.values.is_partial || self.lacks_before
+    }
+}
+
 /// What would be others, or what the person who approved it made others.
 fn changes(approval: &Approval, call: &Call, drawing: Drawing<'_>) -> Vec<ChangeView> {
     match call.original {
@@ -151,14 +166,23 @@ fn changes(approval: &Approval, call: &Call, drawing: Drawing<'_>) -> Vec<Change
 }
 
 fn before_card(approval: &Approval, call: &Call, drawing: Drawing<'_>) -> Option<BeforeCard> {
-    let is_shown = drawing.measure == Measure::FULL && approval.erased_at.is_none();
-    let before = call.before.as_deref().filter(|_| is_shown)?;
-    let is_hidden = before::hides(&Secrecy::of(call, drawing.policy, &approval.salt), &before.result);
+    let before = call.before.as_deref().filter(|_| approval.erased_at.is_none())?;
+    let is_short = before.result.len() <= BEFORE_BYTES;
+    if drawing.measure != Measure::FULL && !is_short {
+        return None;
+    }
+    let secrecy = Secrecy::of(call, drawing.policy, &approval.salt);
     let text = String::from_utf8_lossy(&before.result);
     Some(BeforeCard {
         tool: shown(before.tool.as_str()),
         size: size(before.result.len()),
-        text: (!is_hidden).then(|| visible_lines(&text)),
+        text: match before::hides(&secrecy, &before.result) {
+            false => Some(visible_lines(&text)),
+            // What is no JSON object has no places by which a secret could be found in it.
+            true => json::check(&before.result, json::Limits::default())
+                .is_ok()
+                .then(|| visible_lines(&secrecy.json(&before.result))),
+        },
     })
 }
 

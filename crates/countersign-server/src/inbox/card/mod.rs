@@ -17,6 +17,7 @@ use std::cmp::Reverse;
 
 use authority::May;
 use countersign::approval::Approval;
+use countersign::card::WholeCard;
 use countersign::concern::Concern;
 use countersign::decision::Decider;
 use countersign::display::{clip, escape};
@@ -184,7 +185,7 @@ impl Card {
             risk: risk.as_str(),
             is_grave: risk >= Risk::High || approval.calls.iter().any(destroys),
             is_batch,
-            is_partial: calls.iter().any(|call| call.values.is_partial),
+            is_partial: calls.iter().any(CallCard::is_partial),
             is_full,
             calls,
             agent: shown(approval.agent.as_str()),
@@ -217,6 +218,19 @@ impl Card {
             is_other_policy: is_pending && approval.policy != policy.hash(),
         }
     }
+}
+
+/// The statement that a card of this measure leaves nothing out, if it does not.
+pub fn whole_card(policy: &Policy, approval: &Approval, measure: Measure) -> Option<WholeCard> {
+    let drawing = Drawing {
+        policy,
+        // Neither the time nor who looks changes what is left out.
+        now: approval.created_at,
+        decider: None,
+        measure,
+    };
+    let card = Card::new(approval, &[], drawing);
+    (!card.is_partial).then(|| WholeCard::shown(approval))
 }
 
 /// The gravest risk among its calls.

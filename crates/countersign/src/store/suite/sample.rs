@@ -260,16 +260,12 @@ pub fn decide_as(name: &str, approval: &Approval, verdict: Verdict) -> Decide {
     };
     Decide {
         revisions: edits.iter().zip(&approval.calls).filter_map(revision).collect(),
-        decision: Decision {
-            tenant: approval.tenant.clone(),
-            approval: approval.id,
-            decider: Decider::new(person(name), Vec::new(), Surface::Page),
+        decision: Decision::on(
+            approval.tenant.clone(),
+            crate::card::WholeCard::shown(approval),
+            Decider::new(person(name), Vec::new(), Surface::Page),
             verdict,
-            digest: Some(approval.digest),
-            comment: None,
-            claimed_by: None,
-            key: None,
-        },
+        ),
         policy: policy(),
         body: Hash::of(b"the body of a decision"),
         start: None,

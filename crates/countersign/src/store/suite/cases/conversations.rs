@@ -49,7 +49,10 @@ async fn propose(conversations: &Conversations, shown_as: &str) -> Prompt {
         calls: vec![SubmittedCall::new("delete_potreros", PADDOCKS.as_bytes())],
     };
     let submitted = conversations.gate().submit(submission).await.unwrap();
-    let prompt = conversations.prompt(&submitted.approval.unwrap(), Some("es"));
+    let prompt = conversations
+        .prompt(&submitted.approval.unwrap(), Some("es"))
+        .await
+        .unwrap();
     let shown_as = Key::new(shown_as).unwrap();
     conversations
         .shown(&Tenant::single(), &channel(), &prompt, shown_as)

@@ -1,0 +1,45 @@
+//! A card, and the statement that all of it was put before a person.
+//!
+//! Enters: an approval with what is known about it. Leaves: its text, whole or as much as fits, and a [`WholeCard`]
+//! only where nothing is missing. Deliberately absent: the question under it and its buttons; see `prompt`.
+
+mod text;
+
+pub(crate) use text::length;
+pub use text::{CardText, Missing};
+
+use crate::approval::Approval;
+use crate::hash::Hash;
+use crate::id::ApprovalId;
+
+/// States that one surface put a whole card before the person who decides: every call, every value (a secret as its
+/// mark) and every note of the approval with this digest.
+///
+/// Approving takes one; see [`Decision::on`](crate::decision::Decision::on). A surface that cuts something makes none.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WholeCard {
+    approval: ApprovalId,
+    digest: Hash,
+}
+
+impl WholeCard {
+    /// States that all of this approval was shown. The surface that calls this vouches for it.
+    pub fn shown(approval: &Approval) -> WholeCard {
+        WholeCard::of(approval.id, approval.digest)
+    }
+
+    /// As [`WholeCard::shown`], for a surface that draws an approval from its JSON.
+    pub fn of(approval: ApprovalId, digest: Hash) -> WholeCard {
+        WholeCard { approval, digest }
+    }
+
+    /// Returns which approval was shown.
+    pub fn approval(&self) -> ApprovalId {
+        self.approval
+    }
+
+    /// Returns the digest of what was shown.
+    pub fn digest(&self) -> Hash {
+        self.digest
+    }
+}

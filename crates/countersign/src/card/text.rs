@@ -1,0 +1,269 @@
+//! A card as plain text: every call with its values, warnings, notes, second looks and what it would change.
+//!
+//! INVARIANT: a value never begins a line. What begins one is ours: a sentence of the policy, a mark, a pointer or a
+//! word such as `note:`. Line breaks inside of values are escaped.
+
+use crate::approval::Approval;
+use crate::call::Call;
+use crate::concern::Concern;
+use crate::display::escape;
+use crate::policy::Policy;
+use crate::provenance::{Mark, Marks};
+use crate::secrecy::Secrecy;
+use crate::sentence::Sentences;
+use crate::snapshot::Snapshot;
+use crate::summary::Row;
+
+/// Said of a card that was made under another policy.
+const OTHER_POLICY: &str = "held under another policy than the one in force now, which may hide other values";
+
+/// The lines of a card, call by call.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CardText {
+    /// The line above several calls.
+    title: Option<String>,
+    /// The lines of each call; the first is its sentence.
+    calls: Vec<Vec<String>>,
+    /// Lines about all of it.
+    notes: Vec<String>,
+}
+
+/// How much of a card does not fit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Missing {
+    /// Calls of which something is missing.
+    pub calls: usize,
+    /// All calls.
+    pub of: usize,
+    /// Bytes of text that are missing.
+    pub bytes: usize,
+}
+
+impl CardText {
+    /// Writes the card of an approval. `concerns` are those of each call; see [`Gate::concerns`](crate::gate::Gate::concerns).
+    pub fn new(
+        approval: &Approval,
+        policy: &Policy,
+        concerns: &[Vec<Concern>],
+        sentences: &Sentences,
+    ) -> CardText {
+        let is_batch = approval.calls.len() > 1;
+        let count = approval.calls.len().to_string();
+        let title = || crate::sentence::fill(&sentences.several, &[("count", &count)]);
+        let is_other = approval.policy != policy.hash();
+        let calls = approval.numbered().map(|(position, call)| {
+            let concerns = concerns.get(usize::from(position).saturating_sub(1));
+            let concerns = concerns.map(Vec::as_slice).unwrap_or_default();
+            call_lines(approval, call, policy, concerns, sentences)
+        });
+        let mut calls: Vec<Vec<String>> = calls.collect();
+        let each = shared(&mut calls);
+        let each = each.into_iter().map(|line| format!("{} {line}", sentences.each));
+        let numbered = |(position, lines)| match is_batch {
+            true => numbered(position, lines),
+            false => lines,
+        };
+        CardText {
+            title: is_batch.then(title),
+            calls: (1u8..).zip(calls).map(numbered).collect(),
+            notes: each.chain(is_other.then(|| note(OTHER_POLICY))).collect(),
+        }
+    }
+
+    /// The whole card.
+    pub fn whole(&self) -> String {
+        let lines: Vec<&str> = self.lines().map(|(_, line)| line).collect();
+        lines.join("\n")
+    }
+
+    /// As many lines from its beginning as fit into `units` UTF-16 code units, and how much does not.
+    pub fn fitting(&self, units: usize) -> (String, Missing) {
+        let mut text = String::new();
+        let mut used = 0;
+        let mut missing = Missing {
+            calls: 0,
+            of: self.calls.len(),
+            bytes: 0,
+        };
+        let mut last = None;
+        for (call, line) in self.lines() {
+            used += length(line) + 1;
+            if used <= units && missing.bytes == 0 {
+                if !text.is_empty() {
+                    text.push('\n');
+                }
+                text.push_str(line);
+                continue;
+            }
+            missing.bytes += line.len();
+            if call.is_some() && call != last {
+                missing.calls += 1;
+                last = call;
+            }
+        }
+        (text, missing)
+    }
+
+    /// Every line, with the call it is about.
+    fn lines(&self) -> impl Iterator<Item = (Option<usize>, &str)> {
+        let title = self.title.iter().map(|line| (None, line.as_str()));
+        let calls = self.calls.iter().enumerate();
+        let calls = calls.flat_map(|(at, lines)| lines.iter().map(move |line| (Some(at), line.as_str())));
+        let notes = self.notes.iter().map(|line| (None, line.as_str()));
+        title.chain(calls).chain(notes)
+    }
+}
+
+/// The length of a text as chats count it: UTF-16 code units.
+pub(crate) fn length(text: &str) -> usize {
+    text.chars().map(char::len_utf16).sum()
+}
+
+fn numbered(position: u8, lines: Vec<String>) -> Vec<String> {
+    let number = |(at, line): (usize, String)| match at {
+        0 => format!("{position}. {line}"),
+        _ => format!("   {line}"),
+    };
+    lines.into_iter().enumerate().map(number).collect()
+}
+
+fn call_lines(
+    approval: &Approval,
+    call: &Call,
+    policy: &Policy,
+    concerns: &[Concern],
+    sentences: &Sentences,
+) -> Vec<String> {
+    let secrecy = Secrecy::of(call, policy, &approval.salt);
+    let rows = secrecy.whole_table(call.arguments.as_bytes());
+    let mut lines = vec![call.terms.summary.clone()];
+    let provenance = call.provenance.as_deref();
+    lines.extend(provenance.map(|provenance| provenance.verdict_in(&sentences.origins)));
+    lines.extend(value_lines(approval, call, policy, &rows, sentences));
+    lines.extend(rows.iter().flat_map(|row| {
+        let told = |warning| format!("warning: {} {warning}", row.pointer);
+        row.warnings.iter().map(told)
+    }));
+    lines.extend(call.terms.notes.iter().map(|text| note(text)));
+    lines.extend(concerns.iter().map(|concern| format!("look twice: {concern}")));
+    if let Some(before) = call.before.as_deref() {
+        lines.extend(now_lines(approval, call, policy, before));
+    }
+    lines
+}
+
+fn note(text: &str) -> String {
+    format!("note: {}", escape(text))
+}
+
+/// The values that the sentence does not say, and those that are not the person's, which come first, each behind its
+/// mark.
+fn value_lines(
+    approval: &Approval,
+    call: &Call,
+    policy: &Policy,
+    rows: &[Row],
+    sentences: &Sentences,
+) -> Vec<String> {
+    let said = policy.said(approval, call);
+    let marks = call.provenance.as_deref().map(Marks::new);
+    let mark = |row: &Row| marks.as_ref().map(|marks| marks.of(row));
+    let loudness = |row: &Row| mark(row).map_or(0, Mark::loudness);
+    let mut listed: Vec<&Row> = rows
+        .iter()
+        .filter(|row| loudness(row) > 0 || !said.says(&row.pointer))
+        .collect();
+    listed.sort_by_key(|row| std::cmp::Reverse(loudness(row)));
+    let tag = |row: &Row| mark(row).and_then(|mark| sentences.origins.tag(mark));
+    let mut lines = Vec::new();
+    let mut rest = listed.as_slice();
+    while let Some((first, after)) = rest.split_first() {
+        let same = after.iter().take_while(|row| tag(row) == tag(first));
+        let same: Vec<&Row> = same.copied().collect();
+        let items = items(first, &same);
+        let fields = fields(first, &same);
+        let tag = tag(first).map(|tag| format!("[{tag}] ")).unwrap_or_default();
+        let (line, count) = match (items.len(), fields.len()) {
+            (0 | 1, 0 | 1) => (format!("{}: {}", first.pointer, value(first)), 1),
+            (0 | 1, count) => (format!("{}: {}", parent(first), fields.join(", ")), count),
+            (count, _) => (
+                format!("{}-{}: {}", first.pointer, count - 1, items.join(", ")),
+                count,
+            ),
+        };
+        lines.push(format!("{tag}{line}"));
+        rest = rest.get(count..).unwrap_or_default();
+    }
+    lines
+}
+
+fn value(row: &Row) -> String {
+    match (row.bytes, row.hidden) {
+        (_, true) => format!("({})", row.value),
+        (0, false) => "(empty)".to_owned(),
+        _ => row.value.clone(),
+    }
+}
+
+/// Whether a value can stand beside others on a line, and still be told from them.
+fn is_plain(row: &Row) -> bool {
+    !row.hidden && row.bytes > 0 && !row.value.contains(',')
+}
+
+/// The values of a list that fit on one line: `first` and those that follow it.
+fn items<'r>(first: &'r Row, after: &[&'r Row]) -> Vec<&'r str> {
+    let Some(list) = first.pointer.strip_suffix("/0") else {
+        return Vec::new();
+    };
+    let rows = std::iter::once(first).chain(after.iter().copied());
+    let same = rows
+        .enumerate()
+        .take_while(|(at, row)| is_plain(row) && row.pointer == format!("{list}/{at}"));
+    same.map(|(_, row)| row.value.as_str()).collect()
+}
+
+/// The values of an object inside of the arguments that fit on one line, each behind its name: `first` and those that
+/// follow it.
+fn fields(first: &Row, after: &[&Row]) -> Vec<String> {
+    let within = parent(first);
+    let name = |row: &Row| {
+        let name = row.pointer.strip_prefix(within)?.strip_prefix('/')?;
+        let is_name = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '-');
+        (is_plain(row) && name.chars().all(is_name)).then(|| format!("{name} {}", row.value))
+    };
+    if within.is_empty() {
+        return Vec::new();
+    }
+    let rows = std::iter::once(first).chain(after.iter().copied());
+    rows.map_while(name).collect()
+}
+
+/// The pointer of what a value is part of.
+fn parent(row: &Row) -> &str {
+    row.pointer.rsplit_once('/').map_or("", |(parent, _)| parent)
+}
+
+/// What is there now, as it was read when the card was made. What is secret in the arguments is secret here.
+fn now_lines(approval: &Approval, call: &Call, policy: &Policy, before: &Snapshot) -> Vec<String> {
+    let label = format!("there now, as {} read it:", escape(before.tool.as_str()));
+    let text = Secrecy::of(call, policy, &approval.salt).json(&before.result);
+    vec![format!("{label} {}", escape(text.trim()))]
+}
+
+/// Takes the lines out that stand below every call, and gives them back: what is so of each is said once.
+fn shared(calls: &mut [Vec<String>]) -> Vec<String> {
+    let (Some(first), true) = (calls.first(), calls.len() > 1) else {
+        return Vec::new();
+    };
+    let below = |lines: &[String], line: &String| lines.get(1..).is_some_and(|lines| lines.contains(line));
+    let is_shared = |line: &&String| calls.iter().all(|lines| below(lines, line));
+    let shared: Vec<String> = first.iter().skip(1).filter(is_shared).cloned().collect();
+    for lines in calls {
+        let mut at = 0;
+        lines.retain(|line| {
+            at += 1;
+            at == 1 || !shared.contains(line)
+        });
+    }
+    shared
+}
