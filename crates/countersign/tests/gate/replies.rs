@@ -68,7 +68,12 @@ fn read(
     let sentences = [Sentences::english(), Sentences::spanish()];
     let mut readings = Vec::new();
     for sentences in &sentences {
-        let prompt = Prompt::of(&approval, world.gate.policy(), sentences);
+        let prompt = Prompt::of(
+            &approval,
+            world.gate.policy(),
+            sentences,
+            countersign::prompt::Delivery::default(),
+        );
         readings.extend(languages.map(|language| interpret(prompt.offered(), reply, language)));
     }
     readings
