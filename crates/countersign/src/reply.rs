@@ -31,7 +31,7 @@ use kind::{Kinds, Stand};
 use language::{Language, Tables, tables};
 use lexicon::Word;
 use parse::{MOST_WORDS, Parse};
-use word::{Words, split};
+use word::{Words, code, split, unwrapped};
 
 /// What a reply says to the pending approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,7 +82,8 @@ fn read(offer: &Offer<'_>, text: &str, language: Option<&str>) -> Result<Interpr
     if text.len() > LONGEST {
         return Err(Why::TooLong);
     }
-    let words = Words::of_reply(text, MOST_WORDS).ok_or(Why::TooLong)?;
+    let text = unwrapped(text);
+    let words = Words::of(text, MOST_WORDS).ok_or(Why::TooLong)?;
     if let Some(hidden) = words.hidden {
         return Err(Why::Hidden(hidden));
     }
@@ -100,9 +101,9 @@ fn read(offer: &Offer<'_>, text: &str, language: Option<&str>) -> Result<Interpr
         None => Reader::new(offer, &words, language).read()?,
     };
     // Programs write like that; a no is taken from anybody.
-    match words.code {
-        Some(code) if read.reading != Reading::No => Err(Why::Code(code)),
-        _ => Ok(read),
+    match read.reading {
+        Reading::No => Ok(read),
+        _ => code(text).map_or(Ok(read), |code| Err(Why::Code(code))),
     }
 }
 
@@ -112,6 +113,8 @@ struct Reader<'a> {
     offer: &'a Offer<'a>,
     words: &'a Words,
     ids: Vec<Option<Word>>,
+    /// Places inside words with a hyphen, by bit.
+    hyphens: u128,
     /// The language the person is said to speak.
     tag: Option<&'a str>,
     vocabulary: std::cell::OnceCell<Option<Vocabulary<'a>>>,
@@ -126,6 +129,7 @@ impl<'a> Reader<'a> {
             offer,
             words,
             ids,
+            hyphens: words.hyphens(),
             tag: tag.filter(|tag| !tag.is_empty()),
             vocabulary: std::cell::OnceCell::new(),
         }
@@ -333,7 +337,7 @@ impl<'a> Reader<'a> {
 
     fn parse(&self, language: &Language) -> Result<Interpreted, Why> {
         let labels = self.labels(language);
-        let barred = self.words.hyphens();
+        let barred = self.hyphens;
         let knows = |word: &Option<Word>| word.is_some_and(|word| language.automaton.knows(word));
         let unknown = (0..self.ids.len()).filter(|at| !self.ids.get(*at).is_some_and(knows));
         let unknown: Vec<usize> = unknown.collect();

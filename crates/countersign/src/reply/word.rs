@@ -20,8 +20,6 @@ pub(super) struct Words {
     pub(super) is_question: bool,
     /// A character that cannot be seen, or that reorders what is seen.
     pub(super) hidden: Option<char>,
-    /// A character with which programs write, and people who answer plainly do not.
-    pub(super) code: Option<char>,
 }
 
 /// One word: where it stands, and what stood before it.
@@ -67,14 +65,6 @@ impl Words {
         (reader.words.spans.len() <= limit).then_some(reader.words)
     }
 
-    /// Reads a reply: also looks for what only programs write.
-    pub(super) fn of_reply(text: &str, limit: usize) -> Option<Words> {
-        let text = unwrapped(text);
-        let mut words = Words::of(text, limit)?;
-        words.code = code(text);
-        Some(words)
-    }
-
     pub(super) fn len(&self) -> usize {
         self.spans.len()
     }
@@ -102,7 +92,7 @@ impl Words {
 }
 
 /// The text without the quotation marks or asterisks around the whole of it: a label is often repeated with them.
-fn unwrapped(text: &str) -> &str {
+pub(super) fn unwrapped(text: &str) -> &str {
     let mut text = text.trim();
     for (open, close) in [
         ('"', '"'),
@@ -120,7 +110,7 @@ fn unwrapped(text: &str) -> &str {
 }
 
 /// The first character with which a program writes: brackets, quotations, keys with values, options, paths.
-fn code(text: &str) -> Option<char> {
+pub(super) fn code(text: &str) -> Option<char> {
     let mut before = ' ';
     let mut characters = text.chars().peekable();
     while let Some(c) = characters.next() {
