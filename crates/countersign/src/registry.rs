@@ -173,7 +173,7 @@ mod tests {
             assert_eq!(Kind::from_code(kind.code()), Some(kind), "{kind}");
         }
         assert_eq!(Kind::from_code(0), None);
-        assert_eq!(Kind::from_code(11), None);
+        assert_eq!(Kind::from_code(12), None);
     }
 
     #[test]
