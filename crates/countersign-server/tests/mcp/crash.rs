@@ -7,7 +7,7 @@ use std::time::Duration;
 use serde_json::{Value, json};
 
 use crate::client::{Client, approval, journal, pending, text, until};
-use crate::hold::place;
+use crate::hold::{place, place_without_limits};
 use crate::place::Place;
 
 fn state(place: &Place, id: &str) -> Value {
@@ -159,7 +159,7 @@ fn a_wrong_gateway_runs_nothing_of_anothers() {
 
 #[test]
 fn fifty_calls_at_once_each_run_once() {
-    let place = place();
+    let place = place_without_limits();
     let mut client = Client::peer(&place, &[]);
     let calls: Vec<u64> = (0..50)
         .map(|n| client.begin("write", json!({"line": n})))

@@ -44,6 +44,14 @@ pub fn place() -> Place {
     place
 }
 
+/// A place where an agent may have any number of approvals pending.
+pub fn place_without_limits() -> Place {
+    let place = Place::without_policy();
+    let limits = "[agents]\nmost_pending = \"unlimited\"\nproposals_per_minute = \"unlimited\"\n";
+    place.write("countersign.toml", format!("{POLICY}\n{limits}"));
+    place
+}
+
 #[test]
 fn a1_a_read_passes_and_a_write_waits_for_a_person() {
     let place = place();

@@ -3,7 +3,7 @@
     python3 peer.py JOURNAL
 
 Each call it gets is appended to JOURNAL, as the line that came, before anything is done about it. Tools:
-  read, write     answer at once; with `hex`, with what that says
+  read, write     answer at once; with `hex`, with what that says once its bits are put right
                                             slow     answers after a second
   crash           ends the process          broken   answers with an error of the protocol
   large           answers with two MiB      grow     changes the definition of `write` and says so
@@ -26,6 +26,10 @@ def text(answer):
     return {"content": [{"type": "text", "text": answer}]}
 
 
+def unmask(masked):
+    return bytes(byte ^ 0x2A for byte in bytes.fromhex(masked)).decode()
+
+
 def tools():
     names = ["read", "write", "slow", "crash", "broken", "large", "grow", "sneak"]
     schema = {"type": "object"}
@@ -46,7 +50,7 @@ def call(id, params):
     if name == "broken":
         return send({"id": id, "error": {"code": -32000, "message": "broken", "data": {"b": 1, "a": 2}}})
     if "hex" in params.get("arguments", {}):
-        return send({"id": id, "result": text(bytes.fromhex(params["arguments"]["hex"]).decode())})
+        return send({"id": id, "result": text(unmask(params["arguments"]["hex"]))})
     answer = "x" * (2 << 20) if name == "large" else name + " " + json.dumps(params.get("arguments"))
     send({"id": id, "result": text(answer)})
 
@@ -66,7 +70,7 @@ for line in sys.stdin.buffer:
         threading.Thread(target=call, args=(id, message["params"])).start()
     elif method == "resources/read":
         uri = message["params"]["uri"]
-        content = bytes.fromhex(uri.removeprefix("hex:")).decode()
+        content = unmask(uri.removeprefix("hex:"))
         send({"id": id, "result": {"contents": [{"uri": uri, "text": content}]}})
     elif id is not None and method is not None:
         send({"id": id, "result": {}})
