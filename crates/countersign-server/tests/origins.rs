@@ -72,18 +72,18 @@ fn a18_trace_shows_what_nobody_stated_first() {
     let place = Place::new();
     let shown = place.good(&["trace", "send", ARGUMENTS, "--conversation", "chat.json"]);
     insta::assert_snapshot!(shown, @r"
-    send  3 of 7 values were not given by you: 1 invented, 1 from outside text, 1 from tools
-      NOT FROM YOU  /to    maria@company.com
-                           └ nobody stated it
-      FROM OUTSIDE  /cc    eve@evil.example
-                           └ text that strangers may have written, by get_webpage
-      from a tool   /id    c7
-                           └ find_contact, at /people/0/id
-      from you      /name  Maria Garcia
-      from you      /at    2026-11-20T09:30:00Z
-                           └ you said “November 20th, 2026”
-      from you      /key   (hidden, 7 bytes, hash a9f2c447)
-      default       /note  (empty)
+    3 of 7 values were not given by you: 1 invented, 1 from outside text, 1 from tools  │ send
+      NOT FROM YOU  │ /to    │ maria@company.com
+                             └ │ nobody stated it
+      FROM OUTSIDE  │ /cc    │ eve@evil.example
+                             └ │ text that strangers may have written, by get_webpage
+      from a tool   │ /id    │ c7
+                             └ │ find_contact, at /people/0/id
+      from you      │ /name  │ Maria Garcia
+      from you      │ /at    │ 2026-11-20T09:30:00Z
+                             └ │ you said “November 20th, 2026”
+      from you      │ /key   (hidden, 7 bytes, hash a9f2c447)
+      default       │ /note  (empty)
     ");
     let colored = place.good(&[
         "trace",
@@ -172,8 +172,8 @@ fn a18_the_card_shows_each_value_with_its_mark() {
         .iter()
         .position(|line| line.starts_with("as the agent tells it, 3 of 7 values were not given by you"))
         .unwrap();
-    assert!(lines[verdict + 1].starts_with("NOT FROM YOU  /to"), "{card}");
-    assert!(lines[verdict + 3].starts_with("FROM OUTSIDE  /cc"), "{card}");
+    assert!(lines[verdict + 1].starts_with("NOT FROM YOU  │ /to"), "{card}");
+    assert!(lines[verdict + 3].starts_with("FROM OUTSIDE  │ /cc"), "{card}");
     assert!(!card.contains("hunter2"), "{card}");
     let shown: Value = serde_json::from_str(&place.good(&["show", id, "--json"])).unwrap();
     assert_eq!(shown["calls"][0]["provenance"]["counts"]["outside"], 1);
@@ -243,16 +243,16 @@ fn a18_cards_of_every_size() {
             .collect();
         let arguments = format!("{{{}}}", fields.join(","));
         let shown = place.good(&["trace", "send", &arguments, "--conversation", "chat.json"]);
-        assert_eq!(shown.matches("NOT FROM YOU  /field_").count(), count, "{shown}");
+        assert_eq!(shown.matches("NOT FROM YOU  │ /field_").count(), count, "{shown}");
     }
     let large = format!(r#"{{"body":"{}","name":"Maria Garcia"}}"#, "x".repeat(16 * 1024));
     let shown = place.good(&["trace", "send", &large, "--conversation", "chat.json"]);
     assert!(
-        shown.starts_with("send  1 of 2 values was not given by you: 1 invented\n"),
+        shown.starts_with("1 of 2 values was not given by you: 1 invented  │ send\n"),
         "{shown}"
     );
     assert!(
-        shown.contains("bytes not shown") && shown.contains("from you      /name"),
+        shown.contains("bytes not shown") && shown.contains("from you      │ /name"),
         "{shown}"
     );
 }

@@ -128,7 +128,12 @@ fn x100_no_command_prints_a_forged_row() {
             "list --all".to_owned(),
             format!("show {id} --full --events"),
         ] {
-            let terminal = Terminal::sized(&place, (900, width), &format!("--color=never {command}"), &[]);
+            let line = format!("--color=never {command}");
+            let mut terminal = Terminal::sized(&place, (900, width), &line, &[]);
+            if command.starts_with("approve") {
+                terminal.shows("`yes`");
+                terminal.press("yes\r");
+            }
             let screen = terminal.shows("ended ");
             check_rows(&screen, &command);
             // The same into a pipe: rows are marked, and not cut at any width.

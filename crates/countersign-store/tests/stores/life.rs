@@ -15,6 +15,10 @@ use countersign::state::{CallState, State};
 use countersign::store::{Filter, Store, StoreError};
 
 const POLICY: &str = r#"
+[agents]
+most_pending = "unlimited"
+proposals_per_minute = "unlimited"
+
 [tools.run_by_gate]
 effect = "destructive"
 approvers = ["alice"]

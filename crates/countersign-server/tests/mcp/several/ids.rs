@@ -170,7 +170,10 @@ fn progress_and_cancellation_find_their_server() {
 fn fifty_calls_at_once_over_two_servers_run_once_each_where_they_belong() {
     let place = two();
     let policy = std::fs::read_to_string(place.path().join("countersign.toml")).unwrap_or_default();
-    place.write("countersign.toml", format!("{policy}\n[agents]\nmost_pending = \"unlimited\"\n"));
+    place.write(
+        "countersign.toml",
+        format!("{policy}\n[agents]\nmost_pending = \"unlimited\"\n"),
+    );
     let mut client = greeted(&place, &["--hold", "20s"]);
     let calls: Vec<(u64, String)> = (0..50)
         .map(|number| {

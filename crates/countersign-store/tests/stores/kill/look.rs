@@ -27,6 +27,10 @@ use crate::layer::Layered;
 use crate::life::{approve, check_sweep, everything, look};
 
 const POLICY: &str = r#"
+[agents]
+most_pending = "unlimited"
+proposals_per_minute = "unlimited"
+
 [tools.read_page]
 effect = "read"
 
