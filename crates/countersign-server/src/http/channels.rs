@@ -270,14 +270,20 @@ async fn sender(app: &App, caller: &Caller, name: String, surface: Surface) -> A
     })
 }
 
-/// Conversations whose messages are no longer than this chat takes.
-fn within(app: &App, limit: Option<usize>) -> Answer<Conversations> {
+/// The longest limit that a chat may name: no chat takes longer messages.
+const LONGEST_LIMIT: usize = 1_000_000;
+
+/// Conversations whose messages are no longer than this chat takes. JSON knows one kind of number, so `4000.0` is 4000.
+fn within(app: &App, limit: Option<f64>) -> Answer<Conversations> {
     let conversations = app.conversations.clone();
-    match limit {
-        None => Ok(conversations),
-        Some(limit) if limit >= SHORTEST_LIMIT => Ok(conversations.with_limit(limit)),
-        Some(_) => Err(ApiError::bad_request(format!(
-            "`limit` is at least {SHORTEST_LIMIT}: a shorter message has no room for the question"
+    let Some(limit) = limit else {
+        return Ok(conversations);
+    };
+    let range = SHORTEST_LIMIT as f64..=LONGEST_LIMIT as f64;
+    match range.contains(&limit) {
+        true => Ok(conversations.with_limit(limit as usize)),
+        false => Err(ApiError::bad_request(format!(
+            "`limit` is {SHORTEST_LIMIT} to {LONGEST_LIMIT}: a shorter message has no room for the question"
         ))),
     }
 }

@@ -357,8 +357,8 @@ pub struct ReplyBody {
     #[schema(value_type = Option<Name>)]
     pub after: Option<String>,
     /// The longest message of this chat, as for `pending`: `show` keeps to it.
-    #[schema(minimum = 400)]
-    pub limit: Option<usize>,
+    #[schema(value_type = Option<usize>, minimum = 400, maximum = 1000000)]
+    pub limit: Option<f64>,
 }
 
 /// A pressed button.
@@ -400,8 +400,8 @@ pub struct PendingQuery {
     pub language: Option<String>,
     /// The longest message of this chat, in UTF-16 code units (4000 unless it is given, 400 at least). A card that is
     /// longer comes in part: without `digest` and `approve`, because it cannot be approved there.
-    #[param(minimum = 400)]
-    pub limit: Option<usize>,
+    #[param(value_type = Option<usize>, minimum = 400, maximum = 1000000)]
+    pub limit: Option<f64>,
 }
 
 /// How messages are asked for.
