@@ -17,7 +17,7 @@ use serde_json::{Value, json};
 
 use super::{drive, report};
 
-/// Says in a policy that agents have no limits.
+/// Policy text that lifts the limits on agents.
 pub(crate) const UNLIMITED: &str =
     "[agents]\nmost_pending = \"unlimited\"\nproposals_per_minute = \"unlimited\"\n";
 

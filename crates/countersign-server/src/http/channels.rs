@@ -28,7 +28,7 @@ use crate::view;
 
 /// How many approvals of a conversation a transcript tells of.
 const MOST_TOLD: usize = 100;
-/// Fewer, where they have so many bytes of arguments and results.
+/// Ends a page early once its arguments and results reach this many bytes.
 const MOST_BYTES_TOLD: usize = 4 * 1024 * 1024;
 
 /// A message somebody wrote

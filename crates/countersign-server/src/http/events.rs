@@ -179,7 +179,7 @@ impl Following {
     }
 
     async fn read_missed(&mut self, after: Cursor) {
-        // Many readers may come back at once, after a restart say: a few read at a time.
+        // Limits concurrent reads: after a restart many readers may reconnect at once.
         let reading = self.app.limits.reading().await;
         let page = feed::read(&self.app, &self.tenant, after, MISSED).await;
         match page {

@@ -18,7 +18,7 @@ use crate::view;
 
 /// So many lines stand on one page.
 const LINES: usize = 50;
-/// Fewer, where they have so many bytes of arguments and results.
+/// Ends a page early once its arguments and results reach this many bytes.
 const MOST_BYTES: usize = 4 * 1024 * 1024;
 
 #[derive(Debug, Default, Deserialize)]

@@ -35,7 +35,7 @@ pub struct Layout {
     is_begun: bool,
     /// The styles in force, as they were written.
     style: String,
-    /// Rows that were ended so far.
+    /// Number of rows finished so far.
     rows: usize,
 }
 
@@ -74,7 +74,7 @@ impl Layout {
         self.is_begun
     }
 
-    /// Rows that were ended so far.
+    /// Number of rows finished so far.
     pub fn rows(&self) -> usize {
         self.rows
     }

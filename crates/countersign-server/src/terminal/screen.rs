@@ -23,7 +23,7 @@ use crate::view::Moment;
 /// Wider than this, the card stands beside the list.
 const SIDE_BY_SIDE: u16 = 110;
 
-/// On a screen of fewer columns nothing counts as seen: rows are laid out for four at least.
+/// Fewest columns a screen needs for its rows to count as seen: the layout needs at least four.
 const NARROWEST: u16 = 4;
 
 /// How it looks.

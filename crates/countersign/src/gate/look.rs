@@ -14,7 +14,7 @@ const HISTORY: usize = 200;
 /// On a page with several agents' cards so many approvals are looked at in all, and of each agent at least a few.
 const MOST: usize = 1_000;
 const A_FEW: usize = 20;
-/// Fewer, where they have so many bytes of arguments and results.
+/// Ends a page early once its arguments and results reach this many bytes.
 const MOST_BYTES: usize = 4 * 1024 * 1024;
 
 /// What deserves a second look about each call of an approval.

@@ -223,7 +223,7 @@ fn name_of(submission: &Submission, key: &Key, index: usize) -> Hash {
         .finish()
 }
 
-/// Everything a retry of the same submission has in common with it.
+/// Hash of the fields that a retry of the same submission must repeat.
 fn hash_of(submission: &Submission) -> Hash {
     let channel = submission
         .channel

@@ -48,7 +48,7 @@ pub struct Bare<'a> {
     pub yes: Option<&'a str>,
     /// What the denying button says.
     pub no: Option<&'a str>,
-    /// Whether a filler such as "ok" is too little.
+    /// True if a filler such as "ok" is not enough to approve.
     pub needs_yes: bool,
     /// How many things the text numbers, so that some of them can be named; 0 when it numbers nothing.
     pub numbered: usize,
@@ -118,7 +118,7 @@ impl Offer<'_> {
         self.language.as_deref()
     }
 
-    /// Whether a filler such as "ok" is too little.
+    /// True if a filler such as "ok" is not enough to approve.
     pub fn needs_yes(&self) -> bool {
         self.needs_yes
     }

@@ -63,7 +63,7 @@ fn each(one: &str, several: &str) -> [String; 2] {
 }
 
 impl Origins {
-    /// Returns the mark before a value; nothing for what the person stated and for what says nothing.
+    /// Returns the mark to print before a value; `None` for values that the person stated and for empty values.
     pub fn tag(&self, mark: &Mark) -> Option<&str> {
         match mark {
             Mark::Invented { .. } => Some(&self.tag_invented),

@@ -14,7 +14,7 @@ use crate::http::client::Client;
 const AT_ONCE: usize = 2;
 /// Callers that wait for one; more are told to come back.
 const MOST_WAITING: usize = 16;
-/// Of those one address has at most so many, so that it cannot fill the queue alone.
+/// Queue places that one address may hold, so that it cannot fill the queue alone.
 const PER_ADDRESS: usize = 2;
 /// When to come back.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
