@@ -1,15 +1,14 @@
 //! Asking the person at the client, in the protocol's own way: elicitation.
 //!
 //! Enters: a pending approval. Leaves: a decision on record, or nothing. What the client answers proves only who uses
-//! it, so it counts as a word in a conversation, and by default decides nothing destructive. An answer that comes
-//! faster than a person can read is no person's; the other surfaces then decide.
+//! it, so it counts as a word in a conversation, and by default decides only `write` calls of low or medium risk (X60).
+//! An answer that comes faster than a person can read is no person's; the other surfaces then decide.
 
 use std::time::{Duration, Instant};
 
 use countersign::approval::Approval;
 use countersign::card::{CardText, WholeCard};
 use countersign::decision::{Decision, Verdict};
-use countersign::effect::Effect;
 use countersign::sentence::Sentences;
 use countersign::state::State;
 use serde_json::json;
@@ -18,7 +17,6 @@ use tokio::sync::oneshot;
 
 use super::frame::{Frame, pick};
 use super::relay::{Relay, UnderWay};
-use super::settings::AskClient;
 use super::wire;
 
 /// No person reads and answers in less.
@@ -48,14 +46,7 @@ pub enum Said {
 impl Relay {
     /// The question for the client, if its person may be asked about this approval at all.
     pub(super) async fn question(&self, under_way: &UnderWay, approval: &Approval) -> Option<Question> {
-        let [call] = approval.calls.as_slice() else {
-            return None;
-        };
-        let may = match self.gateway.settings.ask_client {
-            AskClient::Never => false,
-            AskClient::Harmless => call.terms.effect != Effect::Destructive,
-            AskClient::Always => true,
-        };
+        let may = self.may_ask_about(approval);
         let capabilities = match &under_way.call.says.capabilities {
             Some(capabilities) => Some(capabilities.clone()),
             None => self.capabilities(),
@@ -65,6 +56,15 @@ impl Relay {
             return None;
         }
         self.written(approval).await
+    }
+
+    /// Returns true if the settings let the person at the client decide this approval.
+    fn may_ask_about(&self, approval: &Approval) -> bool {
+        let [call] = approval.calls.as_slice() else {
+            return false;
+        };
+        let ask_client = self.gateway.settings.ask_client;
+        ask_client.covers(call.terms.effect, call.terms.risk())
     }
 
     /// The question in full; nothing when it is longer than a client is sure to show. A card whose second looks cannot be
@@ -124,6 +124,11 @@ impl Relay {
             Said::Deny(reason) => (Verdict::Deny, reason),
             Said::Nothing => return,
         };
+        // A question may have been asked before the gateway was restarted with stricter settings.
+        if !self.may_ask_about(approval) {
+            tracing::info!(id = %approval.id, "`--ask-client` does not let the client decide this");
+            return;
+        }
         let Some(decider) = self.who.decider.clone() else {
             return;
         };

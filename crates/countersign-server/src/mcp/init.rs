@@ -148,9 +148,9 @@ fn catalogue(lists: &[List<'_>], trusts: bool) -> String {
     let mut text = format!(
         "# The tools of {names}, as {who} them. Read each one and decide what it may do:\n\
          #   read         runs at once\n\
-         #   write        a person is asked\n\
-         #   external     a person is asked: something leaves the house\n\
-         #   destructive  a person is asked, and not at the agent's own client\n\
+         #   write        a person is asked; at low or medium risk also in the agent's own client\n\
+         #   external     a person is asked, and not in the agent's own client: something leaves the house\n\
+         #   destructive  a person is asked, and not in the agent's own client\n\
          # A tool that is not listed, or whose definition is no longer the one pinned here, is held as destructive.\n"
     );
     for (server, tools) in lists {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use clap::ValueEnum;
+use countersign::effect::{Effect, Risk};
 
 /// How long a call is held open when nobody says: below every fixed limit known of clients, but for the shortest.
 pub const HOLD: Duration = Duration::from_secs(45);
@@ -37,11 +38,28 @@ pub enum OnCancel {
 pub enum AskClient {
     /// None
     Never,
-    /// All that destroy nothing
+    /// `write` of low or medium risk
     #[default]
     Harmless,
-    /// All
+    /// Everything that is not destructive, `external` and every risk included
+    NotDestructive,
+    /// Everything
     Always,
+}
+
+impl AskClient {
+    /// Returns true if an answer in the client may decide a call of this effect and risk.
+    ///
+    /// A program can answer in a client as well as a person can (X60), so by default only what can be changed back and
+    /// does little harm is asked there.
+    pub fn covers(self, effect: Effect, risk: Risk) -> bool {
+        match self {
+            AskClient::Never => false,
+            AskClient::Harmless => effect == Effect::Write && matches!(risk, Risk::Low | Risk::Medium),
+            AskClient::NotDestructive => effect != Effect::Destructive,
+            AskClient::Always => true,
+        }
+    }
 }
 
 impl Settings {
@@ -52,5 +70,29 @@ impl Settings {
             .iter()
             .find(|(name, _)| Some(name.as_str()) == client);
         named.map_or(self.hold, |(_, hold)| *hold)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x60_only_small_writes_are_asked_in_the_client_by_default() {
+        let effects = [Effect::Read, Effect::Write, Effect::Destructive, Effect::External];
+        for effect in effects {
+            for risk in Risk::ALL {
+                let is_small = effect == Effect::Write && risk <= Risk::Medium;
+                assert_eq!(
+                    AskClient::default().covers(effect, risk),
+                    is_small,
+                    "{effect} {risk}"
+                );
+                assert!(!AskClient::Never.covers(effect, risk));
+                assert!(AskClient::Always.covers(effect, risk));
+            }
+        }
+        assert!(AskClient::NotDestructive.covers(Effect::External, Risk::Critical));
+        assert!(!AskClient::NotDestructive.covers(Effect::Destructive, Risk::Low));
     }
 }

@@ -1,6 +1,6 @@
 //! The person at the client, asked in the protocol's own way.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
@@ -19,6 +19,18 @@ effect = "destructive"
 [tools."peer/large"]
 effect = "write"
 risk = "critical"
+
+[tools."peer/grow"]
+effect = "external"
+risk = "low"
+
+[tools."peer/sneak"]
+effect = "external"
+
+[tools."peer/read"]
+effect = "write"
+risk = "medium"
+raise_risk = "args.all == true"
 "#;
 
 fn asking(options: &[&str]) -> (Place, Client) {
@@ -129,7 +141,7 @@ fn x14_what_destroys_is_not_asked_at_the_client() {
 
 #[test]
 fn x34_who_asked_cannot_approve_where_others_must() {
-    let (place, mut client) = asking(&["--hold", "1500ms"]);
+    let (place, mut client) = asking(&["--hold", "1500ms", "--ask-client", "not-destructive"]);
     let call = client.begin("large", json!({}));
     let question = client.hear("elicitation/create");
     read_it();
@@ -140,6 +152,51 @@ fn x34_who_asked_cannot_approve_where_others_must() {
     );
     approval(&client.answer(call));
     assert_eq!(journal(&place), [""; 0]);
+}
+
+/// Calls a tool as a client does whose program says yes to every question, a moment after no person could have.
+fn auto_accept(client: &mut Client, tool: &str, arguments: &Value) -> Value {
+    let call = client.begin(tool, arguments.clone());
+    let asked = Instant::now() + Duration::from_millis(700);
+    while let Some(line) = client.line(asked) {
+        let message: Value = serde_json::from_str(&line).unwrap();
+        if message["method"] == "elicitation/create" {
+            read_it();
+            let yes = json!({"action": "accept", "content": {"decision": "allow"}});
+            answer(client, &message, &yes);
+            break;
+        }
+        client.seen.push(message);
+    }
+    client.answer(call)
+}
+
+#[test]
+fn x60_a_client_that_accepts_by_itself_approves_only_small_writes() {
+    let (place, mut client) = asking(&["--hold", "1500ms"]);
+    let all = json!({"all": true});
+    for (tool, arguments) in [
+        ("grow", &json!({})),
+        ("sneak", &json!({})),
+        ("slow", &json!({})),
+        ("large", &json!({})),
+        ("read", &all),
+        ("broken", &json!({})),
+    ] {
+        approval(&auto_accept(&mut client, tool, arguments));
+    }
+    assert_eq!(journal(&place), [""; 0], "nothing of this was a person's word");
+    // What can be changed back and does little harm is still asked there.
+    for (tool, arguments) in [("write", json!({"line": "x"})), ("read", json!({"all": false}))] {
+        let told = auto_accept(&mut client, tool, &arguments);
+        assert!(text(&told).starts_with(tool), "{told}");
+    }
+    assert_eq!(journal(&place).len(), 2);
+    // The operator may widen it, in words.
+    let (place, mut client) = asking(&["--ask-client", "not-destructive", "--hold", "1500ms"]);
+    assert!(text(&auto_accept(&mut client, "grow", &json!({}))).starts_with("grow"));
+    approval(&auto_accept(&mut client, "slow", &json!({})));
+    assert_eq!(journal(&place).len(), 1);
 }
 
 #[test]

@@ -17,6 +17,13 @@ summary = "Write {{ line }}"
 
 [tools."peer/slow"]
 effect = "destructive"
+
+[tools."peer/grow"]
+effect = "external"
+
+[tools."peer/large"]
+effect = "write"
+risk = "high"
 "#;
 
 fn place() -> Place {
@@ -88,6 +95,36 @@ fn a_client_without_forms_is_told_that_it_is_pending() {
     assert_eq!(text(&answer), "write {\"line\": \"x\"}");
     let card = place.json(&["show", &id]);
     assert_eq!(card["agentName"], "modern");
+}
+
+#[test]
+fn x60_a_client_that_accepts_by_itself_is_not_asked_about_more_than_small_writes() {
+    let place = place();
+    let forms = json!({"elicitation": {}});
+    let yes = json!({"action": "accept", "content": {"decision": "allow"}});
+    let mut client = start(&place);
+    for tool in ["grow", "large", "slow", "broken"] {
+        let mut told = call(&mut client, &forms, tool, &json!({}), json!({}));
+        if told["result"]["resultType"] == "input_required" {
+            read_it();
+            let given = brings(&told["result"]["requestState"], yes.clone());
+            told = call(&mut client, &forms, tool, &json!({}), given);
+        }
+        approval(&told);
+    }
+    assert_eq!(journal(&place), [""; 0]);
+    // A question from before the settings were made stricter decides nothing either.
+    drop(client);
+    let peer = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
+    let wide = ["--name", "peer", "--hold", "300ms", "--ask-client", "always"];
+    let mut client = Client::start(&place, &wide, &["python3", peer, "journal"]);
+    let line = json!({"line": "x"});
+    let given = state(&call(&mut client, &forms, "grow", &line, json!({})));
+    client.kill();
+    let mut client = start(&place);
+    read_it();
+    call(&mut client, &forms, "grow", &line, brings(&given, yes));
+    assert_eq!(journal(&place), [""; 0]);
 }
 
 #[test]
