@@ -31,6 +31,7 @@ mod stop;
 mod store;
 #[cfg(feature = "tui")]
 mod terminal;
+mod trust;
 mod view;
 
 use std::process::ExitCode;

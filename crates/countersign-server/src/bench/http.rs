@@ -40,14 +40,14 @@ impl Service {
     pub(super) async fn start(place: &Place, readers: usize) -> anyhow::Result<Service> {
         let directory = place.file("http").with_extension("");
         std::fs::remove_dir_all(&directory).ok();
-        std::fs::create_dir_all(&directory)?;
+        crate::private::create_folder(&directory)?;
         // What is measured is the gate, not its limits.
         let policy = format!("{UNLIMITED}[tools.{TOOL}]\neffect = \"write\"\nttl = \"1h\"\n");
-        std::fs::write(directory.join("countersign.toml"), policy)?;
+        crate::private::write_new(&directory.join("countersign.toml"), policy.as_bytes())?;
         let config = format!(
             "decisions_per_second = 1000000\nlongest_wait = \"1h\"\n[limits]\nwaits_per_caller = 1000000\n[tools.{TOOL}]\nanswer = \"deleted\"\n"
         );
-        std::fs::write(directory.join("countersign-serve.toml"), config)?;
+        crate::private::write_new(&directory.join("countersign-serve.toml"), config.as_bytes())?;
         let store = SqliteStore::open(directory.join("countersign.db"), SqliteOptions::default())?;
         let now = countersign::store::Store::now(&store).await?;
         let mut account = Account::new(Person::new("bench")?, vec!["approvers".to_owned()], now);

@@ -12,8 +12,8 @@ use super::report;
 /// Appends 4 KiB and syncs, again and again.
 pub(super) fn fsync(directory: &Path, span: Duration) -> anyhow::Result<Value> {
     std::fs::create_dir_all(directory)?;
-    let path = directory.join("bench-fsync.dat");
-    let mut file = std::fs::File::create(&path)?;
+    let path = crate::private::beside(&directory.join("bench-fsync.dat"))?;
+    let mut file = crate::private::create_new(&path)?;
     let started = Instant::now();
     let mut latencies = Vec::new();
     while started.elapsed() < span {

@@ -14,7 +14,7 @@ use crate::cli::{Backup, Global, Restore};
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 use crate::store::{Missing, Watch};
-use crate::{policy, store};
+use crate::{policy, private, store};
 
 pub async fn make(global: &Global, options: Backup, output: &mut Output) -> Result<Exit, Failure> {
     let place = file(global, "pg_dump --format=custom")?;
@@ -68,7 +68,7 @@ async fn from_file(global: &Global, backup: &Path, policy: Hash) -> Result<Voide
         );
     }
     // Made usable under another name, and moved only then: a crash in between leaves no store that is still open.
-    let half = target.with_extension("restoring");
+    let half = private::beside(target).map_err(|error| unwritable(target, &error))?;
     let voided = void(backup, &half, policy).await;
     if voided.is_err() {
         remove(&half);
@@ -79,9 +79,7 @@ async fn from_file(global: &Global, backup: &Path, policy: Hash) -> Result<Voide
 }
 
 async fn void(backup: &Path, half: &Path, policy: Hash) -> Result<Voided, Failure> {
-    remove(half);
-    std::fs::copy(backup, half).map_err(|error| unwritable(half, &error))?;
-    private(half).map_err(|error| unwritable(half, &error))?;
+    copy(backup, half).map_err(|error| unwritable(half, &error))?;
     let store = store::open_sqlite(half, SqliteOptions::default())?;
     let voided = store.void_open(policy).await;
     // Closing it leaves one file, with everything in it.
@@ -89,9 +87,11 @@ async fn void(backup: &Path, half: &Path, policy: Hash) -> Result<Voided, Failur
     Ok(voided?)
 }
 
-fn private(file: &Path) -> std::io::Result<()> {
-    use std::os::unix::fs::PermissionsExt as _;
-    std::fs::set_permissions(file, std::fs::Permissions::from_mode(0o600))
+/// Copies a file to a new one that is its owner's alone.
+fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
+    let mut to = private::create_new(to)?;
+    std::io::copy(&mut std::fs::File::open(from)?, &mut to)?;
+    to.sync_all()
 }
 
 fn remove(file: &Path) {

@@ -52,6 +52,11 @@ impl Dialect {
         }
     }
 
+    /// All events that the hook is told of.
+    pub fn events(self) -> impl Iterator<Item = &'static str> {
+        std::iter::once(self.before()).chain(self.after().iter().copied())
+    }
+
     /// A time-out in the unit its settings count in.
     pub fn timeout(self, limit: Duration) -> u64 {
         match self {

@@ -4,9 +4,8 @@
 //! Both only save a question or an answer. Whoever changes these files gets nothing to run: what runs is what the gate
 //! starts, and a permit only says how its own call ended.
 
-use std::fs::{File, OpenOptions};
-use std::io::{ErrorKind, Write as _};
-use std::path::{Path, PathBuf};
+use std::io::ErrorKind;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use countersign::hash::Hash;
@@ -51,7 +50,7 @@ impl Kept {
                 unusable("neither XDG_STATE_HOME nor HOME says where").hint("name a folder with `--state`")
             })?,
         };
-        make(&folder).map_err(|error| unusable(&error.to_string()))?;
+        private::create_folder(&folder).map_err(|error| unusable(&error.to_string()))?;
         let desk = match &hook.global.server {
             Some(url) => url.clone(),
             None => format!("{}\n{}", hook.global.store(), hook.global.tenant),
@@ -71,13 +70,8 @@ impl Kept {
 
     /// Remembers which approval this call waits for.
     pub fn wait_for(&self, call: &Before, approval: ApprovalId) -> Result<(), Failure> {
-        let file = self.waiting_file(call);
-        let written = write_new(&file.with_extension(std::process::id().to_string()), |file| {
-            writeln!(file, "{approval}")
-        });
-        written
-            .and_then(|written| std::fs::rename(written, &file))
-            .map_err(|error| unusable(&error.to_string()))
+        let written = private::replace(&self.waiting_file(call), format!("{approval}\n").as_bytes());
+        written.map_err(|error| unusable(&error.to_string()))
     }
 
     /// It waits no more.
@@ -90,8 +84,8 @@ impl Kept {
     pub fn take(&self, place: &Place) -> Result<Option<Taken>, Failure> {
         self.tidy();
         let file = self.started_file(place);
-        match write_new(&file, |_| Ok(())) {
-            Ok(file) => Ok(Some(Taken(file))),
+        match private::write_new(&file, b"") {
+            Ok(()) => Ok(Some(Taken(file))),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
             Err(error) => Err(unusable(&error.to_string())),
         }
@@ -114,7 +108,7 @@ impl Kept {
     pub fn ended(&self, place: &Place) {
         let file = self.started_file(place);
         let _ = match place.id {
-            Some(_) => private::write(&file, b""),
+            Some(_) => private::replace(&file, b""),
             None => std::fs::remove_file(file),
         };
     }
@@ -167,7 +161,7 @@ impl Taken {
             return;
         };
         // Without it nobody can say how the call ended, and it becomes unknown. That is true, and no reason to stop.
-        let _ = private::write(&self.0, &text);
+        let _ = private::replace(&self.0, &text);
     }
 
     /// It was not started after all.
@@ -194,31 +188,6 @@ fn usual() -> Option<PathBuf> {
     };
     let base = named("XDG_STATE_HOME").or_else(|| Some(named("HOME")?.join(".local/state")))?;
     Some(base.join("countersign/hooks"))
-}
-
-/// A folder that only its owner can use.
-fn make(folder: &Path) -> std::io::Result<()> {
-    let mut builder = std::fs::DirBuilder::new();
-    builder.recursive(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::DirBuilderExt as _;
-        builder.mode(0o700);
-    }
-    builder.create(folder)
-}
-
-/// A file that only its owner can use, and that was not there before.
-fn write_new(path: &Path, write: impl FnOnce(&mut File) -> std::io::Result<()>) -> std::io::Result<PathBuf> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    #[cfg(unix)]
-    {
-        use std::os::unix::fs::OpenOptionsExt as _;
-        options.mode(0o600);
-    }
-    write(&mut options.open(path)?)?;
-    Ok(path.to_owned())
 }
 
 fn unusable(problem: &str) -> Failure {

@@ -9,13 +9,13 @@
 mod after;
 mod answer;
 mod before;
+mod codex;
 mod dialect;
 mod event;
 mod kept;
 pub mod settings;
 pub mod splice;
 pub mod status;
-mod trust;
 
 use std::io::Read as _;
 use std::time::Duration;
@@ -29,6 +29,7 @@ use crate::failure::Failure;
 use crate::hook::event::{Event, LARGEST_EVENT};
 use crate::output::Output;
 use crate::store::Missing;
+use crate::trust;
 
 /// What a hook may take beyond the time it holds a call: opening the store, proposing, starting.
 pub const GRACE: Duration = Duration::from_secs(20);
@@ -91,6 +92,10 @@ pub fn print(answer: &Answer, dialect: Dialect, output: &mut Output) -> u8 {
 }
 
 async fn answer(hook: &Hook<'_>) -> Answer {
+    // Before anything else: no token goes to a server that only the settings name.
+    if let Err(failure) = trust::check_server(hook.global) {
+        return Answer::from(failure);
+    }
     let read = tokio::task::spawn_blocking(read_event).await;
     let bytes = match read {
         Ok(Ok(bytes)) => bytes,

@@ -72,8 +72,7 @@ impl Dialect {
         let before = Handler {
             name: (self == Dialect::Gemini).then_some("countersign"),
             kind: "command",
-            // A program that is not there, crashes or is killed must not let the call through.
-            command: format!("{command} || {{ echo 'countersign blocked this call' >&2; exit 2; }}"),
+            command: blocking(command),
             timeout: self.timeout(limit),
             on_failure: self.blocks_on_failure().then_some("block"),
             status_message: (self != Dialect::Gemini).then_some("Waiting for a countersignature"),
@@ -95,7 +94,8 @@ impl Dialect {
         groups
     }
 
-    /// Whether a handler is ours.
+    /// True if a handler looks like ours, however it is written: `install` takes its place, and `status` says what is
+    /// wrong with it.
     pub fn is_ours(self, handler: &Value) -> bool {
         let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
         let command = text(handler.get("command"));
@@ -106,7 +106,27 @@ impl Dialect {
             .map(|one| text(Some(one)))
             .collect();
         let line = format!("{command} {} ", arguments.join(" "));
-        line.contains("countersign") && line.contains(&format!(" hook {} ", self.as_str()))
+        line.contains("countersign") && line.contains(" hook ")
+    }
+}
+
+/// A command that blocks also when its program is not there, crashes or is killed.
+pub fn blocking(command: &str) -> String {
+    format!("{command} || {{ echo 'countersign blocked this call' >&2; exit 2; }}")
+}
+
+/// A command line for a shell.
+pub fn command(words: &[String]) -> String {
+    let words: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
+    words.join(" ")
+}
+
+/// A word as a shell takes it for one.
+fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
     }
 }
 

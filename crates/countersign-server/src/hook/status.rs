@@ -2,6 +2,9 @@
 //!
 //! Enters: a coding agent's settings. Leaves: what is wrong with them, in sentences. It changes nothing: the self-test
 //! proposes nothing.
+//! INVARIANT: settings are data. No word of them is run: a repository may bring them along. A hook counts as ours when
+//! its command is, to the byte, one that this person's `hook install` made; then the words that `install` kept are run,
+//! without a shell, by this very program.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -10,30 +13,52 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 
-use super::{Dialect, GRACE, SELF_TEST, settings, trust};
+use super::{Dialect, GRACE, SELF_TEST, codex, settings};
 use crate::duration;
 
 /// How long the self-test may take.
 const TEST_WITHIN: Duration = Duration::from_secs(20);
 /// Nobody lists a tool of this name, so it is held.
 const UNLISTED: &str = "countersign_self_test";
+/// How long a hook holds a call when it is not told.
+const HOLD: Duration = Duration::from_secs(540);
+/// What is said of a command that is not ours.
+const NOT_OURS: &str =
+    "its command is not one that `countersign hook install` has made for you, so it was not tried";
+/// The members of a handler that are looked at.
+const KNOWN: [&str; 9] = [
+    "name",
+    "type",
+    "command",
+    "timeout",
+    "onFailure",
+    "statusMessage",
+    "async",
+    "once",
+    "if",
+];
 
 /// A hook as the settings have it, and what is wrong with it.
 pub struct Installed {
-    /// What it is told to do.
-    pub command: String,
+    /// The words that `install` made its command of; nothing when it is not one of them.
+    pub words: Option<Vec<String>>,
     /// How long it holds a call.
     pub hold: Duration,
     /// Whether the coding agent runs it at all: Codex skips what its person has not reviewed.
     pub is_trusted: bool,
     /// What makes it useless.
-    pub problems: Vec<&'static str>,
+    pub problems: Vec<String>,
     /// What makes it weaker than it could be.
     pub warnings: Vec<String>,
 }
 
-/// Looks for our hook in a settings file; nothing when it is not there.
-pub fn look(file: &Path, text: &str, dialect: Dialect) -> Result<Option<Installed>, String> {
+/// Looks for our hook in a settings file; nothing when it is not there. `made` are the command lines of `install`.
+pub fn look<'m>(
+    file: &Path,
+    text: &str,
+    dialect: Dialect,
+    made: impl IntoIterator<Item = &'m Vec<String>>,
+) -> Result<Option<Installed>, String> {
     let root: Value = serde_json::from_str(text).map_err(|error| error.to_string())?;
     let under = |event: &str| {
         let groups = root.get("hooks").and_then(|hooks| hooks.get(event));
@@ -63,27 +88,46 @@ pub fn look(file: &Path, text: &str, dialect: Dialect) -> Result<Option<Installe
             )),
         };
     };
-    let command = command(handler);
-    let hold = hold(&command);
+    let words = made_of(handler, dialect, made);
+    let hold = words.as_deref().map_or(HOLD, hold);
     let mut problems = Vec::new();
     let mut warnings = Vec::new();
     let flag = |value: Option<&Value>| value.and_then(Value::as_bool);
-    if before.len() > 1 {
-        problems.push("it is there twice, so one of the two denies what the other allows");
+    match &words {
+        None => problems.push(NOT_OURS.to_owned()),
+        Some(words) => {
+            let command = Some(settings::command(words));
+            let after = dialect.after().iter().flat_map(|event| ours(event));
+            let is_other = |(_, handler): (&Value, &Value)| text_of(handler, "command") != command.as_deref();
+            if after.into_iter().any(is_other) {
+                problems.push("the command after tool calls is another one than before them".to_owned());
+            }
+        }
     }
-    if dialect.blocks_on_failure() && handler.get("onFailure").and_then(Value::as_str) != Some("block") {
-        problems
-            .push("it has no `\"onFailure\": \"block\"`: when it cannot start or is too slow, the tool runs");
+    for (group, handler) in dialect.events().flat_map(ours) {
+        problems.extend(unknown(group, &["matcher", "hooks"]));
+        problems.extend(unknown(handler, &KNOWN));
+    }
+    if before.len() > 1 {
+        problems.push("it is there twice, so one of the two denies what the other allows".to_owned());
+    }
+    if dialect.blocks_on_failure() && text_of(handler, "onFailure") != Some("block") {
+        problems.push(
+            "it has no `\"onFailure\": \"block\"`: when it cannot start or is too slow, the tool runs"
+                .to_owned(),
+        );
     }
     if dialect.limit(handler.get("timeout").and_then(Value::as_u64)) <= hold.saturating_add(GRACE) {
-        problems.push("its time-out is not above the time it holds a call: the coding agent gives up first");
+        problems.push(
+            "its time-out is not above the time it holds a call: the coding agent gives up first".to_owned(),
+        );
     }
     if flag(handler.get("async")) == Some(true) || flag(handler.get("once")) == Some(true) {
-        problems.push("it is `async` or runs `once`, so it does not hold every call");
+        problems.push("it is `async` or runs `once`, so it does not hold every call".to_owned());
     }
-    let is_trusted = dialect != Dialect::Codex || trust::is_trusted(file, &root, dialect);
+    let is_trusted = dialect != Dialect::Codex || codex::is_trusted(file, &root, dialect);
     if flag(root.get("disableAllHooks")) == Some(true) {
-        problems.push("`disableAllHooks` is set");
+        problems.push("`disableAllHooks` is set".to_owned());
     }
     let gemini = root.get("hooksConfig");
     let disabled = gemini
@@ -94,7 +138,7 @@ pub fn look(file: &Path, text: &str, dialect: Dialect) -> Result<Option<Installe
         .flatten()
         .any(|name| name.as_str() == Some("countersign"));
     if is_disabled || flag(gemini.and_then(|config| config.get("enabled"))) == Some(false) {
-        problems.push("`hooksConfig` turns it off");
+        problems.push("`hooksConfig` turns it off".to_owned());
     }
     let matcher = group.get("matcher").and_then(Value::as_str).unwrap_or_default();
     if !matches!(matcher, "" | "*" | ".*") {
@@ -110,12 +154,8 @@ pub fn look(file: &Path, text: &str, dialect: Dialect) -> Result<Option<Installe
             "it is not under `{event}`, so how calls end becomes unknown"
         ));
     }
-    if !dialect.blocks_on_failure() && !command.contains("exit 2") {
-        warnings
-            .push("its command does not end in `|| exit 2`: if it cannot start, the tool runs".to_owned());
-    }
     Ok(Some(Installed {
-        command,
+        words,
         hold,
         is_trusted,
         problems,
@@ -123,14 +163,23 @@ pub fn look(file: &Path, text: &str, dialect: Dialect) -> Result<Option<Installe
     }))
 }
 
-/// Gives the installed command a call that no policy lists, and looks whether it comes back blocked.
-pub async fn test(dialect: Dialect, command: &str) -> Result<(), String> {
+/// Runs this program with the words that `install` kept, on a call that no policy lists, and looks whether that comes
+/// back blocked.
+pub async fn test(dialect: Dialect, words: &[String]) -> Result<(), String> {
+    let own = std::env::current_exe().map_err(|error| error.to_string())?;
+    let (program, arguments) = words.split_first().ok_or("it has no command")?;
+    if Path::new(program) != own {
+        return Err(format!(
+            "it starts `{program}`, and this program is `{}`",
+            own.display()
+        ));
+    }
     let event = serde_json::json!({
         "session_id": "self-test", "hook_event_name": dialect.before(), "tool_name": UNLISTED, "tool_input": {},
         "tool_use_id": "self-test", "cwd": "", "transcript_path": "", "permission_mode": "default", "timestamp": "",
     });
-    let mut child = tokio::process::Command::new("sh")
-        .args(["-c", command])
+    let mut child = tokio::process::Command::new(own)
+        .args(arguments)
         .env(SELF_TEST, "1")
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -194,36 +243,39 @@ pub fn read(file: &Path) -> Result<Option<String>, String> {
     settings::read(file).map_err(|failure| failure.message)
 }
 
-fn command(handler: &Value) -> String {
-    let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
-    let command = handler.get("command").map(text).unwrap_or_default();
-    match handler.get("args").and_then(Value::as_array) {
-        None => command,
-        Some(arguments) => {
-            let words = std::iter::once(command).chain(arguments.iter().map(text));
-            words.map(|word| shell_word(&word)).collect::<Vec<_>>().join(" ")
-        }
-    }
+/// The words of the command that `install` wrote into this handler, if it was `install`.
+fn made_of<'m>(
+    handler: &Value,
+    dialect: Dialect,
+    made: impl IntoIterator<Item = &'m Vec<String>>,
+) -> Option<Vec<String>> {
+    let command = text_of(handler, "command")?;
+    let is_plain = text_of(handler, "type") == Some("command") && handler.get("args").is_none();
+    let is_made = |words: &&Vec<String>| {
+        words
+            .get(1..3)
+            .is_some_and(|named| named == ["hook", dialect.as_str()])
+            && settings::blocking(&settings::command(words)) == command
+    };
+    made.into_iter().find(is_made).filter(|_| is_plain).cloned()
+}
+
+/// What `install` never writes could change what a handler does.
+fn unknown(object: &Value, known: &[&str]) -> Vec<String> {
+    let members = object.as_object().into_iter().flatten();
+    let unknown = members.filter(|(name, _)| !known.contains(&name.as_str()));
+    unknown
+        .map(|(name, _)| format!("it has `{name}`, which `hook install` does not write"))
+        .collect()
+}
+
+fn text_of<'v>(object: &'v Value, name: &str) -> Option<&'v str> {
+    object.get(name).and_then(Value::as_str)
 }
 
 /// How long a command holds a call.
-fn hold(command: &str) -> Duration {
-    let mut words = command.split_whitespace();
-    let named = words.find_map(|word| match word {
-        "--hold" => Some(None),
-        word => word.strip_prefix("--hold=").map(Some),
-    });
-    let text = named.map(|inline| inline.or_else(|| words.next()).unwrap_or_default());
-    let text = text.map(|text| text.trim_matches('\''));
-    text.and_then(|text| duration::parse(text).ok())
-        .unwrap_or(Duration::from_secs(540))
-}
-
-/// A word as a shell takes it for one.
-pub fn shell_word(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
+fn hold(words: &[String]) -> Duration {
+    let mut words = words.iter().skip_while(|word| *word != "--hold").skip(1);
+    let hold = words.next().and_then(|text| duration::parse(text).ok());
+    hold.unwrap_or(HOLD)
 }

@@ -3,7 +3,6 @@
 //! Enters: a server's command, or a file of servers. Leaves: a policy that names each tool and pins its whole definition. What the server
 //! says about its tools stands there as remarks: it is a stranger's word. Only `--trust-annotations` believes it.
 
-use std::io::Write as _;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -128,7 +127,7 @@ async fn ask(server: &Server) -> Result<Vec<Box<RawValue>>, Lost> {
 
 fn write(file: &Path, text: &str) -> Result<(), Failure> {
     // A policy somebody has read and changed is never written over.
-    let written = crate::private::create_new(file).and_then(|mut file| file.write_all(text.as_bytes()));
+    let written = crate::private::write_new(file, text.as_bytes());
     written.map_err(|error| {
         Failure::error(
             "not_written",

@@ -1,10 +1,11 @@
 //! A person's own editor on the exact bytes of a call.
 
-use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
 
 use countersign::call::Arguments;
+
+use crate::private;
 
 /// What the editor left.
 pub enum Edited {
@@ -27,13 +28,7 @@ pub fn edit(original: &[u8], draft: Option<&[u8]>) -> Result<Edited, String> {
     let file = folder.0.join("arguments.json");
     let failed = |error: std::io::Error| format!("the editor's file cannot be used: {error}");
     let start = draft.unwrap_or(original);
-    let mut opened = std::fs::OpenOptions::new()
-        .write(true)
-        .create_new(true)
-        .open(&file)
-        .map_err(failed)?;
-    opened.write_all(start).map_err(failed)?;
-    drop(opened);
+    private::write_new(&file, start).map_err(failed)?;
     let status = command().arg(&file).status();
     let status = status.map_err(|error| format!("the editor cannot be started: {error}"))?;
     if !status.success() {

@@ -72,7 +72,8 @@ impl Finding {
         }
     }
 
-    fn failed(subject: &'static str, failure: Failure) -> Finding {
+    /// Could not be looked at.
+    pub fn failed(subject: &'static str, failure: Failure) -> Finding {
         let hint = failure
             .hint
             .unwrap_or_else(|| "see `countersign --help`".to_owned());

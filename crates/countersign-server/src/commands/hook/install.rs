@@ -4,17 +4,18 @@ use std::path::{Path, PathBuf};
 
 use crate::cli::{Global, HookInstall};
 use crate::failure::{Exit, Failure};
-use crate::hook::status::shell_word;
 use crate::hook::{Dialect, settings, splice};
 use crate::output::{Output, once};
+use crate::trust::{self, TrustList};
 use crate::{policy, private};
 
 pub fn run(global: &Global, options: &HookInstall, output: &mut Output) -> Result<Exit, Failure> {
     let dialect = options.dialect;
-    let command = command(global, options)?;
-    let groups = dialect.groups(&command, options.run.hold);
+    let words = words(global, options)?;
+    let groups = dialect.groups(&settings::command(&words), options.run.hold);
     let added = |text: &str| splice::with_groups(text, dialect, &groups);
     if options.print {
+        remember(global, words)?;
         output.raw(added("")?.unwrap_or_default().as_bytes())?;
         return Ok(Exit::Done);
     }
@@ -26,6 +27,7 @@ pub fn run(global: &Global, options: &HookInstall, output: &mut Output) -> Resul
         output.raw(text.as_bytes())?;
         return Ok(Exit::Done);
     }
+    remember(global, words)?;
     let shown = once(&file.display().to_string());
     match after {
         None => output.line(&format!("the hook is in `{shown}` already")),
@@ -59,8 +61,17 @@ pub fn run(global: &Global, options: &HookInstall, output: &mut Output) -> Resul
     Ok(Exit::Done)
 }
 
-/// The command line for a shell, with everything this one was told, as paths that do not depend on a folder.
-fn command(global: &Global, options: &HookInstall) -> Result<String, Failure> {
+/// The person names this server and this command line: `hook` and `hook status` know them by that.
+fn remember(global: &Global, words: Vec<String>) -> Result<(), Failure> {
+    let server = global.server.as_deref().map(trust::normal_server);
+    TrustList::change(|list| {
+        list.hooks.insert(words);
+        list.servers.extend(server.map(str::to_owned));
+    })
+}
+
+/// The words of the hook's command line, with everything this one was told, as paths that do not depend on a folder.
+fn words(global: &Global, options: &HookInstall) -> Result<Vec<String>, Failure> {
     let own = std::env::current_exe().map_err(|error| {
         Failure::error(
             "no_program",
@@ -115,11 +126,7 @@ fn command(global: &Global, options: &HookInstall) -> Result<String, Failure> {
             }
         }
     }
-    Ok(words
-        .iter()
-        .map(|word| shell_word(word))
-        .collect::<Vec<_>>()
-        .join(" "))
+    Ok(words)
 }
 
 fn no_token(name: &str) -> Failure {
@@ -157,7 +164,10 @@ fn file(options: &HookInstall) -> Result<PathBuf, Failure> {
     let named = match (&options.settings, options.user) {
         (Some(file), _) => Some(file.clone()),
         (None, true) => options.dialect.user_file(),
-        (None, false) => options.dialect.project_files().into_iter().next(),
+        (None, false) => {
+            let file = options.dialect.project_files().into_iter().next();
+            return in_project(&file.unwrap_or_default());
+        }
     };
     let file = named.ok_or_else(|| {
         Failure::error(
@@ -166,45 +176,79 @@ fn file(options: &HookInstall) -> Result<PathBuf, Failure> {
         )
         .hint("name the file with `--settings`")
     })?;
-    // A link to the settings stays a link.
+    // A link of the person's own stays a link.
     Ok(std::fs::canonicalize(&file).unwrap_or(file))
+}
+
+/// Where a file of the project really is. A repository can bring links along, to files that are not its own.
+fn in_project(file: &Path) -> Result<PathBuf, Failure> {
+    let failed = |error: std::io::Error| bad_settings(file, &error.to_string());
+    let project = std::fs::canonicalize(".").map_err(failed)?;
+    let named = project.join(file);
+    let is_there = |path: &Path| path.symlink_metadata().is_ok();
+    // The last part that is there says where the rest would be made.
+    let there = named.ancestors().find(|path| is_there(path)).unwrap_or(&project);
+    let rest = named.strip_prefix(there).unwrap_or(Path::new(""));
+    let found = std::fs::canonicalize(there)
+        .ok()
+        .filter(|found| found.starts_with(&project));
+    match found {
+        Some(found) if rest.as_os_str().is_empty() => Ok(found),
+        Some(found) => Ok(found.join(rest)),
+        None => Err(Failure::error(
+            "bad_settings",
+            format!(
+                "`{}` is a link that leads outside of the project",
+                there.display()
+            ),
+        )
+        .hint("look at it, and take it away; or use `--user`, or name the file with `--settings`")),
+    }
 }
 
 /// Writes the settings in one step. Gives the file that holds them as they were.
 fn write(file: &Path, before: Option<&str>, after: &str) -> Result<Option<PathBuf>, Failure> {
-    let failed = |error: std::io::Error| {
-        Failure::error(
-            "bad_settings",
-            format!("cannot write `{}`: {error}", file.display()),
-        )
-        .hint("nothing was changed")
-    };
+    let failed = |error: std::io::Error| bad_settings(file, &error.to_string());
     if let Some(folder) = file.parent() {
         private::create_folder(folder).map_err(failed)?;
     }
-    let beside = |end: &str| {
-        let mut name = file.as_os_str().to_owned();
-        name.push(end);
-        PathBuf::from(name)
+    let backup = match before {
+        Some(before) => Some(keep(file, before)?),
+        None => None,
     };
-    let mut backup = None;
-    if before.is_some() {
-        let names = (1..1000).map(|number| beside(&format!(".before-countersign-{number}")));
-        let free = names.into_iter().find(|name| !name.exists());
-        let free =
-            free.ok_or_else(|| Failure::error("bad_settings", "there are too many backups of the settings"))?;
-        // Copied, so that who may read it stays as it was.
-        std::fs::copy(file, &free).map_err(failed)?;
-        backup = Some(free);
-    }
-    let fresh = beside(".countersign-new");
-    if before.is_some() {
-        std::fs::copy(file, &fresh).map_err(failed)?;
-    }
-    private::write(&fresh, after.as_bytes()).map_err(failed)?;
-    let synced = std::fs::File::open(&fresh).and_then(|file| file.sync_all());
-    synced
-        .and_then(|()| std::fs::rename(&fresh, file))
-        .map_err(failed)?;
+    private::replace(file, after.as_bytes()).map_err(failed)?;
     Ok(backup)
+}
+
+/// Keeps the settings as they were, under a name that is free.
+fn keep(file: &Path, before: &str) -> Result<PathBuf, Failure> {
+    let mode = std::fs::metadata(file).map(|metadata| metadata.permissions());
+    for number in 1..1000 {
+        let mut name = file.as_os_str().to_owned();
+        name.push(format!(".before-countersign-{number}"));
+        let free = PathBuf::from(name);
+        let written = private::write_new(&free, before.as_bytes());
+        // Who may read it stays as it was.
+        let written = written.and_then(|()| match &mode {
+            Ok(mode) => std::fs::set_permissions(&free, mode.clone()),
+            Err(_) => Ok(()),
+        });
+        match written {
+            Ok(()) => return Ok(free),
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {}
+            Err(error) => return Err(bad_settings(&free, &error.to_string())),
+        }
+    }
+    Err(Failure::error(
+        "bad_settings",
+        "there are too many backups of the settings",
+    ))
+}
+
+fn bad_settings(file: &Path, problem: &str) -> Failure {
+    Failure::error(
+        "bad_settings",
+        format!("cannot write `{}`: {problem}", file.display()),
+    )
+    .hint("nothing was changed")
 }

@@ -7,6 +7,7 @@ use crate::commands::doctor::{self, Finding};
 use crate::failure::{Exit, Failure};
 use crate::hook::{Dialect, status};
 use crate::output::Output;
+use crate::trust::TrustList;
 
 pub async fn run(options: &HookStatus, output: &mut Output) -> Result<Exit, Failure> {
     let dialects: Vec<Dialect> = match options.dialect {
@@ -45,13 +46,17 @@ pub async fn look_at_all() -> Vec<Finding> {
 async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
     let subject = dialect.as_str();
     let again = format!("run `countersign hook install {subject}` again");
+    let made = match TrustList::load() {
+        Ok(list) => list.hooks,
+        Err(failure) => return vec![Finding::failed(subject, failure)],
+    };
     let mut findings = Vec::new();
     let mut active = 0;
     for file in files {
         let shown = file.display();
         let installed = match status::read(file) {
             Ok(None) => continue,
-            Ok(Some(text)) => status::look(file, &text, dialect),
+            Ok(Some(text)) => status::look(file, &text, dialect, &made),
             Err(problem) => Err(problem),
         };
         let installed = match installed {
@@ -88,7 +93,12 @@ async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
                 again.clone(),
             ));
         }
-        if let Err(problem) = status::test(dialect, &installed.command).await {
+        let tested = match &installed.words {
+            Some(words) => status::test(dialect, words).await,
+            // Said already, as a problem.
+            None => Ok(()),
+        };
+        if let Err(problem) = tested {
             is_good = false;
             let message = format!("`{shown}`: the self-test was not blocked as it should be: {problem}");
             findings.push(Finding::problem(subject, message, again.clone()));

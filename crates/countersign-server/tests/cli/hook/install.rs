@@ -241,9 +241,31 @@ fn x21_what_makes_a_hook_useless_is_found() {
     claude(
         "--policy ",
         "--policy /gone",
-        ("problem", "cannot read the policy"),
+        ("problem", "is not one that `countersign hook install` has made"),
     );
-    claude("--hold 540s", "--hold 540s --bogus", ("problem", "--bogus"));
+    claude(
+        "\"timeout\": 600",
+        "\"shell\": \"x\", \"timeout\": 600",
+        ("problem", "it has `shell`"),
+    );
+    claude(
+        "\"matcher\"",
+        "\"when\": \"x\", \"matcher\"",
+        ("problem", "it has `when`"),
+    );
+    let other_after = |text: String| {
+        let at = text.find("\"PostToolUse\"").unwrap();
+        format!(
+            "{}{}",
+            &text[..at],
+            text[at..].replacen("--hold 540s", "--hold 1s", 1)
+        )
+    };
+    check(
+        "claude-code",
+        &other_after,
+        ("problem", "after tool calls is another one"),
+    );
     claude("{\n  \"hooks\"", "{,\n  \"hooks\"", ("problem", "line 1"));
     check(
         "gemini",
@@ -263,24 +285,25 @@ fn x21_what_makes_a_hook_useless_is_found() {
     check(
         "codex",
         &swap(" || { echo 'countersign blocked this call' >&2; exit 2; }", ""),
-        ("warning", "exit 2"),
+        ("problem", "is not one that `countersign hook install` has made"),
     );
     check(
         "codex",
         &swap("\"timeout\": 600", "\"timeout\": 601"),
         ("problem", "does not trust"),
     );
-    // A program that is there, and lets everything through.
-    let to_true = |text: String| {
-        let from = text.find("\"command\": \"").unwrap() + "\"command\": \"".len();
-        let to = text.find(" hook claude-code").unwrap();
-        format!("{}true countersign{}", &text[..from], &text[to..])
+}
+
+#[test]
+fn x21_a_policy_that_is_gone_is_found() {
+    let place = agents();
+    assert_eq!(run(&place, &["hook", "install", "claude-code", "--user"]).code, 0);
+    std::fs::remove_file(place.path().join("countersign.toml")).unwrap();
+    let found = findings(&place, "claude-code");
+    let is_told = |(state, message): &(String, String)| {
+        state == "problem" && message.contains("cannot read the policy")
     };
-    check(
-        "claude-code",
-        &to_true,
-        ("problem", "did not answer with one JSON object"),
-    );
+    assert!(found.iter().any(is_told), "{found:?}");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod answers;
 mod closed;
+mod hostile;
 mod install;
 mod life;
 mod policy;

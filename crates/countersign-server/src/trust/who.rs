@@ -1,0 +1,152 @@
+//! Who could change a file: the person who runs this program, root, or somebody else.
+//!
+//! Enters: an absolute path. Leaves: nothing, or a refusal with the command that mends it. Every folder on the way is
+//! looked at, and every link is followed step by step, because whoever can replace a folder can replace what is in it.
+//! Deliberately absent: access control lists, and what root may do.
+
+use std::ffi::OsString;
+use std::fs::Metadata;
+use std::os::unix::fs::MetadataExt as _;
+use std::path::{Component, Path, PathBuf};
+
+use crate::failure::Failure;
+
+/// Accounts and groups that count as the person's own, by number: for containers whose files belong to another account.
+const TRUST_UID: &str = "COUNTERSIGN_TRUST_UID";
+const TRUST_GID: &str = "COUNTERSIGN_TRUST_GID";
+/// As many links as the system follows.
+const MOST_LINKS: usize = 40;
+const STICKY: u32 = 0o1000;
+
+/// How much a folder may let others do.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub enum Folder {
+    /// Others may put files of their own beside, as in `/tmp`.
+    Shared,
+    /// Others may put nothing beside: a store's log would be taken from there.
+    Own,
+}
+
+/// Refuses a path that others could change or replace. What is not there yet is judged by the folders above it.
+pub fn check(path: &Path, folder: Folder) -> Result<(), Failure> {
+    let people = People::here();
+    let mut at = PathBuf::from("/");
+    people.check(&at, &metadata(&at)?, Folder::Shared)?;
+    let mut left = names(path);
+    let mut links = 0;
+    while let Some(name) = left.pop() {
+        if name == ".." {
+            at.pop();
+            continue;
+        }
+        let here = at.join(&name);
+        let found = match here.symlink_metadata() {
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+            Err(error) => return Err(unreadable(&here, &error)),
+            Ok(found) => found,
+        };
+        if found.is_symlink() {
+            people.check_owner(&here, &found)?;
+            links += 1;
+            if links > MOST_LINKS {
+                return Err(unreadable(path, &"there are too many links"));
+            }
+            let target = here.read_link().map_err(|error| unreadable(&here, &error))?;
+            if target.is_absolute() {
+                at = PathBuf::from("/");
+            }
+            left.extend(names(&target));
+            continue;
+        }
+        let is_last_folder = left.len() == 1 && found.is_dir();
+        let limit = if is_last_folder { folder } else { Folder::Shared };
+        people.check(&here, &found, limit)?;
+        at = here;
+    }
+    Ok(())
+}
+
+/// The names of a path, the first one last.
+fn names(path: &Path) -> Vec<OsString> {
+    let names = path.components().filter_map(|component| match component {
+        Component::Normal(name) => Some(name.to_owned()),
+        Component::ParentDir => Some("..".into()),
+        _ => None,
+    });
+    let mut names: Vec<_> = names.collect();
+    names.reverse();
+    names
+}
+
+/// The numbers that count as the person's own, besides root's.
+struct People {
+    uids: Vec<u32>,
+    gids: Vec<u32>,
+}
+
+impl People {
+    fn here() -> People {
+        let mut uids = numbers(TRUST_UID);
+        uids.extend([0, rustix::process::geteuid().as_raw()]);
+        let mut gids = numbers(TRUST_GID);
+        gids.push(0);
+        People { uids, gids }
+    }
+
+    fn check(&self, path: &Path, found: &Metadata, folder: Folder) -> Result<(), Failure> {
+        self.check_owner(path, found)?;
+        let mode = found.mode();
+        // In such a folder nobody can replace what belongs to somebody else.
+        if found.is_dir() && mode & STICKY != 0 && folder == Folder::Shared {
+            return Ok(());
+        }
+        let by_group = mode & 0o020 != 0 && !self.gids.contains(&found.gid());
+        let by_all = mode & 0o002 != 0;
+        let who = match (by_all, by_group) {
+            (true, _) => "everybody on this machine",
+            (false, true) => "its group",
+            (false, false) => return Ok(()),
+        };
+        let shown = path.display();
+        let message = format!("`{shown}` is not safe to use: {who} can write it");
+        let failure = Failure::error("others_can_write", message);
+        Err(match found.is_dir() && mode & STICKY != 0 {
+            true => failure.hint("keep it in a folder of your own"),
+            false if by_all => failure.hint(format!("chmod go-w {shown}")),
+            false => failure.hint(format!(
+                "chmod g-w {shown}; or, if nobody else is in that group, set {TRUST_GID}={}",
+                found.gid()
+            )),
+        })
+    }
+
+    fn check_owner(&self, path: &Path, found: &Metadata) -> Result<(), Failure> {
+        let uid = found.uid();
+        if self.uids.contains(&uid) {
+            return Ok(());
+        }
+        let message = format!(
+            "`{}` is not safe to use: it belongs to another account (number {uid})",
+            path.display()
+        );
+        Err(Failure::error("others_can_write", message).hint(format!(
+            "use a copy of your own; or, if that account is yours, set {TRUST_UID}={uid}"
+        )))
+    }
+}
+
+fn numbers(name: &str) -> Vec<u32> {
+    let text = std::env::var(name).unwrap_or_default();
+    text.split(',')
+        .filter_map(|number| number.trim().parse().ok())
+        .collect()
+}
+
+fn metadata(path: &Path) -> Result<Metadata, Failure> {
+    path.metadata().map_err(|error| unreadable(path, &error))
+}
+
+fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
+    let message = format!("cannot tell who can write `{}`: {error}", path.display());
+    Failure::error("others_can_write", message).hint("name a file that you can read")
+}
