@@ -16,7 +16,9 @@ use tokio::io::{AsyncRead, AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::process::{Child, Command};
 use tokio::task::JoinHandle;
 
+use crate::environment;
 use crate::failure::Failure;
+use crate::group;
 use crate::output;
 use crate::output::foreign::Foreign;
 
@@ -58,11 +60,13 @@ impl From<&Permit> for Job {
 pub struct CommandExecutor {
     program: String,
     arguments: Vec<String>,
+    /// Variables of ours that the command gets besides the usual ones.
+    pass_env: Vec<String>,
 }
 
 impl CommandExecutor {
     /// Takes a command line apart, and looks whether there is such a program: better now than after an approval.
-    pub fn new(command: &[String]) -> Result<CommandExecutor, Failure> {
+    pub fn new(command: &[String], pass_env: &[String]) -> Result<CommandExecutor, Failure> {
         let (program, arguments) = command
             .split_first()
             .ok_or_else(|| Failure::usage("`--exec` needs a command"))?;
@@ -75,6 +79,7 @@ impl CommandExecutor {
         Ok(CommandExecutor {
             program: program.clone(),
             arguments: arguments.to_vec(),
+            pass_env: pass_env.to_vec(),
         })
     }
 
@@ -82,24 +87,24 @@ impl CommandExecutor {
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
-            .env_remove("COUNTERSIGN_SEAL_KEY")
-            // A tool that could read it could decide.
-            .env_remove("COUNTERSIGN_TOKEN")
+            // A tool that could read our token could decide.
+            .env_clear()
+            .envs(environment::inherited(&self.pass_env))
             .env("COUNTERSIGN_TOOL", &job.tool)
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        match &job.call {
-            Some(call) => command.env("COUNTERSIGN_CALL_ID", call),
-            // A call that passed has no id; one from outside must not be taken for it.
-            None => command.env_remove("COUNTERSIGN_CALL_ID"),
-        };
-        let secret = job.secret.as_ref();
-        match secret.map(|secret| String::from_utf8_lossy(secret.reveal())) {
-            Some(secret) => command.env("COUNTERSIGN_SECRET", secret.as_ref()),
-            None => command.env_remove("COUNTERSIGN_SECRET"),
-        };
+        // A call that passed has no id.
+        if let Some(call) = &job.call {
+            command.env("COUNTERSIGN_CALL_ID", call);
+        }
+        if let Some(secret) = &job.secret {
+            command.env(
+                "COUNTERSIGN_SECRET",
+                String::from_utf8_lossy(secret.reveal()).as_ref(),
+            );
+        }
         // Ctrl-C is for us: the command would end in the middle of what it does.
         #[cfg(unix)]
         command.process_group(0);
@@ -130,7 +135,7 @@ impl CommandExecutor {
             Ok(Ok(status)) => status,
             Ok(Err(error)) => return Outcome::Unknown(format!("cannot tell how the command ended: {error}")),
             Err(_) => {
-                let _ = child.kill().await;
+                let _ = group::kill(&mut child).await;
                 return Outcome::Unknown("no answer in time".to_owned());
             }
         };

@@ -37,7 +37,12 @@ pub fn person(named: Option<&str>) -> Result<Person, Failure> {
 
 /// The account's name from the system: containers and services often set neither variable.
 fn account() -> Option<String> {
-    let told = std::process::Command::new("id").arg("-un").output().ok()?;
+    let told = std::process::Command::new("id")
+        .arg("-un")
+        .env_clear()
+        .envs(crate::environment::inherited(&[]))
+        .output()
+        .ok()?;
     let name = String::from_utf8(told.stdout).ok()?.trim().to_owned();
     (told.status.success() && !name.is_empty()).then_some(name)
 }

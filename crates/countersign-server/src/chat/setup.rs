@@ -57,7 +57,7 @@ impl Setup {
         let file = agents::read(&folder.join("agent.toml")).map_err(unreadable)?;
         let executor: Arc<dyn Executor> = match options.exec.is_empty() {
             true => Arc::new(HostRuns),
-            false => Arc::new(CommandExecutor::new(&options.exec)?),
+            false => Arc::new(CommandExecutor::new(&options.exec, &options.pass_env)?),
         };
         Ok(Setup {
             file,

@@ -36,6 +36,9 @@ pub struct Chat {
     /// Your language, such as `es`; the agent's if you do not say
     #[arg(long, value_name = "TAG")]
     pub language: Option<String>,
+    /// A variable of the environment that the command gets besides PATH, HOME and the like; may be given several times
+    #[arg(long, value_name = "NAME", value_parser = crate::environment::name, requires = "exec")]
+    pub pass_env: Vec<String>,
     /// The command that runs the tools of an agent of your own; takes the rest of the line
     #[arg(long, value_name = "CMD", num_args = 1.., allow_hyphen_values = true)]
     pub exec: Vec<String>,

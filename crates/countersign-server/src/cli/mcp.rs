@@ -6,8 +6,8 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::duration;
-use crate::mcp::{AskClient, HOLD, OnCancel, Settings};
+use crate::mcp::{AskClient, HOLD, OnCancel, SESSION_IDLE, Settings};
+use crate::{duration, environment};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -50,12 +50,18 @@ pub struct Mcp {
     /// A TOML file that names one or several servers; see docs/mcp.md
     #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "url", "server_name"])]
     pub servers: Option<PathBuf>,
+    /// A variable of the environment that the server gets besides PATH, HOME and the like; may be given several times
+    #[arg(long, value_name = "NAME", value_parser = environment::name, conflicts_with_all = ["url", "servers"])]
+    pub pass_env: Vec<String>,
     /// Listen for clients over HTTP, at /mcp, instead of on standard input
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub listen: Option<SocketAddr>,
     /// Let anybody in who can reach the address, which must be this machine's own
     #[arg(long, requires = "listen")]
     pub no_token: bool,
+    /// End a session over HTTP, and the server that was started for it, after this long without a request [default: 10m]
+    #[arg(long, value_name = "DURATION", value_parser = session_idle, requires = "listen")]
+    pub session_idle: Option<Duration>,
     /// The server's command
     #[arg(last = true, required_unless_present_any = ["url", "servers"], value_name = "CMD")]
     pub command: Vec<String>,
@@ -73,8 +79,17 @@ impl Mcp {
                 .collect(),
             on_cancel: self.on_cancel,
             ask_client: self.ask_client,
+            session_idle: self.session_idle.unwrap_or(SESSION_IDLE),
             permission_prompt: self.permission_prompt,
         }
+    }
+}
+
+fn session_idle(text: &str) -> Result<Duration, String> {
+    let limit = duration::parse(text)?;
+    match limit < Duration::from_secs(1) {
+        true => Err("a session needs at least `1s`".to_owned()),
+        false => Ok(limit),
     }
 }
 

@@ -4,6 +4,8 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
 
+use crate::environment;
+
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
     /// Find every mistake in a policy, to the line
@@ -42,6 +44,9 @@ pub struct PolicyInit {
     /// A TOML file that names the servers, instead of a command
     #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "server_name"])]
     pub servers: Option<PathBuf>,
+    /// A variable of the environment that the server gets besides PATH, HOME and the like; may be given several times
+    #[arg(long, value_name = "NAME", value_parser = environment::name, conflicts_with = "servers")]
+    pub pass_env: Vec<String>,
     /// A new file to write to; standard output if you do not say
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use crate::duration;
+use crate::{duration, environment};
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
@@ -87,6 +87,9 @@ pub struct Wait {
 /// Running calls from here.
 #[derive(Clone, Debug, Args)]
 pub struct Exec {
+    /// A variable of the environment that the command gets besides PATH, HOME and the like; may be given several times
+    #[arg(long, value_name = "NAME", value_parser = environment::name, requires = "exec")]
+    pub pass_env: Vec<String>,
     /// Run each approved call with this command; all that follows belongs to it, so this comes last
     #[arg(long, value_name = "CMD [ARGS]", num_args = 1.., allow_hyphen_values = true)]
     pub exec: Option<Vec<String>>,

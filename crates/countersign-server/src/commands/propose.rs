@@ -21,7 +21,7 @@ pub async fn run(global: &Global, options: Propose, output: &mut Output) -> Resu
         .exec
         .exec
         .as_deref()
-        .map(CommandExecutor::new)
+        .map(|command| CommandExecutor::new(command, &options.exec.pass_env))
         .transpose()?;
     let runs_here = executor.is_some();
     // What is wrong with the command line is found before a store is made.

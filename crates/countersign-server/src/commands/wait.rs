@@ -15,7 +15,7 @@ pub async fn run(global: &Global, options: Wait, output: &mut Output) -> Result<
         .exec
         .exec
         .as_deref()
-        .map(CommandExecutor::new)
+        .map(|command| CommandExecutor::new(command, &options.exec.pass_env))
         .transpose()?;
     let runs_here = executor.is_some();
     let desk = Desk::open_with(global, Missing::Refuse, Watch::Others, executor).await?;

@@ -31,8 +31,12 @@ pub fn specs(options: &Mcp) -> Result<Vec<Spec>, Failure> {
         }
         None => {
             let words = options.command.clone();
-            let env = Vec::new();
-            (options.command.clone(), At::Command(Launch { words, env }))
+            let launch = Launch {
+                words: words.clone(),
+                pass_env: options.pass_env.clone(),
+                ..Launch::default()
+            };
+            (words, At::Command(launch))
         }
     };
     let name = name::of(options.server_name.as_deref(), &words)?;

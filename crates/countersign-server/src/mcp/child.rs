@@ -1,27 +1,33 @@
 //! A server that we start: messages on its standard input and output, its complaints on our standard error.
+//!
+//! It gets the environment that a program needs to start, and what the operator adds (`environment`). It leads a process
+//! group of its own: once it has ended, by itself or because nobody needs it any more, the whole group is (`group`).
 
-use std::process::Stdio;
-use std::time::Duration;
+use std::io;
+use std::process::{ExitStatus, Stdio};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::process::{ChildStdout, Command};
 use tokio::sync::mpsc;
+use tokio::task::JoinHandle;
+use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::lines::{self, Lines};
 use super::server::{Gone, Upstream};
+use crate::environment;
 use crate::failure::{Exit, Failure};
+use crate::group::Group;
 
-/// How long a server may take to end once nobody speaks to it any more.
-const ENDS_WITHIN: Duration = Duration::from_secs(5);
 /// What a shell adds to the signal that ended a process.
 const SIGNAL: i32 = 128;
 
-/// A server that was started.
+/// A server that was started. Dropping it ends the server, too.
 pub struct Child {
-    process: tokio::process::Child,
     input: mpsc::Sender<Bytes>,
+    closing: DropGuard,
+    ended: JoinHandle<io::Result<ExitStatus>>,
 }
 
 /// A server, the way to it, and what it says.
@@ -32,8 +38,10 @@ pub type Started = (Child, Box<dyn Upstream>, Lines<ChildStdout>);
 pub struct Launch {
     /// The program and its arguments.
     pub words: Vec<String>,
-    /// What it finds in its environment beside ours.
+    /// Variables that it gets, with their values.
     pub env: Vec<(String, String)>,
+    /// Variables of ours that it gets besides the usual ones.
+    pub pass_env: Vec<String>,
 }
 
 /// The way to its standard input.
@@ -58,20 +66,23 @@ impl Child {
             .ok_or_else(|| Failure::usage("there is no server to start").hint("write it behind `--`"))?;
         let started = Command::new(program)
             .args(arguments)
-            // Whoever can read them could decide.
-            .env_remove("COUNTERSIGN_TOKEN")
-            .env_remove("COUNTERSIGN_SEAL_KEY")
+            .env_clear()
+            .envs(environment::inherited(&launch.pass_env))
             .envs(launch.env.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .stderr(Stdio::inherit())
-            .kill_on_drop(true)
+            .process_group(0)
             .spawn();
         let mut process = started.map_err(|error| {
             Failure::error("no_server", format!("cannot start `{program}`: {error}"))
                 .hint("give the server's command behind `--`, as in `countersign mcp -- npx -y SERVER`")
         })?;
-        let (Some(stdin), Some(stdout)) = (process.stdin.take(), process.stdout.take()) else {
+        let pipes = (process.stdin.take(), process.stdout.take());
+        let closing = CancellationToken::new();
+        let ended = tokio::spawn(supervise(process, closing.clone()));
+        let closing = closing.drop_guard();
+        let (Some(stdin), Some(stdout)) = pipes else {
             return Err(Failure::error(
                 "no_server",
                 format!("cannot speak to `{program}`"),
@@ -80,24 +91,38 @@ impl Child {
         let (input, messages) = mpsc::channel(lines::QUEUE);
         tokio::spawn(lines::write_all(messages, stdin));
         let way = Box::new(Input(input.downgrade()));
-        Ok((Child { process, input }, way, Lines::new(stdout)))
+        let child = Child {
+            input,
+            closing,
+            ended,
+        };
+        Ok((child, way, Lines::new(stdout)))
     }
 
-    /// Closes its input, waits for its end, and gives its exit code. One that does not end is ended.
-    pub async fn end(mut self) -> Exit {
+    /// Closes its input, waits for its end, and gives its exit code. What does not end by itself is ended, with all that
+    /// it started.
+    pub async fn end(self) -> Exit {
         drop(self.input);
-        let status = match tokio::time::timeout(ENDS_WITHIN, self.process.wait()).await {
-            Ok(status) => status,
-            Err(_) => {
-                let _ = self.process.start_kill();
-                self.process.wait().await
-            }
-        };
-        let Ok(status) = status else {
+        drop(self.closing);
+        let Ok(Ok(status)) = self.ended.await else {
             return Exit::Error;
         };
         use std::os::unix::process::ExitStatusExt as _;
         let code = status.code().or(status.signal().map(|signal| SIGNAL + signal));
         Exit::Server(code.and_then(|code| u8::try_from(code).ok()).unwrap_or(1))
+    }
+}
+
+/// Waits until a server has ended or is not needed any more, and ends its group. What it left running would hold its
+/// output open, so that nobody saw its end.
+async fn supervise(mut process: tokio::process::Child, closing: CancellationToken) -> io::Result<ExitStatus> {
+    let group = Group::of(&process);
+    tokio::select! {
+        _ = process.wait() => {}
+        () = closing.cancelled() => {}
+    }
+    match group {
+        Some(group) => group.end(&mut process).await,
+        None => process.wait().await,
     }
 }

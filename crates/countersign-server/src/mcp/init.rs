@@ -19,6 +19,7 @@ use super::server::{Lost, Server};
 use super::several::{self, At, Connection, Spec};
 use super::{name, wire};
 use crate::cli::PolicyInit;
+use crate::environment;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 
@@ -37,8 +38,11 @@ pub async fn run(options: PolicyInit, output: &mut Output) -> Result<Exit, Failu
         None => {
             let words = options.command.clone();
             let name = name::of(options.server_name.as_deref(), &words)?;
-            let env = Vec::new();
-            let at = At::Command(Launch { words, env });
+            let at = At::Command(Launch {
+                words,
+                pass_env: options.pass_env.clone(),
+                ..Launch::default()
+            });
             vec![Spec { name, at }]
         }
     };
@@ -96,8 +100,11 @@ async fn tools_of(spec: &Spec, is_one_of_several: bool) -> Result<Vec<Box<RawVal
         true => Failure::error(code, format!("`{}`: {why}", spec.name)),
         false => Failure::error(code, why),
     };
-    let lost =
-        |why: String| failed("no_tools", why).hint("try whether the command starts an MCP server by itself");
+    let hint = format!(
+        "try whether the command starts an MCP server by itself; {}",
+        environment::HINT
+    );
+    let lost = |why: String| failed("no_tools", why).hint(hint);
     let tools = match asked {
         Ok(Ok(tools)) => tools,
         Ok(Err(Lost::NotSent(why) | Lost::Unknown(why))) => return Err(lost(why)),

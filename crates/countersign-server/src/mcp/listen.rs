@@ -76,10 +76,15 @@ pub async fn run(
     let endpoint = behind.endpoint(gateway.clone(), name, hosts, callers);
     let mut stop = Stop::listen()?;
     output.line(&format!("listening at http://{address}{PATH}"));
-    let routes = Arc::new(endpoint).routes(PATH);
+    let endpoint = Arc::new(endpoint);
+    let routes = endpoint.clone().routes(PATH);
     let serving = tokio::spawn(serve::listen(listener, routes, gateway.stopping.clone()));
-    stop.told().await;
+    tokio::select! {
+        () = stop.told() => {}
+        () = endpoint.end_idle_sessions() => {}
+    }
     gateway.stop().await;
+    endpoint.end().await;
     let _ = serving.await;
     Ok(Exit::Done)
 }

@@ -9,6 +9,7 @@
 
 mod answer;
 mod ask;
+mod backoff;
 mod begin;
 mod call;
 mod child;
@@ -48,14 +49,14 @@ use tokio::io::AsyncRead;
 use tokio::sync::mpsc;
 
 pub use init::run as init;
-pub use settings::{AskClient, HOLD, OnCancel, Settings};
+pub use settings::{AskClient, HOLD, OnCancel, SESSION_IDLE, Settings};
 
 use crate::cli::{Global, Mcp};
 use crate::failure::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{self, Output};
 use crate::stop::Stop;
 use crate::store::{Missing, Watch};
-use crate::{desk, identity, policy, store};
+use crate::{desk, environment, identity, policy, store};
 use begin::Begun;
 use gateway::Gateway;
 use http::{Callers, Heard, HttpUpstream, Way};
@@ -222,7 +223,18 @@ async fn serve_lines(relay: Arc<Relay>, mut lines: Lines<impl AsyncRead + Unpin>
             let _ = to_client.send(line).await;
         }
     }
+    if relay.server.is_new() && !relay.gateway.stopping.is_cancelled() {
+        ended_at_once(&relay.server.name);
+    }
     relay.server.gone();
+}
+
+/// Tells whoever reads the log why a server may have ended before it took a request.
+fn ended_at_once(server: &str) {
+    let hint = environment::HINT;
+    output::beside(&format!(
+        "countersign: the server `{server}` ended before it was ready; {hint}"
+    ));
 }
 
 async fn serve_heard(

@@ -146,6 +146,11 @@ impl Server {
         open(&self.own).clear();
     }
 
+    /// Returns true if it has taken no request yet.
+    pub fn is_new(&self) -> bool {
+        *self.stage.borrow() == Stage::New
+    }
+
     /// Waits until it takes requests; false when it is gone.
     pub async fn ready(&self) -> bool {
         let mut stage = self.stage.subscribe();

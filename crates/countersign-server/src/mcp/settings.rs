@@ -8,6 +8,9 @@ use countersign::effect::{Effect, Risk};
 /// How long a call is held open when nobody says: below every fixed limit known of clients, but for the shortest.
 pub const HOLD: Duration = Duration::from_secs(45);
 
+/// After so long without a request a session over HTTP is ended, with its server, when nobody says otherwise.
+pub const SESSION_IDLE: Duration = Duration::from_secs(10 * 60);
+
 /// How the operator wants it.
 #[derive(Clone, Debug)]
 pub struct Settings {
@@ -19,6 +22,8 @@ pub struct Settings {
     pub on_cancel: OnCancel,
     /// Which calls the person at the client may approve there.
     pub ask_client: AskClient,
+    /// After so long without a request a session over HTTP is ended, with its server.
+    pub session_idle: Duration,
     /// Whether the tool for `--permission-prompt-tool` is offered.
     pub permission_prompt: bool,
 }

@@ -77,6 +77,15 @@ impl Upstreams {
         state.unwanted.remove(&approval);
     }
 
+    /// Returns true if a call for this server is held or runs.
+    pub fn has_open_calls(&self, server: &Arc<Server>) -> bool {
+        let state = open(&self.0);
+        state
+            .origins
+            .values()
+            .any(|origin| Arc::ptr_eq(&origin.server, server))
+    }
+
     /// The server's own task that stands behind a call that runs.
     pub fn task(&self, approval: ApprovalId) -> Option<ServerTask> {
         open(&self.0).tasks.get(&approval).cloned()

@@ -60,9 +60,7 @@ fn command() -> Command {
     let editor = named.unwrap_or_else(|| "vi".to_owned());
     let mut command = Command::new("sh");
     command.args(["-c", &format!("{editor} \"$1\""), "editor"]);
-    command
-        .env_remove("COUNTERSIGN_TOKEN")
-        .env_remove("COUNTERSIGN_SEAL_KEY");
+    command.env_clear().envs(crate::environment::without_ours());
     command
 }
 

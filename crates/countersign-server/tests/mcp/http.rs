@@ -15,7 +15,7 @@ const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
 
 /// Something that runs until this is dropped, and the address it says it listens at.
 pub struct Running {
-    child: Child,
+    pub child: Child,
     pub address: String,
 }
 

@@ -10,6 +10,7 @@
 
 mod agentdojo;
 mod ask;
+mod children;
 mod client;
 mod crash;
 mod hold;

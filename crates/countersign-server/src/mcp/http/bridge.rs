@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
+use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
@@ -12,9 +13,10 @@ use bytes::Bytes;
 use countersign::hash::Hash;
 
 use super::endpoint::{Endpoint, message, mismatch, open, refused};
-use super::exchange::Conversation;
+use super::exchange::{Conversation, Life, caller};
 use super::headers::are_modern;
 use super::way::SESSION;
+use crate::duration;
 use crate::mcp::call::Says;
 use crate::mcp::child::Launch;
 use crate::mcp::frame::{Frame, Kind};
@@ -26,6 +28,7 @@ use crate::mcp::wire;
 pub struct Bridge {
     servers: Servers,
     conversations: Mutex<HashMap<String, Arc<Conversation>>>,
+    life: Life,
 }
 
 /// What is reached for each conversation.
@@ -42,7 +45,29 @@ impl Bridge {
         Bridge {
             servers,
             conversations: Mutex::default(),
+            life: Life::default(),
         }
+    }
+
+    /// Ends conversations that nobody has used for so long, and forgets those whose servers have ended.
+    pub(super) fn end_idle(&self, limit: Duration) {
+        // Under the lock: a request that finds a conversation marks it as used.
+        let mut conversations = open(&self.conversations);
+        conversations.retain(|_, conversation| {
+            if !conversation.is_over() && conversation.is_idle(limit) {
+                conversation.end();
+            }
+            !conversation.is_over()
+        });
+    }
+
+    /// Ends all conversations, and waits until their servers have ended.
+    pub(super) async fn end(&self) {
+        for (_, conversation) in open(&self.conversations).drain() {
+            conversation.end();
+        }
+        self.life.ending.close();
+        self.life.ending.wait().await;
     }
 
     pub(super) async fn answer(
@@ -115,8 +140,13 @@ impl Bridge {
     }
 
     fn find(&self, name: &str, who: &Who) -> Option<Arc<Conversation>> {
-        let found = open(&self.conversations).get(name).cloned()?;
-        found.is_of(who).then_some(found)
+        let conversations = open(&self.conversations);
+        let found = conversations.get(name)?;
+        let is_good = found.is_of(who) && !found.is_over();
+        is_good.then(|| {
+            found.touch();
+            found.clone()
+        })
     }
 
     /// A new conversation with a name of its own, or the one that all requests without any share.
@@ -128,7 +158,7 @@ impl Bridge {
     ) -> Result<(Arc<Conversation>, Option<String>), Box<Response>> {
         let name = match is_greeting {
             true => random(),
-            false => Some(format!("shared {} {}", who.agent, who.requester)),
+            false => Some(format!("shared {}", caller(&who))),
         };
         let Some(name) = name else {
             return Err(Box::new(refused(
@@ -145,9 +175,15 @@ impl Bridge {
                 "there are too many sessions",
             )));
         }
+        if let Some(wait) = self.life.backoff.wait(&caller(&who)) {
+            let wait = duration::show(wait);
+            let problem = format!("the server keeps ending; it can be started again in {wait}");
+            return Err(Box::new(refused(StatusCode::SERVICE_UNAVAILABLE, &problem)));
+        }
+        let life = self.life.clone();
         let started = match &self.servers {
-            Servers::One(launch) => Conversation::start(endpoint, launch, who),
-            Servers::Several(specs) => Conversation::start_several(endpoint, specs, &who),
+            Servers::One(launch) => Conversation::start(endpoint, launch, who, life),
+            Servers::Several(specs) => Conversation::start_several(endpoint, specs, &who, life),
         };
         let conversation = started.map_err(|problem| Box::new(refused(StatusCode::BAD_GATEWAY, &problem)))?;
         open(&self.conversations).insert(name.clone(), conversation.clone());

@@ -39,6 +39,8 @@ use crate::mcp::wire;
 const LARGEST: usize = 16 * 1024 * 1024;
 /// An answer that takes longer is begun as a stream, so that nobody takes us for dead.
 const SOON: Duration = Duration::from_millis(200);
+/// How often sessions that nobody uses are looked for, at least.
+const LOOKS: Duration = Duration::from_secs(15);
 /// The most conversations at a time.
 pub const MOST_SESSIONS: usize = 1000;
 
@@ -132,6 +134,25 @@ impl Endpoint {
             .route(path, any(called))
             .layer(DefaultBodyLimit::max(LARGEST))
             .with_state(self)
+    }
+
+    /// Ends sessions that nobody uses, and the servers that were started for them, for as long as it is polled.
+    pub async fn end_idle_sessions(&self) {
+        let Behind::Command(bridge) = &self.behind else {
+            return std::future::pending().await;
+        };
+        let limit = self.gateway.settings.session_idle;
+        loop {
+            tokio::time::sleep((limit / 4).min(LOOKS)).await;
+            bridge.end_idle(limit);
+        }
+    }
+
+    /// Ends all sessions, and the servers that were started for them.
+    pub async fn end(&self) {
+        if let Behind::Command(bridge) = &self.behind {
+            bridge.end().await;
+        }
     }
 
     fn store(&self) -> &dyn Store {

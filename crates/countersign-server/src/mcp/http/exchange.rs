@@ -4,21 +4,25 @@
 //! conversation are kept apart by the ids under which their requests go out.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use axum::body::Body;
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Response};
 use bytes::Bytes;
 use tokio::sync::mpsc;
+use tokio_util::task::TaskTracker;
 
 use super::endpoint::{Endpoint, Passed, events, message, open, passed, refused, soon, through};
 use super::events::event_of;
 use super::headers::{check, check_arguments};
 use super::shared::{Alias, status};
+use crate::mcp::backoff::Backoff;
 use crate::mcp::call::name_of;
 use crate::mcp::child::{Child, Launch};
+use crate::mcp::ended_at_once;
 use crate::mcp::frame::{Frame, Id, Kind, pick, pick_meta};
 use crate::mcp::lines::QUEUE;
 use crate::mcp::own;
@@ -37,6 +41,27 @@ pub(super) struct Conversation {
     number: AtomicU64,
     /// Who listens to what the server says of itself.
     listening: Mutex<Option<mpsc::Sender<Bytes>>>,
+    /// When it began.
+    began: Instant,
+    /// When something was last said in it.
+    used: Mutex<Instant>,
+    /// Its servers have ended, or are about to.
+    is_over: AtomicBool,
+    life: Life,
+}
+
+/// What conversations share about the ends of their servers.
+#[derive(Clone, Default)]
+pub(super) struct Life {
+    /// Servers that are ending.
+    pub(super) ending: TaskTracker,
+    /// How soon a server that ended by itself may be started again.
+    pub(super) backoff: Arc<Backoff>,
+}
+
+/// Names a caller, for whom servers are started.
+pub(super) fn caller(who: &Who) -> String {
+    format!("{} {}", who.agent, who.requester)
 }
 
 /// What stands behind a conversation, and how it ends.
@@ -53,17 +78,28 @@ impl With {
         }
     }
 
-    fn end(&self) {
+    fn end(&self, ending: &TaskTracker) {
         match self {
             With::One(_, child) => {
                 if let Some(child) = open(child).take() {
-                    tokio::spawn(child.end());
+                    ending.spawn(child.end());
                 }
             }
             With::Several(_, ends) => {
                 if let Some(ends) = open(ends).take() {
-                    tokio::spawn(ends.end());
+                    ending.spawn(ends.end());
                 }
+            }
+        }
+    }
+
+    /// Returns true if a call is held for a person, or runs: it needs the very process that it was proposed to.
+    fn has_open_calls(&self) -> bool {
+        match self {
+            With::One(relay, _) => relay.gateway.upstreams.has_open_calls(&relay.server),
+            With::Several(switch, _) => {
+                let upstreams = &switch.gateway.upstreams;
+                switch.servers().any(|server| upstreams.has_open_calls(server))
             }
         }
     }
@@ -95,20 +131,52 @@ impl Conversation {
 
     /// Ends its servers.
     pub(super) fn end(&self) {
-        self.with.end();
+        self.is_over.store(true, Ordering::Relaxed);
+        self.with.end(&self.life.ending);
+    }
+
+    /// Returns true once its servers have ended, or are about to.
+    pub(super) fn is_over(&self) -> bool {
+        self.is_over.load(Ordering::Relaxed)
+    }
+
+    /// Notes that it is used.
+    pub(super) fn touch(&self) {
+        *open(&self.used) = Instant::now();
+    }
+
+    /// Returns true if nothing was said for so long, nobody listens or waits for an answer, and no call is open.
+    pub(super) fn is_idle(&self, limit: Duration) -> bool {
+        let is_heard = |to: &mpsc::Sender<Bytes>| !to.is_closed();
+        open(&self.used).elapsed() >= limit
+            && !open(&self.listening).as_ref().is_some_and(is_heard)
+            && !open(&self.waiting).values().any(|waits| is_heard(&waits.to))
+            && !self.with.has_open_calls()
+    }
+
+    /// Its servers have ended: nothing more will be said. When that was not our doing, they are not started again at once.
+    fn ended(&self) {
+        self.over();
+        if !self.is_over() {
+            self.life
+                .backoff
+                .ended(&caller(self.with.who()), self.began.elapsed());
+        }
+        self.end();
     }
 
     pub(super) fn start(
         endpoint: &Arc<Endpoint>,
         launch: &Launch,
         who: Who,
+        life: Life,
     ) -> Result<Arc<Conversation>, String> {
         let (child, way, mut lines) = Child::start(launch).map_err(|failure| failure.message)?;
         let server = Arc::new(Server::new(endpoint.name.clone(), way));
         endpoint.resume(&server);
         let relay = Arc::new(Relay::new(endpoint.gateway.clone(), server, who));
         let with = With::One(relay.clone(), Mutex::new(Some(child)));
-        let conversation = Conversation::new(with);
+        let conversation = Conversation::new(with, life);
         let heard = conversation.clone();
         tokio::spawn(async move {
             while let Ok(Some(line)) = lines.next().await {
@@ -116,8 +184,11 @@ impl Conversation {
                     heard.deliver(line).await;
                 }
             }
+            if relay.server.is_new() && !heard.is_over() {
+                ended_at_once(&relay.server.name);
+            }
             relay.server.gone();
-            heard.over();
+            heard.ended();
         });
         Ok(conversation)
     }
@@ -126,6 +197,7 @@ impl Conversation {
         endpoint: &Arc<Endpoint>,
         specs: &[Spec],
         who: &Who,
+        life: Life,
     ) -> Result<Arc<Conversation>, String> {
         let connections = several::connect(specs).map_err(|failure| failure.message)?;
         let started = Started::new(&endpoint.gateway, who, connections);
@@ -136,24 +208,28 @@ impl Conversation {
         let (to_client, mut messages) = mpsc::channel(QUEUE);
         let (hearing, ends) = started.hear(to_client);
         tokio::spawn(hearing);
-        let conversation = Conversation::new(With::Several(switch, Mutex::new(Some(ends))));
+        let conversation = Conversation::new(With::Several(switch, Mutex::new(Some(ends))), life);
         let heard = conversation.clone();
         tokio::spawn(async move {
             while let Some(message) = messages.recv().await {
                 heard.deliver(message).await;
             }
-            heard.over();
+            heard.ended();
         });
         Ok(conversation)
     }
 
-    fn new(with: With) -> Arc<Conversation> {
+    fn new(with: With, life: Life) -> Arc<Conversation> {
         Arc::new(Conversation {
             with,
             waiting: Mutex::default(),
             progress: Mutex::default(),
             number: AtomicU64::new(1),
             listening: Mutex::default(),
+            began: Instant::now(),
+            used: Mutex::new(Instant::now()),
+            is_over: AtomicBool::new(false),
+            life,
         })
     }
 
@@ -287,6 +363,7 @@ impl Conversation {
     }
 
     async fn deliver(&self, line: Bytes) {
+        self.touch();
         let frame = Frame::read(line.clone());
         let to = match frame.as_ref().map(|frame| &frame.kind) {
             Ok(Kind::Response { id }) => open(&self.waiting).remove(id),

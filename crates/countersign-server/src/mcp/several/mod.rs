@@ -41,6 +41,7 @@ pub use subscribe::subscription_of;
 use super::frame::Id;
 use super::gateway::Gateway;
 use super::relay::{Back, Next, Who};
+use super::server::Server;
 use leg::Leg;
 use route::Routes;
 use subscribe::Subscription;
@@ -85,6 +86,11 @@ impl Switch {
                 routed.send(&back).await;
             }
         });
+    }
+
+    /// Returns all its servers.
+    pub fn servers(&self) -> impl Iterator<Item = &Arc<Server>> {
+        self.legs.iter().map(|leg| &leg.relay.server)
     }
 
     /// The client is gone: its calls wait on without it. Gives back once all that is known was said.

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 use super::leg::Leg;
 use super::route::foreign;
 use super::{Switch, open};
+use crate::environment::HINT;
 use crate::mcp::frame::{Frame, Kind, pick, pick_meta, span, splice};
 use crate::mcp::http::Heard;
 use crate::mcp::relay::Back;
@@ -143,7 +144,10 @@ impl Switch {
         if end == End::Ours {
             return answers.collect();
         }
-        leg.out("it has ended");
+        match leg.is_new() {
+            true => leg.out(&format!("it ended before it was ready; {HINT}")),
+            false => leg.out("it has ended"),
+        };
         answers.chain(self.changes(number, &lists, true)).collect()
     }
 

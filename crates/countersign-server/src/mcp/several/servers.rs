@@ -9,6 +9,7 @@ use serde::Deserialize;
 use tokio::sync::mpsc;
 
 use super::connection::{Connection, Source};
+use crate::environment;
 use crate::failure::Failure;
 use crate::mcp::child::{Child, Launch};
 use crate::mcp::http::{HttpUpstream, Way};
@@ -49,6 +50,8 @@ struct Entry {
     command: Option<Vec<String>>,
     #[serde(default)]
     env: BTreeMap<String, String>,
+    #[serde(default)]
+    pass_env: Vec<String>,
     url: Option<String>,
     token_env: Option<String>,
 }
@@ -71,12 +74,22 @@ fn parse(text: &str) -> Result<Vec<Spec>, String> {
     if count == 0 || count > MOST {
         return Err(format!("there are {count} of them, and 1 to {MOST} can be"));
     }
+    let tokens: Vec<(String, String)> = file
+        .servers
+        .iter()
+        .filter_map(|(name, entry)| Some((entry.token_env.clone()?, name.clone())))
+        .collect();
     let mut known: HashMap<String, String> = HashMap::new();
     let mut specs = Vec::new();
     for (name, entry) in file.servers {
         check(&name)?;
         if let Some(other) = known.insert(normal(&name), name.clone()) {
             return Err(format!("`{other}` and `{name}` could be taken for one another"));
+        }
+        if let Some((token, owner)) = tokens.iter().find(|(token, _)| entry.pass_env.contains(token)) {
+            return Err(format!(
+                "`{name}`: `pass_env` names `{token}`, which is the token of `{owner}`"
+            ));
         }
         let at = entry.at().map_err(|problem| format!("`{name}`: {problem}"))?;
         specs.push(Spec { name, at });
@@ -110,17 +123,23 @@ fn normal(name: &str) -> String {
 
 impl Entry {
     fn at(self) -> Result<At, String> {
+        for name in &self.pass_env {
+            environment::name(name)?;
+        }
         match (self.command, self.url) {
             (Some(words), None) if self.token_env.is_none() => match words.is_empty() {
                 true => Err("its command is empty".to_owned()),
                 false => Ok(At::Command(Launch {
                     words,
                     env: self.env.into_iter().collect(),
+                    pass_env: self.pass_env,
                 })),
             },
-            (None, Some(url)) if self.env.is_empty() => Ok(At::Address(url, self.token_env)),
+            (None, Some(url)) if self.env.is_empty() && self.pass_env.is_empty() => {
+                Ok(At::Address(url, self.token_env))
+            }
             (Some(_), None) => Err("`token_env` is for a server with a `url`".to_owned()),
-            (None, Some(_)) => Err("`env` is for a server with a `command`".to_owned()),
+            (None, Some(_)) => Err("`env` and `pass_env` are for a server with a `command`".to_owned()),
             (Some(_), Some(_)) => Err("it has a `command` and a `url`; give one".to_owned()),
             (None, None) => Err("it has neither a `command` nor a `url`".to_owned()),
         }
@@ -230,6 +249,22 @@ mod tests {
     }
 
     #[test]
+    fn x78_no_server_is_passed_our_settings_or_the_token_of_another() {
+        refused(
+            "[servers.a]\ncommand = [\"x\"]\npass_env = [\"COUNTERSIGN_TOKEN\"]\n",
+            "Countersign's own",
+        );
+        refused(
+            "[servers.a]\ncommand = [\"x\"]\npass_env = [\"T\"]\n[servers.b]\nurl = \"y\"\ntoken_env = \"T\"\n",
+            "the token of `b`",
+        );
+        refused(
+            "[servers.a]\ncommand = [\"x\"]\npass_env = [\"A=1\"]\n",
+            "not the name",
+        );
+    }
+
+    #[test]
     fn what_is_not_understood_is_refused() {
         refused("", "servers");
         refused("[servers]\n", "there are 0");
@@ -238,6 +273,7 @@ mod tests {
         refused("[servers.a]\ncommand = [\"x\"]\nurl = \"y\"\n", "give one");
         refused("[servers.a]\ncommand = [\"x\"]\ntoken_env = \"T\"\n", "token_env");
         refused("[servers.a]\nurl = \"x\"\nenv = { A = \"1\" }\n", "env");
+        refused("[servers.a]\nurl = \"x\"\npass_env = [\"A\"]\n", "pass_env");
         refused("[servers.a]\ncommand = [\"x\"]\ncwd = \"/\"\n", "cwd");
         refused("[server.a]\ncommand = [\"x\"]\n", "server");
     }

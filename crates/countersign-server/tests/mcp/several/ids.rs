@@ -63,7 +63,7 @@ fn x14_a_server_cannot_ask_in_our_name() {
     };
     // With one server, and among several.
     for (place, prefix) in [(place(&[("mail", "")]), ""), (two(), "mail__")] {
-        let mut client = start(&place, &[]);
+        let mut client = start(&place, &["--ask-client", "not-destructive"]);
         client.greet(json!({"elicitation": {}}));
         let held = client.begin(&format!("{prefix}send_email"), json!({"to": "m"}));
         let question = client.hear("elicitation/create");

@@ -151,7 +151,7 @@ fn x42_names_of_servers_cannot_be_taken_for_one_another() {
 #[test]
 fn x42_each_question_at_the_client_is_about_its_own_server() {
     let place = two();
-    let mut client = start(&place, &[]);
+    let mut client = start(&place, &["--ask-client", "not-destructive"]);
     client.greet(json!({"elicitation": {}}));
     let calls = [
         client.begin("mail__send_email", json!({"to": "m"})),
