@@ -1,10 +1,11 @@
 //! Policies.
 
 use std::path::PathBuf;
+use std::time::Duration;
 
 use clap::{Args, Subcommand};
 
-use crate::environment;
+use crate::{duration, environment};
 
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
@@ -47,6 +48,9 @@ pub struct PolicyInit {
     /// A variable of the environment that the server gets besides PATH, HOME and the like; may be given several times
     #[arg(long, value_name = "NAME", value_parser = environment::name, conflicts_with = "servers")]
     pub pass_env: Vec<String>,
+    /// How long a server may take to come up and list its tools [default: 30s]
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
+    pub timeout: Option<Duration>,
     /// A new file to write to; standard output if you do not say
     #[arg(long, value_name = "FILE")]
     pub output: Option<PathBuf>,

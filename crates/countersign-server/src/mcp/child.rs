@@ -4,11 +4,16 @@
 //! group of its own: once it has ended, by itself or because nobody needs it any more, the whole group is (`group`).
 
 use std::io;
+use std::pin::Pin;
 use std::process::{ExitStatus, Stdio};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::task::{Context, Poll};
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
+use tokio::io::{AsyncRead, ReadBuf};
 use tokio::process::{ChildStdout, Command};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -31,7 +36,64 @@ pub struct Child {
 }
 
 /// A server, the way to it, and what it says.
-pub type Started = (Child, Box<dyn Upstream>, Lines<ChildStdout>);
+pub type Started = (Child, Box<dyn Upstream>, Lines<Output>);
+
+/// What a server writes to its standard output, up to a limit.
+pub struct Output {
+    pipe: ChildStdout,
+    left: u64,
+    limit: Limit,
+}
+
+/// The most that a server may send, and whether it has sent more.
+#[derive(Clone, Debug)]
+pub struct Limit {
+    bytes: u64,
+    is_exceeded: Arc<AtomicBool>,
+}
+
+impl Default for Limit {
+    /// As much as it likes.
+    fn default() -> Limit {
+        Limit::bytes(u64::MAX)
+    }
+}
+
+impl Limit {
+    /// So many bytes in all.
+    pub fn bytes(bytes: u64) -> Limit {
+        Limit {
+            bytes,
+            is_exceeded: Arc::default(),
+        }
+    }
+
+    /// Returns true once a server has sent more.
+    pub fn is_exceeded(&self) -> bool {
+        self.is_exceeded.load(Ordering::Relaxed)
+    }
+}
+
+impl AsyncRead for Output {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        if self.left == 0 {
+            self.limit.is_exceeded.store(true, Ordering::Relaxed);
+            let most = self.limit.bytes;
+            return Poll::Ready(Err(io::Error::other(format!(
+                "a server sent more than {most} bytes"
+            ))));
+        }
+        let before = buffer.filled().len();
+        let polled = Pin::new(&mut self.pipe).poll_read(context, buffer);
+        let read = buffer.filled().len().saturating_sub(before);
+        self.left = self.left.saturating_sub(read as u64);
+        polled
+    }
+}
 
 /// How a server is started.
 #[derive(Clone, Debug, Default)]
@@ -42,6 +104,8 @@ pub struct Launch {
     pub env: Vec<(String, String)>,
     /// Variables of ours that it gets besides the usual ones.
     pub pass_env: Vec<String>,
+    /// The most that it may send.
+    pub limit: Limit,
 }
 
 /// The way to its standard input.
@@ -96,7 +160,12 @@ impl Child {
             closing,
             ended,
         };
-        Ok((child, way, Lines::new(stdout)))
+        let output = Output {
+            pipe: stdout,
+            left: launch.limit.bytes,
+            limit: launch.limit.clone(),
+        };
+        Ok((child, way, Lines::new(output)))
     }
 
     /// Closes its input, waits for its end, and gives its exit code. What does not end by itself is ended, with all that

@@ -3,28 +3,34 @@
 //! Enters: a server's command, or a file of servers. Leaves: a policy that names each tool and pins its whole definition. What the server
 //! says about its tools stands there as remarks: it is a stranger's word. Only `--trust-annotations` believes it.
 
+use std::convert::Infallible;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use countersign::display::{clip, escape};
 use countersign::hash::Hash;
 use countersign::id::ToolName;
+use countersign::policy::Policy;
 use serde_json::value::RawValue;
 
-use super::child::Launch;
+use super::child::{Launch, Limit};
 use super::frame::{Frame, pick};
 use super::http::Heard;
 use super::server::{Lost, Server};
 use super::several::{self, At, Connection, Spec};
 use super::{name, wire};
 use crate::cli::PolicyInit;
-use crate::environment;
 use crate::failure::{Exit, Failure};
-use crate::output::Output;
+use crate::output::{self, Output};
+use crate::{duration, environment};
 
-/// How long a server may take to come up and list its tools: some install themselves first.
-const ANSWERS_WITHIN: Duration = Duration::from_secs(120);
+/// How long a server may take to come up and list its tools, when nobody says.
+pub const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+/// How often the person hears that we still wait.
+const PROGRESS_EVERY: Duration = Duration::from_secs(5);
+/// The most bytes that a server may send until its tools are listed.
+const MOST_SENT: u64 = 16 * 1024 * 1024;
 /// How much of a description is repeated.
 const LONGEST_REMARK: usize = 300;
 const GREETING: &str =
@@ -46,10 +52,17 @@ pub async fn run(options: PolicyInit, output: &mut Output) -> Result<Exit, Failu
             vec![Spec { name, at }]
         }
     };
-    let asked = specs.iter().map(|spec| tools_of(spec, specs.len() > 1));
-    let tools = futures_util::future::try_join_all(asked).await?;
+    let limit = options.timeout.unwrap_or(ANSWERS_WITHIN);
+    let asked = specs.iter().map(|spec| tools_of(spec, specs.len() > 1, limit));
+    // Each is ended before one of them fails: none is left running.
+    let tools = futures_util::future::join_all(asked).await;
+    let tools = tools.into_iter().collect::<Result<Vec<_>, Failure>>()?;
     let lists: Vec<List<'_>> = specs.iter().map(|spec| spec.name.as_str()).zip(tools).collect();
     let text = catalogue(&lists, options.trust_annotations);
+    Policy::parse(&text).map_err(|problems| {
+        let message = format!("no policy can be made of what the server lists: {problems}");
+        Failure::error("bad_list", message).hint("tell whoever wrote the server, or write the policy by hand")
+    })?;
     match &options.output {
         None => output.text(&text),
         Some(file) => {
@@ -72,13 +85,18 @@ pub async fn run(options: PolicyInit, output: &mut Output) -> Result<Exit, Failu
 /// A server's name, and its tools.
 type List<'n> = (&'n str, Vec<Box<RawValue>>);
 
-/// The tools of one server. Among several, those that cannot be told apart are refused (X42).
-async fn tools_of(spec: &Spec, is_one_of_several: bool) -> Result<Vec<Box<RawValue>>, Failure> {
+/// The tools of one server. Those that cannot be told apart are refused (X42, X102).
+async fn tools_of(
+    spec: &Spec,
+    is_one_of_several: bool,
+    limit: Duration,
+) -> Result<Vec<Box<RawValue>>, Failure> {
+    let sent = Limit::bytes(MOST_SENT);
     let Connection {
         upstream,
         mut source,
         child,
-    } = spec.connect()?;
+    } = limited(spec, &sent).connect()?;
     let server = Arc::new(Server::new(spec.name.clone(), upstream));
     let heard = server.clone();
     let hearing = tokio::spawn(async move {
@@ -91,7 +109,10 @@ async fn tools_of(spec: &Spec, is_one_of_several: bool) -> Result<Vec<Box<RawVal
         }
         heard.gone();
     });
-    let asked = tokio::time::timeout(ANSWERS_WITHIN, ask(&server)).await;
+    let asked = tokio::select! {
+        asked = tokio::time::timeout(limit, ask(&server)) => asked,
+        never = report_waiting(&spec.name, limit) => match never {},
+    };
     if let Some(child) = child {
         let _ = child.end().await;
     }
@@ -104,17 +125,47 @@ async fn tools_of(spec: &Spec, is_one_of_several: bool) -> Result<Vec<Box<RawVal
         "try whether the command starts an MCP server by itself; {}",
         environment::HINT
     );
-    let lost = |why: String| failed("no_tools", why).hint(hint);
     let tools = match asked {
         Ok(Ok(tools)) => tools,
-        Ok(Err(Lost::NotSent(why) | Lost::Unknown(why))) => return Err(lost(why)),
-        Err(_) => return Err(lost("the server does not answer".to_owned())),
-    };
-    match several::collision(&tools).filter(|_| is_one_of_several) {
-        Some(why) => {
-            Err(failed("collision", why).hint("leave this server out, or have it renamed by who wrote it"))
+        _ if sent.is_exceeded() => {
+            let why = format!("the server sent more than {MOST_SENT} bytes and did not list its tools");
+            return Err(failed("no_tools", why).hint(hint));
         }
+        Ok(Err(Lost::NotSent(why) | Lost::Unknown(why))) => return Err(failed("no_tools", why).hint(hint)),
+        Err(_) => {
+            let why = format!(
+                "the server did not list its tools within {}",
+                duration::show(limit)
+            );
+            let hint = "if it installs itself first, give it longer with `--timeout 5m`";
+            return Err(failed("no_tools", why).hint(hint));
+        }
+    };
+    match several::collision(&tools).filter(|collision| is_one_of_several || collision.is_about_names()) {
+        Some(why) => Err(failed("collision", why.to_string())
+            .hint("leave this server out, or have it renamed by who wrote it")),
         None => Ok(tools),
+    }
+}
+
+/// The same server, which may send only so much.
+fn limited(spec: &Spec, sent: &Limit) -> Spec {
+    let mut spec = spec.clone();
+    if let At::Command(launch) = &mut spec.at {
+        launch.limit = sent.clone();
+    }
+    spec
+}
+
+/// Tells the person from time to time what we wait for.
+async fn report_waiting(server: &str, limit: Duration) -> Infallible {
+    let began = Instant::now();
+    loop {
+        tokio::time::sleep(PROGRESS_EVERY).await;
+        let (waited, limit) = (duration::show(began.elapsed()), duration::show(limit));
+        output::beside(&format!(
+            "countersign: waiting for `{server}` to list its tools ({waited} of {limit})"
+        ));
     }
 }
 
@@ -235,7 +286,7 @@ impl Claimed {
 
 #[cfg(test)]
 mod tests {
-    use countersign::policy::{Asked, Definition, Policy, Ruling};
+    use countersign::policy::{Asked, Definition, Ruling};
 
     use super::*;
 

@@ -1,9 +1,12 @@
 //! A first policy for a server's tools, and what it is worth when the server changes them.
 
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
 use serde_json::json;
 
 use crate::client::{Client, approval, text};
-use crate::place::Place;
+use crate::place::{Left, Place};
 
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
 
@@ -80,5 +83,116 @@ fn a_server_that_lists_nothing_is_an_error() {
             "{left:?}"
         );
         assert_eq!(left.stdout, "");
+    }
+}
+
+/// Makes a policy in front of a server that is a script; gives what it left, how long it took, and its most memory in MB.
+fn init(place: &Place, options: &[&str], script: &str) -> (Left, Duration, u64) {
+    place.write("server.py", script);
+    let mut arguments = vec!["policy", "init", "--name", "peer"];
+    arguments.extend_from_slice(options);
+    arguments.extend_from_slice(&["--", "sh", "-c", "python3 server.py; true"]);
+    let mut command = place.command(&arguments);
+    let began = Instant::now();
+    let child = command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let status = format!("/proc/{}/status", child.id());
+    let watched = std::thread::spawn(move || {
+        let mut most = 0;
+        while let Ok(text) = std::fs::read_to_string(&status) {
+            let Some(line) = text.lines().find_map(|line| line.strip_prefix("VmHWM:")) else {
+                break;
+            };
+            most = line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1000;
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        most
+    });
+    let left = Left::of(child.wait_with_output().unwrap());
+    (left, began.elapsed(), watched.join().unwrap())
+}
+
+/// Reads requests and answers them as `answer` says, which gets `message` and `send`.
+fn script(mark: &str, answer: &str) -> String {
+    format!(
+        "import json, sys, time  # {mark}\n\
+         def send(message):\n    sys.stdout.write(json.dumps(message) + '\\n'); sys.stdout.flush()\n\
+         for line in sys.stdin:\n    message = json.loads(line)\n{answer}"
+    )
+}
+
+fn is_running(place: &Place) -> bool {
+    let folder = place.path().canonicalize().unwrap();
+    let runs_there = |entry: std::fs::DirEntry| {
+        let at = std::fs::read_link(entry.path().join("cwd"));
+        at.is_ok_and(|at| at == folder)
+    };
+    std::fs::read_dir("/proc").unwrap().flatten().any(runs_there)
+}
+
+#[test]
+fn x102_a_silent_server_is_given_up_soon_and_ended_with_all_it_started() {
+    let place = Place::without_policy();
+    // It takes no notice of the end of its input either.
+    let silent = "import time, signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(600)\n";
+    let (left, took, _) = init(&place, &["--timeout", "6s"], silent);
+    assert_eq!(left.code, 1, "{left:?}");
+    for part in [
+        "within 6s",
+        "--timeout",
+        "waiting for `peer` to list its tools (5s of 6s)",
+    ] {
+        assert!(left.stderr.contains(part), "`{part}` is missing: {left:?}");
+    }
+    assert!(took < Duration::from_secs(25), "{took:?}");
+    assert!(
+        !is_running(&place),
+        "the server is left, though it was started through `sh`"
+    );
+}
+
+#[test]
+fn x102_a_server_that_floods_is_given_up_with_little_memory() {
+    let place = Place::without_policy();
+    let line = "import sys\nwhile True: sys.stdout.write('x' * 65536)\n";
+    let lines = "import sys\nwhile True: sys.stdout.write('{\"method\":\"notifications/x\"}\\n' * 1000)\n";
+    let tools = "    if message.get('method') == 'tools/list':\n\
+                 \x20       tools = [{'name': 'a%d' % n, 'description': 'x' * 1000000, 'inputSchema': {}} for n in range(4)]\n\
+                 \x20       send({'id': message['id'], 'result': {'tools': tools, 'nextCursor': 'again'}})\n\
+                 \x20   elif 'id' in message: send({'id': message['id'], 'result': {}})\n";
+    for server in [line.to_owned(), lines.to_owned(), script("pages", tools)] {
+        let (left, took, memory) = init(&place, &[], &server);
+        println!("{took:?}, {memory} MB: {}", left.stderr);
+        assert_eq!(left.code, 1, "{left:?}");
+        assert!(left.stderr.contains("sent more than 16777216 bytes"), "{left:?}");
+        assert!(took < Duration::from_secs(20), "{took:?}");
+        assert!(memory < 150, "{memory} MB");
+        assert!(!is_running(&place));
+    }
+}
+
+#[test]
+fn x102_tools_with_one_name_give_no_policy() {
+    let place = Place::without_policy();
+    for (names, expected) in [
+        ("['write', 'read', 'write']", "two tools `write`"),
+        ("['countersign_wait']", "the gateway's own"),
+    ] {
+        let answer = format!(
+            "    if message.get('method') == 'tools/list':\n\
+             \x20       send({{'id': message['id'], 'result': {{'tools': [{{'name': n, 'inputSchema': {{}}}} for n in {names}]}}}})\n\
+             \x20   elif 'id' in message: send({{'id': message['id'], 'result': {{}}}})\n"
+        );
+        let (left, ..) = init(&place, &["--output", "made.toml"], &script("twice", &answer));
+        assert_eq!(left.code, 1, "{left:?}");
+        assert!(
+            left.stderr.contains(expected) && left.stderr.contains("hint: "),
+            "{left:?}"
+        );
+        assert!(!place.path().join("made.toml").exists());
     }
 }

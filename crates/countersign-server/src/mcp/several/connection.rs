@@ -1,9 +1,8 @@
 //! A conversation with one server, however it is reached.
 
-use tokio::process::ChildStdout;
 use tokio::sync::mpsc;
 
-use crate::mcp::child::Child;
+use crate::mcp::child::{Child, Output};
 use crate::mcp::http::Heard;
 use crate::mcp::lines::Lines;
 use crate::mcp::on_one_line;
@@ -22,7 +21,7 @@ pub struct Connection {
 /// What a server says.
 pub enum Source {
     /// On its standard output.
-    Lines(Lines<ChildStdout>),
+    Lines(Lines<Output>),
     /// From an address.
     Heard(mpsc::Receiver<Heard>),
 }

@@ -172,7 +172,7 @@ impl Leg {
                 return Err(why);
             }
         };
-        let collision = collision(&pages.items);
+        let collision = collision(&pages.items).map(|collision| collision.to_string());
         let standing = match &collision {
             None => Standing::Good,
             Some(reason) => Standing::Refused(reason.clone()),
@@ -216,21 +216,51 @@ impl Leg {
     }
 }
 
-/// Why tools cannot be told apart, or could be taken for ours (X42).
-pub fn collision(tools: &[Box<RawValue>]) -> Option<String> {
-    let mut names = HashSet::new();
-    for tool in tools {
-        let Some((name, _)) = definition(tool) else {
-            return Some("it lists a tool whose name cannot be read".to_owned());
-        };
-        if own::is_own(&name) {
-            return Some(format!("it lists a tool `{name}`, which is the gateway's own"));
-        }
-        if !names.insert(name.clone()) {
-            return Some(format!("it lists two tools `{name}`"));
+/// Why the tools of a server cannot be offered.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Collision {
+    /// A tool has no name that can be read.
+    Unreadable,
+    /// A tool has the name of one of ours.
+    Ours(String),
+    /// Two tools have one name.
+    Twice(String),
+}
+
+impl Collision {
+    /// Returns true if two tools would answer to one name.
+    pub fn is_about_names(&self) -> bool {
+        !matches!(self, Collision::Unreadable)
+    }
+}
+
+impl std::fmt::Display for Collision {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            Collision::Unreadable => f.write_str("it lists a tool whose name cannot be read"),
+            Collision::Ours(name) => write!(f, "it lists a tool `{name}`, which is the gateway's own"),
+            Collision::Twice(name) => write!(f, "it lists two tools `{name}`"),
         }
     }
-    None
+}
+
+/// Why tools cannot be told apart, or could be taken for ours (X42).
+pub fn collision(tools: &[Box<RawValue>]) -> Option<Collision> {
+    let mut names = HashSet::new();
+    let mut unreadable = None;
+    for tool in tools {
+        let Some((name, _)) = definition(tool) else {
+            unreadable = Some(Collision::Unreadable);
+            continue;
+        };
+        if own::is_own(&name) {
+            return Some(Collision::Ours(name));
+        }
+        if !names.insert(name.clone()) {
+            return Some(Collision::Twice(name));
+        }
+    }
+    unreadable
 }
 
 fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -245,7 +275,8 @@ mod tests {
     fn x42_tools_that_cannot_be_told_apart_are_refused() {
         let check = |text: &str, expected: Option<&str>| {
             let tools: Vec<Box<RawValue>> = serde_json::from_str(text).unwrap();
-            assert_eq!(collision(&tools).as_deref(), expected, "{text}");
+            let found = collision(&tools).map(|collision| collision.to_string());
+            assert_eq!(found.as_deref(), expected, "{text}");
         };
         check(r#"[{"name":"a"},{"name":"b"}]"#, None);
         check(

@@ -133,6 +133,7 @@ impl Entry {
                     words,
                     env: self.env.into_iter().collect(),
                     pass_env: self.pass_env,
+                    ..Launch::default()
                 })),
             },
             (None, Some(url)) if self.env.is_empty() && self.pass_env.is_empty() => {
