@@ -6,6 +6,7 @@
 //! It fails closed: before a start is on record, any error, time-out or unknown answer means that nothing runs.
 
 mod before;
+pub(crate) mod cool_down;
 mod decide;
 mod flag;
 mod hear;
@@ -21,7 +22,7 @@ use std::time::Duration;
 
 use crate::approval::{MOST_CALLS, SharedApproval};
 use crate::call::Arguments;
-use crate::command::{Answer, Command, NewCall, Propose, Proposed, Restraint, Swept, denial_key};
+use crate::command::{Answer, CallSet, Command, NewCall, Propose, Proposed, Restraint, Swept};
 use crate::effect::Effect;
 use crate::executor::{Executor, HostRuns, Permit, PermitToken};
 use crate::hash::{Fields, Hash};
@@ -401,7 +402,7 @@ impl Gate {
             .map(|call| (call.tool.as_str(), call.arguments.as_bytes()));
         let denial = agents
             .cool_down
-            .map(|_| denial_key(&submission.tenant, &submission.agent, calls));
+            .map(|_| CallSet::of(&submission.tenant, &submission.agent, calls));
         let is_limited = agents.most_pending.is_some() || denial.is_some();
         is_limited.then_some(Restraint {
             most_pending: agents.most_pending,

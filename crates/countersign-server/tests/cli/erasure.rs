@@ -28,8 +28,7 @@ fn hashes(pin: &str) -> Vec<Hash> {
     for (tenant, agent) in [("main", "bot"), ("default", "bot"), ("local", "bot")] {
         let (tenant, agent) = (Tenant::new(tenant).unwrap(), Agent::new(agent).unwrap());
         for tool in ["set_pin", "drop_pin"] {
-            let calls = [(tool, arguments.as_bytes())];
-            found.extend(Hash::from_hex(&denial_key(&tenant, &agent, calls.into_iter())));
+            found.push(denial_key(&tenant, &agent, tool, arguments.as_bytes()));
             let old = Fields::new("countersign/denial/1")
                 .field(tenant.as_str().as_bytes())
                 .field(agent.as_str().as_bytes());

@@ -81,3 +81,134 @@ async fn x99_a_card_says_that_the_same_values_were_denied_lately() {
         assert!(!has(&concerns(other).await), "{other}");
     }
 }
+
+const COOLING: &str = r#"
+[tools.pay]
+effect = "write"
+[tools.note]
+effect = "write"
+[agents]
+cool_down = "10m"
+"#;
+
+const PAY: (&str, &str) = ("pay", r#"{"amount":5000,"to":"X"}"#);
+const NOTE: (&str, &str) = ("note", r#"{"n":1}"#);
+const OTHER: (&str, &str) = ("note", r#"{"n":2}"#);
+
+/// An agent, a person and tools that note what they ran.
+struct Desk {
+    service: Service,
+    ran: std::sync::Arc<std::sync::Mutex<Vec<String>>>,
+    agent: String,
+    ana: String,
+}
+
+impl Desk {
+    async fn new() -> Desk {
+        let (service, ran) = Service::recording(COOLING, &["pay", "note"]).await;
+        let (agent, ana) = (service.agent("crm").await, service.decider("ana").await);
+        Desk {
+            service,
+            ran,
+            agent,
+            ana,
+        }
+    }
+
+    async fn ask(&self, calls: &[(&str, &str)]) -> crate::support::Answered {
+        let calls: Vec<String> = calls
+            .iter()
+            .map(|(tool, arguments)| format!(r#"{{"tool":"{tool}","arguments":{arguments}}}"#))
+            .collect();
+        let body = format!(r#"{{"calls":[{}]}}"#, calls.join(","));
+        self.service.post(&self.agent, "/v1/calls", &body).await
+    }
+
+    async fn decide(&self, calls: &[(&str, &str)], decision: &str) {
+        let asked = self.ask(calls).await.good()["approval"].clone();
+        let path = format!("/v1/approvals/{}?waitFor=finished", id(&asked));
+        self.service.post(&self.ana, &path, decision).await.good();
+    }
+
+    /// Whoever approves whatever is asked now runs nothing, because nothing is asked.
+    async fn is_refused(&self, calls: &[(&str, &str)]) {
+        let ran = self.ran.lock().unwrap().clone();
+        let asked = self.ask(calls).await;
+        if asked.status.is_success() {
+            let path = format!("/v1/approvals/{}?waitFor=finished", id(&asked.json()["approval"]));
+            self.service.post(&self.ana, &path, r#"{"approved":true}"#).await;
+        }
+        assert_eq!(*self.ran.lock().unwrap(), ran, "{calls:?}");
+        assert_eq!(asked.error().1, "denied_lately", "{calls:?}");
+    }
+
+    async fn is_asked(&self, calls: &[(&str, &str)]) {
+        let asked = self.ask(calls).await.good()["approval"].clone();
+        assert_eq!(asked["status"], "pending", "{calls:?}");
+        let path = format!("/v1/approvals/{}/withdraw", id(&asked));
+        self.service.post(&self.agent, &path, "{}").await.good();
+    }
+}
+
+#[tokio::test]
+async fn x99_a_denied_call_is_refused_in_whatever_company() {
+    let desk = Desk::new().await;
+    desk.decide(&[PAY], r#"{"approved":false}"#).await;
+    let again = ("pay", r#"{ "to":"X", "amount":5e3, "Confirmed":true }"#);
+    for calls in [
+        &[PAY][..],
+        &[PAY, NOTE],
+        &[NOTE, PAY],
+        &[PAY, PAY],
+        &[NOTE, OTHER, again],
+    ] {
+        desk.is_refused(calls).await;
+    }
+    desk.is_asked(&[NOTE]).await;
+    desk.is_asked(&[NOTE, OTHER]).await;
+}
+
+#[tokio::test]
+async fn x99_each_call_that_was_left_out_counts_as_denied() {
+    let desk = Desk::new().await;
+    desk.decide(
+        &[PAY, NOTE, OTHER],
+        r#"{"approved":true,"calls":[{"approved":false},{"approved":true},{"approved":false}]}"#,
+    )
+    .await;
+    assert_eq!(*desk.ran.lock().unwrap(), ["note"]);
+    for calls in [&[PAY][..], &[OTHER], &[PAY, NOTE], &[NOTE, OTHER]] {
+        desk.is_refused(calls).await;
+    }
+    desk.is_asked(&[NOTE]).await;
+}
+
+#[tokio::test]
+async fn x99_a_batch_that_was_denied_is_refused_in_any_order() {
+    let desk = Desk::new().await;
+    desk.decide(&[PAY, NOTE, NOTE], r#"{"approved":false}"#).await;
+    for calls in [
+        &[PAY, NOTE, NOTE][..],
+        &[NOTE, PAY, NOTE],
+        &[NOTE, NOTE, PAY],
+        &[OTHER, NOTE, NOTE, PAY],
+        &[NOTE, NOTE, NOTE, PAY],
+    ] {
+        desk.is_refused(calls).await;
+    }
+    // The person may have minded another part.
+    for calls in [
+        &[PAY][..],
+        &[NOTE],
+        &[NOTE, NOTE],
+        &[PAY, NOTE],
+        &[PAY, NOTE, OTHER],
+    ] {
+        desk.is_asked(calls).await;
+    }
+    // Another no to a part of it counts, too.
+    desk.decide(&[NOTE, PAY], r#"{"approved":false}"#).await;
+    desk.is_refused(&[PAY, NOTE]).await;
+    desk.is_refused(&[PAY, OTHER, NOTE]).await;
+    desk.is_asked(&[PAY]).await;
+}

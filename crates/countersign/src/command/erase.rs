@@ -5,11 +5,11 @@
 //!
 //! INVARIANT: nothing that is left confirms a guess (X83). The salt goes, which all digests and the hashes of results in
 //! events are made with; hashes made without it go themselves: of a snapshot, of what an idempotency key stood for, and
-//! the entry that a denial left.
+//! the entries that a denial left.
 
 use std::sync::Arc;
 
-use super::restraint::denial_keys;
+use super::denial::keys_left_by;
 use super::{Change, Rows};
 use crate::approval::Approval;
 use crate::call::Arguments;
@@ -63,7 +63,7 @@ impl Erase {
         if !approval.is_finished() || approval.changed_at >= self.before {
             return Ok(Erasure::NotYet);
         }
-        for key in denial_keys(&approval) {
+        for key in keys_left_by(&approval) {
             rows.remove_entry(Kind::Denial, &key)?;
         }
         let mut change = Change::new(approval, now, self.policy);

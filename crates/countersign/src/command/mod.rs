@@ -7,6 +7,7 @@
 mod attempt;
 mod authority;
 mod decide;
+mod denial;
 mod erase;
 mod finish;
 mod owner;
@@ -35,12 +36,13 @@ use crate::time::{Clock, Time};
 
 pub use attempt::Attempt;
 pub use decide::{Decide, DecideAnswer, Revision, Withdraw};
+pub use denial::{CallSet, Denials, denial_key, denied_sets};
 pub use erase::{ERASED, Erase, Erasure};
 pub use finish::{Finish, Finished, Reconcile};
 pub use owner::OWNED_FOR;
 pub use propose::{NewCall, Propose, ProposeRefusal, Proposed};
 pub use register::{PutEntry, TakeEntry};
-pub use restraint::{MOST_LOOKED_AT, Restraint, denial_key};
+pub use restraint::{MOST_LOOKED_AT, Restraint};
 pub use start::{ExecuteRefusal, Seen, Start, Started};
 pub use sweep::{Sweep, Swept};
 pub use void::{Void, Voided};

@@ -95,8 +95,10 @@ pub enum ProposeRefusal {
         /// How many may be.
         most: usize,
     },
-    /// Somebody said no to these values a short while ago.
-    #[error("the same calls were denied a short while ago; they may be asked again after {until}")]
+    /// Somebody said no to these calls, or to some of them, a short while ago.
+    #[error(
+        "these calls, or some of them, were denied a short while ago; they may be asked again after {until}"
+    )]
     DeniedLately {
         /// When they may be asked again.
         until: Time,
@@ -115,9 +117,11 @@ impl Propose {
                 .and_then(|restraint| restraint.most_pending)
                 .map(|_| &self.agent),
             entries: restraint
-                .and_then(|restraint| restraint.denial.as_deref())
-                .map(|key| (Kind::Denial, key.into()))
+                .and_then(|restraint| restraint.denial.as_ref())
+                .map(|asked| asked.keys())
+                .unwrap_or_default()
                 .into_iter()
+                .map(|key| (Kind::Denial, key.into()))
                 .chain(self.owner())
                 .collect(),
             ..Needs::default()

@@ -1,20 +1,16 @@
 //! Restraint: how much one agent may ask of people at once, and how soon again after a no.
 //!
-//! Enters: a proposal, the agent's other pending approvals, the entry that a denial left. Leaves: the card it joins, a
+//! Enters: a proposal, the agent's other pending approvals, the entries that denials left. Leaves: the card it joins, a
 //! refusal, or nothing, and then it is proposed.
 //! Deliberately absent: what the numbers are; the policy says.
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
+use super::denial::{CallSet, denied_until};
 use super::propose::{NewCall, Propose, ProposeRefusal};
 use super::{Proposed, Rows};
 use crate::approval::Approval;
 use crate::call::Call;
-use crate::hash::{Fields, Hash};
-use crate::id::{Agent, Tenant};
-use crate::json::canonical;
-use crate::registry::Kind;
 use crate::store::StoreError;
 use crate::time::Time;
 
@@ -28,50 +24,8 @@ pub struct Restraint {
     pub most_pending: Option<usize>,
     /// Whether the same calls again join the pending approval.
     pub joins: bool,
-    /// The entry a denial of calls with these values leaves for as long as they may not be asked again.
-    pub denial: Option<String>,
-}
-
-/// The name of the entry that a denial of these calls leaves: the same for every way to write the same values, so that
-/// a blank or another order of keys is no new question. The entry goes when the denied content is erased.
-pub fn denial_key<'c>(
-    tenant: &Tenant,
-    agent: &Agent,
-    calls: impl Iterator<Item = (&'c str, &'c [u8])>,
-) -> String {
-    let values = calls.map(|(tool, arguments)| (tool, Cow::Owned(canonical(arguments))));
-    key("countersign/denial/2", tenant, agent, values)
-}
-
-/// The names of all entries that a denial of this approval may have left, those of earlier versions included.
-pub(super) fn denial_keys(approval: &Approval) -> [String; 2] {
-    let calls = || {
-        let calls = approval.calls.iter();
-        calls.map(|call| (call.tool.as_str(), call.arguments.as_bytes()))
-    };
-    let (tenant, agent) = (&approval.tenant, &approval.agent);
-    let as_written = calls().map(|(tool, arguments)| (tool, Cow::Borrowed(arguments)));
-    [
-        denial_key(tenant, agent, calls()),
-        key("countersign/denial/1", tenant, agent, as_written),
-    ]
-}
-
-fn key<'c>(
-    domain: &str,
-    tenant: &Tenant,
-    agent: &Agent,
-    calls: impl Iterator<Item = (&'c str, Cow<'c, [u8]>)>,
-) -> String {
-    let fields = Fields::new(domain)
-        .field(tenant.as_str().as_bytes())
-        .field(agent.as_str().as_bytes());
-    let hash: Hash = calls
-        .fold(fields, |fields, (tool, arguments)| {
-            fields.field(tool.as_bytes()).field(&arguments)
-        })
-        .finish();
-    hash.to_string()
+    /// The calls, when what was denied lately may not be asked again.
+    pub denial: Option<CallSet>,
 }
 
 /// The card a proposal joins, or why it is refused; nothing when it may be proposed.
@@ -81,11 +35,9 @@ pub(super) fn check<R: Rows>(
     rows: &mut R,
     now: Time,
 ) -> Result<Option<Result<Proposed, ProposeRefusal>>, StoreError> {
-    if let Some(key) = &restraint.denial
-        && let Some(entry) = rows.entry(Kind::Denial, key)?
-        && entry.is_there(now)
+    if let Some(asked) = &restraint.denial
+        && let Some(until) = denied_until(rows, asked, now)?
     {
-        let until = entry.expires_at.unwrap_or(now);
         return Ok(Some(Err(ProposeRefusal::DeniedLately { until })));
     }
     let Some(most) = restraint.most_pending else {

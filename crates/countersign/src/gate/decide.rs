@@ -6,18 +6,16 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
+use super::cool_down::note_denial;
 use super::{Gate, Ran, mismatch, new_token};
 use crate::approval::{Approval, SharedApproval};
 use crate::call::Call;
-use crate::command::{
-    Answer, Attempt, Command, Decide, DecideAnswer, PutEntry, Revision, Withdraw, denial_key,
-};
+use crate::command::{Answer, Attempt, Command, Decide, DecideAnswer, Revision, Withdraw};
 use crate::decision::{Choice, Decision, Refusal, Surface, Verdict};
 use crate::executor::{PermitToken, Runs};
 use crate::hash::{Fields, Hash};
 use crate::id::{Actor, ApprovalId, Tenant};
 use crate::policy::Asked;
-use crate::registry::{Entry, Kind};
 use crate::secrecy::Secrecy;
 use crate::store::StoreError;
 
@@ -204,7 +202,7 @@ impl Gate {
         }
     }
 
-    /// Notes for a while that exactly these calls were denied. The decision stands without it: should the store fail
+    /// Notes for a while what was denied, in whole or in part. The decision stands without it: should the store fail
     /// here, the agent may merely ask again sooner.
     async fn cool_down(&self, answer: &DecideAnswer) {
         let (Some(wait), Some(approval), None) =
@@ -212,20 +210,7 @@ impl Gate {
         else {
             return;
         };
-        let Some(decided) = approval.decision.as_ref().filter(|decided| !decided.approved) else {
-            return;
-        };
-        let calls = approval.calls.iter();
-        let calls = calls.map(|call| (call.tool.as_str(), call.arguments.as_bytes()));
-        let entry = Entry {
-            kind: Kind::Denial,
-            key: denial_key(&approval.tenant, &approval.agent, calls),
-            tenant: approval.tenant.clone(),
-            body: [].into(),
-            version: 0,
-            expires_at: Some(decided.at.plus(wait)),
-        };
-        let _ = self.store.write(Command::PutEntry(PutEntry(entry))).await;
+        let _ = note_denial(&*self.store, approval, wait).await;
     }
 
     /// The policy rules on edited arguments again, before anything is decided.

@@ -1,7 +1,8 @@
 //! Arguments as values, for saying no again to what was denied (X99).
 //!
 //! Enters: arguments. Leaves: bytes that are the same for every way to write the same values: blanks, the order of keys,
-//! `5000`, `5000.0` and `5e3`, escapes, members that are `null`, and whether somebody is said to have confirmed.
+//! `5000`, `5000.0` and `5e3`, escapes, members that are `null`, and whether somebody is said to have confirmed. An empty
+//! text, list or object is a value: with it, tools clear what is there.
 //! INVARIANT: for refusals only. Nothing is hashed into a digest, shown or run from this form.
 
 use unicode_normalization::UnicodeNormalization as _;
@@ -11,6 +12,8 @@ use super::{Node, Top, Tree};
 
 /// Arguments that say a person confirmed; what they say is not believed and makes no other call.
 pub(crate) const FLAGS: [&str; 2] = ["confirmed", "confirm"];
+/// Words before such a name, as in `userConfirmed` and `is_confirmed`.
+const WHO_CONFIRMED: [&str; 6] = ["user", "human", "person", "is", "has", "already"];
 
 /// The form of arguments in which equal values are equal bytes. Arguments that cannot be read are their own form.
 pub(crate) fn canonical(arguments: &[u8]) -> Vec<u8> {
@@ -20,12 +23,22 @@ pub(crate) fn canonical(arguments: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(arguments.len());
     match &tree.node {
         Node::Object(fields) => {
-            let is_flag = |name: &str| FLAGS.contains(&name);
-            object(fields.iter().filter(|(name, _)| !is_flag(name)), &mut out);
+            object(fields.iter().filter(|(name, _)| !says_confirmed(name)), &mut out);
         }
         _ => write(&tree, &mut out),
     }
     out
+}
+
+/// Whether a name says that somebody confirmed, in any case and with a word before it.
+fn says_confirmed(name: &str) -> bool {
+    let letters = name.chars().filter(|character| character.is_alphanumeric());
+    let letters: String = letters.flat_map(char::to_lowercase).collect();
+    let mut rest = letters.as_str();
+    while let Some(behind) = WHO_CONFIRMED.iter().find_map(|word| rest.strip_prefix(word)) {
+        rest = behind;
+    }
+    FLAGS.contains(&rest)
 }
 
 fn write(tree: &Tree<'_>, out: &mut Vec<u8>) {
@@ -103,6 +116,7 @@ mod tests {
             r#"{"amount":5000,"to":"café","list":[1,null,{"a":1,"b":"x","c":null}],"x":null}"#,
             r#"{"amount":5000,"to":"café","list":[1,null,{"a":1,"b":"x"}],"confirmed":true}"#,
             r#"{"confirm":"yes","confirmed":false,"amount":5000,"to":"café","list":[1,null,{"a":1,"b":"x"}]}"#,
+            r#"{"Confirmed":true,"userConfirmed":1,"is_confirmed":"y","amount":5000,"to":"café","list":[1,null,{"a":1,"b":"x"}]}"#,
         ] {
             check(denied, again, true);
         }
@@ -115,6 +129,11 @@ mod tests {
             r#"{"amount":5000,"to":"café","list":[1,{"a":1,"b":"x"}]}"#,
             r#"{"amount":5000,"to":"café","list":[1,null,{"a":1,"b":"x","confirmed":true}]}"#,
             r#"{"amount":5000,"to":"café"}"#,
+            // An empty value may clear a field: that is something else to ask for.
+            r#"{"amount":5000,"to":"café","list":[1,null,{"a":1,"b":"x"}],"note":""}"#,
+            r#"{"amount":5000,"to":"café","list":[1,null,{"a":1,"b":"x"}],"tags":[]}"#,
+            r#"{"amount":5000,"to":"café","list":[1,null,{"a":1,"b":"x"}],"more":{}}"#,
+            r#"{"amount":5000,"to":"café","list":[1,null,{"a":1,"b":"x"}],"confirmation":7}"#,
         ] {
             check(denied, other, false);
         }

@@ -2,15 +2,17 @@
 
 use std::time::Duration;
 
-use crate::command::{Command, Propose, ProposeRefusal, PutEntry, Restraint, denial_key};
-use crate::registry::{Entry, Kind};
+use crate::approval::SharedApproval;
+use crate::command::{CallSet, Propose, ProposeRefusal, Restraint};
+use crate::decision::{Choice, Verdict};
+use crate::gate::cool_down::note_denial;
 use crate::state::State;
 use crate::store::suite::{Fixture, sample};
 
 fn restrained(propose: Propose, most: usize) -> Propose {
     let calls = propose.calls.iter();
     let calls = calls.map(|call| (call.tool.as_str(), call.arguments.as_bytes()));
-    let denial = denial_key(&propose.tenant, &propose.agent, calls);
+    let denial = CallSet::of(&propose.tenant, &propose.agent, calls);
     Propose {
         restraint: Some(Restraint {
             most_pending: Some(most),
@@ -114,32 +116,126 @@ pub async fn x11_who_takes_a_place_does_not_count_twice(fixture: Fixture) {
     assert_eq!((joined.repeated, joined.approval.id), (true, second.id));
 }
 
-pub async fn x11_a_denied_call_cools_down(fixture: Fixture) {
-    let propose = own(1, 20);
-    let key = propose
-        .restraint
-        .as_ref()
-        .and_then(|restraint| restraint.denial.clone())
-        .unwrap();
-    let until = sample::BEGINNING.plus(Duration::from_secs(600));
-    let entry = Entry {
-        kind: Kind::Denial,
-        key,
-        tenant: propose.tenant.clone(),
-        body: [].into(),
-        version: 0,
-        expires_at: Some(until),
+/// Proposal number `n` of calls with these numbers, each of its own tool call.
+fn batch(n: u64, numbers: &[u64]) -> Propose {
+    let mut propose = sample::propose(n);
+    let call = propose.calls.first().cloned().unwrap();
+    let numbered = |number: &u64| crate::command::NewCall {
+        arguments: sample::arguments(&format!("{{\"n\":{number}}}")),
+        sealed: None,
+        ..call.clone()
     };
-    fixture
-        .store
-        .write(Command::PutEntry(PutEntry(entry)))
-        .await
-        .unwrap();
-    let refused = fixture.try_propose(propose.clone()).await.err();
+    propose.calls = numbers.iter().map(numbered).collect();
+    restrained(propose, 100)
+}
+
+const COOL_DOWN: Duration = Duration::from_secs(600);
+
+/// Proposes these calls, decides as `verdict` says, and notes what was denied.
+async fn decided(fixture: &Fixture, n: u64, numbers: &[u64], verdict: Verdict) -> SharedApproval {
+    let approval = fixture.propose(batch(n, numbers)).await;
+    let mut decide = sample::approve(&approval);
+    decide.decision.verdict = verdict;
+    let approval = fixture.accept(decide).await;
+    note_denial(&*fixture.store, &approval, COOL_DOWN).await.unwrap();
+    approval
+}
+
+/// Whether each of these may be asked.
+async fn check(fixture: &Fixture, from: u64, expected: &[(&[u64], bool)]) {
+    for (n, (numbers, may_be_asked)) in (from..).zip(expected) {
+        let asked = fixture.try_propose(batch(n, numbers)).await;
+        match asked {
+            Ok(_) => assert!(may_be_asked, "{numbers:?} was asked"),
+            Err(refusal) => {
+                let is_late = matches!(refusal, ProposeRefusal::DeniedLately { .. });
+                assert!(is_late && !may_be_asked, "{numbers:?}: {refusal}");
+            }
+        }
+    }
+}
+
+pub async fn x11_a_denied_call_cools_down(fixture: Fixture) {
+    decided(&fixture, 1, &[1], Verdict::Deny).await;
+    let until = sample::BEGINNING.plus(COOL_DOWN);
+    let refused = fixture.try_propose(batch(2, &[1])).await.err();
     assert_eq!(refused, Some(ProposeRefusal::DeniedLately { until }));
-    fixture.propose(own(2, 20)).await;
-    fixture.advance(Duration::from_secs(600));
-    fixture.propose(propose).await;
+    fixture.propose(batch(3, &[2])).await;
+    // Who asks without restraint is not refused, and neither is another agent.
+    fixture
+        .propose(Propose {
+            restraint: None,
+            ..batch(4, &[1])
+        })
+        .await;
+    let another = Propose {
+        agent: crate::id::Agent::new("another").unwrap(),
+        ..batch(5, &[1])
+    };
+    fixture.propose(restrained(another, 100)).await;
+    fixture.advance(COOL_DOWN);
+    fixture.propose(batch(6, &[1])).await;
+}
+
+pub async fn x99_a_denied_call_is_refused_in_whatever_company(fixture: Fixture) {
+    decided(&fixture, 1, &[1], Verdict::Deny).await;
+    let expected: [(&[u64], bool); 6] = [
+        (&[1], false),
+        (&[1, 2], false),
+        (&[3, 2, 1], false),
+        (&[1, 1], false),
+        (&[2], true),
+        (&[2, 3], true),
+    ];
+    check(&fixture, 10, &expected).await;
+    fixture.advance(COOL_DOWN);
+    check(&fixture, 30, &[(&[1, 2], true), (&[1], true)]).await;
+}
+
+pub async fn x99_what_was_left_out_of_a_batch_counts_as_denied(fixture: Fixture) {
+    let each = vec![Choice::Deny, Choice::Approve, Choice::Deny, Choice::Deny];
+    decided(&fixture, 1, &[1, 2, 3, 3], Verdict::Each(each)).await;
+    let expected: [(&[u64], bool); 5] = [
+        (&[1], false),
+        (&[3], false),
+        (&[2, 3], false),
+        (&[4, 1], false),
+        (&[2, 4], true),
+    ];
+    check(&fixture, 10, &expected).await;
+}
+
+pub async fn x99_a_denied_batch_is_refused_in_any_order(fixture: Fixture) {
+    decided(&fixture, 1, &[1, 2, 2], Verdict::Deny).await;
+    let expected: [(&[u64], bool); 8] = [
+        (&[1, 2, 2], false),
+        (&[2, 1, 2], false),
+        (&[2, 2, 3, 1], false),
+        (&[2, 2, 2, 1], false),
+        (&[1], true),
+        (&[2, 2], true),
+        (&[1, 2], true),
+        (&[1, 2, 3], true),
+    ];
+    check(&fixture, 10, &expected).await;
+    // A later no to a part of it is kept beside the first one, each for its own time.
+    fixture.advance(COOL_DOWN / 2);
+    decided(&fixture, 2, &[2, 1], Verdict::Deny).await;
+    check(
+        &fixture,
+        30,
+        &[(&[1, 2], false), (&[2, 1, 2], false), (&[1, 4], true)],
+    )
+    .await;
+    fixture.advance(COOL_DOWN / 2);
+    check(
+        &fixture,
+        40,
+        &[(&[1, 2], false), (&[2, 2], true), (&[2, 2, 1], false)],
+    )
+    .await;
+    fixture.advance(COOL_DOWN / 2);
+    check(&fixture, 50, &[(&[1, 2], true), (&[2, 1, 2], true)]).await;
 }
 
 pub async fn x62_a_limit_counts_what_one_requester_asks(fixture: Fixture) {

@@ -9,10 +9,11 @@ use crate::call::Because;
 use crate::command::{Answer, Command, ERASED, Erase, Erasure, Propose, ProposeRefusal, Voided, denial_key};
 use crate::decision::{Choice, Verdict};
 use crate::executor::Outcome;
+use crate::gate::cool_down::note_denial;
 use crate::hash::Hash;
 use crate::id::Actor;
 use crate::policy::Authority;
-use crate::registry::{Entry, Kind};
+use crate::registry::Kind;
 use crate::state::{CallState, State};
 use crate::store::suite::{Fixture, sample};
 use crate::store::{Filter, Purge, Purged};
@@ -333,13 +334,10 @@ fn hashes(guess: &str, after: &SharedApproval) -> Vec<Hash> {
         .numbered()
         .map(|(position, call)| call.digest_in(&copy, position))
         .collect();
-    let calls = || {
-        copy.calls
-            .iter()
-            .map(|call| (call.tool.as_str(), arguments.as_bytes()))
-    };
-    let denial = denial_key(&copy.tenant, &copy.agent, calls());
-    found.extend(Hash::from_hex(&denial));
+    for call in &copy.calls {
+        let tool = call.tool.as_str();
+        found.push(denial_key(&copy.tenant, &copy.agent, tool, arguments.as_bytes()));
+    }
     found.push(sample::snapshot(&arguments).hash);
     for text in [guess, arguments.as_str()] {
         found.push(Hash::of(text.as_bytes()));
@@ -383,20 +381,25 @@ pub async fn x83_after_an_erasure_nothing_left_confirms_a_guess(fixture: Fixture
     };
     let over = fixture.propose(over).await;
     let over = fixture.accept(sample::deny(&over)).await;
-    for approval in [&denied, &over] {
-        let calls = approval.calls.iter();
-        let calls = calls.map(|call| (call.tool.as_str(), call.arguments.as_bytes()));
-        let entry = Entry {
-            kind: Kind::Denial,
-            key: denial_key(&approval.tenant, &approval.agent, calls),
-            tenant: approval.tenant.clone(),
-            body: [].into(),
-            version: 0,
-            expires_at: Some(approval.changed_at.plus(DAY * 30)),
-        };
-        fixture.store.put_entry(entry).await.unwrap();
+    // Denied as a batch, and in part: the PIN is in the body of an entry, and in the key of one.
+    let several = |n: u64| Propose {
+        calls: vec![sample::call("{}"), sample::call(&pin), sample::call("{\"a\":1}")],
+        ..propose(n)
+    };
+    let batch = fixture.propose(several(4)).await;
+    let batch = fixture.accept(sample::deny(&batch)).await;
+    let part = fixture.propose(several(5)).await;
+    let mut left_out = sample::approve(&part);
+    left_out.decision.verdict = Verdict::Each(vec![Choice::Approve, Choice::Deny, Choice::Deny]);
+    fixture.accept(left_out).await;
+    fixture.start(sample::start(&part, 1, 1)).await.unwrap();
+    let done = sample::finish(&part, 1, 1, Outcome::succeeded(PIN));
+    let part = fixture.finish(done).await.unwrap().approval;
+    let all = [&ran, &denied, &over, &batch, &part];
+    for approval in all {
+        note_denial(&*fixture.store, approval, DAY * 30).await.unwrap();
     }
-    for approval in [&ran, &denied, &over] {
+    for approval in all {
         let (now, left) = left_of(&fixture, approval).await;
         assert_eq!(
             confirmed(&left, &now).as_deref(),
@@ -405,11 +408,11 @@ pub async fn x83_after_an_erasure_nothing_left_confirms_a_guess(fixture: Fixture
         );
     }
     fixture.advance(DAY);
-    for approval in [&ran, &denied, &over] {
+    for approval in all {
         assert_eq!(erased(&fixture, erase(approval)).await, Erasure::Done);
         fixture.check(&approval.tenant, approval.id).await;
     }
-    for approval in [&ran, &denied, &over] {
+    for approval in all {
         let (after, left) = left_of(&fixture, approval).await;
         assert_eq!(after.salt, [0; 16]);
         assert_eq!(confirmed(&left, &after), None, "{after:?}");
