@@ -56,8 +56,8 @@ impl Account {
         }
     }
 
-    /// What tokens for this person carry.
-    pub(super) fn generation(&self) -> &str {
+    /// What tokens for this person carry, and what names their talks.
+    pub fn generation(&self) -> &str {
         &self.generation
     }
 

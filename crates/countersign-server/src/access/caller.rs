@@ -19,6 +19,8 @@ pub struct Caller {
     pub agent: Option<Agent>,
     /// The person behind it: who decides, or for whom the agent acts.
     pub person: Option<Person>,
+    /// The generation of that person's account; empty for an account of the first release, and without a person.
+    pub generation: String,
     /// The groups of that person.
     pub groups: Vec<String>,
     /// What was shown.
@@ -27,6 +29,15 @@ pub struct Caller {
     pub grounds: Vec<Ground>,
     /// When the credential ends by itself.
     pub expires_at: Option<Time>,
+}
+
+/// A person as one account, for what belongs to the account and not to the name.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Speaker {
+    /// The person.
+    pub person: Person,
+    /// The generation of the account; empty for one of the first release.
+    pub generation: String,
 }
 
 /// What was shown.
@@ -57,6 +68,14 @@ impl Caller {
                 Credential::Session => Surface::Page,
             },
             grounds: self.grounds.clone(),
+        })
+    }
+
+    /// Whose talks this caller finds.
+    pub fn talks_as(&self) -> Option<Speaker> {
+        Some(Speaker {
+            person: self.person.clone()?,
+            generation: self.generation.clone(),
         })
     }
 

@@ -15,7 +15,7 @@ mod session;
 mod token;
 
 pub use account::{Account, SHORTEST_PASSWORD};
-pub use caller::{Caller, Credential};
+pub use caller::{Caller, Credential, Speaker};
 pub use link::{LINK_LASTS, Link};
 pub use scope::{Role, Scope, Scopes};
 pub use session::{SESSION_IDLE, SESSION_LONGEST, Session};

@@ -86,6 +86,7 @@ impl Session {
             name: account.name.clone(),
             scopes: scopes.into_iter().collect(),
             agent: None,
+            generation: account.generation().to_owned(),
             person: Some(account.name),
             groups: account.groups,
             credential: Credential::Session,

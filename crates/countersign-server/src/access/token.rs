@@ -206,6 +206,7 @@ impl Token {
             scopes: token.scopes,
             agent: token.agent,
             person: token.person,
+            generation: token.generation,
             groups,
             credential: Credential::Token,
             grounds,

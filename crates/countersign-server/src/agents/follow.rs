@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use countersign::approval::Approval;
+use countersign::approval::{Approval, SharedApproval};
 use countersign::event::What;
 use countersign::state::State;
 use countersign::store::{Filter, LONGEST_PAGE, StoreError};
@@ -102,22 +102,26 @@ fn delay(what: &What, approval: &Approval) -> Duration {
     }
 }
 
-fn resume(app: &App, approval: &Approval, delay: Duration) {
-    let Some(talk) = app.agents.talk_of(approval) else {
-        return;
-    };
-    if app.stopping.is_cancelled() {
+fn resume(app: &App, approval: &SharedApproval, delay: Duration) {
+    if approval.agent.served_name().is_none() || app.stopping.is_cancelled() {
         return;
     }
-    let (id, app) = (approval.id, app.clone());
+    let (approval, app) = (approval.clone(), app.clone());
     let stopping = app.stopping.clone();
     app.clone().runs.spawn(async move {
         tokio::select! {
             () = tokio::time::sleep(delay) => {}
             () = stopping.cancelled() => return,
         }
-        if talk.resume(&app).await.is_err() {
-            tracing::warn!(approval = %id, "a talk did not go on: another turn takes too long");
+        let id = approval.id;
+        match app.agents.find_talk_of(app.store(), &approval).await {
+            Ok(None) => {}
+            Ok(Some(talk)) => {
+                if talk.resume(&app).await.is_err() {
+                    tracing::warn!(approval = %id, "a talk did not go on: another turn takes too long");
+                }
+            }
+            Err(error) => tracing::warn!(approval = %id, "a talk did not go on: {error}"),
         }
     });
 }

@@ -18,8 +18,11 @@ use std::sync::Arc;
 use countersign::approval::Approval;
 use countersign::conversation::Conversations;
 use countersign::gate::Gate;
-use countersign::id::{self, BadName, Person, Tenant};
+use countersign::id::{self, BadName, Tenant};
+use countersign::store::{Store, StoreError};
 use countersign_agent::agent::{Agent, Place, Plan};
+
+use crate::access::{Account, Speaker};
 
 pub use files::{built_in, open_world, read, text};
 pub use follow::follow;
@@ -84,24 +87,42 @@ impl Agents {
     }
 
     /// Somebody's talk with an agent; nothing when there is no such agent here, or the id is none.
-    pub fn talk(&self, tenant: &Tenant, agent: &str, session: &str, person: &Person) -> Option<Talk> {
+    pub fn talk(&self, tenant: &Tenant, agent: &str, session: &str, speaker: &Speaker) -> Option<Talk> {
         let served = self.served.get(agent)?;
         let (_, secret) = self.world.as_ref().filter(|(ours, _)| ours == tenant)?;
         let place = Place {
             tenant: tenant.clone(),
-            channel: secret.channel(tenant, served.agent.name(), session, person)?,
-            person: person.clone(),
+            channel: secret.channel(tenant, served.agent.name(), session, speaker)?,
+            person: speaker.person.clone(),
         };
         Some(self.talks.open(served, place, session))
     }
 
-    /// The talk that an approval was proposed in, if it is one of ours.
-    pub fn talk_of(&self, approval: &Approval) -> Option<Talk> {
+    /// The talk that an approval was proposed in, if it is this speaker's.
+    pub fn talk_of(&self, approval: &Approval, speaker: &Speaker) -> Option<Talk> {
         let channel = approval.channel.as_ref()?;
         let agent = approval.agent.served_name()?;
-        let person = approval.on_behalf_of.as_ref()?;
-        let talk = self.talk(&approval.tenant, agent, channel.talk_session()?, person)?;
+        let talk = self.talk(&approval.tenant, agent, channel.talk_session()?, speaker)?;
         (talk.place().channel == *channel).then_some(talk)
+    }
+
+    /// The talk that an approval was proposed in, if it is one of ours and its account is still there.
+    pub async fn find_talk_of(
+        &self,
+        store: &dyn Store,
+        approval: &Approval,
+    ) -> Result<Option<Talk>, StoreError> {
+        let (Some(person), Some(_)) = (&approval.on_behalf_of, approval.agent.served_name()) else {
+            return Ok(None);
+        };
+        let account = Account::find(store, &approval.tenant, person).await?;
+        Ok(account.and_then(|account| {
+            let speaker = Speaker {
+                generation: account.generation().to_owned(),
+                person: account.name,
+            };
+            self.talk_of(approval, &speaker)
+        }))
     }
 }
 

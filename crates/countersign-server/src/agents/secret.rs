@@ -10,6 +10,8 @@ use countersign::id::{Agent, Channel, Person, Tenant};
 use countersign::registry::{Entry, Kind, Put};
 use countersign::store::{Store, StoreError};
 
+use crate::access::Speaker;
+
 /// The longest id of a session.
 const LONGEST_SESSION: usize = 64;
 /// The length of the secret, in bytes.
@@ -50,9 +52,24 @@ impl TalkSecret {
         ))
     }
 
-    /// The channel of a person's session with a served agent; nothing when the session's id is none.
-    pub fn channel(&self, tenant: &Tenant, agent: &Agent, session: &str, person: &Person) -> Option<Channel> {
-        self.named("countersign/talk/1", tenant, agent, session, person)
+    /// The channel of a speaker's session with a served agent; nothing when the session's id is none.
+    ///
+    /// INVARIANT: the channel is one account's, not a name's (X67). An account of the first release has no generation; its
+    /// talks keep the name they had, which no account that is added later can make.
+    pub fn channel(
+        &self,
+        tenant: &Tenant,
+        agent: &Agent,
+        session: &str,
+        speaker: &Speaker,
+    ) -> Option<Channel> {
+        let fields = match speaker.generation.as_str() {
+            "" => self.fields("countersign/talk/1", tenant, agent, session, &speaker.person),
+            generation => self
+                .fields("countersign/talk/2", tenant, agent, session, &speaker.person)
+                .field(generation.as_bytes()),
+        };
+        named(fields, session)
     }
 
     /// The channel of a person's session with an agent on a terminal: never that of a served agent.
@@ -63,31 +80,34 @@ impl TalkSecret {
         session: &str,
         person: &Person,
     ) -> Option<Channel> {
-        self.named("countersign/terminal-talk/1", tenant, agent, session, person)
+        let fields = self.fields("countersign/terminal-talk/1", tenant, agent, session, person);
+        named(fields, session)
     }
 
-    fn named(
+    fn fields(
         &self,
         domain: &'static str,
         tenant: &Tenant,
         agent: &Agent,
         session: &str,
         person: &Person,
-    ) -> Option<Channel> {
-        let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
-        if session.is_empty() || session.len() > LONGEST_SESSION || !session.bytes().all(is_plain) {
-            return None;
-        }
-        let hash = Fields::new(domain)
+    ) -> Fields {
+        Fields::new(domain)
             .field(&self.0)
             .field(tenant.as_str().as_bytes())
             .field(agent.as_str().as_bytes())
             .field(session.as_bytes())
             .field(person.as_str().as_bytes())
-            .finish();
-        let secret = hash.0.first_chunk().copied()?;
-        Channel::talk(secret, session).ok()
     }
+}
+
+fn named(fields: Fields, session: &str) -> Option<Channel> {
+    let is_plain = |byte: u8| byte.is_ascii_alphanumeric() || byte == b'-' || byte == b'_';
+    if session.is_empty() || session.len() > LONGEST_SESSION || !session.bytes().all(is_plain) {
+        return None;
+    }
+    let secret = fields.finish().0.first_chunk().copied()?;
+    Channel::talk(secret, session).ok()
 }
 
 #[cfg(test)]
@@ -103,7 +123,13 @@ mod tests {
         let secret = TalkSecret::load(&store, &tenant).await.unwrap();
         let crm = Agent::served("crm").unwrap();
         let channel = |secret: &TalkSecret, agent: &Agent, session: &str, person: &str| {
-            secret.channel(&tenant, agent, session, &Person::new(person).unwrap())
+            let (person, generation) = person.split_once('#').unwrap_or((person, ""));
+            let person = Person::new(person).unwrap();
+            let speaker = Speaker {
+                person,
+                generation: generation.to_owned(),
+            };
+            secret.channel(&tenant, agent, session, &speaker)
         };
         let ana = channel(&secret, &crm, "main", "ana").unwrap();
         assert_eq!(ana.talk_session(), Some("main"));
@@ -112,6 +138,8 @@ mod tests {
         let elsewhere = TalkSecret::load(&MemoryStore::default(), &tenant).await.unwrap();
         let others = [
             channel(&secret, &crm, "main", "bo"),
+            channel(&secret, &crm, "main", "ana#1"),
+            channel(&secret, &crm, "main", "ana#2"),
             channel(&secret, &crm, "other", "ana"),
             channel(&secret, &Agent::served("cms").unwrap(), "main", "ana"),
             channel(&secret, &Agent::new("crm").unwrap(), "main", "ana"),

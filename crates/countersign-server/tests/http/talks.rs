@@ -160,3 +160,52 @@ async fn x97_no_credential_carries_the_services_names() {
         assert!(body.is_err(), "{name}");
     }
 }
+
+/// A talk belongs to one account, not to whoever has its name: neither what was said nor the open card is a later one's.
+#[tokio::test]
+async fn x67_a_new_account_of_the_same_name_gets_no_old_talk() {
+    let mut chat = Chat::new().await;
+    let held = chat.says(MARIA).await;
+    let card = held.get("held").clone();
+    let theirs = id(&card["approval"]);
+    let old = chat.token.clone();
+    crate::accounts::remove(&chat.service, "ana").await;
+    chat.service.person("main", "ana", &["approvers"]).await;
+    chat.token = chat.service.with_scope("main", Scope::Chat).await;
+    let path = "/v1/agents/crm/sessions/s";
+    assert_eq!(chat.service.get(&old, path).await.status, 401);
+    for path in [path.to_owned(), format!("{path}/events")] {
+        let read = chat.service.get(&chat.token, &path).await;
+        assert_eq!(read.status, 404, "{path}: {}", read.text);
+    }
+    let cookie = crate::accounts::sign_in(&chat.service, "ana").await;
+    for said in [
+        json!({ "session": "s", "text": "yes", "after": card["card"] }),
+        json!({ "session": "s", "text": "yes" }),
+        json!({ "session": "s", "button": card["prompt"]["approve"] }),
+        json!({ "session": "s", "text": "undo that" }),
+    ] {
+        let body = said.to_string();
+        let answered = chat
+            .service
+            .post(&chat.token, "/v1/agents/crm/messages", &body)
+            .await;
+        assert!(!answered.text.contains(&theirs), "{said}: {}", answered.text);
+        assert!(
+            !answered.text.contains("event: decided"),
+            "{said}: {}",
+            answered.text
+        );
+    }
+    for path in ["/playground/crm?session=s", "/playground/crm"] {
+        let page = crate::accounts::page(&chat.service, &cookie, path).await;
+        let page = http_body_util::BodyExt::collect(page.into_body()).await.unwrap();
+        let page = String::from_utf8_lossy(&page.to_bytes()).into_owned();
+        assert!(!page.contains(&theirs), "{page}");
+    }
+    assert_eq!(chat.contacts().await, 0, "nothing ran");
+    // Her own talk works.
+    let card = chat.says(MARIA).await.get("held").clone();
+    chat.answers("yes", &card).await.get("decided");
+    assert_eq!(chat.contacts().await, 1);
+}

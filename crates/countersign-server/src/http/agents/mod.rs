@@ -209,11 +209,8 @@ fn sse(frames: impl futures_util::Stream<Item = Result<Sent, Infallible>> + Send
 }
 
 fn talk(app: &App, caller: &Caller, name: &str, session: &str) -> Answer<Talk> {
-    let person = caller
-        .person
-        .as_ref()
-        .ok_or_else(|| ApiError::not_found("agent"))?;
-    let talk = app.agents.talk(&caller.tenant, name, session, person);
+    let speaker = caller.talks_as().ok_or_else(|| ApiError::not_found("agent"))?;
+    let talk = app.agents.talk(&caller.tenant, name, session, &speaker);
     talk.ok_or_else(|| ApiError::not_found("agent or session"))
 }
 

@@ -182,8 +182,8 @@ pub async fn way_back(app: &App, caller: &Caller, approval: &SharedApproval) -> 
 
 /// The talk in which an approval was proposed, if it is this person's and there is a page for it.
 fn talk_of(app: &App, caller: &Caller, approval: &SharedApproval) -> Option<Talk> {
-    let talk = app.agents.talk_of(approval)?;
-    let is_theirs = caller.tenant == approval.tenant && caller.person.as_ref() == Some(&talk.place().person);
+    let talk = app.agents.talk_of(approval, &caller.talks_as()?)?;
+    let is_theirs = caller.tenant == approval.tenant;
     (is_theirs && app.agents.has_playground).then_some(talk)
 }
 
@@ -196,8 +196,8 @@ fn address(agent: &str, session: &str) -> String {
 
 /// Somebody's talk, where there is a playground.
 fn talk(app: &App, caller: &Caller, agent: &str, session: &str) -> Answer<Talk> {
-    let person = caller.person.as_ref().filter(|_| app.agents.has_playground);
-    let talk = person.and_then(|person| app.agents.talk(&caller.tenant, agent, session, person));
+    let speaker = caller.talks_as().filter(|_| app.agents.has_playground);
+    let talk = speaker.and_then(|speaker| app.agents.talk(&caller.tenant, agent, session, &speaker));
     talk.ok_or_else(|| ApiError::not_found("agent"))
 }
 
