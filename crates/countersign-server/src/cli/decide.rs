@@ -52,6 +52,9 @@ pub struct Show {
     /// Write the exact argument bytes of call N, and nothing else
     #[arg(long, value_name = "N", conflicts_with_all = ["events", "full"])]
     pub raw: Option<u8>,
+    /// With --raw: write them also where the policy calls an argument secret; only at the store itself
+    #[arg(long, requires = "raw")]
+    pub reveal_secrets: bool,
 }
 
 #[derive(Debug, Args)]

@@ -17,7 +17,11 @@ pub async fn run(global: &Global, options: Show, output: &mut Output) -> Result<
     let desk = Desk::open(global, Missing::Refuse).await?;
     let mut approval = find::approval(&desk, &options.id).await?;
     if let Some(position) = options.raw {
-        return raw(&desk, &approval, position, output).await;
+        let secrets = match options.reveal_secrets {
+            true => Secrets::Revealed,
+            false => Secrets::Kept,
+        };
+        return raw(&desk, &approval, position, secrets, output).await;
     }
     if options.events {
         approval = desk.history(approval.id).await?.unwrap_or(approval);
@@ -48,12 +52,27 @@ pub fn print(approval: &ApprovalView, output: &mut Output) -> Result<(), Failure
     }
 }
 
+/// Whether bytes that hold a secret are written.
+#[derive(Clone, Copy, PartialEq)]
+enum Secrets {
+    Kept,
+    Revealed,
+}
+
 async fn raw(
     desk: &Desk,
     approval: &ApprovalView,
     position: u8,
+    secrets: Secrets,
     output: &mut Output,
 ) -> Result<Exit, Failure> {
+    let is_hidden = approval.call(position).is_some_and(|call| call.hidden);
+    if is_hidden && secrets == Secrets::Kept {
+        let message = "some of the arguments are secret, so the exact bytes are not written";
+        return Err(Failure::error("secret", message).hint(
+            "look at the others with `countersign show`; at the store itself `--reveal-secrets` writes them all",
+        ));
+    }
     let call = CallId {
         approval: approval.id,
         position,

@@ -25,7 +25,15 @@ fn x31_secrets_are_shown_to_nobody_but_the_tool() {
     let view = place.json(&["show", &id]);
     assert_eq!(view["hidden"], true);
     assert!(view.get("toolArguments").is_none() && view["calls"][0].get("arguments").is_none());
-    assert!(place.good(&["show", &id, "--raw", "1"]).contains(canary));
+    // Only who asks for it by name gets it.
+    let left = place.run(&["show", &id, "--raw", "1"]);
+    assert!(
+        left.code == 1 && !format!("{left:?}").contains(canary),
+        "{left:?}"
+    );
+    assert!(left.stderr.contains("--reveal-secrets"), "{left:?}");
+    let whole = place.good(&["show", &id, "--raw", "1", "--reveal-secrets"]);
+    assert_eq!(whole, arguments);
     place.script("tool", &format!("grep -q {canary}"));
     place.good(&["wait", &id, "--exec", "./tool"]);
 }
@@ -151,4 +159,28 @@ fn x98_secrets_are_hidden_whatever_policy_looks() {
     let left = place.run(&["show", &id, "--json"]);
     assert!(left.stdout.contains("\"state\": \"succeeded\""), "{left:?}");
     assert!(!left.stdout.contains(canary), "{left:?}");
+}
+
+/// X31: the exact bytes are refused here as they are over a server, whatever policy looks.
+#[test]
+fn x31_raw_arguments_with_a_secret_have_to_be_asked_for() {
+    let place = Place::new();
+    let canary = "canary-5d21";
+    let arguments = format!(r#"{{"name":"M","email":"m","api_key":"{canary}"}}"#);
+    let id = place.propose(&["create_contact", &arguments]);
+    for policy in ["[tools.other]\neffect = \"read\"\n", ""] {
+        place.write("countersign.toml", policy);
+        for command in [
+            &["show", &id, "--raw", "1"][..],
+            &["show", &id, "--raw", "1", "--json"],
+        ] {
+            let left = place.run(command);
+            assert!(!format!("{left:?}").contains(canary), "{left:?}");
+            assert!(left.code == 1 && left.stderr.contains("secret"), "{left:?}");
+        }
+    }
+    // Alone it says nothing, and where nothing is secret it is not needed.
+    assert_eq!(place.run(&["show", &id, "--reveal-secrets"]).code, 2);
+    let open = place.propose(&["create_contact", MARIA]);
+    assert_eq!(place.good(&["show", &open, "--raw", "1"]), MARIA);
 }
