@@ -81,6 +81,9 @@ pub enum Reason {
     /// The same key twice in one object, after unescaping.
     #[error("a key occurs twice in one object\nhint: keep one of them; escapes do not make keys different")]
     DuplicateKey,
+    /// More keys in one object than allowed.
+    #[error("an object has more than {0} keys\nhint: use an array, or several objects")]
+    TooManyKeys(usize),
     /// Half of a surrogate pair.
     #[error("a `\\u` escape is half of a surrogate pair\nhint: write the character itself, or both halves")]
     LoneSurrogate,
@@ -109,9 +112,20 @@ pub fn check(bytes: &[u8], limits: Limits) -> Result<(), Malformed> {
     scan(bytes, limits, Top::Object, |_| {})
 }
 
+/// Checks that `bytes` are exactly one JSON object which every reader reads alike, as for a message between programs.
+///
+/// The rules are those of [`check`], but for one: a string value may hold an escaped half of a surrogate pair. JavaScript
+/// writes those when a program cuts text between the halves, and they change nothing about where the string ends. Keys
+/// may not: two of them could become one key in a reader that replaces the halves.
+pub fn check_message(bytes: &[u8], limits: Limits) -> Result<(), Malformed> {
+    scan(bytes, limits, Top::Message, |_| {})
+}
+
 /// What may stand at the top.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Top {
+    /// Only an object, whose string values may hold halves of surrogate pairs.
+    Message,
     /// Only an object, as for arguments.
     Object,
     /// Any value, as for a tool's result.

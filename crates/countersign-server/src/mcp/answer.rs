@@ -3,7 +3,6 @@
 //! Enters: an approval. Leaves: exactly one answer to the call: what the tool said, byte for byte, or why it did not
 //! run, marked as an error. A call that still waits is answered as pending, with the way to hear more.
 
-use bytes::Bytes;
 use countersign::approval::Approval;
 use countersign::call::Call;
 use countersign::display::escape;
@@ -13,6 +12,7 @@ use countersign::state::CallState;
 use countersign::transcript;
 
 use super::frame::{pick, quote, span, splice};
+use super::one_line::OneLine;
 use super::upstreams::ERROR;
 use super::wire;
 
@@ -32,11 +32,11 @@ pub struct Form {
 
 impl Form {
     /// A result of ours: a text.
-    pub fn text(&self, text: &str, is_error: bool) -> Bytes {
+    pub fn text(&self, text: &str, is_error: bool) -> OneLine {
         self.result(text, is_error, "")
     }
 
-    fn result(&self, text: &str, is_error: bool, more: &str) -> Bytes {
+    fn result(&self, text: &str, is_error: bool, more: &str) -> OneLine {
         let kind = match self.is_modern {
             true => "\"resultType\":\"complete\",",
             false => "",
@@ -50,7 +50,7 @@ impl Form {
 
     /// A text for the model and the same as data for programs. A client that checks results against the tool's
     /// schema takes nothing but an error from us.
-    fn open(&self, text: &str, data: &str) -> Bytes {
+    fn open(&self, text: &str, data: &str) -> OneLine {
         let meta = format!(",\"_meta\":{{\"{META}\":{data}}}");
         match self.has_schema {
             true => self.result(text, true, &meta),
@@ -59,12 +59,12 @@ impl Form {
     }
 
     /// An error that the model can read.
-    pub fn failure(&self, text: &str) -> Bytes {
+    pub fn failure(&self, text: &str) -> OneLine {
         self.text(text, true)
     }
 
     /// A person is being asked.
-    pub fn pending(&self, approval: &Approval) -> Bytes {
+    pub fn pending(&self, approval: &Approval) -> OneLine {
         let summary = approval.calls.first().map(|call| call.terms.summary.as_str());
         let (id, until) = (approval.id, approval.expires_at);
         let data = format!(
@@ -82,7 +82,7 @@ impl Form {
     }
 
     /// It was approved and has not ended.
-    pub fn running(&self, approval: &Approval) -> Bytes {
+    pub fn running(&self, approval: &Approval) -> OneLine {
         let id = approval.id;
         let text = format!(
             "running: a person approved this and it has not ended yet. Call countersign_wait with \
@@ -93,7 +93,7 @@ impl Form {
     }
 
     /// It is over: what the tool said, or why it did not run. `large` is a result the store could not keep.
-    pub fn finished(&self, approval: &Approval, large: Option<&[u8]>) -> Bytes {
+    pub fn finished(&self, approval: &Approval, large: Option<&[u8]>) -> OneLine {
         let Some(call) = approval.calls.first() else {
             return self.failure("the approval holds no call");
         };
@@ -110,7 +110,7 @@ impl Form {
     }
 
     /// What the tool said, and behind it what a person added or changed.
-    fn said(&self, approval: &Approval, call: &Call, result: &[u8]) -> Bytes {
+    fn said(&self, approval: &Approval, call: &Call, result: &[u8]) -> OneLine {
         let Ok([content, omitted]) = pick(result, ["content", "omitted"]) else {
             return self.told(approval);
         };
@@ -134,7 +134,7 @@ impl Form {
         wire::kept_result(&self.id, &splice(result, end..end, block.as_bytes()))
     }
 
-    fn told(&self, approval: &Approval) -> Bytes {
+    fn told(&self, approval: &Approval) -> OneLine {
         let exchanges = transcript::exchanges(approval, &Policy::empty());
         let told = exchanges.first().map(|exchange| &exchange.result);
         match told {

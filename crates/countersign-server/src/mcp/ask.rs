@@ -90,7 +90,9 @@ impl Relay {
     /// Asks the client and records what its person decides. Ends when there is nothing more to come from there.
     pub(super) async fn ask(&self, under_way: &UnderWay, approval: &Approval, question: &Question) {
         let (sender, answer) = oneshot::channel();
-        let id = self.own_id();
+        let Some(id) = self.own_id() else {
+            return;
+        };
         let asked = Asked {
             relay: self,
             back: under_way.back.clone(),

@@ -8,6 +8,7 @@ use serde_json::value::RawValue;
 
 use super::continuation::Continuation;
 use super::frame::{Frame, Id, Kind, Unreadable, members, pick, quote, span, splice};
+use super::one_line::OneLine;
 use super::round;
 
 /// Members of `_meta` that say which protocol is spoken begin so.
@@ -17,7 +18,7 @@ const PROTOCOL: &str = "io.modelcontextprotocol/";
 #[derive(Clone, Debug)]
 pub struct ToolCall {
     /// The whole message.
-    pub frame: Bytes,
+    pub frame: OneLine,
     /// Under which it is to be answered.
     pub id: Id,
     /// The id as it was written.
@@ -148,7 +149,7 @@ impl ToolCall {
         };
         let raw_id = frame.part(&frame.id).unwrap_or(b"null");
         Ok(ToolCall {
-            frame: frame.bytes.clone(),
+            frame: frame.line.clone(),
             id: id.clone(),
             raw_id: String::from_utf8_lossy(raw_id).into_owned(),
             tool: tool.unwrap_or_default(),

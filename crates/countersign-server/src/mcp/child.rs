@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::task::{Context, Poll};
 
-use bytes::Bytes;
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use tokio::io::{AsyncRead, ReadBuf};
@@ -20,6 +19,7 @@ use tokio::task::JoinHandle;
 use tokio_util::sync::{CancellationToken, DropGuard};
 
 use super::lines::{self, Lines};
+use super::one_line::OneLine;
 use super::server::{Gone, Upstream};
 use crate::environment;
 use crate::failure::{Exit, Failure};
@@ -30,7 +30,7 @@ const SIGNAL: i32 = 128;
 
 /// A server that was started. Dropping it ends the server, too.
 pub struct Child {
-    input: mpsc::Sender<Bytes>,
+    input: mpsc::Sender<OneLine>,
     closing: DropGuard,
     ended: JoinHandle<io::Result<ExitStatus>>,
 }
@@ -109,10 +109,10 @@ pub struct Launch {
 }
 
 /// The way to its standard input.
-struct Input(mpsc::WeakSender<Bytes>);
+struct Input(mpsc::WeakSender<OneLine>);
 
 impl Upstream for Input {
-    fn send(&self, frame: Bytes) -> BoxFuture<'_, Result<(), Gone>> {
+    fn send(&self, frame: OneLine) -> BoxFuture<'_, Result<(), Gone>> {
         async move {
             let sender = self.0.upgrade().ok_or(Gone)?;
             sender.send(frame).await.map_err(|_| Gone)

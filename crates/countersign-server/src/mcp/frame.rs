@@ -1,23 +1,36 @@
-//! One JSON-RPC message as the bytes it came in, and where its parts stand in them.
+//! The door: one JSON-RPC message, read strictly, and where its parts stand in its bytes.
 //!
-//! Enters: the bytes of one message. Leaves: what kind it is, its id and the places of its members.
-//! Deliberately absent: a parsed form that could be written out again. What is forwarded are the bytes.
+//! Enters: the bytes of one message, from a client or a server. Leaves: what kind it is, its id and the places of its
+//! members, in bytes that are one line for every reader. Deliberately absent: a parsed form that could be written out
+//! again. What is forwarded are the bytes.
 //!
-//! A member that stands there twice, or under a name that differs from a known one only in case, makes the message
-//! unreadable: the server behind might read another one than we do.
+//! What two readers might read differently is unreadable: a member that stands there twice, at any depth, or under a
+//! name that differs from a known one only in case; bytes that are not UTF-8; ids that are not the same number to
+//! everybody; lists of messages, which the protocol once allowed. `bad` says what is known of such bytes all the same.
 
 use std::fmt;
 use std::ops::Range;
 
 use bytes::Bytes;
+use countersign::json::{self, Limits};
 use serde::de::{DeserializeSeed, Deserializer, Error as _, IgnoredAny, MapAccess, Visitor};
 use serde_json::value::RawValue;
+
+use super::bad::Bad;
+use super::one_line::OneLine;
+
+/// The longest message.
+pub const LONGEST: usize = 256 * 1024 * 1024;
+/// Deepest nesting. Readers that recurse end before, and then read nothing.
+const DEEPEST: usize = 512;
+/// Larger whole numbers are not the same to everybody.
+const LARGEST_ID: i64 = (1 << 53) - 1;
 
 /// A message.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// Every byte of it, as it came.
-    pub bytes: Bytes,
+    /// Every byte of it, as it is shown, stored and sent.
+    pub line: OneLine,
     /// What it is.
     pub kind: Kind,
     /// Where its id stands.
@@ -50,8 +63,6 @@ pub enum Kind {
         /// To this request.
         id: Id,
     },
-    /// It is a list of messages, as the protocol once allowed.
-    Batch,
 }
 
 /// A request's id, comparable however it was written.
@@ -71,19 +82,27 @@ impl Unreadable {
 }
 
 impl Id {
+    /// An id of ours that nobody can guess, whatever other ids of ours they have seen; nothing without random bytes.
+    pub fn unguessable(prefix: &str) -> Option<Id> {
+        let mut random = [0_u8; 16];
+        getrandom::fill(&mut random).ok()?;
+        Some(Id::own(&format!("{prefix}{:032x}", u128::from_be_bytes(random))))
+    }
+
     /// An id of ours.
     pub fn own(text: &str) -> Id {
         Id(quote(text).into())
     }
 
-    /// Reads an id: a string or a number.
+    /// Reads an id: a string, or a whole number that is the same to every reader.
     pub fn read(raw: &RawValue) -> Option<Id> {
         let text = raw.get();
-        match text.as_bytes().first()? {
-            b'"' => Some(Id(quote(&serde_json::from_str::<String>(text).ok()?).into())),
-            b'-' | b'0'..=b'9' => Some(Id(text.into())),
-            _ => None,
+        if text.starts_with('"') {
+            return Some(Id(quote(&serde_json::from_str::<String>(text).ok()?).into()));
         }
+        let number: i64 = text.parse().ok()?;
+        let is_exact = number.checked_abs()? <= LARGEST_ID && number.to_string() == text;
+        is_exact.then(|| Id(text.into()))
     }
 
     /// The id as JSON.
@@ -93,25 +112,55 @@ impl Id {
 }
 
 impl Frame {
-    /// Looks at a message.
-    pub fn read(bytes: Bytes) -> Result<Frame, Unreadable> {
-        if bytes.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'[') {
-            serde_json::from_slice::<&RawValue>(&bytes).map_err(unreadable)?;
-            return Ok(Frame::of(bytes, Kind::Batch));
+    /// Reads a message that came from a client or a server.
+    pub fn read(bytes: Bytes) -> Result<Frame, Bad> {
+        match strictly(&bytes) {
+            Ok(()) => Frame::again(OneLine::new(bytes.clone())).map_err(|problem| Bad::new(problem, bytes)),
+            Err(problem) => Err(Bad::new(problem, bytes)),
         }
-        let [id, method, params, result, error] =
-            pick(&bytes, ["id", "method", "params", "result", "error"])?;
-        let method: Option<String> = match method {
-            Some(raw) => Some(serde_json::from_str(raw.get()).map_err(unreadable)?),
+    }
+
+    /// Looks at a message that was read before and changed here since.
+    pub fn read_line(line: OneLine) -> Result<Frame, Bad> {
+        let bytes = line.bytes();
+        Frame::again(line).map_err(|problem| Bad::new(problem, bytes))
+    }
+
+    /// Looks at a message that was read before, or was written here.
+    pub fn again(line: OneLine) -> Result<Frame, Unreadable> {
+        let names = ["jsonrpc", "id", "method", "params", "result", "error"];
+        let [version, raw_id, method, params, result, error] = pick(&line, names)?;
+        let is_known = |version: &RawValue| {
+            serde_json::from_str::<String>(version.get()).is_ok_and(|version| version == "2.0")
+        };
+        if !version.is_none_or(is_known) {
+            return Err(Unreadable::new("`jsonrpc` is not \"2.0\""));
+        }
+        if params.is_some_and(|params| !params.get().starts_with('{') && params.get() != "null") {
+            return Err(Unreadable::new("`params` is no object"));
+        }
+        let method = match method {
+            Some(method) => Some(method_name(method)?),
             None => None,
         };
-        let known = id.and_then(Id::read);
-        let kind = match (known, method) {
-            (Some(id), Some(method)) => Kind::Request { id, method },
-            (None, Some(method)) if id.is_none() => Kind::Notification { method },
-            (Some(id), None) if result.is_some() != error.is_some() => Kind::Response { id },
+        let id = match raw_id.map(|raw_id| (raw_id.get(), Id::read(raw_id))) {
+            None | Some(("null", _)) => None,
+            Some((_, Some(id))) => Some(id),
+            Some((_, None)) => {
+                return Err(Unreadable::new(
+                    "`id` is neither a string nor a whole number below 2^53",
+                ));
+            }
+        };
+        let answer = (result.is_some(), error.is_some());
+        let kind = match (id, method) {
+            (Some(id), Some(method)) if answer == (false, false) => Kind::Request { id, method },
+            (None, Some(method)) if answer == (false, false) && raw_id.is_none() => {
+                Kind::Notification { method }
+            }
+            (Some(id), None) if answer.0 != answer.1 && params.is_none() => Kind::Response { id },
             // An error about a message nobody could read has no id to name.
-            (None, None) if error.is_some() && result.is_none() => Kind::Response {
+            (None, None) if answer == (false, true) && params.is_none() => Kind::Response {
                 id: Id("null".into()),
             },
             _ => {
@@ -120,39 +169,54 @@ impl Frame {
                 ));
             }
         };
-        let place = |raw: Option<&RawValue>| raw.map(|raw| span(&bytes, raw.get()));
-        let (id, params) = (place(id), place(params));
+        let place = |raw: Option<&RawValue>| raw.map(|raw| span(&line, raw.get()));
+        let (id, params) = (place(raw_id), place(params));
         let (result, error) = (place(result), place(error));
         Ok(Frame {
+            line,
+            kind,
             id,
             params,
             result,
             error,
-            ..Frame::of(bytes, kind)
         })
-    }
-
-    fn of(bytes: Bytes, kind: Kind) -> Frame {
-        Frame {
-            bytes,
-            kind,
-            id: None,
-            params: None,
-            result: None,
-            error: None,
-        }
     }
 
     /// The bytes of one part.
     pub fn part(&self, place: &Option<Range<usize>>) -> Option<&[u8]> {
-        place.clone().and_then(|place| self.bytes.get(place))
+        place.clone().and_then(|place| self.line.get(place))
     }
 
     /// The bytes of one part, sharing the frame's memory.
     pub fn shared(&self, place: &Option<Range<usize>>) -> Option<Bytes> {
-        let place = place.clone().filter(|place| place.end <= self.bytes.len())?;
-        Some(self.bytes.slice(place))
+        self.line.part(place.clone()?)
     }
+}
+
+/// Whether bytes are exactly one JSON object that every reader reads alike.
+fn strictly(bytes: &[u8]) -> Result<(), Unreadable> {
+    if bytes.trim_ascii_start().starts_with(b"[") {
+        return Err(Unreadable::new("it is a list; send messages one by one"));
+    }
+    let limits = Limits {
+        bytes: LONGEST,
+        depth: DEEPEST,
+        paths: usize::MAX,
+    };
+    json::check_message(bytes, limits).map_err(|malformed| {
+        let reason = malformed.reason.to_string();
+        // The hints are about arguments.
+        let reason = reason.lines().next().unwrap_or_default();
+        Unreadable(format!("{reason} at byte {}", malformed.at))
+    })
+}
+
+/// A method's name. The protocol's are plain ASCII; of anything else two readers may think differently.
+fn method_name(raw: &RawValue) -> Result<String, Unreadable> {
+    let name = serde_json::from_str::<String>(raw.get()).ok();
+    let is_plain = |name: &String| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic());
+    name.filter(is_plain)
+        .ok_or_else(|| Unreadable::new("`method` is not a name in plain ASCII"))
 }
 
 /// Where a part of some bytes stands in them.
@@ -267,7 +331,12 @@ impl Visitor<'_> for Name<'_> {
     }
 
     fn visit_str<E: serde::de::Error>(self, key: &str) -> Result<Self::Value, E> {
-        let found = self.0.iter().position(|name| name.eq_ignore_ascii_case(key));
+        // The two letters that are no ASCII until a reader ignores case, as those in Go do.
+        let folded = match key.is_ascii() {
+            true => std::borrow::Cow::Borrowed(key),
+            false => std::borrow::Cow::Owned(key.replace('\u{17f}', "s").replace('\u{212a}', "k")),
+        };
+        let found = self.0.iter().position(|name| name.eq_ignore_ascii_case(&folded));
         match found {
             Some(position) if self.0.get(position) != Some(&key) => {
                 Err(E::custom(format!("`{}` is not a member", key.escape_default())))
@@ -306,8 +375,8 @@ mod tests {
         check(r#"{"method":"ping"}"#, Some(Kind::Notification { method }));
         let id = Id("7".into());
         check(r#"{"id":7,"result":{}}"#, Some(Kind::Response { id: id.clone() }));
-        check(r#"{"id":7,"error":{}}"#, Some(Kind::Response { id }));
-        check(r#"[{"method":"ping"}]"#, Some(Kind::Batch));
+        check(r#"{"id":7,"error":{}}"#, Some(Kind::Response { id: id.clone() }));
+        check(r#"{"id":7,"result":{"x":"\ud83d"}}"#, Some(Kind::Response { id }));
     }
 
     #[test]
@@ -326,9 +395,53 @@ mod tests {
             r#"{"id":1,"result":{},"error":{}}"#,
             r#"{"id":1}"#,
             "{\"id\":1,\"method\":\"ping\",}",
+            r#"[{"method":"ping"}]"#,
+            "[]",
+            r#"{"id":1,"method":"ping","params":{"a":{"b":1,"\u0062":2}}}"#,
+            r#"{"id":1,"method":"ping","params":{"\ud800":1}}"#,
+            r#"{"id":1,"method":"ping","params":[]}"#,
+            r#"{"id":1,"method":"ping","params":"{}"}"#,
+            r#"{"id":1,"method":"ping","paramſ":{}}"#,
+            r#"{"id":1,"method":"ping","result":{}}"#,
+            r#"{"id":1,"result":{},"params":{}}"#,
+            r#"{"jsonrpc":"1.0","id":1,"method":"ping"}"#,
+            r#"{"jsonrpc":2.0,"id":1,"method":"ping"}"#,
+            r#"{"id":1.0,"method":"ping"}"#,
+            r#"{"id":1e0,"method":"ping"}"#,
+            r#"{"id":-0,"method":"ping"}"#,
+            r#"{"id":9007199254740993,"method":"ping"}"#,
+            r#"{"id":1,"method":"ping","params":{"x":NaN}}"#,
+            r#"{"id":1,"method":["tools/call"]}"#,
+            r#"{"id":1,"method":"tools/call "}"#,
+            r#"{"id":1,"method":"tools\u200b/call"}"#,
+            "\u{feff}{\"id\":1,\"method\":\"ping\"}",
+            "{\"id\":1,\u{2028}\"method\":\"ping\"}",
+            "{\"id\":1,\u{b}\"method\":\"ping\"}",
+            "{\"id\":1,\"method\":\"ping\",\"params\":{\"x\":\"\r\"}}",
         ] {
             check(text, None);
         }
+    }
+
+    #[test]
+    fn bytes_that_are_not_utf8_are_unreadable() {
+        let bytes = Bytes::from_static(b"{\"id\":1,\"method\":\"ping\",\"params\":{\"x\":\"\xff\"}}");
+        let bad = Frame::read(bytes).unwrap_err();
+        assert_eq!(bad.problem().to_string(), "not UTF-8 at byte 39");
+    }
+
+    #[test]
+    fn x73_parts_stand_in_bytes_that_are_one_line() {
+        let text = "{\r\n \"id\":1,\n \"method\":\"m\",\r \"params\":{\"a\":\"\u{2028}\"}\n}\n";
+        let frame = Frame::read(Bytes::from_static(text.as_bytes())).unwrap();
+        assert_eq!(frame.part(&frame.params).unwrap(), br#"{"a":"\u2028"}"#);
+    }
+
+    #[test]
+    fn x76_no_two_ids_of_ours_tell_of_each_other() {
+        let (one, other) = (Id::unguessable("x:").unwrap(), Id::unguessable("x:").unwrap());
+        assert_eq!(one.as_json().len(), "\"x:\"".len() + 32);
+        assert_ne!(one.as_json().get(3..19), other.as_json().get(3..19));
     }
 
     #[test]
@@ -337,8 +450,8 @@ mod tests {
         let frame = Frame::read(Bytes::from_static(text.as_bytes())).unwrap();
         let params = frame.part(&frame.params).unwrap();
         assert_eq!(params, br#"{"b":1e2, "a":12345678901234567890123}"#);
-        let spliced = splice(&frame.bytes, frame.id.clone().unwrap(), b"9");
-        assert_eq!(spliced, text.replace("\"x\"", "9"));
+        let spliced = frame.line.splice(frame.id.clone().unwrap(), b"9");
+        assert_eq!(&*spliced, text.replace("\"x\"", "9").as_bytes());
         let listed = members(params).unwrap();
         let listed: Vec<_> = listed
             .iter()

@@ -4,7 +4,6 @@
 //! What a person approves is run from here, whether or not anybody still waits for it.
 
 use std::collections::{HashMap, HashSet};
-use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
@@ -48,8 +47,6 @@ pub struct Gateway {
     pub run: Run,
     /// The same for each of several servers, by its name: another one beside it changes nothing.
     runs: HashMap<String, Run>,
-    /// Counts our questions to clients: no two that are open have one number.
-    pub number: AtomicU64,
     /// How the operator wants it.
     pub settings: Settings,
     /// The executor behind the gate.
@@ -112,7 +109,6 @@ impl Gateway {
             tenant,
             run,
             runs: HashMap::new(),
-            number: AtomicU64::new(1),
             settings,
             upstreams,
             tasks: TaskTracker::new(),

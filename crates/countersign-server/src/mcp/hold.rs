@@ -6,7 +6,6 @@
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use bytes::Bytes;
 use countersign::approval::{Approval, SharedApproval};
 use countersign::gate::{Until, Waited};
 use countersign::hash::Hash;
@@ -17,6 +16,7 @@ use countersign::store::StoreError;
 use super::answer::Form;
 use super::ask::Question;
 use super::call::without_round;
+use super::one_line::OneLine;
 use super::relay::{Relay, UnderWay};
 use super::round::Round;
 use super::task::takes_tasks;
@@ -38,7 +38,7 @@ impl Relay {
         under_way: &UnderWay,
         definition: Option<Hash>,
         approval: SharedApproval,
-    ) -> Option<Bytes> {
+    ) -> Option<OneLine> {
         let call = &under_way.call;
         // Lives until the call is answered, or nobody wants an answer any more.
         let request = Arc::new(());
@@ -131,14 +131,14 @@ impl Relay {
                     let progress = under_way.call.progress.as_ref();
                     // Who wants to hear nothing still sees that we are there.
                     let sign = progress.map(|token| wire::progress(token, count, &message));
-                    let _ = under_way.back.send(sign.unwrap_or_default()).await;
+                    let _ = under_way.back.send(sign.unwrap_or_else(OneLine::sign_of_life)).await;
                 }
             }
         }
     }
 
     /// The answer after a wait.
-    pub(super) async fn waited(&self, form: &Form, waited: Result<Waited, StoreError>) -> Bytes {
+    pub(super) async fn waited(&self, form: &Form, waited: Result<Waited, StoreError>) -> OneLine {
         match waited {
             Ok(Waited::Done(approval)) => {
                 // Noted first: should we end in between, the person is asked again rather than the agent misled.

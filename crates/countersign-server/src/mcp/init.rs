@@ -15,7 +15,7 @@ use countersign::policy::Policy;
 use serde_json::value::RawValue;
 
 use super::child::{Launch, Limit};
-use super::frame::{Frame, pick};
+use super::frame::pick;
 use super::http::Heard;
 use super::server::{Lost, Server};
 use super::several::{self, At, Connection, Spec};
@@ -103,7 +103,11 @@ async fn tools_of(
         while let Some(said) = source.next().await {
             match said {
                 // Whatever else it says or asks is not for us.
-                Heard::Message(line) => _ = Frame::read(line).map(|frame| heard.take_own(frame)),
+                Heard::Message(Ok(frame)) => _ = heard.take_own(frame),
+                Heard::Message(Err(bad)) => {
+                    let why = format!("the server's answer could not be read: {}", bad.problem());
+                    heard.lost_in(&bad, &why);
+                }
                 Heard::Lost(id, why) => heard.lost(&id, why),
             }
         }

@@ -4,12 +4,13 @@
 //! or waits for a person; what a person approves is sent from here, once, with the stored argument bytes.
 //! Deliberately absent: typed messages on the way through. They would lose what they do not know.
 //!
-//! `frame` looks at messages, `relay` passes them on, `gateway` puts calls to the gate, `hold` waits for people,
-//! `upstreams` runs what they approve.
+//! `frame` is the door: what it cannot read strictly goes no further. `one_line` is the only thing that can be sent. `relay`
+//! passes messages on, `gateway` puts calls to the gate, `hold` waits for people, `upstreams` runs what they approve.
 
 mod answer;
 mod ask;
 mod backoff;
+mod bad;
 mod begin;
 mod call;
 mod child;
@@ -22,6 +23,7 @@ mod init;
 mod lines;
 mod listen;
 mod name;
+mod one_line;
 mod own;
 mod params;
 mod relay;
@@ -41,7 +43,6 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use countersign::decision::{Decider, Surface};
 use countersign::gate::Gate;
 use countersign::id::{Agent, BadName};
@@ -60,7 +61,7 @@ use crate::{desk, environment, identity, policy, store};
 use begin::Begun;
 use gateway::Gateway;
 use http::{Callers, Heard, HttpUpstream, Way};
-use lines::Lines;
+use lines::{Lines, Read};
 use relay::{Back, Next, Relay, Who};
 use server::{Lost, Server};
 use tokio_util::sync::CancellationToken;
@@ -249,7 +250,7 @@ async fn serve_heard(
             () = closing.cancelled() => None,
         };
         let line = match heard {
-            Some(Heard::Message(bytes)) => relay.hear_server(on_one_line(bytes)),
+            Some(Heard::Message(read)) => relay.hear_server(read),
             Some(Heard::Lost(id, why)) if server::is_own(&id) => {
                 relay.server.lost(&id, why);
                 None
@@ -266,26 +267,7 @@ async fn serve_heard(
     relay.server.gone();
 }
 
-/// A message may be written over several lines, here it cannot. Outside of strings line ends mean nothing, and inside
-/// they cannot stand.
-fn on_one_line(bytes: Bytes) -> Bytes {
-    let has_lines = bytes.iter().any(|byte| matches!(byte, b'\n' | b'\r'));
-    match has_lines {
-        false => bytes,
-        true => bytes
-            .iter()
-            .map(|byte| {
-                if matches!(byte, b'\n' | b'\r') {
-                    b' '
-                } else {
-                    *byte
-                }
-            })
-            .collect(),
-    }
-}
-
-async fn next(lines: &mut Lines<impl AsyncRead + Unpin>) -> Option<Bytes> {
+async fn next(lines: &mut Lines<impl AsyncRead + Unpin>) -> Option<Read> {
     lines.next().await.unwrap_or_else(|error| {
         crate::output::beside(&format!("countersign: {error}"));
         None

@@ -3,7 +3,6 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use countersign::executor::Outcome;
 use countersign::gate::{Until, Waited};
 use countersign::id::{ApprovalId, CallId};
@@ -13,6 +12,7 @@ use serde_json::value::RawValue;
 
 use super::frame::{pick, quote};
 use super::gateway::Put;
+use super::one_line::OneLine;
 use super::relay::{Relay, UnderWay};
 
 /// Names that begin so are ours.
@@ -70,7 +70,7 @@ pub fn definitions(with_approve: bool) -> String {
 }
 
 /// Runs one of them. Nothing when nobody waits for the answer any more.
-pub async fn call(relay: &Arc<Relay>, under_way: &UnderWay) -> Option<Bytes> {
+pub async fn call(relay: &Arc<Relay>, under_way: &UnderWay) -> Option<OneLine> {
     match under_way.call.tool.as_str() {
         WAIT => wait(relay, under_way).await,
         APPROVE if relay.gateway.settings.permission_prompt => approve(relay, under_way).await,
@@ -78,7 +78,7 @@ pub async fn call(relay: &Arc<Relay>, under_way: &UnderWay) -> Option<Bytes> {
     }
 }
 
-async fn wait(relay: &Arc<Relay>, under_way: &UnderWay) -> Option<Bytes> {
+async fn wait(relay: &Arc<Relay>, under_way: &UnderWay) -> Option<OneLine> {
     let (call, form) = (&under_way.call, &under_way.form);
     let named = pick(&call.arguments, ["approval"]).ok().and_then(|[id]| id);
     let named = named.and_then(|id| serde_json::from_str::<String>(id.get()).ok());
@@ -95,7 +95,7 @@ async fn wait(relay: &Arc<Relay>, under_way: &UnderWay) -> Option<Bytes> {
 }
 
 /// The client runs the tool itself, so all it gets is a yes with the exact input, or a no.
-async fn approve(relay: &Arc<Relay>, under_way: &UnderWay) -> Option<Bytes> {
+async fn approve(relay: &Arc<Relay>, under_way: &UnderWay) -> Option<OneLine> {
     let behaves = match asked(relay, under_way).await {
         Ok(input) => format!("{{\"behavior\":\"allow\",\"updatedInput\":{input}}}"),
         Err(reason) => format!("{{\"behavior\":\"deny\",\"message\":{}}}", quote(&reason)),

@@ -6,11 +6,11 @@
 use std::sync::Arc;
 
 use axum::http::{HeaderName, HeaderValue};
-use bytes::Bytes;
 use serde_json::Value;
 
 use super::call::Says;
 use super::frame::{Frame, Kind, pick};
+use super::one_line::OneLine;
 use super::server::Headers;
 use super::tools::Tools;
 
@@ -62,8 +62,8 @@ fn look(schema: &Value, path: &mut Vec<String>, found: &mut Vec<InHeader>) {
 }
 
 /// The headers that a message goes out with because of the tool it calls.
-pub fn headers(tools: &Tools, message: &Bytes) -> Headers {
-    let frame = Frame::read(message.clone()).ok();
+pub fn headers(tools: &Tools, message: &OneLine) -> Headers {
+    let frame = Frame::again(message.clone()).ok();
     frame.and_then(|frame| of_call(tools, &frame)).unwrap_or_default()
 }
 
@@ -159,7 +159,7 @@ mod tests {
         let message = format!(
             r#"{{"id":1,"method":"tools/call","params":{{"name":"t","arguments":{arguments},"_meta":{meta}}}}}"#
         );
-        let made = headers(&tools, &message.into());
+        let made = headers(&tools, &OneLine::new(message));
         let made: Vec<_> = made
             .iter()
             .map(|(name, value)| (name.as_str(), value.to_str().unwrap()))

@@ -1,17 +1,16 @@
-//! Between one client and a server: every message passes as it came, but for tool calls.
+//! Between one client and a server: every message that the door could read passes as it came, but for tool calls.
 //!
 //! Enters: messages from both sides. Leaves: the same bytes for the other side; our own tools added to the lists; and
 //! for each held call one answer. Deliberately absent: how bytes travel.
 
-mod batch;
+mod forwarded;
 mod lists;
 mod ruling;
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use bytes::Bytes;
 use countersign::approval::{Approval, SharedApproval};
 use countersign::decision::Decider;
 use countersign::id::{Agent, ApprovalId, Person, Session};
@@ -21,19 +20,29 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::answer::Form;
+use super::bad::Bad;
 use super::call::{Says, ToolCall, name_of};
 use super::continuation::Continuations;
 use super::frame::{Frame, Id, Kind, pick};
 use super::gateway::{Gateway, Wish};
+use super::lines::Read;
+use super::one_line::OneLine;
 use super::seen::{Asked, Seen};
 use super::server::{OWN, Server, is_own};
 use super::wire;
+use crate::output;
+use forwarded::Forwarded;
+
+/// The method of the calls that are ruled on.
+const TOOLS_CALL: &str = "tools/call";
+/// Methods that want no answer begin so.
+const NOTIFICATION: &str = "notifications/";
 
 /// Where answers to the client go.
-pub type Back = mpsc::Sender<Bytes>;
+pub type Back = mpsc::Sender<OneLine>;
 
 /// What is to be done with a message of the client's.
-pub enum Next<T = Bytes> {
+pub enum Next<T = OneLine> {
     /// It goes to the server.
     Send(T),
     /// Nothing: it was answered, or will be.
@@ -42,9 +51,9 @@ pub enum Next<T = Bytes> {
     Later(BoxFuture<'static, Option<T>>),
 }
 
-impl From<Option<Bytes>> for Next {
-    fn from(bytes: Option<Bytes>) -> Next {
-        bytes.map_or(Next::Done, Next::Send)
+impl From<Option<OneLine>> for Next {
+    fn from(line: Option<OneLine>) -> Next {
+        line.map_or(Next::Done, Next::Send)
     }
 }
 
@@ -58,6 +67,8 @@ pub struct Relay {
     pub who: Who,
     /// What it said about itself.
     pub client: Mutex<Client>,
+    /// What it asked the server and has no answer to.
+    forwarded: Mutex<Forwarded>,
     /// What it asked for that we add to.
     lists: Mutex<HashMap<Id, Adds>>,
     /// Whether the server knows no tasks, so that all are ours.
@@ -134,6 +145,7 @@ impl Relay {
             server,
             who,
             client: Mutex::default(),
+            forwarded: Mutex::default(),
             lists: Mutex::default(),
             adds_tasks: AtomicBool::new(false),
             waiting: Mutex::default(),
@@ -153,85 +165,102 @@ impl Relay {
     }
 
     /// A message from the client. Gives what is to be sent to the server; answers of ours go back.
-    pub async fn hear_client(self: &Arc<Self>, bytes: Bytes, back: &Back) -> Next {
-        if bytes.iter().all(u8::is_ascii_whitespace) {
-            return Next::Send(bytes);
-        }
-        let frame = match Frame::read(bytes) {
+    pub async fn hear_client(self: &Arc<Self>, read: Read, back: &Back) -> Next {
+        let frame = match read {
             Ok(frame) => frame,
-            Err(problem) => {
-                let problem = format!("the gateway does not take this message: {problem}");
-                let _ = back.send(wire::error(None, wire::PARSE_ERROR, &problem)).await;
+            Err(bad) => {
+                let _ = back.send(refused(&bad)).await;
                 return Next::Done;
             }
         };
-        let send = match &frame.kind {
-            Kind::Request { id, .. } | Kind::Response { id } if is_own(id) => {
+        if let Some(refusal) = refusal(&frame) {
+            let _ = back.send(refusal).await;
+            return Next::Done;
+        }
+        let kind = frame.kind.clone();
+        let send = match &kind {
+            Kind::Response { id } if is_own(id) => {
                 self.answered(frame);
                 None
             }
             Kind::Request { id, method } => match method.as_str() {
                 "tools/call" => return self.tool_call(&frame, back).await,
-                method if method.eq_ignore_ascii_case("tools/call") => {
-                    let problem = format!("`{method}` is no method; tools are called with `tools/call`");
-                    let raw_id = Some(id.as_json());
-                    let _ = back
-                        .send(wire::error(raw_id, wire::INVALID_REQUEST, &problem))
-                        .await;
-                    None
-                }
                 "tools/list" => {
                     self.heard(&frame);
                     open(&self.lists).insert(id.clone(), Adds::Tools);
-                    Some(frame.bytes)
+                    Some(frame.line)
                 }
                 "server/discover" => {
                     open(&self.lists).insert(id.clone(), Adds::Tasks);
-                    Some(frame.bytes)
+                    Some(frame.line)
                 }
                 "initialize" => {
                     self.greet(&frame);
-                    Some(frame.bytes)
+                    Some(frame.line)
                 }
                 "tasks/get" | "tasks/update" | "tasks/cancel" | "tasks/result" | "tasks/list" => {
                     let is_ours = self.about_task(&frame, method, back);
                     if !is_ours && method == "tasks/result" {
                         self.asks(id, method);
                     }
-                    (!is_ours).then_some(frame.bytes)
+                    (!is_ours).then_some(frame.line)
                 }
                 "resources/read" => {
                     self.asks(id, method);
-                    Some(frame.bytes)
+                    Some(frame.line)
                 }
-                _ => Some(frame.bytes),
+                _ => Some(frame.line),
             },
             Kind::Notification { method } => match method.as_str() {
-                "notifications/cancelled" => (!self.cancel(&frame)).then_some(frame.bytes),
+                "notifications/cancelled" => (!self.cancel(&frame)).then_some(frame.line),
                 "notifications/initialized" => {
                     self.server.greeted();
-                    Some(frame.bytes)
+                    Some(frame.line)
                 }
-                _ => Some(frame.bytes),
+                _ => Some(frame.line),
             },
-            Kind::Response { .. } => Some(frame.bytes),
-            Kind::Batch => self.batch(frame, back).await,
+            Kind::Response { .. } => Some(frame.line),
         };
+        if let (Some(_), Kind::Request { id, .. }) = (&send, &kind) {
+            self.forwards(id);
+        }
         send.into()
     }
 
+    /// A request goes to the server under this id: it may answer it, once.
+    pub(super) fn forwards(&self, id: &Id) {
+        open(&self.forwarded).add(id);
+    }
+
+    /// Nobody waits for an answer under this id any more.
+    pub fn forget(&self, id: Option<&Id>) {
+        if let Some(id) = id {
+            open(&self.forwarded).take(id);
+        }
+    }
+
     /// A message from the server. Gives what is to be sent to the client.
-    pub fn hear_server(&self, bytes: Bytes) -> Option<Bytes> {
-        // What we cannot read is for the client to judge: nothing is let through by it.
-        let Ok(frame) = Frame::read(bytes.clone()) else {
-            return Some(bytes);
+    pub fn hear_server(&self, read: Read) -> Option<OneLine> {
+        let frame = match read {
+            Ok(frame) => frame,
+            Err(bad) => return self.hear_bad(&bad),
         };
         let frame = self.server.take_own(frame)?;
         match &frame.kind {
             Kind::Notification { method } if method == "notifications/tools/list_changed" => {
                 self.server.tools.changed();
             }
+            // An error about a message it could not read names no request.
+            Kind::Response { id } if id.as_json() == "null" => {}
             Kind::Response { id } => {
+                // Clients take `"1"` for an answer to 1, and then read a list that we did not.
+                if !open(&self.forwarded).take(id) {
+                    let name = &self.server.name;
+                    output::beside(&format!(
+                        "countersign: `{name}` answered what it was not asked; not passed on"
+                    ));
+                    return None;
+                }
                 self.seen.answered(id, &frame);
                 let adds = open(&self.lists).remove(id);
                 match adds {
@@ -242,7 +271,32 @@ impl Relay {
             }
             _ => {}
         }
-        Some(frame.bytes)
+        Some(frame.line)
+    }
+
+    /// Something of the server's that could not be read. Nothing of it is passed on: what it answers is not answered, and
+    /// whoever waits for that hears so at once.
+    fn hear_bad(&self, bad: &Bad) -> Option<OneLine> {
+        let (name, problem) = (&self.server.name, bad.problem());
+        output::beside(&format!(
+            "countersign: a message of `{name}` was not passed on: {problem}"
+        ));
+        let why = format!("the server's answer could not be read: {problem}");
+        if self.server.lost_in(bad, &why) {
+            return None;
+        }
+        let seems = bad.seems();
+        if let Some(id) = seems.asks().filter(|id| !is_own(id)) {
+            let problem = format!("the gateway does not pass this on: {problem}");
+            let refusal = wire::error(Some(id.as_json()), wire::INVALID_REQUEST, &problem);
+            let server = self.server.clone();
+            tokio::spawn(async move { server.send(refusal).await });
+        }
+        let id = seems.answers().filter(|id| !is_own(id))?;
+        open(&self.forwarded).take(id);
+        self.seen.forget(id);
+        open(&self.lists).remove(id);
+        Some(wire::error(Some(id.as_json()), wire::INTERNAL, &why))
     }
 
     /// An approved call is over; if the server answered it with a question, the client may come back.
@@ -285,10 +339,9 @@ impl Relay {
         }
     }
 
-    /// A new id for a question of ours.
-    pub(super) fn own_id(&self) -> Id {
-        let number = self.gateway.number.fetch_add(1, Ordering::Relaxed);
-        Id::own(&format!("{OWN}ask:{number}"))
+    /// A new id for a question of ours; nothing without random bytes.
+    pub(super) fn own_id(&self) -> Option<Id> {
+        Id::unguessable(OWN)
     }
 
     /// The answer to this question goes there.
@@ -375,6 +428,39 @@ impl Relay {
     pub fn holds_for(&self) -> std::time::Duration {
         self.gateway.settings.hold(open(&self.client).name.as_deref())
     }
+}
+
+/// The answer to bytes of the client's that are no message, which is also on our standard error.
+pub fn refused(bad: &Bad) -> OneLine {
+    let problem = format!("the gateway does not take this message: {}", bad.problem());
+    output::beside(&format!("countersign: {problem}"));
+    let seems = bad.seems();
+    let id = seems.only_id().filter(|id| !is_own(id));
+    wire::error(id.map(Id::as_json), wire::PARSE_ERROR, &problem)
+}
+
+/// The answer to a message of the client's that is not taken, whatever server it is for.
+pub fn refusal(frame: &Frame) -> Option<OneLine> {
+    let (id, problem) = match &frame.kind {
+        Kind::Request { id, .. } if is_own(id) => {
+            let problem = format!("ids that begin with `{OWN}` are the gateway's own");
+            (Some(id), problem)
+        }
+        Kind::Request { id, method } if method != TOOLS_CALL && method.eq_ignore_ascii_case(TOOLS_CALL) => {
+            let problem = format!("`{method}` is no method; tools are called with `{TOOLS_CALL}`");
+            (Some(id), problem)
+        }
+        // A server that takes it for a request would do what it says.
+        Kind::Notification { method } if !method.starts_with(NOTIFICATION) => {
+            let problem = format!("`{method}` is a request, and requests have an `id`");
+            (None, problem)
+        }
+        _ => return None,
+    };
+    output::beside(&format!(
+        "countersign: a message of the client was not passed on: {problem}"
+    ));
+    Some(wire::error(id.map(Id::as_json), wire::INVALID_REQUEST, &problem))
 }
 
 fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

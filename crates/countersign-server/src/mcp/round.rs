@@ -7,7 +7,6 @@
 
 use std::time::Duration;
 
-use bytes::Bytes;
 use countersign::approval::{Approval, SharedApproval};
 use countersign::card::WholeCard;
 use countersign::hash::Hash;
@@ -22,6 +21,7 @@ use super::ask::{self, FASTEST, Said};
 use super::call::ToolCall;
 use super::frame::{pick, quote};
 use super::gateway::{Wish, is_same};
+use super::one_line::OneLine;
 use super::relay::{Relay, UnderWay};
 use super::wire;
 
@@ -35,7 +35,7 @@ pub enum Round {
     /// Whatever was said is on record: wait for the end.
     Wait,
     /// The call is answered already.
-    Answer(Bytes),
+    Answer(OneLine),
 }
 
 /// Whether a state is one of ours.
@@ -155,7 +155,7 @@ fn kept(entry: &Entry) -> Option<(WholeCard, i64)> {
 
 impl Form {
     /// The client is asked; `question` is the elicitation's parameters.
-    fn input_required(&self, state: &str, question: &str) -> Bytes {
+    fn input_required(&self, state: &str, question: &str) -> OneLine {
         let state = quote(state);
         let result = format!(
             "{{\"resultType\":\"input_required\",\"requestState\":{state},\"inputRequests\":{{\"{QUESTION}\":\

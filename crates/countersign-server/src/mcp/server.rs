@@ -4,17 +4,17 @@
 //! client. Deliberately absent: what is gated.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::http::{HeaderName, HeaderValue};
-use bytes::Bytes;
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::sync::{oneshot, watch};
 
+use super::bad::Bad;
 use super::frame::{Frame, Id, Kind, members, pick, quote};
+use super::one_line::OneLine;
 use super::params;
 use super::tools::{Listed, Tools, definition};
 use super::wire;
@@ -30,10 +30,10 @@ const MOST_PAGES: usize = 200;
 /// The way to a server.
 pub trait Upstream: Send + Sync + 'static {
     /// Hands a message over. It may still get lost.
-    fn send(&self, frame: Bytes) -> BoxFuture<'_, Result<(), Gone>>;
+    fn send(&self, frame: OneLine) -> BoxFuture<'_, Result<(), Gone>>;
 
     /// The same, with headers for this message alone, where messages have headers.
-    fn send_with(&self, frame: Bytes, _headers: Headers) -> BoxFuture<'_, Result<(), Gone>> {
+    fn send_with(&self, frame: OneLine, _headers: Headers) -> BoxFuture<'_, Result<(), Gone>> {
         self.send(frame)
     }
 
@@ -82,7 +82,6 @@ pub struct Server {
     pub tools: Tools,
     upstream: Box<dyn Upstream>,
     own: Mutex<HashMap<Id, oneshot::Sender<Result<Frame, Lost>>>>,
-    number: AtomicU64,
     stage: watch::Sender<Stage>,
     /// What requests of the client carry that say which protocol they speak, if they say so at all.
     meta: Mutex<Option<Arc<str>>>,
@@ -107,14 +106,13 @@ impl Server {
             tools: Tools::default(),
             upstream,
             own: Mutex::default(),
-            number: AtomicU64::new(1),
             stage: watch::Sender::new(Stage::New),
             meta: Mutex::default(),
         }
     }
 
     /// Sends a message as it is; what its tool wants to see in headers goes into them as well.
-    pub async fn send(&self, frame: Bytes) -> Result<(), Gone> {
+    pub async fn send(&self, frame: OneLine) -> Result<(), Gone> {
         match self.upstream.has_headers() {
             true => {
                 let headers = params::headers(&self.tools, &frame);
@@ -192,8 +190,8 @@ impl Server {
 
     /// Sends a request of ours and waits for the answer, however long it takes.
     pub async fn request(&self, method: &str, params: &str) -> Result<Frame, Lost> {
-        let number = self.number.fetch_add(1, Ordering::Relaxed);
-        let id = Id::own(&format!("{OWN}{number}"));
+        let no_id = || Lost::NotSent("no random bytes for an id".to_owned());
+        let id = Id::unguessable(OWN).ok_or_else(no_id)?;
         let (sender, answer) = oneshot::channel();
         open(&self.own).insert(id.clone(), sender);
         if *self.stage.borrow() == Stage::Gone {
@@ -207,6 +205,17 @@ impl Server {
         }
         let ended = |_| Lost::Unknown("the server ended before it answered".to_owned());
         answer.await.map_err(ended)?
+    }
+
+    /// Ends every request of ours whose answer these bytes seem to be; false when there is none. Nobody but this server was
+    /// told those ids, so it cannot end what another one was asked.
+    pub fn lost_in(&self, bad: &Bad, why: &str) -> bool {
+        let mut own = open(&self.own);
+        let ids: Vec<Id> = own.keys().filter(|id| bad.mentions(id)).cloned().collect();
+        for waiting in ids.iter().filter_map(|id| own.remove(id)) {
+            let _ = waiting.send(Err(Lost::Unknown(why.to_owned())));
+        }
+        !ids.is_empty()
     }
 
     /// A request of ours will not be answered.

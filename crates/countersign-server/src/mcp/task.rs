@@ -19,6 +19,7 @@ use serde_json::value::RawValue;
 use super::answer::Form;
 use super::call::Says;
 use super::frame::{Frame, pick, quote, span, splice};
+use super::one_line::OneLine;
 use super::relay::{Back, Relay};
 use super::server_task::CANCELLED;
 use super::upstreams::ERROR;
@@ -51,8 +52,8 @@ fn has_tasks(extensions: &RawValue) -> bool {
 }
 
 /// What a server says of itself, with the tasks that held calls become; and whether it knows none itself.
-pub fn with_tasks(frame: &Frame) -> (Bytes, bool) {
-    let as_it_came = (frame.bytes.clone(), false);
+pub fn with_tasks(frame: &Frame) -> (OneLine, bool) {
+    let as_it_came = (frame.line.clone(), false);
     let result = frame.part(&frame.result).unwrap_or_default();
     let Ok([Some(capabilities)]) = pick(result, ["capabilities"]) else {
         return as_it_came;
@@ -70,13 +71,13 @@ pub fn with_tasks(frame: &Frame) -> (Bytes, bool) {
         "" => ours,
         _ => format!("{ours},"),
     };
-    let at = span(&frame.bytes, object.get()).start + 1;
-    (splice(&frame.bytes, at..at, ours.as_bytes()), true)
+    let at = span(&frame.line, object.get()).start + 1;
+    (frame.line.splice(at..at, ours.as_bytes()), true)
 }
 
 impl Form {
     /// The call has become a task.
-    pub fn task(&self, approval: &Approval) -> Bytes {
+    pub fn task(&self, approval: &Approval) -> OneLine {
         let summary = approval.calls.first().map(|call| call.terms.summary.as_str());
         let message = format!("waiting for a person to decide: {}", summary.unwrap_or_default());
         let task = described(approval, "working", Some(&message), self.is_modern);
@@ -146,7 +147,7 @@ impl Asked {
     }
 
     /// A task of ours, as the answer.
-    fn task(&self, approval: &Approval, status: &str, more: &str) -> Bytes {
+    fn task(&self, approval: &Approval, status: &str, more: &str) -> OneLine {
         let task = described(approval, status, stands(approval), self.is_modern());
         let kind = match self.is_modern() {
             true => "\"resultType\":\"complete\",",
@@ -155,11 +156,11 @@ impl Asked {
         wire::result(&self.raw_id, &format!("{{{kind}{task}{more}}}"))
     }
 
-    fn done(&self) -> Bytes {
+    fn done(&self) -> OneLine {
         wire::result(&self.raw_id, "{\"resultType\":\"complete\"}")
     }
 
-    fn refused(&self, problem: &str) -> Bytes {
+    fn refused(&self, problem: &str) -> OneLine {
         wire::error(Some(&self.raw_id), wire::INVALID_PARAMS, problem)
     }
 }
@@ -199,7 +200,7 @@ impl Relay {
         true
     }
 
-    async fn task(&self, asked: &Asked, id: ApprovalId, back: &Back) -> Option<Bytes> {
+    async fn task(&self, asked: &Asked, id: ApprovalId, back: &Back) -> Option<OneLine> {
         let capabilities = asked.says.capabilities.as_deref().unwrap_or_default();
         if asked.is_modern() && !takes_tasks(capabilities.as_bytes()) {
             return Some(wire::missing_capability(&asked.raw_id, EXTENSION));
@@ -215,7 +216,7 @@ impl Relay {
     }
 
     /// A task with its result, if it has one.
-    async fn task_now(&self, asked: &Asked, approval: &Approval) -> Bytes {
+    async fn task_now(&self, asked: &Asked, approval: &Approval) -> OneLine {
         let status = status(approval);
         if status == "working" {
             let behind = self.gateway.upstreams.task(approval.id);
@@ -254,18 +255,18 @@ impl Relay {
         let waited = gateway
             .gate
             .wait(&gateway.tenant, id, Until::Finished, Duration::ZERO);
-        Frame::read(self.waited(&form, waited.await).await)
+        Frame::again(self.waited(&form, waited.await).await)
     }
 
     /// Waits for the end, with signs of life, and gives what the call itself would have been answered with.
-    async fn task_result(&self, asked: &Asked, id: ApprovalId, back: &Back) -> Bytes {
+    async fn task_result(&self, asked: &Asked, id: ApprovalId, back: &Back) -> OneLine {
         let gateway = &self.gateway;
         while !back.is_closed() {
             let waited = gateway
                 .gate
                 .wait(&gateway.tenant, id, Until::Finished, SIGN_EVERY);
             match waited.await {
-                Ok(Waited::TimedOut(_)) => _ = back.send(Bytes::new()).await,
+                Ok(Waited::TimedOut(_)) => _ = back.send(OneLine::sign_of_life()).await,
                 _ => break,
             }
         }
@@ -278,7 +279,7 @@ impl Relay {
         }
     }
 
-    async fn cancel_task(&self, asked: &Asked, approval: &SharedApproval) -> Option<Bytes> {
+    async fn cancel_task(&self, asked: &Asked, approval: &SharedApproval) -> Option<OneLine> {
         let gateway = &self.gateway;
         let id = approval.id;
         if approval.is_finished() {
@@ -307,7 +308,7 @@ impl Relay {
     }
 
     /// Answers to what a server's task asks. Ours ask nothing.
-    async fn tell_task(&self, asked: &Asked, id: ApprovalId) -> Bytes {
+    async fn tell_task(&self, asked: &Asked, id: ApprovalId) -> OneLine {
         let Some(behind) = self.gateway.upstreams.task(id) else {
             return asked.done();
         };
@@ -359,7 +360,7 @@ mod tests {
             let frame = |result: &str| format!(r#"{{"id":1,"result":{result}}}"#);
             let read = Frame::read(frame(result).into()).unwrap();
             let (bytes, are_ours) = with_tasks(&read);
-            assert_eq!(bytes, frame(expected));
+            assert_eq!(bytes, OneLine::new(frame(expected)));
             assert_eq!(are_ours, result != expected);
         };
         let ours = r#""io.modelcontextprotocol/tasks":{}"#;

@@ -1,8 +1,7 @@
 //! The messages we write ourselves.
 
-use bytes::Bytes;
-
 use super::frame::{Id, quote};
+use super::one_line::OneLine;
 
 /// The message could not be read.
 pub const PARSE_ERROR: i32 = -32700;
@@ -19,38 +18,39 @@ pub const INTERNAL: i32 = -32603;
 pub const MISSING_CAPABILITY: i32 = -32021;
 
 /// An answer; `id` and `result` are JSON.
-pub fn result(id: &str, result: &str) -> Bytes {
-    format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}\n").into()
+pub fn result(id: &str, result: &str) -> OneLine {
+    OneLine::new(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}"))
 }
 
 /// An answer that was kept as bytes.
-pub fn kept_result(id: &str, result: &[u8]) -> Bytes {
+pub fn kept_result(id: &str, result: &[u8]) -> OneLine {
     kept(id, "result", result)
 }
 
 /// An error that was kept as bytes.
-pub fn kept_error(id: &str, error: &[u8]) -> Bytes {
+pub fn kept_error(id: &str, error: &[u8]) -> OneLine {
     kept(id, "error", error)
 }
 
-fn kept(id: &str, member: &str, value: &[u8]) -> Bytes {
+fn kept(id: &str, member: &str, value: &[u8]) -> OneLine {
     let mut frame = format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"{member}\":").into_bytes();
     frame.reserve(value.len() + 2);
     frame.extend_from_slice(value);
-    frame.extend_from_slice(b"}\n");
-    frame.into()
+    frame.push(b'}');
+    OneLine::new(frame)
 }
 
 /// An error.
-pub fn error(id: Option<&str>, code: i32, message: &str) -> Bytes {
+pub fn error(id: Option<&str>, code: i32, message: &str) -> OneLine {
     let id = id.unwrap_or("null");
     let message = quote(message);
-    format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{{\"code\":{code},\"message\":{message}}}}}\n")
-        .into()
+    OneLine::new(format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"error\":{{\"code\":{code},\"message\":{message}}}}}"
+    ))
 }
 
 /// The client does not say that it can do what this takes.
-pub fn missing_capability(id: &str, extension: &str) -> Bytes {
+pub fn missing_capability(id: &str, extension: &str) -> OneLine {
     let message = quote(&format!("this takes a client that declares `{extension}`"));
     let data = format!(
         "{{\"requiredCapabilities\":{{\"extensions\":{{{}:{{}}}}}}}}",
@@ -61,19 +61,23 @@ pub fn missing_capability(id: &str, extension: &str) -> Bytes {
 }
 
 /// A request of ours; `params` is JSON.
-pub fn request(id: &Id, method: &str, params: &str) -> Bytes {
+pub fn request(id: &Id, method: &str, params: &str) -> OneLine {
     let (id, method) = (id.as_json(), quote(method));
-    format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":{method},\"params\":{params}}}\n").into()
+    OneLine::new(format!(
+        "{{\"jsonrpc\":\"2.0\",\"id\":{id},\"method\":{method},\"params\":{params}}}"
+    ))
 }
 
 /// A notification of ours; `params` is JSON.
-pub fn notification(method: &str, params: &str) -> Bytes {
+pub fn notification(method: &str, params: &str) -> OneLine {
     let method = quote(method);
-    format!("{{\"jsonrpc\":\"2.0\",\"method\":{method},\"params\":{params}}}\n").into()
+    OneLine::new(format!(
+        "{{\"jsonrpc\":\"2.0\",\"method\":{method},\"params\":{params}}}"
+    ))
 }
 
 /// How far something has come; `token` is JSON.
-pub fn progress(token: &str, count: u64, message: &str) -> Bytes {
+pub fn progress(token: &str, count: u64, message: &str) -> OneLine {
     let message = quote(message);
     let params = format!("{{\"progressToken\":{token},\"progress\":{count},\"message\":{message}}}");
     notification("notifications/progress", &params)

@@ -192,7 +192,7 @@ fn what_the_policy_forbids_nobody_is_asked() {
         .line(std::time::Instant::now() + crate::client::LONG)
         .unwrap();
     assert!(
-        line.contains("\"isError\":true") && line.contains("not acceptable"),
+        line.contains("\"error\":{\"code\":-32700") && line.contains("a key occurs twice"),
         "{line}"
     );
     assert_eq!(journal(&place), [""; 0]);

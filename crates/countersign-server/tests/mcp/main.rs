@@ -13,6 +13,7 @@ mod ask;
 mod children;
 mod client;
 mod crash;
+mod frames;
 mod hold;
 mod http;
 mod init;

@@ -127,8 +127,6 @@ fn a_prompt_that_cannot_be_read_is_a_denial() {
         (r#"{"tool_name":"Bash","input":"rm"}"#, "object"),
         (r#"{"tool_name":"Bash","input":[]}"#, "object"),
         (r#"{"tool_name":"Bash","input":null}"#, "object"),
-        (r#"{"tool_name":"Bash","input":{"a":1,"a":2}}"#, "twice"),
-        (r#"{"tool_name":"Read","tool_name":"Bash","input":{}}"#, "twice"),
         (
             r#"{"tool_name":"Bash","Tool_Name":"Read","input":{}}"#,
             "not a member",
@@ -141,6 +139,16 @@ fn a_prompt_that_cannot_be_read_is_a_denial() {
         ),
     ] {
         check_denied(&mut client, arguments, reason);
+    }
+    // What two readers might read differently is no message at all.
+    for arguments in [
+        r#"{"tool_name":"Bash","input":{"a":1,"a":2}}"#,
+        r#"{"tool_name":"Read","tool_name":"Bash","input":{}}"#,
+    ] {
+        let id = client.begin_raw("countersign_approve", arguments);
+        let answer = client.answer(id);
+        let message = answer["error"]["message"].as_str().unwrap();
+        assert!(message.contains("a key occurs twice"), "{answer}");
     }
     let large = "x".repeat(65 * 1024);
     let arguments = format!(r#"{{"tool_name":"Bash","input":{{"command":"{large}"}}}}"#);

@@ -8,6 +8,10 @@ use super::{Kind, Limits, Malformed, Reason, Top, unescape};
 
 /// Objects with more keys than this are checked for duplicates with a hash set instead of one by one.
 const LINEAR_KEYS: usize = 32;
+/// Most keys of one object: remembering them takes several times the bytes they have in the text.
+const MOST_KEYS: usize = 1 << 20;
+/// Bytes of a string that are looked at together.
+const CHUNK: usize = 32;
 
 /// What the scanner tells its listener on the way.
 pub(super) enum Step<'a> {
@@ -53,6 +57,7 @@ pub(super) fn scan<'a>(
         keys: Vec::with_capacity(16),
         limits,
         paths: 0,
+        may_hold_halves: top == Top::Message,
         listen,
     };
     scanner.whitespace();
@@ -86,6 +91,12 @@ struct Frame<'a> {
     path: usize,
 }
 
+impl Frame<'_> {
+    fn is_full(&self) -> bool {
+        self.key_set.as_ref().is_some_and(|keys| keys.len() >= MOST_KEYS)
+    }
+}
+
 /// The nesting lives in `frames`, on the heap and limited, so that no input can exhaust the stack.
 struct Scanner<'a, L> {
     text: &'a str,
@@ -95,6 +106,8 @@ struct Scanner<'a, L> {
     keys: Vec<Cow<'a, str>>,
     limits: Limits,
     paths: usize,
+    /// Whether string values may hold halves of surrogate pairs.
+    may_hold_halves: bool,
     listen: L,
 }
 
@@ -159,7 +172,7 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
             let start = self.at;
             let kind = match self.peek() {
                 Some(b'"') => {
-                    self.string()?;
+                    self.string(self.may_hold_halves)?;
                     Kind::String
                 }
                 Some(b'{') if self.open(true)? => Kind::EmptyObject,
@@ -221,13 +234,17 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
         if self.peek() != Some(b'"') {
             return self.unexpected();
         }
-        let has_escapes = self.string()?;
+        let has_escapes = self.string(false)?;
         let raw = self.text.get(start + 1..self.at - 1).unwrap_or_default();
         let key = if has_escapes {
             unescape(raw)
         } else {
             Cow::Borrowed(raw)
         };
+        let is_full = self.frames.last().is_some_and(Frame::is_full);
+        if is_full {
+            return self.fault(Reason::TooManyKeys(MOST_KEYS));
+        }
         if !self.remember(key, raw.len()) {
             self.at = start;
             return self.fault(Reason::DuplicateKey);
@@ -266,15 +283,12 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
     }
 
     /// Reads a string from quote to quote; says whether it holds escapes.
-    fn string(&mut self) -> Result<bool, Malformed> {
+    fn string(&mut self, may_hold_halves: bool) -> Result<bool, Malformed> {
         self.at += 1;
         let mut has_escapes = false;
         loop {
             let rest = self.bytes.get(self.at..).unwrap_or_default();
-            let plain = rest
-                .iter()
-                .take_while(|byte| !matches!(byte, b'"' | b'\\' | 0..=0x1f));
-            self.at += plain.count();
+            self.at += plain_length(rest);
             match self.peek() {
                 Some(b'"') => {
                     self.at += 1;
@@ -282,7 +296,7 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
                 }
                 Some(b'\\') => {
                     has_escapes = true;
-                    self.escape()?;
+                    self.escape(may_hold_halves)?;
                 }
                 Some(_) => return self.fault(Reason::ControlCharacter),
                 None => return self.fault(Reason::Ended),
@@ -290,16 +304,16 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
         }
     }
 
-    fn escape(&mut self) -> Result<(), Malformed> {
+    fn escape(&mut self, may_hold_halves: bool) -> Result<(), Malformed> {
         match self.bytes.get(self.at + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 2,
             Some(b'u') => {
                 let unit = self.code_unit(self.at)?;
                 let is_low = |unit| (0xdc00..0xe000).contains(&unit);
-                if is_low(unit) {
+                if is_low(unit) && !may_hold_halves {
                     return self.fault(Reason::LoneSurrogate);
                 }
-                if (0xd800..0xdc00).contains(&unit) {
+                if (0xd800..0xdc00).contains(&unit) && !may_hold_halves {
                     let next = self.bytes.get(self.at + 6..self.at + 8);
                     if next != Some(b"\\u") || !is_low(self.code_unit(self.at + 6)?) {
                         return self.fault(Reason::LoneSurrogate);
@@ -372,6 +386,19 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
         self.at += count;
         count
     }
+}
+
+/// How many bytes come before the next quote, backslash or control character.
+///
+/// Whole chunks are looked at without an early end, which compilers turn into wide instructions: most of a large message
+/// is the inside of strings.
+fn plain_length(bytes: &[u8]) -> usize {
+    let is_plain = |byte: &u8| *byte >= 0x20 && *byte != b'"' && *byte != b'\\';
+    let is_all_plain = |chunk: &[u8]| chunk.iter().fold(true, |all, byte| all & is_plain(byte));
+    let plain_chunks = bytes.chunks_exact(CHUNK).take_while(|chunk| is_all_plain(chunk));
+    let skipped = plain_chunks.count() * CHUNK;
+    let rest = bytes.get(skipped..).unwrap_or_default();
+    skipped + rest.iter().take_while(|byte| is_plain(byte)).count()
 }
 
 fn decimal_digits(number: usize) -> usize {

@@ -280,3 +280,32 @@ proptest! {
         prop_assert_eq!(parsed.pointer(&found[0].pointer).and_then(|v| v.as_str()), Some(&*found[0].text()));
     }
 }
+
+#[test]
+fn a_message_may_hold_half_of_a_pair_in_a_value_and_nothing_else_more() {
+    let limits = Limits {
+        bytes: 1 << 20,
+        depth: 4,
+        paths: usize::MAX,
+    };
+    let check = |text: &str| check_message(text.as_bytes(), limits).map_err(|malformed| malformed.reason);
+    assert_eq!(check(r#"{"a":"\ud83d","b":"\ude00","c":"\ud83d\ude00"}"#), Ok(()));
+    assert_eq!(check(r#"{"\ud83d":1}"#), Err(Reason::LoneSurrogate));
+    assert_eq!(check(r#"{"a":"\ud83"}"#), Err(Reason::BadEscape));
+    assert_eq!(check(r#"{"a":{"b":1,"\u0062":2}}"#), Err(Reason::DuplicateKey));
+    assert_eq!(check(r#"[{"a":1}]"#), Err(Reason::NotAnObject));
+    assert_eq!(check(r#"{"a":[[[[]]]]}"#), Err(Reason::TooDeep(4)));
+}
+
+#[test]
+fn a_string_is_read_to_its_end_however_long_it_is() {
+    for length in 0..200 {
+        let plain = "x".repeat(length);
+        accepts(&format!(r#"{{"a":"{plain}","b":"{plain}\n{plain}é"}}"#));
+        refuses(
+            format!("{{\"a\":\"{plain}\u{b}{plain}\"}}"),
+            6 + length,
+            Reason::ControlCharacter,
+        );
+    }
+}

@@ -9,7 +9,6 @@ use std::time::Duration;
 
 use axum::http::{HeaderMap, HeaderValue, Method, StatusCode};
 use axum::response::{IntoResponse as _, Response};
-use bytes::Bytes;
 use countersign::hash::Hash;
 
 use super::endpoint::{Endpoint, message, mismatch, open, refused};
@@ -19,8 +18,9 @@ use super::way::SESSION;
 use crate::duration;
 use crate::mcp::call::Says;
 use crate::mcp::child::Launch;
-use crate::mcp::frame::{Frame, Kind};
-use crate::mcp::relay::Who;
+use crate::mcp::frame::Kind;
+use crate::mcp::lines::Read;
+use crate::mcp::relay::{self, Who};
 use crate::mcp::several::Spec;
 use crate::mcp::wire;
 
@@ -76,11 +76,11 @@ impl Bridge {
         who: Who,
         method: Method,
         headers: HeaderMap,
-        body: Bytes,
+        read: Read,
     ) -> Response {
         let named = headers.get(SESSION).and_then(|name| name.to_str().ok());
         match method {
-            Method::POST => self.posted(endpoint, who, &headers, body).await,
+            Method::POST => self.posted(endpoint, who, &headers, read).await,
             Method::GET => match named.and_then(|name| self.find(name, &who)) {
                 Some(conversation) => conversation.listen(),
                 None => StatusCode::METHOD_NOT_ALLOWED.into_response(),
@@ -99,10 +99,14 @@ impl Bridge {
         }
     }
 
-    async fn posted(&self, endpoint: &Arc<Endpoint>, who: Who, headers: &HeaderMap, body: Bytes) -> Response {
-        let Ok(frame) = Frame::read(body) else {
-            return refused(StatusCode::BAD_REQUEST, "the body is no message");
+    async fn posted(&self, endpoint: &Arc<Endpoint>, who: Who, headers: &HeaderMap, read: Read) -> Response {
+        let frame = match read {
+            Ok(frame) => frame,
+            Err(bad) => return message(StatusCode::BAD_REQUEST, relay::refused(&bad)),
         };
+        if let Some(refusal) = relay::refusal(&frame) {
+            return message(StatusCode::BAD_REQUEST, refusal);
+        }
         let named = headers.get(SESSION).and_then(|name| name.to_str().ok());
         let says = Says::read(frame.part(&frame.params).unwrap_or_default());
         let is_modern = says.is_modern();

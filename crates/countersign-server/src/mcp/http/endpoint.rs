@@ -29,7 +29,8 @@ use crate::http::AllowedHosts;
 use crate::mcp::child::Launch;
 use crate::mcp::frame::{Frame, Kind};
 use crate::mcp::gateway::Gateway;
-use crate::mcp::lines::QUEUE;
+use crate::mcp::lines::{QUEUE, Read};
+use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::{Next, Relay, Who};
 use crate::mcp::server::Server;
 use crate::mcp::several::Spec;
@@ -256,9 +257,10 @@ async fn called(
         Ok(who) => who,
         Err(answer) => return *answer,
     };
+    let read = Frame::read(body);
     match &endpoint.behind {
-        Behind::Address(proxy) => proxy.answer(&endpoint, who, method, headers, body).await,
-        Behind::Command(bridge) => bridge.answer(&endpoint, who, method, headers, body).await,
+        Behind::Address(proxy) => proxy.answer(&endpoint, who, method, headers, read).await,
+        Behind::Command(bridge) => bridge.answer(&endpoint, who, method, headers, read).await,
     }
 }
 
@@ -287,15 +289,15 @@ fn door(hosts: &AllowedHosts, headers: &HeaderMap) -> Result<(), Box<Response>> 
 }
 
 /// What became of a client's message: it goes on to the server, or this is the answer.
-pub(super) enum Passed<T = Bytes> {
+pub(super) enum Passed<T = OneLine> {
     On(T),
     Answered(Response),
 }
 
 /// Puts a client's message through the relay. What is held is answered as a stream, as soon as it takes long.
-pub(super) async fn through(relay: &Arc<Relay>, body: Bytes, alias: Option<Arc<Alias>>) -> Passed {
-    let (back, messages) = mpsc::channel::<Bytes>(QUEUE);
-    let next = relay.hear_client(body, &back).await;
+pub(super) async fn through(relay: &Arc<Relay>, read: Read, alias: Option<Arc<Alias>>) -> Passed {
+    let (back, messages) = mpsc::channel(QUEUE);
+    let next = relay.hear_client(read, &back).await;
     drop(back);
     passed(next, messages, alias).await
 }
@@ -303,10 +305,10 @@ pub(super) async fn through(relay: &Arc<Relay>, body: Bytes, alias: Option<Arc<A
 /// What becomes of a message that was heard, when all that is said to the client meanwhile comes here.
 pub(super) async fn passed<T: Send + 'static>(
     next: Next<T>,
-    mut messages: mpsc::Receiver<Bytes>,
+    mut messages: mpsc::Receiver<OneLine>,
     alias: Option<Arc<Alias>>,
 ) -> Passed<T> {
-    let restored = |message: Bytes| match &alias {
+    let restored = |message: OneLine| match &alias {
         Some(alias) => alias.restore(message),
         None => message,
     };
@@ -339,13 +341,13 @@ pub(super) async fn passed<T: Send + 'static>(
     Passed::Answered(stream(first, messages, alias))
 }
 
-fn is_answer(message: &Bytes) -> bool {
-    let frame = Frame::read(message.clone());
+pub(super) fn is_answer(message: &OneLine) -> bool {
+    let frame = Frame::again(message.clone());
     frame.is_ok_and(|frame| matches!(frame.kind, Kind::Response { .. }))
 }
 
 /// A stream that begins with one message and ends with the answer.
-fn stream(first: Bytes, messages: mpsc::Receiver<Bytes>, alias: Option<Arc<Alias>>) -> Response {
+fn stream(first: OneLine, messages: mpsc::Receiver<OneLine>, alias: Option<Arc<Alias>>) -> Response {
     let state = (Some(first), messages, alias);
     let rest = futures_util::stream::unfold(state, |(first, mut messages, alias)| async move {
         let message = match first {
@@ -372,9 +374,9 @@ pub(super) fn events(body: Body) -> Response {
 }
 
 /// An answer that is one message.
-pub(super) fn message(status: StatusCode, message: Bytes) -> Response {
+pub(super) fn message(status: StatusCode, message: OneLine) -> Response {
     let kind = [(header::CONTENT_TYPE, "application/json")];
-    (status, kind, message).into_response()
+    (status, kind, message.bytes()).into_response()
 }
 
 /// Headers and body say different things.

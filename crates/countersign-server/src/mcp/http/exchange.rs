@@ -15,7 +15,7 @@ use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
-use super::endpoint::{Endpoint, Passed, events, message, open, passed, refused, soon, through};
+use super::endpoint::{Endpoint, Passed, events, is_answer, message, open, passed, refused, soon, through};
 use super::events::event_of;
 use super::headers::{check, check_arguments};
 use super::shared::{Alias, status};
@@ -25,6 +25,7 @@ use crate::mcp::child::{Child, Launch};
 use crate::mcp::ended_at_once;
 use crate::mcp::frame::{Frame, Id, Kind, pick, pick_meta};
 use crate::mcp::lines::QUEUE;
+use crate::mcp::one_line::OneLine;
 use crate::mcp::own;
 use crate::mcp::relay::{Relay, Who};
 use crate::mcp::server::Server;
@@ -40,7 +41,7 @@ pub(super) struct Conversation {
     /// Counts the requests of clients that share it.
     number: AtomicU64,
     /// Who listens to what the server says of itself.
-    listening: Mutex<Option<mpsc::Sender<Bytes>>>,
+    listening: Mutex<Option<mpsc::Sender<OneLine>>>,
     /// When it began.
     began: Instant,
     /// When something was last said in it.
@@ -108,12 +109,12 @@ impl With {
 /// Who waits, and what they call what they wait for.
 #[derive(Clone)]
 struct Waits {
-    to: mpsc::Sender<Bytes>,
+    to: mpsc::Sender<OneLine>,
     alias: Option<Arc<Alias>>,
 }
 
 impl Waits {
-    async fn send(&self, message: Bytes) {
+    async fn send(&self, message: OneLine) {
         let message = match &self.alias {
             Some(alias) => alias.restore(message),
             None => message,
@@ -147,7 +148,7 @@ impl Conversation {
 
     /// Returns true if nothing was said for so long, nobody listens or waits for an answer, and no call is open.
     pub(super) fn is_idle(&self, limit: Duration) -> bool {
-        let is_heard = |to: &mpsc::Sender<Bytes>| !to.is_closed();
+        let is_heard = |to: &mpsc::Sender<OneLine>| !to.is_closed();
         open(&self.used).elapsed() >= limit
             && !open(&self.listening).as_ref().is_some_and(is_heard)
             && !open(&self.waiting).values().any(|waits| is_heard(&waits.to))
@@ -272,7 +273,7 @@ impl Conversation {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let (alias, body) = match Alias::of(frame, number).filter(|_| is_shared) {
             Some((alias, body)) => (Some(Arc::new(alias)), body),
-            None => (None, frame.bytes.clone()),
+            None => (None, frame.line.clone()),
         };
         let id = match (&alias, &frame.kind) {
             (Some(alias), _) => Some(alias.id.clone()),
@@ -298,7 +299,7 @@ impl Conversation {
             }
         }
         let answered = match &self.with {
-            With::One(relay, _) => match through(relay, body, alias).await {
+            With::One(relay, _) => match through(relay, Frame::read_line(body), alias).await {
                 Passed::Answered(answer) => Some(answer),
                 Passed::On(body) => match relay.server.send(body).await {
                     Ok(()) => None,
@@ -307,7 +308,7 @@ impl Conversation {
             },
             With::Several(switch, _) => {
                 let (back, said) = mpsc::channel(QUEUE);
-                let next = switch.hear_client(body, &back).await;
+                let next = switch.hear_client(Frame::read_line(body), &back).await;
                 drop(back);
                 match passed(next, said, alias).await {
                     Passed::Answered(answer) => Some(answer),
@@ -362,9 +363,9 @@ impl Conversation {
         !is_taken
     }
 
-    async fn deliver(&self, line: Bytes) {
+    async fn deliver(&self, line: OneLine) {
         self.touch();
-        let frame = Frame::read(line.clone());
+        let frame = Frame::again(line.clone());
         let to = match frame.as_ref().map(|frame| &frame.kind) {
             Ok(Kind::Response { id }) => open(&self.waiting).remove(id),
             Ok(Kind::Notification { method }) if method == "notifications/progress" => {
@@ -401,7 +402,7 @@ impl Conversation {
 }
 
 /// One message if that is all and comes soon, else a stream that ends with the answer.
-async fn reply(mut messages: mpsc::Receiver<Bytes>, is_modern: bool) -> Response {
+async fn reply(mut messages: mpsc::Receiver<OneLine>, is_modern: bool) -> Response {
     let first = match tokio::time::timeout(soon(), messages.recv()).await {
         Ok(Some(first)) => Some(first),
         Ok(None) => return refused(StatusCode::BAD_GATEWAY, "the server ended before it answered"),
@@ -414,7 +415,7 @@ async fn reply(mut messages: mpsc::Receiver<Bytes>, is_modern: bool) -> Response
     }
 }
 
-fn streamed(first: Option<Bytes>, messages: mpsc::Receiver<Bytes>, ends_with_answer: bool) -> Response {
+fn streamed(first: Option<OneLine>, messages: mpsc::Receiver<OneLine>, ends_with_answer: bool) -> Response {
     let state = (first, messages, false);
     let stream = futures_util::stream::unfold(state, move |(first, mut messages, is_over)| async move {
         if is_over {
@@ -436,9 +437,4 @@ fn streamed(first: Option<Bytes>, messages: mpsc::Receiver<Bytes>, ends_with_ans
 
 fn is_listening(frame: &Frame) -> bool {
     matches!(&frame.kind, Kind::Request { method, .. } if method == "subscriptions/listen")
-}
-
-fn is_answer(message: &Bytes) -> bool {
-    let frame = Frame::read(message.clone());
-    frame.is_ok_and(|frame| matches!(frame.kind, Kind::Response { .. }))
 }

@@ -1,30 +1,33 @@
-//! Passing requests on to a server at an address: the same headers, the same body, the same events back.
+//! Passing requests on to a server at an address: the same headers, the same message, the same events back.
 //!
+//! Every message goes through the door, in both directions. Headers that say how a body is to be read (its type, character
+//! set and compression) are ours: a server that decodes a body by the client's header could read another message in it.
 //! Deliberately absent: sessions of our own. They are the server's; we only remember which client is behind one.
 
 use std::sync::{Arc, Mutex};
 
 use axum::body::Body;
-use axum::http::{HeaderMap, HeaderName, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use http_body_util::BodyExt as _;
 use tokio::sync::mpsc;
 
-use super::endpoint::{Endpoint, Passed, mismatch, open, refused, through};
-use super::events::{Events, data, with_data};
+use super::endpoint::{Endpoint, Passed, message, mismatch, open, refused, through};
+use super::events::{Event, Events};
 use super::headers;
 use super::way::{Heard, HttpUpstream, SESSION, VERSION, Way, is_stream};
 use crate::client::{NoAnswer, Opened};
 use crate::mcp::call::Says;
-use crate::mcp::frame::{Frame, Kind};
-use crate::mcp::lines::{LONGEST, QUEUE};
-use crate::mcp::relay::{Relay, Who};
-use crate::mcp::seen;
+use crate::mcp::frame::{Frame, Id, Kind, LONGEST};
+use crate::mcp::lines::{QUEUE, Read};
+use crate::mcp::one_line::OneLine;
+use crate::mcp::relay::{self, Relay, Who};
 use crate::mcp::server::Server;
+use crate::mcp::wire;
 
 /// Headers that are about one connection only, or about us.
-const NOT_PASSED: [HeaderName; 9] = [
+const NOT_PASSED: [HeaderName; 11] = [
     header::HOST,
     header::CONNECTION,
     header::CONTENT_LENGTH,
@@ -37,6 +40,9 @@ const NOT_PASSED: [HeaderName; 9] = [
     header::ORIGIN,
     // What is not compressed can be read.
     header::ACCEPT_ENCODING,
+    header::CONTENT_ENCODING,
+    // Ours: the body is UTF-8, whatever the client says.
+    header::CONTENT_TYPE,
 ];
 
 /// A server at an address.
@@ -61,11 +67,15 @@ impl Proxy {
         who: Who,
         method: Method,
         headers: HeaderMap,
-        body: Bytes,
+        read: Read,
     ) -> Response {
-        let frame = Frame::read(body.clone()).ok().filter(|_| method == Method::POST);
+        let frame = match (&method, read) {
+            (&Method::POST, Ok(frame)) => Some(frame),
+            (&Method::POST, Err(bad)) => return message(StatusCode::BAD_REQUEST, relay::refused(&bad)),
+            (&Method::GET | &Method::DELETE, _) => None,
+            _ => return StatusCode::METHOD_NOT_ALLOWED.into_response(),
+        };
         let is_greeting = frame.as_ref().is_some_and(is_greeting);
-        let look = frame.as_ref().map_or(Look::Not, look);
         let relay = match endpoint.session(&headers, &who) {
             Some(relay) => relay,
             None if is_greeting => self.relay(endpoint, who),
@@ -80,14 +90,15 @@ impl Proxy {
         {
             return mismatch(frame, &problem);
         }
-        let body = match method {
-            Method::POST => match through(&relay, body, None).await {
+        let asked = frame.as_ref().and_then(asked);
+        let body = match frame {
+            Some(frame) => match through(&relay, Ok(frame), None).await {
                 Passed::On(body) => body,
                 Passed::Answered(answer) => return answer,
             },
-            _ => body,
+            None => OneLine::default(),
         };
-        let opened = match self.way.open(method, passed(&headers), body).await {
+        let opened = match self.way.open(method, passed(&headers), &body).await {
             Ok(opened) => opened,
             Err(NoAnswer::NotSent(why) | NoAnswer::Unknown(why)) => {
                 return refused(
@@ -103,7 +114,7 @@ impl Proxy {
             }
             remember(&relay, &opened.headers);
         }
-        back(relay, opened, look).await
+        back(relay, opened, asked).await
     }
 
     /// The relay of a new conversation.
@@ -119,8 +130,8 @@ impl Proxy {
         tokio::spawn(async move {
             while let Some(message) = messages.recv().await {
                 match message {
-                    Heard::Message(bytes) => {
-                        if let Some(message) = heard.hear_server(bytes) {
+                    Heard::Message(read) => {
+                        if let Some(message) = heard.hear_server(read) {
                             heard.while_running(message).await;
                         }
                     }
@@ -176,39 +187,11 @@ fn is_greeting(frame: &Frame) -> bool {
     matches!(&frame.kind, Kind::Request { method, .. } if method == "initialize")
 }
 
-/// Whether we look into an answer.
-#[derive(Clone, Copy)]
-enum Look {
-    /// It passes as it comes.
-    Not,
-    /// If it is small enough to be kept.
-    Small,
-    /// We add to it, or it is the answer of a tool.
-    Always,
-}
-
-impl Look {
-    fn is_due(self, headers: &HeaderMap) -> bool {
-        let length = headers
-            .get(header::CONTENT_LENGTH)
-            .and_then(|length| length.to_str().ok());
-        let length: Option<usize> = length.and_then(|length| length.parse().ok());
-        match self {
-            Look::Not => false,
-            Look::Small => length.is_some_and(|length| length <= seen::LARGEST),
-            Look::Always => true,
-        }
-    }
-}
-
-fn look(frame: &Frame) -> Look {
-    let Kind::Request { method, .. } = &frame.kind else {
-        return Look::Not;
-    };
-    match method.as_str() {
-        "tools/list" | "tools/call" | "server/discover" => Look::Always,
-        "resources/read" | "tasks/result" => Look::Small,
-        _ => Look::Not,
+/// The id under which a request is to be answered.
+fn asked(frame: &Frame) -> Option<Id> {
+    match &frame.kind {
+        Kind::Request { id, .. } => Some(id.clone()),
+        _ => None,
     }
 }
 
@@ -217,51 +200,67 @@ fn passed(headers: &HeaderMap) -> HeaderMap {
     for name in NOT_PASSED {
         passed.remove(name);
     }
+    passed.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
     passed
 }
 
-/// The server's answer, with our own tools in its lists.
-async fn back(relay: Arc<Relay>, mut opened: Opened, look: Look) -> Response {
+/// The server's answer, with our own tools in its lists. A body that is no message is not passed on; its status is.
+async fn back(relay: Arc<Relay>, mut opened: Opened, asked: Option<Id>) -> Response {
     let status = StatusCode::from_u16(opened.status).unwrap_or(StatusCode::BAD_GATEWAY);
     let mut headers = opened.headers.clone();
     for name in [
         header::CONNECTION,
         header::CONTENT_LENGTH,
         header::TRANSFER_ENCODING,
+        header::CONTENT_ENCODING,
+        header::CONTENT_TYPE,
     ] {
         headers.remove(name);
     }
+    let answered = |kind: &'static str, body: Body| {
+        let mut answer = body.into_response();
+        *answer.headers_mut() = headers;
+        *answer.status_mut() = status;
+        answer
+            .headers_mut()
+            .insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
+        answer
+    };
     if is_stream(&opened.headers) {
-        let mut answer = Body::from_stream(filtered(relay, opened)).into_response();
-        *answer.headers_mut() = headers;
-        *answer.status_mut() = status;
-        return answer;
+        return answered("text/event-stream", Body::from_stream(filtered(relay, opened)));
     }
-    if !look.is_due(&opened.headers) {
-        let mut answer = Body::new(opened).into_response();
-        *answer.headers_mut() = headers;
-        *answer.status_mut() = status;
-        return answer;
-    }
-    let mut whole = Vec::new();
+    let mut whole = BytesMut::new();
     while let Some(Ok(piece)) = opened.body.frame().await {
         whole.extend_from_slice(&piece.into_data().unwrap_or_default());
         if whole.len() > LONGEST {
+            relay.forget(asked.as_ref());
             return refused(StatusCode::BAD_GATEWAY, "the server's answer is too large");
         }
     }
-    let whole = Bytes::from(whole);
-    let passed = match whole.is_empty() {
-        true => whole,
-        false => relay.hear_server(whole).unwrap_or_default(),
+    let read = Frame::read(whole.freeze());
+    let id = asked.as_ref().map(Id::as_json);
+    let passed = match read {
+        Err(bad) if bad.is_blank() => None,
+        // Not every error is a message.
+        Err(_) if status.is_client_error() || status.is_server_error() => {
+            let problem = format!("the server answers {status}");
+            Some(wire::error(id, wire::INTERNAL, &problem))
+        }
+        Err(bad) => {
+            let problem = format!("the server's answer could not be read: {}", bad.problem());
+            relay.hear_server(Err(bad));
+            Some(wire::error(id, wire::INTERNAL, &problem))
+        }
+        Ok(frame) => relay.hear_server(Ok(frame)),
     };
-    let mut answer = Body::from(passed).into_response();
-    *answer.headers_mut() = headers;
-    *answer.status_mut() = status;
-    answer
+    relay.forget(asked.as_ref());
+    match passed {
+        Some(passed) => answered("application/json", Body::from(passed.bytes())),
+        None => answered("application/json", Body::empty()),
+    }
 }
 
-/// The server's events, each as it came unless we have something to add.
+/// The server's events, with our own tools in its lists.
 fn filtered(
     relay: Arc<Relay>,
     opened: Opened,
@@ -271,7 +270,7 @@ fn filtered(
         |(relay, mut opened, mut events)| async move {
             loop {
                 if let Some(event) = events.take() {
-                    if let Some(event) = filter(&relay, event) {
+                    if let Some(event) = filter(&relay, &event) {
                         return Some((Ok(event), (relay, opened, events)));
                     }
                     continue;
@@ -280,22 +279,19 @@ fn filtered(
                     Some(Ok(piece)) => piece.into_data().ok(),
                     _ => None,
                 };
+                // What has not ended is no event.
                 if !piece.is_some_and(|piece| events.push(&piece)) {
-                    let rest = events.rest();
-                    return (!rest.is_empty()).then(|| (Ok(rest), (relay, opened, events)));
+                    return None;
                 }
             }
         },
     )
 }
 
-fn filter(relay: &Relay, event: Bytes) -> Option<Bytes> {
-    let Some(message) = data(&event) else {
-        return Some(event);
+fn filter(relay: &Relay, event: &Event) -> Option<Bytes> {
+    let Some(message) = event.message() else {
+        return event.without_message();
     };
-    let passed = relay.hear_server(message.clone())?;
-    match passed == message {
-        true => Some(event),
-        false => Some(with_data(&event, &passed)),
-    }
+    let passed = relay.hear_server(Frame::read(message))?;
+    Some(event.with(&passed))
 }

@@ -4,7 +4,8 @@
 use axum::http::StatusCode;
 use bytes::Bytes;
 
-use crate::mcp::frame::{Frame, Id, Kind, pick, pick_meta, span, splice};
+use crate::mcp::frame::{Frame, Id, Kind, pick, pick_meta, span};
+use crate::mcp::one_line::OneLine;
 
 /// Which request a stream of notifications belongs to.
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
@@ -22,14 +23,14 @@ pub struct Alias {
 
 impl Alias {
     /// Gives a request another id; nothing when it is no request.
-    pub fn of(frame: &Frame, number: u64) -> Option<(Alias, Bytes)> {
+    pub fn of(frame: &Frame, number: u64) -> Option<(Alias, OneLine)> {
         let place = frame.id.clone()?;
         if !matches!(frame.kind, Kind::Request { .. }) {
             return None;
         }
         let id = Id::own(&format!("http:{number}"));
         let new = id.as_json().as_bytes();
-        let token = token(&frame.bytes, frame.part(&frame.params).unwrap_or_default());
+        let token = token(&frame.line, frame.part(&frame.params).unwrap_or_default());
         let alias = Alias {
             raw_id: Bytes::copy_from_slice(frame.part(&frame.id)?),
             token: token
@@ -42,48 +43,48 @@ impl Alias {
         places.sort_by_key(|place| std::cmp::Reverse(place.start));
         let bytes = places
             .into_iter()
-            .fold(frame.bytes.clone(), |bytes, place| splice(&bytes, place, new));
+            .fold(frame.line.clone(), |line, place| line.splice(place, new));
         Some((alias, bytes))
     }
 
     /// A message for the client, with what the client calls its request.
-    pub fn restore(&self, message: Bytes) -> Bytes {
-        let Ok(frame) = Frame::read(message.clone()) else {
+    pub fn restore(&self, message: OneLine) -> OneLine {
+        let Ok(frame) = Frame::again(message.clone()) else {
             return message;
         };
         let params = frame.part(&frame.params).unwrap_or_default();
         let is_ours = |place: &std::ops::Range<usize>| {
-            frame.bytes.get(place.clone()) == Some(self.id.as_json().as_bytes())
+            frame.line.get(place.clone()) == Some(self.id.as_json().as_bytes())
         };
         let (place, with) = match &frame.kind {
             Kind::Response { id } if *id == self.id => (frame.id.clone(), Some(&self.raw_id)),
             Kind::Notification { method } if method == "notifications/progress" => {
                 let token = pick(params, ["progressToken"]).ok().and_then(|[token]| token);
                 (
-                    token.map(|token| span(&frame.bytes, token.get())),
+                    token.map(|token| span(&frame.line, token.get())),
                     self.token.as_ref(),
                 )
             }
             Kind::Notification { .. } => {
-                let id = pick_meta(params, SUBSCRIPTION).map(|id| span(&frame.bytes, id.get()));
+                let id = pick_meta(params, SUBSCRIPTION).map(|id| span(&frame.line, id.get()));
                 (id, Some(&self.raw_id))
             }
             _ => return message,
         };
         match (place.filter(is_ours), with) {
-            (Some(place), Some(with)) => splice(&frame.bytes, place, with),
+            (Some(place), Some(with)) => frame.line.splice(place, with),
             _ => message,
         }
     }
 }
 
-fn token(bytes: &Bytes, params: &[u8]) -> Option<std::ops::Range<usize>> {
+fn token(bytes: &[u8], params: &[u8]) -> Option<std::ops::Range<usize>> {
     pick_meta(params, "progressToken").map(|token| span(bytes, token.get()))
 }
 
 /// What the protocol's later versions answer a request with, by the error in the answer.
-pub fn status(message: &Bytes) -> StatusCode {
-    let frame = Frame::read(message.clone()).ok();
+pub fn status(message: &OneLine) -> StatusCode {
+    let frame = Frame::again(message.clone()).ok();
     let error = frame.as_ref().and_then(|frame| frame.part(&frame.error));
     let code = error
         .and_then(|error| pick(error, ["code"]).ok())
@@ -106,12 +107,12 @@ mod tests {
         let (alias, sent) = Alias::of(&frame, 3).unwrap();
         assert_eq!(
             sent,
-            text.replace("\"p\"", "\"http:3\"").replace(" 7", " \"http:3\"")
+            OneLine::new(text.replace("\"p\"", "\"http:3\"").replace(" 7", " \"http:3\""))
         );
         let check = |message: &str, expected: &str| {
             assert_eq!(
-                alias.restore(Bytes::copy_from_slice(message.as_bytes())),
-                expected
+                alias.restore(OneLine::new(message.to_owned())),
+                OneLine::new(expected.to_owned())
             );
         };
         check(

@@ -10,12 +10,14 @@ use futures_util::future::BoxFuture;
 use http_body_util::BodyExt as _;
 use tokio::sync::mpsc;
 
-use super::events::{Events, data};
+use super::events::Events;
 use crate::client::{Allowed, Client, NoAnswer, Opened, Target};
 use crate::failure::Failure;
-use crate::mcp::frame::{Frame, Id, Kind, pick};
-use crate::mcp::lines::LONGEST;
+use crate::mcp::frame::{Frame, Id, Kind, LONGEST, pick};
+use crate::mcp::lines::Read;
+use crate::mcp::one_line::OneLine;
 use crate::mcp::server::{Gone, Headers, Lost, Upstream};
+use crate::output;
 
 /// Names a conversation with a server.
 pub const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
@@ -33,8 +35,8 @@ pub struct Way {
 /// What a server at an address lets us hear.
 #[derive(Debug)]
 pub enum Heard {
-    /// A message.
-    Message(Bytes),
+    /// A message, or bytes that are none.
+    Message(Read),
     /// This request will not be answered.
     Lost(Id, Lost),
 }
@@ -61,17 +63,19 @@ impl Way {
         })
     }
 
-    /// One request there.
+    /// One request there; without a message, the body is empty.
     pub async fn open(
         &self,
         method: Method,
         mut headers: HeaderMap,
-        body: Bytes,
+        body: &OneLine,
     ) -> Result<Opened, NoAnswer> {
         if let Some(token) = &self.token {
             headers.insert(header::AUTHORIZATION, token.clone());
         }
-        self.client.open(method, &self.target, headers, body).await
+        self.client
+            .open(method, &self.target, headers, body.bytes())
+            .await
     }
 }
 
@@ -116,12 +120,12 @@ impl Upstream for HttpUpstream {
         true
     }
 
-    fn send(&self, bytes: Bytes) -> BoxFuture<'_, Result<(), Gone>> {
-        self.send_with(bytes, Vec::new())
+    fn send(&self, line: OneLine) -> BoxFuture<'_, Result<(), Gone>> {
+        self.send_with(line, Vec::new())
     }
 
-    fn send_with(&self, bytes: Bytes, also: Headers) -> BoxFuture<'_, Result<(), Gone>> {
-        let frame = Frame::read(bytes.clone()).ok();
+    fn send_with(&self, line: OneLine, also: Headers) -> BoxFuture<'_, Result<(), Gone>> {
+        let frame = Frame::again(line.clone()).ok();
         let mut headers = self.headers(frame.as_ref());
         headers.extend(also.into_iter().map(|(name, value)| (Some(name), value)));
         let (way, heard, kept) = (self.way.clone(), self.heard.clone(), self.headers.clone());
@@ -138,7 +142,7 @@ impl Upstream for HttpUpstream {
                 id: id.as_ref(),
                 is_answered: false,
             };
-            let lost = match exchange.run(&way, headers, bytes).await {
+            let lost = match exchange.run(&way, headers, line).await {
                 Ok(()) => Lost::Unknown("the server ended its answer before it was one".to_owned()),
                 Err(NoAnswer::NotSent(why)) => Lost::NotSent(why),
                 Err(NoAnswer::Unknown(why)) => Lost::Unknown(why),
@@ -159,7 +163,7 @@ impl Upstream for HttpUpstream {
 async fn listen(way: &Way, heard: &mpsc::Sender<Heard>, kept: &Mutex<HeaderMap>) {
     let mut headers = kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
     headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
-    let Ok(mut opened) = way.open(Method::GET, headers, Bytes::new()).await else {
+    let Ok(mut opened) = way.open(Method::GET, headers, &OneLine::default()).await else {
         return;
     };
     let mut exchange = Exchange {
@@ -182,8 +186,8 @@ struct Exchange<'e> {
 }
 
 impl Exchange<'_> {
-    async fn run(&mut self, way: &Way, headers: HeaderMap, bytes: Bytes) -> Result<(), NoAnswer> {
-        let mut opened = way.open(Method::POST, headers, bytes).await?;
+    async fn run(&mut self, way: &Way, headers: HeaderMap, line: OneLine) -> Result<(), NoAnswer> {
+        let mut opened = way.open(Method::POST, headers, &line).await?;
         if let Some(session) = opened.headers.get(SESSION) {
             self.keep(SESSION, session.clone());
         }
@@ -198,7 +202,11 @@ impl Exchange<'_> {
                 return Err(NoAnswer::Unknown("the answer is too large".to_owned()));
             }
         }
-        self.message(whole.into()).await;
+        // An error need not be a message.
+        match opened.status {
+            400.. => self.hear(Frame::read(whole.into())).await,
+            _ => self.message(whole.into()).await?,
+        }
         match opened.status {
             _ if self.is_answered => Ok(()),
             // It was refused before it was looked at.
@@ -218,16 +226,38 @@ impl Exchange<'_> {
                 return Err(NoAnswer::Unknown("the answer is too large".to_owned()));
             }
             while let Some(event) = events.take() {
-                if let Some(message) = data(&event) {
-                    self.message(message).await;
+                if let Some(message) = event.message() {
+                    self.message(message).await?;
                 }
             }
         }
         Ok(())
     }
 
-    async fn message(&mut self, message: Bytes) {
-        let Ok(frame) = Frame::read(message.clone()) else {
+    /// Hears one message. Bytes that are none are passed to nobody, and end the request that they came in answer to.
+    async fn message(&mut self, message: Bytes) -> Result<(), NoAnswer> {
+        let read = Frame::read(message);
+        let problem = match &read {
+            Err(bad) if !bad.is_blank() => Some(bad.problem().clone()),
+            _ => None,
+        };
+        self.hear(read).await;
+        let Some(problem) = problem else {
+            return Ok(());
+        };
+        output::beside(&format!(
+            "countersign: a message of a server was not passed on: {problem}"
+        ));
+        match self.id.is_some() && !self.is_answered {
+            true => Err(NoAnswer::Unknown(format!(
+                "the server's answer could not be read: {problem}"
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    async fn hear(&mut self, read: Read) {
+        let Ok(frame) = read else {
             return;
         };
         if let Kind::Response { id } = &frame.kind
@@ -236,7 +266,7 @@ impl Exchange<'_> {
             self.is_answered = true;
             self.learn(&frame);
         }
-        let _ = self.heard.send(Heard::Message(message)).await;
+        let _ = self.heard.send(Heard::Message(Ok(frame))).await;
     }
 
     /// The answer to a greeting says which version is spoken from now on.
@@ -262,7 +292,7 @@ pub fn is_stream(headers: &HeaderMap) -> bool {
     let kind = headers
         .get(header::CONTENT_TYPE)
         .and_then(|kind| kind.to_str().ok());
-    kind.is_some_and(|kind| kind.starts_with("text/event-stream"))
+    kind.is_some_and(|kind| kind.to_ascii_lowercase().starts_with("text/event-stream"))
 }
 
 /// What the protocol's later versions say in headers as well.

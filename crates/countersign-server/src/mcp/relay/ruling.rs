@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use countersign::id::{Actor, ApprovalId};
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
@@ -13,6 +12,7 @@ use crate::mcp::call::ToolCall;
 use crate::mcp::continuation::Continuation;
 use crate::mcp::frame::{Frame, Id, Kind, pick};
 use crate::mcp::gateway::{Put, Wish};
+use crate::mcp::one_line::OneLine;
 use crate::mcp::own;
 use crate::mcp::seen::Asked;
 use crate::mcp::server::Lost;
@@ -63,7 +63,7 @@ impl Relay {
     }
 
     /// Finds out in the background what is to be done with a message, and does it.
-    pub fn later(self: &Arc<Self>, ruling: BoxFuture<'static, Option<Bytes>>) {
+    pub fn later(self: &Arc<Self>, ruling: BoxFuture<'static, Option<OneLine>>) {
         let relay = self.clone();
         self.answers.spawn(async move {
             if let Some(passed) = ruling.await {
@@ -74,7 +74,7 @@ impl Relay {
 
     /// Puts a call to the gate. Gives the bytes to send on when it passes; else it has been answered, unless nobody
     /// wants an answer any more.
-    async fn rule(self: &Arc<Self>, mut under_way: UnderWay) -> Option<Bytes> {
+    async fn rule(self: &Arc<Self>, mut under_way: UnderWay) -> Option<OneLine> {
         if own::is_own(&under_way.call.tool) {
             if let Some(answer) = own::call(self, &under_way).await {
                 let _ = under_way.back.send(answer).await;
@@ -116,6 +116,7 @@ impl Relay {
                 let name = self.server.qualified(&call.tool);
                 let arguments = call.arguments;
                 self.seen.ask(&call.id, Asked { name, arguments });
+                self.forwards(&call.id);
                 return Some(call.frame);
             }
             Ok(Put::Forbidden(reason)) => form.failure(&reason),
@@ -129,7 +130,7 @@ impl Relay {
 
     /// Sends the rest of an approved call. It goes out under an id of ours: whatever a client numbers its requests with,
     /// no other answer is taken for this one's.
-    async fn go_on(&self, under_way: &UnderWay, rest: &Continuation) -> Option<Bytes> {
+    async fn go_on(&self, under_way: &UnderWay, rest: &Continuation) -> Option<OneLine> {
         let (call, form) = (&under_way.call, &under_way.form);
         let params = String::from_utf8_lossy(&call.params);
         let answered = tokio::select! {
@@ -152,7 +153,7 @@ impl Relay {
 
     /// Hands what the server asks during a run to a client that waits for one; else the server is told that nobody is
     /// there, so that it does not wait for ever.
-    pub(in crate::mcp) async fn while_running(&self, message: Bytes) {
+    pub(in crate::mcp) async fn while_running(&self, message: OneLine) {
         let waiting: Vec<Back> = open(&self.waiting)
             .values()
             .filter(|waiting| waiting.approval.is_some())
@@ -163,7 +164,7 @@ impl Relay {
                 return;
             }
         }
-        let asked = Frame::read(message).ok();
+        let asked = Frame::again(message).ok();
         let id = asked.as_ref().and_then(|asked| match &asked.kind {
             Kind::Request { id, .. } => Some(id.as_json()),
             _ => None,
@@ -188,6 +189,7 @@ impl Relay {
         };
         let Some(waiting) = open(&self.waiting).remove(&id) else {
             self.seen.forget(&id);
+            self.forget(Some(&id));
             return false;
         };
         waiting.cancelled.cancel();
@@ -219,7 +221,7 @@ impl Relay {
 }
 
 /// What a client brings back was not given to it for this.
-fn no_round(form: &Form) -> Bytes {
+fn no_round(form: &Form) -> OneLine {
     let problem = "this `requestState` was not given out for this call, or was used before";
     wire::error(Some(&form.id), wire::INVALID_PARAMS, problem)
 }

@@ -2,7 +2,6 @@
 
 use std::sync::Arc;
 
-use bytes::Bytes;
 use futures_util::FutureExt as _;
 use serde_json::value::RawValue;
 
@@ -11,8 +10,10 @@ use super::route::native;
 use super::{Routed, Switch, names, open};
 use crate::mcp::answer::Form;
 use crate::mcp::call::Says;
-use crate::mcp::frame::{Frame, Id, Kind, pick, pick_meta, quote, span, splice};
-use crate::mcp::relay::{Back, Next};
+use crate::mcp::frame::{Frame, Id, Kind, pick, pick_meta, quote, span};
+use crate::mcp::lines::Read;
+use crate::mcp::one_line::OneLine;
+use crate::mcp::relay::{self, Back, Next};
 use crate::mcp::server::{OWN, is_own};
 use crate::mcp::{own, wire};
 use crate::output;
@@ -40,8 +41,8 @@ impl Asked {
     }
 
     /// Answers it.
-    pub async fn answer(&self, bytes: Bytes) {
-        let _ = self.back.send(bytes).await;
+    pub async fn answer(&self, line: OneLine) {
+        let _ = self.back.send(line).await;
     }
 
     /// Answers it with an error.
@@ -67,31 +68,31 @@ impl Asked {
     }
 
     /// The message with another value in this place.
-    pub fn with(&self, place: &RawValue, text: &str) -> Bytes {
-        let place = span(&self.frame.bytes, place.get());
-        splice(&self.frame.bytes, place, quote(text).as_bytes())
+    pub fn with(&self, place: &RawValue, text: &str) -> OneLine {
+        let place = span(&self.frame.line, place.get());
+        self.frame.line.splice(place, quote(text).as_bytes())
     }
 }
 
 impl Switch {
     /// A message from the client: what is to be sent, and where. Answers of ours go back.
-    pub async fn hear_client(self: &Arc<Self>, bytes: Bytes, back: &Back) -> Next<Routed> {
-        if bytes.iter().all(u8::is_ascii_whitespace) {
-            return Next::Done;
-        }
-        let frame = match Frame::read(bytes) {
+    pub async fn hear_client(self: &Arc<Self>, read: Read, back: &Back) -> Next<Routed> {
+        let frame = match read {
             Ok(frame) => frame,
-            Err(problem) => {
-                let problem = format!("the gateway does not take this message: {problem}");
-                let _ = back.send(wire::error(None, wire::PARSE_ERROR, &problem)).await;
+            Err(bad) => {
+                let _ = back.send(relay::refused(&bad)).await;
                 return Next::Done;
             }
         };
+        if let Some(refusal) = relay::refusal(&frame) {
+            let _ = back.send(refusal).await;
+            return Next::Done;
+        }
         match frame.kind.clone() {
             Kind::Response { id } if is_own(&id) => {
                 // Whoever of them asked knows the number.
                 for leg in &self.legs {
-                    leg.relay.hear_client(frame.bytes.clone(), back).await;
+                    leg.relay.hear_client(Ok(frame.clone()), back).await;
                 }
                 Next::Done
             }
@@ -107,11 +108,6 @@ impl Switch {
                 let back = back.clone();
                 self.asked(Asked { frame, id, back }, &method).await
             }
-            Kind::Batch => {
-                let problem = "with several servers the gateway takes no batch; send messages one by one";
-                let _ = back.send(wire::error(None, wire::INVALID_REQUEST, problem)).await;
-                Next::Done
-            }
         }
     }
 
@@ -123,14 +119,14 @@ impl Switch {
         let whose = raw.and_then(native);
         let leg = whose.and_then(|(server, own)| Some((self.leg(&server)?.0, own)));
         if let (Some((leg, own)), Some(place)) = (leg, frame.id.clone()) {
-            self.pass(leg, splice(&frame.bytes, place, own.as_bytes()), back)
+            self.pass(leg, frame.line.splice(place, own.as_bytes()), back)
                 .await;
         }
     }
 
     async fn told(self: &Arc<Self>, frame: &Frame, method: &str, back: &Back) {
         match method {
-            "notifications/initialized" => self.initialized(frame.bytes.clone()).await,
+            "notifications/initialized" => self.initialized(frame.line.clone()).await,
             "notifications/cancelled" => self.cancelled(frame, back).await,
             "notifications/progress" => {
                 let params = frame.part(&frame.params).unwrap_or_default();
@@ -139,14 +135,14 @@ impl Switch {
                 if let Some((token, (server, own))) = whose
                     && let Some((leg, _)) = self.leg(&server)
                 {
-                    let place = span(&frame.bytes, token.get());
-                    self.pass(leg, splice(&frame.bytes, place, own.as_bytes()), back)
+                    let place = span(&frame.line, token.get());
+                    self.pass(leg, frame.line.splice(place, own.as_bytes()), back)
                         .await;
                 }
             }
             "notifications/roots/list_changed" => {
                 for leg in 0..self.legs.len() {
-                    self.pass(leg, frame.bytes.clone(), back).await;
+                    self.pass(leg, frame.line.clone(), back).await;
                 }
             }
             // What is meant for one server is nothing for the others.
@@ -164,39 +160,30 @@ impl Switch {
         let Some(id) = request.and_then(Id::read) else {
             return;
         };
-        if self.unsubscribe(&id, &frame.bytes, back).await {
+        if self.unsubscribe(&id, &frame.line, back).await {
             return;
         }
         let leg = open(&self.routes).leg(&id);
         if let Some(leg) = leg {
-            self.pass(leg, frame.bytes.clone(), back).await;
+            self.pass(leg, frame.line.clone(), back).await;
             open(&self.routes).end(&id);
         }
     }
 
     /// Passes on what wants no answer. The relay hears it also when its server cannot: calls may wait there.
-    pub(super) async fn pass(&self, leg: usize, bytes: Bytes, back: &Back) {
+    pub(super) async fn pass(&self, leg: usize, line: OneLine, back: &Back) {
         let Some(leg) = self.legs.get(leg) else {
             return;
         };
-        if let Next::Send(bytes) = leg.relay.hear_client(bytes, back).await
+        if let Next::Send(line) = leg.relay.hear_client(Frame::read_line(line), back).await
             && leg.is_ready()
         {
             // Who is gone needs to hear nothing.
-            let _ = leg.relay.server.send(bytes).await;
+            let _ = leg.relay.server.send(line).await;
         }
     }
 
     async fn asked(self: &Arc<Self>, asked: Asked, method: &str) -> Next<Routed> {
-        if is_own(&asked.id) {
-            asked
-                .refuse(
-                    wire::INVALID_REQUEST,
-                    "ids that begin with `countersign:` are the gateway's own",
-                )
-                .await;
-            return Next::Done;
-        }
         if method != "server/discover" {
             self.learn(&asked.frame);
         }
@@ -266,7 +253,7 @@ impl Switch {
         };
         if own::is_own(&name) {
             // Ours are the same at each of them.
-            let bytes = asked.frame.bytes.clone();
+            let bytes = asked.frame.line.clone();
             return self.route(0, bytes, asked).await;
         }
         let found = self.named(&name).filter(|(_, tool)| !own::is_own(tool));
@@ -307,7 +294,7 @@ impl Switch {
     }
 
     /// Sends a request to one server, by way of its relay.
-    pub(super) async fn route(self: &Arc<Self>, leg: usize, bytes: Bytes, asked: Asked) -> Next<Routed> {
+    pub(super) async fn route(self: &Arc<Self>, leg: usize, line: OneLine, asked: Asked) -> Next<Routed> {
         let Some(found) = self.legs.get(leg) else {
             return Next::Done;
         };
@@ -322,10 +309,10 @@ impl Switch {
         if let Some(token) = pick_meta(asked.params(), "progressToken") {
             open(&self.routes).token(token.get(), leg);
         }
-        let next = found.relay.hear_client(bytes, &asked.back).await;
+        let next = found.relay.hear_client(Frame::read_line(line), &asked.back).await;
         let (switch, id) = (self.clone(), asked.id);
-        let routed = move |bytes: Option<Bytes>| match bytes {
-            Some(bytes) => Some(Routed::to_one(switch, id, leg, bytes)),
+        let routed = move |line: Option<OneLine>| match line {
+            Some(line) => Some(Routed::to_one(switch, id, leg, line)),
             None => {
                 open(&switch.routes).end(&id);
                 None
@@ -342,10 +329,10 @@ impl Switch {
     pub(super) async fn route_now(
         self: &Arc<Self>,
         leg: usize,
-        bytes: Bytes,
+        line: OneLine,
         asked: Asked,
     ) -> Option<Routed> {
-        match self.route(leg, bytes, asked).await {
+        match self.route(leg, line, asked).await {
             Next::Send(routed) => Some(routed),
             Next::Done => None,
             Next::Later(routed) => routed.await,

@@ -5,7 +5,6 @@ use tokio::sync::mpsc;
 use crate::mcp::child::{Child, Output};
 use crate::mcp::http::Heard;
 use crate::mcp::lines::Lines;
-use crate::mcp::on_one_line;
 use crate::mcp::server::Upstream;
 
 /// The way to a server, what it says, and its process if it has one.
@@ -31,10 +30,7 @@ impl Source {
     pub async fn next(&mut self) -> Option<Heard> {
         match self {
             Source::Lines(lines) => crate::mcp::next(lines).await.map(Heard::Message),
-            Source::Heard(messages) => match messages.recv().await? {
-                Heard::Message(message) => Some(Heard::Message(on_one_line(message))),
-                lost => Some(lost),
-            },
+            Source::Heard(messages) => messages.recv().await,
         }
     }
 }

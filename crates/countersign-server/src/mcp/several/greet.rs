@@ -15,6 +15,7 @@ use super::merge::{beside, merged};
 use super::server::lists_of;
 use super::{Routed, Switch, open};
 use crate::mcp::frame::{Frame, members, pick, quote};
+use crate::mcp::one_line::OneLine;
 use crate::mcp::server::Lost;
 use crate::mcp::wire;
 
@@ -59,7 +60,7 @@ impl Switch {
             return;
         };
         // The relay learns who the client is.
-        leg.relay.hear_client(frame.bytes.clone(), &back).await;
+        leg.relay.hear_client(Ok(frame.clone()), &back).await;
         let params = frame.part(&frame.params).unwrap_or(b"{}");
         let answer = leg
             .relay
@@ -89,16 +90,16 @@ impl Switch {
     }
 
     /// The client is ready: so are all servers that greeted back.
-    pub(super) async fn initialized(self: &Arc<Self>, bytes: Bytes) {
-        open(&self.greeting).initialized = Some(bytes.clone());
+    pub(super) async fn initialized(self: &Arc<Self>, line: OneLine) {
+        open(&self.greeting).initialized = Some(line.clone());
         for (number, leg) in self.legs.iter().enumerate() {
             if leg.is_to_be_welcomed() {
-                self.welcome(number, bytes.clone()).await;
+                self.welcome(number, line.clone()).await;
             }
         }
     }
 
-    async fn welcome(self: &Arc<Self>, number: usize, initialized: Bytes) {
+    async fn welcome(self: &Arc<Self>, number: usize, initialized: OneLine) {
         let (Some(back), Some(leg)) = (self.back(), self.legs.get(number).cloned()) else {
             return;
         };

@@ -12,6 +12,7 @@ use tokio::sync::watch;
 
 use super::offered::Offered;
 use crate::mcp::frame::pick;
+use crate::mcp::one_line::OneLine;
 use crate::mcp::own;
 use crate::mcp::relay::Relay;
 use crate::mcp::server::{Gone, Lost, Pages, Params, Upstream};
@@ -55,7 +56,7 @@ enum Standing {
 pub struct Nowhere;
 
 impl Upstream for Nowhere {
-    fn send(&self, _frame: Bytes) -> BoxFuture<'_, Result<(), Gone>> {
+    fn send(&self, _frame: OneLine) -> BoxFuture<'_, Result<(), Gone>> {
         async { Err(Gone) }.boxed()
     }
 }

@@ -27,7 +27,6 @@ use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
-use bytes::Bytes;
 use tokio::sync::mpsc;
 use tokio_util::task::TaskTracker;
 
@@ -40,6 +39,7 @@ pub use subscribe::subscription_of;
 
 use super::frame::Id;
 use super::gateway::Gateway;
+use super::one_line::OneLine;
 use super::relay::{Back, Next, Who};
 use super::server::Server;
 use leg::Leg;
@@ -60,7 +60,7 @@ pub struct Switch {
     greeting: Mutex<Greeting>,
     subscriptions: Mutex<HashMap<Id, Subscription>>,
     /// To the client, for as long as anybody reads there.
-    to_client: OnceLock<mpsc::WeakSender<Bytes>>,
+    to_client: OnceLock<mpsc::WeakSender<OneLine>>,
     /// What takes longer.
     tasks: TaskTracker,
 }
@@ -71,7 +71,7 @@ struct Greeting {
     /// It has begun to greet.
     has_begun: bool,
     /// What it said when it was ready.
-    initialized: Option<Bytes>,
+    initialized: Option<OneLine>,
 }
 
 impl Switch {

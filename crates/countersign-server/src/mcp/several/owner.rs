@@ -26,7 +26,7 @@ impl Switch {
     async fn to_owner(self: Arc<Self>, uri: &str, asked: Asked) -> Option<Routed> {
         match self.owner(uri).await {
             Ok(leg) => {
-                let bytes = asked.frame.bytes.clone();
+                let bytes = asked.frame.line.clone();
                 self.route_now(leg, bytes, asked).await
             }
             Err(problem) => {
@@ -111,7 +111,7 @@ impl Switch {
         };
         match owners.as_slice() {
             [leg] => {
-                let bytes = asked.frame.bytes.clone();
+                let bytes = asked.frame.line.clone();
                 self.route_now(*leg, bytes, asked).await
             }
             [] => {

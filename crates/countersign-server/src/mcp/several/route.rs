@@ -7,11 +7,11 @@
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
-use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::{Switch, open};
 use crate::mcp::frame::{Id, quote};
+use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::Back;
 use crate::mcp::wire;
 
@@ -160,24 +160,24 @@ pub fn native(foreign: &RawValue) -> Option<(String, String)> {
 pub struct Routed {
     switch: Arc<Switch>,
     id: Id,
-    to: Vec<(usize, Bytes)>,
+    to: Vec<(usize, OneLine)>,
     /// Whether one server answers it, or several do.
     is_single: bool,
 }
 
 impl Routed {
     /// To one server, which answers it.
-    pub fn to_one(switch: Arc<Switch>, id: Id, leg: usize, bytes: Bytes) -> Routed {
+    pub fn to_one(switch: Arc<Switch>, id: Id, leg: usize, line: OneLine) -> Routed {
         Routed {
             switch,
             id,
-            to: vec![(leg, bytes)],
+            to: vec![(leg, line)],
             is_single: true,
         }
     }
 
     /// To several servers; who answers when is looked after elsewhere.
-    pub fn to_several(switch: Arc<Switch>, id: Id, to: Vec<(usize, Bytes)>) -> Routed {
+    pub fn to_several(switch: Arc<Switch>, id: Id, to: Vec<(usize, OneLine)>) -> Routed {
         Routed {
             switch,
             id,
@@ -191,11 +191,14 @@ impl Routed {
         if self.is_single && !open(&self.switch.routes).sent(&self.id) {
             return;
         }
-        for (number, bytes) in self.to {
+        for (number, line) in self.to {
             let Some(leg) = self.switch.legs.get(number) else {
                 continue;
             };
-            let is_gone = leg.relay.server.send(bytes).await.is_err();
+            if !self.is_single {
+                leg.relay.forwards(&self.id);
+            }
+            let is_gone = leg.relay.server.send(line).await.is_err();
             if is_gone && open(&self.switch.routes).answered(&self.id, number) {
                 let problem = format!("the server `{}` is gone", leg.name());
                 let _ = back
@@ -235,7 +238,7 @@ mod tests {
 
     #[test]
     fn ids_of_servers_come_back_to_the_byte() {
-        for own in ["1", "1.0", "\"a\"", "\"\\u0061:b\"", "12345678901234567890123"] {
+        for own in ["1", "\"a\"", "\"\\u0061:b\"", "-9007199254740991"] {
             let raw: Box<RawValue> = serde_json::from_str(&foreign("files", own)).unwrap();
             assert_eq!(native(&raw), Some(("files".to_owned(), own.to_owned())));
         }
@@ -246,6 +249,7 @@ mod tests {
             "\"files:1,2\"",
             "\"files:{}\"",
             "\"files:\"",
+            "\"files:1.0\"",
         ] {
             let raw: Box<RawValue> = serde_json::from_str(bad).unwrap();
             assert_eq!(native(&raw), None, "{bad}");

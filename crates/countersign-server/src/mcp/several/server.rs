@@ -2,15 +2,14 @@
 
 use std::ops::Range;
 
-use bytes::Bytes;
-use serde_json::value::RawValue;
-
 use super::leg::Leg;
 use super::route::foreign;
 use super::{Switch, open};
 use crate::environment::HINT;
-use crate::mcp::frame::{Frame, Kind, pick, pick_meta, span, splice};
+use crate::mcp::frame::{Frame, Kind, pick, pick_meta, span};
 use crate::mcp::http::Heard;
+use crate::mcp::lines::Read;
+use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::Back;
 use crate::mcp::server::{Lost, is_own};
 use crate::mcp::wire;
@@ -27,12 +26,12 @@ pub enum End {
 
 impl Switch {
     /// Something from a server: what of it the client gets.
-    pub(super) fn hear_server(&self, number: usize, heard: Heard) -> Vec<Bytes> {
+    pub(super) fn hear_server(&self, number: usize, heard: Heard) -> Vec<OneLine> {
         let Some(leg) = self.legs.get(number) else {
             return Vec::new();
         };
         match heard {
-            Heard::Message(bytes) => self.message(number, leg, bytes),
+            Heard::Message(read) => self.message(number, leg, read),
             Heard::Lost(id, why) if is_own(&id) => {
                 leg.relay.server.lost(&id, why);
                 Vec::new()
@@ -51,39 +50,14 @@ impl Switch {
         }
     }
 
-    fn message(&self, number: usize, leg: &Leg, bytes: Bytes) -> Vec<Bytes> {
-        if bytes.iter().all(u8::is_ascii_whitespace) {
+    fn message(&self, number: usize, leg: &Leg, read: Read) -> Vec<OneLine> {
+        let heard = leg.relay.hear_server(read);
+        let Some(frame) = heard.and_then(|line| Frame::again(line).ok()) else {
             return Vec::new();
-        }
-        let Some(bytes) = leg.relay.hear_server(bytes) else {
-            return Vec::new();
-        };
-        let frame = match Frame::read(bytes) {
-            Ok(frame) => frame,
-            Err(problem) => {
-                // Whose it is cannot be told, so it might be passed off as another's.
-                let name = leg.name();
-                output::beside(&format!(
-                    "countersign: a message of `{name}` was not passed on: {problem}"
-                ));
-                return Vec::new();
-            }
         };
         self.note_change(leg, &frame);
-        if frame.kind != Kind::Batch {
-            return self
-                .on_subscription(number, &frame)
-                .unwrap_or_else(|| self.translated(number, leg, frame).into_iter().collect());
-        }
-        let messages: Vec<&RawValue> = serde_json::from_slice(&frame.bytes).unwrap_or_default();
-        let single = messages
-            .into_iter()
-            .map(|message| Bytes::copy_from_slice(message.get().as_bytes()));
-        // No list within a list.
-        let single = single.filter(|message| !message.starts_with(b"["));
-        single
-            .flat_map(|message| self.message(number, leg, message))
-            .collect()
+        self.on_subscription(number, &frame)
+            .unwrap_or_else(|| self.translated(number, leg, frame).into_iter().collect())
     }
 
     /// What is known of a server's lists is known no more when it says that they changed.
@@ -98,7 +72,7 @@ impl Switch {
     }
 
     /// A message under the ids the client knows; nothing when it is not this server's to say.
-    fn translated(&self, number: usize, leg: &Leg, frame: Frame) -> Option<Bytes> {
+    fn translated(&self, number: usize, leg: &Leg, frame: Frame) -> Option<OneLine> {
         let params = frame.part(&frame.params).unwrap_or_default();
         match &frame.kind {
             Kind::Request { .. } => Some(asked_by(leg.name(), &frame)),
@@ -113,7 +87,7 @@ impl Switch {
                     return None;
                 }
                 self.learn_from(number, leg, &frame);
-                Some(frame.bytes)
+                Some(frame.line)
             }
             Kind::Notification { method } => match method.as_str() {
                 "notifications/cancelled" => Some(with_foreign(leg.name(), &frame, params, "requestId")),
@@ -121,16 +95,15 @@ impl Switch {
                     let token = pick(params, ["progressToken"]).ok().and_then(|[token]| token);
                     let is_its =
                         token.is_none_or(|token| !open(&self.routes).is_of_another(token.get(), number));
-                    is_its.then_some(frame.bytes)
+                    is_its.then_some(frame.line)
                 }
-                _ => Some(frame.bytes),
+                _ => Some(frame.line),
             },
-            Kind::Batch => None,
         }
     }
 
     /// A server is gone: what it was asked is answered, and its tools are no more.
-    pub(super) fn gone(&self, number: usize, end: End) -> Vec<Bytes> {
+    pub(super) fn gone(&self, number: usize, end: End) -> Vec<OneLine> {
         let Some(leg) = self.legs.get(number) else {
             return Vec::new();
         };
@@ -152,7 +125,7 @@ impl Switch {
     }
 
     /// What the client is told when a server comes or goes with these lists, if it can be told.
-    pub(super) fn changes(&self, number: usize, lists: &[&str], is_gone: bool) -> Vec<Bytes> {
+    pub(super) fn changes(&self, number: usize, lists: &[&str], is_gone: bool) -> Vec<OneLine> {
         let is_told = open(&self.greeting).initialized.is_some();
         let told = lists.iter().filter(|_| is_told);
         let told = told.map(|list| wire::notification(&format!("notifications/{list}/list_changed"), "{}"));
@@ -160,7 +133,7 @@ impl Switch {
     }
 
     /// Says something to the client, if it still listens.
-    pub(super) async fn say(&self, messages: Vec<Bytes>) {
+    pub(super) async fn say(&self, messages: Vec<OneLine>) {
         if let Some(back) = self.back() {
             for message in messages {
                 let _ = back.send(message).await;
@@ -181,29 +154,28 @@ pub fn lists_of(leg: &Leg) -> Vec<&'static str> {
 }
 
 /// A server's question, under an id and with a token that tell whose they are.
-fn asked_by(server: &str, frame: &Frame) -> Bytes {
+fn asked_by(server: &str, frame: &Frame) -> OneLine {
     let mut edits: Vec<(Range<usize>, String)> = Vec::new();
     if let (Some(place), Some(raw)) = (frame.id.clone(), frame.part(&frame.id)) {
         edits.push((place, foreign(server, &String::from_utf8_lossy(raw))));
     }
     let params = frame.part(&frame.params).unwrap_or_default();
     if let Some(token) = pick_meta(params, "progressToken") {
-        edits.push((span(&frame.bytes, token.get()), foreign(server, token.get())));
+        edits.push((span(&frame.line, token.get()), foreign(server, token.get())));
     }
     // From the end, so that earlier places stay where they are.
     edits.sort_by_key(|(place, _)| std::cmp::Reverse(place.start));
-    let edit = |bytes: Bytes, (place, text): (Range<usize>, String)| splice(&bytes, place, text.as_bytes());
-    edits.into_iter().fold(frame.bytes.clone(), edit)
+    let edit = |line: OneLine, (place, text): (Range<usize>, String)| line.splice(place, text.as_bytes());
+    edits.into_iter().fold(frame.line.clone(), edit)
 }
 
-fn with_foreign(server: &str, frame: &Frame, params: &[u8], member: &str) -> Bytes {
+fn with_foreign(server: &str, frame: &Frame, params: &[u8], member: &str) -> OneLine {
     match pick(params, [member]) {
-        Ok([Some(own)]) => splice(
-            &frame.bytes,
-            span(&frame.bytes, own.get()),
+        Ok([Some(own)]) => frame.line.splice(
+            span(&frame.line, own.get()),
             foreign(server, own.get()).as_bytes(),
         ),
-        _ => frame.bytes.clone(),
+        _ => frame.line.clone(),
     }
 }
 
@@ -214,17 +186,17 @@ mod tests {
     #[test]
     fn nothing_but_ids_and_tokens_is_changed() {
         let text = r#"{"params":{"x":1e2,"_meta":{"progressToken" : "p","y":12345678901234567890123}}, "id" : 7 ,"method":"sampling/createMessage"}"#;
-        let frame = Frame::read(Bytes::from_static(text.as_bytes())).unwrap();
+        let frame = Frame::read(text.into()).unwrap();
         let expected = text
             .replace("\"p\"", r#""mail:\"p\"""#)
             .replace(": 7 ", r#": "mail:7" "#);
-        assert_eq!(asked_by("mail", &frame), expected);
+        assert_eq!(asked_by("mail", &frame), OneLine::new(expected));
         let text = r#"{"method":"notifications/cancelled","params":{"requestId":7,"reason":"r"}}"#;
-        let frame = Frame::read(Bytes::from_static(text.as_bytes())).unwrap();
+        let frame = Frame::read(text.into()).unwrap();
         let params = frame.part(&frame.params).unwrap();
         assert_eq!(
             with_foreign("mail", &frame, params, "requestId"),
-            text.replace('7', "\"mail:7\"")
+            OneLine::new(text.replace('7', "\"mail:7\""))
         );
     }
 }

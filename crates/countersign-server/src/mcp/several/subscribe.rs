@@ -7,13 +7,13 @@ use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::client::Asked;
 use super::merge::merged;
 use super::{Routed, Switch, open};
-use crate::mcp::frame::{Frame, Id, Kind, pick, pick_meta, quote, span, splice};
+use crate::mcp::frame::{Frame, Id, Kind, pick, pick_meta, quote, span};
+use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::Back;
 use crate::mcp::wire;
 
@@ -45,7 +45,7 @@ pub struct Subscription {
     /// What they agreed to.
     honoured: BTreeMap<usize, Box<RawValue>>,
     /// What came before all had acknowledged.
-    kept: Vec<Bytes>,
+    kept: Vec<OneLine>,
     is_acknowledged: bool,
 }
 
@@ -98,7 +98,7 @@ impl Switch {
     }
 
     /// The request for each server: addresses of resources go only to who offers them.
-    async fn addressed(&self, frame: &Frame, resources: Option<&RawValue>) -> Vec<(usize, Bytes)> {
+    async fn addressed(&self, frame: &Frame, resources: Option<&RawValue>) -> Vec<(usize, OneLine)> {
         let uris: Vec<&RawValue> = resources
             .and_then(|all| serde_json::from_str(all.get()).ok())
             .unwrap_or_default();
@@ -112,21 +112,21 @@ impl Switch {
         let ready = self.legs.iter().enumerate().filter(|(_, leg)| leg.is_ready());
         let request = |(number, _)| {
             let Some(all) = resources else {
-                return (number, frame.bytes.clone());
+                return (number, frame.line.clone());
             };
             let its = owned
                 .iter()
                 .filter(|(leg, _)| *leg == number)
                 .map(|(_, uri)| *uri);
             let its = format!("[{}]", its.collect::<Vec<_>>().join(","));
-            let place = span(&frame.bytes, all.get());
-            (number, splice(&frame.bytes, place, its.as_bytes()))
+            let place = span(&frame.line, all.get());
+            (number, frame.line.splice(place, its.as_bytes()))
         };
         ready.map(request).collect()
     }
 
     /// Something of a server's that belongs to a subscription: what the client gets now. Nothing when it belongs to none.
-    pub(super) fn on_subscription(&self, number: usize, frame: &Frame) -> Option<Vec<Bytes>> {
+    pub(super) fn on_subscription(&self, number: usize, frame: &Frame) -> Option<Vec<OneLine>> {
         let id = match &frame.kind {
             Kind::Response { id } => Some(id.clone()),
             Kind::Notification { .. } => subscription_of(frame),
@@ -147,25 +147,25 @@ impl Switch {
                 }
                 Some(self.acknowledge(&id, false))
             }
-            Kind::Response { .. } => Some(self.ended(&id, number, Some(frame.bytes.clone()))),
+            Kind::Response { .. } => Some(self.ended(&id, number, Some(frame.line.clone()))),
             _ => {
                 let mut all = open(&self.subscriptions);
                 match all.get_mut(&id) {
                     Some(subscription) if !subscription.open.contains(&number) => Some(Vec::new()),
                     Some(subscription) if !subscription.is_acknowledged => {
                         if subscription.kept.len() < MOST_KEPT {
-                            subscription.kept.push(frame.bytes.clone());
+                            subscription.kept.push(frame.line.clone());
                         }
                         Some(Vec::new())
                     }
-                    _ => Some(vec![frame.bytes.clone()]),
+                    _ => Some(vec![frame.line.clone()]),
                 }
             }
         }
     }
 
     /// Says what all servers agreed to, once all of them have said so or it has taken too long.
-    fn acknowledge(&self, id: &Id, is_late: bool) -> Vec<Bytes> {
+    fn acknowledge(&self, id: &Id, is_late: bool) -> Vec<OneLine> {
         let mut all = open(&self.subscriptions);
         let Some(subscription) = all.get_mut(id) else {
             return Vec::new();
@@ -197,7 +197,7 @@ impl Switch {
     }
 
     /// A server ends a subscription, with an answer or because it is gone. The client hears of the last one.
-    fn ended(&self, id: &Id, number: usize, answer: Option<Bytes>) -> Vec<Bytes> {
+    fn ended(&self, id: &Id, number: usize, answer: Option<OneLine>) -> Vec<OneLine> {
         {
             let mut all = open(&self.subscriptions);
             let Some(subscription) = all.get_mut(id) else {
@@ -218,7 +218,7 @@ impl Switch {
     }
 
     /// The client listens no more; true when that was a subscription.
-    pub(super) async fn unsubscribe(&self, id: &Id, cancelled: &Bytes, back: &Back) -> bool {
+    pub(super) async fn unsubscribe(&self, id: &Id, cancelled: &OneLine, back: &Back) -> bool {
         let ended = open(&self.subscriptions).remove(id);
         let Some(subscription) = ended else {
             return false;
@@ -239,7 +239,7 @@ impl Switch {
     }
 
     /// What who listens is told when these lists of a server come or go, and it is gone.
-    pub(super) fn tell_listeners(&self, number: usize, lists: &[&str], is_gone: bool) -> Vec<Bytes> {
+    pub(super) fn tell_listeners(&self, number: usize, lists: &[&str], is_gone: bool) -> Vec<OneLine> {
         let ids: Vec<Id> = open(&self.subscriptions).keys().cloned().collect();
         let mut said = Vec::new();
         for id in ids {

@@ -5,6 +5,7 @@ use countersign::store::Filter;
 
 use super::{Asked, described, stands};
 use crate::mcp::frame::{pick, span, splice};
+use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::Relay;
 use crate::mcp::wire;
 
@@ -13,7 +14,7 @@ const MOST: usize = 200;
 
 impl Relay {
     /// The server's tasks, and behind the last of them this client's held calls.
-    pub(super) async fn list_tasks(&self, asked: &Asked) -> Bytes {
+    pub(super) async fn list_tasks(&self, asked: &Asked) -> OneLine {
         let ours = self.open_tasks().await;
         let params = match asked.params.is_empty() {
             true => "{}".into(),

@@ -35,11 +35,11 @@ fn b3_what_passes_is_changed_in_its_name_only() {
             "read",
         ),
         (
-            r#"{"jsonrpc":"2.0","id":2.5,"method":"prompts/get","params":{"name":"N","arguments":{"k":"v"},"z":{}}}"#,
+            r#"{"jsonrpc":"2.0","id":9007199254740991,"method":"prompts/get","params":{"name":"N","arguments":{"k":"v"},"z":{}}}"#,
             "greet",
         ),
         (
-            r#"{"jsonrpc":"2.0","id":12345678901234567890123,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"N"},"argument":{"name":"N"}}}"#,
+            r#"{"jsonrpc":"2.0","id":-9007199254740991,"method":"completion/complete","params":{"ref":{"type":"ref/prompt","name":"N"},"argument":{"name":"N"}}}"#,
             "greet",
         ),
     ];
@@ -70,7 +70,7 @@ fn b3_what_passes_is_changed_in_its_name_only() {
         r#"{"params":{"level":"info", "data":12345678901234567890123,"logger":"\u0061"},"method":"notifications/message","jsonrpc":"2.0"}"#,
         r#"{"method":"notifications/resources/updated","params":{"uri":"mail:\/\/own"},"x":1e2}"#,
         r#"{"jsonrpc":"2.0", "method":"notifications/tools/list_changed"}"#,
-        r#"{"jsonrpc":"2.0", "method":"notifications/x/unknown","params":[1.0]}"#,
+        r#"{"jsonrpc":"2.0", "method":"notifications/x/unknown","params":{"a": 1.0}}"#,
     ] {
         client.send(&json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": {"name": "mail__say", "arguments": {"line": said}}}).to_string());
         assert_eq!(raw_line(&mut client, "\"notifications/"), said);
@@ -110,7 +110,7 @@ fn a_thousand_messages_of_any_kind_pass_byte_for_byte_but_for_the_name() {
     for _ in 0..200 {
         let said = format!(
             r#"{{"params":{},{}"method":"notifications/x"}}"#,
-            random.value(5),
+            random.object(5),
             random.space()
         );
         client.ask(
