@@ -2,13 +2,18 @@
 //!
 //! Enters: the places that are secret (the call's own terms say, and a policy may add some), the call's arguments, what
 //! it would change and what it answered. Leaves: rows, texts and JSON in which the values of those places are marks,
-//! also where a tool, an agent or a person repeats them: escaped, percent-encoded, in base64 or in hex.
+//! also where a tool, an agent or a person repeats them: in another letter case, escaped, percent-encoded, in base64 or hex.
 //! Deliberately absent: who may see what. A secret is for the tool alone.
 
+mod fold;
 mod form;
 
 use std::borrow::Cow;
 use std::collections::BTreeSet;
+use std::ops::Range;
+
+use fold::Searched;
+use form::Form;
 
 use crate::call::Call;
 use crate::json::{self, Node, Top, Tree};
@@ -34,7 +39,7 @@ pub struct Secrecy {
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Value {
     text: String,
-    forms: Vec<String>,
+    forms: Vec<Form>,
     mark: String,
 }
 
@@ -125,15 +130,18 @@ impl Secrecy {
         if self.is_everything() {
             return Cow::Borrowed(ALL);
         }
-        let mut shown = Cow::Borrowed(text);
+        if self.values.is_empty() {
+            return Cow::Borrowed(text);
+        }
+        let mut searched = Searched::new(Cow::Borrowed(text));
         for value in &self.values {
             for form in &value.forms {
-                if let Some(hidden) = replaced(&shown, form, &value.mark) {
-                    shown = Cow::Owned(hidden);
+                if let Some(hidden) = replaced(&searched, form, &value.mark) {
+                    searched = Searched::new(Cow::Owned(hidden));
                 }
             }
         }
-        shown
+        searched.into_text()
     }
 
     /// The same for text that came as bytes.
@@ -222,32 +230,40 @@ pub(crate) struct HiddenTree<'a> {
 /// Longest value in a row, in characters.
 const LONGEST: usize = 1_000;
 
-fn replaced(text: &str, form: &str, mark: &str) -> Option<String> {
-    if !text.contains(form) {
+/// The text with the mark in place of this form; nothing when it does not stand there.
+fn replaced(searched: &Searched<'_>, form: &Form, mark: &str) -> Option<String> {
+    let text = searched.text();
+    let places = match form {
+        Form::AnyCase(form) => searched.places(form),
+        Form::Exact(form) => {
+            let found = text.match_indices(form.as_str());
+            found.map(|(at, form)| at..at + form.len()).collect()
+        }
+    };
+    let is_short = form.text().chars().count() < SHORT;
+    let mut shown = String::with_capacity(text.len());
+    let mut shown_to = 0;
+    for place in places {
+        if is_short && !is_word(text, &place) {
+            continue;
+        }
+        shown.push_str(text.get(shown_to..place.start)?);
+        shown.push_str(mark);
+        shown_to = place.end;
+    }
+    if shown_to == 0 {
         return None;
     }
-    if form.chars().count() >= SHORT {
-        return Some(text.replace(form, mark));
-    }
-    let mut shown = String::with_capacity(text.len());
-    let mut rest = text;
-    let mut is_changed = false;
-    while let Some(at) = rest.find(form) {
-        let (before, after) = (rest.get(..at)?, rest.get(at + form.len()..)?);
-        let is_word = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
-        shown.push_str(before);
-        let left = before.chars().next_back().or(shown.chars().next_back());
-        match is_word(left) || is_word(after.chars().next()) {
-            true => shown.push_str(form),
-            false => {
-                shown.push_str(mark);
-                is_changed = true;
-            }
-        }
-        rest = after;
-    }
-    shown.push_str(rest);
-    is_changed.then_some(shown)
+    shown.push_str(text.get(shown_to..)?);
+    Some(shown)
+}
+
+/// Whether what stands at this place is a word of its own.
+fn is_word(text: &str, place: &Range<usize>) -> bool {
+    let before = text.get(..place.start).and_then(|text| text.chars().next_back());
+    let after = text.get(place.end..).and_then(|text| text.chars().next());
+    let is_letter = |letter: Option<char>| letter.is_some_and(char::is_alphanumeric);
+    !is_letter(before) && !is_letter(after)
 }
 
 impl Node<'_> {

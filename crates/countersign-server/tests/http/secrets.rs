@@ -72,3 +72,47 @@ async fn x64_a_secret_stands_in_no_answer() {
         }
     }
 }
+
+/// X98: a repeated secret is the same one in capitals.
+#[tokio::test]
+async fn x98_a_secret_in_another_letter_case_stands_in_no_answer() {
+    let policy = "[tools.echo]\neffect = \"write\"\nsecret = [\"api_key\"]\nsummary = \"Note {{ note }}\"\n";
+    let service = Service::with_policy(policy).await;
+    let agent = service.agent("crm").await;
+    let ana = service.decider("ana").await;
+    for (key, repeated) in [
+        ("canary-80", "CANARY-80"),
+        ("CANARY-81", "canary-81"),
+        ("Stra\u{df}e-82", "STRA\u{df}E-82"),
+        ("k\u{e4}n-83", "K\u{c4}N-83"),
+        ("abz", "ABZ"),
+    ] {
+        let note = format!("the key is {repeated}");
+        let calls = json!([{ "tool": "echo", "arguments": { "api_key": key, "note": note } }]);
+        let body = json!({ "claim": format!("I use {repeated}"), "calls": calls }).to_string();
+        let mut told = Vec::new();
+        let proposed = service.post(&agent, "/v1/calls", &body).await;
+        let path = format!("/v1/approvals/{}", id(&proposed.json()["approval"]));
+        told.push(proposed.text);
+        let yes = json!({ "approved": true, "comment": format!("fine, {repeated}") }).to_string();
+        told.push(
+            service
+                .post(&ana, &format!("{path}?waitFor=finished"), &yes)
+                .await
+                .text,
+        );
+        let shown = format!("{path}?events=true&concerns=true");
+        told.push(service.get(&ana, &shown).await.text);
+        for text in told {
+            assert!(
+                !text.contains(repeated) && !text.contains(key),
+                "{repeated}: {text}"
+            );
+        }
+        let ran = service.ran.lock().unwrap().last().cloned().unwrap();
+        assert!(
+            ran.contains(repeated) && ran.contains(key),
+            "the tool gets it: {ran}"
+        );
+    }
+}

@@ -1,10 +1,12 @@
 //! The ways in which a secret's text may be written again.
 //!
-//! Enters: the text. Leaves: the text and its usual encodings, longest first. What is too short to be told from other
-//! text by chance is left out.
+//! Enters: the text. Leaves: the text and its usual encodings, longest first, in whatever letter case they come. What is
+//! too short to be told from other text by chance is left out.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
+
+use super::fold::fold;
 
 /// No encoding of fewer characters is looked for.
 const LEAST: usize = 8;
@@ -12,8 +14,39 @@ const LEAST: usize = 8;
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
+/// One way to write a secret's text.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Form {
+    /// Without case: it is the same in every case.
+    AnyCase(String),
+    /// Only as it stands here: in base64, another case is another text.
+    Exact(String),
+}
+
+impl Form {
+    pub(super) fn text(&self) -> &str {
+        match self {
+            Form::AnyCase(text) | Form::Exact(text) => text,
+        }
+    }
+}
+
 /// All forms of a secret's text, longest first.
-pub(super) fn forms(text: &str) -> Vec<String> {
+pub(super) fn forms(text: &str) -> Vec<Form> {
+    let mut forms = BTreeSet::new();
+    // What was encoded in capitals is no more the same without case: é is %C3%A9, É is %C3%89.
+    for text in BTreeSet::from([text.to_owned(), text.to_lowercase(), text.to_uppercase()]) {
+        let written = written(&text).into_iter();
+        forms.extend(written.map(|form| Form::AnyCase(fold(&form))));
+        forms.extend(encoded(&text).into_iter().map(Form::Exact));
+    }
+    let mut forms: Vec<Form> = forms.into_iter().filter(|form| !form.text().is_empty()).collect();
+    forms.sort_by_key(|form| std::cmp::Reverse(form.text().len()));
+    forms
+}
+
+/// The text as JSON, addresses and pages write it, and in hex.
+fn written(text: &str) -> BTreeSet<String> {
     let mut forms = BTreeSet::from([text.to_owned()]);
     let mut escaped = BTreeSet::new();
     for ascii in [Ascii::No, Ascii::Lower, Ascii::Upper] {
@@ -34,17 +67,19 @@ pub(super) fn forms(text: &str) -> Vec<String> {
         }
     }
     forms.insert(html(text));
-    let mut encoded = BTreeSet::new();
-    for alphabet in [STANDARD, URL_SAFE] {
-        encoded.extend((0..3).map(|offset| base64(text.as_bytes(), offset, alphabet)));
-    }
     let hex: String = text.bytes().map(|byte| format!("{byte:02x}")).collect();
-    encoded.insert(hex.to_uppercase());
-    encoded.insert(hex);
-    forms.extend(encoded.into_iter().filter(|form| form.len() >= LEAST));
-    let mut forms: Vec<String> = forms.into_iter().filter(|form| !form.is_empty()).collect();
-    forms.sort_by_key(|form| std::cmp::Reverse(form.len()));
+    forms.extend(Some(hex).filter(|hex| hex.len() >= LEAST));
     forms
+}
+
+/// The text in base64, wherever it begins.
+fn encoded(text: &str) -> BTreeSet<String> {
+    let alphabets = [STANDARD, URL_SAFE].into_iter();
+    let offsets = alphabets.flat_map(|alphabet| (0..3).map(move |offset| (alphabet, offset)));
+    offsets
+        .map(|(alphabet, offset)| base64(text.as_bytes(), offset, alphabet))
+        .filter(|form| form.len() >= LEAST)
+        .collect()
 }
 
 /// How JSON writers treat what is not ASCII.
@@ -148,7 +183,8 @@ mod tests {
             "k\u{e4}/&quot;7 +",
             "6bc3a42f2237202b",
         ] {
-            assert!(forms.iter().any(|form| form == expected), "{expected} {forms:?}");
+            let expected = Form::AnyCase(fold(expected));
+            assert!(forms.contains(&expected), "{expected:?} {forms:?}");
         }
     }
 }

@@ -85,3 +85,73 @@ fn x98_where_nobody_knows_what_is_secret_everything_is() {
     assert_eq!(secrecy.text("whatever"), "hidden");
     assert!(!secrecy.json(arguments).contains("one"));
 }
+
+#[test]
+fn x98_a_secret_is_hidden_in_every_letter_case() {
+    let secrecy = secrecy();
+    for text in [
+        "the key is S3CR\u{c9}T \"KEY\"/1.",
+        "S3cr\u{e9}T \"kEy\"/1",
+        "{\"key\":\"S3CR\\u00C9T \\\"KEY\\\"/1\"}",
+        "k=S3CR%C3%89T+%22KEY%22%2F1",
+        "UzNDUsOJVCAiS0VZIi8x",
+    ] {
+        let shown = secrecy.text(text);
+        assert!(shown.contains("[hidden, "), "{text}: {shown}");
+        assert!(
+            !shown.to_lowercase().contains("s3cr") && !shown.contains("UzND"),
+            "{shown}"
+        );
+    }
+    // In base64 another case is another text.
+    let other = "CZnJCSoPDcaIA2v5iI8X";
+    assert_eq!(secrecy.text(other), other);
+}
+
+#[test]
+fn x98_looking_in_every_case_stays_fast() {
+    let arguments =
+        serde_json::json!({ "auth": { "key": "s\u{df}".repeat(2000) }, "pins": ["ssss", "Key-1", "abc"] });
+    let paths = vec![
+        SecretPath::parse("auth.key").unwrap(),
+        SecretPath::parse("pins.*").unwrap(),
+    ];
+    let secrecy = Secrecy::new(paths, b"salt", [arguments.to_string().as_bytes()]);
+    for text in ["\u{df}", "s", "S\u{17f}", "a", "KEY-", "\u{130}"] {
+        let text = text.repeat(1_000_000 / text.len());
+        let begin = std::time::Instant::now();
+        let _ = secrecy.text(&text);
+        // A tenth of it even without optimisation; this only keeps it from growing with the square.
+        assert!(begin.elapsed().as_secs() < 10, "{:?}", begin.elapsed());
+    }
+}
+
+proptest::proptest! {
+    /// What repeats a secret in another case is a mark, what is around it stays as it is.
+    #[test]
+    fn x98_nothing_but_whole_repeated_values_is_hidden(
+        secret in "[a-zA-Z\u{e4}\u{e9}\u{3c3}\u{416}]{4,12}[0-9]{2}",
+        cases in proptest::collection::vec(proptest::bool::ANY, 14),
+        before in "[ .,:;\u{4e2d}]{0,20}",
+        after in "[ .,:;\u{4e2d}]{0,20}",
+    ) {
+        let document = serde_json::json!({ "key": secret }).to_string();
+        let secrecy = Secrecy::new(vec![SecretPath::parse("key").unwrap()], b"salt", [document.as_bytes()]);
+        let repeated: String = secret
+            .chars()
+            .zip(&cases)
+            .flat_map(|(letter, upper)| match upper {
+                true => letter.to_uppercase().collect::<Vec<_>>(),
+                false => letter.to_lowercase().collect(),
+            })
+            .collect();
+        let mark = secrecy.text(&secret).into_owned();
+        proptest::prop_assert!(mark.starts_with("[hidden, ") && mark.ends_with(']'));
+        let text = format!("{before}{repeated}{after}");
+        proptest::prop_assert_eq!(secrecy.text(&text), format!("{before}{mark}{after}"));
+        // All but its last character is another text.
+        let most: String = repeated.chars().take(repeated.chars().count() - 1).collect();
+        let text = format!("{before}{most}{after}");
+        proptest::prop_assert_eq!(secrecy.text(&text), text.as_str());
+    }
+}
