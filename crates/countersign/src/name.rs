@@ -5,8 +5,8 @@
 //! Deliberately absent: look-alikes of different scripts that are each written in one script throughout.
 
 use icu_normalizer::ComposingNormalizerBorrowed;
-use icu_properties::CodePointMapData;
 use icu_properties::props::{GeneralCategory, Script};
+use icu_properties::{CodePointMapData, PropertyNamesLong};
 
 use crate::display::is_forbidden;
 
@@ -108,7 +108,11 @@ fn one_script(text: &str) -> Result<(), OddName> {
     match is_one {
         true => Ok(()),
         false => {
-            let names: Vec<String> = scripts.iter().map(|script| format!("{script:?}")).collect();
+            let names = PropertyNamesLong::<Script>::new();
+            let names = scripts
+                .iter()
+                .map(|script| names.get(*script).unwrap_or("another"));
+            let names: Vec<String> = names.map(|name| name.replace('_', " ")).collect();
             Err(OddName::Scripts(names.join(" and ")))
         }
     }
@@ -187,6 +191,18 @@ mod tests {
             "𝐚na",
         ] {
             assert!(check(bad).is_err(), "`{}`", bad.escape_unicode());
+        }
+    }
+
+    #[test]
+    fn x71_scripts_are_called_by_their_names() {
+        for (name, scripts) in [
+            ("\u{430}na", "Cyrillic and Latin"),
+            ("张Wei", "Han and Latin"),
+            ("\u{3b1}\u{430}", "Greek and Cyrillic"),
+            ("\u{19b0}\u{430}", "New Tai Lue and Cyrillic"),
+        ] {
+            assert_eq!(check(name), Err(OddName::Scripts(scripts.to_owned())), "{name}");
         }
     }
 

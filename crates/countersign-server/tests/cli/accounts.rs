@@ -208,3 +208,11 @@ fn x71_raw_requests_with_two_hosts_are_refused() {
         assert!(status == "400" || status == "403", "{head}: {status}");
     }
 }
+
+#[test]
+fn x71_scripts_are_called_by_their_names() {
+    let place = Place::new();
+    let left = place.run(&["person", "add", "\u{430}na"]);
+    assert!(left.stderr.contains("Cyrillic and Latin"), "{left:?}");
+    assert!(!left.stderr.contains("Script("), "{left:?}");
+}
