@@ -1,12 +1,13 @@
 //! The one form of a name: which names can be given to accounts, agents, tokens and tenants, and when two are the same.
 //!
-//! Enters: a text. Leaves: why it is no name to give, or its normal form. Two names with one normal form are one name, so
-//! that `ana`, `Ana` and `ana ` cannot stand for different people.
-//! Deliberately absent: look-alikes of different scripts that are each written in one script throughout.
+//! Enters: a text, or two. Leaves: why it is no name to give, its normal form, or whether two can be taken for each other.
+//! Two names with one normal form are one name, so that `ana`, `Ana` and `ana ` cannot stand for different people. Names
+//! that merely look alike (`bill` and `bi1l`, Latin `cop` and Cyrillic `сор`) are different, and no second one is made.
 
 use icu_normalizer::ComposingNormalizerBorrowed;
 use icu_properties::props::{GeneralCategory, Script};
 use icu_properties::{CodePointMapData, PropertyNamesLong};
+use unicode_security::skeleton;
 
 use crate::display::is_forbidden;
 
@@ -65,6 +66,20 @@ pub fn fold(text: &str) -> String {
     let folded = compatible(&seen.to_uppercase().to_lowercase());
     let words: Vec<&str> = folded.split_whitespace().collect();
     words.join(" ")
+}
+
+/// Whether one of two names that are written differently can be taken for the other, by Unicode's table of characters
+/// that look alike (UTS 39), in the case they are written in or in lower case.
+pub fn looks_like(left: &str, right: &str) -> bool {
+    let right = looks(right);
+    looks(left).iter().any(|look| right.contains(look))
+}
+
+/// What a name looks like.
+fn looks(text: &str) -> [String; 2] {
+    // Case matters to the eye: `I` and `l` look alike, `i` and `l` do not.
+    let look = |text: &str| fold(&skeleton(text).collect::<String>());
+    [look(text), look(&fold(text))]
 }
 
 fn compatible(text: &str) -> String {
@@ -203,6 +218,37 @@ mod tests {
             ("\u{19b0}\u{430}", "New Tai Lue and Cyrillic"),
         ] {
             assert_eq!(check(name), Err(OddName::Scripts(scripts.to_owned())), "{name}");
+        }
+    }
+
+    #[test]
+    fn x71_look_alikes_are_known() {
+        for (left, right) in [
+            ("cop", "\u{441}\u{43e}\u{440}"),
+            ("ana", "an\u{251}"),
+            ("bill", "bi1l"),
+            ("bill", "BiIl"),
+            ("oleg", "0leg"),
+            ("tim", "tirn"),
+            ("bot", "\u{412}\u{41e}\u{422}"),
+            ("Ana", "\u{391}na"),
+            ("anna", "ANNA"),
+        ] {
+            assert!(
+                looks_like(left, right) && looks_like(right, left),
+                "{left} {right}"
+            );
+        }
+        for (left, right) in [
+            ("ana", "anna"),
+            ("bill", "bull"),
+            ("ian", "lan"),
+            ("crm1", "crm2"),
+            ("Анна", "Анна2"),
+            ("张伟", "张三"),
+            ("jose", "josé"),
+        ] {
+            assert!(!looks_like(left, right), "{left} {right}");
         }
     }
 

@@ -115,6 +115,12 @@ impl Account {
         if let Some(there) = people.iter().find(|there| there.name.is_same(&self.name)) {
             return Err(exists(&there.name));
         }
+        let is_alike = |there: &&Account| name::looks_like(there.name.as_str(), self.name.as_str());
+        if let Some(there) = people.iter().find(is_alike) {
+            let (there, name) = (&there.name, &self.name);
+            let alike = format!("a person `{there}`, and `{name}` can be taken for them");
+            return Err(AccessError::Exists(alike));
+        }
         self.generation = new_secret("")?;
         let key = key(tenant, &name::fold(self.name.as_str()));
         match store.put_entry(self.entry(tenant, key, 0)?).await? {

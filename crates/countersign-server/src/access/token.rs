@@ -131,8 +131,17 @@ impl NewToken {
         let mut agents = tokens.iter().filter_map(|(_, token)| token.agent.as_ref());
         let is_twin =
             |other: &&Agent| other.as_str() != agent && name::fold(other.as_str()) == name::fold(agent);
-        match agents.find(is_twin) {
-            Some(twin) => Err(AccessError::Exists(format!("an agent `{twin}`: write it so"))),
+        if let Some(twin) = agents.clone().find(is_twin) {
+            return Err(AccessError::Exists(format!("an agent `{twin}`: write it so")));
+        }
+        // Where an earlier version made tokens for both, each of them still gets new ones.
+        if agents.clone().any(|other| other.as_str() == agent) {
+            return Ok(());
+        }
+        match agents.find(|other| name::looks_like(other.as_str(), agent)) {
+            Some(other) => Err(AccessError::Exists(format!(
+                "an agent `{other}`, and `{agent}` can be taken for it"
+            ))),
             None => Ok(()),
         }
     }

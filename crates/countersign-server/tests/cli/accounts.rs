@@ -209,6 +209,41 @@ fn x71_raw_requests_with_two_hosts_are_refused() {
     }
 }
 
+/// Names that look like another one, also where each of them is written in one script.
+#[test]
+fn x71_a_name_that_looks_like_another_is_refused() {
+    let place = Place::new();
+    for (there, twins) in [
+        ("cop", &["\u{441}\u{43e}\u{440}", "C0P"][..]),
+        ("ana", &["an\u{251}"]),
+        ("bill", &["bi1l", "BiIl", "b\u{131}ll"]),
+        ("oleg", &["0leg", "OLEG"]),
+        ("tim", &["tirn"]),
+    ] {
+        place.good(&["person", "add", there]);
+        let scopes = ["--scope", "propose"];
+        place.good(&[&["token", "create", "--agent", there][..], &scopes].concat());
+        for twin in twins {
+            for command in [
+                vec!["person", "add", twin],
+                [&["token", "create", "--agent", twin][..], &scopes].concat(),
+            ] {
+                let left = place.run(&command);
+                assert_eq!(left.code, 1, "{command:?} {left:?}");
+                assert!(
+                    left.stderr.contains(&format!("`{there}`")),
+                    "{command:?} {left:?}"
+                );
+            }
+        }
+        // The same agent may have many tokens.
+        place.good(&[&["token", "create", "--agent", there][..], &scopes].concat());
+    }
+    for other in ["anna", "bill2", "copper", "\u{418}\u{432}\u{430}\u{43d}"] {
+        place.good(&["person", "add", other]);
+    }
+}
+
 #[test]
 fn x71_scripts_are_called_by_their_names() {
     let place = Place::new();

@@ -27,6 +27,16 @@ pub async fn look(store: &dyn Store, tenant: &Tenant) -> Result<Vec<Finding>, St
     let people = Account::list(store, tenant).await?;
     for (index, account) in people.iter().enumerate() {
         let written = account.name.as_str();
+        let is_alike = |other: &&Account| {
+            !other.name.is_same(&account.name) && name::looks_like(other.name.as_str(), written)
+        };
+        if let Some(other) = people.iter().skip(index + 1).find(is_alike) {
+            findings.push(Finding::warning(
+                "people",
+                format!("`{}` can be taken for `{}`", named(written), named(other.name.as_str())),
+                "remove one of the accounts with `countersign person remove NAME`, and add it under another name",
+            ));
+        }
         let is_twin = |other: &Account| other.name != account.name && other.name.is_same(&account.name);
         let why = match name::check(written) {
             Err(odd) => odd.to_string(),
