@@ -9,6 +9,7 @@ mod mcp;
 mod policy;
 mod propose;
 mod serve;
+mod trust;
 
 use std::path::PathBuf;
 
@@ -23,6 +24,7 @@ pub use mcp::Mcp;
 pub use policy::{PolicyCommand, PolicyInit};
 pub use propose::{Propose, Undo, Wait, Withdraw};
 pub use serve::{Backup, Doctor, Purge, Restore, Serve};
+pub use trust::Trust;
 
 use crate::bench::BenchArgs;
 use crate::store;
@@ -54,7 +56,7 @@ pub struct Cli {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
-    /// The store: a file, or a `postgres://` URL; `countersign.db` if you do not say
+    /// The store: the full path of a file, or a `postgres://` URL; `countersign.db` in this folder if you do not say
     #[arg(
         long,
         global = true,
@@ -90,7 +92,7 @@ pub struct Global {
         hide_env_values = true
     )]
     pub token_file: Option<PathBuf>,
-    /// The policy; `countersign.toml` if it is there, else everything is held
+    /// The full path of the policy; `countersign.toml` in this folder if you have trusted it; without one everything is held
     #[arg(
         long,
         global = true,
@@ -148,12 +150,13 @@ pub enum Command {
     /// Run the service: the API and the inbox page
     #[command(after_help = "\
 Without any settings it listens on 127.0.0.1:8787, keeps everything in `countersign.db` here, and prints a link
-to sign in with. Settings come from flags, the environment and `countersign-serve.toml`, in this order.
+to sign in with. Settings come from flags, the environment and `countersign-serve.toml`, in this order. What lies in
+this folder already is used only if you have trusted it (`countersign trust`).
 
 Examples:
   countersign serve
-  countersign serve --listen 127.0.0.1:9000 --policy policy.toml
-  countersign serve --config serve.toml --store postgres://countersign@db/countersign")]
+  countersign serve --listen 127.0.0.1:9000 --policy ~/policy.toml
+  countersign serve --config /etc/countersign/serve.toml --store postgres://countersign@db/countersign")]
     Serve(Serve),
     /// Talk to an agent: what it wants to change is put to you as a card
     Chat(Chat),
@@ -203,6 +206,8 @@ Examples:
     /// Keys for secrets that calls come with
     #[command(subcommand)]
     Key(KeyCommand),
+    /// Trust files, stores and servers that a folder or settings brought along
+    Trust(Trust),
     /// Look whether everything is as it should be
     Doctor(Doctor),
     /// Copy the whole store to a file, while it is in use

@@ -1,12 +1,16 @@
 //! Reading the policy file. Without one, everything is held.
+//!
+//! A policy rules when the person named it by its full path, or trusted it: see `trust`.
 
 use std::path::{Path, PathBuf};
 
 use countersign::policy::{Policy, Problem};
 
 use crate::failure::{Exit, Failure};
+use crate::output::Output;
+use crate::trust;
 
-/// Where the policy is looked for when nobody says.
+/// Where the policy is looked for when nobody says. It has to be trusted: it may have come with the folder.
 pub const DEFAULT_FILE: &str = "countersign.toml";
 
 /// The policy, and the file it came from if there is one.
@@ -22,20 +26,41 @@ pub struct Loaded {
 /// Reads the named file, or the default one if it is there. A file that cannot be read or understood is an error:
 /// going on without it would let another policy rule than the one that was meant.
 pub fn load(named: Option<&Path>) -> Result<Loaded, Failure> {
-    let file = match named {
-        Some(file) => file.to_owned(),
-        None => match Path::new(DEFAULT_FILE).try_exists() {
-            Ok(false) => {
-                return Ok(Loaded {
-                    policy: Policy::empty(),
-                    text: String::new(),
-                    file: None,
-                });
-            }
-            _ => PathBuf::from(DEFAULT_FILE),
-        },
+    let Some(file) = find(named) else {
+        return Ok(Loaded {
+            policy: Policy::empty(),
+            text: String::new(),
+            file: None,
+        });
     };
-    let text = read(&file)?;
+    let text = trust::read(&file, |error| unreadable(&file, &error))?;
+    parsed(trust::absolute(&file)?, text)
+}
+
+/// Reads a policy for somebody who only looks what it would do. One that is not trusted is read, too, and that is said.
+pub fn look_at(named: Option<&Path>, output: &mut Output) -> Result<Loaded, Failure> {
+    match (load(named), find(named)) {
+        (Err(failure), Some(file)) if failure.code == "not_trusted" => {
+            output.notice(
+                "not_trusted",
+                &format!("no gate uses this policy: {}", failure.message),
+            );
+            let text = read(&file)?;
+            parsed(file, text)
+        }
+        (loaded, _) => loaded,
+    }
+}
+
+fn find(named: Option<&Path>) -> Option<PathBuf> {
+    let here = || {
+        let is_there = Path::new(DEFAULT_FILE).symlink_metadata().is_ok();
+        is_there.then(|| PathBuf::from(DEFAULT_FILE))
+    };
+    named.map(Path::to_owned).or_else(here)
+}
+
+fn parsed(file: PathBuf, text: String) -> Result<Loaded, Failure> {
     match Policy::parse(&text) {
         Ok(policy) => Ok(Loaded {
             policy,
@@ -46,12 +71,14 @@ pub fn load(named: Option<&Path>) -> Result<Loaded, Failure> {
     }
 }
 
-/// The text of a policy file.
+/// The text of a policy file, for looking at it.
 pub fn read(file: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(file).map_err(|error| {
-        let message = format!("cannot read the policy `{}`: {error}", file.display());
-        Failure::error("policy_unreadable", message).hint("name another one with `--policy FILE`")
-    })
+    std::fs::read_to_string(file).map_err(|error| unreadable(file, &error))
+}
+
+fn unreadable(file: &Path, error: &std::io::Error) -> Failure {
+    let message = format!("cannot read the policy `{}`: {error}", file.display());
+    Failure::error("policy_unreadable", message).hint("name another one with `--policy FILE`")
 }
 
 /// A problem as compilers write it.

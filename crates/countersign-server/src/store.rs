@@ -8,8 +8,9 @@ use countersign_store::postgres::{PostgresOptions, PostgresStore};
 use countersign_store::sqlite::{SqliteOptions, SqliteStore};
 
 use crate::failure::Failure;
+use crate::trust::StorePlace;
 
-/// Where the store is when nobody says.
+/// Where the store is when nobody says. One that this program has not made for this person has to be trusted.
 pub const DEFAULT: &str = "countersign.db";
 
 /// Whether a store that is not there yet is made.
@@ -38,6 +39,14 @@ pub async fn open(place: &str, missing: Missing, watch: Watch) -> Result<Arc<dyn
     }
 }
 
+/// Refuses a store that the person does not stand for, before anything else is done.
+pub fn check(place: &str) -> Result<(), Failure> {
+    match is_postgres(place) {
+        true => Ok(()),
+        false => StorePlace::find(Path::new(place)).map(drop),
+    }
+}
+
 /// Whether a place is a server's, not a file's.
 pub fn is_postgres(place: &str) -> bool {
     place.starts_with("postgres://") || place.starts_with("postgresql://")
@@ -49,14 +58,17 @@ fn open_file(path: &Path, missing: Missing, watch: Watch) -> Result<Arc<dyn Stor
         return Err(Failure::error("no_store", message)
             .hint("propose a call first, or name another store with `--store`"));
     }
+    let place = StorePlace::find(path)?;
     let options = SqliteOptions {
         other_processes: watch == Watch::Others,
         ..SqliteOptions::default()
     };
-    Ok(Arc::new(open_sqlite(path, options)?))
+    let store = open_sqlite(&place.path, options)?;
+    place.remember();
+    Ok(Arc::new(store))
 }
 
-/// Opens a file, for what only a file can do.
+/// Opens a file that was found with [`StorePlace::find`], or that this process has made.
 pub fn open_sqlite(path: &Path, options: SqliteOptions) -> Result<SqliteStore, Failure> {
     SqliteStore::open(path, options).map_err(|error| {
         let message = format!("cannot open the store `{}`: {error}", path.display());

@@ -41,6 +41,10 @@ impl Place {
         command
             .current_dir(self.0.path())
             .args(arguments)
+            .env("COUNTERSIGN_POLICY", self.0.path().join("countersign.toml"))
+            .env("COUNTERSIGN_STORE", self.0.path().join("countersign.db"))
+            .env("HOME", self.0.path())
+            .env_remove("XDG_CONFIG_HOME")
             .env("USER", "ana");
         command
             .stdin(Stdio::piped())

@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 use countersign_agent::file::AgentFile;
 use countersign_examples::{Setup, World};
 
+use crate::failure::Failure;
+use crate::trust::{self, StorePlace};
+
 /// What stands beside an agent's file.
 const TOOLS: &str = "tools.json";
 const SCRIPT: &str = "script.toml";
@@ -27,14 +30,26 @@ pub fn read(path: &Path) -> Result<AgentFile, String> {
         .map_err(|problem| format!("`{}`: {problem}", path.display()))
 }
 
-/// A file as text.
+/// A file as text, if the person stands for it.
 pub fn text(path: &Path) -> Result<String, String> {
-    std::fs::read_to_string(path).map_err(|error| format!("cannot read `{}`: {error}", path.display()))
+    let unreadable = |error| Failure::error("no_agent", format!("cannot read `{}`: {error}", path.display()));
+    trust::read(path, unreadable).map_err(in_one_line)
 }
 
 /// A built-in world; its data is in `countersign-NAME.db` when nobody says where. One that has none yet is given some.
 pub fn open_world(setup: &'static Setup, name: &str, data: Option<&Path>) -> Result<World, String> {
     let usual = || PathBuf::from(format!("countersign-{name}.db"));
     let data = data.map_or_else(usual, Path::to_path_buf);
-    World::open(setup, &data).map_err(|error| format!("`{}`: {error}", data.display()))
+    let place = StorePlace::find(&data).map_err(in_one_line)?;
+    let world = World::open(setup, &place.path).map_err(|error| format!("`{}`: {error}", data.display()))?;
+    place.remember();
+    Ok(world)
+}
+
+/// A refusal with what to do about it.
+fn in_one_line(failure: Failure) -> String {
+    match failure.hint {
+        Some(hint) => format!("{}; {hint}", failure.message),
+        None => failure.message,
+    }
 }

@@ -98,9 +98,15 @@ async fn mint(store: &SqliteStore, name: &str, scopes: &[Scope]) -> anyhow::Resu
 }
 
 async fn spawn(directory: &Path) -> anyhow::Result<(Child, String)> {
+    let directory = std::path::absolute(directory)?;
     let mut child = Command::new(std::env::current_exe()?)
-        .current_dir(directory)
-        .args(["serve", "--listen", "127.0.0.1:0", "--as", "bench"])
+        .current_dir(&directory)
+        .args(["serve", "--listen", "127.0.0.1:0", "--as", "bench", "--config"])
+        .arg(directory.join("countersign-serve.toml"))
+        .arg("--policy")
+        .arg(directory.join("countersign.toml"))
+        .arg("--store")
+        .arg(directory.join("countersign.db"))
         .env("COUNTERSIGN_LOG", "error")
         .stdout(std::process::Stdio::piped())
         .kill_on_drop(true)

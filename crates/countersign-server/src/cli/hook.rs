@@ -19,11 +19,12 @@ pub enum HookCommand {
     /// Put the hook into a coding agent's settings
     #[command(after_help = "\
 Everything else in the settings stays as it is, to the byte; the file as it was stands beside it afterwards. The
-hook is told where the store and the policy are now, or which server to ask.
+hook is told by full paths where the store and the policy are, or which server to ask. Without a policy, one is written to
+~/.config/countersign/coding-agents.toml.
 
 Examples:
-  countersign hook policy > countersign.toml
-  countersign hook install claude-code --project
+  countersign hook install claude-code --user
+  countersign hook install claude-code --project --policy ~/policy.toml
   countersign hook install codex --user --server https://countersign.example.com \
     --token-file ~/.countersign/agent --execute-token-file ~/.countersign/host
   countersign hook install gemini --user --dry-run")]

@@ -16,11 +16,10 @@ Everything passes as it is, but for tool calls: the policy lets one pass, or a p
 `countersign approve`.
 
 Examples:
-  countersign mcp -- npx -y @modelcontextprotocol/server-filesystem ~/notes
   countersign mcp --store ~/countersign.db --policy ~/files.toml --name files -- npx -y SERVER DIR
   countersign mcp --hold 4s -- uvx SERVER               for clients that give up after five seconds
   countersign mcp --url https://example.com/mcp         a server at an address
-  countersign mcp --servers servers.toml                several servers, tools called SERVER__TOOL
+  countersign mcp --servers ~/servers.toml              several servers, tools called SERVER__TOOL
   countersign mcp --listen 127.0.0.1:8788 --url URL     for clients that speak HTTP, with agents' tokens")]
 pub struct Mcp {
     /// What the server is called in the policy and on cards; made from its command if you do not say

@@ -36,8 +36,8 @@ Every tool is held until you say otherwise: what a server says about its own too
 
 Examples:
   countersign policy init -- npx -y @modelcontextprotocol/server-filesystem ~/notes
-  countersign policy init --name files --output files.toml -- npx -y SERVER DIR
-  countersign policy init --servers servers.toml --output all.toml      all servers of `countersign mcp --servers`")]
+  countersign policy init --name files --output ~/files.toml -- npx -y SERVER DIR
+  countersign policy init --servers ~/servers.toml --output ~/all.toml      all servers of `countersign mcp --servers`")]
 pub struct PolicyInit {
     /// What the server is called in the policy, as with `countersign mcp`
     #[arg(long = "name", value_name = "NAME")]

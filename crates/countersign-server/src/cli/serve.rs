@@ -11,7 +11,7 @@ use crate::serve::LogFormat;
 
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// The configuration; `countersign-serve.toml` if it is there
+    /// The full path of the configuration; `countersign-serve.toml` in this folder if you have trusted it
     #[arg(long, value_name = "FILE", env = "COUNTERSIGN_CONFIG")]
     pub config: Option<PathBuf>,
     /// Where to listen; 127.0.0.1:8787 if you do not say
@@ -52,7 +52,7 @@ pub struct Serve {
 With `--server` it looks at the server, else at the store, the policy and the settings here. It changes nothing.
 The exit code is 1 when there is a problem.")]
 pub struct Doctor {
-    /// The service's configuration; `countersign-serve.toml` if it is there
+    /// The full path of the service's configuration; `countersign-serve.toml` in this folder if you have trusted it
     #[arg(long, value_name = "FILE", env = "COUNTERSIGN_CONFIG")]
     pub config: Option<PathBuf>,
 }

@@ -14,6 +14,7 @@ use crate::cli::{Backup, Global, Restore};
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 use crate::store::{Missing, Watch};
+use crate::trust::StorePlace;
 use crate::{policy, private, store};
 
 pub async fn make(global: &Global, options: Backup, output: &mut Output) -> Result<Exit, Failure> {
@@ -22,7 +23,8 @@ pub async fn make(global: &Global, options: Backup, output: &mut Output) -> Resu
         let message = format!("there is no store at `{place}`");
         return Err(Failure::error("no_store", message).hint("name another store with `--store`"));
     }
-    let store = store::open_sqlite(Path::new(place), SqliteOptions::default())?;
+    let place = StorePlace::find(Path::new(place))?;
+    let store = store::open_sqlite(&place.path, SqliteOptions::default())?;
     let made = store.backup_to(&options.file).await.map_err(failed)?;
     match output.is_json {
         true => {
@@ -67,6 +69,7 @@ async fn from_file(global: &Global, backup: &Path, policy: Hash) -> Result<Voide
             Failure::error("exists", message).hint("move it away first, or name another with `--store`")
         );
     }
+    let found = StorePlace::find(target)?;
     // Made usable under another name, and moved only then: a crash in between leaves no store that is still open.
     let half = private::beside(target).map_err(|error| unwritable(target, &error))?;
     let voided = void(backup, &half, policy).await;
@@ -75,6 +78,7 @@ async fn from_file(global: &Global, backup: &Path, policy: Hash) -> Result<Voide
     }
     let voided = voided?;
     std::fs::rename(&half, target).map_err(|error| unwritable(target, &error))?;
+    found.remember();
     Ok(voided)
 }
 

@@ -18,6 +18,7 @@ mod reconcile;
 mod show;
 mod token;
 mod trace;
+mod trust;
 mod undo;
 mod wait;
 mod waiting;
@@ -52,6 +53,7 @@ pub async fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
         Command::Expire => expire::run(global, output).await,
         Command::Trace(options) => trace::run(global, options, output),
         Command::Read(options) => read::run(&options, output),
+        Command::Trust(options) => trust::run(&options, output),
         Command::Doctor(options) => doctor::run(global, options, output).await,
         Command::Backup(options) => backup::make(global, options, output).await,
         Command::Restore(options) => backup::restore(global, options, output).await,

@@ -86,7 +86,7 @@ fn try_call(
     arguments: Option<&str>,
     output: &mut Output,
 ) -> Result<Exit, Failure> {
-    let loaded = policy::load(global.policy.as_deref())?;
+    let loaded = policy::look_at(global.policy.as_deref(), output)?;
     let call = input::single(tool, arguments)?;
     if loaded.file.is_none() {
         output.notice(

@@ -36,7 +36,7 @@ pub async fn run(global: &Global, options: Propose, output: &mut Output) -> Resu
     if let Desk::Local(local) = &desk
         && local.policy_file.is_none()
     {
-        let message = "there is no policy: every call is held as destructive; write `countersign.toml`";
+        let message = "there is no policy: every call is held as destructive; name one with `--policy`";
         output.notice("no_policy", message);
     }
     let Proposed { lines, approval } = desk.propose(proposal).await?;

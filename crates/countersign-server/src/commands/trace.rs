@@ -23,7 +23,7 @@ pub fn run(global: &Global, options: Trace, output: &mut Output) -> Result<Exit,
     };
     let call = input::single(tool, options.arguments.as_deref())?;
     let conversation = input::conversation(file)?;
-    let policy = policy::load(global.policy.as_deref())?.policy;
+    let policy = policy::look_at(global.policy.as_deref(), output)?.policy;
     let bytes = call.arguments.as_bytes();
     let provenance = policy.trace(tool, bytes, &Told::heard_by_the_host(conversation));
     match output.is_json {

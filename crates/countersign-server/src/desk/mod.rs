@@ -15,6 +15,7 @@ mod translate;
 pub use follow::{Followed, Following, Wanted};
 pub use local::{LocalDesk, tenant};
 pub use remote::RemoteDesk;
+pub use server::target as check_address;
 
 use std::time::Duration;
 

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use super::Hook;
 use super::event::{Before, Place};
 use crate::failure::Failure;
-use crate::private;
+use crate::{private, store};
 
 /// What was left behind by a process that was killed is thrown away after this long.
 const OLD: Duration = Duration::from_secs(7 * 24 * 60 * 60);
@@ -53,7 +53,15 @@ impl Kept {
         private::create_folder(&folder).map_err(|error| unusable(&error.to_string()))?;
         let desk = match &hook.global.server {
             Some(url) => url.clone(),
-            None => format!("{}\n{}", hook.global.store(), hook.global.tenant),
+            None => {
+                let store = hook.global.store();
+                // The same name in another folder is another store.
+                let full = std::path::absolute(store)
+                    .ok()
+                    .filter(|_| !store::is_postgres(store));
+                let full = full.and_then(|full| full.to_str().map(str::to_owned));
+                format!("{}\n{}", full.as_deref().unwrap_or(store), hook.global.tenant)
+            }
         };
         Ok(Kept {
             folder,

@@ -88,6 +88,7 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
         let message = "there is no policy: every tool call is held; make one with `countersign policy init`";
         output.notice("no_policy", message);
     }
+    store::check(global.store())?;
     let listener = match options.listen {
         Some(address) => Some(listen::bind(address).await?),
         None => None,

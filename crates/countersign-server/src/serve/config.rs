@@ -19,8 +19,9 @@ use crate::executors::ToolTarget;
 use crate::failure::Failure;
 use crate::http::{DECISIONS_PER_SECOND, LimitSettings, TrustedProxies};
 use crate::policy::{self, Loaded};
+use crate::trust;
 
-/// Where the configuration is looked for when nobody says.
+/// Where the configuration is looked for when nobody says. It has to be trusted: it may have come with the folder.
 pub const DEFAULT_FILE: &str = "countersign-serve.toml";
 /// Where the service listens when nobody says.
 const DEFAULT_PORT: u16 = 8787;
@@ -223,14 +224,12 @@ fn find(named: Option<&Path>) -> Result<Option<PathBuf>, Failure> {
     if let Some(named) = named {
         return Ok(Some(named.to_owned()));
     }
-    match Path::new(DEFAULT_FILE).try_exists() {
-        Ok(false) => Ok(None),
-        _ => Ok(Some(PathBuf::from(DEFAULT_FILE))),
-    }
+    let is_there = Path::new(DEFAULT_FILE).symlink_metadata().is_ok();
+    Ok(is_there.then(|| PathBuf::from(DEFAULT_FILE)))
 }
 
 fn read(path: &Path) -> Result<File, Failure> {
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let text = trust::read(path, |error| {
         let message = format!("cannot read the configuration `{}`: {error}", path.display());
         Failure::error("config_unreadable", message).hint("name another one with `--config FILE`")
     })?;

@@ -52,11 +52,11 @@ pub async fn greet(app: &App, global: &Global, start: &Start, output: &mut Outpu
     if start.is_tryout {
         text.push_str(
             "\n  You are trying it out: example policies are in force. The agents' tools act on their own small files\n  \
-             here (`countersign-*.db`), all others only echo their arguments. Write `countersign.toml` to make it yours.\n",
+             here (`countersign-*.db`), all others only echo their arguments. Name a policy with `--policy` to make it yours.\n",
         );
     } else if start.policy_file.is_none() {
         text.push_str(
-            "\n  There is no policy: every call is held as destructive. Write `countersign.toml`.\n",
+            "\n  There is no policy: every call is held as destructive. Name one with `--policy`.\n",
         );
     }
     if is_first {

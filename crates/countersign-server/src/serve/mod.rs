@@ -21,7 +21,7 @@ use countersign::executor::Executor;
 use countersign::gate::Gate;
 use tokio::net::TcpListener;
 
-pub use config::Config;
+pub use config::{Config, DEFAULT_FILE as CONFIG_FILE};
 pub use log::LogFormat;
 
 use node::{Change, Node};
@@ -50,6 +50,7 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
             "`behind_proxy` without `trusted_proxies`: everybody counts as one address where limits are per address"
         );
     }
+    store::check(&config.store)?;
     let sealer = keys::sealer(config.seal_key_file.as_deref())?;
     let mut executors = Executors::new(&config.tools, &config.private_targets)?;
     let ready = agents::load(&config.agents)?;

@@ -17,8 +17,7 @@ pub fn check_server(global: &Global) -> Result<(), Failure> {
         return Ok(());
     }
     let message = format!("the server `{url}` is not one that you have trusted, so it gets no token");
-    Err(Failure::error("not_trusted", message)
-        .hint("if it is yours, name it with `countersign hook install`"))
+    Err(Failure::error("not_trusted", message).hint(format!("if it is yours: countersign trust {url}")))
 }
 
 /// A server's address as the list has it.

@@ -164,7 +164,14 @@ fn id(text: &str) -> String {
 
 fn command(directory: &tempfile::TempDir) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
-    command.current_dir(directory.path());
+    command
+        .current_dir(directory.path())
+        .env("HOME", directory.path())
+        .env_remove("XDG_CONFIG_HOME");
+    let policy = directory.path().join("countersign.toml");
+    if policy.exists() {
+        command.env("COUNTERSIGN_POLICY", policy);
+    }
     // Agents answer by their scripts.
     command
         .env_remove("ANTHROPIC_API_KEY")

@@ -291,6 +291,7 @@ fn the_help_is_a_contract() {
       read       Say what a reply means: yes, no or something else, and which words decided
       policy     Check a policy, try a call against it, or write a first one
       key        Keys for secrets that calls come with
+      trust      Trust files, stores and servers that a folder or settings brought along
       doctor     Look whether everything is as it should be
       backup     Copy the whole store to a file, while it is in use
       restore    Begin anew from a backup; everything open in it is voided
@@ -307,7 +308,8 @@ fn the_help_is_a_contract() {
 
     Global options:
           --store <PATH|URL>
-              The store: a file, or a `postgres://` URL; `countersign.db` if you do not say
+              The store: the full path of a file, or a `postgres://` URL; `countersign.db` in this
+              folder if you do not say
               
               [env: COUNTERSIGN_STORE]
 
@@ -328,7 +330,8 @@ fn the_help_is_a_contract() {
               [env: COUNTERSIGN_TOKEN_FILE]
 
           --policy <FILE>
-              The policy; `countersign.toml` if it is there, else everything is held
+              The full path of the policy; `countersign.toml` in this folder if you have trusted it;
+              without one everything is held
               
               [env: COUNTERSIGN_POLICY]
 

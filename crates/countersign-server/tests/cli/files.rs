@@ -47,7 +47,7 @@ fn x103_whatever_the_program_writes_is_its_owners_alone() {
             "printf 'show me the pages\\n' | countersign chat --agent cms",
             "printf 'hello\\n' | countersign chat --agent ranch",
             "countersign backup saved.db",
-            "mkdir other; cd other; countersign --store restored.db restore ../saved.db",
+            "mkdir -m 700 other; cd other; countersign --store restored.db restore ../saved.db",
             "countersign token create --agent demo --scope propose",
             "countersign person add ana",
             "countersign hook install claude-code --project",

@@ -29,4 +29,5 @@ mod served;
 mod show;
 mod talking;
 mod terminal;
+mod trust;
 mod watch;

@@ -52,7 +52,12 @@ impl Place {
     }
 
     pub fn without_policy() -> Place {
-        Place(TempDir::new().unwrap(), None)
+        let place = Place(TempDir::new().unwrap(), None);
+        let home = place.path().join("home");
+        std::os::unix::fs::DirBuilderExt::mode(&mut std::fs::DirBuilder::new(), 0o700)
+            .create(home)
+            .unwrap();
+        place
     }
 
     /// Works at this store from now on, not at a file here.
@@ -75,10 +80,69 @@ impl Place {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
+    /// A command of somebody who has trusted the files here.
     pub fn command(&self, arguments: &[&str]) -> Command {
+        self.trust_files();
+        let mut command = self.implicit(arguments);
+        if let Some(store) = &self.1 {
+            command.env("COUNTERSIGN_STORE", store);
+        }
+        command
+    }
+
+    /// Trusts every file and store here as it is now, as `countersign trust` does.
+    fn trust_files(&self) {
+        use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
+        let folder = self.path().join("home/.config/countersign");
+        let mut builder = std::fs::DirBuilder::new();
+        builder.recursive(true).mode(0o700).create(&folder).unwrap();
+        let open = |name: &str| {
+            let mut options = std::fs::OpenOptions::new();
+            options
+                .read(true)
+                .write(true)
+                .create(true)
+                .truncate(false)
+                .mode(0o600);
+            options.open(folder.join(name)).unwrap()
+        };
+        let lock = open("trusted.lock");
+        lock.lock().unwrap();
+        let file = folder.join("trusted.json");
+        let text = std::fs::read(&file).unwrap_or_default();
+        let mut list: Value = serde_json::from_slice(&text).unwrap_or_else(|_| serde_json::json!({}));
+        let before = list.clone();
+        for entry in self.path().read_dir().unwrap().flatten() {
+            let path = entry.path();
+            if path.extension().is_some_and(|end| end == "db") {
+                use std::os::unix::fs::MetadataExt as _;
+                let found = path.metadata().unwrap();
+                let made = found
+                    .created()
+                    .unwrap()
+                    .duration_since(std::time::UNIX_EPOCH)
+                    .unwrap();
+                let identity = serde_json::json!({ "inode": found.ino(), "made": made.as_nanos() as u64 });
+                list["stores"][path.to_str().unwrap()] = identity;
+            }
+            let is_text = path.extension().is_some_and(|end| end == "toml" || end == "json");
+            if let (true, Ok(text)) = (is_text, std::fs::read(&path)) {
+                let hash = countersign::hash::Hash::of(&text).to_string();
+                list["files"][path.to_str().unwrap()] = serde_json::json!({ "sha256": hash });
+            }
+        }
+        if list != before {
+            drop(open("trusted.json"));
+            std::fs::write(file, list.to_string()).unwrap();
+        }
+    }
+
+    /// A command that is told nothing but its arguments.
+    pub fn implicit(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
         command.current_dir(self.path()).args(arguments);
         let names = [
+            "CONFIG",
             "STORE",
             "POLICY",
             "SEAL_KEY",
@@ -98,13 +162,15 @@ impl Place {
             command.env_remove(name);
         }
         // Whoever runs the tests may have settings of coding agents.
-        for name in ["XDG_STATE_HOME", "CLAUDE_CONFIG_DIR", "CODEX_HOME"] {
+        for name in [
+            "XDG_STATE_HOME",
+            "XDG_CONFIG_HOME",
+            "CLAUDE_CONFIG_DIR",
+            "CODEX_HOME",
+        ] {
             command.env_remove(name);
         }
         command.env("HOME", self.path().join("home"));
-        if let Some(store) = &self.1 {
-            command.env("COUNTERSIGN_STORE", store);
-        }
         command.env("USER", "ana");
         command
     }

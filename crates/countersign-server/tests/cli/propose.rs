@@ -23,6 +23,7 @@ fn x21_bad_input_is_named_and_nothing_is_written() {
         "template.toml",
         "[tools.x]\neffect = \"write\"\nsummary = \"{{ a\"\n",
     );
+    let foreign = place.path().join("foreign.db").display().to_string();
     let cases: &[(&[&str], i32, &str)] = &[
         (&["propose", "x", "{"], 1, "ends too early"),
         (&["propose", "x", "[1]"], 1, "not a JSON object"),
@@ -67,7 +68,7 @@ fn x21_bad_input_is_named_and_nothing_is_written() {
             "template.toml:3:",
         ),
         (
-            &["propose", "x", "{}", "--store", "foreign.db"],
+            &["propose", "x", "{}", "--store", &foreign],
             1,
             "not an SQLite database",
         ),

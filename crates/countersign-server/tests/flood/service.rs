@@ -276,6 +276,12 @@ fn run(place: &Path, arguments: &[&str], input: &str) -> String {
 fn program(place: &Path) -> Command {
     let path = std::env::var("COUNTERSIGN_FLOOD_BIN");
     let mut program = Command::new(path.as_deref().unwrap_or(env!("CARGO_BIN_EXE_countersign")));
-    program.current_dir(place).env_remove("COUNTERSIGN_STORE");
+    program
+        .current_dir(place)
+        .env("HOME", place)
+        .env_remove("XDG_CONFIG_HOME")
+        .env("COUNTERSIGN_STORE", place.join("countersign.db"))
+        .env("COUNTERSIGN_POLICY", place.join("countersign.toml"))
+        .env("COUNTERSIGN_CONFIG", place.join("countersign-serve.toml"));
     program
 }

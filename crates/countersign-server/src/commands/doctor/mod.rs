@@ -132,7 +132,7 @@ fn look_at_policy(global: &Global) -> Finding {
             None => Finding::warning(
                 "policy",
                 "there is none: every call is held as destructive",
-                "write `countersign.toml`, and check it with `countersign policy check`",
+                "write one, check it with `countersign policy check FILE`, and name it with `--policy`",
             ),
         },
     }

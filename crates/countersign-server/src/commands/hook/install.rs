@@ -2,12 +2,16 @@
 
 use std::path::{Path, PathBuf};
 
+use super::POLICY;
 use crate::cli::{Global, HookInstall};
 use crate::failure::{Exit, Failure};
 use crate::hook::{Dialect, settings, splice};
 use crate::output::{Output, once};
-use crate::trust::{self, TrustList};
+use crate::trust::{self, StorePlace, TrustList};
 use crate::{policy, private};
+
+/// What the policy is called in the person's own settings.
+const USUAL_POLICY: &str = "coding-agents.toml";
 
 pub fn run(global: &Global, options: &HookInstall, output: &mut Output) -> Result<Exit, Failure> {
     let dialect = options.dialect;
@@ -27,7 +31,7 @@ pub fn run(global: &Global, options: &HookInstall, output: &mut Output) -> Resul
         output.raw(text.as_bytes())?;
         return Ok(Exit::Done);
     }
-    remember(global, words)?;
+    remember(global, words.clone())?;
     let shown = once(&file.display().to_string());
     match after {
         None => output.line(&format!("the hook is in `{shown}` already")),
@@ -42,11 +46,9 @@ pub fn run(global: &Global, options: &HookInstall, output: &mut Output) -> Resul
             }
         }
     }
-    if global.server.is_none() && policy::load(global.policy.as_deref())?.file.is_none() {
-        output.notice(
-            "no_policy",
-            "there is no policy, so even reading is held; `countersign hook policy` prints one",
-        );
+    let named = words_after(&words, "--policy");
+    if let Some(policy) = named {
+        output.line(&format!("what passes and what waits is in `{}`", once(policy)));
     }
     if dialect == Dialect::Codex {
         output.notice(
@@ -115,18 +117,45 @@ fn words(global: &Global, options: &HookInstall) -> Result<Vec<String>, Failure>
                         Failure::usage(message).hint("run `countersign serve`, and name it with `--server`")
                     );
                 }
-                false => text(&absolute(Path::new(global.store()))?)?,
+                false => text(&StorePlace::find(Path::new(global.store()))?.path)?,
             };
             words.extend(["--store".to_owned(), store]);
             if global.tenant != "main" {
                 words.extend(["--tenant".to_owned(), global.tenant.clone()]);
             }
-            if let Some(file) = policy::load(global.policy.as_deref())?.file {
-                words.extend(["--policy".to_owned(), text(&absolute(&file)?)?]);
-            }
+            let policy = match policy::load(global.policy.as_deref())?.file {
+                Some(file) => file,
+                None => usual_policy(options)?,
+            };
+            words.extend(["--policy".to_owned(), text(&policy)?]);
         }
     }
     Ok(words)
+}
+
+/// The policy of all hooks that were not given another one. It is written when there is none yet.
+fn usual_policy(options: &HookInstall) -> Result<PathBuf, Failure> {
+    let folder = trust::folder().ok_or_else(|| {
+        Failure::error("no_policy", "there is no policy, and no home to write one to")
+            .hint("name one by its full path with `--policy`; `countersign hook policy` prints one")
+    })?;
+    let file = folder.join(USUAL_POLICY);
+    if !options.dry_run && file.symlink_metadata().is_err() {
+        let written =
+            private::create_folder(&folder).and_then(|()| private::write_new(&file, POLICY.as_bytes()));
+        written.map_err(|error| bad_settings(&file, &error.to_string()))?;
+    }
+    match options.dry_run {
+        true => Ok(file),
+        // One that was there may be broken, or somebody else's.
+        false => policy::load(Some(&file)).map(|_| file),
+    }
+}
+
+/// The word behind another one.
+fn words_after<'w>(words: &'w [String], name: &str) -> Option<&'w str> {
+    let mut words = words.iter().skip_while(|word| *word != name).skip(1);
+    words.next().map(String::as_str)
 }
 
 fn no_token(name: &str) -> Failure {

@@ -58,7 +58,7 @@ struct Entry {
 
 /// Reads a file of servers.
 pub fn read(file: &Path) -> Result<Vec<Spec>, Failure> {
-    let text = std::fs::read_to_string(file).map_err(|error| {
+    let text = crate::trust::read(file, |error| {
         let message = format!("cannot read the servers `{}`: {error}", file.display());
         Failure::error("servers_unreadable", message).hint("name the file with `--servers FILE`")
     })?;

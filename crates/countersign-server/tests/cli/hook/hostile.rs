@@ -201,7 +201,7 @@ fn x93_a_token_goes_only_to_a_server_that_the_person_named() {
         assert!(blocks(agent, &left) && left.code == 2, "{left:?}");
         let shown = String::from_utf8_lossy(&seen.lock().unwrap()).into_owned();
         assert!(!shown.contains("cst_of_the_person"), "{agent}: {shown}");
-        assert!(left.stdout.contains("countersign hook install"), "{left:?}");
+        assert!(left.stdout.contains("countersign trust http"), "{left:?}");
         // One that the person named is asked.
         named(&evil);
         ask(&place, &arguments, event.as_bytes());
