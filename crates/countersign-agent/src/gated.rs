@@ -142,6 +142,10 @@ impl Gated {
         let submitted = self.gate.submit(submission).await?;
         match (submitted.calls.into_iter().next(), submitted.approval) {
             (Some(Ruled::Pass(permit)), _) => answered(tool, self.gate.run_passed(permit).await),
+            (Some(Ruled::PassedBefore(id)), _) => {
+                let outcome = self.gate.outcome_of(&self.submission.tenant, id).await;
+                answered(tool, outcome)
+            }
             (Some(Ruled::Forbidden { reason }), _) => Err(CallError::Forbidden {
                 tool: tool.to_owned(),
                 reason,

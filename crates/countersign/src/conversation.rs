@@ -331,7 +331,7 @@ impl Conversations {
                 let what = summary(approval, &sentences);
                 Some(fill(&sentences.expired, &[("what", &what)]))
             }
-            State::Pending | State::Superseded | State::Withdrawn => None,
+            State::Pending | State::Superseded | State::Withdrawn | State::Passed => None,
         }
     }
 

@@ -248,6 +248,14 @@ pub enum Refusal {
         /// When.
         at: Time,
     },
+    /// The policy let the call pass, so there is nothing to decide.
+    #[error("approval `{}` was never asked for: the policy let the call pass at {at}", id.short())]
+    NotAsked {
+        /// Which approval.
+        id: ApprovalId,
+        /// When.
+        at: Time,
+    },
     /// The decision was made on something else than what is pending.
     #[error("the decision is about another card than approval `{}` shows now", id.short())]
     Stale {
@@ -338,6 +346,7 @@ impl Refusal {
             Refusal::Expired { .. } => "expired",
             Refusal::Superseded { .. } => "superseded",
             Refusal::Withdrawn { .. } => "withdrawn",
+            Refusal::NotAsked { .. } => "not_asked",
             Refusal::Stale { .. } => "stale",
             Refusal::Incomplete { .. } => "incomplete",
             Refusal::NotAllowed { .. } => "not_allowed",
@@ -357,6 +366,9 @@ impl Refusal {
             Refusal::NotFound(_) => "list the pending approvals",
             Refusal::AlreadyDecided { .. } | Refusal::Expired { .. } | Refusal::Withdrawn { .. } => {
                 "ask the agent to propose it again"
+            }
+            Refusal::NotAsked { .. } => {
+                "undo it if it should not have run, and change the policy so that it is held"
             }
             Refusal::Superseded { .. } => "decide the newer approval instead",
             Refusal::Stale { .. } => "look at the current card and decide again",

@@ -133,6 +133,10 @@ pub enum What {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
+    /// The policy let the call pass: no person was asked. Follows `proposed` in the same transaction.
+    Passed {
+        digest: Hash,
+    },
     DecisionRefused {
         reason: String,
         approve: bool,
@@ -240,6 +244,7 @@ impl What {
             What::Expired => whole(Change::Expired, CallChange::Refused),
             What::Superseded { .. } => whole(Change::Superseded, CallChange::Refused),
             What::Withdrawn { .. } => whole(Change::Withdrawn, CallChange::Refused),
+            What::Passed { .. } => whole(Change::Passed, CallChange::Released),
             What::DecisionRefused { .. } => Changes {
                 approval: Some(Change::DecisionRefused),
                 calls: Vec::new(),
@@ -277,6 +282,7 @@ impl What {
             What::Expired => "expired",
             What::Superseded { .. } => "superseded",
             What::Withdrawn { .. } => "withdrawn",
+            What::Passed { .. } => "passed",
             What::DecisionRefused { .. } => "decision_refused",
             What::Started { .. } => "started",
             What::Succeeded { .. } => "succeeded",

@@ -9,7 +9,6 @@ use std::time::Duration;
 use futures_util::future::BoxFuture;
 
 use crate::call::Arguments;
-use crate::gate::Claim;
 use crate::hash::Hash;
 use crate::id::{CallId, Tenant, ToolName};
 use crate::seal::Secret;
@@ -27,8 +26,6 @@ pub struct Permit {
     pub(crate) timeout: Duration,
     pub(crate) call: Option<CallId>,
     pub(crate) token: Option<PermitToken>,
-    /// What is on record for a call that passed under an idempotency key.
-    pub(crate) claim: Option<Claim>,
 }
 
 impl Permit {

@@ -26,11 +26,12 @@ use crate::command::{Answer, CallSet, Command, NewCall, Propose, Proposed, Restr
 use crate::effect::Effect;
 use crate::executor::{Executor, HostRuns, Permit, PermitToken};
 use crate::hash::{Fields, Hash};
-use crate::id::{Agent, ApprovalId, CallId, Channel, Person, Run, Tenant, ToolName};
+use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Person, Run, Tenant, ToolName};
 use crate::policy::{Asked, Policy, Ruling, Terms};
 use crate::provenance::{Provenance, Told};
 use crate::seal::{SealError, Sealer, Secret};
 use crate::snapshot::Snapshot;
+use crate::state::State;
 use crate::store::{Store, StoreError};
 use crate::undoes::Undoes;
 
@@ -39,7 +40,7 @@ pub use decide::{Resolved, Running};
 pub use flag::{Flagged, GUIDE, is_same_but_for_the_flag};
 pub use hear::{Heard, Reply};
 pub use look::Concerns;
-pub(crate) use passed::Claim;
+use passed::{Passing, reused};
 pub use run::Ran;
 pub use submission::{Asking, LONGEST_CLAIM, Ruled, Submission, SubmitError, Submitted, SubmittedCall};
 pub use undo::{NotUndone, Undoing};
@@ -115,7 +116,7 @@ impl Gate {
         check_shape(&submission)?;
         let seeds = Seeds::new()?;
         let snapshots = self.snapshots(&submission).await;
-        let (mut ruled, held) = match submission
+        let rulings = match submission
             .calls
             .iter()
             .any(|call| self.policy.is_slow(&call.tool, call.arguments.len()))
@@ -133,26 +134,97 @@ impl Gate {
                     .map_err(|error| StoreError::Unavailable(error.to_string()))??
             }
         };
-        if held.is_empty() {
-            self.claim_passed(&submission, &mut ruled).await?;
-            return Ok(Submitted {
-                calls: ruled,
-                approval: None,
-            });
-        }
-        let propose = self.propose_command(submission.clone(), seeds, held, None);
-        let approval = self.propose(propose).await?.approval;
-        self.claim_passed(&submission, &mut ruled).await?;
-        for ruling in &mut ruled {
-            if let Ruled::Held(call) = ruling {
-                // The same submission sent again is about the approval that is already there.
-                call.approval = approval.id;
+        self.record(&submission, seeds, rulings).await
+    }
+
+    /// Puts what was ruled on record: one approval for all held calls, and one for each that passes and is more than a
+    /// read.
+    async fn record(
+        &self,
+        submission: &Submission,
+        seeds: Seeds,
+        rulings: Rulings,
+    ) -> Result<Submitted, SubmitError> {
+        let Rulings {
+            mut calls,
+            held,
+            passing,
+        } = rulings;
+        let body = submission_hash(submission, &held, None);
+        let held_calls = held.len();
+        let proposed = match held.is_empty() {
+            true => None,
+            false => {
+                let propose = self.propose_command(submission.clone(), seeds, held, None);
+                Some(self.propose(propose).await?)
+            }
+        };
+        if let Some(Proposed { approval, repeated }) = &proposed {
+            let is_same = approval.state != State::Passed && approval.calls.len() == held_calls;
+            for ruling in &mut calls {
+                match ruling {
+                    // The same submission sent again is about the approval that is already there.
+                    Some(Ruled::Held(call)) if is_same || !repeated => call.approval = approval.id,
+                    // Under an earlier policy it passed: it ran then.
+                    Some(Ruled::Held(_)) if submission.calls.len() == 1 => {
+                        let call = CallId {
+                            approval: approval.id,
+                            position: 1,
+                        };
+                        *ruling = Some(Ruled::PassedBefore(call));
+                    }
+                    Some(Ruled::Held(_)) => {
+                        return Err(reused(submission.key.clone().map(|key| (key, body))));
+                    }
+                    _ => {}
+                }
             }
         }
-        Ok(Submitted {
-            calls: ruled,
-            approval: Some(approval),
-        })
+        match self
+            .record_passing(submission, body, passing, proposed.is_some())
+            .await
+        {
+            Ok(passed) => {
+                for (index, ruled) in passed {
+                    if let Some(ruling) = calls.get_mut(index) {
+                        *ruling = Some(ruled);
+                    }
+                }
+            }
+            Err(error) => {
+                self.withdraw_new(submission, proposed).await;
+                return Err(error);
+            }
+        }
+        let calls: Option<Vec<Ruled>> = calls.into_iter().collect();
+        let calls = calls.ok_or_else(|| StoreError::Impossible("a call without a ruling".to_owned()))?;
+        let earlier = calls.iter().find_map(|ruled| match ruled {
+            Ruled::Held(call) => Some(call.approval),
+            _ => None,
+        });
+        let approval = match (proposed, earlier) {
+            (Some(proposed), Some(_)) => Some(proposed.approval),
+            // A call that passes now, and about which a person was asked under an earlier policy.
+            (None, Some(id)) => self.store.approval(&submission.tenant, id).await?,
+            (_, None) => None,
+        };
+        Ok(Submitted { calls, approval })
+    }
+
+    /// Takes back an approval that was proposed a moment ago, because the submission failed as a whole.
+    async fn withdraw_new(&self, submission: &Submission, proposed: Option<Proposed>) {
+        if let Some(Proposed {
+            approval,
+            repeated: false,
+        }) = proposed
+        {
+            let by = Actor::Agent(submission.agent.clone());
+            let reason = "another call of the same turn could not be recorded".to_owned();
+            // Where this fails too, the question stays and expires; the agent was told that nothing was accepted.
+            let _ = self
+                .withdraw(&submission.tenant, approval.id, by, Some(reason))
+                .await;
+        }
     }
 
     /// Asks for approval outright: calls are held even where the policy would let them pass. One that the policy
@@ -245,24 +317,26 @@ impl Gate {
         submission: &Submission,
         snapshots: &Snapshots,
         seeds: &Seeds,
-    ) -> Result<(Vec<Ruled>, Vec<NewCall>), SubmitError> {
-        let mut held = Vec::new();
-        let rule = |(at, call)| self.rule(submission, call, snapshot_at(snapshots, at), seeds, &mut held);
-        let ruled = submission.calls.iter().enumerate().map(rule);
-        let ruled = ruled.collect::<Result<_, _>>()?;
-        Ok((ruled, held))
+    ) -> Result<Rulings, SubmitError> {
+        let mut rulings = Rulings::default();
+        for (index, call) in submission.calls.iter().enumerate() {
+            let before = snapshot_at(snapshots, index);
+            let ruled = self.rule(submission, (index, call), before, seeds, &mut rulings)?;
+            rulings.calls.push(ruled);
+        }
+        Ok(rulings)
     }
 
     fn rule(
         &self,
         submission: &Submission,
-        call: &SubmittedCall,
+        (index, call): (usize, &SubmittedCall),
         before: Result<Option<Arc<Snapshot>>, String>,
         seeds: &Seeds,
-        held: &mut Vec<NewCall>,
-    ) -> Result<Ruled, SubmitError> {
+        rulings: &mut Rulings,
+    ) -> Result<Option<Ruled>, SubmitError> {
         let tenant = &submission.tenant;
-        let forbidden = |reason: String| Ok(Ruled::Forbidden { reason });
+        let forbidden = |reason: String| Ok(Some(Ruled::Forbidden { reason }));
         let tool = match ToolName::new(call.tool.as_str()) {
             Ok(tool) => tool,
             Err(problem) => return forbidden(problem.to_string()),
@@ -288,25 +362,45 @@ impl Gate {
         let terms = match self.policy.rule_traced(asked, provenance.as_ref()) {
             Ruling::Hold(terms) => terms,
             Ruling::Forbid { reason } => return forbidden(reason),
-            Ruling::Pass(pass) => {
-                // A read may repeat; anything else has an id, which is its tool's idempotency key.
-                let id = match pass.effect {
-                    Effect::Read => None,
-                    _ => Some(CallId {
-                        approval: Seeds::new()?.id,
-                        position: 1,
-                    }),
-                };
-                return Ok(Ruled::Pass(Permit {
+            // A read may repeat, and is on no record.
+            Ruling::Pass(pass) if pass.effect == Effect::Read => {
+                return Ok(Some(Ruled::Pass(Permit {
                     tenant: tenant.clone(),
                     tool,
                     arguments,
                     secret: call.secret.clone(),
                     timeout: pass.timeout,
-                    call: id,
+                    call: None,
                     token: None,
-                    claim: None,
-                }));
+                })));
+            }
+            Ruling::Pass(_) => {
+                let seeds = Seeds::new()?;
+                let asked = Asked {
+                    salt: &seeds.salt,
+                    before: None,
+                    ..asked
+                };
+                let terms = match self.policy.hold_traced(asked, provenance.as_ref(), None) {
+                    Ok(terms) => terms,
+                    Err(reason) => return forbidden(reason),
+                };
+                rulings.passing.push(Passing {
+                    index,
+                    seeds,
+                    secret: call.secret.clone(),
+                    call: NewCall {
+                        tool,
+                        definition: call.definition,
+                        arguments,
+                        terms: Arc::new(terms),
+                        // It starts in the transaction that records it, so its credential is never stored.
+                        sealed: None,
+                        provenance: provenance.map(Arc::new),
+                        before: None,
+                    },
+                });
+                return Ok(None);
             }
         };
         // Nobody is asked about what cannot be shown.
@@ -319,6 +413,7 @@ impl Gate {
                 return forbidden(secrecy.text(&reason).into_owned());
             }
         };
+        let held = &mut rulings.held;
         let position = u8::try_from(held.len() + 1).unwrap_or(u8::MAX);
         let id = CallId {
             approval: seeds.id,
@@ -339,7 +434,7 @@ impl Gate {
             provenance: provenance.map(Arc::new),
             before,
         });
-        Ok(Ruled::Held(id))
+        Ok(Some(Ruled::Held(id)))
     }
 
     /// Where a call's values came from, if the conversation was given.
@@ -391,6 +486,7 @@ impl Gate {
             key: submission.key.map(|key| (key, body)),
             restraint,
             is_shared,
+            passes: None,
             calls,
         }
     }
@@ -422,11 +518,25 @@ impl Gate {
             let counted = pace.propose(tenant, agent, requester);
             counted.map_err(|retry_after| SubmitError::TooFast { retry_after })?;
         }
+        self.write_proposal(propose).await
+    }
+
+    async fn write_proposal(&self, propose: Propose) -> Result<Proposed, SubmitError> {
         match self.store.write(Command::Propose(Box::new(propose))).await? {
             Answer::Propose(proposed) => Ok(proposed?),
             _ => Err(mismatch().into()),
         }
     }
+}
+
+/// What was ruled on the calls of one submission, before anything of it is on record.
+#[derive(Default)]
+struct Rulings {
+    /// One per call, in order; nothing yet for those that are in `passing`.
+    calls: Vec<Option<Ruled>>,
+    held: Vec<NewCall>,
+    /// Calls that pass and are more than reads.
+    passing: Vec<Passing>,
 }
 
 fn check_shape(submission: &Submission) -> Result<(), SubmitError> {
@@ -489,19 +599,28 @@ fn new_token() -> Result<PermitToken, StoreError> {
     Ok(PermitToken(token))
 }
 
-/// What an idempotency key stands for: everything a retry of the same submission has in common with it.
+/// What an idempotency key stands for: everything a retry of the same submission has in common with it. `calls` are those that the
+/// gate made itself, for a submission that has none of its own.
 fn submission_hash(submission: &Submission, calls: &[NewCall], undoes: Option<Undoes>) -> Hash {
     let text = |name: Option<&str>| name.map(|name| name.as_bytes().to_vec());
     let mut fields = Fields::new("countersign/submission/1")
         .optional(text(submission.channel.as_ref().map(Channel::as_str)).as_deref())
         .optional(text(submission.run.as_ref().map(Run::as_str)).as_deref())
         .optional(text(undoes.map(|undoes| undoes.to_string()).as_deref()).as_deref())
-        .number(calls.len() as u64);
-    for call in calls {
+        .number(calls.len().max(submission.calls.len()) as u64);
+    let submitted = submission
+        .calls
+        .iter()
+        .map(|call| (call.tool.as_str(), call.definition, &*call.arguments));
+    let made = calls
+        .iter()
+        .filter(|_| submission.calls.is_empty())
+        .map(|call| (call.tool.as_str(), call.definition, call.arguments.as_bytes()));
+    for (tool, definition, arguments) in submitted.chain(made) {
         fields = fields
-            .field(call.tool.as_str().as_bytes())
-            .optional(call.definition.hash().as_ref().map(|hash| hash.0.as_slice()))
-            .field(call.arguments.as_bytes());
+            .field(tool.as_bytes())
+            .optional(definition.hash().as_ref().map(|hash| hash.0.as_slice()))
+            .field(arguments);
     }
     fields.finish()
 }

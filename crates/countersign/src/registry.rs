@@ -33,15 +33,13 @@ pub enum Kind {
     Turn,
     /// The agent that a channel belongs to.
     Owner,
-    /// A passed call that is more than a read, by its agent's idempotency key.
-    Passed,
     /// A running service, while it says that it is alive.
     Node,
 }
 
 impl Kind {
     /// Every kind.
-    pub const ALL: [Kind; 11] = [
+    pub const ALL: [Kind; 10] = [
         Kind::Token,
         Kind::Person,
         Kind::Session,
@@ -51,7 +49,6 @@ impl Kind {
         Kind::Channel,
         Kind::Turn,
         Kind::Owner,
-        Kind::Passed,
         Kind::Node,
     ];
 
@@ -67,7 +64,6 @@ impl Kind {
             Kind::Channel => "channel",
             Kind::Turn => "turn",
             Kind::Owner => "owner",
-            Kind::Passed => "passed",
             Kind::Node => "node",
         }
     }
@@ -84,7 +80,6 @@ impl Kind {
             Kind::Channel => 7,
             Kind::Turn => 8,
             Kind::Owner => 9,
-            Kind::Passed => 10,
             Kind::Node => 11,
         }
     }

@@ -21,6 +21,8 @@ pub enum State {
     Superseded,
     /// Taken back without a decision: by the agent, or by a person who went on to something else.
     Withdrawn,
+    /// The policy let its call pass: no person was asked. Kept so that the history has everything that ran.
+    Passed,
 }
 
 /// What can happen to an approval.
@@ -32,6 +34,7 @@ pub enum Change {
     Expired,
     Superseded,
     Withdrawn,
+    Passed,
     /// One of several who have to approve did; it still waits for the others.
     Endorsed,
     /// The content of what is over was erased; what happened stays.
@@ -48,7 +51,7 @@ pub enum CallState {
     Held,
     /// It will never run: denied, expired, replaced, stale, or behind a failure in its batch.
     Refused,
-    /// Approved; may be started, once.
+    /// Approved, or passed by the policy; may be started, once.
     Released,
     /// Started; nobody knows yet how it ends.
     Running,
@@ -96,13 +99,14 @@ pub struct Illegal {
 
 impl State {
     /// All of them, for grids.
-    pub const ALL: [State; 6] = [
+    pub const ALL: [State; 7] = [
         State::Pending,
         State::Approved,
         State::Denied,
         State::Expired,
         State::Superseded,
         State::Withdrawn,
+        State::Passed,
     ];
 
     /// The state after `change`, or that there is none.
@@ -114,6 +118,8 @@ impl State {
             (State::Pending, Change::Expired) => Ok(State::Expired),
             (State::Pending, Change::Superseded) => Ok(State::Superseded),
             (State::Pending, Change::Withdrawn) => Ok(State::Withdrawn),
+            // Written in the transaction that creates the approval, so that nobody ever sees it pending.
+            (State::Pending, Change::Passed) => Ok(State::Passed),
             (State::Pending, Change::Endorsed) => Ok(State::Pending),
             (State::Pending, Change::Erased) => Err(Illegal {
                 state: State::Pending.as_str(),
@@ -136,6 +142,7 @@ impl State {
             State::Expired => "expired",
             State::Superseded => "superseded",
             State::Withdrawn => "withdrawn",
+            State::Passed => "passed",
         }
     }
 
@@ -148,6 +155,7 @@ impl State {
             State::Expired => 3,
             State::Superseded => 4,
             State::Withdrawn => 5,
+            State::Passed => 6,
         }
     }
 
@@ -159,12 +167,13 @@ impl State {
 
 impl Change {
     /// All of them, for grids.
-    pub const ALL: [Change; 8] = [
+    pub const ALL: [Change; 9] = [
         Change::Approved,
         Change::Denied,
         Change::Expired,
         Change::Superseded,
         Change::Withdrawn,
+        Change::Passed,
         Change::Endorsed,
         Change::Erased,
         Change::DecisionRefused,
@@ -177,6 +186,7 @@ impl Change {
             Change::Expired => "expired",
             Change::Superseded => "superseded",
             Change::Withdrawn => "withdrawn",
+            Change::Passed => "passed",
             Change::Endorsed => "endorsed",
             Change::Erased => "erased",
             Change::DecisionRefused => "decision refused",
@@ -344,6 +354,7 @@ mod tests {
         pending + expired = expired
         pending + superseded = superseded
         pending + withdrawn = withdrawn
+        pending + passed = passed
         pending + endorsed = pending
         pending + decision refused = pending
         approved + erased = approved
@@ -356,7 +367,9 @@ mod tests {
         superseded + decision refused = superseded
         withdrawn + erased = withdrawn
         withdrawn + decision refused = withdrawn
-        17 of 48 are legal
+        passed + erased = passed
+        passed + decision refused = passed
+        20 of 63 are legal
         ");
     }
 

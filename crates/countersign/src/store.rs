@@ -167,6 +167,8 @@ pub struct Filter {
     /// Only those in this state. Pending ones come oldest first and only while they can be decided; all else comes
     /// newest first.
     pub state: Option<State>,
+    /// Leaves out what the policy let pass: only approvals that a person was asked about.
+    pub asked: bool,
     /// Only this agent's.
     pub agent: Option<Agent>,
     /// Only those of this channel.

@@ -231,6 +231,10 @@ impl Turn<'_> {
                     let outcome = gate.run_passed(permit).await;
                     self.passed(call, hidden(policy, call, outcome))
                 }
+                Some(Ruled::PassedBefore(id)) => {
+                    let outcome = gate.outcome_of(&self.place.tenant, id).await;
+                    self.passed(call, hidden(policy, call, outcome))
+                }
                 Some(Ruled::Held(id)) => {
                     let exchange = pending.get(usize::from(id.position).saturating_sub(1));
                     held(call, exchange.map(|exchange| exchange.result.content.as_str()))

@@ -48,6 +48,8 @@ async fn follow_once(app: &App) -> Result<(), StoreError> {
             () = app.stopping.cancelled() => return Ok(()),
         };
         match happened {
+            // A call that passed was answered within its turn.
+            Ok(happened) if happened.approval.state == State::Passed => {}
             Ok(happened) if is_end(&happened.event.what) => {
                 resume(
                     app,
@@ -65,6 +67,7 @@ async fn follow_once(app: &App) -> Result<(), StoreError> {
 async fn look_back(app: &App) -> Result<(), StoreError> {
     for (_, served) in app.agents.iter() {
         let newest = Filter {
+            asked: true,
             agent: Some(served.agent.name().clone()),
             limit: Some(LONGEST_PAGE),
             most_bytes: Some(MOST_BYTES),

@@ -19,6 +19,7 @@ pub async fn run(global: &Global, options: List, output: &mut Output) -> Result<
     };
     let filter = Filter {
         state: options.state.or((!options.all).then_some(State::Pending)),
+        asked: false,
         agent: agent_to_look_for(options.agent.as_deref())?,
         channel: name(options.channel.as_deref())?,
         run: name(options.run.as_deref())?,

@@ -18,7 +18,7 @@ use super::{Deciding, Proposal, Proposed, ProposedCall, Started, not_there};
 use crate::cli::Global;
 use crate::exec::CommandExecutor;
 use crate::failure::Failure;
-use crate::output::ruling::{Line, Ruling};
+use crate::output::ruling::{HostPermit, Line, Ruling};
 use crate::store::{Missing, Watch};
 use crate::view::{self, ApprovalView, PageView};
 use crate::{identity, keys, policy, store};
@@ -185,7 +185,16 @@ impl LocalDesk {
         for (tool, ruled) in tools.into_iter().zip(submitted.calls) {
             let ruling = match ruled {
                 Ruled::Pass(permit) if self.runs_here => Ruling::Ran(self.gate.run_passed(permit).await),
-                Ruled::Pass(_) => Ruling::Pass,
+                Ruled::Pass(permit) => {
+                    Ruling::Pass(permit.call().zip(permit.token()).map(|(id, token)| HostPermit {
+                        id: id.to_string(),
+                        permit: token.reveal(),
+                    }))
+                }
+                Ruled::PassedBefore(id) if self.runs_here => {
+                    Ruling::Ran(self.gate.outcome_of(&self.tenant, id).await)
+                }
+                Ruled::PassedBefore(id) => Ruling::PassedBefore { id: id.to_string() },
                 Ruled::Held(id) => {
                     let call = approval.as_ref().and_then(|approval| approval.call(id.position));
                     Ruling::Held {

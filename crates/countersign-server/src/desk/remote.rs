@@ -24,7 +24,7 @@ use crate::http::wire::{
     Decide, Finish, PermitView, ReconcileBody, RulingView, Submit, SubmittedView, UndoBody, WithdrawBody,
 };
 use crate::output;
-use crate::output::ruling::{Line, Ruling};
+use crate::output::ruling::{HostPermit, Line, Ruling};
 use crate::view::{ApprovalView, PageView};
 
 /// How long one request waits for a decision; then it is asked again. Proxies like to cut at 60 seconds.
@@ -193,14 +193,43 @@ impl RemoteDesk {
             ("pass", Some("succeeded")) => Ruling::Ran(Outcome::succeeded(result())),
             ("pass", Some("failed")) => Ruling::Ran(Outcome::failed(result())),
             ("pass", Some(_)) => Ruling::Ran(Outcome::Unknown(result())),
-            ("pass", None) => match &self.executor {
-                Some(executor) => Ruling::Ran(executor.clone().run_once(passed(tool, arguments)).await),
-                None => Ruling::Pass,
+            ("pass", None) => {
+                let started = ruled
+                    .id
+                    .zip(ruled.permit)
+                    .map(|(id, permit)| HostPermit { id, permit });
+                match &self.executor {
+                    Some(executor) => {
+                        let id = started.as_ref().map(|started| started.id.clone());
+                        let job = passed(tool, arguments, id);
+                        let outcome = executor.clone().run_once(job).await;
+                        self.tell_passed(started, &outcome).await;
+                        Ruling::Ran(outcome)
+                    }
+                    None => Ruling::Pass(started),
+                }
+            }
+            ("passed_before", _) => Ruling::PassedBefore {
+                id: ruled.id.unwrap_or_default(),
             },
             // A word this version does not know lets nothing run.
             _ => Ruling::Forbidden {
                 reason: ruled.reason.unwrap_or_default(),
             },
+        }
+    }
+
+    /// Tells the server how a passed call ended that was run here.
+    async fn tell_passed(&self, started: Option<HostPermit>, outcome: &Outcome) {
+        let Some(started) = started else { return };
+        let Ok(call) = started.id.parse() else { return };
+        // The call ended, whether or not that can be told: the server then has it as unknown.
+        if let Err(failure) = self.finish(call, &started.permit, outcome.clone()).await {
+            tracing::warn!(
+                call = started.id,
+                "how it ended could not be told: {}",
+                failure.message
+            );
         }
     }
 

@@ -54,10 +54,10 @@ pub fn chosen(choice: Choice) -> Result<DecideCall, Failure> {
 }
 
 /// A call that passed, to be run from here.
-pub fn passed(tool: &str, arguments: &Arguments) -> Job {
+pub fn passed(tool: &str, arguments: &Arguments, call: Option<String>) -> Job {
     Job {
         tool: tool.to_owned(),
-        call: None,
+        call,
         arguments: arguments.as_bytes().to_vec(),
         secret: None,
         timeout: PASSED_WITHIN,

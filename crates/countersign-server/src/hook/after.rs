@@ -7,7 +7,7 @@ use crate::desk::Desk;
 use crate::failure::Failure;
 use crate::store::Missing;
 
-/// Records how a call ended. A call that passed was never started, and nothing is recorded of it.
+/// Records how a call ended. Of a read that passed nothing is on record.
 pub async fn record(hook: &Hook<'_>, end: &After) -> Result<(), Failure> {
     let kept = Kept::open(hook)?;
     let Some((call, started)) = kept.started(&end.place) else {

@@ -19,7 +19,7 @@ use crate::desk::{Desk, Proposal, ProposedCall};
 use crate::duration;
 use crate::failure::Failure;
 use crate::output::once;
-use crate::output::ruling::Ruling;
+use crate::output::ruling::{HostPermit, Ruling};
 use crate::policy;
 use crate::store::{Missing, Watch};
 use crate::view::{ApprovalView, CallView};
@@ -48,6 +48,7 @@ pub async fn rule(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
             Some(approval) => approval,
             None => match propose(hook, &desk, call).await? {
                 Proposed::Held(approval) => *approval,
+                Proposed::Passed(started) => return pass(&kept, call, started),
                 Proposed::Answered(answer) => return Ok(answer),
             },
         };
@@ -105,7 +106,24 @@ pub async fn test(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
 /// What became of a proposal.
 enum Proposed {
     Held(Box<ApprovalView>),
+    /// It passes. What is given is for telling later how it ended; a read has nothing.
+    Passed(Option<HostPermit>),
     Answered(Answer),
+}
+
+/// Lets a call pass, and keeps what it takes to record how it ended.
+fn pass(kept: &Kept, call: &Before, started: Option<HostPermit>) -> Result<Answer, Failure> {
+    if let Some(started) = started {
+        kept.pass(
+            &call.place,
+            &Started {
+                call: started.id,
+                permit: started.permit,
+                passed: true,
+            },
+        )?;
+    }
+    Ok(Answer::Pass)
 }
 
 async fn propose(hook: &Hook<'_>, desk: &Desk, call: &Before) -> Result<Proposed, Failure> {
@@ -146,7 +164,8 @@ async fn propose(hook: &Hook<'_>, desk: &Desk, call: &Before) -> Result<Proposed
     let ruling = proposed.lines.into_iter().next().map(|line| line.ruling);
     Ok(match (ruling, proposed.approval) {
         (Some(Ruling::Held { .. }), Some(approval)) => Proposed::Held(Box::new(approval)),
-        (Some(Ruling::Pass), _) => Proposed::Answered(Answer::Pass),
+        (Some(Ruling::Pass(started)), _) => Proposed::Passed(started),
+        (Some(Ruling::PassedBefore { .. }), _) => Proposed::Answered(deny(STARTED)),
         (Some(Ruling::Forbidden { reason }), _) => {
             let reason: Vec<String> = reason.lines().map(once).collect();
             Proposed::Answered(deny(&format!("forbidden by the policy: {}", reason.join("; "))))
@@ -224,6 +243,7 @@ async fn start(
     let permit = Started {
         call: id.to_string(),
         permit: started.permit,
+        passed: false,
     };
     taken.write(&permit);
     let text = String::from_utf8(started.arguments).map_err(|_| not_understood())?;

@@ -36,6 +36,9 @@ pub struct Started {
     pub call: String,
     /// What finishing it takes.
     pub permit: String,
+    /// True for a call that the policy let pass: the store alone keeps it from running twice.
+    #[serde(default)]
+    pub passed: bool,
 }
 
 /// A place that is taken for a call that is about to be started.
@@ -99,6 +102,13 @@ impl Kept {
         }
     }
 
+    /// Keeps the permit of a call that passes, in place of that of an earlier one which never told its end.
+    pub fn pass(&self, place: &Place, started: &Started) -> Result<(), Failure> {
+        self.tidy();
+        let text = serde_json::to_vec(started).map_err(|error| unusable(&error.to_string()))?;
+        private::replace(&self.started_file(place), &text).map_err(|error| unusable(&error.to_string()))
+    }
+
     /// The permit of a call that was started here.
     pub fn started(&self, place: &Place) -> Option<(CallId, Started)> {
         let text = std::fs::read(self.started_file(place)).ok()?;
@@ -107,17 +117,21 @@ impl Kept {
         Some((call, started))
     }
 
-    /// Whether this very call was started before, however it ended.
+    /// Whether this very call was started before, however it ended. Of calls that passed the store knows it.
     pub fn was_started(&self, place: &Place) -> bool {
-        self.started_file(place).exists()
+        match self.started(place) {
+            Some((_, started)) => !started.passed,
+            None => self.started_file(place).exists(),
+        }
     }
 
     /// Its end is on record. A call that has an id stays known, so that it is not started a second time.
     pub fn ended(&self, place: &Place) {
         let file = self.started_file(place);
+        let passed = self.started(place).is_some_and(|(_, started)| started.passed);
         let _ = match place.id {
-            Some(_) => private::replace(&file, b""),
-            None => std::fs::remove_file(file),
+            Some(_) if !passed => private::replace(&file, b""),
+            _ => std::fs::remove_file(file),
         };
     }
 

@@ -417,6 +417,7 @@ fn filter(caller: &Caller, query: ListQuery) -> Answer<Filter> {
     });
     Ok(Filter {
         state,
+        asked: false,
         agent: caller.agent.clone().or(named),
         channel: query.channel.map(Channel::new).transpose().map_err(bad_name)?,
         run: query.run_id.map(Run::new).transpose().map_err(bad_name)?,

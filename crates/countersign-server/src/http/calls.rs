@@ -33,8 +33,9 @@ const LONGEST_NOTE: usize = 4096;
 /// Propose the calls of one agent turn
 ///
 /// Each call passes, is held or is forbidden; all held ones share one approval. A call that passes is run here when
-/// the service runs its tool, else by whoever asked. Under an `Idempotency-Key` a passed call that is more than a read
-/// runs once: the same body again gets the same answer, another one is refused.
+/// the service runs its tool, else by whoever asked. Unless it only reads, it is on record as an approval of the state
+/// `passed`, and whoever runs it says how it ended (`finish`, with the `permit` of the answer). Under an
+/// `Idempotency-Key` it runs once: the same body again gets the same answer, another body is refused.
 #[utoipa::path(post, path = "/v1/calls", tag = "calls", request_body = Submit,
     params(("idempotency-key" = inline(Option<IdempotencyKey>), Header, description = "the same key again is the same turn")),
     security(("token" = ["propose"])),
@@ -52,7 +53,7 @@ pub async fn submit(
     let submitted = app.gate.submit(submission).await?;
     let mut calls = Vec::with_capacity(submitted.calls.len());
     for ruled in submitted.calls {
-        calls.push(ruling(&app, ruled, submitted.approval.as_deref()).await);
+        calls.push(ruling(&app, &caller, ruled, submitted.approval.as_deref()).await?);
     }
     let approval = match &submitted.approval {
         None => None,
@@ -98,17 +99,20 @@ pub async fn start(
 
 /// Record how a started call ended
 ///
-/// Only with the permit that `start` gave. The same end again is the same end.
+/// Only with the permit that `start` gave, or that came with a passed call. The same end again is the same end.
 #[utoipa::path(post, path = "/v1/calls/{id}/finish", tag = "calls", request_body = Finish,
     params(("id" = String, Path, description = "the call's id")),
-    security(("token" = ["execute"])),
+    security(("token" = ["execute"]), ("token" = ["propose"])),
     responses((status = 200, body = ApprovalView), (status = "default", body = ErrorView)))]
 pub async fn finish(
     State(app): State<App>,
-    For(caller, ..): For<scope::Execute>,
+    For(caller, ..): For<scope::Finish>,
     Id(id): Id<CallId>,
     Body(body): Body<Finish>,
 ) -> Answer<Json<ApprovalView>> {
+    if !caller.may(crate::access::Scope::Execute) {
+        visible(&app, &caller, id.approval).await?;
+    }
     let token =
         PermitToken::read(&body.permit).ok_or_else(|| ApiError::bad_request("`permit` is 64 hex digits"))?;
     let result = body
@@ -322,16 +326,38 @@ impl Place {
     }
 }
 
-async fn ruling(app: &App, ruled: Ruled, approval: Option<&countersign::approval::Approval>) -> RulingView {
+async fn ruling(
+    app: &App,
+    caller: &Caller,
+    ruled: Ruled,
+    approval: Option<&countersign::approval::Approval>,
+) -> Answer<RulingView> {
     let blank = RulingView {
         ruling: "pass".into(),
         status: None,
         id: None,
         summary: None,
         reason: None,
+        permit: None,
         result: None,
     };
-    match ruled {
+    let ran = |id: Option<CallId>, outcome| {
+        let (status, result) = match outcome {
+            Outcome::Succeeded(result) => ("succeeded", view::result(&result)),
+            Outcome::Failed(result) => ("failed", view::result(&result)),
+            Outcome::Unknown(reason) => ("unknown", view::result(reason.as_bytes())),
+        };
+        RulingView {
+            ruling: "pass".into(),
+            status: Some(status.into()),
+            id: id.map(|id| id.to_string()),
+            result,
+            summary: None,
+            reason: None,
+            permit: None,
+        }
+    };
+    Ok(match ruled {
         Ruled::Held(id) => RulingView {
             ruling: "held".into(),
             status: Some("pending_confirmation".into()),
@@ -349,21 +375,25 @@ async fn ruling(app: &App, ruled: Ruled, approval: Option<&countersign::approval
         // The host runs it: it has the arguments.
         Ruled::Pass(permit) if !app.gate.runs(permit.tool()) => RulingView {
             id: permit.call().map(|call| call.to_string()),
+            permit: permit.token().map(PermitToken::reveal),
             ..blank
         },
-        Ruled::Pass(permit) => {
-            let id = permit.call().map(|call| call.to_string());
-            let (status, result) = match app.gate.run_passed(permit).await {
-                Outcome::Succeeded(result) => ("succeeded", view::result(&result)),
-                Outcome::Failed(result) => ("failed", view::result(&result)),
-                Outcome::Unknown(reason) => ("unknown", view::result(reason.as_bytes())),
-            };
-            RulingView {
-                status: Some(status.into()),
-                id,
-                result,
-                ..blank
+        Ruled::Pass(permit) => ran(permit.call(), app.gate.run_passed(permit).await),
+        Ruled::PassedBefore(id) => {
+            let earlier = app.store().approval(&caller.tenant, id.approval).await?;
+            let earlier = earlier.as_ref().and_then(|earlier| earlier.call(id.position));
+            match earlier {
+                Some(earlier) if app.gate.runs(&earlier.tool) => {
+                    ran(Some(id), app.gate.outcome_of(&caller.tenant, id).await)
+                }
+                // INVARIANT: its host runs it once; a word that is not `pass` keeps every host from running it again.
+                earlier => RulingView {
+                    ruling: "passed_before".into(),
+                    status: earlier.map(|earlier| earlier.state.as_str().into()),
+                    id: Some(id.to_string()),
+                    ..blank
+                },
             }
         }
-    }
+    })
 }

@@ -214,6 +214,8 @@ pub async fn told(
     Asked(query): Asked<TranscriptQuery>,
 ) -> Answer<Response> {
     let filter = Filter {
+        // What passed was answered at once.
+        asked: true,
         channel: Some(channel),
         agent: caller.agent.clone(),
         limit: Some(MOST_TOLD),

@@ -203,6 +203,7 @@ impl From<Refusal> for ApiError {
             Refusal::AlreadyDecided { .. }
             | Refusal::Superseded { .. }
             | Refusal::Withdrawn { .. }
+            | Refusal::NotAsked { .. }
             | Refusal::Stale { .. }
             | Refusal::Incomplete { .. }
             | Refusal::AlreadyEndorsed { .. }

@@ -46,6 +46,8 @@ pub mod scope {
         Read = [Read];
         Decide = [Decide];
         Execute = [Execute];
+        // An agent that runs its own tools tells how a call ended that passed.
+        Finish = [Execute, Propose];
         Reply = [Reply];
         Chat = [Chat];
         // What a conversation shows is for those who hold it and for those who look.

@@ -116,16 +116,20 @@ pub struct SubmittedView {
 #[derive(Debug, Serialize, Deserialize, ToSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct RulingView {
-    /// `pass`, `held` or `forbidden`.
+    /// `pass`, `held` or `forbidden`; `passed_before` for a call that its host runs and that passed before under the same
+    /// idempotency key: it must not run again.
     pub ruling: Cow<'static, str>,
-    /// `pending_confirmation` for a held call; `succeeded`, `failed` or `unknown` for one that passed and was run here.
+    /// `pending_confirmation` for a held call; `succeeded`, `failed` or `unknown` for one that passed and was run here; the
+    /// state on record of one that passed before.
     pub status: Option<Cow<'static, str>>,
-    /// The held call's id; of one that passed and is more than a read, the key under which its tool should act once.
+    /// The call's id; none for a read that passed. It is the key under which a tool should act once.
     pub id: Option<String>,
     /// The sentence a person will read.
     pub summary: Option<String>,
     /// Why it is forbidden.
     pub reason: Option<String>,
+    /// What the host that runs a passed call has to show to `finish`; none for a read.
+    pub permit: Option<String>,
     /// What the tool answered, when the service runs it.
     #[schema(value_type = Option<serde_json::Value>)]
     pub result: Option<Box<RawValue>>,
@@ -202,8 +206,8 @@ pub struct DecideCall {
 #[serde(rename_all = "camelCase", deny_unknown_fields)]
 #[into_params(parameter_in = Query)]
 pub struct ListQuery {
-    /// `pending` (the default), `approved`, `denied`, `expired`, `superseded`, `withdrawn` or `all`.
-    #[param(pattern = "^(pending|approved|denied|rejected|expired|superseded|withdrawn|all)$")]
+    /// `pending` (the default), `approved`, `denied`, `expired`, `superseded`, `withdrawn`, `passed` or `all`.
+    #[param(pattern = "^(pending|approved|denied|rejected|expired|superseded|withdrawn|passed|all)$")]
     pub status: Option<String>,
     /// Only this agent's.
     #[param(value_type = Option<Name>)]

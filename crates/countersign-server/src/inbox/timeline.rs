@@ -92,6 +92,7 @@ fn words(what: &What) -> (String, Option<ApprovalId>) {
         What::Expired => alone("expired: nobody decided in time".to_owned()),
         What::Superseded { successor } => ("a newer approval took its place:".to_owned(), Some(*successor)),
         What::Withdrawn { reason: Some(reason) } => alone(format!("took it back: {}", shown(reason))),
+        What::Passed { .. } => alone("let it pass by the policy; nobody was asked".to_owned()),
         What::Withdrawn { reason: None } => alone("took it back".to_owned()),
         What::DecisionRefused {
             reason,

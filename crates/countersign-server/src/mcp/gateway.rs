@@ -192,6 +192,10 @@ impl Gateway {
         let mut submitted = self.gate.submit(submission).await?;
         match (submitted.calls.pop(), submitted.approval) {
             (Some(Ruled::Pass(permit)), _) => Ok(Put::Pass(permit)),
+            // No key is sent, so this cannot be; whatever it is, it does not run.
+            (Some(Ruled::PassedBefore(_)), _) => {
+                Ok(Put::Forbidden("the same call has run before".to_owned()))
+            }
             (Some(Ruled::Forbidden { reason }), _) => Ok(Put::Forbidden(reason)),
             (Some(Ruled::Held(_)), Some(approval)) => Ok(Put::Held(approval)),
             _ => Err(StoreError::Impossible("the gate ruled on nothing".to_owned()).into()),
@@ -201,6 +205,7 @@ impl Gateway {
     /// The same call, if it is open, or over and nobody was told how.
     async fn find_same(&self, wish: &Wish) -> Result<Option<SharedApproval>, StoreError> {
         let filter = Filter {
+            asked: true,
             run: Some(self.run_of(&wish.tool).clone()),
             agent: Some(wish.agent.clone()),
             limit: Some(LOOKS_BACK),

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use countersign::executor::Outcome;
+use countersign::executor::{Outcome, PermitToken};
 use countersign::gate::{Until, Waited};
 use countersign::id::{ApprovalId, CallId};
 use countersign::state::State;
@@ -117,7 +117,12 @@ async fn asked(relay: &Arc<Relay>, under_way: &UnderWay) -> Result<String, Strin
     let wish = relay.wish(name, input.as_bytes().into());
     let put = relay.gateway.put(wish).await.map_err(|error| error.to_string())?;
     let approval = match put {
-        Put::Pass(_) => return Ok(input.to_owned()),
+        Put::Pass(permit) => {
+            if let (Some(id), Some(token)) = (permit.call(), permit.token()) {
+                hand_over(relay, id, token).await?;
+            }
+            return Ok(input.to_owned());
+        }
         Put::Forbidden(reason) => return Err(reason),
         Put::Held(approval) => approval,
     };
@@ -153,12 +158,18 @@ async fn asked(relay: &Arc<Relay>, under_way: &UnderWay) -> Result<String, Strin
         .map_err(|refusal| refusal.to_string())?;
     let _ = gateway.tell(approval.id).await;
     if let Some(token) = permit.token() {
-        let handed =
-            Outcome::succeeded("handed to the client, which runs it; how it ended is not known here");
-        let finished = gateway.gate.finish(&gateway.tenant, id, token, handed).await;
-        finished
-            .map_err(|error| error.to_string())?
-            .map_err(|refusal| refusal.to_string())?;
+        hand_over(relay, id, token).await?;
     }
     Ok(String::from_utf8_lossy(permit.arguments().as_bytes()).into_owned())
+}
+
+/// Records that the client runs a call itself, which ends it here.
+async fn hand_over(relay: &Relay, id: CallId, token: &PermitToken) -> Result<(), String> {
+    let handed = Outcome::succeeded("handed to the client, which runs it; how it ended is not known here");
+    let gateway = &relay.gateway;
+    let finished = gateway.gate.finish(&gateway.tenant, id, token, handed).await;
+    finished
+        .map_err(|error| error.to_string())?
+        .map_err(|refusal| refusal.to_string())?;
+    Ok(())
 }

@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use countersign::approval::{Approval, SharedApproval};
 use countersign::decision::Decider;
-use countersign::id::{Agent, ApprovalId, Person, Session};
+use countersign::executor::{Outcome, PermitToken};
+use countersign::id::{Agent, ApprovalId, CallId, Person, Session};
 use futures_util::future::BoxFuture;
 use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
@@ -79,6 +80,8 @@ pub struct Relay {
     answers: TaskTracker,
     /// Approved calls that the server answered with a question of its own.
     continuations: Continuations,
+    /// Calls that passed and are more than reads, until they are answered.
+    passed: Mutex<HashMap<Id, (CallId, PermitToken)>>,
     /// What the client was answered.
     pub seen: Arc<Seen>,
     /// Our own questions to the client.
@@ -151,6 +154,7 @@ impl Relay {
             waiting: Mutex::default(),
             answers: TaskTracker::new(),
             continuations: Continuations::default(),
+            passed: Mutex::default(),
             seen: Arc::default(),
             questions: Mutex::default(),
         }
@@ -262,6 +266,7 @@ impl Relay {
                     return None;
                 }
                 self.seen.answered(id, &frame);
+                self.passed_answered(id, &frame);
                 let adds = open(&self.lists).remove(id);
                 match adds {
                     Some(Adds::Tools) => return Some(self.with_own_tools(frame)),
@@ -295,6 +300,7 @@ impl Relay {
         let id = seems.answers().filter(|id| !is_own(id))?;
         open(&self.forwarded).take(id);
         self.seen.forget(id);
+        self.passed_ended(id, Outcome::Unknown(why.clone()));
         open(&self.lists).remove(id);
         Some(wire::error(Some(id.as_json()), wire::INTERNAL, &why))
     }

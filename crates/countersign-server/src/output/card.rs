@@ -94,6 +94,10 @@ pub fn headline(approval: &ApprovalView) -> String {
     let detail = match (state, &approval.decided_by, approval.decided_at) {
         (State::Pending, ..) => format!(", {} left", duration::show(approval.expires_at.0.since(now))),
         (_, Some(by), Some(at)) => format!(" by {} {}", named(by), duration::show_relative(at.0, now)),
+        (State::Passed, ..) => {
+            let at = approval.ended_at.map(|at| duration::show_relative(at.0, now));
+            format!(" by the policy, nobody was asked, {}", at.unwrap_or_default())
+        }
         (State::Expired, ..) => format!(" {}", duration::show_relative(approval.expires_at.0, now)),
         _ => approval
             .ended_at

@@ -39,8 +39,11 @@ pub fn facts(approval: &ApprovalView, length: Length) -> String {
             ),
         ));
     }
-    lines.push(("approvers", approvers(approval)));
-    lines.extend(takes(approval).map(|takes| ("takes", takes)));
+    let is_passed = approval.status == State::Passed;
+    if !is_passed {
+        lines.push(("approvers", approvers(approval)));
+        lines.extend(takes(approval).map(|takes| ("takes", takes)));
+    }
     lines.push(("proposed", when(approval.created_at.0, now)));
     for vote in earlier_votes(approval) {
         let (by, on) = (named(&vote.by), named(&vote.on));
@@ -63,6 +66,7 @@ pub fn facts(approval: &ApprovalView, length: Length) -> String {
             let comment = approval.comment.as_deref();
             lines.extend(comment.map(|comment| ("comment", foreign(comment))));
         }
+        _ if is_passed => lines.push(("passed", "by the policy; nobody was asked".to_owned())),
         _ => lines.push(("expires", when(approval.expires_at.0, now))),
     }
     lines.extend(

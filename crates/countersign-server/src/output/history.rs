@@ -50,6 +50,7 @@ fn detail(what: &What) -> String {
             calls: Some(granted), ..
         } => format!(", only {}", listed(granted)),
         What::Superseded { successor } => format!(", by {}", successor.short()),
+        What::Passed { .. } => ", by the policy; nobody was asked".to_owned(),
         What::Withdrawn { reason: Some(reason) } => format!(", {}", foreign(reason)),
         What::DecisionRefused { reason, .. } => format!(", {}", foreign(reason)),
         What::Started { call, .. } => format!(", call {call}"),

@@ -23,8 +23,13 @@ pub struct Line {
 
 /// What the gate said.
 pub enum Ruling {
-    /// It may run at once.
-    Pass,
+    /// It may run at once, by whoever asked. Its start is on record, unless it is a read.
+    Pass(Option<HostPermit>),
+    /// It passed before, under the same idempotency key, and must not run again.
+    PassedBefore {
+        /// The call's id.
+        id: String,
+    },
     /// It passed, and ran from here.
     Ran(Outcome),
     /// It waits for a person.
@@ -39,6 +44,14 @@ pub enum Ruling {
         /// Why.
         reason: String,
     },
+}
+
+/// A passed call that its host runs: what it takes to tell how that ended.
+pub struct HostPermit {
+    /// The call's id.
+    pub id: String,
+    /// The permit, as text.
+    pub permit: String,
 }
 
 /// The exit code of a proposal, before anybody decides.
@@ -78,7 +91,19 @@ fn row(line: &Line) -> [Cell; 3] {
     };
     let says = |text: &str| Cell::foreign(Foreign::once(text));
     let (word, color, what) = match &line.ruling {
-        Ruling::Pass => ("pass", style::GOOD, Cell::new("may run at once; nobody is asked")),
+        Ruling::Pass(None) => ("pass", style::GOOD, Cell::new("may run at once; nobody is asked")),
+        Ruling::Pass(Some(_)) => (
+            "pass",
+            style::GOOD,
+            Cell::new(
+                "may run at once; nobody is asked. On record as started: with `--exec CMD` also how it ended",
+            ),
+        ),
+        Ruling::PassedBefore { .. } => (
+            "passed before",
+            style::OPEN,
+            Cell::new("the same call passed before under this key; do not run it again"),
+        ),
         Ruling::Ran(Outcome::Succeeded(result)) => ("succeeded", style::GOOD, told(result)),
         Ruling::Ran(Outcome::Failed(reason)) => ("failed", style::BAD, told(reason)),
         Ruling::Ran(Outcome::Unknown(reason)) => ("unknown", style::BAD, says(reason)),
@@ -103,6 +128,8 @@ pub struct LineView {
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<String>,
     #[serde(skip_serializing_if = "Option::is_none")]
+    permit: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
     outcome: Option<&'static str>,
     #[serde(skip_serializing_if = "Option::is_none")]
     result: Option<String>,
@@ -115,6 +142,7 @@ pub fn view(line: &Line) -> LineView {
         ruling,
         id: None,
         reason: None,
+        permit: None,
         outcome: None,
         result: None,
     };
@@ -124,7 +152,15 @@ pub fn view(line: &Line) -> LineView {
         ..view("pass")
     };
     match &line.ruling {
-        Ruling::Pass => view("pass"),
+        Ruling::Pass(started) => LineView {
+            id: started.as_ref().map(|started| started.id.clone()),
+            permit: started.as_ref().map(|started| started.permit.clone()),
+            ..view("pass")
+        },
+        Ruling::PassedBefore { id } => LineView {
+            id: Some(id.clone()),
+            ..view("passed_before")
+        },
         Ruling::Ran(Outcome::Succeeded(result)) => ran("succeeded", result),
         Ruling::Ran(Outcome::Failed(reason)) => ran("failed", reason),
         Ruling::Ran(Outcome::Unknown(reason)) => ran("unknown", reason.as_bytes()),

@@ -45,7 +45,7 @@ pub fn state(state: State) -> Style {
         State::Pending => OPEN.bold(),
         State::Approved => GOOD.bold(),
         State::Denied => BAD.bold(),
-        State::Expired | State::Superseded | State::Withdrawn => FAINT,
+        State::Expired | State::Superseded | State::Withdrawn | State::Passed => FAINT,
     }
 }
 

@@ -11,7 +11,7 @@ use countersign::event::Event;
 use countersign::id::CallId;
 use countersign::policy::{Policy, Undoable, shows_plainly};
 use countersign::secrecy::Secrecy;
-use countersign::state::State;
+use countersign::state::{CallState, State};
 use countersign::time::Time;
 use serde_json::value::RawValue;
 
@@ -23,7 +23,10 @@ pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView
     let all = approval.secrecy(policy);
     let calls: Vec<CallView> = approval
         .numbered()
-        .map(|(position, call)| call_view(approval, position, call, policy, &all))
+        .map(|(position, call)| CallView {
+            state: call_state(call, now),
+            ..call_view(approval, position, call, policy, &all)
+        })
         .collect();
     let said = |text: &Option<String>| text.as_deref().map(|text| all.text(text).into_owned());
     let only = match calls.as_slice() {
@@ -107,6 +110,15 @@ impl ApprovalView {
 pub fn state(approval: &Approval, now: Time) -> State {
     match approval.state {
         State::Pending if now >= approval.expires_at => State::Expired,
+        state => state,
+    }
+}
+
+/// The state of a call that is true at `now`: past its deadline nobody knows how it ended, before anybody wrote that down.
+fn call_state(call: &Call, now: Time) -> CallState {
+    let deadline = call.execution.as_ref().map(|run| run.deadline);
+    match call.state {
+        CallState::Running if deadline.is_some_and(|deadline| now >= deadline) => CallState::Unknown,
         state => state,
     }
 }

@@ -101,3 +101,139 @@ async fn x58_the_same_key_runs_a_passed_call_once() {
     recording.send(&second, &pay(5.0), Some("k1")).await.good();
     assert_eq!(recording.ran().len(), 5);
 }
+
+/// The words of an approval's history, and who wrote them.
+async fn history(service: &Service, token: &str, id: &str) -> Vec<(String, String)> {
+    let approval = service
+        .get(token, &format!("/v1/approvals/{id}?events=true"))
+        .await;
+    let approval = approval.good();
+    let events = approval["events"].as_array().unwrap();
+    let word = |event: &Value| {
+        (
+            event["event"]["what"].as_str().unwrap().to_owned(),
+            event["by"].as_str().unwrap().to_owned(),
+        )
+    };
+    events.iter().map(word).collect()
+}
+
+fn approval_of(call: &Value) -> String {
+    let id = call["id"].as_str().unwrap();
+    id.rsplit_once('.').unwrap().0.to_owned()
+}
+
+#[tokio::test]
+async fn x58_a_passed_call_is_in_the_history_and_nobody_approved_it() {
+    let recording = Recording::new().await;
+    let service = &recording.service;
+    let (agent, person) = (service.agent("crm").await, service.decider("ana").await);
+    let answer = recording.send(&agent, &pay(5.0), None).await.good();
+    assert_eq!(recording.ran().len(), 1);
+    let id = approval_of(&answer["calls"][0]);
+    let listed = service.get(&person, "/v1/approvals?status=passed").await.good();
+    let listed = listed["approvals"].as_array().unwrap();
+    assert_eq!(listed.len(), 1);
+    assert_eq!(listed[0]["id"], id.as_str());
+    assert_eq!(listed[0]["status"], "passed");
+    assert_eq!(listed[0]["decidedBy"], Value::Null);
+    assert_eq!(listed[0]["calls"][0]["state"], "succeeded");
+    assert_eq!(listed[0]["calls"][0]["summary"], "Pay 5.0");
+    for status in ["pending", "approved"] {
+        let others = service
+            .get(&person, &format!("/v1/approvals?status={status}"))
+            .await
+            .good();
+        assert_eq!(others["approvals"], json!([]), "{status}");
+    }
+    let words = history(service, &person, &id).await;
+    let words: Vec<(&str, &str)> = words
+        .iter()
+        .map(|(word, by)| (word.as_str(), by.split(':').next().unwrap_or_default()))
+        .collect();
+    assert_eq!(
+        words.iter().map(|(word, _)| *word).collect::<Vec<_>>(),
+        ["proposed", "passed", "started", "succeeded"]
+    );
+    assert!(words.iter().all(|(_, by)| *by != "person"), "{words:?}");
+    // There is nothing to decide any more, and saying yes to it runs nothing.
+    for approved in [true, false] {
+        let body = json!({ "approved": approved, "digest": listed[0]["digest"] });
+        let answer = service
+            .post(&person, &format!("/v1/approvals/{id}"), &body.to_string())
+            .await;
+        assert_eq!(answer.error(), (409, "not_asked".to_owned()));
+    }
+    assert_eq!(recording.ran().len(), 1);
+    // A read leaves nothing.
+    let find = json!({ "calls": [{ "tool": "find", "arguments": {} }] });
+    recording.send(&agent, &find, Some("r")).await.good();
+    let all = service.get(&person, "/v1/approvals?status=all").await.good();
+    assert_eq!(all["approvals"].as_array().unwrap().len(), 1);
+}
+
+#[tokio::test]
+async fn x58_a_host_that_runs_a_passed_call_says_how_it_ended() {
+    let recording = Recording::new().await;
+    let service = &recording.service;
+    let (agent, person) = (service.agent("crm").await, service.decider("ana").await);
+    let body = json!({ "calls": [{ "tool": "host_pays", "arguments": { "amount": 5.0 } }] });
+    let answer = recording.send(&agent, &body, Some("k")).await.good();
+    let call = &answer["calls"][0];
+    assert_eq!((&call["ruling"], &call["status"]), (&json!("pass"), &Value::Null));
+    let (id, permit) = (call["id"].as_str().unwrap(), call["permit"].as_str().unwrap());
+    let path = format!("/v1/approvals/{}", approval_of(call));
+    let record = service.get(&person, &path).await.good();
+    assert_eq!(record["calls"][0]["state"], "running");
+    // The same turn again is not a second leave to run it.
+    let again = recording.send(&agent, &body, Some("k")).await.good();
+    assert_eq!(again["calls"][0]["ruling"], "passed_before");
+    assert_eq!(again["calls"][0]["status"], "running");
+    assert_eq!(again["calls"][0]["permit"], Value::Null);
+    assert_eq!(again["calls"][0]["id"], id);
+    // Another agent does not end it, nor does who has no permit.
+    let end = |permit: &str| json!({ "permit": permit, "outcome": "succeeded", "result": { "receipt": 8 } });
+    let finish = format!("/v1/calls/{id}/finish");
+    let other = service.agent("ops").await;
+    let refused = service.post(&other, &finish, &end(permit).to_string()).await;
+    assert_eq!(refused.error().0, 404);
+    let forged = "0".repeat(64);
+    let refused = service.post(&agent, &finish, &end(&forged).to_string()).await;
+    assert_eq!(refused.error(), (403, "not_your_permit".to_owned()));
+    service
+        .post(&agent, &finish, &end(permit).to_string())
+        .await
+        .good();
+    let record = service.get(&person, &path).await.good();
+    assert_eq!(record["status"], "passed");
+    assert_eq!(record["calls"][0]["state"], "succeeded");
+    let again = recording.send(&agent, &body, Some("k")).await.good();
+    assert_eq!(again["calls"][0]["status"], "succeeded");
+    assert_eq!(recording.ran(), [], "none of it ran here");
+}
+
+#[tokio::test]
+async fn x58_a_key_used_for_other_calls_leaves_no_question_and_runs_nothing() {
+    let recording = Recording::new().await;
+    let service = &recording.service;
+    let (agent, person) = (service.agent("crm").await, service.decider("ana").await);
+    let turn = |passes: f64, held: f64| {
+        json!({ "calls": [
+            { "tool": "pay", "arguments": { "amount": passes } },
+            { "tool": "pay", "arguments": { "amount": passes + 1.0 } },
+            { "tool": "pay", "arguments": { "amount": held } },
+        ] })
+    };
+    let first = recording.send(&agent, &turn(5.0, 500.0), Some("k")).await.good();
+    assert_eq!(recording.ran().len(), 2);
+    let again = recording.send(&agent, &turn(5.0, 500.0), Some("k")).await.good();
+    assert_eq!(first["calls"], again["calls"]);
+    assert_eq!(recording.ran().len(), 2);
+    for (passes, held) in [(7.0, 500.0), (5.0, 700.0), (7.0, 7.0), (700.0, 700.0)] {
+        let refused = recording.send(&agent, &turn(passes, held), Some("k")).await;
+        assert_eq!(refused.error(), (409, "key_reused".to_owned()), "{passes} {held}");
+    }
+    assert_eq!(recording.ran().len(), 2);
+    let pending = service.get(&person, "/v1/approvals").await.good();
+    assert_eq!(pending["approvals"].as_array().unwrap().len(), 1);
+}

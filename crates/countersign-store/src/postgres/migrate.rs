@@ -9,7 +9,7 @@ use super::connect::{Connector, Session};
 use super::error::ConnectError;
 
 /// All steps, in order. A step that was released is never edited.
-const STEPS: [(&str, &str); 3] = [
+const STEPS: [(&str, &str); 4] = [
     (
         "0001_approvals",
         include_str!("../../migrations/postgres/0001_approvals.sql"),
@@ -21,6 +21,10 @@ const STEPS: [(&str, &str); 3] = [
     (
         "0003_row_security",
         include_str!("../../migrations/postgres/0003_row_security.sql"),
+    ),
+    (
+        "0004_passed",
+        include_str!("../../migrations/postgres/0004_passed.sql"),
     ),
 ];
 

@@ -367,6 +367,10 @@ impl Readers {
         } else if state.is_some() {
             add("state = ?", &state, Type::INT2);
         }
+        let passed = State::Passed.code();
+        if filter.asked {
+            add("state <> ?", &passed, Type::INT2);
+        }
         if agent.is_some() {
             add("agent = ?", &agent, Type::TEXT);
         }

@@ -95,17 +95,17 @@ pub(super) const DUE: &str = approvals!("WHERE due_at <= ?1 ORDER BY due_at, ten
 
 // The indexes are named where another choice of SQLite's would make the cost grow with history.
 pub(super) const LIST_PENDING: &str = approvals!(
-    "INDEXED BY approval_pending WHERE state = 0 AND tenant = ?1 AND id > ?2 AND due_at > ?3
+    "INDEXED BY approval_pending WHERE state = 0 AND tenant = ?1 AND id > ?2 AND due_at > ?3 AND (?8 IS NULL OR state <> ?8)
      AND (?4 IS NULL OR agent = ?4) AND (?5 IS NULL OR channel = ?5) AND (?6 IS NULL OR run = ?6)
      ORDER BY id LIMIT ?7"
 );
 pub(super) const LIST_RUN: &str = approvals!(
-    "INDEXED BY approval_run WHERE tenant = ?1 AND id < ?2 AND (?3 IS NULL OR state = ?3)
+    "INDEXED BY approval_run WHERE tenant = ?1 AND id < ?2 AND (?3 IS NULL OR state = ?3) AND (?8 IS NULL OR state <> ?8)
      AND (?4 IS NULL OR agent = ?4) AND (?5 IS NULL OR channel = ?5) AND run = ?6
      ORDER BY id DESC LIMIT ?7"
 );
 pub(super) const LIST_ALL: &str = approvals!(
-    "INDEXED BY approval_id WHERE tenant = ?1 AND id < ?2 AND (?3 IS NULL OR state = ?3)
+    "INDEXED BY approval_id WHERE tenant = ?1 AND id < ?2 AND (?3 IS NULL OR state = ?3) AND (?8 IS NULL OR state <> ?8)
      AND (?4 IS NULL OR agent = ?4) AND (?5 IS NULL OR channel = ?5) AND (?6 IS NULL OR run = ?6)
      ORDER BY id DESC LIMIT ?7"
 );

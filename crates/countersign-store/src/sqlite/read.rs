@@ -220,6 +220,7 @@ pub(super) fn list(
         filter.channel.as_ref().map(|channel| channel.as_str()),
         filter.run.as_ref().map(|run| run.as_str()),
         limit(filter.page()),
+        filter.asked.then(|| code(State::Passed)),
     ];
     let found = load::within(connection, sql, params, filter.most_bytes.unwrap_or(usize::MAX))?;
     Ok(found.into_iter().map(share).collect())

@@ -26,6 +26,10 @@ const STEPS: &[Step] = &[
         version: 2,
         sql: include_str!("../../migrations/sqlite/0002_entries.sql"),
     },
+    Step {
+        version: 3,
+        sql: include_str!("../../migrations/sqlite/0003_passed.sql"),
+    },
 ];
 
 const MIGRATION_TABLE: &str = "CREATE TABLE IF NOT EXISTS migration (
@@ -161,6 +165,40 @@ mod tests {
         let versions: Vec<i64> = STEPS.iter().map(|step| step.version).collect();
         let expected: Vec<i64> = (1..).take(STEPS.len()).collect();
         assert_eq!(versions, expected);
+    }
+
+    #[test]
+    fn a_store_of_before_passed_calls_takes_them_after_its_migration() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("store.db");
+        let mut connection = Connection::open(&path).unwrap();
+        STEPS[..2]
+            .iter()
+            .for_each(|step| apply(&mut connection, step).unwrap());
+        let insert = |connection: &Connection, n: u8, state: u8| {
+            let sql = "INSERT INTO approval (tenant, id, agent, state, version, body) VALUES ('t', ?1, 'a', ?2, 1, x'')";
+            connection.execute(sql, (vec![n; 16], state))
+        };
+        insert(&connection, 1, 5).unwrap();
+        insert(&connection, 2, 6).unwrap_err();
+        // Another process has the file open, and has read the old schema.
+        let other = Connection::open(&path).unwrap();
+        insert(&other, 3, 6).unwrap_err();
+        migrate(&mut connection).unwrap();
+        insert(&connection, 4, 6).unwrap();
+        insert(&other, 5, 6).unwrap();
+        insert(&connection, 6, 7).unwrap_err();
+        let fresh = Connection::open(&path).unwrap();
+        insert(&fresh, 7, 6).unwrap();
+        insert(&fresh, 8, 7).unwrap_err();
+        let sound: String = fresh
+            .query_row("PRAGMA integrity_check", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(sound, "ok");
+        let writable: i64 = connection
+            .query_row("PRAGMA writable_schema", [], |row| row.get(0))
+            .unwrap();
+        assert_eq!(writable, 0);
     }
 
     #[test]

@@ -195,7 +195,10 @@ async fn x101_a_database_of_the_first_release_gets_its_walls() {
         owner.batch_execute(&sql).await.unwrap();
     }
     owner
-        .batch_execute("DELETE FROM migration WHERE step = 3")
+        .batch_execute(
+            "DELETE FROM migration WHERE step >= 3; ALTER TABLE approval DROP CONSTRAINT approval_state_check; \
+             ALTER TABLE approval ADD CONSTRAINT approval_state_check CHECK (state BETWEEN 0 AND 5)",
+        )
         .await
         .unwrap();
     let store = open(&url).await;

@@ -120,6 +120,7 @@ pub fn new_approval(number: u64) -> Propose {
         key: None,
         restraint: None,
         is_shared: false,
+        passes: None,
         calls: vec![NewCall {
             tool: ToolName::new("delete_paddocks").unwrap(),
             definition: Definition::Unknown,

@@ -104,6 +104,7 @@ async fn template(admin: &Client) -> String {
     include_str!("../../migrations/postgres/0001_approvals.sql").hash(&mut schema);
     include_str!("../../migrations/postgres/0002_entries.sql").hash(&mut schema);
     include_str!("../../migrations/postgres/0003_row_security.sql").hash(&mut schema);
+    include_str!("../../migrations/postgres/0004_passed.sql").hash(&mut schema);
     let name = format!("countersign_template_{:016x}", schema.finish());
     let made = format!("SELECT 1 FROM pg_database WHERE datname = '{name}' AND datistemplate");
     run(admin, "SELECT pg_advisory_lock(20261115)").await;

@@ -387,6 +387,7 @@ fn why_over(change: &mut Change) -> Result<Option<Refusal>, StoreError> {
             }),
             (State::Superseded, _, Some(by)) => Some(Refusal::Superseded { id, by }),
             (State::Withdrawn, _, _) => Some(Refusal::Withdrawn { id, at }),
+            (State::Passed, _, _) => Some(Refusal::NotAsked { id, at }),
             (state, _, _) => return Err(StoreError::Impossible(format!("{state} without saying by whom"))),
         },
     )

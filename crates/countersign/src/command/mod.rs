@@ -50,7 +50,8 @@ pub use void::{Void, Voided};
 /// One transaction.
 #[derive(Clone, Debug)]
 pub enum Command {
-    /// Holds calls: a new pending approval. Crash before: nothing there. After: it is pending.
+    /// Holds calls: a new pending approval. Crash before: nothing there. After: it is pending. Or records a call that
+    /// passes, and its start. Crash before: not run. After: it may have run, and ends as unknown.
     Propose(Box<Propose>),
     /// A person's decision. Crash before: still pending. After: decided, for ever.
     Decide(Box<Decide>),
@@ -98,6 +99,9 @@ impl Answer {
     /// True when it recorded the start of a call that somebody is to run now.
     pub fn has_started(&self) -> bool {
         match self {
+            Answer::Propose(Ok(proposed)) => {
+                !proposed.repeated && proposed.approval.state == crate::state::State::Passed
+            }
             Answer::Decide(answer) => answer.started.is_some(),
             Answer::Start(started) => started.is_ok(),
             Answer::Finish(Ok(finished)) => finished.started.is_some(),

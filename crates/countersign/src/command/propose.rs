@@ -4,6 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use super::restraint::{self, Restraint};
+use super::start::start;
 use super::undo::why_not_undoable;
 use super::{Change, Needs, Rows, Saved};
 use crate::approval::{Approval, MOST_CALLS, SharedApproval};
@@ -21,7 +22,7 @@ use crate::store::record::Bodies;
 use crate::time::Time;
 use crate::undoes::Undoes;
 
-/// Asks for a new pending approval.
+/// Asks for a new approval: a pending one, or one that the policy let pass.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the fields are those of `Approval`")]
 pub struct Propose {
@@ -46,6 +47,9 @@ pub struct Propose {
     pub restraint: Option<Restraint>,
     /// Several agents share the channel; otherwise it belongs to the one that opened it.
     pub is_shared: bool,
+    /// Records one call that the policy let pass, instead of asking about it, and starts the call under the permit token of
+    /// this hash.
+    pub passes: Option<Hash>,
 }
 
 /// A call that is to be held.
@@ -128,9 +132,18 @@ impl Propose {
         }
     }
 
+    fn has_good_count(&self) -> bool {
+        let most = match self.passes {
+            // Each passed call ends on its own, whatever becomes of the others.
+            Some(_) => 1,
+            None => MOST_CALLS,
+        };
+        (1..=most).contains(&self.calls.len())
+    }
+
     /// The new approval, unless it replaces another.
     pub(super) fn prepare(&self, now: Time) -> Option<Saved> {
-        if !(1..=MOST_CALLS).contains(&self.calls.len()) {
+        if !self.has_good_count() {
             return None;
         }
         let saved = self.draft(now, None).ok()?;
@@ -145,7 +158,7 @@ impl Propose {
         now: Time,
     ) -> Result<Result<Proposed, ProposeRefusal>, StoreError> {
         // The gate answers this to whoever asks; here it keeps positions within their byte.
-        if !(1..=MOST_CALLS).contains(&self.calls.len()) {
+        if !self.has_good_count() {
             let calls = self.calls.len();
             return Err(StoreError::Impossible(format!(
                 "an approval of {calls} calls: it has 1 to {MOST_CALLS}"
@@ -192,7 +205,11 @@ impl Propose {
             return Ok(answer);
         }
         self.take_channel(rows, now)?;
-        let saved = match (self.replace_pending(rows, now)?, prepared) {
+        let replaces = match self.passes {
+            Some(_) => None,
+            None => self.replace_pending(rows, now)?,
+        };
+        let saved = match (replaces, prepared) {
             (None, Some(prepared)) => prepared,
             (replaces, _) => self.draft(now, replaces)?,
         };
@@ -301,6 +318,11 @@ impl Propose {
         };
         let mut change = Change::new(approval, now, self.policy);
         change.record(Actor::Agent(self.agent.clone()), proposed)?;
+        if let Some(permit) = self.passes {
+            let digest = change.approval.digest;
+            change.record(Actor::Gate, What::Passed { digest })?;
+            start(&mut change, 1, permit, None)?;
+        }
         Ok(change.into_saved())
     }
 }

@@ -250,7 +250,12 @@ fn refuse_undo(change: &mut Change, position: u8) -> Result<(), StoreError> {
 }
 
 /// `looked_at` is the hash of what the call would change, as it is now.
-fn start(change: &mut Change, position: u8, permit: Hash, looked_at: Option<Hash>) -> Result<(), StoreError> {
+pub(super) fn start(
+    change: &mut Change,
+    position: u8,
+    permit: Hash,
+    looked_at: Option<Hash>,
+) -> Result<(), StoreError> {
     let approval = &change.approval;
     let call = approval
         .call(position)

@@ -157,6 +157,7 @@ pub fn verify(approval: &Approval, events: &[Event]) -> Result<(), BrokenHistory
         ("digest or expiry", began_so(approval, &first.what)),
         ("endorsements", endorsed_so(approval, events)),
         ("quorum", has_quorum(approval, events)),
+        ("pass", passed_so(approval, events)),
         ("erasure", erased_so(approval, events)),
     ];
     if let Some((what, _)) = same.into_iter().find(|(_, same)| !same) {
@@ -173,6 +174,7 @@ fn ends(what: &What) -> bool {
             | What::Expired
             | What::Superseded { .. }
             | What::Withdrawn { .. }
+            | What::Passed { .. }
     )
 }
 
@@ -198,6 +200,19 @@ fn endorsed_so(approval: &Approval, events: &[Event]) -> bool {
         .filter(|event| matches!(event.what, What::Endorsed { .. }));
     count.count() == approval.endorsements.len()
         && told.eq(kept.map(|endorsed| (&endorsed.by, endorsed.at, &endorsed.calls)))
+}
+
+/// A call passes before anybody can be asked: as the second event of a history, written by the gate, about this call alone.
+fn passed_so(approval: &Approval, events: &[Event]) -> bool {
+    let mut passes = events
+        .iter()
+        .filter(|event| matches!(event.what, What::Passed { .. }));
+    let Some(pass) = passes.next() else {
+        return true;
+    };
+    let is_of_this = matches!(pass.what, What::Passed { digest } if digest == approval.digest);
+    let is_by_the_gate = pass.by == Actor::Gate && approval.decision.is_none();
+    pass.number == 2 && is_of_this && is_by_the_gate && approval.calls.len() == 1 && passes.next().is_none()
 }
 
 /// Content is missing where the history says so, and nowhere else.

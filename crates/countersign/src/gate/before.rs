@@ -113,7 +113,6 @@ impl Gate {
             timeout: pass.timeout.min(LONGEST_READ),
             call: None,
             token: None,
-            claim: None,
         };
         match self.execute(permit).await.0 {
             Outcome::Succeeded(result) if result.len() > LARGEST_SNAPSHOT => Err(format!(

@@ -44,6 +44,8 @@ impl Gate {
                 continue;
             };
             let filter = Filter {
+                // What nobody was asked about says nothing of what people think, and must not push out what does.
+                asked: true,
                 agent: Some(agent.clone()),
                 after: Some(id),
                 limit: Some(limit),

@@ -1,245 +1,201 @@
-//! Passed calls that are more than reads: under an idempotency key each runs at most once.
+//! Passed calls that are more than reads: on record like every other call, though no person was asked.
 //!
-//! Enters: the permits of one submission, and its key. Leaves: the same permits, each with the claim that is on record for
-//! it, and later its outcome. The claim is written before the permit is given out, so a crash, a retry or another node
-//! never runs the call a second time. Reads are not claimed: they may repeat, and touch no disk.
+//! Enters: the calls of one submission that the policy lets pass. Leaves: a permit for each, whose start is on record; or,
+//! for a submission that was sent before under the same idempotency key, the call that ran then.
+//! Deliberately absent: reads. They may repeat, get a permit without a record, and touch no disk.
 
 use std::time::Duration;
 
-use serde::{Deserialize, Serialize};
+use futures_util::future::join_all;
 
-use super::{Gate, Ruled, Submission, SubmitError, array, mismatch};
-use crate::command::{Answer, Command, ProposeRefusal, PutEntry};
+use super::{Gate, Ruled, Seeds, Submission, SubmitError, Until, Waited, new_token};
+use crate::approval::SharedApproval;
+use crate::command::{NewCall, Propose, ProposeRefusal, Proposed};
 use crate::executor::{Outcome, Permit};
 use crate::hash::{Fields, Hash};
-use crate::id::{ApprovalId, CallId, Key, Tenant};
-use crate::registry::{Entry, Kind, LARGEST_BODY, Put};
+use crate::id::{CallId, Key, Tenant};
+use crate::seal::Secret;
+use crate::state::{CallState, State};
 use crate::store::StoreError;
 
-/// How long a key is remembered.
-const REMEMBERED: Duration = Duration::from_secs(30 * 24 * 3600);
-/// How often an earlier run of the same call is looked for.
-const LOOKS_EVERY: Duration = Duration::from_millis(50);
-/// How often recording an outcome is tried.
-const TRIES: u32 = 4;
-/// A larger result is not kept, only its size and hash.
-const LARGEST_KEPT: usize = LARGEST_BODY / 2;
+/// Time beyond its own that a call gets before whoever waits for its outcome gives up.
+const GRACE: Duration = Duration::from_secs(5);
 
-/// What a permit of a passed call has on record.
-#[derive(Debug)]
-pub(crate) enum Claim {
-    /// This submission is the first under its key: it runs.
-    First(Entry),
-    /// An earlier one had the same key and the same calls: nothing runs, its outcome is the answer.
-    Repeated(String),
-}
-
-/// A passed call as it is kept.
-#[derive(Serialize, Deserialize)]
-struct Passed {
-    /// Everything a retry has in common with its first sending.
-    submission: Hash,
-    agent: String,
-    requester: String,
-    tool: String,
-    /// The hash of the exact arguments.
-    arguments: Hash,
-    /// The policy that let it pass.
-    policy: Hash,
-    outcome: Option<(Ended, Vec<u8>)>,
-}
-
-#[derive(Clone, Copy, Serialize, Deserialize)]
-enum Ended {
-    Succeeded,
-    Failed,
-    Unknown,
+/// A call that the policy lets pass, before it is on record.
+pub(super) struct Passing {
+    /// Its place in the submission, from 0.
+    pub(super) index: usize,
+    pub(super) call: NewCall,
+    pub(super) seeds: Seeds,
+    /// The credential it came with. Given to the tool and never stored: the call starts at once.
+    pub(super) secret: Option<Secret>,
 }
 
 impl Gate {
-    /// Claims each passed call of a submission that is more than a read, under the submission's key.
-    pub(super) async fn claim_passed(
+    /// Records passing calls as started, each by itself, and gives their rulings in the same order. When one cannot be
+    /// recorded, none of them runs.
+    ///
+    /// `held` is true when calls of the same submission wait for a person: their approval has the submission's key then.
+    pub(super) async fn record_passing(
         &self,
         submission: &Submission,
-        ruled: &mut [Ruled],
-    ) -> Result<(), SubmitError> {
-        let Some(key) = &submission.key else {
-            return Ok(());
-        };
-        let whole = hash_of(submission);
-        for (index, ruled) in ruled.iter_mut().enumerate() {
-            let Ruled::Pass(permit) = ruled else { continue };
-            if permit.call.is_none() {
-                continue;
-            }
-            let name = name_of(submission, key, index);
-            // The same call again has the same id: a tool that knows it does nothing twice.
-            permit.call = Some(CallId {
-                approval: ApprovalId::from_parts(0, &array(&name.0)),
-                position: 1,
-            });
-            let claim = self.claim(submission, permit, (key, name, whole)).await?;
-            permit.claim = Some(claim);
+        body: Hash,
+        mut passing: Vec<Passing>,
+        held: bool,
+    ) -> Result<Vec<(usize, Ruled)>, SubmitError> {
+        let mut ruled = Vec::with_capacity(passing.len());
+        // INVARIANT: exactly one record of a submission has its key as it was sent, whatever the policy says. So a retry under
+        // another policy finds it, and runs nothing a second time.
+        if !held && submission.key.is_some() && !passing.is_empty() {
+            let first = passing.remove(0);
+            let key = submission.key.clone().map(|key| (key, body));
+            ruled.push(self.record_one(submission, first, key).await?);
         }
-        Ok(())
+        let rest = passing.into_iter().map(|passing| {
+            let key = submission.key.as_ref().map(|key| key_of(key, passing.index));
+            async {
+                let key = key.transpose()?.map(|key| (key, body));
+                self.record_one(submission, passing, key).await
+            }
+        });
+        let mut problem = None;
+        for recorded in join_all(rest).await {
+            match recorded {
+                Ok(recorded) => ruled.push(recorded),
+                Err(error) => problem = Some(error),
+            }
+        }
+        match problem {
+            None => Ok(ruled),
+            Some(problem) => {
+                self.give_up(submission, ruled).await;
+                Err(problem)
+            }
+        }
     }
 
-    async fn claim(
+    async fn record_one(
         &self,
         submission: &Submission,
-        permit: &Permit,
-        (key, name, whole): (&Key, Hash, Hash),
-    ) -> Result<Claim, SubmitError> {
-        let passed = Passed {
-            submission: whole,
-            agent: submission.agent.as_str().to_owned(),
-            requester: submission.requester.as_str().to_owned(),
-            tool: permit.tool.as_str().to_owned(),
-            arguments: Hash::of(permit.arguments.as_bytes()),
-            policy: self.policy.hash(),
-            outcome: None,
+        passing: Passing,
+        key: Option<(Key, Hash)>,
+    ) -> Result<(usize, Ruled), SubmitError> {
+        let Passing {
+            index,
+            call,
+            seeds,
+            secret,
+        } = passing;
+        let token = new_token()?;
+        let (tool, arguments, timeout) = (call.tool.clone(), call.arguments.clone(), call.terms.timeout);
+        let propose = self.propose_command(submission.clone(), seeds, vec![call], None);
+        let propose = Propose {
+            passes: Some(token.hash()),
+            // Nobody is asked, so no limit on asking applies.
+            restraint: None,
+            ttl: Duration::ZERO,
+            key: key.clone(),
+            ..propose
         };
-        let entry = Entry {
-            kind: Kind::Passed,
-            key: name.to_string(),
-            tenant: submission.tenant.clone(),
-            body: encode(&passed)?.into(),
-            version: 0,
-            expires_at: Some(self.store.now().await?.plus(REMEMBERED)),
+        let Proposed { approval, repeated } = self.write_proposal(propose).await?;
+        let call = CallId {
+            approval: approval.id,
+            position: 1,
         };
-        if let Put::Kept(version) = self.put(entry.clone()).await? {
-            return Ok(Claim::First(Entry { version, ..entry }));
-        }
-        match self.passed(&submission.tenant, &entry.key).await? {
-            Some(earlier) if earlier.submission == whole => Ok(Claim::Repeated(entry.key)),
-            Some(_) => Err(ProposeRefusal::KeyReused(key.clone()).into()),
-            None => {
-                Err(StoreError::Unavailable("the key is being given up: send it again".to_owned()).into())
+        let ruled = match (repeated, approval.state) {
+            (false, _) => Ruled::Pass(Permit {
+                tenant: submission.tenant.clone(),
+                tool,
+                arguments,
+                secret,
+                timeout,
+                call: Some(call),
+                token: Some(token),
+            }),
+            (true, State::Passed) => Ruled::PassedBefore(call),
+            // Under an earlier policy a person was asked about it: that decision stands.
+            (true, _) if submission.calls.len() == 1 => Ruled::Held(call),
+            (true, _) => return Err(reused(key)),
+        };
+        Ok((index, ruled))
+    }
+
+    /// Records that calls which were to run at once will not run.
+    async fn give_up(&self, submission: &Submission, ruled: Vec<(usize, Ruled)>) {
+        for (_, ruled) in ruled {
+            if let Ruled::Pass(Permit {
+                call: Some(call),
+                token: Some(token),
+                ..
+            }) = ruled
+            {
+                let outcome = Outcome::failed("not run: another call of the same turn could not be recorded");
+                // Where this cannot be written either, the call ends as unknown.
+                let _ = self
+                    .record_outcome(&submission.tenant, call, &token, outcome, None)
+                    .await;
             }
         }
     }
 
-    /// Runs a passed call, or answers what its first sending came to. Goes on when the caller goes away.
-    pub(super) async fn run_claimed(&self, mut permit: Permit) -> Outcome {
-        match permit.claim.take() {
-            None => self.execute(permit).await.0,
-            Some(Claim::Repeated(name)) => self.earlier(&permit.tenant, &name, permit.timeout).await,
-            Some(Claim::First(entry)) => {
-                let gate = self.clone();
-                let running = tokio::spawn(async move {
-                    let outcome = gate.execute(permit).await.0.bounded();
-                    gate.keep(entry, &outcome).await;
-                    outcome
-                });
-                let lost = |_| Outcome::Unknown("the executor panicked".to_owned());
-                running.await.unwrap_or_else(lost)
-            }
-        }
-    }
-
-    /// Waits for the outcome of the first sending, for as long as the tool may take.
-    async fn earlier(&self, tenant: &Tenant, name: &str, timeout: Duration) -> Outcome {
-        let unknown = |why: &str| Outcome::Unknown(format!("{why}; it is not run again"));
-        let waits = tokio::time::Instant::now();
-        loop {
-            match self.passed(tenant, name).await {
-                Ok(Some(Passed {
-                    outcome: Some((ended, result)),
-                    ..
-                })) => {
-                    return match ended {
-                        Ended::Succeeded => Outcome::succeeded(result),
-                        Ended::Failed => Outcome::failed(result),
-                        Ended::Unknown => Outcome::Unknown(String::from_utf8_lossy(&result).into_owned()),
-                    };
-                }
-                Ok(Some(_)) if waits.elapsed() < timeout => tokio::time::sleep(LOOKS_EVERY).await,
-                Ok(_) => return unknown("the call was started under this key and never said how it ended"),
-                Err(_) => return unknown("what became of the call under this key cannot be read"),
-            }
-        }
-    }
-
-    /// Records the outcome. A call whose outcome cannot be written stays claimed, and counts as unknown.
-    async fn keep(&self, entry: Entry, outcome: &Outcome) {
-        let (ended, result) = match outcome {
-            Outcome::Succeeded(result) => (Ended::Succeeded, result.to_vec()),
-            Outcome::Failed(result) => (Ended::Failed, result.to_vec()),
-            Outcome::Unknown(reason) => (Ended::Unknown, reason.clone().into_bytes()),
+    /// Waits until a call that was started has ended, for as long as its tool may take, and tells how.
+    pub async fn outcome_of(&self, tenant: &Tenant, call: CallId) -> Outcome {
+        let unreadable = |error: StoreError| Outcome::Unknown(format!("its record cannot be read: {error}"));
+        let started = match self.store.approval(tenant, call.approval).await {
+            Ok(started) => started,
+            Err(error) => return unreadable(error),
         };
-        let result = match result.len() {
-            0..=LARGEST_KEPT => result,
-            bytes => format!(
-                "{{\"omitted\":\"the result was too large to keep\",\"bytes\":{bytes},\"sha256\":\"{}\"}}",
-                Hash::of(&result)
+        let timeout = started.as_ref().and_then(|approval| approval.call(call.position));
+        let timeout = timeout.map_or(Duration::ZERO, |call| call.terms.timeout);
+        let waited = self
+            .wait(
+                tenant,
+                call.approval,
+                Until::Finished,
+                timeout.saturating_add(GRACE),
             )
-            .into_bytes(),
-        };
-        let Ok(mut passed) = postcard::from_bytes::<Passed>(&entry.body) else {
-            return;
-        };
-        passed.outcome = Some((ended, result));
-        let Ok(body) = encode(&passed) else { return };
-        let body: std::sync::Arc<[u8]> = body.into();
-        for tries in 1..=TRIES {
-            let written = Entry {
-                body: body.clone(),
-                ..entry.clone()
-            };
-            if self.put(written).await.is_ok() {
-                return;
-            }
-            tokio::time::sleep(LOOKS_EVERY * tries).await;
-        }
-    }
-
-    async fn passed(&self, tenant: &Tenant, name: &str) -> Result<Option<Passed>, StoreError> {
-        let entry = self.store.entry(Kind::Passed, name).await?;
-        let entry = entry.filter(|entry| entry.tenant == *tenant);
-        let read = entry.map(|entry| postcard::from_bytes(&entry.body));
-        read.transpose()
-            .map_err(|error| StoreError::Impossible(error.to_string()))
-    }
-
-    async fn put(&self, entry: Entry) -> Result<Put, StoreError> {
-        match self.store.write(Command::PutEntry(PutEntry(entry))).await? {
-            Answer::PutEntry(put) => Ok(put),
-            _ => Err(mismatch()),
+            .await;
+        match waited {
+            Ok(Waited::Done(approval) | Waited::TimedOut(approval)) => ended(&approval, call.position),
+            Ok(Waited::NotFound) => Outcome::Unknown("there is no such call".to_owned()),
+            Err(error) => unreadable(error),
         }
     }
 }
 
-fn encode(passed: &Passed) -> Result<Vec<u8>, StoreError> {
-    postcard::to_allocvec(passed).map_err(|error| StoreError::Impossible(error.to_string()))
+/// Refuses a submission whose key was used for something else.
+pub(super) fn reused(key: Option<(Key, Hash)>) -> SubmitError {
+    match key {
+        Some((key, _)) => ProposeRefusal::KeyReused(key).into(),
+        None => StoreError::Impossible("a submission without a key was repeated".to_owned()).into(),
+    }
 }
 
-/// The name of one call of what is sent under a key.
-fn name_of(submission: &Submission, key: &Key, index: usize) -> Hash {
-    Fields::new("countersign/passed/1")
-        .field(submission.tenant.as_str().as_bytes())
-        .field(submission.agent.as_str().as_bytes())
+/// The outcome that is on record for a call.
+fn ended(approval: &SharedApproval, position: u8) -> Outcome {
+    let Some(call) = approval.call(position) else {
+        return Outcome::Unknown("there is no such call".to_owned());
+    };
+    let result = call.result.clone();
+    match (call.state, result) {
+        (CallState::Succeeded | CallState::Undone, Some(result)) => Outcome::Succeeded(result),
+        (CallState::Failed, Some(result)) => Outcome::Failed(result),
+        (CallState::Succeeded | CallState::Undone, None) => Outcome::succeeded("null"),
+        (CallState::Failed, None) => Outcome::failed("its reason was not kept"),
+        (CallState::Unknown, _) => {
+            Outcome::Unknown("it was started and never said how it ended; it is not run again".to_owned())
+        }
+        (CallState::Held | CallState::Refused | CallState::Released | CallState::Running, _) => {
+            Outcome::Unknown("it has not ended yet; it is not run again".to_owned())
+        }
+    }
+}
+
+/// The key of one of several passed calls that were submitted under one key together.
+fn key_of(key: &Key, index: usize) -> Result<Key, SubmitError> {
+    let name = Fields::new("countersign/passed/1")
         .field(key.as_str().as_bytes())
         .number(index as u64)
-        .finish()
-}
-
-/// Hash of the fields that a retry of the same submission must repeat.
-fn hash_of(submission: &Submission) -> Hash {
-    let channel = submission
-        .channel
-        .as_ref()
-        .map(|channel| channel.as_str().as_bytes());
-    let run = submission.run.as_ref().map(|run| run.as_str().as_bytes());
-    let fields = Fields::new("countersign/passed/body/1")
-        .optional(channel)
-        .optional(run)
-        .number(submission.calls.len() as u64);
-    let calls = submission.calls.iter();
-    let fields = calls.fold(fields, |fields, call| {
-        fields
-            .field(call.tool.as_bytes())
-            .optional(call.definition.hash().as_ref().map(|hash| hash.0.as_slice()))
-            .field(&call.arguments)
-    });
-    fields.finish()
+        .finish();
+    Key::new(format!("passed:{name}")).map_err(|problem| StoreError::Impossible(problem.to_string()).into())
 }

@@ -84,12 +84,28 @@ impl Gate {
         Ok(finished.map(|finished| finished.approval))
     }
 
-    /// Runs a call that passed, with the gate's executor: at most once for each idempotency key, unless it only reads.
+    /// Runs a permitted call with the gate's executor and records how it ended. Goes on when the caller goes away.
+    /// A read that passed is on no record, and nothing is written for it.
     pub async fn run_passed(&self, permit: Permit) -> Outcome {
-        match permit.token {
-            None => self.run_claimed(permit).await,
-            Some(_) => Outcome::failed("a held call is run by the gate itself, or finished by its host"),
-        }
+        let (Some(call), Some(token)) = (permit.call, permit.token.clone()) else {
+            return self.execute(permit).await.0;
+        };
+        let gate = self.clone();
+        let running = tokio::spawn(async move {
+            let tenant = permit.tenant.clone();
+            let (outcome, late) = gate.execute(permit).await;
+            let outcome = outcome.bounded();
+            // The caller knows how it ended even where that cannot be written; the history then says `unknown`.
+            let _ = gate
+                .record_outcome(&tenant, call, &token, outcome.clone(), None)
+                .await;
+            if let Some(late) = late {
+                gate.record_late(tenant, call, token, late);
+            }
+            outcome
+        });
+        let lost = |_| Outcome::Unknown("the executor panicked".to_owned());
+        running.await.unwrap_or_else(lost)
     }
 
     /// Records what somebody found out about a call whose outcome was unknown.
@@ -269,7 +285,6 @@ impl Gate {
             timeout: call.terms.timeout,
             call: Some(id),
             token: Some(token),
-            claim: None,
         })
     }
 
@@ -305,7 +320,7 @@ impl Gate {
         });
     }
 
-    async fn record_outcome(
+    pub(super) async fn record_outcome(
         &self,
         tenant: &Tenant,
         call: CallId,

@@ -109,8 +109,11 @@ pub struct Submitted {
 /// What the gate says to one call.
 #[derive(Debug)]
 pub enum Ruled {
-    /// It may run at once.
+    /// It may run at once. Unless it is a read, its start is on record, and whoever runs it says how it ended.
     Pass(Permit),
+    /// The same submission let it pass before, under the same idempotency key. It does not run again;
+    /// [`Gate::outcome_of`](super::Gate::outcome_of) tells how it ended.
+    PassedBefore(CallId),
     /// It waits for a person.
     Held(CallId),
     /// It will not run, and nobody is asked.

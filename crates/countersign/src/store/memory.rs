@@ -168,6 +168,7 @@ impl Inner {
 fn fits(approval: &Approval, filter: &Filter, now: Time) -> bool {
     filter.state.is_none_or(|state| approval.state == state)
         && (filter.state != Some(State::Pending) || approval.expires_at > now)
+        && (!filter.asked || approval.state != State::Passed)
         && filter.agent.as_ref().is_none_or(|agent| approval.agent == *agent)
         && (filter.channel.is_none() || approval.channel == filter.channel)
         && (filter.run.is_none() || approval.run == filter.run)

@@ -41,6 +41,17 @@ macro_rules! for_each_store_case {
             i7_bytes_come_back_identical,
             i7_the_largest_arguments_and_results_come_back,
             names_may_be_in_any_language,
+            // Passes.
+            x58_a_passed_call_is_recorded_as_started_and_ends_once,
+            x58_nobody_decides_or_withdraws_a_passed_call,
+            x58_a_passed_call_that_never_ends_is_unknown,
+            x58_a_key_records_a_passed_call_once,
+            x58_many_send_a_passed_call_under_one_key_and_one_runs_it,
+            x58_a_passed_call_leaves_the_question_of_its_channel_alone,
+            x58_lists_tell_passed_calls_apart,
+            x58_a_passed_call_is_erased_like_any_other,
+            x58_a_record_of_several_passed_calls_is_refused,
+            x58_passed_calls_survive_a_restart,
             // Owners of channels.
             x70_a_channel_belongs_to_the_agent_that_opened_it,
             x70_a_channel_keeps_its_agent_over_a_restart,

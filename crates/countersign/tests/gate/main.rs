@@ -14,6 +14,7 @@ mod deciding;
 mod dialogue;
 mod interleaving;
 mod origins;
+mod passes;
 mod replies;
 mod restraint;
 mod running;

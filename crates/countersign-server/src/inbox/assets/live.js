@@ -1,7 +1,7 @@
 // What happens, as it happens. Of all open tabs one listens and tells the others, because a browser opens only a few
 // connections to one place.
 
-const KINDS = ["proposed", "approved", "denied", "expired", "superseded", "withdrawn", "decision_refused", "started",
+const KINDS = ["proposed", "approved", "denied", "expired", "superseded", "withdrawn", "passed", "decision_refused", "started",
   "succeeded", "failed", "lost", "refused", "reconciled", "undo_started", "undo_failed", "undone"];
 // A connection that comes back sooner was never lost, as far as a person is concerned.
 const PATIENCE = 4000;

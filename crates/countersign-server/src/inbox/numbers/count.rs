@@ -30,6 +30,8 @@ pub struct Numbers {
     pub expired: usize,
     /// Superseded and withdrawn.
     pub other: usize,
+    /// Calls that the policy let pass and that were more than reads.
+    pub passed: usize,
     /// Half of all decisions took less.
     pub median: Option<String>,
     /// Decisions made in under two seconds.
@@ -89,6 +91,7 @@ impl Numbers {
                 State::Denied => numbers.denied += 1,
                 State::Expired => numbers.expired += 1,
                 State::Superseded | State::Withdrawn => numbers.other += 1,
+                State::Passed => numbers.passed += 1,
             }
             times.extend(time_to_decide(approval));
             numbers.add_unknown(approval, now);

@@ -315,6 +315,7 @@ async fn last(app: &App, talk: &Talk, channel: &Channel) -> Answer<Option<Shared
         return Ok(Some(pending));
     }
     let newest = Filter {
+        asked: true,
         channel: Some(channel.clone()),
         agent: Some(agent.clone()),
         limit: Some(1),

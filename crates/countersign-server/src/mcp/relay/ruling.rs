@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use countersign::id::{Actor, ApprovalId};
+use countersign::executor::{Outcome, PermitToken};
+use countersign::id::{Actor, ApprovalId, CallId};
 use futures_util::future::BoxFuture;
 use tokio_util::sync::CancellationToken;
 
@@ -108,11 +109,19 @@ impl Relay {
         let put = self.gateway.put(wish).await;
         let answer = match put {
             // The permit ends here: these bytes go out once.
-            Ok(Put::Pass(_permit)) => {
+            Ok(Put::Pass(permit)) => {
+                let started = permit.call().zip(permit.token().cloned());
                 if under_way.cancelled.is_cancelled() {
+                    if let Some((call, token)) = started {
+                        let outcome = Outcome::failed("not sent: the client cancelled it");
+                        self.finish_passed(call, token, outcome);
+                    }
                     return None;
                 }
                 let call = under_way.call;
+                if let Some(started) = started {
+                    open(&self.passed).insert(call.id.clone(), started);
+                }
                 let name = self.server.qualified(&call.tool);
                 let arguments = call.arguments;
                 self.seen.ask(&call.id, Asked { name, arguments });
@@ -126,6 +135,38 @@ impl Relay {
         };
         let _ = under_way.back.send(answer).await;
         None
+    }
+
+    /// Records how a call ended that passed and is more than a read.
+    pub(super) fn passed_answered(&self, id: &Id, frame: &Frame) {
+        let outcome = match (frame.part(&frame.result), frame.part(&frame.error)) {
+            (Some(result), _) if is_error(result) => Outcome::failed(result),
+            (Some(result), _) => Outcome::succeeded(result),
+            (None, Some(error)) => Outcome::failed(error),
+            (None, None) => Outcome::Unknown("the server answered neither a result nor an error".to_owned()),
+        };
+        self.passed_ended(id, outcome);
+    }
+
+    /// Records this end of a call that passed, if the request of this id was one.
+    pub(super) fn passed_ended(&self, id: &Id, outcome: Outcome) {
+        if let Some((call, token)) = open(&self.passed).remove(id) {
+            self.finish_passed(call, token, outcome);
+        }
+    }
+
+    /// A call whose end cannot be written, or never comes, ends as unknown by its time-out.
+    fn finish_passed(&self, call: CallId, token: PermitToken, outcome: Outcome) {
+        let gateway = self.gateway.clone();
+        self.gateway.tasks.spawn(async move {
+            let finished = gateway.gate.finish(&gateway.tenant, call, &token, outcome).await;
+            let problem = match finished {
+                Ok(Ok(_)) => return,
+                Ok(Err(refusal)) => refusal.to_string(),
+                Err(error) => error.to_string(),
+            };
+            tracing::warn!(%call, "how it ended could not be recorded: {problem}");
+        });
     }
 
     /// Sends the rest of an approved call. It goes out under an id of ours: whatever a client numbers its requests with,
@@ -218,6 +259,11 @@ impl Relay {
             }
         });
     }
+}
+
+/// Whether a tool's result says that the tool failed.
+fn is_error(result: &[u8]) -> bool {
+    pick(result, ["isError"]).is_ok_and(|[said]| said.is_some_and(|said| said.get() == "true"))
 }
 
 /// What a client brings back was not given to it for this.

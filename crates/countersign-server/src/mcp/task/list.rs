@@ -55,6 +55,7 @@ impl Relay {
     async fn open_tasks(&self) -> String {
         let gateway = &self.gateway;
         let filter = Filter {
+            asked: true,
             run: Some(gateway.run.clone()),
             limit: Some(MOST),
             ..Filter::default()

@@ -263,3 +263,62 @@ fn x13_two_sessions_that_share_a_card_do_not_share_its_permit() {
     place.good(&["approve", &own]);
     assert!(short(&event("s1", "t3")).contains("\"allow\""));
 }
+
+#[test]
+fn x58_a_call_that_passes_is_on_record_with_its_end() {
+    const PASSES: &str = "[tools.Bash]\neffect = \"write\"\nhold = \"false\"\n\
+                          [tools.run_shell_command]\neffect = \"write\"\nhold = \"false\"\n";
+    for dialect in ["claude-code", "codex", "gemini"] {
+        let place = Place::without_policy();
+        place.write("countersign.toml", PASSES);
+        let tool = match dialect {
+            "gemini" => "run_shell_command",
+            _ => "Bash",
+        };
+        let begins = |n: u8| match dialect {
+            // Two calls of Gemini CLI differ in their time alone.
+            "gemini" => gemini("BeforeTool", tool, LS, "").replace(":00.000Z", &format!(":0{n}.000Z")),
+            _ => before(&format!("t{n}"), tool, LS),
+        };
+        let ends = |n: u8| match dialect {
+            "gemini" => gemini("AfterTool", tool, LS, r#","tool_response":{"llmContent":"é"}"#),
+            _ => after(
+                "PostToolUse",
+                &format!("t{n}"),
+                r#""tool_response":{"stdout":"é"}"#,
+            ),
+        };
+        let passed = || {
+            let listed = place.json(&["list", "--state", "passed"]);
+            listed["approvals"].as_array().unwrap().clone()
+        };
+        let left = ask(&place, &[dialect], begins(1).as_bytes());
+        assert_eq!((left.code, left.stdout.as_str()), (0, "{}\n"), "{left:?}");
+        assert_eq!(passed()[0]["calls"][0]["state"], "running", "{dialect}");
+        // The same event again is the same call: it does not pass twice.
+        let left = ask(&place, &[dialect], begins(1).as_bytes());
+        assert!(
+            blocks(dialect, &left) && left.stdout.contains("at most once"),
+            "{left:?}"
+        );
+        let left = ask(&place, &[dialect], ends(1).as_bytes());
+        assert_eq!((left.code, left.stdout.as_str()), (0, "{}\n"), "{left:?}");
+        assert_eq!(passed()[0]["calls"][0]["state"], "succeeded", "{dialect}");
+        // One whose end is never told does not keep the next one back.
+        for n in [2, 3] {
+            let left = ask(&place, &[dialect], begins(n).as_bytes());
+            assert_eq!(
+                (left.code, left.stdout.as_str()),
+                (0, "{}\n"),
+                "{dialect} {n}: {left:?}"
+            );
+        }
+        ask(&place, &[dialect], ends(3).as_bytes());
+        let states: Vec<Value> = passed()
+            .iter()
+            .map(|record| record["calls"][0]["state"].clone())
+            .collect();
+        assert_eq!(states, ["succeeded", "running", "succeeded"], "{dialect}");
+        assert_eq!(place.json(&["list"])["approvals"], Value::Array(Vec::new()));
+    }
+}

@@ -309,7 +309,7 @@ async fn damage_is_told_from_a_newer_version() {
     let longer = [body.as_slice(), &[0]].concat();
     assert_eq!(read(&longer), Some(damaged("something follows it")));
     let state = ApprovalColumns {
-        state: 6,
+        state: 7,
         ..approval_columns(&approval)
     };
     assert!(decode_approval(state, &body, Vec::new()).is_err());

@@ -134,6 +134,8 @@ pub enum Asking {
     FourEyes,
     /// No text reply will do.
     Button,
+    /// One call passes, and nobody is asked.
+    Nobody,
 }
 
 /// Which calls would change the page, and are shown with it as it is.

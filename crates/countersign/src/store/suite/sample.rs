@@ -219,6 +219,7 @@ pub fn propose(n: u64) -> Propose {
         key: None,
         restraint: None,
         is_shared: false,
+        passes: None,
         calls: vec![call(&format!("{{\"n\":{n}}}"))],
     }
 }

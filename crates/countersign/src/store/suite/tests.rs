@@ -57,7 +57,7 @@ fn random_programs_reach_everything() {
     let fixture = runtime.block_on(fixture());
     let mut runner = proptest::test_runner::TestRunner::deterministic();
     let mut seen = String::new();
-    for _ in 0..1_000 {
+    for _ in 0..2_000 {
         let program = super::program::programs()
             .new_tree(&mut runner)
             .unwrap()
@@ -94,6 +94,8 @@ fn random_programs_reach_everything() {
         " expired [",
         " superseded [",
         " withdrawn [",
+        " passed [",
+        "NotAsked",
         "\"unknown\"",
         "\"failed\"",
         "\"undone\"",

@@ -262,7 +262,6 @@ pub async fn x33_after_a_restore_nothing_that_was_open_goes_on(fixture: Fixture)
                 | Kind::Channel
                 | Kind::Turn
                 | Kind::Owner
-                | Kind::Passed
                 | Kind::Node
         );
         let found = fixture.store.entry(kind, "k").await.unwrap();

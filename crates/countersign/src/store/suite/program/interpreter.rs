@@ -429,6 +429,8 @@ impl World<'_> {
         else {
             return None;
         };
+        let passes = matches!(asking, Asking::Nobody);
+        let calls = if passes { 1 } else { *calls };
         let new_call = |position: u8| -> NewCall {
             let approvers: &[&str] = match approvers {
                 Approvers::Alice => &["alice"],
@@ -445,7 +447,7 @@ impl World<'_> {
                 stakes: sample::terms_asking(Authority {
                     four_eyes: matches!(asking, Asking::FourEyes) && position == 1,
                     quorum: match asking {
-                        Asking::TwoPeople if position == *calls => 2,
+                        Asking::TwoPeople if position == calls => 2,
                         _ => 1,
                     },
                     surface: match asking {
@@ -456,11 +458,12 @@ impl World<'_> {
                 .stakes,
                 ..sample::terms_for(approvers)
             };
-            let is_over_page = match over {
-                Over::None => false,
-                Over::Last => position == *calls,
-                Over::All => true,
-            };
+            let is_over_page = !passes
+                && match over {
+                    Over::None => false,
+                    Over::Last => position == calls,
+                    Over::All => true,
+                };
             NewCall {
                 before: is_over_page.then(|| Arc::new(self.page_now())),
                 ..sample::call_under(&format!("{{ \"call\":{position}.0 }}"), terms)
@@ -473,7 +476,8 @@ impl World<'_> {
             channel: channel.map(|n| sample::channel(&format!("channel {n}"))),
             key: key.map(sample_key),
             on_behalf_of: matches!(asking, Asking::FourEyes).then(|| sample::person("bob")),
-            calls: (1..=*calls).map(new_call).collect(),
+            calls: (1..=calls).map(new_call).collect(),
+            passes: passes.then(|| sample::permit(self.step)),
             ..sample::propose(self.step)
         })
     }

@@ -62,6 +62,13 @@ impl Watch {
 
     /// I15, X40: a key names one proposal.
     fn proposed(&mut self, propose: &Propose, answer: &Result<Proposed, ProposeRefusal>) {
+        if let Ok(proposed) = answer
+            && !proposed.repeated
+            && propose.passes.is_some()
+        {
+            assert_eq!(proposed.approval.state, State::Passed, "X58");
+            self.permitted(&proposed.approval, Some(1));
+        }
         let Some((key, body)) = &propose.key else {
             assert!(!matches!(answer, Ok(proposed) if proposed.repeated));
             return;
@@ -258,6 +265,14 @@ fn check_starts(approval: &Approval, events: &[Event]) {
                 approved = Some(event);
             }
             What::Denied { .. } => assert!(event.at < approval.expires_at, "I3: denied at or after expiry"),
+            // Nobody was asked: its beginning, its pass and its start are one transaction.
+            What::Started { call, .. } if approval.state == State::Passed => {
+                assert_eq!((*call, event.number), (1, 3), "X58");
+                assert!(
+                    approval.decision.is_none() && approval.endorsements.is_empty(),
+                    "X58"
+                );
+            }
             What::Started { call, .. } => {
                 let Some(Event {
                     by: Actor::Person(person),

@@ -235,6 +235,7 @@ fn propose() -> impl Strategy<Value = Step> {
         2 => Just(Asking::TwoPeople),
         1 => Just(Asking::FourEyes),
         2 => Just(Asking::Button),
+        1 => Just(Asking::Nobody),
     ];
     let over = prop_oneof![4 => Just(Over::None), 1 => Just(Over::Last), 2 => Just(Over::All)];
     (whose, 1..=4u8, any::<bool>(), approvers, asking, over).prop_map(

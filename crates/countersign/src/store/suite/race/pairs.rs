@@ -135,7 +135,7 @@ impl Context {
             State::Expired => Way::Expire,
             State::Superseded => Way::Supersede,
             State::Withdrawn => Way::Withdraw,
-            State::Pending => panic!("{ways:?}: still pending"),
+            State::Pending | State::Passed => panic!("{ways:?}: {} at the end", approval.state),
         };
         assert!(ways.contains(&winner), "{ways:?}: {winner:?}");
         for (way, answer) in ways.into_iter().zip(answers) {
