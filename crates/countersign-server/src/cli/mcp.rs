@@ -49,6 +49,12 @@ pub struct Mcp {
     /// A TOML file that names one or several servers; see docs/mcp.md
     #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "url", "server_name"])]
     pub servers: Option<PathBuf>,
+    /// The server keeps nothing between calls: run here what was proposed to another process of it that has ended
+    #[arg(long, conflicts_with = "servers")]
+    pub resume: bool,
+    /// How long a gateway that says nothing counts as alive
+    #[arg(long, value_name = "DURATION", value_parser = duration::parse, hide = true)]
+    pub lease: Option<Duration>,
     /// A variable of the environment that the server gets besides PATH, HOME and the like; may be given several times
     #[arg(long, value_name = "NAME", value_parser = environment::name, conflicts_with_all = ["url", "servers"])]
     pub pass_env: Vec<String>,

@@ -40,7 +40,11 @@ pub fn specs(options: &Mcp) -> Result<Vec<Spec>, Failure> {
         }
     };
     let name = name::of(options.server_name.as_deref(), &words)?;
-    Ok(vec![Spec { name, at }])
+    Ok(vec![Spec {
+        name,
+        at,
+        resume: options.resume,
+    }])
 }
 
 /// Servers that were started, for a client on standard input.
@@ -56,7 +60,7 @@ pub enum Begun {
 /// One server is alone, whether the command line or a file names it.
 pub fn begin(specs: &[Spec]) -> Result<Begun, Failure> {
     match specs {
-        [Spec { name, at }] => Ok(match at {
+        [Spec { name, at, .. }] => Ok(match at {
             At::Command(launch) => Begun::Command(name.clone(), Child::start(launch)?),
             At::Address(url, token) => Begun::Address(name.clone(), several::way(url, token.as_deref())?),
         }),
@@ -67,7 +71,7 @@ pub fn begin(specs: &[Spec]) -> Result<Begun, Failure> {
 /// What stands behind an endpoint, and what it is called.
 pub fn behind(specs: Vec<Spec>) -> Result<(String, Behind), Failure> {
     match <[Spec; 1]>::try_from(specs) {
-        Ok([Spec { name, at }]) => {
+        Ok([Spec { name, at, .. }]) => {
             let behind = match at {
                 At::Command(launch) => Behind::Command(launch),
                 At::Address(url, token) => Behind::Address(several::way(&url, token.as_deref())?),

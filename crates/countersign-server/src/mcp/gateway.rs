@@ -16,18 +16,19 @@ use countersign::id::{Agent, ApprovalId, Person, Run, Session, Tenant};
 use countersign::policy::{Asked, Definition, Ruling};
 use countersign::provenance::Told;
 use countersign::registry::{Entry, Kind};
-use countersign::state::{CallState, State};
+use countersign::state::State;
 use countersign::store::{Filter, StoreError};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use super::lease::Lease;
 use super::seen::Seen;
 use super::server::Server;
 use super::settings::Settings;
 use super::upstreams::{Origin, Upstreams};
 
 /// How far back the same call is looked for.
-const LOOKS_BACK: usize = 200;
+pub const LOOKS_BACK: usize = 200;
 /// For so long a call that was answered is remembered as answered.
 const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 /// For so long the result of a call may be fetched by making the call again; shorter than it is remembered.
@@ -46,7 +47,13 @@ pub struct Gateway {
     /// What it runs, and nobody else's: the same servers, started the same way.
     pub run: Run,
     /// The same for each of several servers, by its name: another one beside it changes nothing.
-    runs: HashMap<String, Run>,
+    pub(super) runs: HashMap<String, Run>,
+    /// Servers that keep nothing between calls: what another process left open for them runs here.
+    pub(super) resumed: Vec<String>,
+    /// Servers of this process, as long as they live.
+    pub(super) servers: Mutex<Vec<Weak<Server>>>,
+    /// Whose calls are ours.
+    pub lease: Lease,
     /// How the operator wants it.
     pub settings: Settings,
     /// The executor behind the gate.
@@ -103,12 +110,16 @@ impl Gateway {
         tenant: Tenant,
         run: Run,
         settings: Settings,
+        lease: Lease,
     ) -> Gateway {
         Gateway {
             gate,
             tenant,
             run,
             runs: HashMap::new(),
+            resumed: Vec::new(),
+            servers: Mutex::default(),
+            lease,
             settings,
             upstreams,
             tasks: TaskTracker::new(),
@@ -118,13 +129,17 @@ impl Gateway {
         }
     }
 
-    /// With several servers, each of which goes on with its own only.
-    pub fn with_runs(self, runs: HashMap<String, Run>) -> Gateway {
-        Gateway { runs, ..self }
+    /// With these servers, each of which goes on with its own only, and those of them that keep nothing.
+    pub fn with_runs(self, runs: HashMap<String, Run>, resumed: Vec<String>) -> Gateway {
+        Gateway {
+            runs,
+            resumed,
+            ..self
+        }
     }
 
     /// Whose a call is, by the tool's qualified name.
-    fn run_of(&self, tool: &str) -> &Run {
+    pub(super) fn run_of(&self, tool: &str) -> &Run {
         let server = tool.split_once('/').map(|(server, _)| server);
         server
             .and_then(|server| self.runs.get(server))
@@ -214,7 +229,14 @@ impl Gateway {
         let now = self.gate.store().now().await?;
         let listed = self.gate.store().list(&self.tenant, &filter).await?;
         // Newest first, and only that one counts.
-        let Some(same) = listed.into_iter().find(|approval| is_same(wish, approval)) else {
+        let mut same = None;
+        for approval in listed.into_iter().filter(|approval| is_same(wish, approval)) {
+            if self.may_join(wish, &approval).await? {
+                same = Some(approval);
+                break;
+            }
+        }
+        let Some(same) = same else {
             return Ok(None);
         };
         let is_fresh = now.since(same.created_at) < FETCHED_WITHIN;
@@ -263,9 +285,13 @@ impl Gateway {
         let gateway = self.clone();
         self.tasks.spawn(async move {
             let ending = gateway.stopping.clone();
+            let released = async {
+                let approval = gateway.released(id).await?;
+                gateway.may_run(&approval).await.then_some(approval)
+            };
             let released = tokio::select! {
                 () = ending.cancelled() => None,
-                released = gateway.released(id) => released,
+                released = released => released,
             };
             if let Some(approval) = released {
                 gateway.run_released(approval).await;
@@ -300,41 +326,12 @@ impl Gateway {
         }
     }
 
-    /// Takes up what an earlier process proposed and nobody has run.
-    pub async fn resume(self: &Arc<Self>, server: &Arc<Server>) -> Result<(), StoreError> {
-        let run = self.run_of(&server.qualified(""));
-        for state in [State::Pending, State::Approved] {
-            let filter = Filter {
-                state: Some(state),
-                run: Some(run.clone()),
-                limit: Some(LOOKS_BACK),
-                ..Filter::default()
-            };
-            for approval in self.gate.store().list(&self.tenant, &filter).await? {
-                let [call] = approval.calls.as_slice() else {
-                    continue;
-                };
-                let is_open = matches!(call.state, CallState::Held | CallState::Released);
-                let is_ours = call.tool.as_str().split_once('/').map(|(name, _)| name) == Some(&server.name);
-                if is_open && is_ours {
-                    let origin = Origin {
-                        server: server.clone(),
-                        definition: call.definition.hash(),
-                        params: None,
-                        request: Weak::new(),
-                    };
-                    self.follow(&approval, origin);
-                }
-            }
-        }
-        Ok(())
-    }
-
     /// Starts nothing new, and waits for what runs, for a while.
     pub async fn stop(&self) {
         self.stopping.cancel();
         self.tasks.close();
         let _ = tokio::time::timeout(RUNS_END_WITHIN, self.tasks.wait()).await;
+        self.leave().await;
     }
 
     /// How many approvals are followed.

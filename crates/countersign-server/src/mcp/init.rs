@@ -49,7 +49,11 @@ pub async fn run(options: PolicyInit, output: &mut Output) -> Result<Exit, Failu
                 pass_env: options.pass_env.clone(),
                 ..Launch::default()
             });
-            vec![Spec { name, at }]
+            vec![Spec {
+                name,
+                at,
+                resume: false,
+            }]
         }
     };
     let limit = options.timeout.unwrap_or(ANSWERS_WITHIN);

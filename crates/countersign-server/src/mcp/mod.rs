@@ -7,6 +7,7 @@
 //! `frame` is the door: what it cannot read strictly goes no further. `one_line` is the only thing that can be sent. `relay`
 //! passes messages on, `gateway` puts calls to the gate, `hold` waits for people, `upstreams` runs what they approve.
 
+mod abandoned;
 mod answer;
 mod ask;
 mod backoff;
@@ -20,6 +21,7 @@ mod gateway;
 mod hold;
 mod http;
 mod init;
+mod lease;
 mod lines;
 mod listen;
 mod name;
@@ -61,6 +63,7 @@ use crate::{desk, environment, identity, policy, store};
 use begin::Begun;
 use gateway::Gateway;
 use http::{Callers, Heard, HttpUpstream, Way};
+use lease::{LEASE, Lease};
 use lines::{Lines, Read};
 use relay::{Back, Next, Relay, Who};
 use server::{Lost, Server};
@@ -110,8 +113,14 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
         tenant,
         begin::run_of_all(&specs)?,
         options.settings(),
+        Lease::new(options.lease.unwrap_or(LEASE))?,
     );
-    let gateway = Arc::new(gateway.with_runs(runs));
+    let resumed = specs.iter().filter(|spec| spec.resume);
+    let resumed = resumed.map(|spec| spec.name.clone()).collect();
+    let gateway = Arc::new(gateway.with_runs(runs, resumed));
+    // Before anybody can propose a call that stands under it.
+    gateway.lease.beat(gateway.gate.store(), &gateway.tenant).await?;
+    tokio::spawn(gateway.clone().keep_lease());
     match (listener, begun) {
         (Some(listener), _) => {
             let callers = match options.no_token {

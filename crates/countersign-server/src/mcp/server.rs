@@ -4,6 +4,7 @@
 //! client. Deliberately absent: what is gated.
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -78,6 +79,8 @@ pub struct Pages {
 pub struct Server {
     /// What it is called in the policy, on cards and, among several, by the client.
     pub name: String,
+    /// Tells it from all other servers of this process, also from an earlier one of the same name.
+    pub number_here: u64,
     /// Its tools.
     pub tools: Tools,
     upstream: Box<dyn Upstream>,
@@ -101,8 +104,10 @@ enum Stage {
 impl Server {
     /// A server, before it was greeted.
     pub fn new(name: String, upstream: Box<dyn Upstream>) -> Server {
+        static COUNT: AtomicU64 = AtomicU64::new(1);
         Server {
             name,
+            number_here: COUNT.fetch_add(1, Ordering::Relaxed),
             tools: Tools::default(),
             upstream,
             own: Mutex::default(),
@@ -142,6 +147,11 @@ impl Server {
     pub fn gone(&self) {
         self.stage.send_replace(Stage::Gone);
         open(&self.own).clear();
+    }
+
+    /// Returns true if it is not there any more.
+    pub fn is_gone(&self) -> bool {
+        *self.stage.borrow() == Stage::Gone
     }
 
     /// Returns true if it has taken no request yet.

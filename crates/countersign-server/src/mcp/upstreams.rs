@@ -50,6 +50,8 @@ struct State {
     tasks: HashMap<ApprovalId, ServerTask>,
     /// What is to be cancelled as soon as it is a task.
     unwanted: HashSet<ApprovalId>,
+    /// Calls that end without being sent, because their process has ended.
+    abandoned: HashSet<ApprovalId>,
 }
 
 impl Upstreams {
@@ -65,7 +67,8 @@ impl Upstreams {
     /// Remembers where a held call came from: the newest request, if there is one.
     pub fn remember(&self, approval: ApprovalId, origin: Origin) {
         let mut state = open(&self.0);
-        if origin.params.is_some() || !state.origins.contains_key(&approval) {
+        let is_useless = |kept: &Origin| kept.server.is_gone();
+        if origin.params.is_some() || state.origins.get(&approval).is_none_or(is_useless) {
             state.origins.insert(approval, origin);
         }
     }
@@ -75,6 +78,12 @@ impl Upstreams {
         let mut state = open(&self.0);
         state.origins.remove(&approval);
         state.unwanted.remove(&approval);
+        state.abandoned.remove(&approval);
+    }
+
+    /// Has a call end without being sent.
+    pub fn abandon(&self, approval: ApprovalId) {
+        open(&self.0).abandoned.insert(approval);
     }
 
     /// Returns true if a call for this server is held or runs.
@@ -126,6 +135,12 @@ impl Executor for Upstreams {
             let Some(approval) = permit.call().map(|call| call.approval) else {
                 return Outcome::failed("only held calls are run here");
             };
+            let is_abandoned = open(&state).abandoned.contains(&approval);
+            if is_abandoned {
+                return Outcome::failed(
+                    "not sent to the server: the process that the call was proposed to has ended; make the call again",
+                );
+            }
             let origin = open(&state).origins.get(&approval).cloned();
             let Some(origin) = origin else {
                 return Outcome::failed("the call was not proposed here, so it was not sent");

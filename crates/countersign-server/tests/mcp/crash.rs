@@ -10,6 +10,11 @@ use crate::client::{Client, approval, journal, pending, text, until};
 use crate::hold::{place, place_without_limits};
 use crate::place::Place;
 
+/// A server that keeps nothing between calls: what one gateway leaves open the next takes up.
+const STATELESS: [&str; 3] = ["--resume", "--lease", "1s"];
+/// As long as such a lease lasts, and a little more.
+const LAPSED: Duration = Duration::from_millis(1300);
+
 fn state(place: &Place, id: &str) -> Value {
     place.json(&["show", id])["calls"][0]["state"].clone()
 }
@@ -17,12 +22,12 @@ fn state(place: &Place, id: &str) -> Value {
 #[test]
 fn x32_killed_while_pending_and_taken_up_by_the_next() {
     let place = place();
-    let mut client = Client::peer(&place, &[]);
+    let mut client = Client::peer(&place, &STATELESS);
     client.begin("write", json!({"line": "x"}));
     let id = pending(&place);
     client.kill();
     // The next one joins what is open.
-    let mut client = Client::peer(&place, &["--hold", "100ms"]);
+    let mut client = Client::peer(&place, &["--hold", "100ms", "--resume", "--lease", "1s"]);
     assert_eq!(approval(&client.call("write", json!({"line": "x"}))), id);
     place.good(&["approve", &id]);
     until("it has run", || journal(&place).len() == 1);
@@ -36,13 +41,13 @@ fn x32_killed_while_pending_and_taken_up_by_the_next() {
 #[test]
 fn x12_killed_before_the_start_it_runs_once_in_the_next() {
     let place = place();
-    let mut client = Client::peer(&place, &[]);
+    let mut client = Client::peer(&place, &STATELESS);
     client.begin("write", json!({"line": "x"}));
     let id = pending(&place);
     client.kill();
     place.good(&["approve", &id]);
     assert_eq!(state(&place, &id), "released");
-    let mut client = Client::peer(&place, &[]);
+    let mut client = Client::peer(&place, &STATELESS);
     until("it has run", || state(&place, &id) == "succeeded");
     assert_eq!(
         text(&client.call("write", json!({"line": "x"}))),
@@ -58,14 +63,15 @@ fn x12_killed_after_the_start_nobody_knows_and_nobody_runs_it_again() {
         "countersign.toml",
         "[tools.\"peer/slow\"]\neffect = \"write\"\ntimeout = \"2s\"\n",
     );
-    let mut client = Client::peer(&place, &[]);
+    let mut client = Client::peer(&place, &["--lease", "1s"]);
     client.begin("slow", json!({"line": "x"}));
     let id = pending(&place);
     place.good(&["approve", &id]);
     until("it has started", || journal(&place).len() == 1);
     client.kill();
     assert_eq!(state(&place, &id), "running");
-    let mut client = Client::peer(&place, &[]);
+    std::thread::sleep(LAPSED);
+    let mut client = Client::peer(&place, &["--lease", "1s"]);
     // The same call waits for what is known of it.
     let answer = client.call("slow", json!({"line": "x"}));
     let told: Value = serde_json::from_str(text(&answer)).unwrap();
@@ -77,19 +83,21 @@ fn x12_killed_after_the_start_nobody_knows_and_nobody_runs_it_again() {
 #[test]
 fn killed_after_the_result_was_kept_the_next_hands_it_out() {
     let place = place();
-    let mut client = Client::peer(&place, &["--hold", "50ms"]);
+    let mut client = Client::peer(&place, &["--hold", "50ms", "--lease", "1s"]);
     let id = approval(&client.call("write", json!({"line": "x"})));
     place.good(&["approve", &id]);
     until("it has run", || state(&place, &id) == "succeeded");
     client.kill();
-    let mut client = Client::peer(&place, &["--hold", "50ms"]);
+    std::thread::sleep(LAPSED);
+    let mut client = Client::peer(&place, &["--hold", "50ms", "--lease", "1s"]);
     assert_eq!(
         text(&client.call("write", json!({"line": "x"}))),
         "write {\"line\": \"x\"}"
     );
     client.kill();
+    std::thread::sleep(LAPSED);
     // Now it was told; that, too, outlives the process.
-    let mut client = Client::peer(&place, &["--hold", "50ms"]);
+    let mut client = Client::peer(&place, &["--hold", "50ms", "--lease", "1s"]);
     assert_ne!(approval(&client.call("write", json!({"line": "x"}))), id);
     assert_eq!(journal(&place).len(), 1);
 }
@@ -113,7 +121,7 @@ fn what_is_approved_runs_though_the_client_is_gone() {
 #[test]
 fn told_to_end_it_ends_and_the_approval_stands() {
     let place = place();
-    let mut client = Client::peer(&place, &[]);
+    let mut client = Client::peer(&place, &STATELESS);
     client.begin("write", json!({"line": "x"}));
     let id = pending(&place);
     let pid = client.child.id().to_string();

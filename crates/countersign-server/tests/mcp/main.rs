@@ -19,6 +19,7 @@ mod http;
 mod init;
 mod later;
 mod modern;
+mod owner;
 mod passes;
 mod peers;
 #[path = "../cli/place.rs"]

@@ -36,7 +36,7 @@ fn start(place: &Place) -> Client {
     let peer = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
     Client::start(
         place,
-        &["--name", "peer", "--hold", "300ms"],
+        &["--name", "peer", "--hold", "300ms", "--resume", "--lease", "1s"],
         &["python3", peer, "journal"],
     )
 }
@@ -116,7 +116,17 @@ fn x60_a_client_that_accepts_by_itself_is_not_asked_about_more_than_small_writes
     // A question from before the settings were made stricter decides nothing either.
     drop(client);
     let peer = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
-    let wide = ["--name", "peer", "--hold", "300ms", "--ask-client", "always"];
+    let wide = [
+        "--name",
+        "peer",
+        "--hold",
+        "300ms",
+        "--ask-client",
+        "always",
+        "--resume",
+        "--lease",
+        "1s",
+    ];
     let mut client = Client::start(&place, &wide, &["python3", peer, "journal"]);
     let line = json!({"line": "x"});
     let given = state(&call(&mut client, &forms, "grow", &line, json!({})));

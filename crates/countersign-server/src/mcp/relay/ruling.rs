@@ -88,6 +88,8 @@ impl Relay {
         let (call, form) = (&under_way.call, &under_way.form);
         let wish = Wish {
             definition,
+            // The process that the call is for: it runs there, or not at all.
+            session: self.gateway.lease.session(self.server.number_here),
             ..self.wish(self.server.qualified(&call.tool), call.arguments.clone())
         };
         if let Some(wanted) = call.continues()

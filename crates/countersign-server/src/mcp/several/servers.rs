@@ -27,6 +27,8 @@ pub struct Spec {
     pub name: String,
     /// How it is reached.
     pub at: At,
+    /// Whether it keeps nothing between calls, so that another process of it may run what was proposed to this one.
+    pub resume: bool,
 }
 
 /// How a server is reached.
@@ -54,6 +56,8 @@ struct Entry {
     pass_env: Vec<String>,
     url: Option<String>,
     token_env: Option<String>,
+    #[serde(default)]
+    resume: bool,
 }
 
 /// Reads a file of servers.
@@ -91,8 +95,9 @@ fn parse(text: &str) -> Result<Vec<Spec>, String> {
                 "`{name}`: `pass_env` names `{token}`, which is the token of `{owner}`"
             ));
         }
+        let resume = entry.resume;
         let at = entry.at().map_err(|problem| format!("`{name}`: {problem}"))?;
-        specs.push(Spec { name, at });
+        specs.push(Spec { name, at, resume });
     }
     Ok(specs)
 }

@@ -98,7 +98,12 @@ fn servers_that_do_not_come_up_are_left_out() {
 #[test]
 fn x32_what_was_left_open_is_taken_up_whoever_stands_beside_it() {
     let place = two();
-    let mut client = greeted(&place, &[]);
+    let servers = std::fs::read_to_string(place.path().join("servers.toml")).unwrap();
+    place.write(
+        "servers.toml",
+        servers.replace("\ncommand", "\nresume = true\ncommand"),
+    );
+    let mut client = greeted(&place, &["--lease", "1s"]);
     client.begin("mail__send_email", json!({"to": "x"}));
     let id = pending(&place);
     client.kill();
@@ -108,13 +113,13 @@ fn x32_what_was_left_open_is_taken_up_whoever_stands_beside_it() {
         "servers.toml",
         format!("{servers}[servers.absent]\ncommand = [\"./not-there\"]\n"),
     );
-    let mut client = greeted(&place, &["--hold", "100ms"]);
+    let mut client = greeted(&place, &["--hold", "100ms", "--lease", "1s"]);
     assert_eq!(approval(&client.call("mail__send_email", json!({"to": "x"}))), id);
     place.good(&["approve", &id]);
     until("it has run", || got(&place, "mail", "send_email").len() == 1);
     client.kill();
     // A server of the same name that is started otherwise is another one.
-    let mut client = greeted(&place, &[]);
+    let mut client = greeted(&place, &["--lease", "1s"]);
     client.begin("mail__send_email", json!({"to": "y"}));
     let id = pending(&place);
     client.kill();
@@ -122,7 +127,7 @@ fn x32_what_was_left_open_is_taken_up_whoever_stands_beside_it() {
         "servers.toml",
         servers.replace("\"mail.journal\"", "\"other.journal\""),
     );
-    let _client = greeted(&place, &[]);
+    let _client = greeted(&place, &["--lease", "1s"]);
     place.good(&["approve", &id]);
     std::thread::sleep(Duration::from_millis(500));
     assert!(got(&place, "other", "send_email").is_empty());
