@@ -50,7 +50,7 @@ pub fn specs(options: &Mcp) -> Result<Vec<Spec>, Failure> {
 /// Servers that were started, for a client on standard input.
 pub enum Begun {
     /// One, by its command.
-    Command(String, child::Started),
+    Command(String, Launch, child::Started),
     /// One, at an address.
     Address(String, Way),
     /// Several.
@@ -61,7 +61,7 @@ pub enum Begun {
 pub fn begin(specs: &[Spec]) -> Result<Begun, Failure> {
     match specs {
         [Spec { name, at, .. }] => Ok(match at {
-            At::Command(launch) => Begun::Command(name.clone(), Child::start(launch)?),
+            At::Command(launch) => Begun::Command(name.clone(), launch.clone(), Child::start(launch)?),
             At::Address(url, token) => Begun::Address(name.clone(), several::way(url, token.as_deref())?),
         }),
         several => Ok(Begun::Several(several::connect(several)?)),

@@ -29,6 +29,7 @@ mod one_line;
 mod own;
 mod params;
 mod relay;
+mod restart;
 mod round;
 mod seen;
 mod server;
@@ -66,6 +67,7 @@ use http::{Callers, Heard, HttpUpstream, Way};
 use lease::{LEASE, Lease};
 use lines::{Lines, Read};
 use relay::{Back, Next, Relay, Who};
+use restart::Restarting;
 use server::{Lost, Server};
 use tokio_util::sync::CancellationToken;
 use upstreams::Upstreams;
@@ -130,13 +132,18 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
             let (name, behind) = begin::behind(specs)?;
             listen::run(listener, gateway, name, callers, behind, output).await
         }
-        (None, Some(Begun::Command(name, (child, way, lines)))) => {
-            let server = Arc::new(Server::new(name, way));
-            gateway.resume(&server).await?;
-            let relay = Arc::new(Relay::new(gateway.clone(), server, who));
-            let serve = |to_client| serve_lines(relay.clone(), lines, to_client);
-            let clients = |lines, back| client(relay.clone(), lines, back);
-            between(&gateway, clients, async || relay.left().await, serve, child.end()).await
+        (None, Some(Begun::Command(name, launch, started))) => {
+            let (server, incarnations) = Restarting::new(gateway.clone(), who, name, launch, started).await?;
+            let serve = |to_client| server.clone().hear(incarnations, to_client);
+            let clients = |lines, back| server.client(lines, back);
+            between(
+                &gateway,
+                clients,
+                async || server.left().await,
+                serve,
+                server.end(),
+            )
+            .await
         }
         (None, Some(Begun::Address(name, way))) => remote(gateway, name, who, way).await,
         (None, Some(Begun::Several(connections))) => several::run(gateway, &who, connections).await,
@@ -221,23 +228,10 @@ async fn client(relay: Arc<Relay>, mut lines: Lines<impl AsyncRead + Unpin>, bac
                     return;
                 }
             }
-            Next::Later(ruling) => relay.later(ruling),
+            Next::Later(ruling) => relay.later(ruling, &back),
             Next::Done => {}
         }
     }
-}
-
-async fn serve_lines(relay: Arc<Relay>, mut lines: Lines<impl AsyncRead + Unpin>, to_client: Back) {
-    while let Some(line) = next(&mut lines).await {
-        if let Some(line) = relay.hear_server(line) {
-            // Nobody reads it any more; the server may still be needed.
-            let _ = to_client.send(line).await;
-        }
-    }
-    if relay.server.is_new() && !relay.gateway.stopping.is_cancelled() {
-        ended_at_once(&relay.server.name);
-    }
-    relay.server.gone();
 }
 
 /// Tells whoever reads the log why a server may have ended before it took a request.

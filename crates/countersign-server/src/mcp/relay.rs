@@ -138,6 +138,8 @@ pub struct Client {
     pub name: Option<String>,
     /// What it can do, as JSON.
     pub capabilities: Option<String>,
+    /// The parameters of its greeting, as JSON, if it greeted.
+    pub greeting: Option<String>,
 }
 
 impl Relay {
@@ -234,6 +236,11 @@ impl Relay {
     /// A request goes to the server under this id: it may answer it, once.
     pub(super) fn forwards(&self, id: &Id) {
         open(&self.forwarded).add(id);
+    }
+
+    /// Forgets all requests that the server has not answered, and gives their ids.
+    pub fn take_unanswered(&self) -> Vec<Id> {
+        open(&self.forwarded).take_all()
     }
 
     /// Nobody waits for an answer under this id any more.
@@ -375,6 +382,7 @@ impl Relay {
         *open(&self.client) = Client {
             name: info.and_then(|info| name_of(info.get().as_bytes())),
             capabilities: capabilities.map(|capabilities| capabilities.get().to_owned()),
+            greeting: Some(String::from_utf8_lossy(params).into_owned()),
         };
     }
 
@@ -393,6 +401,7 @@ impl Relay {
         *open(&self.client) = Client {
             name: says.client.clone(),
             capabilities: says.capabilities.clone(),
+            greeting: None,
         };
     }
 

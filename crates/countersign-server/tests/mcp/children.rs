@@ -350,3 +350,75 @@ fn x80_a_session_whose_server_died_is_begun_again_with_a_back_off() {
     assert_eq!(place.json(&["show", &id])["calls"][0]["state"], "unknown");
     assert_eq!(journal(&place).len(), 1);
 }
+
+#[test]
+fn x80_a_dead_server_is_started_again_for_new_calls_and_never_for_the_one_it_died_in() {
+    let place = Place::without_policy();
+    let policy = |tool: &str, effect: &str| format!("[tools.\"peer/{tool}\"]\neffect = \"{effect}\"\n");
+    let passing: String = ["read", "slow", "crash"]
+        .map(|tool| policy(tool, "read"))
+        .concat();
+    place.write("countersign.toml", passing + &policy("write", "write"));
+    let mut client = Client::peer(&place, &[]);
+    let held = client.begin("write", json!({"line": "x"}));
+    let id = crate::client::pending(&place);
+    // What it was asked when it died is answered, both ways.
+    let (slow, crash) = (client.begin("slow", json!({})), client.begin("crash", json!({})));
+    for call in [slow, crash] {
+        let answer = client.answer(call);
+        assert!(
+            answer["error"]["message"]
+                .as_str()
+                .unwrap()
+                .contains("ended before it answered"),
+            "{answer}"
+        );
+    }
+    // The model hears once that the server is another one; then calls work.
+    let answer = client.call("read", json!({}));
+    assert!(
+        answer["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("started again"),
+        "{answer}"
+    );
+    assert_eq!(text(&client.call("read", json!({"n": 1}))), "read {\"n\": 1}");
+    assert_eq!(
+        client.request("tools/list", json!({}))["result"]["tools"]
+            .as_array()
+            .unwrap()
+            .len(),
+        9
+    );
+    // What was proposed to the dead process does not run in the new one.
+    place.run(&["approve", &id]);
+    let told = client.answer(held);
+    assert_eq!(told["result"]["isError"], true, "{told}");
+    let again = client.begin("write", json!({"line": "x"}));
+    place.good(&["approve", &crate::client::pending(&place)]);
+    assert_eq!(text(&client.answer(again)), "write {\"line\": \"x\"}");
+    // One that dies again and again is not started all the time.
+    for _ in 0..2 {
+        client.call("crash", json!({}));
+        client.call("read", json!({}));
+    }
+    let answer = client.call("read", json!({}));
+    assert!(
+        answer["error"]["message"]
+            .as_str()
+            .unwrap()
+            .contains("keeps ending"),
+        "{answer}"
+    );
+    let ran: Vec<String> = journal(&place)
+        .into_iter()
+        .filter(|line| line.contains("line"))
+        .collect();
+    assert_eq!(ran.len(), 1);
+    until("it is started again", || {
+        client.call("read", json!({})).get("error").is_none()
+    });
+    let (code, stderr) = client.close();
+    assert_eq!(code, 7, "{stderr}");
+}

@@ -141,7 +141,7 @@ fn x12_a_server_that_ends_in_the_middle_leaves_the_call_unknown() {
     place.good(&["approve", &id]);
     let answer = client.answer(call);
     assert!(text(&answer).contains("\"unknown\""), "{answer}");
-    let (code, _) = client.ended();
+    let (code, _) = client.close();
     assert_eq!(code, 3, "as the server ended");
     assert_eq!(state(&place, &id), "unknown");
     drop(Client::peer(&place, &[]));

@@ -34,6 +34,12 @@ impl Forwarded {
         }
     }
 
+    /// Forgets all of them, and gives their ids.
+    pub fn take_all(&mut self) -> Vec<Id> {
+        self.order.clear();
+        std::mem::take(&mut self.open).into_keys().collect()
+    }
+
     /// True when there is a request of this id; then there is one less.
     pub fn take(&mut self, id: &Id) -> bool {
         let Some(count) = self.open.get_mut(id) else {

@@ -64,13 +64,25 @@ impl Relay {
     }
 
     /// Finds out in the background what is to be done with a message, and does it.
-    pub fn later(self: &Arc<Self>, ruling: BoxFuture<'static, Option<OneLine>>) {
-        let relay = self.clone();
+    pub fn later(self: &Arc<Self>, ruling: BoxFuture<'static, Option<OneLine>>, back: &Back) {
+        let (relay, back) = (self.clone(), back.clone());
         self.answers.spawn(async move {
-            if let Some(passed) = ruling.await {
-                let _ = relay.server.send(passed).await;
+            let Some(passed) = ruling.await else {
+                return;
+            };
+            if relay.server.send(passed).await.is_err() {
+                relay.tell_lost(&back).await;
             }
         });
+    }
+
+    /// Tells the client that the server has ended and will not answer its requests.
+    pub(in crate::mcp) async fn tell_lost(&self, back: &Back) {
+        for id in self.take_unanswered() {
+            let problem = "the server ended before it answered";
+            let answer = wire::error(Some(id.as_json()), wire::INTERNAL, problem);
+            let _ = back.send(answer).await;
+        }
     }
 
     /// Puts a call to the gate. Gives the bytes to send on when it passes; else it has been answered, unless nobody
