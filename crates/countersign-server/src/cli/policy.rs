@@ -48,7 +48,7 @@ pub struct PolicyInit {
     /// A variable of the environment that the server gets besides PATH, HOME and the like; may be given several times
     #[arg(long, value_name = "NAME", value_parser = environment::name, conflicts_with = "servers")]
     pub pass_env: Vec<String>,
-    /// How long a server may take to come up and list its tools [default: 30s]
+    /// How long a server may take to come up and list its tools [default: 60s]
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub timeout: Option<Duration>,
     /// A new file to write to; standard output if you do not say

@@ -26,11 +26,11 @@ use crate::output::{self, Output};
 use crate::{duration, environment};
 
 /// How long a server may take to come up and list its tools, when nobody says.
-pub const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
+pub const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
 /// How often the person hears that we still wait.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 /// The most bytes that a server may send until its tools are listed.
-const MOST_SENT: u64 = 16 * 1024 * 1024;
+const MOST_SENT: u64 = 8 * 1024 * 1024;
 /// How much of a description is repeated.
 const LONGEST_REMARK: usize = 300;
 const GREETING: &str =

@@ -132,10 +132,10 @@ impl Restarting {
             }
             let was_ready = !relay.server.is_new();
             relay.server.gone();
-            relay.tell_lost(&to_client).await;
             if self.gateway.stopping.is_cancelled() || self.is_over.is_cancelled() {
                 return;
             }
+            relay.tell_lost(&to_client).await;
             if is_first && !was_ready {
                 ended_at_once(&relay.server.name);
                 return;

@@ -70,6 +70,8 @@ fn check(suite: &str) {
         "--name",
         "world",
         "--trust-annotations",
+        "--timeout",
+        "5m",
         "--output",
         "countersign.toml",
         "--",
