@@ -61,7 +61,7 @@ pub fn table(listed: &[Listed<'_>], width: Option<usize>) -> String {
 }
 
 fn row(listed: &Listed<'_>) -> [Cell; 6] {
-    let is_asked = listed.hold.is_some() || listed.effect != Effect::Read;
+    let is_asked = listed.hold.is_some() || listed.has_places || listed.effect != Effect::Read;
     let approvers: Vec<_> = listed.approvers.iter().map(|name| named(name)).collect();
     let approvers = match (is_asked, approvers.is_empty()) {
         (false, _) => Cell::styled("-", style::FAINT),
@@ -102,7 +102,9 @@ fn authority(authority: &Authority) -> Vec<String> {
 fn held_when(listed: &Listed<'_>) -> String {
     let condition = |source: &str| super::table::fit(&named(source), CONDITION_WIDTH);
     let held = match (listed.hold, listed.effect) {
+        (Some(source), _) if listed.has_places => format!("at sensitive places, or if {}", condition(source)),
         (Some(source), _) => format!("if {}", condition(source)),
+        (None, Effect::Read) if listed.has_places => "at sensitive places".to_owned(),
         (None, Effect::Read) => "never".to_owned(),
         (None, _) => "always".to_owned(),
     };

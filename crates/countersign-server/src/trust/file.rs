@@ -85,6 +85,9 @@ pub fn ruling(listed: &Listed<'_>) -> String {
         (_, None) => "is held".to_owned(),
         (_, Some(hold)) => format!("passes unless {hold}"),
     };
+    if listed.has_places {
+        text.push_str(", held at sensitive places");
+    }
     if let Some(deny) = listed.deny {
         text.push_str(&format!(", forbidden if {deny}"));
     }

@@ -18,6 +18,8 @@ pub struct Listed<'p> {
     pub risk: Risk,
     /// The condition under which it is held; absent: always, unless it only reads.
     pub hold: Option<&'p str>,
+    /// Whether it is also held where an argument names a sensitive place.
+    pub has_places: bool,
     /// The condition under which it is forbidden.
     pub deny: Option<&'p str>,
     /// Groups and people who may approve; empty: nobody.
@@ -49,6 +51,7 @@ impl Tool {
             effect: self.effect,
             risk: self.risk,
             hold: self.hold.as_ref().map(|condition| condition.source()),
+            has_places: self.places.is_some(),
             deny: self.deny.as_ref().map(|condition| condition.source()),
             approvers: &self.approvers,
             authority: self.asks.authority(self.risk, policy.surfaces),

@@ -29,6 +29,7 @@ mod condition;
 mod definition;
 mod names;
 mod parse;
+mod places;
 mod plan;
 mod problem;
 mod read;
@@ -45,6 +46,7 @@ use before::Before;
 pub use catalogue::Listed;
 use condition::{Condition, Origins};
 pub use definition::Definition;
+use places::{Places, Sensitive};
 pub use problem::{Problem, Problems};
 pub use schema::Schema;
 use terms::Draft;
@@ -61,6 +63,8 @@ pub struct Policy {
     shared: BTreeSet<String>,
     surfaces: Surfaces,
     agents: Agents,
+    /// Files that nobody reads without a person.
+    sensitive: Sensitive,
     tools: HashMap<String, Tool>,
     summaries: Summaries,
     notices: Vec<Problem>,
@@ -202,6 +206,8 @@ struct Tool {
     yes: Option<String>,
     no: Option<String>,
     hold: Option<Condition>,
+    /// Which arguments name files, if any do.
+    places: Option<Places>,
     deny: Option<Condition>,
     raise_risk: Option<Condition>,
     ttl: Option<Duration>,
@@ -222,7 +228,8 @@ struct Tool {
 impl Tool {
     /// Whether it passes without a look at the arguments.
     fn is_plain_read(&self) -> bool {
-        let is_unconditional = self.hold.is_none() && self.deny.is_none() && self.schema.is_none();
+        let is_unconditional =
+            self.hold.is_none() && self.places.is_none() && self.deny.is_none() && self.schema.is_none();
         self.effect == Effect::Read && is_unconditional && self.definition.is_none()
     }
 
@@ -255,6 +262,7 @@ impl Policy {
             shared: BTreeSet::new(),
             surfaces: Surfaces::default(),
             agents: Agents::default(),
+            sensitive: Sensitive::with([]),
             tools: HashMap::new(),
             summaries: Summaries::new(),
             notices: Vec::new(),
@@ -308,7 +316,9 @@ impl Policy {
         const SLOW_FROM: usize = 2048;
         let conditional = |tool: &Tool| {
             let conditions = [&tool.hold, &tool.deny, &tool.raise_risk];
-            conditions.iter().any(|condition| condition.is_some()) || tool.schema.is_some()
+            conditions.iter().any(|condition| condition.is_some())
+                || tool.schema.is_some()
+                || tool.places.is_some()
         };
         argument_bytes >= SLOW_FROM && self.tools.get(tool).is_some_and(conditional)
     }
@@ -393,6 +403,8 @@ impl Policy {
                 true
             }),
         };
+        let places = tool.places.as_ref();
+        notes.extend(places.and_then(|places| places.why(&arguments, &self.sensitive)));
         match is_held || !notes.is_empty() {
             true => Drafted::Hold(self.terms(tool, asked, Some(arguments), notes)),
             false => tool.pass(),

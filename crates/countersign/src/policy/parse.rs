@@ -9,6 +9,7 @@ use super::act::Act;
 use super::authority::{Asks, Surfaces};
 use super::before::Before;
 use super::condition::Condition;
+use super::places::{Places, Sensitive};
 use super::problem::{Problem, Problems, nearest};
 use super::read::Reader;
 use super::schema::{Schema, table_to_json};
@@ -40,7 +41,7 @@ const RISKS: [(&str, Risk); 4] = [
     ("high", Risk::High),
     ("critical", Risk::Critical),
 ];
-const TOOL_KEYS: [&str; 23] = [
+const TOOL_KEYS: [&str; 24] = [
     "effect",
     "risk",
     "title",
@@ -48,6 +49,7 @@ const TOOL_KEYS: [&str; 23] = [
     "yes",
     "no",
     "hold",
+    "places",
     "deny",
     "raise_risk",
     "ttl",
@@ -84,13 +86,18 @@ pub(super) fn parse(text: &str) -> Result<Policy, Problems> {
         return Err(sorted(reader.problems));
     }
     let root = document.get_ref();
-    reader.only(root, "the policy", &["agents", "channel", "surfaces", "tools"]);
+    reader.only(
+        root,
+        "the policy",
+        &["agents", "channel", "places", "surfaces", "tools"],
+    );
     let mut policy = Policy {
         hash: Hash::of(text.as_bytes()),
         channel: channel(&mut reader, root),
         shared: shared(&mut reader, root),
         surfaces: Surfaces::read(&mut reader, root),
         agents: agents(&mut reader, root),
+        sensitive: sensitive(&mut reader, root),
         tools: HashMap::new(),
         summaries: Summaries::new(),
         notices: Vec::new(),
@@ -196,6 +203,24 @@ fn agents(reader: &mut Reader<'_>, root: &DeTable<'_>) -> Agents {
     }
 }
 
+/// The list of sensitive places, with what `[places]` adds to it.
+fn sensitive(reader: &mut Reader<'_>, root: &DeTable<'_>) -> Sensitive {
+    let table = reader.table(root, "places");
+    let Some(table) = table.and_then(|value| value.get_ref().as_table()) else {
+        return Sensitive::with([]);
+    };
+    reader.only(table, "`[places]`", &["sensitive"]);
+    let added = reader.strings(table, "sensitive").unwrap_or_default();
+    for entry in added.iter().filter(|entry| !Sensitive::is_good(&entry.value)) {
+        reader.problem(
+            entry.start,
+            format!("`{}` names no file", entry.value),
+            "write `*.secret`, `.vault/token` or `/srv/keys`",
+        );
+    }
+    Sensitive::with(added.iter().map(|entry| entry.value.as_str()))
+}
+
 /// Names are ASCII, so that no two tools can look alike on a card.
 fn check_name(reader: &mut Reader<'_>, name: &str, at: usize) {
     let is_good = |c: char| c.is_ascii_alphanumeric() || "_./:-".contains(c);
@@ -263,6 +288,7 @@ impl Entry<'_, '_> {
             yes: self.label(reader, "yes", 40),
             no: self.label(reader, "no", 40),
             hold: self.condition(reader, "hold"),
+            places: self.places(reader),
             deny: self.condition(reader, "deny"),
             raise_risk: self.condition(reader, "raise_risk"),
             ttl: reader.duration(table, "ttl", SECOND..=MONTH),
@@ -339,6 +365,22 @@ impl Entry<'_, '_> {
                 None
             }
         }
+    }
+
+    fn places(&self, reader: &mut Reader<'_>) -> Option<Places> {
+        let entries = reader.strings(self.table, "places")?;
+        let is_good = |entry: &str| {
+            let name = entry.trim_start_matches('!').trim_end_matches('?');
+            entry == "*" || !name.is_empty() && !name.contains('*')
+        };
+        for entry in entries.iter().filter(|entry| !is_good(&entry.value)) {
+            reader.problem(
+                entry.start,
+                format!("`{}` is not an argument that names files", entry.value),
+                "write `path`, `path?` if it may be missing, `*` for all arguments, or `!pattern` for one that is none",
+            );
+        }
+        Some(Places::read(entries.iter().map(|entry| entry.value.as_str())))
     }
 
     fn approvers(&self, reader: &mut Reader<'_>) -> Vec<String> {
@@ -431,8 +473,8 @@ impl Entry<'_, '_> {
                 .notices
                 .push(reader.notice(place("approvers"), message, hint));
         }
-        let is_always_passed =
-            tool.effect == Effect::Read && tool.hold.is_none() && tool.definition.is_none();
+        let is_unconditional = tool.hold.is_none() && tool.places.is_none() && tool.definition.is_none();
+        let is_always_passed = tool.effect == Effect::Read && is_unconditional;
         // A passkey's signature is not taken anywhere yet.
         let least = tool.asks.authority(tool.risk, policy.surfaces).surface;
         if !is_always_passed && least == Surface::Passkey {

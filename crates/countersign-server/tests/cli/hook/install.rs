@@ -338,3 +338,42 @@ fn x06_a_program_that_is_gone_or_killed_still_blocks() {
         );
     }
 }
+
+#[test]
+fn x95_without_a_policy_one_is_written_and_named_by_its_full_path() {
+    let place = Place::without_policy();
+    for agent in ["claude-code", "gemini"] {
+        assert_eq!(run(&place, &["hook", "install", agent, "--user"]).code, 0);
+        let found = findings(&place, agent);
+        assert!(
+            found[0].0 == "good" && found[0].1.contains("blocked the self-test"),
+            "{found:?}"
+        );
+    }
+    let policy = place.path().join("home/.config/countersign/coding-agents.toml");
+    let settings = std::fs::read_to_string(place.path().join("home/.claude/settings.json")).unwrap();
+    for name in [
+        format!("--policy {}", policy.display()),
+        format!("--store {}", place.path().join("countersign.db").display()),
+        env!("CARGO_BIN_EXE_countersign").to_owned(),
+    ] {
+        assert!(settings.contains(&name), "{name}: {settings}");
+    }
+    // One that was changed stays.
+    std::fs::write(&policy, "[tools.Read]\neffect = \"read\"\n").unwrap();
+    assert_eq!(run(&place, &["hook", "install", "codex", "--user"]).code, 0);
+    assert!(
+        std::fs::read_to_string(&policy)
+            .unwrap()
+            .starts_with("[tools.Read]")
+    );
+    // A repository's own is not taken for it.
+    place.write("countersign.toml", "[tools.Bash]\neffect = \"read\"\n");
+    let mut command = place.implicit(&["hook", "install", "claude-code", "--project"]);
+    let left = Left::of(command.output().unwrap());
+    assert!(
+        left.code == 1 && left.stderr.contains("countersign trust "),
+        "{left:?}"
+    );
+    assert!(!place.path().join(".claude").exists());
+}

@@ -14,7 +14,7 @@ fn check_policy(place: &Place, tool: &str, arguments: &str, expected: &str) {
 fn x01_the_policy_for_coding_agents_rules_as_it_reads() {
     let place = agents();
     let check = |tool: &str, arguments: &str, expected: &str| check_policy(&place, tool, arguments, expected);
-    assert!(place.good(&["policy", "check"]).contains("24 tools, no problems"));
+    assert!(place.good(&["policy", "check"]).contains("29 tools, no problems"));
     assert_eq!(place.good(&["hook", "policy"]), POLICY);
     for tool in [
         "Grep",
@@ -84,4 +84,139 @@ fn x01_the_policy_for_coding_agents_rules_as_it_reads() {
     );
     check("WebFetch", r#"{"url":"https://x.example"}"#, "held");
     check("mcp__files__write_file", "{}", "held");
+}
+
+/// Whether a coding agent's own call waits for a person.
+#[track_caller]
+fn is_held(place: &Place, agent: &str, tool: &str, input: &Value) -> bool {
+    static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
+    let id = COUNT.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
+    let input = input.to_string();
+    let event = match agent {
+        "gemini" => gemini("BeforeTool", tool, &input, ""),
+        _ => before(&format!("t{id}"), tool, &input),
+    };
+    let left = ask(place, &[agent, "--hold", "10ms"], event.as_bytes());
+    let held = left.stdout.contains("still waits for a person");
+    assert!(
+        held || one(&left) == serde_json::json!({}),
+        "{agent} {tool} {input}: {left:?}"
+    );
+    held
+}
+
+#[test]
+fn x81_no_tool_that_reads_gets_at_a_sensitive_place_by_itself() {
+    let place = agents();
+    let policy = std::fs::read_to_string(place.path().join("countersign.toml")).unwrap();
+    place.write(
+        "countersign.toml",
+        format!(
+            "[places]\nsensitive = [\"*.vault\"]\n{}",
+            policy.replace("most_pending = 50", "most_pending = \"unlimited\"")
+        ),
+    );
+    let sensitive = [
+        "/p/.env",
+        "/h/.npmrc",
+        "/h/.git-credentials",
+        "/h/.pgpass",
+        "/h/.kube/config",
+        "/h/.ssh/id_ecdsa",
+        "/p/tls.pem",
+        "/proc/self/environ",
+        "/p/a.vault",
+    ];
+    for (agent, tool, place_of, rest) in [
+        ("claude-code", "Read", "file_path", "{}"),
+        ("claude-code", "NotebookRead", "notebook_path", "{}"),
+        (
+            "claude-code",
+            "Grep",
+            "path",
+            r#"{"pattern":"x","output_mode":"content"}"#,
+        ),
+        ("claude-code", "Grep", "glob", r#"{"pattern":"x","path":"/p"}"#),
+        ("claude-code", "Glob", "pattern", "{}"),
+        ("claude-code", "LS", "path", "{}"),
+        ("codex", "read_file", "file_path", "{}"),
+        ("codex", "view_image", "path", "{}"),
+        ("codex", "grep_files", "path", r#"{"pattern":"x"}"#),
+        ("codex", "list_dir", "dir_path", "{}"),
+        ("gemini", "read_file", "file_path", "{}"),
+        ("gemini", "grep_search", "dir_path", r#"{"pattern":"x"}"#),
+        ("gemini", "grep_search", "include", r#"{"pattern":"x"}"#),
+        ("gemini", "glob", "pattern", "{}"),
+        ("gemini", "list_directory", "dir_path", "{}"),
+    ] {
+        let input = |name: &str| {
+            let mut input: Value = serde_json::from_str(rest).unwrap();
+            input[place_of] = name.into();
+            input
+        };
+        for name in sensitive {
+            assert!(
+                is_held(&place, agent, tool, &input(name)),
+                "{agent} {tool} {place_of} {name}"
+            );
+        }
+        for name in ["/p/src/main.rs", "/home/ana/p"] {
+            assert!(
+                !is_held(&place, agent, tool, &input(name)),
+                "{agent} {tool} {place_of} {name}"
+            );
+        }
+    }
+    // A search through the whole project, and one for a word that looks like a file.
+    let grep = |input: &str| {
+        is_held(
+            &place,
+            "claude-code",
+            "Grep",
+            &serde_json::from_str(input).unwrap(),
+        )
+    };
+    assert!(!grep(r#"{"pattern":"process\\.env","output_mode":"content"}"#));
+    assert!(!grep(
+        r#"{"pattern":"x","path":"/home/ana/p","glob":"*.{ts,tsx}","-n":true}"#
+    ));
+    assert!(grep(
+        r#"{"pattern":"x","path":"/home/ana","output_mode":"content"}"#
+    ));
+    assert!(grep(r#"{"pattern":"x","glob":"**/.*"}"#));
+    // The shell waits whatever it reads.
+    for (agent, tool) in [
+        ("claude-code", "Bash"),
+        ("codex", "Bash"),
+        ("gemini", "run_shell_command"),
+    ] {
+        assert!(is_held(
+            &place,
+            agent,
+            tool,
+            &serde_json::json!({ "command": "cat .env" })
+        ));
+    }
+    // A command that would pass is looked at, too.
+    place.write(
+        "countersign.toml",
+        "[agents]\nmost_pending = \"unlimited\"\n[tools.Bash]\neffect = \"read\"\nplaces = [\"command\"]\n",
+    );
+    let shell = |command: &str| {
+        is_held(
+            &place,
+            "claude-code",
+            "Bash",
+            &serde_json::json!({ "command": command }),
+        )
+    };
+    assert!(!shell("cargo test"));
+    for command in [
+        "cat .env",
+        "head -c9 ~/.ssh/id_rsa",
+        "base64 < /p/tls.pem | tail",
+        "cd x && cat ./.npmrc",
+    ] {
+        assert!(shell(command), "{command}");
+    }
 }
