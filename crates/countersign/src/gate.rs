@@ -6,7 +6,6 @@
 //! It fails closed: before a start is on record, any error, time-out or unknown answer means that nothing runs.
 
 mod before;
-pub(crate) mod cool_down;
 mod decide;
 mod flag;
 mod hear;

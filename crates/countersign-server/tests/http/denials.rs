@@ -7,7 +7,7 @@ use crate::support::{POLICY, Service, id};
 const DENIED: &str = r#"{"amount":5000,"to":"caf\u00e9 X","deep":{"a":[1,2]}}"#;
 
 /// Ways to write the same values.
-const AGAIN: [&str; 9] = [
+const AGAIN: [&str; 11] = [
     r#"{"amount":5000,"to":"caf\u00e9 X","deep":{"a":[1,2]}}"#,
     r#"{ "amount":5000, "to":"caf\u00e9 X","deep":{"a":[1, 2]} }"#,
     r#"{"deep":{"a":[1,2]},"to":"caf\u00e9 X","amount":5000}"#,
@@ -16,6 +16,8 @@ const AGAIN: [&str; 9] = [
     r#"{"amount":5000,"to":"café \u0058","deep":{"a":[1,2]}}"#,
     r#"{"amount":5000,"to":"caf\u00e9 X","deep":{"a":[1,2]},"confirmed":true}"#,
     r#"{"amount":5000,"to":"caf\u00e9 X","deep":{"a":[1,2]},"x":null}"#,
+    r#"{"amount":5000,"to":"caf\u00e9\u00a0X\u200b ","deep":{"a":[1,2]}}"#,
+    r#"{"amount":5000,"to":"\ufeffcaf\u00e9 X\n","deep":{"a":[1,2]},"user_confirmed":"yes"}"#,
     r#"{"amount":50.00e2,"to":"cafe\u0301 X","deep":{"y":null,"a":[1,2]},"confirm":false}"#,
 ];
 

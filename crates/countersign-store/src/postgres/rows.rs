@@ -96,6 +96,16 @@ impl Wanted {
         self.grounds.len() > before
     }
 
+    /// Adds the entries that commands ask for because of an approval that was found; true when one was not wanted before.
+    pub(super) fn add_needs_of(&mut self, commands: &[&Command], found: &[SharedApproval]) -> bool {
+        let before = self.entries.len();
+        for command in commands {
+            let needed = found.iter().flat_map(|approval| command.needs_of(approval));
+            self.entries.extend(needed);
+        }
+        self.entries.len() > before
+    }
+
     /// The tenants whose rows the connection has to see.
     pub(super) fn tenants(&self) -> Tenants {
         match self.due {

@@ -118,13 +118,15 @@ impl Run<'_> {
         }
         let mut locked = lock(client, statements, clock, &wanted).await?;
         // What an approval would undo never changes, so it is known now; but its lock has to be taken in order. Accounts
-        // that endorsed it are looked at again, behind the lock.
+        // that endorsed it are looked at again, behind the lock, and so is where a denial is noted.
         let named = wanted.approvals.clone();
         let decides = commands
             .iter()
             .any(|command| matches!(command, Command::Decide(_)));
         while wanted.due.is_none()
-            && (wanted.add_undone(&named, &locked.found) | (decides && wanted.add_endorsers(&locked.found)))
+            && (wanted.add_undone(&named, &locked.found)
+                | (decides && wanted.add_endorsers(&locked.found))
+                | (decides && wanted.add_needs_of(commands, &locked.found)))
         {
             roll_back(client).await?;
             locked = lock(client, statements, clock, &wanted).await?;

@@ -169,6 +169,7 @@ pub fn approval_of(number: u64, by: &str, start: Option<Hash>) -> Command {
         body: Hash([3; 32]),
         start,
         runs: None,
+        cool_down: None,
     }))
 }
 

@@ -1,8 +1,9 @@
 //! Decide and withdraw: the ways in which a pending approval ends by somebody's will.
 
 use std::sync::Arc;
+use std::time::Duration;
 
-use super::{Change, Rows, attempt, authority};
+use super::{Change, Rows, attempt, authority, denial};
 use crate::approval::{Approval, Decided, EndorsedWith, Endorsement, SharedApproval};
 use crate::call::Arguments;
 use crate::decision::{Choice, Decision, Ground, Refusal, Verdict};
@@ -31,6 +32,8 @@ pub struct Decide {
     pub start: Option<Hash>,
     /// Which tools may be started so; every one when absent.
     pub runs: Option<Runs>,
+    /// How long what is denied may not be asked again.
+    pub cool_down: Option<Duration>,
 }
 
 /// New arguments for a call.
@@ -99,7 +102,22 @@ impl Decide {
         }
         check_untouched(&change.approval)?;
         let started = self.accept(rows, &mut change)?;
+        if let Some(wait) = self.cool_down {
+            // INVARIANT: in the same transaction. Whoever learns of the denial finds it noted (X99).
+            denial::note(rows, &change.approval, wait)?;
+        }
         Ok(DecideAnswer::accepted(change.save(rows)?, started))
+    }
+
+    /// The entries in which a denial by this decision may be noted, of the approval it is about.
+    pub(super) fn denials(&self, approval: &Approval) -> Vec<(Kind, String)> {
+        let is_its = approval.id == self.decision.approval && approval.tenant == self.decision.tenant;
+        // Somebody who approved before may have left a call out.
+        let may_deny = self.decision.verdict != Verdict::Approve || !approval.endorsements.is_empty();
+        match self.cool_down.is_some() && is_its && may_deny {
+            true => denial::entries_of(approval),
+            false => Vec::new(),
+        }
     }
 
     /// The entries this rests on.

@@ -10,6 +10,7 @@
 //! Deliberately absent: for how long. The policy says.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::Rows;
 use crate::approval::Approval;
@@ -17,7 +18,7 @@ use crate::call::Because;
 use crate::hash::{Fields, Hash};
 use crate::id::{Agent, Tenant};
 use crate::json::canonical;
-use crate::registry::Kind;
+use crate::registry::{Entry, Kind};
 use crate::store::StoreError;
 use crate::time::Time;
 
@@ -44,7 +45,7 @@ impl CallSet {
     }
 
     /// The key of the entry that keeps a denial of this set: its smallest call. Nothing for no calls.
-    pub fn key(&self) -> Option<String> {
+    fn key(&self) -> Option<String> {
         self.0.first().map(Hash::to_string)
     }
 
@@ -75,7 +76,7 @@ pub fn denial_key(tenant: &Tenant, agent: &Agent, tool: &str, arguments: &[u8]) 
 }
 
 /// What was denied together: all calls of an approval that was denied, or each call that an approval left out.
-pub fn denied_sets(approval: &Approval) -> Vec<CallSet> {
+fn denied_sets(approval: &Approval) -> Vec<CallSet> {
     let Some(decided) = &approval.decision else {
         return Vec::new();
     };
@@ -122,6 +123,40 @@ fn key_of_list<'c>(
     calls.fold(fields, add).finish().to_string()
 }
 
+/// Notes for `wait` what a person denied of this approval.
+pub(super) fn note<R: Rows>(rows: &mut R, approval: &Approval, wait: Duration) -> Result<(), StoreError> {
+    let Some(decided) = &approval.decision else {
+        return Ok(());
+    };
+    for calls in denied_sets(approval) {
+        let Some(key) = calls.key() else { continue };
+        let there = rows.entry(Kind::Denial, &key)?;
+        let version = there.as_ref().map_or(0, |there| there.version);
+        let mut denials = match there.filter(|there| there.is_there(decided.at)) {
+            Some(there) => Denials::read(&there.body)?,
+            None => Denials::default(),
+        };
+        denials.add(calls, decided.at.plus(wait), decided.at);
+        rows.keep_entry(Entry {
+            kind: Kind::Denial,
+            key,
+            tenant: approval.tenant.clone(),
+            body: denials.write(),
+            version: version.saturating_add(1),
+            expires_at: denials.last(),
+        })?;
+    }
+    Ok(())
+}
+
+/// The entries that [`note`] may change.
+pub(super) fn entries_of(approval: &Approval) -> Vec<(Kind, String)> {
+    let calls = approval.calls.iter();
+    let calls = calls.map(|call| (call.tool.as_str(), call.arguments.as_bytes()));
+    let keys = CallSet::of(&approval.tenant, &approval.agent, calls).keys();
+    keys.into_iter().map(|key| (Kind::Denial, key)).collect()
+}
+
 /// Until when a proposal of these calls is refused; nothing when it may be asked.
 pub(super) fn denied_until<R: Rows>(
     rows: &mut R,
@@ -140,11 +175,11 @@ pub(super) fn denied_until<R: Rows>(
 
 /// The body of an entry: sets of calls that share their smallest one, and until when each may not be asked.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Denials(Vec<(Time, CallSet)>);
+struct Denials(Vec<(Time, CallSet)>);
 
 impl Denials {
     /// Reads a body. One that cannot be read is an error: its calls are refused rather than asked again.
-    pub fn read(body: &[u8]) -> Result<Denials, StoreError> {
+    fn read(body: &[u8]) -> Result<Denials, StoreError> {
         let damaged = || StoreError::Impossible("the entry of a denial cannot be read".to_owned());
         let mut rest = body.strip_prefix(&[FORM]).ok_or_else(damaged)?;
         let mut denials = Vec::new();
@@ -167,7 +202,7 @@ impl Denials {
     }
 
     /// The body as it is kept.
-    pub fn write(&self) -> Arc<[u8]> {
+    fn write(&self) -> Arc<[u8]> {
         let mut body = vec![FORM];
         for (until, calls) in &self.0 {
             body.extend_from_slice(&until.as_micros().to_be_bytes());
@@ -178,7 +213,7 @@ impl Denials {
     }
 
     /// Adds what was denied at `now`, and forgets what may be asked again.
-    pub fn add(&mut self, calls: CallSet, until: Time, now: Time) {
+    fn add(&mut self, calls: CallSet, until: Time, now: Time) {
         self.0.retain(|(until, known)| *until > now && *known != calls);
         self.0.push((until, calls));
         if self.0.len() <= MOST_KEPT {
@@ -200,7 +235,7 @@ impl Denials {
     }
 
     /// The moment from which all of it may be asked again.
-    pub fn last(&self) -> Option<Time> {
+    fn last(&self) -> Option<Time> {
         self.0.iter().map(|(until, _)| *until).max()
     }
 

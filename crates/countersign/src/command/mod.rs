@@ -36,7 +36,7 @@ use crate::time::{Clock, Time};
 
 pub use attempt::Attempt;
 pub use decide::{Decide, DecideAnswer, Revision, Withdraw};
-pub use denial::{CallSet, Denials, denial_key, denied_sets};
+pub use denial::{CallSet, denial_key};
 pub use erase::{ERASED, Erase, Erasure};
 pub use finish::{Finish, Finished, Reconcile};
 pub use owner::OWNED_FOR;
@@ -234,6 +234,14 @@ impl Command {
                 entries: vec![(take.kind, Cow::from(&take.key))],
                 ..Needs::default()
             },
+        }
+    }
+
+    /// The entries this will ask for besides, once it is known that this approval is among what was found.
+    pub fn needs_of(&self, found: &Approval) -> Vec<(Kind, String)> {
+        match self {
+            Command::Decide(decide) => decide.denials(found),
+            _ => Vec::new(),
         }
     }
 

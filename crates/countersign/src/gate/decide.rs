@@ -6,7 +6,6 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
-use super::cool_down::note_denial;
 use super::{Gate, Ran, mismatch, new_token};
 use crate::approval::{Approval, SharedApproval};
 use crate::call::Call;
@@ -192,25 +191,12 @@ impl Gate {
             body,
             start,
             runs: Some(Runs(self.executor.clone())),
+            cool_down: self.policy.agents().cool_down,
         };
         match self.store.write(Command::Decide(Box::new(decide))).await? {
-            Answer::Decide(answer) => {
-                self.cool_down(&answer).await;
-                Ok(answer)
-            }
+            Answer::Decide(answer) => Ok(answer),
             _ => Err(mismatch()),
         }
-    }
-
-    /// Notes for a while what was denied, in whole or in part. The decision stands without it: should the store fail
-    /// here, the agent may merely ask again sooner.
-    async fn cool_down(&self, answer: &DecideAnswer) {
-        let (Some(wait), Some(approval), None) =
-            (self.policy.agents().cool_down, &answer.approval, &answer.refusal)
-        else {
-            return;
-        };
-        let _ = note_denial(&*self.store, approval, wait).await;
     }
 
     /// The policy rules on edited arguments again, before anything is decided.

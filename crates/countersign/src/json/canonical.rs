@@ -1,6 +1,7 @@
 //! Arguments as values, for saying no again to what was denied (X99).
 //!
-//! Enters: arguments. Leaves: bytes that are the same for every way to write the same values: blanks, the order of keys,
+//! Enters: arguments. Leaves: bytes that are the same for every way to write the same values: blanks, what cannot be seen
+//! in a text, the order of keys,
 //! `5000`, `5000.0` and `5e3`, escapes, members that are `null`, and whether somebody is said to have confirmed. An empty
 //! text, list or object is a value: with it, tools clear what is there.
 //! INVARIANT: for refusals only. Nothing is hashed into a digest, shown or run from this form.
@@ -9,6 +10,7 @@ use unicode_normalization::UnicodeNormalization as _;
 
 use super::number::decimal;
 use super::{Node, Top, Tree};
+use crate::display::is_forbidden;
 
 /// Arguments that say a person confirmed; what they say is not believed and makes no other call.
 pub(crate) const FLAGS: [&str; 2] = ["confirmed", "confirm"];
@@ -52,7 +54,7 @@ fn write(tree: &Tree<'_>, out: &mut Vec<u8>) {
             let sign = if is_negative { "-" } else { "" };
             text(b'd', &format!("{sign}{digits}e{exponent}"), out);
         }
-        Node::String(string) => text(b's', &composed(string), out),
+        Node::String(string) => text(b's', &seen(string), out),
         Node::Array(items) => {
             count(b'a', items.len(), out);
             items.iter().for_each(|item| write(item, out));
@@ -78,6 +80,19 @@ fn object<'f, 'a: 'f>(fields: impl Iterator<Item = &'f Field<'a>>, out: &mut Vec
         text(b'k', &name, out);
         out.extend_from_slice(&value);
     }
+}
+
+/// A text by what a person sees of it: without invisible characters and blanks around it, and with one kind of space. Lines
+/// and their indentation stay: in code they have a meaning.
+fn seen(string: &str) -> String {
+    let seen = string.chars().filter_map(|character| match character {
+        '\n' | '\t' => Some(character),
+        '\r' => None,
+        _ if character.is_whitespace() => Some(' '),
+        _ if is_forbidden(character) => None,
+        _ => Some(character),
+    });
+    composed(seen.collect::<String>().trim())
 }
 
 fn composed(string: &str) -> String {
@@ -120,6 +135,22 @@ mod tests {
         ] {
             check(denied, again, true);
         }
+        for text in [
+            "caf\u{e9} ",
+            " caf\u{e9}\r\n",
+            "caf\u{200b}\u{e9}",
+            "caf\u{e9}\u{a0}",
+            "\u{feff}cafe\u{301}",
+            "c\u{ad}a\u{fe0f}f\u{e9}\u{2003}",
+        ] {
+            let again =
+                serde_json::json!({ "amount": 5000, "to": text, "list": [1, null, { "a": 1, "b": "x" }] });
+            check(denied, &again.to_string(), true);
+        }
+        check(r#"{"to":"a b"}"#, "{\"to\":\"a\u{a0}b\"}", true);
+        check(r#"{"to":"a b"}"#, r#"{"to":"ab"}"#, false);
+        check(r#"{"code":"if x:\n  y"}"#, r#"{"code":"if x:\ny"}"#, false);
+        check(r#"{"code":"a\nb"}"#, r#"{"code":"a\r\nb"}"#, true);
         for other in [
             r#"{"amount":5001,"to":"café","list":[1,null,{"a":1,"b":"x"}]}"#,
             r#"{"amount":-5000,"to":"café","list":[1,null,{"a":1,"b":"x"}]}"#,

@@ -70,6 +70,7 @@ macro_rules! for_each_store_case {
             x99_a_denied_call_is_refused_in_whatever_company,
             x99_what_was_left_out_of_a_batch_counts_as_denied,
             x99_a_denied_batch_is_refused_in_any_order,
+            x99_what_an_earlier_approver_left_out_counts_as_denied,
             // Decide and withdraw.
             a5_expired_is_invisible_and_cannot_be_approved,
             x10_the_last_microsecond_is_in_time_and_the_next_is_late,

@@ -270,6 +270,7 @@ pub fn decide_as(name: &str, approval: &Approval, verdict: Verdict) -> Decide {
         policy: policy(),
         body: Hash::of(b"the body of a decision"),
         start: None,
+        cool_down: None,
         runs: None,
     }
 }

@@ -3,9 +3,9 @@
 use std::time::Duration;
 
 use crate::approval::SharedApproval;
-use crate::command::{CallSet, Propose, ProposeRefusal, Restraint};
+use crate::command::{CallSet, Decide, Propose, ProposeRefusal, Restraint};
 use crate::decision::{Choice, Verdict};
-use crate::gate::cool_down::note_denial;
+use crate::policy::Authority;
 use crate::state::State;
 use crate::store::suite::{Fixture, sample};
 
@@ -131,14 +131,14 @@ fn batch(n: u64, numbers: &[u64]) -> Propose {
 
 const COOL_DOWN: Duration = Duration::from_secs(600);
 
-/// Proposes these calls, decides as `verdict` says, and notes what was denied.
+/// Proposes these calls, and decides as `verdict` says.
 async fn decided(fixture: &Fixture, n: u64, numbers: &[u64], verdict: Verdict) -> SharedApproval {
     let approval = fixture.propose(batch(n, numbers)).await;
-    let mut decide = sample::approve(&approval);
-    decide.decision.verdict = verdict;
-    let approval = fixture.accept(decide).await;
-    note_denial(&*fixture.store, &approval, COOL_DOWN).await.unwrap();
-    approval
+    let decide = Decide {
+        cool_down: Some(COOL_DOWN),
+        ..sample::decide(&approval, verdict)
+    };
+    fixture.accept(decide).await
 }
 
 /// Whether each of these may be asked.
@@ -236,6 +236,27 @@ pub async fn x99_a_denied_batch_is_refused_in_any_order(fixture: Fixture) {
     .await;
     fixture.advance(COOL_DOWN / 2);
     check(&fixture, 50, &[(&[1, 2], true), (&[2, 1, 2], true)]).await;
+}
+
+pub async fn x99_what_an_earlier_approver_left_out_counts_as_denied(fixture: Fixture) {
+    let mut propose = batch(1, &[1, 2]);
+    let two = Authority {
+        quorum: 2,
+        ..Authority::default()
+    };
+    for call in &mut propose.calls {
+        call.terms = sample::terms_asking(two).into();
+    }
+    let approval = fixture.propose(propose).await;
+    let each = vec![Choice::Approve, Choice::Deny];
+    for (name, verdict) in [("bob", Verdict::Each(each)), ("carol", Verdict::Approve)] {
+        let mut decide = sample::decide_as(name, &approval, verdict);
+        decide.decision.decider.groups = vec!["ops".to_owned()];
+        decide.cool_down = Some(COOL_DOWN);
+        fixture.accept(decide).await;
+    }
+    assert_eq!(fixture.get(&approval).await.state, State::Approved);
+    check(&fixture, 10, &[(&[2], false), (&[1, 2], false), (&[1], true)]).await;
 }
 
 pub async fn x62_a_limit_counts_what_one_requester_asks(fixture: Fixture) {

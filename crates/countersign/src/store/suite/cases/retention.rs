@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use crate::approval::{Approval, SharedApproval};
 use crate::call::Because;
-use crate::command::{Answer, Command, ERASED, Erase, Erasure, Propose, ProposeRefusal, Voided, denial_key};
+use crate::command::{
+    Answer, Command, Decide, ERASED, Erase, Erasure, Propose, ProposeRefusal, Voided, denial_key,
+};
 use crate::decision::{Choice, Verdict};
 use crate::executor::Outcome;
-use crate::gate::cool_down::note_denial;
 use crate::hash::Hash;
 use crate::id::Actor;
 use crate::policy::Authority;
@@ -358,6 +359,10 @@ fn confirmed(left: &[u8], after: &SharedApproval) -> Option<String> {
 
 pub async fn x83_after_an_erasure_nothing_left_confirms_a_guess(fixture: Fixture) {
     let pin = with_pin(PIN);
+    let cooling = |decide: Decide| Decide {
+        cool_down: Some(DAY * 30),
+        ..decide
+    };
     let propose = |n: u64| Propose {
         claim: Some(PIN.to_owned()),
         key: Some(sample::key(&format!("k{n}"), &pin)),
@@ -373,31 +378,28 @@ pub async fn x83_after_an_erasure_nothing_left_confirms_a_guess(fixture: Fixture
     let done = sample::finish(&ran, 1, 1, Outcome::succeeded(PIN));
     let ran = fixture.finish(done).await.unwrap().approval;
     let denied = fixture.propose(propose(2)).await;
-    let denied = fixture.accept(sample::deny(&denied)).await;
+    let denied = fixture.accept(cooling(sample::deny(&denied))).await;
     let over = Propose {
         calls: vec![sample::call_over("{}", &pin)],
         ..propose(3)
     };
     let over = fixture.propose(over).await;
-    let over = fixture.accept(sample::deny(&over)).await;
+    let over = fixture.accept(cooling(sample::deny(&over))).await;
     // Denied as a batch, and in part: the PIN is in the body of an entry, and in the key of one.
     let several = |n: u64| Propose {
         calls: vec![sample::call("{}"), sample::call(&pin), sample::call("{\"a\":1}")],
         ..propose(n)
     };
     let batch = fixture.propose(several(4)).await;
-    let batch = fixture.accept(sample::deny(&batch)).await;
+    let batch = fixture.accept(cooling(sample::deny(&batch))).await;
     let part = fixture.propose(several(5)).await;
     let mut left_out = sample::approve(&part);
     left_out.decision.verdict = Verdict::Each(vec![Choice::Approve, Choice::Deny, Choice::Deny]);
-    fixture.accept(left_out).await;
+    fixture.accept(cooling(left_out)).await;
     fixture.start(sample::start(&part, 1, 1)).await.unwrap();
     let done = sample::finish(&part, 1, 1, Outcome::succeeded(PIN));
     let part = fixture.finish(done).await.unwrap().approval;
     let all = [&ran, &denied, &over, &batch, &part];
-    for approval in all {
-        note_denial(&*fixture.store, approval, DAY * 30).await.unwrap();
-    }
     for approval in all {
         let (now, left) = left_of(&fixture, approval).await;
         assert_eq!(
