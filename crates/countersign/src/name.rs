@@ -75,8 +75,8 @@ pub fn looks_like(left: &str, right: &str) -> bool {
     looks(left).iter().any(|look| right.contains(look))
 }
 
-/// What a name looks like.
-fn looks(text: &str) -> [String; 2] {
+/// What a name looks like: two that share one of these can be taken for each other.
+pub fn looks(text: &str) -> [String; 2] {
     // Case matters to the eye: `I` and `l` look alike, `i` and `l` do not.
     let look = |text: &str| fold(&skeleton(text).collect::<String>());
     [look(text), look(&fold(text))]

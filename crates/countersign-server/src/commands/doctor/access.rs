@@ -1,5 +1,7 @@
 //! Credentials that an earlier version made and this one does not take: what they are, and what to do.
 
+use std::collections::HashMap;
+
 use countersign::id::Tenant;
 use countersign::name;
 use countersign::store::{Store, StoreError};
@@ -25,18 +27,9 @@ pub async fn look(store: &dyn Store, tenant: &Tenant) -> Result<Vec<Finding>, St
     });
     let mut findings: Vec<Finding> = mixed.collect();
     let people = Account::list(store, tenant).await?;
+    findings.extend(look_alikes(&people));
     for (index, account) in people.iter().enumerate() {
         let written = account.name.as_str();
-        let is_alike = |other: &&Account| {
-            !other.name.is_same(&account.name) && name::looks_like(other.name.as_str(), written)
-        };
-        if let Some(other) = people.iter().skip(index + 1).find(is_alike) {
-            findings.push(Finding::warning(
-                "people",
-                format!("`{}` can be taken for `{}`", named(written), named(other.name.as_str())),
-                "remove one of the accounts with `countersign person remove NAME`, and add it under another name",
-            ));
-        }
         let is_twin = |other: &Account| other.name != account.name && other.name.is_same(&account.name);
         let why = match name::check(written) {
             Err(odd) => odd.to_string(),
@@ -52,4 +45,54 @@ pub async fn look(store: &dyn Store, tenant: &Tenant) -> Result<Vec<Finding>, St
         ));
     }
     Ok(findings)
+}
+
+/// Accounts that an earlier version let in although one can be taken for the other.
+fn look_alikes(people: &[Account]) -> Vec<Finding> {
+    let mut known: HashMap<String, &Account> = HashMap::new();
+    let mut findings = Vec::new();
+    for account in people {
+        let looks = name::looks(account.name.as_str());
+        let other = looks.iter().find_map(|look| known.get(look));
+        if let Some(other) = other.filter(|other| !other.name.is_same(&account.name)) {
+            let (name, other) = (named(account.name.as_str()), named(other.name.as_str()));
+            findings.push(Finding::warning(
+                "people",
+                format!("`{name}` can be taken for `{other}`"),
+                "remove one of them with `countersign person remove NAME`, and add it under another name",
+            ));
+        }
+        for look in looks {
+            known.entry(look).or_insert(account);
+        }
+    }
+    findings
+}
+
+#[cfg(test)]
+mod tests {
+    use countersign::id::Person;
+    use countersign::time::Time;
+
+    use super::*;
+
+    #[test]
+    fn x71_people_who_look_alike_are_named() {
+        let account = |name: &str| Account::new(Person::new(name).unwrap(), Vec::new(), Time::from_micros(0));
+        let names = [
+            "ana",
+            "bill",
+            "anna",
+            "bi1l",
+            "Bill",
+            "\u{441}\u{43e}\u{440}",
+            "cop",
+        ];
+        let people: Vec<Account> = names.into_iter().map(account).collect();
+        let found = look_alikes(&people);
+        let found: Vec<String> = found.iter().map(|finding| finding.message.clone()).collect();
+        assert_eq!(found.len(), 2, "{found:?}");
+        assert!(found[0].contains("`bi1l` can be taken for `bill`"), "{found:?}");
+        assert!(found[1].contains("`cop` can be taken for"), "{found:?}");
+    }
 }
