@@ -18,6 +18,8 @@ use super::TrustList;
 use super::who::{self, Folder};
 use crate::failure::Failure;
 
+/// The largest file that is read without being named.
+const LARGEST: u64 = 16 * 1024 * 1024;
 /// How many changes of a policy are named.
 const MOST_CHANGES: usize = 5;
 
@@ -99,6 +101,9 @@ pub fn read(path: &Path, unreadable: impl Fn(io::Error) -> Failure) -> Result<St
     let is_named = path.is_absolute();
     let path = absolute(path)?;
     who::check(&path, Folder::Shared)?;
+    if !is_named {
+        check_kind(&path)?;
+    }
     let text = std::fs::read_to_string(&path).map_err(unreadable)?;
     let list = TrustList::load()?;
     let Some(trusted) = list.files.get(&path) else {
@@ -122,6 +127,18 @@ pub fn read(path: &Path, unreadable: impl Fn(io::Error) -> Failure) -> Result<St
             );
             Err(Failure::error("not_trusted", message).hint(hint))
         }
+    }
+}
+
+/// Refuses what was never meant to be read: a pipe would keep a hook waiting until the coding agent gives up on it.
+fn check_kind(path: &Path) -> Result<(), Failure> {
+    match path.symlink_metadata() {
+        Ok(found) if !found.is_file() || found.len() > LARGEST => {
+            let message = format!("`{}` is not a file of settings", path.display());
+            Err(Failure::error("not_trusted", message)
+                .hint("take it away, or name the file you mean by its full path"))
+        }
+        _ => Ok(()),
     }
 }
 
