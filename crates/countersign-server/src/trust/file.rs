@@ -173,7 +173,7 @@ pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 /// Nobody has named or trusted a file.
 fn not_trusted(path: &Path) -> Failure {
     let shown = path.display();
-    let message = format!("`{shown}` is in the folder you are in, and you have not trusted it");
+    let message = format!("`{shown}` was found through the folder you are in, and you have not trusted it");
     Failure::error("not_trusted", message).hint(format!(
         "read it, then run: countersign trust {shown}; or name the file you mean by its full path"
     ))
