@@ -6,6 +6,7 @@
 //! A reply is yes or no only if *every* word of it belongs to a known piece (see [`kind`]) and the pieces make sense
 //! one behind the other. One unknown word, a question, a number that was not offered, a condition: other.
 
+mod card;
 mod echo;
 mod grammar;
 mod kind;
@@ -100,6 +101,14 @@ fn read(offer: &Offer<'_>, text: &str, language: Option<&str>) -> Result<Interpr
         },
         None => Reader::new(offer, &words, language).read()?,
     };
+    // INVARIANT: a card is approved in plain words of its own language, or by naming its act (X54, X55).
+    let is_plain = || {
+        let said = language.filter(|tag| !tag.is_empty());
+        matches!(read.why, Why::Offered(_)) || card::approves(tables(), offer, &words, said)
+    };
+    if read.reading == Reading::Yes && offer.is_card() && !is_plain() {
+        return Err(Why::Undecided(words.iter().collect::<Vec<_>>().join(" ")));
+    }
     // Programs write like that; a no is taken from anybody.
     match read.reading {
         Reading::No => Ok(read),

@@ -491,3 +491,35 @@ async fn the_language_of_the_card_decides_how_its_answer_is_read() {
         );
     }
 }
+
+/// Found by an outsider: each of these ran the call once. "no" is a little word of Portuguese, "Rob" a word of Polish, and
+/// whatever repeated the act with little words around it was taken for an echo of the offer.
+const FOUND: &str = include_str!("replies/found.txt");
+
+#[tokio::test]
+async fn x54_what_only_sounds_like_a_yes_runs_nothing() {
+    let mut chat = Chat::new().await;
+    let mut approved = Vec::new();
+    let lists: Vec<(&str, Vec<String>)> = FOUND
+        .lines()
+        .filter(|line| !line.starts_with('#'))
+        .filter_map(|line| line.split_once('='))
+        .map(|(tool, list)| {
+            let replies = list.split('|').map(|reply| reply.trim().to_owned());
+            (tool.trim(), replies.collect())
+        })
+        .collect();
+    let count: usize = lists.iter().map(|(_, replies)| replies.len()).sum();
+    assert!(count >= 110, "{count}");
+    let arguments = json!({ "to": "x@y.z", "name": "Home", "id": 7 });
+    for (tool, replies) in &lists {
+        let language = (*tool == "borrar_pagina").then_some("es");
+        approved.extend(chat.approvals(replies, tool, &arguments, language).await);
+    }
+    assert!(
+        approved.is_empty(),
+        "{} approved:\n{}",
+        approved.len(),
+        approved.join("\n")
+    );
+}

@@ -123,6 +123,11 @@ impl Offer<'_> {
         self.needs_yes
     }
 
+    /// Whether it is the offer of a card of ours.
+    pub(super) fn is_card(&self) -> bool {
+        matches!(self.words, OfferWords::Act { .. })
+    }
+
     /// Whether nothing at all is known of what was offered.
     pub(super) fn is_nothing(&self) -> bool {
         let says_nothing = match &self.words {
