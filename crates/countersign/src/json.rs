@@ -10,6 +10,7 @@ mod leaf;
 mod number;
 mod scan;
 mod tree;
+mod twins;
 
 pub use leaf::{Key, Kind, Leaf, find, keys, leaves, unescape};
 pub(crate) use leaf::{pointer_at, push_segment};
@@ -17,6 +18,7 @@ pub(crate) use leaf::{pointer_at, push_segment};
 pub(crate) use canonical::{FLAGS, canonical};
 pub(crate) use number::Number;
 pub(crate) use tree::{Node, Tree};
+pub(crate) use twins::twins;
 
 use scan::scan;
 

@@ -237,3 +237,17 @@ async fn x58_a_key_used_for_other_calls_leaves_no_question_and_runs_nothing() {
     let pending = service.get(&person, "/v1/approvals").await.good();
     assert_eq!(pending["approvals"].as_array().unwrap().len(), 1);
 }
+
+/// A tool that does not mind letter case would pay what no condition saw.
+#[tokio::test]
+async fn x57_members_that_differ_in_little_do_not_pass() {
+    let recording = Recording::new().await;
+    let agent = recording.service.agent("crm").await;
+    for twin in ["Amount", "AMOUNT", "amount ", "amount\u{0}", "a_mount"] {
+        let arguments = json!({ "amount": 5.0, twin: 50000.0 });
+        let body = json!({ "calls": [{ "tool": "pay", "arguments": arguments }] });
+        let answer = recording.send(&agent, &body, None).await.good();
+        assert_eq!(answer["calls"][0]["ruling"], "held", "{twin:?}: {answer}");
+    }
+    assert_eq!(recording.ran(), []);
+}

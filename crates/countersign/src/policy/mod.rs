@@ -16,7 +16,7 @@ use crate::call::Call;
 use crate::display::{clip, is_unremarkable};
 use crate::effect::{Effect, Risk};
 use crate::hash::Hash;
-use crate::json::{Top, Tree};
+use crate::json::{self, Top, Tree};
 use crate::provenance::{Provenance, Teller};
 use crate::secrecy::Secrecy;
 use crate::summary::{Row, Said, SecretPath, Summaries, generic, generic_tree, hide, is_cut, table};
@@ -405,6 +405,15 @@ impl Policy {
         };
         let places = tool.places.as_ref();
         notes.extend(places.and_then(|places| places.why(&arguments, &self.sensitive)));
+        let is_conditional = tool.hold.is_some() || tool.deny.is_some();
+        if !is_held
+            && is_conditional
+            && let Some((one, other)) = json::twins(asked.arguments)
+        {
+            notes.push(format!(
+                "`{one}` and `{other}` differ in little: the tool may read one where a condition read the other"
+            ));
+        }
         match is_held || !notes.is_empty() {
             true => Drafted::Hold(self.terms(tool, asked, Some(arguments), notes)),
             false => tool.pass(),

@@ -1,0 +1,61 @@
+//! Names of members that some tools read as the same: `amount` and `Amount`.
+//!
+//! A condition of a policy reads one of them. A tool that does not mind letter case, blanks or dashes may read the other.
+
+use std::collections::HashMap;
+
+use unicode_normalization::UnicodeNormalization as _;
+
+use super::keys;
+use crate::display::escape;
+
+/// Two members of one object whose names differ only in letter case, or in what is no letter and no digit; safe to show.
+pub(crate) fn twins(bytes: &[u8]) -> Option<(String, String)> {
+    let mut seen: HashMap<(String, String), String> = HashMap::new();
+    for key in keys(bytes) {
+        let parent = key.pointer.rsplit_once('/').map_or("", |(parent, _)| parent);
+        let name = (parent.to_owned(), fold(&key.text));
+        match seen.get(&name) {
+            Some(other) if *other != key.text => {
+                return Some((escape(other).into_owned(), escape(&key.text).into_owned()));
+            }
+            _ => {
+                seen.insert(name, key.text);
+            }
+        }
+    }
+    None
+}
+
+fn fold(name: &str) -> String {
+    let letters: String = name.nfkc().filter(|c| c.is_alphanumeric()).collect();
+    match letters.is_empty() {
+        true => name.to_owned(),
+        false => letters.to_lowercase(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x15_members_that_differ_in_little_are_found() {
+        for (text, expected) in [
+            (r#"{"amount":1,"Amount":2}"#, true),
+            (r#"{"amount":1,"amount ":2}"#, true),
+            (r#"{"amount":1,"amount\u0000":2}"#, true),
+            (r#"{"amount":1,"amount[]":2}"#, true),
+            (r#"{"user_id":1,"userId":2}"#, true),
+            (r#"{"a":{"to":1},"b":{"TO":2,"To":3}}"#, true),
+            (r#"{"ａmount":1,"amount":2}"#, true),
+            (r#"{"amount":1,"account":2}"#, false),
+            (r#"{"a":{"to":1},"b":{"TO":2}}"#, false),
+            (r#"{"a":[{"to":1},{"To":2}]}"#, false),
+            (r#"{"+":1,"-":2}"#, false),
+            ("{}", false),
+        ] {
+            assert_eq!(twins(text.as_bytes()).is_some(), expected, "{text}");
+        }
+    }
+}
