@@ -58,8 +58,9 @@ pub fn exit(approval: &ApprovalView, counts_calls: bool) -> Exit {
         _ => false,
     };
     match approval.status {
+        State::Passed if approval.calls.iter().any(is_bad) => Exit::CallFailed,
         State::Approved if counts_calls && approval.calls.iter().any(is_bad) => Exit::CallFailed,
-        State::Approved => Exit::Done,
+        State::Approved | State::Passed => Exit::Done,
         _ => Exit::NotApproved,
     }
 }

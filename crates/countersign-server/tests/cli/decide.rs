@@ -127,3 +127,67 @@ fn x56_approving_takes_the_digest_of_a_card_that_was_shown_whole() {
     let id = place.contact();
     assert_eq!(bare(&["deny", &id]).code, 0);
 }
+
+/// Whoever decides at a store may have no policy at hand, or another one: the proposer's policy says how long a no lasts.
+#[test]
+fn x99_a_no_without_the_policy_at_hand_lasts_as_long_as_the_policy_says() {
+    let place = Place::without_policy();
+    place.write(
+        "p.toml",
+        "[agents]\ncool_down = \"3s\"\n[tools.x]\neffect = \"write\"\n",
+    );
+    let propose = || place.run(&["--json", "--policy", "p.toml", "propose", "x", r#"{"a":1}"#]);
+    let first: serde_json::Value = serde_json::from_str(&propose().stdout).unwrap();
+    let id = first["approval"]["id"].as_str().unwrap();
+    place.good(&["deny", id]);
+    let again = propose();
+    assert!(
+        again.code == 4 && again.stderr.contains("denied a short while ago"),
+        "{again:?}"
+    );
+    std::thread::sleep(std::time::Duration::from_secs(3));
+    assert_eq!(propose().code, 0, "the cool-down of the policy is over");
+}
+
+/// Without the policy nobody can tell whether other arguments are forbidden, or who may approve them.
+#[test]
+fn x44_an_edit_needs_a_policy_that_knows_the_tool() {
+    let place = Place::without_policy();
+    place.write(
+        "p.toml",
+        "[tools.pay]\neffect = \"external\"\ndeny = \"args.amount > 100.0\"\n",
+    );
+    let propose = [
+        "--json",
+        "--policy",
+        "p.toml",
+        "propose",
+        "pay",
+        r#"{"amount":5.0}"#,
+    ];
+    let held: serde_json::Value = serde_json::from_str(&place.run(&propose).stdout).unwrap();
+    let id = held["approval"]["id"].as_str().unwrap();
+    let refused = place.run(&["approve", id, "--edit", r#"1={"amount":5000.0}"#]);
+    assert!(
+        refused.code != 0 && refused.stderr.contains("does not list the tool"),
+        "{refused:?}"
+    );
+    let forbidden = place.run(&[
+        "--policy",
+        "p.toml",
+        "approve",
+        id,
+        "--edit",
+        r#"1={"amount":5000.0}"#,
+    ]);
+    assert!(forbidden.code != 0, "{forbidden:?}");
+    assert_eq!(place.json(&["show", id])["status"], "pending");
+    place.good(&[
+        "--policy",
+        "p.toml",
+        "approve",
+        id,
+        "--edit",
+        r#"1={"amount":6.0}"#,
+    ]);
+}

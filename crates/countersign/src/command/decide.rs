@@ -17,6 +17,9 @@ use crate::state::State;
 use crate::store::StoreError;
 use crate::time::Time;
 
+/// How long a denial is kept when the policy that the approval was proposed under is not at hand.
+const OTHER_POLICY: Duration = Duration::from_secs(24 * 60 * 60);
+
 /// A decision, made ready by the gate.
 #[derive(Clone, Debug)]
 pub struct Decide {
@@ -32,7 +35,7 @@ pub struct Decide {
     pub start: Option<Hash>,
     /// Which tools may be started so; every one when absent.
     pub runs: Option<Runs>,
-    /// How long what is denied may not be asked again.
+    /// How long what is denied may not be asked again, by the policy of whoever decides.
     pub cool_down: Option<Duration>,
 }
 
@@ -102,11 +105,20 @@ impl Decide {
         }
         check_untouched(&change.approval)?;
         let started = self.accept(rows, &mut change)?;
-        if let Some(wait) = self.cool_down {
+        if let Some(wait) = self.keeps_denials_for(&change.approval) {
             // INVARIANT: in the same transaction. Whoever learns of the denial finds it noted (X99).
             denial::note(rows, &change.approval, wait)?;
         }
         Ok(DecideAnswer::accepted(change.save(rows)?, started))
+    }
+
+    /// How long a denial is kept. Whoever decides may know another policy than the one it was proposed under, or none; then it is
+    /// kept for long enough, and the policy of whoever asks again says how long it counts.
+    fn keeps_denials_for(&self, approval: &Approval) -> Option<Duration> {
+        match self.policy == approval.policy {
+            true => self.cool_down,
+            false => Some(self.cool_down.unwrap_or_default().max(OTHER_POLICY)),
+        }
     }
 
     /// The entries in which a denial by this decision may be noted, of the approval it is about.
@@ -114,7 +126,7 @@ impl Decide {
         let is_its = approval.id == self.decision.approval && approval.tenant == self.decision.tenant;
         // Somebody who approved before may have left a call out.
         let may_deny = self.decision.verdict != Verdict::Approve || !approval.endorsements.is_empty();
-        match self.cool_down.is_some() && is_its && may_deny {
+        match self.keeps_denials_for(approval).is_some() && is_its && may_deny {
             true => denial::entries_of(approval),
             false => Vec::new(),
         }

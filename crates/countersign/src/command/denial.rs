@@ -161,21 +161,29 @@ pub(super) fn entries_of(approval: &Approval) -> Vec<(Kind, String)> {
 pub(super) fn denied_until<R: Rows>(
     rows: &mut R,
     asked: &CallSet,
+    cool_down: Duration,
     now: Time,
 ) -> Result<Option<Time>, StoreError> {
     let mut until = None;
     for key in asked.keys() {
         let entry = rows.entry(Kind::Denial, &key)?;
         if let Some(entry) = entry.filter(|entry| entry.is_there(now)) {
-            until = until.max(Denials::read(&entry.body)?.until(asked, now));
+            until = until.max(Denials::read(&entry.body)?.until(asked, cool_down, now));
         }
     }
     Ok(until)
 }
 
-/// The body of an entry: sets of calls that share their smallest one, and until when each may not be asked.
+/// The body of an entry: sets of calls that share their smallest one, when each was denied, and until when that is kept.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-struct Denials(Vec<(Time, CallSet)>);
+struct Denials(Vec<Denied>);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Denied {
+    at: Time,
+    until: Time,
+    calls: CallSet,
+}
 
 impl Denials {
     /// Reads a body. One that cannot be read is an error: its calls are refused rather than asked again.
@@ -183,7 +191,9 @@ impl Denials {
         let damaged = || StoreError::Impossible("the entry of a denial cannot be read".to_owned());
         let mut rest = body.strip_prefix(&[FORM]).ok_or_else(damaged)?;
         let mut denials = Vec::new();
-        while let Some((until, behind)) = rest.split_first_chunk() {
+        let time = |bytes: &[u8; 8]| Time::from_micros(i64::from_be_bytes(*bytes));
+        while let Some((at, behind)) = rest.split_first_chunk() {
+            let (until, behind) = behind.split_first_chunk().ok_or_else(damaged)?;
             let (count, behind) = behind.split_first().ok_or_else(damaged)?;
             let length = usize::from(*count) * size_of::<Hash>();
             let (calls, behind) = behind.split_at_checked(length).ok_or_else(damaged)?;
@@ -192,7 +202,11 @@ impl Denials {
             if calls.is_empty() {
                 return Err(damaged());
             }
-            denials.push((Time::from_micros(i64::from_be_bytes(*until)), CallSet(calls)));
+            denials.push(Denied {
+                at: time(at),
+                until: time(until),
+                calls: CallSet(calls),
+            });
             rest = behind;
         }
         match rest.is_empty() {
@@ -204,7 +218,8 @@ impl Denials {
     /// The body as it is kept.
     fn write(&self) -> Arc<[u8]> {
         let mut body = vec![FORM];
-        for (until, calls) in &self.0 {
+        for Denied { at, until, calls } in &self.0 {
+            body.extend_from_slice(&at.as_micros().to_be_bytes());
             body.extend_from_slice(&until.as_micros().to_be_bytes());
             body.push(u8::try_from(calls.0.len()).unwrap_or(u8::MAX));
             calls.0.iter().for_each(|call| body.extend_from_slice(&call.0));
@@ -214,8 +229,12 @@ impl Denials {
 
     /// Adds what was denied at `now`, and forgets what may be asked again.
     fn add(&mut self, calls: CallSet, until: Time, now: Time) {
-        self.0.retain(|(until, known)| *until > now && *known != calls);
-        self.0.push((until, calls));
+        self.0.retain(|known| known.until > now && known.calls != calls);
+        self.0.push(Denied {
+            at: now,
+            until,
+            calls,
+        });
         if self.0.len() <= MOST_KEPT {
             return;
         }
@@ -223,25 +242,31 @@ impl Denials {
         let shared = self
             .0
             .iter()
-            .filter_map(|(_, calls)| calls.0.first())
+            .filter_map(|denied| denied.calls.0.first())
             .copied()
             .min();
         let last = self.last();
         self.0 = last
             .zip(shared)
-            .map(|(last, shared)| (last, CallSet(vec![shared])))
+            .map(|(until, shared)| Denied {
+                at: now,
+                until,
+                calls: CallSet(vec![shared]),
+            })
             .into_iter()
             .collect();
     }
 
     /// The moment from which all of it may be asked again.
     fn last(&self) -> Option<Time> {
-        self.0.iter().map(|(until, _)| *until).max()
+        self.0.iter().map(|denied| denied.until).max()
     }
 
-    fn until(&self, asked: &CallSet, now: Time) -> Option<Time> {
-        let refuses = |(until, calls): &&(Time, CallSet)| *until > now && asked.holds(calls);
-        self.0.iter().filter(refuses).map(|(until, _)| *until).max()
+    /// The end of the cool-down: as long as the policy of whoever asks says, and no longer than it is kept.
+    fn until(&self, asked: &CallSet, cool_down: Duration, now: Time) -> Option<Time> {
+        let held = self.0.iter().filter(|denied| asked.holds(&denied.calls));
+        let ends = held.map(|denied| denied.until.min(denied.at.plus(cool_down)));
+        ends.filter(|end| *end > now).max()
     }
 }
 
@@ -251,6 +276,7 @@ mod tests {
 
     const TOMORROW: Time = Time::from_micros(86_400_000_000);
     const NOW: Time = Time::from_micros(1);
+    const DAY: Duration = Duration::from_secs(24 * 60 * 60);
 
     fn set(numbers: &[u32]) -> CallSet {
         let arguments: Vec<String> = numbers.iter().map(|n| format!("{{\"n\":{n}}}")).collect();
@@ -265,7 +291,7 @@ mod tests {
             denials.add(set(denied), TOMORROW, NOW);
             let kept = Denials::read(&denials.write()).unwrap();
             assert_eq!(kept, denials);
-            let refused = kept.until(&set(asked), NOW).is_some();
+            let refused = kept.until(&set(asked), DAY, NOW).is_some();
             assert_eq!(refused, expected, "denied {denied:?}, asked {asked:?}");
             // Whoever asks for it looks where it is kept.
             let found = set(asked).keys().contains(&set(denied).key().unwrap());
@@ -291,12 +317,19 @@ mod tests {
         for n in 0..200 {
             let denied = CallSet([&shared.0[..], &[Hash([255; 32]), Hash::of(&[n])]].concat());
             denials.add(denied.clone(), TOMORROW, NOW);
-            assert_eq!(denials.until(&denied, NOW), Some(TOMORROW), "{n}");
+            assert_eq!(denials.until(&denied, DAY, NOW), Some(TOMORROW), "{n}");
             assert!(denials.0.len() <= MOST_KEPT);
         }
-        assert!(denials.until(&shared, NOW).is_some());
+        assert!(denials.until(&shared, DAY, NOW).is_some());
         let largest = CallSet(vec![Hash([7; 32]); 100]);
-        let full = Denials(vec![(TOMORROW, largest); MOST_KEPT]);
+        let full = Denials(vec![
+            Denied {
+                at: NOW,
+                until: TOMORROW,
+                calls: largest,
+            };
+            MOST_KEPT
+        ]);
         assert!(full.write().len() <= crate::registry::LARGEST_BODY);
         assert_eq!(Denials::read(&full.write()).unwrap(), full);
         // What is over is forgotten.
@@ -310,13 +343,13 @@ mod tests {
         denials.add(set(&[1, 2]), TOMORROW, NOW);
         let body = denials.write();
         let mut empty = vec![FORM];
-        empty.extend([0; 9]);
+        empty.extend([0; 17]);
         for bad in [
             &[][..],
             &[2],
             &body[1..],
             &body[..body.len() - 1],
-            &body[..12],
+            &body[..20],
             &empty,
         ] {
             assert!(Denials::read(bad).is_err(), "{bad:?}");

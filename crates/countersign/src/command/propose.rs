@@ -122,6 +122,7 @@ impl Propose {
                 .map(|_| &self.agent),
             entries: restraint
                 .and_then(|restraint| restraint.denial.as_ref())
+                .map(|(asked, _)| asked)
                 .map(|asked| asked.keys())
                 .unwrap_or_default()
                 .into_iter()

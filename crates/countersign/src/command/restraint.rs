@@ -5,6 +5,7 @@
 //! Deliberately absent: what the numbers are; the policy says.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use super::denial::{CallSet, denied_until};
 use super::propose::{NewCall, Propose, ProposeRefusal};
@@ -24,8 +25,8 @@ pub struct Restraint {
     pub most_pending: Option<usize>,
     /// Whether the same calls again join the pending approval.
     pub joins: bool,
-    /// The calls, when what was denied lately may not be asked again.
-    pub denial: Option<CallSet>,
+    /// The calls, and for how long what was denied may not be asked again.
+    pub denial: Option<(CallSet, Duration)>,
 }
 
 /// The card a proposal joins, or why it is refused; nothing when it may be proposed.
@@ -35,8 +36,8 @@ pub(super) fn check<R: Rows>(
     rows: &mut R,
     now: Time,
 ) -> Result<Option<Result<Proposed, ProposeRefusal>>, StoreError> {
-    if let Some(asked) = &restraint.denial
-        && let Some(until) = denied_until(rows, asked, now)?
+    if let Some((asked, cool_down)) = &restraint.denial
+        && let Some(until) = denied_until(rows, asked, *cool_down, now)?
     {
         return Ok(Some(Err(ProposeRefusal::DeniedLately { until })));
     }

@@ -17,7 +17,7 @@ fn restrained(propose: Propose, most: usize) -> Propose {
         restraint: Some(Restraint {
             most_pending: Some(most),
             joins: true,
-            denial: Some(denial),
+            denial: Some((denial, COOL_DOWN)),
         }),
         ..propose
     }
