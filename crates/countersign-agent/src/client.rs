@@ -135,12 +135,24 @@ impl Client {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Answered, NoAnswer> {
+        self.send_if(method, target, headers, body, || Ok(())).await
+    }
+
+    /// The same, unless `check` says no once there is a connection: the last moment before the request goes out.
+    pub async fn send_if(
+        &self,
+        method: Method,
+        target: &Target,
+        headers: HeaderMap,
+        body: Bytes,
+        check: impl FnOnce() -> Result<(), String>,
+    ) -> Result<Answered, NoAnswer> {
         let Opened {
             status,
             body,
             connection,
             ..
-        } = self.open(method, target, headers, body).await?;
+        } = self.open_if(method, target, headers, body, check).await?;
         let body = Limited::new(body, self.largest);
         let body = body.collect().await.map_err(|error| lost(&error.to_string()))?;
         drop(connection);
@@ -158,6 +170,17 @@ impl Client {
         headers: HeaderMap,
         body: Bytes,
     ) -> Result<Opened, NoAnswer> {
+        self.open_if(method, target, headers, body, || Ok(())).await
+    }
+
+    async fn open_if(
+        &self,
+        method: Method,
+        target: &Target,
+        headers: HeaderMap,
+        body: Bytes,
+        check: impl FnOnce() -> Result<(), String>,
+    ) -> Result<Opened, NoAnswer> {
         let request = request(method, target, headers, body).map_err(NoAnswer::NotSent)?;
         let connecting = self.connect(target);
         let connected = match self.connect {
@@ -167,6 +190,7 @@ impl Client {
                 NoAnswer::NotSent(format!("no connection to `{place}` within {} s", limit.as_secs()))
             })??,
         };
+        check().map_err(NoAnswer::NotSent)?;
         match connected {
             Connected::Plain(stream) => exchange(stream, request).await,
             Connected::Secure(stream) => exchange(*stream, request).await,

@@ -150,7 +150,12 @@ impl Executor for CommandExecutor {
     }
 
     fn run(&self, permit: Permit) -> BoxFuture<'static, Outcome> {
-        Box::pin(self.clone().run_once(Job::from(&permit)))
+        match permit.time_left() {
+            Some(_) => Box::pin(self.clone().run_once(Job::from(&permit))),
+            None => Box::pin(async {
+                Outcome::failed("not started: its time was over before it could be started")
+            }),
+        }
     }
 }
 

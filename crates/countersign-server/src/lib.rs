@@ -45,9 +45,6 @@ use crate::cli::Cli;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 
-#[doc(hidden)]
-pub use crate::mcp::read_message;
-
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
     let cli = match Cli::try_parse() {

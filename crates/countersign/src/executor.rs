@@ -12,6 +12,8 @@ use crate::call::Arguments;
 use crate::hash::Hash;
 use crate::id::{CallId, Tenant, ToolName};
 use crate::seal::Secret;
+use crate::stopwatch::Stopwatch;
+use crate::time::Time;
 
 /// The largest result that is kept.
 pub const LARGEST_RESULT: usize = 1024 * 1024;
@@ -26,6 +28,10 @@ pub struct Permit {
     pub(crate) timeout: Duration,
     pub(crate) call: Option<CallId>,
     pub(crate) token: Option<PermitToken>,
+    /// Runs since before the start was written, so never less than the time that has passed since.
+    pub(crate) since: Stopwatch,
+    /// The start on record, and when the call is given up, both on the store's clock.
+    pub(crate) span: Option<(Time, Time)>,
 }
 
 impl Permit {
@@ -52,6 +58,19 @@ impl Permit {
     /// How long the gate waits for the outcome.
     pub fn timeout(&self) -> Duration {
         self.timeout
+    }
+
+    /// Time left to send the call; nothing when it is too late. Others have given the call up by then, and may have told
+    /// people that it did not run. An executor asks this as late as it can, and does not send what is late.
+    pub fn time_left(&self) -> Option<Duration> {
+        let left = self.timeout.saturating_sub(self.since.elapsed());
+        (!left.is_zero()).then_some(left)
+    }
+
+    /// When the start was recorded, and when the call is given up, both on the store's clock: for tools that refuse what
+    /// comes late. Nothing for a read that passed.
+    pub fn span(&self) -> Option<(Time, Time)> {
+        self.span
     }
 
     /// The call's id, which is its idempotency key; nothing for a read that passed.

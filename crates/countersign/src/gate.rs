@@ -31,6 +31,7 @@ use crate::provenance::{Provenance, Told};
 use crate::seal::{SealError, Sealer, Secret};
 use crate::snapshot::Snapshot;
 use crate::state::State;
+use crate::stopwatch::Stopwatch;
 use crate::store::{Store, StoreError};
 use crate::undoes::Undoes;
 
@@ -371,6 +372,8 @@ impl Gate {
                     timeout: pass.timeout,
                     call: None,
                     token: None,
+                    since: Stopwatch::start(),
+                    span: None,
                 })));
             }
             Ruling::Pass(_) => {
@@ -497,7 +500,7 @@ impl Gate {
             .map(|call| (call.tool.as_str(), call.arguments.as_bytes()));
         let denial = agents
             .cool_down
-            .map(|_| CallSet::of(&submission.tenant, &submission.agent, calls));
+            .map(|wait| (CallSet::of(&submission.tenant, &submission.agent, calls), wait));
         let is_limited = agents.most_pending.is_some() || denial.is_some();
         is_limited.then_some(Restraint {
             most_pending: agents.most_pending,
@@ -592,10 +595,26 @@ fn fill(bytes: &mut [u8]) -> Result<(), StoreError> {
         .map_err(|error| StoreError::Unavailable(format!("no random bytes to be had: {error}")))
 }
 
-fn new_token() -> Result<PermitToken, StoreError> {
-    let mut token = [0; 32];
-    fill(&mut token)?;
-    Ok(PermitToken(token))
+/// A permit's token, made before the start of its call is written.
+#[derive(Clone)]
+struct StartToken {
+    token: PermitToken,
+    since: Stopwatch,
+}
+
+impl StartToken {
+    fn new() -> Result<StartToken, StoreError> {
+        let mut token = [0; 32];
+        fill(&mut token)?;
+        Ok(StartToken {
+            token: PermitToken(token),
+            since: Stopwatch::start(),
+        })
+    }
+
+    fn hash(&self) -> Hash {
+        self.token.hash()
+    }
 }
 
 /// What an idempotency key stands for: everything a retry of the same submission has in common with it. `calls` are those that the

@@ -30,6 +30,7 @@ pub mod secrecy;
 pub mod sentence;
 pub mod snapshot;
 pub mod state;
+pub mod stopwatch;
 pub mod store;
 pub mod summary;
 pub mod time;

@@ -11,6 +11,7 @@ use countersign::executor::Outcome;
 use countersign::gate::Until;
 use countersign::id::{ApprovalId, CallId, Channel, Key, Tenant};
 use countersign::state::State;
+use countersign::stopwatch::Stopwatch;
 use countersign::store::Filter;
 use tokio::time::Instant;
 
@@ -339,9 +340,15 @@ impl RemoteDesk {
                 approval: approval.id,
                 position,
             };
+            // Begins before the server records the start, so it never shows too little.
+            let since = Stopwatch::start();
             let permit = self.permit(id).await?;
             let token = permit.permit.clone();
-            let outcome = executor.clone().run_once(job(permit)?).await;
+            let job = job(permit)?;
+            let outcome = match since.elapsed() < job.timeout {
+                true => executor.clone().run_once(job).await,
+                false => Outcome::failed("not started: its time was over before it could be started"),
+            };
             approval = self.tell(id, finish(token, outcome)).await?;
         }
         Ok(approval)

@@ -17,6 +17,8 @@ use crate::client::{Allowed, Answered, Client, NoAnswer, Target};
 
 /// We give up a moment before the gate does, so that the reason is ours to tell.
 const BEFORE_THE_GATE: Duration = Duration::from_millis(100);
+/// Why a call is not sent that was started too long ago.
+const LATE: &str = "not sent: its time was over before it could be sent";
 /// A shorter key could be guessed.
 const SHORTEST_KEY: usize = 32;
 
@@ -52,8 +54,14 @@ impl HttpTool {
             Err(problem) => return Outcome::failed(problem),
         };
         let body = Bytes::copy_from_slice(permit.arguments().as_bytes());
-        let sending = self.client.send(Method::POST, &self.target, headers, body);
-        let limit = permit.timeout().saturating_sub(BEFORE_THE_GATE);
+        let Some(left) = permit.time_left() else {
+            return Outcome::failed(LATE);
+        };
+        let check = || permit.time_left().map(drop).ok_or_else(|| LATE.to_owned());
+        let sending = self
+            .client
+            .send_if(Method::POST, &self.target, headers, body, check);
+        let limit = left.saturating_sub(BEFORE_THE_GATE);
         match tokio::time::timeout(limit, sending).await {
             Err(_) => Outcome::Unknown("the tool did not answer in time".to_owned()),
             Ok(Err(NoAnswer::NotSent(reason))) => Outcome::failed(reason),
@@ -82,6 +90,13 @@ impl HttpTool {
         if !call.is_empty() {
             add("idempotency-key", &call)?;
         }
+        if let Some((started, deadline)) = permit.span() {
+            let (started, deadline) = (started.to_string(), deadline.to_string());
+            let signature = sign_span(&self.key, &started, &deadline, &call)?;
+            add("countersign-started", &started)?;
+            add("countersign-deadline", &deadline)?;
+            add("countersign-deadline-signature", &format!("v1={signature}"))?;
+        }
         if let Some(secret) = permit.secret() {
             let mut value = HeaderValue::from_bytes(secret.reveal())
                 .map_err(|_| "the call's secret cannot stand in a header".to_owned())?;
@@ -109,6 +124,13 @@ fn outcome(status: u16, body: &[u8]) -> Outcome {
             countersign::display::clip(&String::from_utf8_lossy(body), 500)
         )),
     }
+}
+
+/// HMAC-SHA-256 over the start, the deadline and the call's id, in hex.
+pub fn sign_span(key: &[u8], started: &str, deadline: &str, call: &str) -> Result<String, String> {
+    let mut mac = Hmac::<Sha256>::new_from_slice(key).map_err(|error| error.to_string())?;
+    mac.update(format!("{started}.{deadline}.{call}").as_bytes());
+    Ok(Hash(mac.finalize().into_bytes().into()).to_string())
 }
 
 /// HMAC-SHA-256 over the timestamp, the call's id and the body, in hex.

@@ -143,7 +143,6 @@ pub fn read(file: &Path) -> Result<Option<String>, Failure> {
         Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
         Err(error) => return Err(unreadable(&error.to_string())),
         Ok(metadata) if metadata.len() > LARGEST as u64 => return Err(unreadable("it is too large")),
-        Ok(metadata) if !metadata.is_file() => return Err(unreadable("it is not a file")),
         Ok(_) => {}
     }
     std::fs::read_to_string(file)

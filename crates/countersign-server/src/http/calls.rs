@@ -94,6 +94,8 @@ pub async fn start(
             .secret()
             .map(|secret| String::from_utf8_lossy(secret.reveal()).into_owned()),
         timeout_ms: u64::try_from(permit.timeout().as_millis()).unwrap_or(u64::MAX),
+        started_at: permit.span().map(|(started, _)| started.into()),
+        deadline: permit.span().map(|(_, deadline)| deadline.into()),
     }))
 }
 

@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use super::object;
-use crate::view::ApprovalView;
+use crate::view::{ApprovalView, Moment};
 
 /// A name: no control characters, at most 256 others.
 #[derive(ToSchema)]
@@ -292,6 +292,14 @@ pub struct PermitView {
     pub secret: Option<String>,
     /// After so many milliseconds the outcome counts as unknown.
     pub timeout_ms: u64,
+    /// When the start was recorded, on the store's clock.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub started_at: Option<Moment>,
+    /// When the call is given up, on the store's clock. Do not run what is late.
+    #[serde(default)]
+    #[schema(value_type = Option<String>, format = DateTime)]
+    pub deadline: Option<Moment>,
 }
 
 /// How a call ended.

@@ -55,22 +55,17 @@ impl Bad {
     /// What they seem to be about, read as kindly as can be.
     pub fn seems(&self) -> Seems {
         let text = String::from_utf8_lossy(&self.bytes);
-        // Of a list, what its first message is about.
-        let text = text.trim_start_matches(['\u{feff}', '[', ' ', '\t', '\r', '\n']);
         let mut seems = Seems::default();
         // What was found before the text makes no sense any more counts.
-        let _ = serde_json::Deserializer::from_str(text).deserialize_map(Look(&mut seems));
+        let _ = serde_json::Deserializer::from_str(&text).deserialize_map(Look(&mut seems));
         seems
     }
 }
 
 impl Seems {
-    /// The requests that they may be an answer to.
-    pub fn answers(&self) -> &[Id] {
-        match self.has_method {
-            true => &[],
-            false => &self.ids,
-        }
+    /// The one request that they answer.
+    pub fn answers(&self) -> Option<&Id> {
+        self.only_id().filter(|_| !self.has_method)
     }
 
     /// The one id under which they ask something.
@@ -121,30 +116,28 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(bytes: &[u8], answers: &[&str], asks: Option<&str>) {
+    fn check(bytes: &[u8], answers: Option<&str>, asks: Option<&str>) {
         let bad = Bad::new(Unreadable::new("bad"), Bytes::copy_from_slice(bytes));
         let seems = bad.seems();
         let shown = String::from_utf8_lossy(bytes);
-        let found: Vec<&str> = seems.answers().iter().map(Id::as_json).collect();
-        assert_eq!(found, answers, "{shown}");
+        assert_eq!(seems.answers().map(Id::as_json), answers, "{shown}");
         assert_eq!(seems.asks().map(Id::as_json), asks, "{shown}");
     }
 
     #[test]
     fn x82_a_bad_message_tells_what_it_seems_to_be_about() {
-        check(br#"{"id":1,"result":{},"result":{}}"#, &["1"], None);
-        check(b"{\"id\":\"a\",\"result\":{\"x\":\"\xff\"}}", &["\"a\""], None);
-        check(br#"{"id":1,"result":{"x":NaN}}"#, &["1"], None);
-        check(br#"{"id":1,"result":{"x":"#, &["1"], None);
-        check(br#"{"id":1,"id":2,"result":{}}"#, &["1", "2"], None);
-        check(br#"{"id":1,"id":1,"result":{}}"#, &["1"], None);
+        check(br#"{"id":1,"result":{},"result":{}}"#, Some("1"), None);
+        check(b"{\"id\":\"a\",\"result\":{\"x\":\"\xff\"}}", Some("\"a\""), None);
+        check(br#"{"id":1,"result":{"x":NaN}}"#, Some("1"), None);
+        check(br#"{"id":1,"result":{"x":"#, Some("1"), None);
+        check(br#"{"id":1,"id":2,"result":{}}"#, None, None);
+        check(br#"{"id":1,"id":1,"result":{}}"#, Some("1"), None);
         check(
             br#"{"method":"m","id":1,"params":{},"params":{}}"#,
-            &[],
+            None,
             Some("1"),
         );
-        check(b"server started", &[], None);
-        check(br#" [{"id":1,"result":{}},{"id":2,"result":{}}]"#, &["1"], None);
-        check(b"\xef\xbb\xbf{\"id\":1,\"result\":{}}", &["1"], None);
+        check(b"server started", None, None);
+        check(br#"[{"id":1,"result":{}}]"#, None, None);
     }
 }

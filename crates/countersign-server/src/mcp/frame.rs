@@ -349,7 +349,6 @@ impl Visitor<'_> for Name<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::generator;
 
     #[track_caller]
     fn check(text: &str, expected: Option<Kind>) {
@@ -459,36 +458,5 @@ mod tests {
             .map(|(name, raw)| (name.as_str(), raw.get()))
             .collect();
         assert_eq!(listed, [("b", "1e2"), ("a", "12345678901234567890123")]);
-    }
-
-    #[test]
-    fn x73_what_passes_the_door_is_one_line_and_means_the_same() {
-        let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
-        let mut frames = generator::Frames::new(move || {
-            seed ^= seed << 13;
-            seed ^= seed >> 7;
-            seed ^= seed << 17;
-            seed
-        });
-        let call =
-            r#"{"jsonrpc":"2.0","id":"h","method":"tools/call","params":{"name":"w","arguments":{"a":"é"}}}"#;
-        let mut passed = 0;
-        for _ in 0..10_000 {
-            let bytes = frames.frame(call);
-            let Ok(frame) = Frame::read(Bytes::from(bytes.clone())) else {
-                continue;
-            };
-            passed += 1;
-            let text = std::str::from_utf8(&frame.line).unwrap();
-            assert!(
-                generator::LINE_ENDS.iter().all(|end| !text.contains(end)),
-                "{text:?}"
-            );
-            let read = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).unwrap();
-            assert_eq!(read(&frame.line), read(&bytes), "{text}");
-            let again = Frame::read(frame.line.bytes()).unwrap();
-            assert_eq!((again.line, again.kind), (frame.line, frame.kind));
-        }
-        assert!(passed > 500, "{passed}");
     }
 }

@@ -18,9 +18,6 @@ mod child;
 mod continuation;
 mod frame;
 mod gateway;
-#[cfg(test)]
-#[path = "../../tests/mcp/generator.rs"]
-mod generator;
 mod hold;
 mod http;
 mod init;
@@ -152,12 +149,6 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
         (None, Some(Begun::Several(connections))) => several::run(gateway, &who, connections).await,
         (None, None) => Err(Failure::usage("there is no server").hint("write its command behind `--`")),
     }
-}
-
-/// Reads bytes as the door reads every message: gives what would be sent on, or nothing. For the fuzz target.
-pub fn read_message(bytes: &[u8]) -> Option<Vec<u8>> {
-    let read = frame::Frame::read(bytes::Bytes::copy_from_slice(bytes));
-    read.ok().map(|frame| frame.line.to_vec())
 }
 
 /// Passes messages between our own standard input and output and servers, until one side ends or we are told to.

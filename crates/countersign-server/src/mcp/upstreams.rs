@@ -197,6 +197,9 @@ async fn run(permit: &Permit, origin: &Origin) -> Ran {
     let Some(params) = params(permit, origin, tool) else {
         return not_sent("its parameters cannot be read");
     };
+    if permit.time_left().is_none() {
+        return not_sent("its time was over before it could be sent");
+    }
     match server.request("tools/call", &params).await {
         Ok(frame) => match ServerTask::read(&frame, origin) {
             Some(task) => Ran::Task(task),

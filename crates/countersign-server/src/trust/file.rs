@@ -18,8 +18,6 @@ use super::TrustList;
 use super::who::{self, Folder};
 use crate::failure::Failure;
 
-/// The largest file that is read without being named.
-const LARGEST: u64 = 16 * 1024 * 1024;
 /// How many changes of a policy are named.
 const MOST_CHANGES: usize = 5;
 
@@ -101,9 +99,6 @@ pub fn read(path: &Path, unreadable: impl Fn(io::Error) -> Failure) -> Result<St
     let is_named = path.is_absolute();
     let path = absolute(path)?;
     who::check(&path, Folder::Shared)?;
-    if !is_named {
-        check_kind(&path)?;
-    }
     let text = std::fs::read_to_string(&path).map_err(unreadable)?;
     let list = TrustList::load()?;
     let Some(trusted) = list.files.get(&path) else {
@@ -127,18 +122,6 @@ pub fn read(path: &Path, unreadable: impl Fn(io::Error) -> Failure) -> Result<St
             );
             Err(Failure::error("not_trusted", message).hint(hint))
         }
-    }
-}
-
-/// Refuses what was never meant to be read: a pipe would keep a hook waiting until the coding agent gives up on it.
-fn check_kind(path: &Path) -> Result<(), Failure> {
-    match path.symlink_metadata() {
-        Ok(found) if !found.is_file() || found.len() > LARGEST => {
-            let message = format!("`{}` is not a file of settings", path.display());
-            Err(Failure::error("not_trusted", message)
-                .hint("take it away, or name the file you mean by its full path"))
-        }
-        _ => Ok(()),
     }
 }
 
@@ -173,7 +156,7 @@ pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 /// Nobody has named or trusted a file.
 fn not_trusted(path: &Path) -> Failure {
     let shown = path.display();
-    let message = format!("`{shown}` was found through the folder you are in, and you have not trusted it");
+    let message = format!("`{shown}` is in the folder you are in, and you have not trusted it");
     Failure::error("not_trusted", message).hint(format!(
         "read it, then run: countersign trust {shown}; or name the file you mean by its full path"
     ))

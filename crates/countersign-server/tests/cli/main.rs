@@ -27,6 +27,7 @@ mod rows;
 mod secrets;
 mod served;
 mod show;
+mod sleep;
 mod talking;
 mod terminal;
 mod trust;

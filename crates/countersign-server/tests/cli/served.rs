@@ -27,6 +27,7 @@ impl<'p> Served<'p> {
     pub fn start_with(place: &'p Place, arguments: &[&str]) -> Served<'p> {
         let mut command = place.command(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
+        command.env("PAY_KEY", "0123456789abcdef0123456789abcdef");
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first = lines.next().unwrap().unwrap();
@@ -40,6 +41,11 @@ impl<'p> Served<'p> {
     /// Where it listens.
     pub fn address(&self) -> String {
         self.url.replace("http://localhost", "127.0.0.1")
+    }
+
+    /// Its process.
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     /// Ends it without warning.

@@ -100,15 +100,6 @@ fn x95_a_policy_of_a_cloned_repository_lets_nothing_pass_a_hook() {
         std::fs::remove_file(place.path().join("countersign.toml")).unwrap();
         symlink("elsewhere.toml", place.path().join("countersign.toml")).unwrap();
         check(&[]);
-        // A pipe that nobody writes to must not keep it waiting.
-        std::fs::remove_file(place.path().join("countersign.toml")).unwrap();
-        let pipe = place.path().join("countersign.toml");
-        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
-        check(&[]);
-        let settings = place.path().join(".claude/settings.json");
-        std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
-        let _ = Command::new("mkfifo").arg(&settings).status();
-        assert_eq!(plain(&place, &["doctor"]).code, 1);
     }
 }
 

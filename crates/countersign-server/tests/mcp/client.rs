@@ -17,8 +17,6 @@ pub struct Client {
     pub child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
-    /// What is on standard error, read as it comes: a pipe that nobody reads would stop the gateway.
-    stderr: Option<std::thread::JoinHandle<String>>,
     next: u64,
     pub seen: Vec<Value>,
 }
@@ -59,14 +57,7 @@ impl Client {
                 }
             }
         });
-        let mut stderr = child.stderr.take().unwrap();
-        let stderr = std::thread::spawn(move || {
-            let mut text = Vec::new();
-            let _ = stderr.read_to_end(&mut text);
-            String::from_utf8_lossy(&text).into_owned()
-        });
         Client {
-            stderr: Some(stderr),
             stdin: child.stdin.take(),
             child,
             lines,
@@ -87,12 +78,6 @@ impl Client {
     pub fn send(&mut self, line: &str) {
         let stdin = self.stdin.as_mut().unwrap();
         stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
-    }
-
-    /// Sends these very bytes, and a line feed.
-    pub fn send_bytes(&mut self, bytes: &[u8]) {
-        let stdin = self.stdin.as_mut().unwrap();
-        stdin.write_all(&[bytes, b"\n"].concat()).unwrap();
     }
 
     /// Sends a request and gives its id.
@@ -191,12 +176,14 @@ impl Client {
 
     /// Waits for the end.
     pub fn ended(mut self) -> (i32, String) {
+        let mut stderr = String::new();
+        let mut pipe = self.child.stderr.take().unwrap();
         let give_up = Instant::now() + LONG;
         while self.child.try_wait().unwrap().is_none() {
             assert!(Instant::now() < give_up, "the gateway does not end");
             std::thread::sleep(Duration::from_millis(5));
         }
-        let stderr = self.stderr.take().unwrap().join().unwrap();
+        pipe.read_to_string(&mut stderr).unwrap();
         let status = self.child.wait().unwrap();
         (status.code().unwrap_or(-1), stderr)
     }

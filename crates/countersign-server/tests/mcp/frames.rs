@@ -8,11 +8,15 @@ use std::time::{Duration, Instant};
 use serde_json::{Value, json};
 
 use crate::client::{Client, LONG};
-use crate::generator::LINE_ENDS;
 use crate::http::{Came, Running, greet};
 use crate::place::Place;
 
 const SPLITTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/splitter.py");
+
+/// Everything that some reader takes for the end of a line.
+const LINE_ENDS: [&str; 11] = [
+    "\r", "\n", "\r\n", "\u{b}", "\u{c}", "\u{1c}", "\u{1d}", "\u{1e}", "\u{85}", "\u{2028}", "\u{2029}",
+];
 
 /// A tool call that nobody approved, whole.
 const HIDDEN: &str = r#"{"jsonrpc":"2.0","id":"h","method":"tools/call","params":{"name":"write","arguments":{"line":"hidden"}}}"#;
@@ -76,12 +80,6 @@ fn x73_no_line_end_splits_a_message_for_a_server_on_standard_input() {
 
 /// Posts these very bytes.
 pub fn post_bytes(address: &str, headers: &[(&str, &str)], body: &[u8]) -> Came {
-    post_for(address, headers, body, LONG)
-        .unwrap_or_else(|| panic!("no answer to {:?}", String::from_utf8_lossy(body)))
-}
-
-/// The same; nothing when there is no answer in this time.
-pub fn post_for(address: &str, headers: &[(&str, &str)], body: &[u8], within: Duration) -> Option<Came> {
     let mut head = format!(
         "POST /mcp HTTP/1.1\r\nhost: {address}\r\ncontent-length: {}\r\nconnection: close\r\n\
          accept: application/json, text/event-stream\r\n",
@@ -94,18 +92,18 @@ pub fn post_for(address: &str, headers: &[(&str, &str)], body: &[u8], within: Du
         head.push_str(&format!("{name}: {value}\r\n"));
     }
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(within)).unwrap();
+    stream.set_read_timeout(Some(LONG)).unwrap();
     stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
     stream.write_all(body).unwrap();
     let mut whole = Vec::new();
-    stream.read_to_end(&mut whole).ok()?;
+    stream.read_to_end(&mut whole).unwrap();
     let whole = String::from_utf8_lossy(&whole).into_owned();
     let (head, body) = whole.split_once("\r\n\r\n").unwrap();
-    Some(Came {
+    Came {
         status: head.split(' ').nth(1).unwrap().parse().unwrap(),
         session: None,
         body: body.to_owned(),
-    })
+    }
 }
 
 #[test]

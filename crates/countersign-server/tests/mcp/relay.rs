@@ -173,10 +173,14 @@ fn ten_thousand_messages_pass_byte_for_byte_both_ways() {
     let left = child.wait_with_output().unwrap();
     writing.join().unwrap();
     let recorded = std::fs::read(place.path().join("recorded")).unwrap();
-    // An answer to what nobody asked is for nobody.
+    // An answer from the server to what nobody asked is for nobody.
     let asked = |frame: &&String| frame.contains("\"method\":");
-    let frames: Vec<&String> = frames.iter().filter(asked).collect();
-    for (name, got) in [("the server", recorded), ("the client", left.stdout)] {
+    let answered: Vec<&String> = frames.iter().filter(asked).collect();
+    let all: Vec<&String> = frames.iter().collect();
+    for (name, got, frames) in [
+        ("the server", recorded, all),
+        ("the client", left.stdout, answered),
+    ] {
         let got = String::from_utf8(got).unwrap();
         for (frame, line) in frames.iter().zip(got.lines()) {
             assert_eq!(&line, frame, "{name}");

@@ -19,6 +19,7 @@ use crate::id::{CallId, Tenant, ToolName};
 use crate::policy::{Asked, Definition, Ruling};
 use crate::secrecy::Secrecy;
 use crate::snapshot::{LARGEST_SNAPSHOT, Snapshot};
+use crate::stopwatch::Stopwatch;
 use crate::undoes::Undoes;
 
 /// The longest that anybody waits for a read, whatever its tool's own time is.
@@ -113,6 +114,8 @@ impl Gate {
             timeout: pass.timeout.min(LONGEST_READ),
             call: None,
             token: None,
+            since: Stopwatch::start(),
+            span: None,
         };
         match self.execute(permit).await.0 {
             Outcome::Succeeded(result) if result.len() > LARGEST_SNAPSHOT => Err(format!(

@@ -6,12 +6,12 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
-use super::{Gate, Ran, mismatch, new_token};
+use super::{Gate, Ran, StartToken, mismatch};
 use crate::approval::{Approval, SharedApproval};
 use crate::call::Call;
 use crate::command::{Answer, Attempt, Command, Decide, DecideAnswer, Revision, Withdraw};
 use crate::decision::{Choice, Decision, Refusal, Surface, Verdict};
-use crate::executor::{PermitToken, Runs};
+use crate::executor::Runs;
 use crate::hash::{Fields, Hash};
 use crate::id::{Actor, ApprovalId, Tenant};
 use crate::policy::Asked;
@@ -109,12 +109,12 @@ impl Gate {
     async fn decide_with_token(
         &self,
         decision: Decision,
-    ) -> Result<(DecideAnswer, Option<PermitToken>), StoreError> {
+    ) -> Result<(DecideAnswer, Option<StartToken>), StoreError> {
         let token = match decision.verdict {
             Verdict::Deny => None,
-            _ => Some(new_token()?),
+            _ => Some(StartToken::new()?),
         };
-        let permit = token.as_ref().map(PermitToken::hash);
+        let permit = token.as_ref().map(StartToken::hash);
         Ok((self.record_decision(decision, permit).await?, token))
     }
 
@@ -237,6 +237,11 @@ impl Gate {
         let call = approval
             .call(position)
             .ok_or_else(|| bad("there is no such call".to_owned()))?;
+        if self.policy.act(call.tool.as_str()).is_none() && self.policy.hash() != approval.policy {
+            let reason = "the policy at hand does not list the tool, so it cannot rule on other arguments: \
+                          edit it where the policy is known, or name that policy";
+            return Err(bad(reason.to_owned()));
+        }
         if let Some(before) = &call.before {
             let read = self.policy.before(call.tool.as_str(), arguments.as_bytes());
             let is_same = |read: Result<_, _>| read == Ok((before.tool.clone(), before.arguments.clone()));

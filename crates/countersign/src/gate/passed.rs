@@ -8,7 +8,8 @@ use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::{Gate, Ruled, Seeds, Submission, SubmitError, Until, Waited, new_token};
+use super::run::span;
+use super::{Gate, Ruled, Seeds, StartToken, Submission, SubmitError, Until, Waited};
 use crate::approval::SharedApproval;
 use crate::command::{NewCall, Propose, ProposeRefusal, Proposed};
 use crate::executor::{Outcome, Permit};
@@ -86,7 +87,7 @@ impl Gate {
             seeds,
             secret,
         } = passing;
-        let token = new_token()?;
+        let token = StartToken::new()?;
         let (tool, arguments, timeout) = (call.tool.clone(), call.arguments.clone(), call.terms.timeout);
         let propose = self.propose_command(submission.clone(), seeds, vec![call], None);
         let propose = Propose {
@@ -110,7 +111,9 @@ impl Gate {
                 secret,
                 timeout,
                 call: Some(call),
-                token: Some(token),
+                span: span(&approval, 1),
+                since: token.since,
+                token: Some(token.token),
             }),
             (true, State::Passed) => Ruled::PassedBefore(call),
             // Under an earlier policy a person was asked about it: that decision stands.

@@ -2,17 +2,21 @@
 
 use std::time::Duration;
 
-use super::{Gate, mismatch, new_token};
+use super::{Gate, StartToken, mismatch};
 use crate::approval::SharedApproval;
 use crate::command::{
     Answer, Command, ExecuteRefusal, Finish, Finished, Propose, Reconcile, Seen, Start, Started,
 };
 use crate::executor::{Outcome, Permit, PermitToken};
 use crate::id::{CallId, Person, Tenant};
+use crate::state::CallState;
 use crate::store::StoreError;
+use crate::time::Time;
 
 /// How often recording an outcome is tried: losing it would make a known outcome unknown.
 const FINISH_TRIES: u32 = 4;
+/// The part of a call's time after which its record is read again before it is sent.
+const READ_AGAIN_AFTER: f64 = 0.1;
 /// How long after its time-out a late answer is still written down.
 const LATE: Duration = Duration::from_secs(600);
 
@@ -32,7 +36,7 @@ impl Gate {
         tenant: &Tenant,
         call: CallId,
     ) -> Result<Result<Permit, ExecuteRefusal>, StoreError> {
-        let token = new_token()?;
+        let token = StartToken::new()?;
         let mut started = self.record_start(tenant, call, &token, (None, None)).await?;
         // Most calls have nothing to look at, and are started in one go.
         if matches!(started, Err(ExecuteRefusal::NotLookedAt(_)))
@@ -53,7 +57,7 @@ impl Gate {
         &self,
         tenant: &Tenant,
         call: CallId,
-        token: &PermitToken,
+        token: &StartToken,
         (seen, instead): (Option<Seen>, Option<Box<Propose>>),
     ) -> Result<Result<Started, ExecuteRefusal>, StoreError> {
         let start = Start {
@@ -142,7 +146,7 @@ impl Gate {
         let mut ran = Vec::new();
         // Each round ends at least one call, so there are not many.
         while let Some(position) = self.next_here(&approval) {
-            let token = new_token()?;
+            let token = StartToken::new()?;
             let call = CallId {
                 approval: approval.id,
                 position,
@@ -173,7 +177,7 @@ impl Gate {
         tenant: Tenant,
         approval: SharedApproval,
         position: u8,
-        token: PermitToken,
+        token: StartToken,
     ) -> Result<(SharedApproval, Vec<Ran>), StoreError> {
         let started = self.run_started(tenant.clone(), approval, position, token);
         let (approval, mut ran) = started.await?;
@@ -201,7 +205,7 @@ impl Gate {
         tenant: Tenant,
         mut approval: SharedApproval,
         mut position: u8,
-        mut token: PermitToken,
+        mut token: StartToken,
     ) -> Result<(SharedApproval, Vec<Ran>), StoreError> {
         let mut ran = Vec::new();
         loop {
@@ -220,13 +224,13 @@ impl Gate {
                 outcome: outcome.clone(),
             });
             let next = self.next_after(&approval, position);
-            let next_token = next.map(|_| new_token()).transpose()?;
+            let next_token = next.map(|_| StartToken::new()).transpose()?;
             let recorded = self
-                .record_outcome(&tenant, call, &token, outcome, next_token.as_ref())
+                .record_outcome(&tenant, call, &token.token, outcome, next_token.as_ref())
                 .await?;
             if let Some(late) = late {
                 self.clone()
-                    .record_late(tenant.clone(), call, token.clone(), late);
+                    .record_late(tenant.clone(), call, token.token.clone(), late);
             }
             let finished = match recorded {
                 Ok(finished) => finished,
@@ -247,7 +251,7 @@ impl Gate {
 
     /// The released call behind `position`, if this gate's executor runs it.
     fn next_after(&self, approval: &SharedApproval, position: u8) -> Option<u8> {
-        let released = |call: &crate::call::Call| call.state == crate::state::CallState::Released;
+        let released = |call: &crate::call::Call| call.state == CallState::Released;
         let mut later = approval
             .numbered()
             .filter(|(number, call)| *number > position && released(call));
@@ -262,7 +266,7 @@ impl Gate {
         tenant: &Tenant,
         approval: &SharedApproval,
         position: u8,
-        token: PermitToken,
+        token: StartToken,
     ) -> Result<Permit, StoreError> {
         let id = CallId {
             approval: approval.id,
@@ -284,7 +288,9 @@ impl Gate {
             secret,
             timeout: call.terms.timeout,
             call: Some(id),
-            token: Some(token),
+            span: span(approval, position),
+            since: token.since,
+            token: Some(token.token),
         })
     }
 
@@ -294,12 +300,42 @@ impl Gate {
         &self,
         permit: Permit,
     ) -> (Outcome, Option<tokio::task::JoinHandle<Outcome>>) {
-        let timeout = permit.timeout;
+        let left = match self.check_in_time(&permit).await {
+            Ok(left) => left,
+            Err(why) => return (Outcome::failed(format!("not sent: {why}")), None),
+        };
         let mut task = tokio::spawn(self.executor.run(permit));
-        match tokio::time::timeout(timeout, &mut task).await {
+        match tokio::time::timeout(left, &mut task).await {
             Ok(Ok(outcome)) => (outcome, None),
             Ok(Err(_)) => (Outcome::Unknown("the executor panicked".to_owned()), None),
             Err(_) => (Outcome::Unknown("no answer in time".to_owned()), Some(task)),
+        }
+    }
+
+    /// Time left for a call that is about to be sent, or why it must not be sent any more.
+    ///
+    /// A process may sleep between the start on record and this moment: stopped, swapped out, or with the whole machine.
+    /// Others give the call up at its deadline, and people may have settled it. So what is past its deadline is not sent,
+    /// and when a good part of its time has passed the record is read again first.
+    async fn check_in_time(&self, permit: &Permit) -> Result<Duration, String> {
+        const LATE: &str = "its time was over before it could be sent";
+        let (Some(id), Some(token)) = (permit.call, &permit.token) else {
+            return Ok(permit.timeout);
+        };
+        let left = permit.time_left().ok_or(LATE)?;
+        if left >= permit.timeout.mul_f64(1.0 - READ_AGAIN_AFTER) {
+            return Ok(left);
+        }
+        let approval = self.store.approval(&permit.tenant, id.approval).await;
+        let approval = approval.map_err(|error| format!("its record cannot be read again: {error}"))?;
+        let call = approval.as_ref().and_then(|approval| approval.call(id.position));
+        let is_ours = call.is_some_and(|call| {
+            let run = call.execution.as_ref();
+            call.state == CallState::Running && run.is_some_and(|run| run.permit == token.hash())
+        });
+        match is_ours {
+            true => permit.time_left().ok_or_else(|| LATE.to_owned()),
+            false => Err("it was given up meanwhile".to_owned()),
         }
     }
 
@@ -326,7 +362,7 @@ impl Gate {
         call: CallId,
         token: &PermitToken,
         outcome: Outcome,
-        next: Option<&PermitToken>,
+        next: Option<&StartToken>,
     ) -> Result<Result<Finished, ExecuteRefusal>, StoreError> {
         let finish = Finish {
             tenant: tenant.clone(),
@@ -334,7 +370,7 @@ impl Gate {
             permit: token.hash(),
             outcome,
             policy: self.policy.hash(),
-            start_next: next.map(PermitToken::hash),
+            start_next: next.map(StartToken::hash),
         };
         let mut tries = 0;
         loop {
@@ -349,4 +385,10 @@ impl Gate {
             }
         }
     }
+}
+
+/// When the start of a call was recorded, and when the call is given up.
+pub(super) fn span(approval: &SharedApproval, position: u8) -> Option<(Time, Time)> {
+    let run = approval.call(position)?.execution.as_ref()?;
+    Some((run.started_at, run.deadline))
 }

@@ -312,3 +312,73 @@ async fn a17_a_call_without_an_undo_says_so() {
         Err(SubmitError::NoUndo(..))
     ));
 }
+
+/// A node that sleeps between the start on record and the sending: by then others may have given the call up.
+#[tokio::test]
+async fn x84_what_is_past_its_deadline_is_not_sent() {
+    use countersign::executor::{Outcome, Permit, Tools};
+    use countersign::gate::{Gate, Ruled, Submission, SubmittedCall};
+    use countersign::id::{Agent, Person, Tenant, ToolName};
+    use countersign::policy::Policy;
+    use countersign::state::CallState;
+    use countersign::store::Store;
+    use countersign::store::memory::MemoryStore;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering};
+    use std::time::Duration;
+
+    let ran = Arc::new(AtomicUsize::new(0));
+    let count = ran.clone();
+    let tools = Tools::default().with(ToolName::new("pay").unwrap(), move |_: Permit| {
+        count.fetch_add(1, Ordering::SeqCst);
+        async { Outcome::succeeded("{}") }
+    });
+    let policy = "[tools.pay]\neffect = \"external\"\nhold = \"false\"\ntimeout = \"1s\"\n";
+    let store = Arc::new(MemoryStore::default());
+    let gate =
+        Gate::new(store.clone(), Arc::new(Policy::parse(policy).unwrap())).with_executor(Arc::new(tools));
+    let tenant = Tenant::new("t").unwrap();
+    let submit = async || {
+        let call = SubmittedCall::new("pay", &b"{}"[..]);
+        let agent = Agent::new("crm").unwrap();
+        let submission = Submission::new(tenant.clone(), agent, Person::new("p").unwrap(), vec![call]);
+        match gate.submit(submission).await.unwrap().calls.pop() {
+            Some(Ruled::Pass(permit)) => permit,
+            other => panic!("{other:?}"),
+        }
+    };
+    // Asleep past the deadline, and nobody has looked: it is not sent, and that is on record.
+    let permit = submit().await;
+    let id = permit.call().unwrap();
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    assert_eq!(permit.time_left(), None);
+    let outcome = gate.run_passed(permit).await;
+    assert!(matches!(&outcome, Outcome::Failed(_)), "{outcome:?}");
+    assert_eq!(ran.load(Ordering::SeqCst), 0);
+    let kept = store.approval(&tenant, id.approval).await.unwrap().unwrap();
+    assert_eq!(kept.calls[0].state, CallState::Failed);
+    // Others gave it up and a person settled it: it is not sent either, and what they said stands.
+    let permit = submit().await;
+    let id = permit.call().unwrap();
+    tokio::time::sleep(Duration::from_millis(1_100)).await;
+    assert_eq!(gate.expire_due().await.unwrap().unknown, 1);
+    let by = Person::new("ana").unwrap();
+    gate.reconcile(&tenant, id, by, false, None)
+        .await
+        .unwrap()
+        .unwrap();
+    gate.run_passed(permit).await;
+    assert_eq!(ran.load(Ordering::SeqCst), 0);
+    // In time but given up meanwhile, as after a clock that jumped: the record is read again first.
+    let permit = submit().await;
+    let (id, token) = (permit.call().unwrap(), permit.token().cloned().unwrap());
+    let lost = Outcome::Unknown("given up".to_owned());
+    gate.finish(&tenant, id, &token, lost).await.unwrap().unwrap();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    assert!(permit.time_left().is_some());
+    gate.run_passed(permit).await;
+    assert_eq!(ran.load(Ordering::SeqCst), 0);
+    // And what is in time runs.
+    gate.run_passed(submit().await).await;
+    assert_eq!(ran.load(Ordering::SeqCst), 1);
+}

@@ -1,4 +1,4 @@
-//! Requests of one side that the other has, by their ids.
+//! Requests of the client that the server has, by their ids.
 //!
 //! An answer counts once, and only under the id that a request has, to the letter.
 
@@ -9,7 +9,7 @@ use crate::mcp::frame::Id;
 /// At least so many requests without an answer are remembered; of twice as many the oldest are forgotten.
 const MOST: usize = 16 * 1024;
 
-/// Requests that may be answered.
+/// Requests that the server may answer.
 #[derive(Default)]
 pub struct Forwarded {
     /// How many requests go by one id: clients that share a server may number theirs alike.
@@ -18,7 +18,7 @@ pub struct Forwarded {
 }
 
 impl Forwarded {
-    /// A request goes to the other side.
+    /// A request goes to the server.
     pub fn add(&mut self, id: &Id) {
         *self.open.entry(id.clone()).or_default() += 1;
         self.order.push_back(id.clone());

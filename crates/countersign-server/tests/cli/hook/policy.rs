@@ -64,8 +64,6 @@ fn x01_the_policy_for_coding_agents_rules_as_it_reads() {
             ".codex/hooks.json",
             "/h/.gemini/settings.json",
             "/p/countersign.toml",
-            "/h/.config/countersign/coding-agents.toml",
-            "/x/countersign/trusted.json",
         ] {
             check(
                 tool,
@@ -82,11 +80,6 @@ fn x01_the_policy_for_coding_agents_rules_as_it_reads() {
     check(
         "apply_patch",
         r#"{"command":"*** Update File: .codex/hooks.json"}"#,
-        "forbidden",
-    );
-    check(
-        "apply_patch",
-        r#"{"command":"*** Update File: /h/.config/countersign/coding-agents.toml"}"#,
         "forbidden",
     );
     check("WebFetch", r#"{"url":"https://x.example"}"#, "held");

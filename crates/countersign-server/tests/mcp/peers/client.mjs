@@ -1,13 +1,12 @@
 // The TypeScript SDK as a client: node client.mjs FOLDER MODE COMMAND CALLS. One JSON line per answer.
 // MODE is `v1` for the SDK's first major version, else what the second calls a mode: `legacy` or `auto`. A `yes`
-// behind it answers elicitations, after a second and a half; `cats` says yes to questions about cats and leaves others
-// alone; `tasks` calls tools as tasks. The call `list tools` lists them, with their descriptions.
+// behind it answers elicitations, after a second and a half; `tasks` calls tools as tasks.
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
 
 const [folder, wanted, commandText, callsText] = process.argv.slice(2);
 const [mode, ...also] = wanted.split('+');
-const yes = also.includes('yes') || also.includes('cats');
+const yes = also.includes('yes');
 const [command, ...args] = JSON.parse(commandText);
 const resolve = createRequire(folder + '/package.json').resolve;
 const load = async name => import(pathToFileURL(resolve(name)));
@@ -15,7 +14,6 @@ const say = what => console.log(JSON.stringify(what));
 
 const answer = async request => {
     say({ asked: request.params.message });
-    if (also.includes('cats') && !request.params.message.includes('cats')) return { action: 'cancel' };
     await new Promise(done => setTimeout(done, 1500));
     return { action: 'accept', content: { decision: 'allow' } };
 };
@@ -37,19 +35,10 @@ if (mode === 'v1') {
     transport = new StdioClientTransport({ command, args, stderr: 'ignore' });
 }
 await client.connect(transport);
-try {
-    const { tools } = await client.listTools();
-    say({ tools: tools.map(tool => tool.name) });
-} catch (error) {
-    say({ tools: [], error: String(error) });
-}
+const { tools } = await client.listTools();
+say({ tools: tools.map(tool => tool.name) });
 for (const [name, input] of JSON.parse(callsText)) {
     try {
-        if (name === 'list tools') {
-            const { tools } = await client.listTools();
-            say({ described: tools.map(tool => [tool.name, tool.description]) });
-            continue;
-        }
         if (also.includes('tasks')) {
             for await (const news of client.experimental.tasks.callToolStream({ name, arguments: input })) {
                 const { type, task, result, error } = news;

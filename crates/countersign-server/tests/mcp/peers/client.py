@@ -1,13 +1,12 @@
 """The Python SDK as a client: python3 client.py MODE COMMAND CALLS, both JSON. One JSON line per answer.
 
 MODE is `session` (the SDK's own session, as in its first major version) or what the second calls a mode: `legacy`,
-`auto` or a version of the protocol. A `yes` behind it answers elicitations, after a second and a half; `cats` says yes to
-questions about cats and leaves others alone. The call `list tools` lists them, with their descriptions.
+`auto` or a version of the protocol. A `yes` behind it answers elicitations, after a second and a half.
 """
 import asyncio, json, sys
 
 mode, command, calls = sys.argv[1].split("+")[0], json.loads(sys.argv[2]), json.loads(sys.argv[3])
-says_yes = "+yes" in sys.argv[1] or "+cats" in sys.argv[1]
+says_yes = "+yes" in sys.argv[1]
 
 
 def say(**what):
@@ -20,15 +19,10 @@ def shown(result):
 
 
 async def drive(client, list_tools, call_tool):
-    try:
-        say(tools=[tool.name for tool in (await list_tools()).tools])
-    except Exception as error:
-        say(tools=[], error=str(error))
+    tools = (await list_tools()).tools
+    say(tools=[tool.name for tool in tools])
     for name, arguments in calls:
         try:
-            if name == "list tools":
-                say(described=[[tool.name, tool.description] for tool in (await list_tools()).tools])
-                continue
             say(result=shown(await call_tool(name, arguments)))
         except Exception as error:
             say(error=str(error))
@@ -38,8 +32,6 @@ async def elicited(context, params):
     import mcp.types as types
 
     say(asked=params.message)
-    if "+cats" in sys.argv[1] and "cats" not in params.message:
-        return types.ElicitResult(action="cancel")
     await asyncio.sleep(1.5)
     return types.ElicitResult(action="accept", content={"decision": "allow"})
 
