@@ -60,7 +60,13 @@ pub(super) fn approves(tables: &Tables, offer: &Offer<'_>, words: &Words, said: 
         return true;
     }
     let act = ActWords::of(tables, offer, language);
-    is_covered(&reply, &listed, &act)
+    !is_condition(&reply) && is_covered(&reply, &listed, &act)
+}
+
+/// Whether it may say "if": without its accent, the Spanish and Italian yes is that word.
+fn is_condition(reply: &[&str]) -> bool {
+    const BESIDE: [&str; 8] = ["si", "sí", "por", "favor", "gracias", "per", "favore", "grazie"];
+    reply.contains(&"si") && !reply.iter().all(|word| BESIDE.contains(word))
 }
 
 /// Whether phrases and the act, said once, cover the whole reply, and at least one of them approves.
@@ -164,7 +170,11 @@ impl ActWords {
             _ => return lengths,
         };
         loop {
-            lengths.push(at);
+            // Whoever stops behind an article has not finished.
+            let last = at.checked_sub(1).and_then(|last| rest.get(last));
+            if !last.is_some_and(|last| ["the", "a", "an"].contains(last)) {
+                lengths.push(at);
+            }
             let behind = rest.get(at..).unwrap_or_default();
             let Some(next) = behind.first() else { break };
             let objects = listed.iter().flat_map(|phrases| &phrases.object);
@@ -208,7 +218,12 @@ fn is_yes_of_another(reply: &[&str]) -> bool {
         return true;
     }
     let others = all_phrases().iter().filter(|(tag, _)| tag.as_str() != "any");
+    let is_doubled = reply
+        .first()
+        .is_some_and(|first| reply.iter().all(|word| word == first));
     reply.len() > 1
+        && !is_doubled
+        && !is_condition(reply)
         && others
             .map(|(_, phrases)| phrases)
             .any(|phrases| is_covered(reply, &[phrases], &ActWords::default()))
