@@ -531,7 +531,7 @@ impl Gate {
     }
 }
 
-/// What was ruled on the calls of one submission, before anything of it is on record.
+/// Rulings on the calls of one submission, before any of them is recorded.
 #[derive(Default)]
 struct Rulings {
     /// One per call, in order; nothing yet for those that are in `passing`.

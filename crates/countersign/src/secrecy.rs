@@ -180,7 +180,8 @@ impl Secrecy {
             if whole.is_some_and(|leaf| self.is_in(&leaf.text())) || self.is_in(&row.value) {
                 let shown = whole.map(|leaf| self.text(&leaf.text()).into_owned());
                 let shown = shown.unwrap_or_else(|| self.text(&row.value).into_owned());
-                // INVARIANT: a hidden row leaves nothing out but the secret, so that its card can be approved.
+                // INVARIANT: only the secret part of the value is replaced and nothing is cut, so the card stays complete and
+                // can be approved.
                 row.value = crate::display::escape(&shown).into_owned();
                 (row.hidden, row.clipped) = (true, false);
             }

@@ -1,7 +1,7 @@
 //! Elapsed time that goes on while the process is stopped and while the machine sleeps.
 //!
-//! Whoever started a call may have slept past its deadline, and others have given the call up meanwhile. The usual
-//! monotonic clock of Linux stands still while a machine is suspended, so it cannot tell.
+//! A process may sleep past the deadline of a call that it started, and other nodes give the call up meanwhile. The monotonic clock
+//! of Linux stands still while the machine is suspended, so it cannot be used to notice this.
 
 use std::time::Duration;
 

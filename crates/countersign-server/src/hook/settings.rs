@@ -115,7 +115,7 @@ pub fn blocking(command: &str) -> String {
     format!("{command} || {{ echo 'countersign blocked this call' >&2; exit 2; }}")
 }
 
-/// A command line for a shell.
+/// Joins words into one shell command line, quoting each word where needed.
 pub fn command(words: &[String]) -> String {
     let words: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
     words.join(" ")

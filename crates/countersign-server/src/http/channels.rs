@@ -214,7 +214,7 @@ pub async fn told(
     Asked(query): Asked<TranscriptQuery>,
 ) -> Answer<Response> {
     let filter = Filter {
-        // What passed was answered at once.
+        // The model got the results of passed calls with their rulings, so the transcript leaves them out.
         asked: true,
         channel: Some(channel),
         agent: caller.agent.clone(),

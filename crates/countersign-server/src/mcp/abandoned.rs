@@ -20,7 +20,8 @@ use super::upstreams::Origin;
 const ENDED: &str = "not run: the server process that it was proposed to has ended; the agent can ask again";
 
 impl Gateway {
-    /// Takes note of a server that calls can be proposed to. One that keeps nothing takes up what is open.
+    /// Registers a server under this gateway's lease. A server with `resume = true` also takes over open calls of gateways whose
+    /// lease has lapsed.
     pub async fn resume(self: &Arc<Self>, server: &Arc<Server>) -> Result<(), StoreError> {
         self.register(server);
         if !self.resumes(&server.name) {

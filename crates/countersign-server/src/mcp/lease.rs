@@ -32,7 +32,7 @@ pub struct Lease {
     silent: Mutex<HashMap<String, Instant>>,
 }
 
-/// How a gateway that proposed a call stands.
+/// Whether the gateway process that proposed a call is alive, by its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
     /// It is alive.

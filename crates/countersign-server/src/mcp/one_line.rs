@@ -40,7 +40,7 @@ impl OneLine {
         }
     }
 
-    /// No message: keeps a stream alive, and is not written to pipes.
+    /// Returns the empty line that keeps an HTTP stream open. Pipes to servers and clients leave it out.
     pub fn sign_of_life() -> OneLine {
         OneLine::default()
     }

@@ -243,7 +243,7 @@ impl Relay {
         open(&self.forwarded).take_all()
     }
 
-    /// Nobody waits for an answer under this id any more.
+    /// Drops the request id from those that the server may still answer.
     pub fn forget(&self, id: Option<&Id>) {
         if let Some(id) = id {
             open(&self.forwarded).take(id);

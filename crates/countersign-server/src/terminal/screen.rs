@@ -247,7 +247,7 @@ fn footer(inbox: &Inbox, looks: &Looks, width: u16) -> Vec<Line<'static>> {
     vec![first, keys]
 }
 
-/// The beginning of a message that may hold foreign text.
+/// Cuts a message to one row of the screen; rows with an agent's text keep their gutter.
 fn one_line(text: &str, room: usize) -> Line<'static> {
     let rows = wrap(text, room, false);
     let has_more = rows.len() > 1;

@@ -59,7 +59,7 @@ const TOOLS: [&str; 6] = [
     "plain",
 ];
 
-/// A conversation in which a card stands, and what ran.
+/// A chat channel with a pending card, and a record of the calls that ran.
 struct Chat {
     service: Service,
     agent: String,

@@ -190,7 +190,7 @@ fn x77_a_server_that_keeps_nothing_takes_over_once_the_lease_has_lapsed() {
     let quick = ["--lease", "2s", "--hold", "100ms", "--resume"];
     let (mut one, first) = browser(&place, &quick, "mail");
     let (_other, second) = browser(&place, &quick, "bank");
-    // While it lives it runs its own.
+    // While the first gateway lives, it runs the calls that were proposed to it.
     let id = approval(&one.call("click", json!({"button": 1})));
     place.good(&["approve", &id]);
     until("it has run", || clicks(&place).len() == 1);

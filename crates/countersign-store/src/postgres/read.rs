@@ -107,7 +107,7 @@ struct Reader {
 }
 
 impl Reader {
-    /// Shows the rows of these tenants for as long as what this gives is kept.
+    /// Lets the connection see the rows of these tenants while the returned guard is held.
     async fn show(&self, tenants: &Tenants) -> Result<Option<RwLockReadGuard<'_, Tenants>>, Error> {
         if tenants.is_nobody() {
             return Ok(None);

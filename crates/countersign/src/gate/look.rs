@@ -44,7 +44,7 @@ impl Gate {
                 continue;
             };
             let filter = Filter {
-                // What nobody was asked about says nothing of what people think, and must not push out what does.
+                // Passed calls carry no person's judgement, and many of them must not push decided approvals off the page.
                 asked: true,
                 agent: Some(agent.clone()),
                 after: Some(id),

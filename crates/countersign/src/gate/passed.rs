@@ -24,11 +24,11 @@ const GRACE: Duration = Duration::from_secs(5);
 
 /// A call that the policy lets pass, before it is on record.
 pub(super) struct Passing {
-    /// Its place in the submission, from 0.
+    /// Index of the call in the submission, from 0.
     pub(super) index: usize,
     pub(super) call: NewCall,
     pub(super) seeds: Seeds,
-    /// The credential it came with. Given to the tool and never stored: the call starts at once.
+    /// Credential that came with the call. Handed to the tool and never stored, because the call starts at once.
     pub(super) secret: Option<Secret>,
 }
 
@@ -92,7 +92,7 @@ impl Gate {
         let propose = self.propose_command(submission.clone(), seeds, vec![call], None);
         let propose = Propose {
             passes: Some(token.hash()),
-            // Nobody is asked, so no limit on asking applies.
+            // Limits on pending approvals do not apply to a call that no person is asked about.
             restraint: None,
             ttl: Duration::ZERO,
             key: key.clone(),

@@ -170,7 +170,7 @@ impl ActWords {
             _ => return lengths,
         };
         loop {
-            // Whoever stops behind an article has not finished.
+            // A reply that ends in an article was broken off.
             let last = at.checked_sub(1).and_then(|last| rest.get(last));
             if !last.is_some_and(|last| ["the", "a", "an"].contains(last)) {
                 lengths.push(at);
@@ -210,8 +210,8 @@ fn is_made_of_yes_words(tables: &Tables, language: &Language, reply: &[&str]) ->
     all.iter().all(|kinds| is_plain(*kinds) && !turns(*kinds)) && all.iter().any(|kinds| agrees(*kinds))
 }
 
-/// Whoever is not said to speak another language may still use one: its own word for yes, or several words that are phrases of that
-/// one language. Other single words are as often names, or words of English.
+/// Returns true for a yes in another language than the card's, where no reply language is given: a single word of the list `any`, or
+/// several words that are phrases of one language. Other single words are as often names, or words of English.
 fn is_yes_of_another(reply: &[&str]) -> bool {
     let is_said = |phrase: &Phrase| phrase.iter().map(String::as_str).eq(reply.iter().copied());
     if phrases_of("any").is_some_and(|any| any.yes.iter().any(is_said)) {

@@ -220,7 +220,7 @@ impl Card {
     }
 }
 
-/// The statement that a card of this measure leaves nothing out, if it does not.
+/// Returns the proof that a card drawn at this measure shows everything, or `None` if part of it is left out.
 pub fn whole_card(policy: &Policy, approval: &Approval, measure: Measure) -> Option<WholeCard> {
     let drawing = Drawing {
         policy,

@@ -359,7 +359,7 @@ fn x95_without_a_policy_one_is_written_and_named_by_its_full_path() {
     ] {
         assert!(settings.contains(&name), "{name}: {settings}");
     }
-    // One that was changed stays.
+    // `install` does not overwrite a policy that the person changed.
     std::fs::write(&policy, "[tools.Read]\neffect = \"read\"\n").unwrap();
     assert_eq!(run(&place, &["hook", "install", "codex", "--user"]).code, 0);
     assert!(
