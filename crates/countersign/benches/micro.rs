@@ -1,10 +1,10 @@
-//! The pure parts, one by one: `cargo bench -p countersign`.
+//! Benchmarks of the pure functions: `cargo bench -p countersign`.
 #![allow(clippy::unwrap_used, reason = "a benchmark")]
 
 use countersign::call::Arguments;
 use countersign::display::escape;
 use countersign::json::{self, Limits};
-use countersign::policy::{Asked, Policy};
+use countersign::policy::{CallRequest, Policy};
 use countersign::provenance::{Conversation, Message, trace};
 
 fn main() {
@@ -40,14 +40,14 @@ fn check_arguments(bencher: divan::Bencher, bytes: usize) {
 fn rule(bencher: divan::Bencher, tool: &str) {
     let policy = Policy::parse(POLICY).unwrap();
     let arguments = Arguments::parse(arguments(512)).unwrap();
-    let asked = Asked {
+    let request = CallRequest {
         tool,
         arguments: arguments.as_bytes(),
         definition: countersign::policy::Definition::Unknown,
         salt: &[7; 16],
         before: None,
     };
-    bencher.bench(|| policy.rule(divan::black_box(asked)));
+    bencher.bench(|| policy.rule(divan::black_box(request)));
 }
 
 #[divan::bench(args = ["plain ASCII text of a usual length", "Sí, borrar: año, größe, 東京", "hidden \u{202e}txt\u{200b}"])]
@@ -55,7 +55,7 @@ fn escape_text(text: &str) -> usize {
     escape(divan::black_box(text)).len()
 }
 
-/// A call of eight values after a conversation of so many bytes, most of them a tool's.
+/// Traces a call of eight values after a conversation of this many bytes, mostly a tool's result.
 #[divan::bench(args = [2_048, 16_384, 131_072])]
 fn trace_call(bencher: divan::Bencher, bytes: usize) {
     let record =

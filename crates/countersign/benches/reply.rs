@@ -1,15 +1,16 @@
-//! Reading replies: `cargo bench -p countersign --bench reply`. The goal is 500,000 a second on one core.
+//! Benchmark of reading replies: `cargo bench -p countersign --bench reply`. The goal is 500,000 per second on one
+//! core.
 
 use countersign::reply::{Bare, Offer, interpret};
 use divan::counter::ItemsCount;
 
 fn main() {
-    // The tables are built once, before anything is measured.
+    // Build the tables before anything is measured.
     let _ = interpret(&Offer::default(), "yes", None);
     divan::main();
 }
 
-/// Prompts and replies as they come: short ones, restatements, questions, changes, other subjects.
+/// Typical prompts and replies: short ones, restatements, questions, changes, other subjects.
 const REPLIES: [(&str, &str); 12] = [
     (
         "Please confirm: 2 tickets for the game on March 5th in Oakland.",

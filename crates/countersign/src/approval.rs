@@ -1,15 +1,15 @@
 //! An approval: the question put to a person, with the calls it holds.
 //!
-//! Enters: events, through [`Approval::record`], the only way its states change.
-//! Deliberately absent: who may decide, and when; see `command`.
+//! State changes only through events, in [`Approval::record`].
+//! Not here: who may decide, and when; see `command`.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::call::{Because, Call};
-use crate::event::{Event, What};
+use crate::call::{Call, RefusalReason};
+use crate::event::{Event, EventKind};
 use crate::hash::{Fields, Hash};
 use crate::id::{Actor, Agent, ApprovalId, Channel, Key, Person, Run, Session, Tenant};
 use crate::policy::Policy;
@@ -18,140 +18,141 @@ use crate::state::{CallState, Illegal, State};
 use crate::time::Time;
 use crate::undoes::Undoes;
 
-/// The most calls one approval holds.
+/// Maximum number of calls in one approval.
 pub const MOST_CALLS: usize = 100;
 
-/// One request for a human decision.
+/// A request for a human decision.
 #[derive(Clone, PartialEq)]
 pub struct Approval {
-    /// Its name.
+    /// Id.
     pub id: ApprovalId,
-    /// Whose it is.
+    /// Tenant that owns the approval.
     pub tenant: Tenant,
-    /// The conversation it belongs to, if any.
+    /// Conversation that the approval belongs to, if any.
     pub channel: Option<Channel>,
-    /// The agent that asks.
+    /// Agent that proposed.
     pub agent: Agent,
-    /// The agent's run.
+    /// Run of the agent, if given.
     pub run: Option<Run>,
-    /// The agent's session.
+    /// Session of the agent, if given.
     pub session: Option<Session>,
-    /// The credential that proposed it.
+    /// Credential that proposed.
     pub requester: Person,
-    /// The person the agent acts for, when known.
+    /// Person for whom the agent acts, if known.
     pub on_behalf_of: Option<Person>,
-    /// The agent's own words: its claim, never checked.
+    /// The agent's own description; an unchecked claim.
     pub claim: Option<String>,
-    /// Makes button payloads unguessable.
+    /// Secret that makes button payloads unguessable.
     pub nonce: [u8; 16],
-    /// Keeps digests from revealing short arguments.
+    /// Salt that keeps digests from confirming guesses of short arguments.
     pub salt: [u8; 16],
-    /// When it was proposed.
+    /// Time of the proposal.
     pub created_at: Time,
-    /// From then on nobody can decide it.
+    /// Time from which the approval can no longer be decided.
     pub expires_at: Time,
-    /// How long after the decision its calls may be started.
+    /// How long after the decision the calls may be started.
     pub start_within: Duration,
-    /// The policy it was held under.
+    /// Hash of the policy under which the approval was created.
     pub policy: Hash,
-    /// Over its calls' digests, as proposed.
+    /// Digest over the digests of the calls, as proposed.
     pub digest: Hash,
-    /// Where it is in its life.
+    /// Current state.
     pub state: State,
-    /// When it ended.
+    /// Time at which the approval was decided or otherwise ended.
     pub ended_at: Option<Time>,
-    /// When its last event happened.
+    /// Time of the last event.
     pub changed_at: Time,
-    /// The number of its last event.
+    /// Number of the last event.
     pub version: u32,
-    /// The link of its last event.
+    /// Link of the last event.
     pub link: Hash,
-    /// How it was decided, if it was.
+    /// The decision, if there was one.
     pub decision: Option<Decided>,
-    /// Who approved it while others still had to.
+    /// Approvals given while others were still missing.
     pub endorsements: Vec<Endorsement>,
-    /// What took its place.
+    /// Approval that took the place of this one.
     pub superseded_by: Option<ApprovalId>,
-    /// What it replaced.
+    /// Approval that this one replaced.
     pub replaces: Option<ApprovalId>,
-    /// What it would undo.
+    /// Calls that this approval would undo.
     pub undoes: Option<Undoes>,
-    /// The proposer's idempotency key, and the hash of what came with it.
+    /// Idempotency key of the proposal, with the hash of the request.
     pub key: Option<(Key, Hash)>,
-    /// How many decisions were refused, so far as they were counted.
+    /// Number of refused decisions on record.
     pub refusals: u8,
-    /// How many of these were kept for whom: one who tries often does not use up the room for others.
+    /// Number of refused decisions on record per actor, which is limited so that one actor cannot use up the room for
+    /// others.
     pub tried: Vec<(Actor, u8)>,
-    /// When its content was erased, if it was.
+    /// Time at which the content was erased, if it was.
     pub erased_at: Option<Time>,
-    /// What would run, in order.
+    /// Calls, in the order in which they would run.
     pub calls: Vec<Call>,
 }
 
-/// A decision that was accepted.
+/// An accepted decision.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Decided {
-    /// Approved at least one call, or denied all.
+    /// True if at least one call was approved.
     pub approved: bool,
-    /// The person, from their credential.
+    /// The person, identified by their credential.
     pub by: Person,
-    /// When, by the store's clock.
+    /// Time, by the store's clock.
     pub at: Time,
-    /// Where they decided.
+    /// Surface from which the person decided.
     pub surface: String,
-    /// What they added.
+    /// Comment by the person.
     pub comment: Option<String>,
-    /// Who a request's body said decided: a claim.
+    /// Decider named in the request's body; an unchecked claim.
     pub claimed_by: Option<String>,
-    /// The decider's idempotency key, and the hash of what came with it.
+    /// Idempotency key of the decision, with the hash of the request.
     pub key: Option<(Key, Hash)>,
 }
 
-/// An approval by one of several people who have to approve.
+/// Approval by one of several people who have to approve.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Endorsement {
-    /// The person, from their credential.
+    /// The person, identified by their credential.
     pub by: Person,
-    /// When, by the store's clock.
+    /// Time, by the store's clock.
     pub at: Time,
-    /// Where they decided.
+    /// Surface from which the person decided.
     pub surface: String,
-    /// The positions they approved; absent: all of them.
+    /// Positions of the approved calls; if absent, all.
     pub calls: Option<Vec<u8>>,
-    /// What they added.
+    /// Comment by the person.
     pub comment: Option<String>,
-    /// Who a request's body said decided: a claim.
+    /// Decider named in the request's body; an unchecked claim.
     pub claimed_by: Option<String>,
-    /// Their idempotency key, and the hash of what came with it.
+    /// Idempotency key of the decision, with the hash of the request.
     pub key: Option<(Key, Hash)>,
-    /// The account it was given with. It counts only while that account is as it was.
+    /// Account with which it was given. The endorsement counts only while that account is unchanged.
     #[serde(skip)]
-    pub account: EndorsedWith,
-    /// True once the account was found to have changed or gone: it does not count, and never will again.
+    pub account: EndorsingAccount,
+    /// True once the account was found changed or removed; the endorsement then never counts again.
     #[serde(skip)]
     pub lapsed: bool,
 }
 
-/// What an endorsement rests on.
+/// Account behind an endorsement.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum EndorsedWith {
-    /// Not on record, as in rows of the first release: it does not count.
+pub enum EndorsingAccount {
+    /// Not recorded, as in rows of the first release; the endorsement does not count.
     #[default]
     Unknown,
-    /// No account: somebody on the machine that holds the store.
+    /// No account: given on the machine that holds the store.
     NoAccount,
-    /// The account under this key of the registry, with a body of this hash.
+    /// Account with this key in the registry, whose body has this hash.
     Account(String, Hash),
 }
 
 impl Endorsement {
-    /// True when this person approved the call at this position.
+    /// Returns true if this person approved the call at this position.
     pub fn grants(&self, position: u8) -> bool {
         self.calls.as_ref().is_none_or(|calls| calls.contains(&position))
     }
 }
 
-/// Its nonce and salt do not print themselves.
+/// Nonce and salt are not printed.
 impl std::fmt::Debug for Approval {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Approval")
@@ -166,7 +167,7 @@ impl std::fmt::Debug for Approval {
 }
 
 impl Approval {
-    /// Bytes of its arguments, results and snapshots, and a little for each call: what lists are bounded by.
+    /// Approximate size in bytes of arguments, results and snapshots, used to bound lists.
     pub fn weight(&self) -> usize {
         const EACH_CALL: usize = 256;
         let calls = self.calls.iter().map(|call| {
@@ -183,7 +184,7 @@ impl Approval {
         calls.sum()
     }
 
-    /// The call at `position`, from 1.
+    /// Returns the call at `position`, from 1.
     pub fn call(&self, position: u8) -> Option<&Call> {
         self.calls.get(usize::from(position).checked_sub(1)?)
     }
@@ -192,17 +193,17 @@ impl Approval {
         self.calls.get_mut(usize::from(position).checked_sub(1)?)
     }
 
-    /// Its calls with their positions, from 1.
+    /// Iterates over the calls with their positions, from 1.
     pub fn numbered(&self) -> impl Iterator<Item = (u8, &Call)> {
         (1u8..).zip(&self.calls)
     }
 
-    /// The digest over its calls' digests, in order.
+    /// Computes the digest over the digests of the calls, in order.
     pub fn digest_of_calls(&self) -> Hash {
         digest_of(self.calls.iter().map(|call| call.digest))
     }
 
-    /// What is secret about any of its calls.
+    /// Combined secrecy of all calls.
     pub fn secrecy(&self, policy: &Policy) -> Secrecy {
         let each = self
             .calls
@@ -211,8 +212,8 @@ impl Approval {
         each.reduce(Secrecy::and).unwrap_or_default()
     }
 
-    /// True when an agent proposed this that version 0.1.0 served. It had the name that a token of that name has, and its
-    /// channel was `AGENT/SESSION/PERSON`.
+    /// Returns true if the proposing agent was served by version 0.1.0. Such an agent had the same name as its token,
+    /// and its channel was `AGENT/SESSION/PERSON`.
     pub fn is_of_older_talk(&self) -> bool {
         let agent = self.agent.as_str();
         let is_named = |text: &str, before: &str, after: &str| {
@@ -228,8 +229,8 @@ impl Approval {
                 .is_some_and(|channel| is_named(channel.as_str(), "", "/"))
     }
 
-    /// The hash of a call's result that stands in the history: with the salt, so that it confirms no guess once the
-    /// content is erased.
+    /// Hash of a call's result as written to the history. Salted, so that it confirms no guess once the content is
+    /// erased.
     pub fn hash_of_result(&self, result: &[u8]) -> Hash {
         Fields::new("countersign/result/1")
             .field(&self.salt)
@@ -237,18 +238,18 @@ impl Approval {
             .finish()
     }
 
-    /// How many different people have to approve it: as many as its strictest call asks for.
+    /// Number of different people who must approve: the maximum over all calls.
     pub fn quorum(&self) -> u8 {
         let asked = self.calls.iter().map(|call| call.terms.authority().quorum);
         asked.max().unwrap_or(1).max(1)
     }
 
-    /// The endorsements that count.
+    /// Endorsements that have not lapsed.
     pub fn in_force(&self) -> impl Iterator<Item = &Endorsement> {
         self.endorsements.iter().filter(|endorsed| !endorsed.lapsed)
     }
 
-    /// How many of them are still missing; none when it is over.
+    /// Number of people who still have to approve; 0 if the approval is no longer pending.
     pub fn missing(&self) -> u8 {
         match self.state {
             State::Pending => {
@@ -259,7 +260,7 @@ impl Approval {
         }
     }
 
-    /// When the sweep has something to do for it: expiry, a stale release or a lost run.
+    /// Time at which the sweep has to act: expiry, a stale release or a lost run.
     pub fn due_at(&self) -> Option<Time> {
         if self.state == State::Pending {
             return Some(self.expires_at);
@@ -272,7 +273,8 @@ impl Approval {
         deadline.or_else(|| self.next_released().and_then(|_| self.start_by()))
     }
 
-    /// The last moment its released calls may be started. A batch gets as long again after each call that ended.
+    /// Time until which released calls may be started. In a batch, the interval starts again after each call that
+    /// ended.
     pub fn start_by(&self) -> Option<Time> {
         let ends = self
             .calls
@@ -284,7 +286,7 @@ impl Approval {
         Some(latest.plus(self.start_within))
     }
 
-    /// The position of the call that may be started next.
+    /// Position of the call that may be started next; `None` while another call is running.
     pub fn next_released(&self) -> Option<u8> {
         let earlier_runs = self.calls.iter().any(|call| call.state == CallState::Running);
         let mut released = self
@@ -296,17 +298,23 @@ impl Approval {
             .filter(|_| !earlier_runs)
     }
 
-    /// True when it is decided, or otherwise over, and none of its calls will do anything any more.
+    /// Returns true if the approval is no longer pending and all its calls are over.
     pub fn is_finished(&self) -> bool {
         self.state != State::Pending && self.calls.iter().all(|call| call.state.is_over())
     }
 
-    /// Records an event: gives it its number and link, and changes the states it changes.
+    /// Records an event: assigns its number and link, and applies the state changes that it implies.
     ///
     /// INVARIANT: states change nowhere else, so they are always the fold of the events.
-    pub(crate) fn record(&mut self, at: Time, policy: Hash, by: Actor, what: What) -> Result<Event, Illegal> {
+    pub(crate) fn record(
+        &mut self,
+        at: Time,
+        policy: Hash,
+        by: Actor,
+        what: EventKind,
+    ) -> Result<Event, Illegal> {
         let changes = what.changes(u8::try_from(self.calls.len()).unwrap_or(u8::MAX));
-        // Check all before changing any: an illegal event leaves no trace.
+        // Check everything before changing anything, so that an illegal event has no effect.
         let state = changes
             .approval
             .map_or(Ok(self.state), |change| self.state.apply(change))?;
@@ -343,7 +351,7 @@ impl Approval {
     }
 }
 
-/// The digest of an approval whose calls have these digests, in order.
+/// Computes the digest of an approval from the digests of its calls, in order.
 pub(crate) fn digest_of(calls: impl Iterator<Item = Hash>) -> Hash {
     let fields = Fields::new("countersign/approval/1");
     calls
@@ -351,15 +359,15 @@ pub(crate) fn digest_of(calls: impl Iterator<Item = Hash>) -> Hash {
         .finish()
 }
 
-fn because(what: &What) -> Because {
+fn because(what: &EventKind) -> RefusalReason {
     match what {
-        What::Expired => Because::Expired,
-        What::Superseded { .. } => Because::Superseded,
-        What::Withdrawn { .. } => Because::Withdrawn,
-        What::Refused { because, .. } => because.clone(),
-        _ => Because::Denied,
+        EventKind::Expired => RefusalReason::Expired,
+        EventKind::Superseded { .. } => RefusalReason::Superseded,
+        EventKind::Withdrawn { .. } => RefusalReason::Withdrawn,
+        EventKind::Refused { because, .. } => because.clone(),
+        _ => RefusalReason::Denied,
     }
 }
 
-/// A shared approval, as answers and waiters pass it around.
+/// Shared approval, as passed to waiters and in answers.
 pub type SharedApproval = Arc<Approval>;

@@ -1,7 +1,7 @@
 //! A call: one tool with its exact argument bytes, and the digest that binds a decision to them.
 //!
-//! Enters: bytes from outside. Leaves: the same bytes, checked, never rebuilt.
-//! Deliberately absent: any parsed form. Whoever needs one parses for itself and throws it away.
+//! Input: bytes from outside. Output: the same bytes, checked and unchanged.
+//! Not here: a parsed form. Code that needs one parses the bytes and discards the result.
 
 use std::sync::Arc;
 
@@ -13,23 +13,24 @@ use crate::id::{CallId, ToolName};
 use crate::json::{self, Limits, Malformed};
 use crate::policy::{Definition, Terms};
 use crate::provenance::Provenance;
+use crate::seal::secret_length;
 use crate::snapshot::Snapshot;
 use crate::state::CallState;
 use crate::time::Time;
 
-/// The arguments of a call: one JSON object, byte for byte as it came in.
+/// Arguments of a call: one JSON object, byte for byte as received.
 #[derive(Clone, PartialEq, Eq, Hash)]
 pub struct Arguments(Arc<[u8]>);
 
 impl Arguments {
-    /// Checks the bytes strictly and keeps them unchanged.
+    /// Checks the bytes strictly and stores them unchanged.
     pub fn parse(bytes: impl Into<Arc<[u8]>>) -> Result<Arguments, Malformed> {
         let bytes = bytes.into();
         json::check(&bytes, Limits::default())?;
         Ok(Arguments(bytes))
     }
 
-    /// Takes bytes that a store kept for us: they were checked when they came in.
+    /// Restores arguments from a store; they were checked when received.
     pub fn stored(bytes: impl Into<Arc<[u8]>>) -> Arguments {
         Arguments(bytes.into())
     }
@@ -40,106 +41,110 @@ impl Arguments {
     }
 }
 
-/// Arguments may hold secrets, so they do not print themselves.
+/// Arguments may contain secrets, so they are not printed.
 impl std::fmt::Debug for Arguments {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(f, "Arguments({} bytes)", self.0.len())
     }
 }
 
-/// Why a call will never run.
+/// Reason why a call will never run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Because {
-    /// A person denied it, alone or with its whole approval.
+pub enum RefusalReason {
+    /// A person denied the call or its whole approval.
     Denied,
-    /// Nobody decided in time.
+    /// The approval expired without a decision.
     Expired,
     /// A newer approval took its place.
     Superseded,
-    /// It was taken back.
+    /// The approval was withdrawn.
     Withdrawn,
-    /// It was approved, but not started in time.
+    /// Approved, but not started in time.
     Stale,
     /// An earlier call of its batch did not succeed.
     EarlierFailed,
-    /// The store was restored from a backup that was made before the call was started.
+    /// The store was restored from a backup made before the call was started.
     Voided,
-    /// What it would change is no longer what was shown.
+    /// The target of the call no longer matches the snapshot that was shown.
     Changed,
-    /// What it would change could not be read again.
+    /// The target of the call could not be read again before the start.
     Unreadable,
-    /// What it would undo was undone by another, or is being.
+    /// The call to be undone is already undone or being undone.
     NothingToUndo,
+    /// Started, but not sent to its tool. The only reason of a failed call; all others are of refused ones.
+    NotSent,
 }
 
-impl Because {
-    /// The reason in a few words.
+impl RefusalReason {
+    /// Short description.
     pub fn as_str(&self) -> &'static str {
         match self {
-            Because::Denied => "denied",
-            Because::Expired => "expired",
-            Because::Superseded => "superseded",
-            Because::Withdrawn => "withdrawn",
-            Because::Stale => "not started in time",
-            Because::EarlierFailed => "an earlier call did not succeed",
-            Because::Voided => "the store was restored from a backup",
-            Because::Changed => "what it would change has changed since it was shown",
-            Because::Unreadable => "what it would change could not be read again",
-            Because::NothingToUndo => "it was undone already, or is being undone",
+            RefusalReason::Denied => "denied",
+            RefusalReason::Expired => "expired",
+            RefusalReason::Superseded => "superseded",
+            RefusalReason::Withdrawn => "withdrawn",
+            RefusalReason::Stale => "not started in time",
+            RefusalReason::EarlierFailed => "an earlier call did not succeed",
+            RefusalReason::Voided => "the store was restored from a backup",
+            RefusalReason::Changed => "what it would change has changed since it was shown",
+            RefusalReason::Unreadable => "what it would change could not be read again",
+            RefusalReason::NothingToUndo => "it was undone already, or is being undone",
+            RefusalReason::NotSent => "not sent, so nothing ran",
         }
     }
 }
 
-/// What is known of the one time a call was started.
+/// The single start of a call.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Execution {
-    /// When it was started.
+    /// Time of the start.
     pub started_at: Time,
-    /// When it is given up as unknown.
+    /// Time after which the outcome counts as unknown.
     pub deadline: Time,
-    /// Hash of the permit's token: only who holds the permit can finish the call.
+    /// Hash of the permit's token; only the holder of the permit can finish the call.
     pub permit: Hash,
-    /// When it ended, if it did.
+    /// Time of the end, if it ended.
     pub ended_at: Option<Time>,
 }
 
-/// One call as it is stored.
+/// A stored call.
 #[derive(Clone, PartialEq)]
 pub struct Call {
     /// The tool's name.
     pub tool: ToolName,
-    /// What is known of the tool's definition, and from whom.
+    /// Hash of the tool's definition, and who provided it.
     pub definition: Definition,
-    /// The bytes that will run.
+    /// Bytes that will run.
     pub arguments: Arguments,
-    /// The bytes as proposed, when a person changed them.
+    /// Bytes as proposed, if a person edited them.
     pub original: Option<Arguments>,
-    /// 1 as proposed, 2 as changed by the person who approved it.
+    /// 1 as proposed, 2 as edited by the person who approved.
     pub revision: u32,
-    /// What the policy says of it.
+    /// Terms set by the policy.
     pub terms: Arc<Terms>,
-    /// Binds a decision to all of the above.
+    /// Digest that binds a decision to this call; see [`Call::digest_in`].
     pub digest: Hash,
-    /// Where it is in its life.
+    /// Current state.
     pub state: CallState,
-    /// Why it was refused, if it was.
-    pub because: Option<Because>,
-    /// Its one start, if there was one.
+    /// Reason for refusal, if refused; [`RefusalReason::NotSent`] if it failed without being sent.
+    pub because: Option<RefusalReason>,
+    /// The start, if there was one.
     pub execution: Option<Execution>,
-    /// What it answered, or why it failed; at most [`crate::executor::LARGEST_RESULT`] bytes.
+    /// Result or failure message; at most [`crate::executor::LARGEST_RESULT`] bytes.
     pub result: Option<Arc<[u8]>>,
-    /// A credential it needs, sealed; gone once the call is over.
+    /// Sealed credential for the call; removed once the call is over.
     pub sealed: Option<Arc<[u8]>>,
-    /// The call that undid this one, or has started to.
+    /// The call that undid this one, or is doing so.
     pub undone_by: Option<CallId>,
-    /// Where the proposed values came from; nothing when no conversation was given, or a person changed them.
+    /// Provenance of the proposed values; `None` if no conversation was given or a person edited the arguments.
     pub provenance: Option<Arc<Provenance>>,
-    /// What it would change, as it was when a person was asked; nothing when its tool declares no read for that.
+    /// Snapshot of what the call would change, read when the approval was created; `None` if its tool declares no
+    /// `before` read.
     pub before: Option<Arc<Snapshot>>,
 }
 
-/// Results and credentials do not print themselves.
+/// Results and credentials are not printed.
 impl std::fmt::Debug for Call {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Call")
@@ -161,10 +166,27 @@ impl std::fmt::Debug for Call {
 }
 
 impl Call {
-    /// The digest of this call within `approval`, at `position` from 1.
+    /// Returns true if the call failed without being sent to its tool, so that nothing ran.
+    pub fn was_not_sent(&self) -> bool {
+        self.state == CallState::Failed && self.because == Some(RefusalReason::NotSent)
+    }
+
+    /// Returns the notes that every card shows: those of the policy, and that the call comes with a credential. Neither
+    /// is escaped.
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes = self.terms.notes.clone();
+        notes.extend(self.sealed.as_deref().map(|sealed| {
+            let count = secret_length(sealed);
+            let unit = if count == 1 { "byte" } else { "bytes" };
+            format!("comes with a credential of {count} {unit}, which the tool gets and no card shows")
+        }));
+        notes
+    }
+
+    /// Computes the digest of this call within `approval`, at `position` (from 1).
     pub fn digest_in(&self, approval: &Approval, position: u8) -> Hash {
-        // What it would change is part of what was approved. Calls that came before there were snapshots, and those
-        // without one, keep their digests.
+        // The snapshot is part of what is approved. Calls without one, including those from before snapshots existed,
+        // keep their digests.
         let tag = match &self.before {
             None => "countersign/call/1",
             Some(_) => "countersign/call/2",
@@ -204,7 +226,8 @@ mod tests {
         fixture.propose(sample::batch(1, 2)).await
     }
 
-    /// Computed apart from this code, from the definition in docs: whoever checks digests elsewhere can use them.
+    /// Reference digests, computed independently from the definition in docs, for other implementations to check
+    /// against.
     #[tokio::test]
     async fn i8_digests_are_what_they_always_were() {
         let approval = batch().await;
@@ -253,7 +276,7 @@ mod tests {
                 call.definition = Definition::Claimed(Hash([0; 32]))
             }),
             ("arguments", |_, call| {
-                // The same value to every JSON library, other bytes.
+                // Equal to every JSON library, but with different bytes.
                 call.arguments = Arguments::parse(&br#"{"n":1,"position": 1}"#[..]).unwrap();
             }),
             ("arguments grow", |_, call| {
@@ -284,11 +307,11 @@ mod tests {
             assert!(!seen.contains(&digest), "{what}");
             seen.push(digest);
         }
-        // What only helps to show it does not.
+        // Fields used only for display do not change the digest.
         let mut call = original.calls[0].clone();
         let mut terms = Terms::clone(&call.terms);
         (terms.stakes, terms.summary) = (
-            crate::policy::Stakes::stored(Risk::Critical, Default::default()),
+            crate::policy::RiskAndAuthority::stored(Risk::Critical, Default::default()),
             String::new(),
         );
         call.terms = Arc::new(terms);

@@ -1,7 +1,7 @@
-//! A card, and the statement that all of it was put before a person.
+//! A card, and the statement that all of it was shown to a person.
 //!
-//! Enters: an approval with what is known about it. Leaves: its text, whole or as much as fits, and a [`WholeCard`]
-//! only where nothing is missing. Deliberately absent: the question under it and its buttons; see `prompt`.
+//! Input: an approval and what is known about it. Output: the card's text, whole or as much as fits, and a
+//! [`WholeCard`] only if nothing is missing. Not here: the question below the card and its buttons; see `prompt`.
 
 mod text;
 
@@ -12,10 +12,12 @@ use crate::approval::Approval;
 use crate::hash::Hash;
 use crate::id::ApprovalId;
 
-/// States that one surface put a whole card before the person who decides: every call, every value (a secret as its
+/// States that one surface showed a whole card to the person who decides: every call, every value (a secret as its
 /// mark) and every note of the approval with this digest.
 ///
-/// Approving takes one; see [`Decision::on`](crate::decision::Decision::on). A surface that cuts something makes none.
+/// Approving requires one; see [`Decision::on`](crate::decision::Decision::on). A surface that cuts something off, or
+/// whose card hides a place that the policy does not call secret, must not make one. Whatever a surface states, no such
+/// card can be approved; see [`Approval::concealed`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WholeCard {
     approval: ApprovalId,

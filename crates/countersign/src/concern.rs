@@ -1,7 +1,7 @@
-//! What else deserves a second look: short warnings with a reason, from bytes and history alone.
+//! Concerns: facts about a call that deserve a second look, from its bytes and the agent's history alone.
 //!
-//! Enters: a call, and what the same agent asked before. Leaves: concerns, the gravest first, each safe to show.
-//! Deliberately absent: models and scores. Each concern is a fact that a person can check.
+//! Input: a call, and the same agent's earlier approvals. Output: concerns, the gravest first, each safe to show. Not
+//! here: models and scores. Each concern is a fact that a person can check.
 
 mod history;
 #[cfg(test)]
@@ -12,46 +12,53 @@ pub use history::History;
 use std::fmt;
 use std::time::Duration;
 
-/// How far back a denial of the same call is worth a word.
-const LATELY: Duration = Duration::from_secs(60 * 60);
-/// A batch is large when it has more than twice the calls of the largest before, and more than this.
-const LARGE_BATCH: usize = 5;
-/// A number is far outside when it is more than ten times the largest before.
-const FAR: f64 = 10.0;
-/// So many numbers make a history.
-const SOME: usize = 3;
+use crate::time::Time;
 
-/// Something about a call that a person should look at again.
+/// Period within which a denial of the same call raises a concern.
+const DENIAL_WINDOW: Duration = Duration::from_secs(60 * 60);
+/// A batch is large if it has more calls than this, and more than twice as many as the largest before.
+const LARGE_BATCH: usize = 5;
+/// A number is far larger if it is more than this many times the largest before.
+const LARGER_FACTOR: f64 = 10.0;
+/// Least number of earlier values to compare a number with.
+const MIN_SAMPLES: usize = 3;
+
+/// A fact about a call that deserves a second look.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Concern {
+    /// A call with the same values was started before, and its outcome is not known.
+    StartedBefore {
+        /// Time of that start.
+        at: Time,
+    },
     /// A call with the same values was denied within the last hour.
     DeniedLately,
     /// A value is one letter away from one that was used before.
     LooksLike {
-        /// Where the value stands; escaped.
+        /// JSON pointer of the value; escaped.
         pointer: String,
-        /// The one that was used before; escaped.
+        /// The value that was used before; escaped.
         known: String,
     },
-    /// The tool is not what it was when it was last approved.
+    /// The tool's definition differs from the one last approved.
     DefinitionChanged,
-    /// A number is far larger than any before.
+    /// A number is more than ten times the largest before.
     FarLarger {
-        /// Where it stands; escaped.
+        /// JSON pointer of the number; escaped.
         pointer: String,
-        /// The largest before; escaped.
+        /// The largest number before; escaped.
         largest: String,
     },
-    /// More calls at once than ever before.
+    /// The approval has far more calls than any before.
     LargeBatch {
-        /// How many.
+        /// Number of calls in this approval.
         calls: usize,
-        /// The most before.
+        /// Largest number of calls before.
         most: usize,
     },
-    /// This agent did not ask for this tool before.
+    /// The agent has not asked for this tool before.
     FirstUse {
-        /// So many of its latest approvals were looked at; nothing when these were all.
+        /// Number of latest approvals that were checked; `None` if that is all of them.
         among: Option<usize>,
     },
 }
@@ -59,6 +66,12 @@ pub enum Concern {
 impl fmt::Display for Concern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
+            Concern::StartedBefore { at } => {
+                write!(
+                    f,
+                    "the same call was started at {at}, and its outcome is not known"
+                )
+            }
             Concern::DeniedLately => f.write_str("the same call was denied within the last hour"),
             Concern::LooksLike { pointer, known } => {
                 write!(

@@ -1,23 +1,24 @@
-//! A conversation: from a message in a channel to what happened and what the channel says.
+//! Chat conversations: handles the messages of a channel and says what the channel should reply.
 //!
-//! Enters: a message from a verified sender, and the fact that a card was shown. Leaves: [`Said`]. The order is
-//! fixed: the pending approval first, then the reading, then the act.
+//! Input: messages from verified senders, and notice that a card was shown. Output: [`MessageResponse`]. The
+//! order is fixed: look up the pending approval, interpret the message, then act.
 //!
-//! Which card stands in a channel is remembered in the store. A yes to a card that nobody remembers decides nothing:
-//! it is shown again.
+//! The card last shown in a channel is remembered in the store. A yes to a card that is not on record decides nothing;
+//! the card is shown again.
 
-mod memory;
+mod channel_state;
 
-use memory::{Card, Memory, remember};
+use channel_state::{Card, ChannelState, update_channel};
 
 use crate::approval::{Approval, SharedApproval};
-use crate::call::{Because, Call};
+use crate::call::{Call, RefusalReason};
 use crate::card::WholeCard;
 use crate::decision::{Choice, Decider, Decision, Refusal, Verdict};
 use crate::executor::Outcome;
-use crate::gate::{Gate, Heard, Reply, Resolved};
+use crate::gate::{Gate, Reply, ReplyOutcome, Resolved};
 use crate::id::{Channel, Key, Tenant};
-use crate::prompt::{Button, Delivery, LONGEST_MESSAGE, Pressed, Prompt, SHORTEST_LIMIT, summary};
+use crate::policy::OnOther;
+use crate::prompt::{Button, LONGEST_MESSAGE, Pressed, Prompt, PromptOptions, SHORTEST_LIMIT, summary};
 use crate::reply::{Interpreted, Reading, Why, interpret};
 use crate::sentence::{Sentences, fill};
 use crate::state::{CallState, State};
@@ -26,53 +27,53 @@ use crate::store::StoreError;
 /// A message in a channel.
 #[derive(Clone, Debug)]
 pub struct Message {
-    /// Whose world.
+    /// Tenant of the channel.
     pub tenant: Tenant,
-    /// The conversation.
+    /// Channel in which the message was sent.
     pub channel: Channel,
-    /// Who sent it, as the channel's adapter verified.
+    /// Sender, as verified by the channel's adapter.
     pub sender: Decider,
-    /// What they wrote.
+    /// Text of the message.
     pub text: String,
-    /// Their language, if it is known.
+    /// Language of the sender, if known.
     pub language: Option<String>,
-    /// The message's id in its channel.
+    /// Id of the message within its channel.
     pub id: Key,
-    /// What kind of message it is.
+    /// Origin of the message.
     pub origin: Origin,
-    /// The last message of ours that stood in the channel when this one was sent, or that it answers.
+    /// The last message sent by us that was in the channel when this one was sent, or the one that it replies to.
     pub after: Option<Key>,
 }
 
-/// How a message came to be. Only a person's own, new words decide anything.
+/// Origin of a message. Only new text written by its sender can decide anything.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
-    /// Written by its sender, just now.
+    /// Newly written by its sender.
     Written,
-    /// An older message, changed.
+    /// An edit of an earlier message.
     Edited,
-    /// Somebody else's words, passed on.
+    /// Forwarded text of another sender.
     Forwarded,
-    /// From a program, ours or another.
+    /// Sent by a program.
     Program,
 }
 
-/// What came of a message.
+/// Result of handling a message.
 #[derive(Debug)]
-pub struct Said {
-    /// How it was read; nothing when it was not looked at.
+pub struct MessageResponse {
+    /// Interpretation of the message; `None` if it was not interpreted.
     pub read: Option<Interpreted>,
-    /// What happened.
-    pub heard: Heard,
-    /// What the channel says now.
+    /// Effect on the pending approval.
+    pub heard: ReplyOutcome,
+    /// Text to send to the channel.
     pub say: Option<String>,
-    /// The card to show now.
+    /// Card to show in the channel.
     pub show: Option<Prompt>,
-    /// Whether the message goes on to the agent.
-    pub goes_on: bool,
+    /// Whether to pass the message on to the agent.
+    pub forward_to_agent: bool,
 }
 
-/// Conversations over one gate. Clones share everything.
+/// Handles conversations for one gate. Clones share its state.
 #[derive(Clone)]
 pub struct Conversations {
     gate: Gate,
@@ -82,7 +83,7 @@ pub struct Conversations {
 }
 
 impl Conversations {
-    /// Conversations over a gate, in each person's language so far as there is a catalogue.
+    /// Creates conversations that speak each person's language, where there is a catalogue for it.
     pub fn new(gate: Gate) -> Conversations {
         Conversations {
             gate,
@@ -92,8 +93,8 @@ impl Conversations {
         }
     }
 
-    /// Writes messages of at most so many UTF-16 code units, as chats count; at least [`SHORTEST_LIMIT`]. A card that is
-    /// longer is shown in part, and cannot be approved in the conversation.
+    /// Limits messages to this many UTF-16 code units, as chats count them; at least [`SHORTEST_LIMIT`]. A longer card
+    /// is shown in part and cannot be approved in the conversation.
     pub fn with_limit(self, limit: usize) -> Conversations {
         Conversations {
             limit: limit.max(SHORTEST_LIMIT),
@@ -101,7 +102,8 @@ impl Conversations {
         }
     }
 
-    /// Names the inbox page's address, `https://approvals.example.com` say: what does not fit is shown there.
+    /// Sets the address of the inbox, such as `https://approvals.example.com`, where a card that does not fit can be
+    /// seen.
     pub fn with_page(self, page: impl Into<String>) -> Conversations {
         Conversations {
             page: Some(page.into()),
@@ -109,7 +111,7 @@ impl Conversations {
         }
     }
 
-    /// Says these sentences to everybody.
+    /// Uses these sentences for everybody, whatever their language.
     pub fn with_sentences(self, sentences: Sentences) -> Conversations {
         Conversations {
             sentences: Some(sentences),
@@ -117,12 +119,12 @@ impl Conversations {
         }
     }
 
-    /// The gate behind them.
+    /// The underlying gate.
     pub fn gate(&self) -> &Gate {
         &self.gate
     }
 
-    /// The card of an approval. Once it stands in the channel, say so with [`Conversations::shown`].
+    /// Builds the prompt for an approval. Once it has been sent to the channel, call [`Conversations::shown`].
     pub async fn prompt(&self, approval: &Approval, language: Option<&str>) -> Result<Prompt, StoreError> {
         self.prompt_in(approval, &self.sentences(language)).await
     }
@@ -132,16 +134,16 @@ impl Conversations {
             State::Pending => self.gate.concerns(approval).await?,
             _ => Vec::new(),
         };
-        let delivery = Delivery {
+        let options = PromptOptions {
             limit: self.limit,
             concerns: &concerns,
             page: self.page.as_deref(),
         };
-        Ok(Prompt::of(approval, self.gate.policy(), sentences, delivery))
+        Ok(Prompt::of(approval, self.gate.policy(), sentences, options))
     }
 
-    /// Records that a card stands in the channel now, as the message `id`. Until this is done, a yes shows it again. A
-    /// prompt that leaves something out is no card that a yes could be about.
+    /// Records that a prompt was sent to the channel as the message `id`. Before that, a yes only makes the card be
+    /// shown again. A prompt that leaves something out does not count as a card that a yes can refer to.
     pub async fn shown(
         &self,
         tenant: &Tenant,
@@ -158,7 +160,7 @@ impl Conversations {
         }
     }
 
-    /// As [`Conversations::shown`], for whoever knows that all of the card stands there.
+    /// Like [`Conversations::shown`], for callers that know that the whole card was shown.
     pub async fn shown_whole(
         &self,
         tenant: &Tenant,
@@ -173,76 +175,84 @@ impl Conversations {
             language: Some(self.sentences(language).language),
             whole: true,
         };
-        let change = |memory: &mut Memory| memory.card = Some(card.clone());
-        remember(self.gate.store(), tenant, channel, change).await?;
+        let change = |state: &mut ChannelState| state.card = Some(card.clone());
+        update_channel(self.gate.store(), tenant, channel, change).await?;
         Ok(())
     }
 
-    /// Records that something else of ours stands in the channel now: the card is no longer the last thing shown.
+    /// Records that something else was sent to the channel, so that the card is no longer the last thing shown.
     pub async fn said(&self, tenant: &Tenant, channel: &Channel) -> Result<(), StoreError> {
-        let change = |memory: &mut Memory| memory.card = None;
-        remember(self.gate.store(), tenant, channel, change).await?;
+        let change = |state: &mut ChannelState| state.card = None;
+        update_channel(self.gate.store(), tenant, channel, change).await?;
         Ok(())
     }
 
-    /// Hears a message.
-    pub async fn hear(&self, message: Message) -> Result<Said, StoreError> {
+    /// Handles a message. A message with an id that was handled before is ignored.
+    pub async fn hear(&self, message: Message) -> Result<MessageResponse, StoreError> {
         if message.origin != Origin::Written {
-            return Ok(Said::passed_on(message.origin != Origin::Program));
+            return Ok(MessageResponse::passed_on(message.origin != Origin::Program));
         }
         let store = self.gate.store();
-        let (memory, is_new) = remember(store, &message.tenant, &message.channel, |memory| {
-            memory.hear(&message.id)
+        let (state, is_new) = update_channel(store, &message.tenant, &message.channel, |state| {
+            state.record_message(&message.id)
         })
         .await?;
         if !is_new {
-            return Ok(Said::passed_on(false));
+            return Ok(MessageResponse::passed_on(false));
         }
         let (tenant, channel, id) = (
             message.tenant.clone(),
             message.channel.clone(),
             message.id.clone(),
         );
-        let said = self.hear_new(message, &memory).await;
+        let said = self.hear_new(message, &state).await;
         if said.is_err() {
-            // It will be sent again, and then it counts. Deciding twice is kept apart by its key.
-            let forgotten = remember(store, &tenant, &channel, |memory| memory.forget(&id));
-            // The store fails already; what was heard stays so, and decides nothing.
+            // The sender will retry, and the retry must count. The idempotency key prevents deciding twice.
+            let forgotten = update_channel(store, &tenant, &channel, |state| state.forget(&id));
+            // The store is failing already. If this fails too, the retry is ignored and decides nothing.
             let _ = forgotten.await;
         }
         said
     }
 
-    /// Hears a message that did not come before.
-    async fn hear_new(&self, message: Message, memory: &Memory) -> Result<Said, StoreError> {
+    /// Handles a message that was not handled before.
+    async fn hear_new(&self, message: Message, state: &ChannelState) -> Result<MessageResponse, StoreError> {
         let store = self.gate.store();
         let Some(pending) = store.pending_in(&message.tenant, &message.channel).await? else {
-            return Ok(Said::passed_on(true));
+            return Ok(MessageResponse::passed_on(true));
         };
-        // Nobody says which language a reply is in: then it answers the card in the card's own.
-        let shown_in = memory.card.as_ref().and_then(|card| card.language.as_deref());
+        // If the reply's language is unknown, assume that of the card.
+        let shown_in = state.card.as_ref().and_then(|card| card.language.as_deref());
         let sentences = &self.sentences(message.language.as_deref().or(shown_in));
-        // Only for reading: what is shown is made again, with all that is known.
-        let prompt = Prompt::of(&pending, self.gate.policy(), sentences, Delivery::default());
+        // Used only to interpret the reply; a prompt that is shown is built anew, with concerns.
+        let prompt = Prompt::of(&pending, self.gate.policy(), sentences, PromptOptions::default());
         let read = interpret(prompt.offered(), &message.text, message.language.as_deref());
         let is_approver = |call: &Call| message.sender.is_among(&call.terms.approvers);
-        if matches!(read.why, Why::Filler(_)) && pending.calls.iter().any(is_approver) {
-            let too_little = match prompt.can_undo {
-                true => &sentences.too_little,
-                false => &sentences.too_little_for_ever,
-            };
-            let say = fill(too_little, &[("yes", &prompt.yes), ("no", &prompt.no)]);
+        let again = match &read.why {
+            Why::Filler(_) if prompt.can_undo => Some(&sentences.too_little),
+            Why::Filler(_) => Some(&sentences.too_little_irreversible),
+            // What may have been meant as an answer cancels nothing.
+            why if why.is_unclear() && self.gate.policy().channel().on_other == OnOther::Cancel => {
+                match why {
+                    Why::WhichOnes(_) => Some(&sentences.which_ones),
+                    _ => Some(&sentences.unclear),
+                }
+            }
+            _ => None,
+        };
+        if let Some(again) = again.filter(|_| pending.calls.iter().any(is_approver)) {
+            let say = fill(again, &[("yes", &prompt.yes), ("no", &prompt.no)]);
             let show = self.prompt_in(&pending, sentences).await?;
-            return Ok(Said {
+            return Ok(MessageResponse {
                 read: Some(read),
-                heard: Heard::ShowAgain(pending),
+                heard: ReplyOutcome::ShowAgain(pending),
                 say: Some(say),
                 show: Some(show),
-                goes_on: false,
+                forward_to_agent: false,
             });
         }
         let reply = Reply {
-            seen: seen(memory, &message, &pending),
+            seen: seen(state, &message, &pending),
             tenant: message.tenant,
             channel: message.channel,
             sender: message.sender,
@@ -251,7 +261,7 @@ impl Conversations {
         };
         let (tenant, channel) = (reply.tenant.clone(), reply.channel.clone());
         let heard = self.gate.hear(reply).await?;
-        let asks_again = matches!(&heard, Heard::Decided(resolved) if is_not_as_shown(resolved));
+        let asks_again = matches!(&heard, ReplyOutcome::Decided(resolved) if is_not_as_shown(resolved));
         let mut said = self.answer(read, heard, sentences).await?;
         if asks_again && let Some(again) = store.pending_in(&tenant, &channel).await? {
             said.show = Some(self.prompt_in(&again, sentences).await?);
@@ -259,8 +269,8 @@ impl Conversations {
         Ok(said)
     }
 
-    /// Takes a button pressed in a channel: bound to its card whatever else was shown since. Nothing when no such
-    /// button stands in this channel.
+    /// Handles a button press. The payload identifies its card, whatever was shown since. Returns `None` if no card in
+    /// this channel has such a button.
     pub async fn press(
         &self,
         tenant: &Tenant,
@@ -272,7 +282,7 @@ impl Conversations {
         self.press_only(tenant, channel, payload, None, by, key).await
     }
 
-    /// The same where the card lets one choose: of several calls only those at these positions, from 1, are approved.
+    /// Like [`Conversations::press`], approving only the calls at these positions (from 1) and denying the others.
     pub async fn press_only(
         &self,
         tenant: &Tenant,
@@ -315,13 +325,13 @@ impl Conversations {
         self.gate.decide_and_run(decision).await.map(Some)
     }
 
-    /// What the channel says to a decision, from a button or a reply.
+    /// Text for the channel after a decision by button or reply.
     pub fn outcome(&self, resolved: &Resolved, language: Option<&str>) -> String {
         outcome(resolved, &self.sentences(language))
     }
 
-    /// What the channel says about an approval that ended without it: decided on a page, by another program, or by
-    /// time. Nothing when it was taken back or replaced, which whoever did so has said.
+    /// Text for the channel about an approval that ended elsewhere: decided on a page or by a program, or expired.
+    /// `None` if it was withdrawn or superseded, which is announced by whoever did that.
     pub fn ending(&self, approval: &Approval, language: Option<&str>) -> Option<String> {
         let sentences = self.sentences(language);
         match approval.state {
@@ -338,82 +348,85 @@ impl Conversations {
     async fn answer(
         &self,
         read: Interpreted,
-        heard: Heard,
+        heard: ReplyOutcome,
         sentences: &Sentences,
-    ) -> Result<Said, StoreError> {
+    ) -> Result<MessageResponse, StoreError> {
         let card = match &heard {
-            Heard::Kept(approval) | Heard::ShowAgain(approval) | Heard::Incomplete(approval) => {
-                Some(self.prompt_in(approval, sentences).await?)
-            }
+            ReplyOutcome::Kept(approval)
+            | ReplyOutcome::ShowAgain(approval)
+            | ReplyOutcome::Incomplete(approval) => Some(self.prompt_in(approval, sentences).await?),
             _ => None,
         };
-        // What cannot be shown whole here is not worth showing again: a yes would be as little as before.
+        // A card that cannot be shown in full here is not shown again: a yes could not approve it anyway.
         let heard = match (heard, &card) {
-            (Heard::ShowAgain(approval), Some(card)) if card.whole().is_none() => Heard::Incomplete(approval),
+            (ReplyOutcome::ShowAgain(approval), Some(card)) if card.whole().is_none() => {
+                ReplyOutcome::Incomplete(approval)
+            }
             (heard, _) => heard,
         };
         let what = |approval: &SharedApproval| summary(approval, sentences);
-        let (say, show, goes_on) = match &heard {
-            Heard::NotForUs => (None, None, true),
-            Heard::Decided(resolved) => (Some(outcome(resolved, sentences)), None, false),
-            Heard::Cancelled(approval) => {
+        let (say, show, forward_to_agent) = match &heard {
+            ReplyOutcome::PassOn => (None, None, true),
+            ReplyOutcome::Decided(resolved) => (Some(outcome(resolved, sentences)), None, false),
+            ReplyOutcome::Cancelled(approval) => {
                 let say = fill(&sentences.cancelled_by_other, &[("what", &what(approval))]);
                 (Some(say), None, true)
             }
-            Heard::Kept(_) => (Some(sentences.kept.clone()), card, true),
-            Heard::ShowAgain(_) => (Some(sentences.show_again.clone()), card, false),
-            Heard::Incomplete(_) => {
+            ReplyOutcome::Kept(_) => (Some(sentences.kept.clone()), card, true),
+            ReplyOutcome::ShowAgain(_) => (Some(sentences.show_again.clone()), card, false),
+            ReplyOutcome::Incomplete(_) => {
                 let place = card.as_ref().map(Prompt::place).unwrap_or_default();
                 let say = fill(&sentences.incomplete, &[("where", place)]);
                 (Some(say), None, false)
             }
-            Heard::Refused(refusal) => {
+            ReplyOutcome::Refused(refusal) => {
                 let say = fill(
                     &sentences.refused,
                     &[("why", &sentences.reasons.refusal(refusal))],
                 );
-                // Words that were no answer still have a reader.
+                // Text that was not an answer is still passed on to the agent.
                 (Some(say), None, read.reading == Reading::Other)
             }
         };
-        Ok(Said {
+        Ok(MessageResponse {
             read: Some(read),
             heard,
             say,
             show,
-            goes_on,
+            forward_to_agent,
         })
     }
 
-    /// What is said to somebody who speaks this language.
+    /// Sentences for a language. If there is no catalogue for it, they are in English, but replies are still
+    /// interpreted in that language.
     pub fn sentences(&self, language: Option<&str>) -> Sentences {
         match &self.sentences {
             Some(sentences) => sentences.clone(),
-            None => Sentences::for_language(language.unwrap_or("en")),
+            None => Sentences::for_language(language.unwrap_or("en")).read_in(language),
         }
     }
 }
 
-/// The card the sender had before their eyes, all of it: the last thing shown, and before their message.
-fn seen(memory: &Memory, message: &Message, pending: &Approval) -> Option<WholeCard> {
-    let card = memory.card.as_ref().filter(|card| card.whole)?;
+/// Returns proof that the sender saw the whole card: it was the last thing shown before their message.
+fn seen(state: &ChannelState, message: &Message, pending: &Approval) -> Option<WholeCard> {
+    let card = state.card.as_ref().filter(|card| card.whole)?;
     let is_seen = message.after.as_ref() == Some(&card.message) && card.digest == pending.digest;
     is_seen.then(|| WholeCard::of(pending.id, card.digest))
 }
 
-impl Said {
-    fn passed_on(goes_on: bool) -> Said {
-        Said {
+impl MessageResponse {
+    fn passed_on(forward_to_agent: bool) -> MessageResponse {
+        MessageResponse {
             read: None,
-            heard: Heard::NotForUs,
+            heard: ReplyOutcome::PassOn,
             say: None,
             show: None,
-            goes_on,
+            forward_to_agent,
         }
     }
 }
 
-/// One choice for each call. Positions that the card does not have are somebody's mistake, and no choice.
+/// Builds one choice per call. Fails if `only` is empty or names a position that the card does not have.
 fn choices(approval: &Approval, only: &[u8]) -> Result<Vec<Choice>, Refusal> {
     let is_there = |position: &u8| approval.call(*position).is_some();
     if only.is_empty() || !only.iter().all(is_there) {
@@ -430,18 +443,19 @@ fn choices(approval: &Approval, only: &[u8]) -> Result<Vec<Choice>, Refusal> {
     Ok(approval.numbered().map(choice).collect())
 }
 
-/// Whether something was not run because what it would change has changed.
+/// Returns true if a call was not run because its target has changed since it was shown, could not be read again, or
+/// was already undone.
 fn is_not_as_shown(resolved: &Resolved) -> bool {
     let approval = resolved.approval.as_ref();
     approval.is_some_and(|approval| approval.calls.iter().any(|call| not_as_shown(call).is_some()))
 }
 
-fn not_as_shown(call: &Call) -> Option<&Because> {
+fn not_as_shown(call: &Call) -> Option<&RefusalReason> {
     let because = call.because.as_ref();
     because.filter(|because| {
         matches!(
             because,
-            Because::Changed | Because::Unreadable | Because::NothingToUndo
+            RefusalReason::Changed | RefusalReason::Unreadable | RefusalReason::NothingToUndo
         )
     })
 }
@@ -474,7 +488,7 @@ fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
             &[("why", &sentences.reasons.because(because))],
         );
     }
-    let is_left_out = |call: &Call| call.because == Some(Because::Denied);
+    let is_left_out = |call: &Call| call.because == Some(RefusalReason::Denied);
     if approval.calls.iter().any(is_left_out) {
         return part_outcome(approval, sentences);
     }
@@ -483,6 +497,8 @@ fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
         &sentences.unknown
     } else if ended(|outcome| matches!(outcome, Outcome::Failed(_))) {
         &sentences.failed
+    } else if ended(|outcome| matches!(outcome, Outcome::NotSent(_))) {
+        &sentences.not_run
     } else if approval
         .calls
         .iter()
@@ -495,14 +511,15 @@ fn outcome(resolved: &Resolved, sentences: &Sentences) -> String {
     fill(sentence, &[("what", &what)])
 }
 
-/// What became of each call of a card that was approved, in whole or in part.
+/// One line for each call of an approval that was approved in whole or in part.
 fn part_outcome(approval: &Approval, sentences: &Sentences) -> String {
     let line = |call: &crate::call::Call| {
         let sentence = match (call.state, &call.because) {
             (CallState::Succeeded, _) => &sentences.done,
+            (CallState::Failed, Some(RefusalReason::NotSent)) => &sentences.not_run,
             (CallState::Failed, _) => &sentences.failed,
             (CallState::Unknown, _) => &sentences.unknown,
-            (CallState::Refused, Some(Because::Denied)) => &sentences.left_out,
+            (CallState::Refused, Some(RefusalReason::Denied)) => &sentences.left_out,
             (CallState::Refused, _) => &sentences.not_run,
             _ => &sentences.approved,
         };

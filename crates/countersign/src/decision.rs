@@ -1,6 +1,6 @@
-//! Decisions, and the true reasons for which one is refused.
+//! Decisions, and the reasons for which one is refused.
 //!
-//! A refusal is an answer, not an error: it says what is so, and what to do now.
+//! A refusal is an answer, not an error: it says what is the case and what to do next.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,7 +12,7 @@ use crate::registry::{Entry, Kind};
 use crate::state::State;
 use crate::time::Time;
 
-/// Where a decision was made. Later surfaces are more assured than earlier ones.
+/// Surface through which a decision was made, in order of increasing assurance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Surface {
@@ -20,7 +20,7 @@ pub enum Surface {
     Text,
     /// A button in a conversation.
     Button,
-    /// A program with a credential of its own.
+    /// An API request with a program's own credential.
     Api,
     /// The command line, on the machine that holds the store.
     CommandLine,
@@ -31,7 +31,7 @@ pub enum Surface {
 }
 
 impl Surface {
-    /// The word used in JSON and events.
+    /// Word used in JSON and events.
     pub fn as_str(self) -> &'static str {
         match self {
             Surface::Text => "text",
@@ -43,7 +43,7 @@ impl Surface {
         }
     }
 
-    /// The words used in sentences.
+    /// Words used in sentences.
     pub fn phrase(self) -> &'static str {
         match self {
             Surface::Text => "a text reply",
@@ -56,31 +56,32 @@ impl Surface {
     }
 }
 
-/// Who decides: from the credential, never from the request's body.
+/// The person who decides, as identified by the credential, never by the request's body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Decider {
     /// The person.
     pub person: Person,
-    /// The groups they are in.
+    /// Groups that the person is in.
     pub groups: Vec<String>,
-    /// Where they decide.
+    /// Surface from which the person decides.
     pub surface: Surface,
-    /// What this rests on; nothing where no credential is needed, as on the machine that holds the store.
-    pub grounds: Vec<Ground>,
+    /// Registry entries that the authority rests on; empty if no credential is needed, as on the machine that holds the
+    /// store.
+    pub authority_bases: Vec<AuthorityBasis>,
 }
 
 impl Decider {
-    /// Somebody who needs no credential here.
+    /// Builds a decider whose authority rests on no registry entry.
     pub fn new(person: Person, groups: Vec<String>, surface: Surface) -> Decider {
         Decider {
             person,
             groups,
             surface,
-            grounds: Vec::new(),
+            authority_bases: Vec::new(),
         }
     }
 
-    /// True when the person, or a group of theirs, is listed. Nobody is in an empty list.
+    /// Returns true if the person or one of their groups is listed. An empty list includes nobody.
     pub fn is_among(&self, approvers: &[String]) -> bool {
         approvers
             .iter()
@@ -88,69 +89,69 @@ impl Decider {
     }
 }
 
-/// An entry of the registry that a decision rests on, such as the session it came with or the account behind it. It must
-/// still be there when the decision is written, or the person may not decide any more.
+/// A registry entry that a decider's authority rests on, such as the session or the account. It must still be valid
+/// when the decision is written; otherwise the decision is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ground {
-    /// What it is.
+pub struct AuthorityBasis {
+    /// Kind of the entry.
     pub kind: Kind,
-    /// Its key.
+    /// Key of the entry.
     pub key: String,
-    /// Hash of the body that was looked at; nothing when any will do. Not the version: that begins anew with an entry that
-    /// was removed and made again.
+    /// Hash of the body that was checked; `None` if any body will do. Not the version, because that starts again when
+    /// an entry is removed and recreated.
     pub body: Option<Hash>,
 }
 
-impl Ground {
-    /// An entry exactly as it is.
-    pub fn exactly(entry: &Entry) -> Ground {
-        Ground {
+impl AuthorityBasis {
+    /// Requires the entry exactly as it is.
+    pub fn exactly(entry: &Entry) -> AuthorityBasis {
+        AuthorityBasis {
             kind: entry.kind,
             key: entry.key.clone(),
             body: Some(Hash::of(&entry.body)),
         }
     }
 
-    /// An entry, whatever it says by then.
-    pub fn any(entry: &Entry) -> Ground {
-        Ground {
+    /// Requires the entry to exist, with any body.
+    pub fn any(entry: &Entry) -> AuthorityBasis {
+        AuthorityBasis {
             body: None,
-            ..Ground::exactly(entry)
+            ..AuthorityBasis::exactly(entry)
         }
     }
 
-    /// True if `entry`, found under this kind and key, is still what was looked at.
+    /// Returns true if `entry`, found under this kind and key, still satisfies the requirement.
     pub fn holds(&self, entry: Option<&Entry>, now: Time) -> bool {
         entry.is_some_and(|entry| {
-            entry.is_there(now) && self.body.is_none_or(|body| body == Hash::of(&entry.body))
+            entry.is_live(now) && self.body.is_none_or(|body| body == Hash::of(&entry.body))
         })
     }
 }
 
-/// What a person says to an approval.
+/// A person's decision on an approval.
 ///
-/// INVARIANT: outside of this crate an approving decision is made from a [`WholeCard`] and from nothing else, so a
-/// surface that showed part of a card can deny, but has nothing to approve with.
+/// INVARIANT: outside this crate an approving decision can be built only from a [`WholeCard`], so a surface that showed
+/// part of a card can deny but not approve.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
-    /// Whose approval.
+    /// Tenant of the approval.
     pub tenant: Tenant,
     pub(crate) approval: ApprovalId,
-    /// Who decides.
+    /// The person who decides.
     pub decider: Decider,
     pub(crate) verdict: Verdict,
-    /// The digest of the card they saw; a decision that names one must match.
+    /// Digest of the card that the person saw; if given, it must match.
     pub digest: Option<Hash>,
-    /// What they add.
+    /// Comment by the person.
     pub comment: Option<String>,
-    /// Who the request's body says decided; kept as a claim.
+    /// Decider named in the request's body; recorded as an unchecked claim.
     pub claimed_by: Option<String>,
-    /// Says that this is the same decision sent again.
+    /// Idempotency key.
     pub key: Option<Key>,
 }
 
 impl Decision {
-    /// A decision on a card that was shown whole, and on nothing else.
+    /// Builds a decision on a card that was shown whole.
     pub fn on(tenant: Tenant, card: WholeCard, decider: Decider, verdict: Verdict) -> Decision {
         Decision {
             digest: Some(card.digest()),
@@ -159,7 +160,7 @@ impl Decision {
         }
     }
 
-    /// A denial. It needs no card: whoever saw part of it, or only its title, may say no.
+    /// Builds a denial, which needs no card: a person who saw only part of it may still deny.
     pub fn deny(tenant: Tenant, approval: ApprovalId, decider: Decider) -> Decision {
         Decision {
             tenant,
@@ -173,172 +174,180 @@ impl Decision {
         }
     }
 
-    /// Which approval.
+    /// Id of the approval.
     pub fn approval(&self) -> ApprovalId {
         self.approval
     }
 
-    /// What was decided.
+    /// The verdict.
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
     }
 }
 
-/// Yes, no, or each call on its own.
+/// Content of a decision.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Verdict {
-    /// Every call may run.
+    /// Approves every call.
     Approve,
-    /// None may run.
+    /// Denies every call.
     Deny,
-    /// One choice per call, in order; the approval is approved when at least one call is.
+    /// One choice per call, in order; the approval is approved if at least one call is.
     Each(Vec<Choice>),
 }
 
-/// What a person says to one call of an approval.
+/// Decision on one call of an approval.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Choice {
-    /// It may run as shown.
+    /// Approves the call as shown.
     Approve,
-    /// It may not run.
+    /// Denies the call.
     Deny,
-    /// It may run with these arguments instead.
+    /// Approves the call with these arguments instead.
     Edit(Arguments),
 }
 
-/// Why a decision was not accepted.
+/// Reason why a decision was refused.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
-    /// No such approval, or not this tenant's.
+    /// No such approval for this tenant.
     #[error("there is no approval `{0}`")]
     NotFound(ApprovalId),
-    /// Somebody was first.
+    /// Someone else decided first.
     #[error("approval `{}` was already {state} by `{by}` at {at}", id.short())]
     AlreadyDecided {
-        /// Which approval.
+        /// The approval.
         id: ApprovalId,
-        /// Approved or denied.
+        /// Whether it was approved or denied.
         state: State,
-        /// By whom.
+        /// The person who decided.
         by: Person,
-        /// When.
+        /// Time of that decision.
         at: Time,
     },
-    /// Too late.
+    /// The approval has expired.
     #[error("approval `{}` expired at {at}", id.short())]
     Expired {
-        /// Which approval.
+        /// The approval.
         id: ApprovalId,
-        /// When.
+        /// Time of expiry.
         at: Time,
     },
-    /// Another one took its place.
+    /// A newer approval took its place.
     #[error("approval `{}` was superseded by `{}`", id.short(), by.short())]
     Superseded {
-        /// Which approval.
+        /// The approval.
         id: ApprovalId,
-        /// What took its place.
+        /// The newer approval.
         by: ApprovalId,
     },
-    /// It was taken back.
+    /// The approval was withdrawn.
     #[error("approval `{}` was withdrawn at {at}", id.short())]
     Withdrawn {
-        /// Which approval.
+        /// The approval.
         id: ApprovalId,
-        /// When.
+        /// Time of the withdrawal.
         at: Time,
     },
     /// The policy let the call pass, so there is nothing to decide.
     #[error("approval `{}` was never asked for: the policy let the call pass at {at}", id.short())]
     NotAsked {
-        /// Which approval.
+        /// The approval.
         id: ApprovalId,
-        /// When.
+        /// Time at which the call passed.
         at: Time,
     },
-    /// The decision was made on something else than what is pending.
+    /// The decision refers to another digest than the pending one.
     #[error("the decision is about another card than approval `{}` shows now", id.short())]
     Stale {
-        /// Which approval.
+        /// The approval.
         id: ApprovalId,
-        /// The digest of what is pending.
+        /// Digest of the pending approval.
         digest: Hash,
     },
-    /// The answer came from a place that showed only part of the card.
+    /// The surface showed only part of the card.
     #[error("part of approval `{}` was not shown there, so it cannot be approved from there", id.short())]
     Incomplete {
-        /// Which approval.
+        /// The approval.
         id: ApprovalId,
     },
-    /// The person may not decide this.
+    /// A card cannot show something that the policy does not call secret.
+    #[error("approval `{}` cannot be approved: {what}", id.short())]
+    Concealed {
+        /// Which approval.
+        id: ApprovalId,
+        /// What would be hidden, and by which secret.
+        what: String,
+    },
+    /// The person may not decide this approval.
     #[error("`{person}` may not decide approval `{}`", id.short())]
     NotAllowed {
-        /// Which approval.
+        /// The approval.
         id: ApprovalId,
         /// The person.
         person: Person,
     },
-    /// The person asked for it, or is whom the agent acts for.
+    /// The person proposed it, or is the one for whom the agent acts.
     #[error("`{person}` asked for approval `{}`, so somebody else has to approve it", id.short())]
     FourEyes {
-        /// Which approval.
+        /// The approval.
         id: ApprovalId,
         /// The person.
         person: Person,
     },
-    /// The decision came from a place that is not safe enough.
+    /// The surface is weaker than required.
     #[error("approval `{}` cannot be approved by {}: it takes {} or better", id.short(), on.phrase(), least.phrase())]
     SurfaceTooWeak {
-        /// Which approval.
+        /// The approval.
         id: ApprovalId,
-        /// Where the decision was made.
+        /// Surface of the decision.
         on: Surface,
-        /// The least it takes.
+        /// Weakest surface allowed.
         least: Surface,
     },
-    /// The same person again, where several have to approve.
+    /// The same person has already approved, and others have to.
     #[error("`{person}` has already approved approval `{}`; it takes {missing} more", id.short())]
     AlreadyEndorsed {
-        /// Which approval.
+        /// The approval.
         id: ApprovalId,
         /// The person.
         person: Person,
-        /// How many others still have to.
+        /// Number of people who still have to approve.
         missing: u8,
     },
-    /// Whoever changes a call's arguments cannot be the only one to approve them.
+    /// A call that requires four eyes or a quorum cannot be edited: the editor alone would approve the new arguments.
     #[error("call {call} of approval `{}` needs more than one pair of eyes, so it cannot be edited", id.short())]
     EditNotAlone {
-        /// Which approval.
+        /// The approval.
         id: ApprovalId,
-        /// Which call, from 1.
+        /// Position of the call, from 1.
         call: u8,
     },
-    /// The choices do not fit the calls.
+    /// The choices do not match the calls.
     #[error("approval `{}` has {calls} calls, the decision speaks of {choices}", id.short())]
     BadChoices {
-        /// Which approval.
+        /// The approval.
         id: ApprovalId,
-        /// How many calls it has.
+        /// Number of calls.
         calls: usize,
-        /// How many choices came.
+        /// Number of choices given.
         choices: usize,
     },
-    /// The changed arguments are not acceptable.
+    /// The edited arguments are invalid.
     #[error("call {call}: {reason}")]
     BadEdit {
-        /// Which call, from 1.
+        /// Position of the call, from 1.
         call: u8,
-        /// Why not.
+        /// Cause.
         reason: String,
     },
-    /// The idempotency key belongs to another decision.
+    /// The idempotency key was used for another request.
     #[error("idempotency key `{0}` was used for something else")]
     KeyReused(Key),
 }
 
 impl Refusal {
-    /// A word for programs.
+    /// Code for programs.
     pub fn code(&self) -> &'static str {
         match self {
             Refusal::NotFound(_) => "not_found",
@@ -349,6 +358,7 @@ impl Refusal {
             Refusal::NotAsked { .. } => "not_asked",
             Refusal::Stale { .. } => "stale",
             Refusal::Incomplete { .. } => "incomplete",
+            Refusal::Concealed { .. } => "concealed",
             Refusal::NotAllowed { .. } => "not_allowed",
             Refusal::FourEyes { .. } => "four_eyes",
             Refusal::SurfaceTooWeak { .. } => "surface_too_weak",
@@ -360,7 +370,7 @@ impl Refusal {
         }
     }
 
-    /// What to do now.
+    /// Advice on what to do next.
     pub fn hint(&self) -> &'static str {
         match self {
             Refusal::NotFound(_) => "list the pending approvals",
@@ -373,6 +383,9 @@ impl Refusal {
             Refusal::Superseded { .. } => "decide the newer approval instead",
             Refusal::Stale { .. } => "look at the current card and decide again",
             Refusal::Incomplete { .. } => "open the whole card and decide there, or deny it from here",
+            Refusal::Concealed { .. } => {
+                "deny it, and have it proposed again without the secret in that other place"
+            }
             Refusal::NotAllowed { .. } => "ask one of its approvers",
             Refusal::FourEyes { .. } => "ask another of its approvers, or deny it",
             Refusal::SurfaceTooWeak { .. } => "decide it there, or deny it from here",

@@ -1,12 +1,12 @@
-//! The one escaper: no untrusted character may act on the screen it is shown on.
+//! Escapes untrusted text, so that no character of it can act on the screen that shows it.
 //!
-//! Enters: any text. Leaves: text in which every character can be seen, from which the original can be told.
-//! Deliberately absent: HTML, Markdown and terminal styling; each surface quotes for itself, after this.
+//! Input: any text. Output: text in which every character is visible and from which the original can be recovered. Not
+//! here: quoting for HTML, Markdown or terminals; each surface does that afterwards.
 //!
 //! The written form:
 //! - a character that is invisible, moves others, or means nothing by itself: `\u{202e}`;
 //! - more than three of the same such character, or of spaces, in a row: `\u{20×4000}`;
-//! - a real backslash before `u{`: `\u{5c}`, so that nobody can write an escape that was not one.
+//! - a real backslash before `u{`: `\u{5c}`, so that nobody can fake an escape.
 
 use std::borrow::Cow;
 use std::fmt::{self, Write as _};
@@ -16,18 +16,21 @@ use icu_properties::{CodePointMapData, CodePointSetData};
 
 mod clip;
 mod punycode;
+mod value;
 mod warning;
 
-pub(crate) use clip::clip_to;
+use clip::clip_to;
 pub use clip::{Clipped, clip};
+pub use value::{EMPTY, clip_value, lines, value};
+pub(crate) use value::{needs_quotes, push_value, shown_name, unescaped_value};
 pub use warning::{Warning, is_unremarkable, warnings};
 
-/// Runs of blanks up to this long are left alone.
+/// Longest run of spaces that is not escaped.
 const PLAIN_BLANKS: usize = 3;
-/// Combining marks on one base up to this many are left alone.
+/// Most combining marks on one base character that are not escaped.
 const PLAIN_MARKS: usize = 4;
 
-/// Letters, marks and symbols by category, and yet nothing to the eye.
+/// Characters that look blank although their category is letter, mark or symbol.
 const BLANK: [char; 9] = [
     '\u{2800}',  // braille pattern blank
     '\u{2d7f}',  // Tifinagh consonant joiner
@@ -63,11 +66,11 @@ impl fmt::Display for Escaped<'_> {
     }
 }
 
-/// Whether `text` is ASCII that is shown as it is.
+/// Returns true if `text` is ASCII that needs no escaping.
 fn is_plain(text: &str) -> bool {
     let bytes = text.as_bytes();
     let is_long_blank = |four: &[u8]| four == b"    ";
-    // To the end in any case: then several bytes are looked at in one step.
+    // No early exit, so that the compiler can vectorise the loop.
     let is_ascii = bytes
         .iter()
         .fold(true, |so_far, byte| so_far & (0x20..0x7f).contains(byte));
@@ -76,7 +79,7 @@ fn is_plain(text: &str) -> bool {
         && !(bytes.contains(&b' ') && bytes.windows(4).any(is_long_blank))
 }
 
-/// Whether a character must not reach any surface as itself.
+/// Returns true if a character must always be escaped.
 pub(crate) fn is_forbidden(character: char) -> bool {
     if character.is_ascii() {
         return character.is_ascii_control();
@@ -90,7 +93,7 @@ pub(crate) fn is_forbidden(character: char) -> bool {
         | GeneralCategory::PrivateUse
         | GeneralCategory::Surrogate
         | GeneralCategory::Unassigned => true,
-        // U+3000 is how Chinese and Japanese write a space.
+        // U+3000 is the space of Chinese and Japanese.
         GeneralCategory::SpaceSeparator => character != '\u{3000}',
         _ => {
             BLANK.contains(&character)
@@ -99,7 +102,16 @@ pub(crate) fn is_forbidden(character: char) -> bool {
     }
 }
 
-/// Whether a character is drawn onto the one before it.
+/// Returns true if a character leaves no mark on the screen: white space, joiners, fillers. Characters that a font may
+/// not have are drawn as a box, so they are not among these.
+pub(crate) fn is_unseen(character: char) -> bool {
+    character.is_whitespace()
+        || BLANK.contains(&character)
+        || ('\u{fff9}'..='\u{fffb}').contains(&character)
+        || CodePointSetData::new::<DefaultIgnorableCodePoint>().contains(character)
+}
+
+/// Returns true if a character is drawn onto the one before it.
 pub(crate) fn is_mark(character: char) -> bool {
     let category = |character| CodePointMapData::<GeneralCategory>::new().get(character);
     !character.is_ascii() && GeneralCategoryGroup::Mark.contains(category(character))
@@ -109,11 +121,11 @@ fn is_blank(character: char) -> bool {
     matches!(character, ' ' | '\u{3000}')
 }
 
-/// The smallest piece of shown text that can be kept or hidden as a whole.
+/// The smallest piece of shown text that is kept or clipped as a whole: one character, or one escape.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Unit {
     character: char,
-    /// How many of it in a row.
+    /// Number of repetitions in a row.
     count: usize,
     is_escaped: bool,
 }
@@ -132,12 +144,12 @@ impl Unit {
         };
     }
 
-    /// Bytes of the original text.
+    /// Returns its length in the original text, in bytes.
     pub(crate) fn bytes(self) -> usize {
         self.character.len_utf8() * self.count
     }
 
-    /// Characters of the shown text.
+    /// Returns its length in the shown text, in characters.
     pub(crate) fn width(self) -> usize {
         if !self.is_escaped {
             return 1;
@@ -150,18 +162,18 @@ impl Unit {
         }
     }
 
-    /// Whether it draws onto whatever stands before it.
+    /// Returns true if the unit is drawn onto the character before it.
     pub(crate) fn is_mark(self) -> bool {
         !self.is_escaped && is_mark(self.character)
     }
 }
 
-/// Cuts text into units.
+/// Splits text into units.
 pub(crate) struct Units<'a> {
     rest: &'a str,
-    /// Marks since the last base; `None` if there is no base they could stand on.
+    /// Marks since the last base character; `None` if there is no base.
     marks: Option<usize>,
-    /// Inside a run of mixed blanks that is escaped, until this many bytes are left.
+    /// A run of mixed blanks is being escaped until this many bytes are left.
     blanks_until: usize,
 }
 
@@ -174,7 +186,7 @@ impl<'a> Units<'a> {
         }
     }
 
-    /// Takes the whole run of `character` at the front.
+    /// Takes the run of `character` at the front: all of it if it is long, else one character.
     fn run(&mut self, character: char) -> Unit {
         let after = self.rest.trim_start_matches(character);
         let count = (self.rest.len() - after.len()) / character.len_utf8();
@@ -191,7 +203,7 @@ impl<'a> Units<'a> {
         unit
     }
 
-    /// Whether the blank at the front belongs to a run that must be made visible.
+    /// Returns true if the blank at the front belongs to a run that is long enough to be escaped.
     fn is_in_long_blank(&mut self) -> bool {
         if self.blanks_until < self.rest.len() {
             return true;
@@ -224,7 +236,7 @@ impl Iterator for Units<'_> {
             return Some(self.run(character));
         }
         if is_mark(character) {
-            // A mark without a base would draw on our own text; a tower of them, on the lines above.
+            // A mark without a base would be drawn on our own text; a stack of marks, on the lines above.
             let is_escaped = self.marks.is_none_or(|marks| marks >= PLAIN_MARKS);
             if is_escaped {
                 return Some(self.run(character));

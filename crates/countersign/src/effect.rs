@@ -1,4 +1,4 @@
-//! What a tool does to the world, and how much harm a wrong call can do.
+//! Effect and risk: what kind of change a tool makes, and how much harm a wrong call can do.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,26 +12,26 @@ pub enum Effect {
     Write,
     /// Removes or overwrites something.
     Destructive,
-    /// Leaves this system: mail, money, a request to somebody else.
+    /// Reaches outside this system: mail, payments, requests to third parties.
     External,
 }
 
-/// The degree of harm when a call was wrong.
+/// Degree of harm that a wrong call can do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Risk {
-    /// A nuisance.
+    /// An annoyance.
     Low,
-    /// Work to repair.
+    /// Damage that takes work to repair.
     Medium,
     /// Loss.
     High,
-    /// Loss that cannot be repaired.
+    /// Irreparable loss.
     Critical,
 }
 
 impl Effect {
-    /// The word used in policies, JSON and on cards.
+    /// Word used in policies, JSON and on cards.
     pub fn as_str(self) -> &'static str {
         match self {
             Effect::Read => "read",
@@ -43,10 +43,10 @@ impl Effect {
 }
 
 impl Risk {
-    /// All of them, the least first.
+    /// All degrees, lowest first.
     pub const ALL: [Risk; 4] = [Risk::Low, Risk::Medium, Risk::High, Risk::Critical];
 
-    /// The word used in policies, JSON and on cards.
+    /// Word used in policies, JSON and on cards.
     pub fn as_str(self) -> &'static str {
         match self {
             Risk::Low => "low",

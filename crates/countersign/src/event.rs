@@ -1,49 +1,58 @@
-//! Events: what happened to an approval and its calls, in order, each one linked to the one before.
+//! Events: the history of an approval and its calls, in order, linked by hashes.
 //!
-//! Enters: facts. Leaves: the history from which every state follows.
-//! Deliberately absent: arguments, results, comments and secrets. Events hold digests; what may have to be
-//! erased one day is kept apart.
+//! Input: facts. Output: the history that all states derive from. Not here: arguments, results, comments and secrets.
+//! Events hold only digests; anything that may have to be erased one day is stored elsewhere.
 
-mod life;
+mod replay;
 #[cfg(test)]
 mod tests;
 
-pub use life::{BrokenHistory, Life, verify};
+pub use replay::{BrokenHistory, Replay, verify, verify_rows};
 
 use serde::{Deserialize, Serialize};
 
-use crate::call::Because;
+use crate::call::RefusalReason;
 use crate::hash::{Fields, Hash};
 use crate::id::{Actor, ApprovalId, CallId, Tenant};
 use crate::state::{CallChange, Change};
 use crate::time::Time;
 use crate::undoes::Undoes;
 
-/// One line of the history of an approval.
+/// One entry of an approval's history.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Event {
-    /// Its place in that history, from 1, without gaps.
+    /// Number within the history, from 1, without gaps.
     pub number: u32,
-    /// When, by the store's clock.
+    /// Time by the store's clock.
     pub at: Time,
-    /// The hash of the policy in force.
+    /// Hash of the policy in force.
     pub policy: Hash,
-    /// Who.
+    /// The person, agent or gate that caused the event.
     pub by: Actor,
-    /// What.
-    pub what: What,
-    /// Hash over this event and the link before it: a changed, missing or moved event breaks the chain.
+    /// Kind and details of the event.
+    pub what: EventKind,
+    /// Hash of this event and the previous link: a changed, missing or moved event breaks the chain.
     pub link: Hash,
-    // What was stored and linked, to the letter: a newer version may write `what` differently.
+    /// Hash of the approval's rows as this event left them. Only the last event of a transaction has one, and only
+    /// since version 0.2.0.
+    pub content: Option<ContentHash>,
+    // `what` exactly as stored and hashed: a newer version may serialize it differently.
     text: String,
 }
 
 impl Event {
-    /// A new event behind the one with the link `before`.
-    pub(crate) fn new(before: Hash, number: u32, at: Time, policy: Hash, by: Actor, what: What) -> Event {
-        // An event is strings and numbers: it always has a text.
+    /// Creates an event that follows the link `before`.
+    pub(crate) fn new(
+        before: Hash,
+        number: u32,
+        at: Time,
+        policy: Hash,
+        by: Actor,
+        what: EventKind,
+    ) -> Event {
+        // Cannot fail: an event consists of strings and numbers.
         let text = serde_json::to_string(&what).unwrap_or_default();
-        let link = link(before, number, at, policy, &by, &text);
+        let link = link(before, number, at, policy, &by, &text, None);
         Event {
             number,
             at,
@@ -51,11 +60,26 @@ impl Event {
             by,
             what,
             link,
+            content: None,
             text,
         }
     }
 
-    /// Reads a stored event.
+    /// Adds the hash of the resulting rows to the event, which follows the link `before`.
+    pub(crate) fn bind(&mut self, before: Hash, content: ContentHash) {
+        self.content = Some(content);
+        self.link = link(
+            before,
+            self.number,
+            self.at,
+            self.policy,
+            &self.by,
+            &self.text,
+            self.content,
+        );
+    }
+
+    /// Restores a stored event. Does not check its link.
     pub fn stored(
         number: u32,
         at: Time,
@@ -63,6 +87,7 @@ impl Event {
         by: Actor,
         text: String,
         link: Hash,
+        content: Option<ContentHash>,
     ) -> Result<Event, serde_json::Error> {
         let what = serde_json::from_str(&text)?;
         Ok(Event {
@@ -72,17 +97,37 @@ impl Event {
             by,
             what,
             link,
+            content,
             text,
         })
     }
 
-    /// `what` as JSON: the text that is stored and linked.
+    /// Returns `what` as JSON, exactly as stored and hashed.
     pub fn text(&self) -> &str {
         &self.text
     }
 }
 
-/// What happened.
+/// First half of a SHA-256 of an approval's rows; see [`crate::store::record::Bodies::content`].
+///
+/// The rows contain the approval's random salt, so the hash confirms no guess once the salt is erased. Half of the hash
+/// is enough against second preimages, and saves a third of the bytes per event.
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
+pub struct ContentHash(pub [u8; 16]);
+
+impl std::fmt::Display for ContentHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
+
+impl std::fmt::Debug for ContentHash {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        std::fmt::Display::fmt(self, f)
+    }
+}
+
+/// Kind of an event, with its details.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(
     tag = "what",
@@ -94,7 +139,7 @@ impl Event {
     missing_docs,
     reason = "the fields say what they are; see docs/state-machine.md"
 )]
-pub enum What {
+pub enum EventKind {
     Proposed {
         calls: u8,
         expires_at: Time,
@@ -107,17 +152,17 @@ pub enum What {
     Approved {
         digest: Hash,
         surface: String,
-        /// Positions that may run; the others are refused. Absent: all of them.
+        /// Positions that may run; the others are refused. All of them if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         calls: Option<Vec<u8>>,
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         edited: Vec<Edited>,
     },
-    /// An approval by one of several who have to approve; the last of them writes `approved`.
+    /// An approval by one of several required people; the last one is recorded as `approved`.
     Endorsed {
         digest: Hash,
         surface: String,
-        /// Positions this person approved. Absent: all of them.
+        /// Positions that this person approved. All of them if absent.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         calls: Option<Vec<u8>>,
     },
@@ -133,7 +178,7 @@ pub enum What {
         #[serde(default, skip_serializing_if = "Option::is_none")]
         reason: Option<String>,
     },
-    /// The policy let the call pass: no person was asked. Follows `proposed` in the same transaction.
+    /// The policy passed the call without asking anybody. Follows `proposed` in the same transaction.
     Passed {
         digest: Hash,
     },
@@ -148,30 +193,50 @@ pub enum What {
     },
     Succeeded {
         call: u8,
-        bytes: u64,
+        /// Length of the result. Only in events of earlier versions, since it outlives an erasure and could confirm a
+        /// guess.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bytes: Option<u64>,
         hash: Hash,
     },
     Failed {
         call: u8,
-        bytes: u64,
+        /// Length of the result. Only in events of earlier versions, since it outlives an erasure and could confirm a
+        /// guess.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        bytes: Option<u64>,
         hash: Hash,
     },
+    /// `hash` is of the executor's message; absent before version 0.2.0.
     Lost {
         call: u8,
         reason: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hash: Option<Hash>,
     },
     Refused {
         call: u8,
-        because: Because,
-        /// The approval that asks again, about what is there now.
+        because: RefusalReason,
+        /// The approval that asks again about the current content.
         #[serde(default, skip_serializing_if = "Option::is_none")]
         successor: Option<ApprovalId>,
     },
+    /// Written by a person who found out the outcome, or by the gate when the executor answered late. `hash` is of the
+    /// note or the result; absent before version 0.2.0.
     Reconciled {
         call: u8,
         succeeded: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hash: Option<Hash>,
     },
-    /// An undo of the call has started; no other can, until this one is known to have failed.
+    /// The executor's result arrived after a person had reconciled the call; the person's word stands.
+    LateResult {
+        call: u8,
+        succeeded: bool,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        hash: Option<Hash>,
+    },
+    /// An undo of the call has started; no other may start unless this one fails.
     UndoStarted {
         call: u8,
         undo: CallId,
@@ -184,30 +249,30 @@ pub enum What {
         call: u8,
         undo: CallId,
     },
-    /// Arguments, results, summaries, claims and comments are gone; everything else stays.
+    /// Arguments, results, summaries, claims and comments were erased; everything else stays.
     Erased,
 }
 
 /// A call whose arguments the approving person changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Edited {
-    /// Its position.
+    /// Position of the call.
     pub call: u8,
-    /// Its digest as proposed, which the approval's digest is over.
+    /// Digest of the call as proposed, which the approval's digest covers.
     pub was: Hash,
-    /// The digest of its new revision.
+    /// Digest of the new revision.
     pub digest: Hash,
 }
 
-/// Which changes one event makes to the two lives.
+/// State changes that an event makes to the approval and its calls.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Changes {
     pub(crate) approval: Option<Change>,
     pub(crate) calls: Vec<(u8, CallChange)>,
 }
 
-impl What {
-    /// The changes this makes to an approval of `calls` calls.
+impl EventKind {
+    /// Returns the state changes for an approval of `calls` calls.
     pub(crate) fn changes(&self, calls: u8) -> Changes {
         let whole = |change, call_change| Changes {
             approval: Some(change),
@@ -218,13 +283,13 @@ impl What {
             calls: vec![(*call, change)],
         };
         match self {
-            // The beginning: nothing changes, everything is there.
-            What::Proposed { .. } => Changes {
+            // The initial states; nothing changes.
+            EventKind::Proposed { .. } => Changes {
                 approval: None,
                 calls: Vec::new(),
             },
-            What::Approved { calls: None, .. } => whole(Change::Approved, CallChange::Released),
-            What::Approved {
+            EventKind::Approved { calls: None, .. } => whole(Change::Approved, CallChange::Released),
+            EventKind::Approved {
                 calls: Some(granted), ..
             } => {
                 let change = |position| match granted.contains(&position) {
@@ -236,69 +301,87 @@ impl What {
                     calls: (1..=calls).map(|position| (position, change(position))).collect(),
                 }
             }
-            What::Endorsed { .. } => Changes {
+            EventKind::Endorsed { .. } => Changes {
                 approval: Some(Change::Endorsed),
                 calls: Vec::new(),
             },
-            What::Denied { .. } => whole(Change::Denied, CallChange::Refused),
-            What::Expired => whole(Change::Expired, CallChange::Refused),
-            What::Superseded { .. } => whole(Change::Superseded, CallChange::Refused),
-            What::Withdrawn { .. } => whole(Change::Withdrawn, CallChange::Refused),
-            What::Passed { .. } => whole(Change::Passed, CallChange::Released),
-            What::DecisionRefused { .. } => Changes {
+            EventKind::Denied { .. } => whole(Change::Denied, CallChange::Refused),
+            EventKind::Expired => whole(Change::Expired, CallChange::Refused),
+            EventKind::Superseded { .. } => whole(Change::Superseded, CallChange::Refused),
+            EventKind::Withdrawn { .. } => whole(Change::Withdrawn, CallChange::Refused),
+            EventKind::Passed { .. } => whole(Change::Passed, CallChange::Released),
+            EventKind::DecisionRefused { .. } => Changes {
                 approval: Some(Change::DecisionRefused),
                 calls: Vec::new(),
             },
-            What::Started { call, .. } => one(call, CallChange::Started),
-            What::Succeeded { call, .. } => one(call, CallChange::Succeeded),
-            What::Failed { call, .. } => one(call, CallChange::Failed),
-            What::Lost { call, .. } => one(call, CallChange::Lost),
-            What::Refused { call, .. } => one(call, CallChange::Refused),
-            What::Reconciled {
+            EventKind::Started { call, .. } => one(call, CallChange::Started),
+            EventKind::Succeeded { call, .. } => one(call, CallChange::Succeeded),
+            EventKind::Failed { call, .. } => one(call, CallChange::Failed),
+            EventKind::Lost { call, .. } => one(call, CallChange::Lost),
+            EventKind::Refused { call, .. } => one(call, CallChange::Refused),
+            EventKind::Reconciled {
                 call,
                 succeeded: true,
+                ..
             } => one(call, CallChange::ReconciledSucceeded),
-            What::Reconciled {
+            EventKind::Reconciled {
                 call,
                 succeeded: false,
+                ..
             } => one(call, CallChange::ReconciledFailed),
-            What::UndoStarted { call, .. } => one(call, CallChange::UndoStarted),
-            What::UndoFailed { call, .. } => one(call, CallChange::UndoFailed),
-            What::Undone { call, .. } => one(call, CallChange::Undone),
-            What::Erased => Changes {
+            EventKind::LateResult { call, .. } => one(call, CallChange::LateResult),
+            EventKind::UndoStarted { call, .. } => one(call, CallChange::UndoStarted),
+            EventKind::UndoFailed { call, .. } => one(call, CallChange::UndoFailed),
+            EventKind::Undone { call, .. } => one(call, CallChange::Undone),
+            EventKind::Erased => Changes {
                 approval: Some(Change::Erased),
                 calls: Vec::new(),
             },
         }
     }
 
-    /// The word for it, as in the JSON.
+    /// Returns true if further calls of the approval may run after this event: it was approved, or an earlier call is
+    /// over. Normally the process that ran the earlier call continues, but it may have ended or lost the call to the
+    /// sweep.
+    pub fn lets_calls_run(&self) -> bool {
+        matches!(
+            self,
+            EventKind::Approved { .. }
+                | EventKind::Succeeded { .. }
+                | EventKind::Failed { .. }
+                | EventKind::Lost { .. }
+                | EventKind::Refused { .. }
+        )
+    }
+
+    /// Returns the name of the kind, as in the JSON.
     pub fn as_str(&self) -> &'static str {
         match self {
-            What::Proposed { .. } => "proposed",
-            What::Approved { .. } => "approved",
-            What::Endorsed { .. } => "endorsed",
-            What::Denied { .. } => "denied",
-            What::Expired => "expired",
-            What::Superseded { .. } => "superseded",
-            What::Withdrawn { .. } => "withdrawn",
-            What::Passed { .. } => "passed",
-            What::DecisionRefused { .. } => "decision_refused",
-            What::Started { .. } => "started",
-            What::Succeeded { .. } => "succeeded",
-            What::Failed { .. } => "failed",
-            What::Lost { .. } => "lost",
-            What::Refused { .. } => "refused",
-            What::Reconciled { .. } => "reconciled",
-            What::UndoStarted { .. } => "undo_started",
-            What::UndoFailed { .. } => "undo_failed",
-            What::Undone { .. } => "undone",
-            What::Erased => "erased",
+            EventKind::Proposed { .. } => "proposed",
+            EventKind::Approved { .. } => "approved",
+            EventKind::Endorsed { .. } => "endorsed",
+            EventKind::Denied { .. } => "denied",
+            EventKind::Expired => "expired",
+            EventKind::Superseded { .. } => "superseded",
+            EventKind::Withdrawn { .. } => "withdrawn",
+            EventKind::Passed { .. } => "passed",
+            EventKind::DecisionRefused { .. } => "decision_refused",
+            EventKind::Started { .. } => "started",
+            EventKind::Succeeded { .. } => "succeeded",
+            EventKind::Failed { .. } => "failed",
+            EventKind::Lost { .. } => "lost",
+            EventKind::Refused { .. } => "refused",
+            EventKind::Reconciled { .. } => "reconciled",
+            EventKind::LateResult { .. } => "late_result",
+            EventKind::UndoStarted { .. } => "undo_started",
+            EventKind::UndoFailed { .. } => "undo_failed",
+            EventKind::Undone { .. } => "undone",
+            EventKind::Erased => "erased",
         }
     }
 }
 
-/// Where the chain of an approval begins.
+/// Returns the link before the first event of an approval.
 pub fn first_link(tenant: &Tenant, id: ApprovalId) -> Hash {
     Fields::new("countersign/chain/1")
         .field(tenant.as_str().as_bytes())
@@ -306,14 +389,30 @@ pub fn first_link(tenant: &Tenant, id: ApprovalId) -> Hash {
         .finish()
 }
 
-/// The link of an event, from the one before and the event as stored.
-fn link(before: Hash, number: u32, at: Time, policy: Hash, by: &Actor, text: &str) -> Hash {
-    Fields::new("countersign/event/1")
+/// Computes the link of an event from the previous link and the stored event. Events without a content hash keep the
+/// format of version 1.
+fn link(
+    before: Hash,
+    number: u32,
+    at: Time,
+    policy: Hash,
+    by: &Actor,
+    text: &str,
+    content: Option<ContentHash>,
+) -> Hash {
+    let tag = match content {
+        None => "countersign/event/1",
+        Some(_) => "countersign/event/2",
+    };
+    let fields = Fields::new(tag)
         .field(&before.0)
         .number(number.into())
         .number(at.as_micros() as u64)
         .field(&policy.0)
         .field(by.to_string().as_bytes())
-        .field(text.as_bytes())
-        .finish()
+        .field(text.as_bytes());
+    match content {
+        None => fields.finish(),
+        Some(content) => fields.field(&content.0).finish(),
+    }
 }

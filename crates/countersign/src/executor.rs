@@ -1,24 +1,26 @@
 //! Executors run tools, and only with a permit.
 //!
-//! Enters: a [`Permit`], which nobody but the gate can make: for a call that passed, or for one whose start is
-//! on record. Leaves: an [`Outcome`]. No permit, no run, by type.
+//! Input: a [`Permit`], which only the gate can create: for a read that passed, or for a call whose start is on record.
+//! Output: an [`Outcome`]. The type system rules out a run without a permit.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::future::BoxFuture;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
 
 use crate::call::Arguments;
 use crate::hash::Hash;
-use crate::id::{CallId, Tenant, ToolName};
+use crate::id::{BadName, CallId, Tenant, ToolName};
 use crate::seal::Secret;
-use crate::stopwatch::Stopwatch;
+use crate::stopwatch::{Stopwatch, TimeLimit};
 use crate::time::Time;
 
-/// The largest result that is kept.
+/// Maximum size of a stored result, in bytes.
 pub const LARGEST_RESULT: usize = 1024 * 1024;
 
-/// The right to run one call, once. It cannot be copied, and running consumes it.
+/// The right to run one call, once. Cannot be cloned, and is consumed by running.
 #[derive(Debug)]
 pub struct Permit {
     pub(crate) tenant: Tenant,
@@ -28,78 +30,87 @@ pub struct Permit {
     pub(crate) timeout: Duration,
     pub(crate) call: Option<CallId>,
     pub(crate) token: Option<PermitToken>,
-    /// Runs since before the start was written, so never less than the time that has passed since.
+    /// Started before the start was written, so it never shows less than the time since then.
     pub(crate) since: Stopwatch,
-    /// The start on record, and when the call is given up, both on the store's clock.
-    pub(crate) span: Option<(Time, Time)>,
+    /// Recorded start and deadline of the call, both by the store's clock.
+    pub(crate) start_and_deadline: Option<(Time, Time)>,
 }
 
 impl Permit {
-    /// Whose call it is.
+    /// Tenant of the call.
     pub fn tenant(&self) -> &Tenant {
         &self.tenant
     }
 
-    /// The tool to run.
+    /// Tool to run.
     pub fn tool(&self) -> &ToolName {
         &self.tool
     }
 
-    /// The exact bytes to run it with.
+    /// Exact argument bytes.
     pub fn arguments(&self) -> &Arguments {
         &self.arguments
     }
 
-    /// The credential the call came with.
+    /// Parses the arguments as a value of the tool's own type.
+    pub fn parse<A: DeserializeOwned>(&self) -> Result<A, serde_json::Error> {
+        serde_json::from_slice(self.arguments.as_bytes())
+    }
+
+    /// Credential submitted with the call.
     pub fn secret(&self) -> Option<&Secret> {
         self.secret.as_ref()
     }
 
-    /// How long the gate waits for the outcome.
+    /// Maximum time that the gate waits for the outcome.
     pub fn timeout(&self) -> Duration {
         self.timeout
     }
 
-    /// Time left to send the call; nothing when it is too late. Others have given the call up by then, and may have told
-    /// people that it did not run. An executor asks this as late as it can, and does not send what is late.
+    /// Time left to send the call; `None` if it is too late. After that others treat the call as lost, and may have
+    /// told people that it did not run. Executors must check this as late as possible and must not send a late call.
     pub fn time_left(&self) -> Option<Duration> {
-        let left = self.timeout.saturating_sub(self.since.elapsed());
-        (!left.is_zero()).then_some(left)
+        self.time_limit().left()
     }
 
-    /// When the start was recorded, and when the call is given up, both on the store's clock: for tools that refuse what
-    /// comes late. Nothing for a read that passed.
-    pub fn span(&self) -> Option<(Time, Time)> {
-        self.span
+    /// The same limit, for code that sends the call after the permit has been consumed.
+    pub fn time_limit(&self) -> TimeLimit {
+        TimeLimit::new(self.since, self.timeout)
     }
 
-    /// The call's id, which is its idempotency key; nothing for a read that passed.
+    /// Recorded start and deadline of the call by the store's clock, for tools that reject late requests. `None` for a
+    /// read that passed.
+    pub fn start_and_deadline(&self) -> Option<(Time, Time)> {
+        self.start_and_deadline
+    }
+
+    /// Id of the call, which is also its idempotency key; `None` for a read that passed.
     pub fn call(&self) -> Option<CallId> {
         self.call
     }
 
-    /// What a host that runs the tool itself must show to finish the call.
+    /// Token that a host running the tool itself must present to finish the call.
     pub fn token(&self) -> Option<&PermitToken> {
         self.token.as_ref()
     }
 }
 
-/// The secret part of a permit. Stores keep only its hash.
+/// Secret part of a permit. Stores keep only its hash.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PermitToken(pub(crate) [u8; 32]);
 
 impl PermitToken {
-    /// What stores keep.
+    /// Hash of the token, as stored.
     pub fn hash(&self) -> Hash {
         Hash::of(&self.0)
     }
 
-    /// As text, for a host in another process.
+    /// The token as text, for a host in another process.
     pub fn reveal(&self) -> String {
         Hash(self.0).to_string()
     }
 
-    /// Reads that text.
+    /// Parses the text form of a token.
     pub fn read(text: &str) -> Option<PermitToken> {
         Hash::from_hex(text).map(|hash| PermitToken(hash.0))
     }
@@ -111,45 +122,67 @@ impl std::fmt::Debug for PermitToken {
     }
 }
 
-/// How a run ended.
+/// Result of running a call.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Outcome {
-    /// The tool did it, and answered this.
+    /// The tool succeeded, with this result.
     Succeeded(Arc<[u8]>),
-    /// The tool did not do it, and said why.
+    /// The tool failed, with this message.
     Failed(Arc<[u8]>),
-    /// Nobody knows; why not.
+    /// The call was not sent to the tool, for this reason, so nothing ran.
+    NotSent(String),
+    /// The outcome is unknown, for this reason.
     Unknown(String),
 }
 
-/// Results may hold what nobody should read in a log.
+/// Results may be confidential, so they are not printed.
 impl std::fmt::Debug for Outcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Outcome::Succeeded(result) => write!(f, "Succeeded({} bytes)", result.len()),
             Outcome::Failed(result) => write!(f, "Failed({} bytes)", result.len()),
+            Outcome::NotSent(reason) => write!(f, "NotSent({reason})"),
             Outcome::Unknown(reason) => write!(f, "Unknown({reason})"),
         }
     }
 }
 
 impl Outcome {
-    /// A success with this answer.
+    /// Builds a success with this result.
     pub fn succeeded(result: impl AsRef<[u8]>) -> Outcome {
         Outcome::Succeeded(Arc::from(result.as_ref()))
     }
 
-    /// A failure with this reason.
+    /// Builds a success with this result, written as JSON.
+    pub fn json(result: &impl Serialize) -> Outcome {
+        match serde_json::to_vec(result) {
+            Ok(result) => Outcome::Succeeded(Arc::from(result)),
+            // The tool has succeeded all the same.
+            Err(error) => Outcome::json(&serde_json::json!({ "omitted": error.to_string() })),
+        }
+    }
+
+    /// Builds a failure with this message.
     pub fn failed(reason: impl AsRef<[u8]>) -> Outcome {
         Outcome::Failed(Arc::from(reason.as_ref()))
     }
 
-    /// Keeps the outcome, and of an oversized result only its size and hash: it happened, whatever it said.
+    /// Replaces an oversized result with its size and hash, keeping the outcome.
     pub(crate) fn bounded(self) -> Outcome {
-        let bound = |result: Arc<[u8]>| -> Arc<[u8]> {
-            if result.len() <= LARGEST_RESULT {
-                return result;
+        match &self {
+            Outcome::Succeeded(result) | Outcome::Failed(result) if result.len() > LARGEST_RESULT => {
+                self.shortened()
             }
+            Outcome::NotSent(said) | Outcome::Unknown(said) if said.len() > LARGEST_RESULT => {
+                self.shortened()
+            }
+            _ => self,
+        }
+    }
+
+    /// Replaces the result with its size and hash, keeping the outcome.
+    pub fn shortened(self) -> Outcome {
+        let note = |result: Arc<[u8]>| -> Arc<[u8]> {
             let note = format!(
                 "{{\"omitted\":\"the result was too large to keep\",\"bytes\":{},\"sha256\":\"{}\"}}",
                 result.len(),
@@ -158,47 +191,56 @@ impl Outcome {
             Arc::from(note.into_bytes())
         };
         match self {
-            Outcome::Succeeded(result) => Outcome::Succeeded(bound(result)),
-            Outcome::Failed(result) => Outcome::Failed(bound(result)),
-            Outcome::Unknown(said) if said.len() > LARGEST_RESULT => {
-                Outcome::Unknown("its words were too long to keep".to_owned())
-            }
-            Outcome::Unknown(said) => Outcome::Unknown(said),
+            Outcome::Succeeded(result) => Outcome::Succeeded(note(result)),
+            Outcome::Failed(result) => Outcome::Failed(note(result)),
+            Outcome::NotSent(_) => Outcome::NotSent("its reason was too long to keep".to_owned()),
+            Outcome::Unknown(_) => Outcome::Unknown("its words were too long to keep".to_owned()),
         }
     }
 }
 
-/// Runs tools.
+/// Runs calls for which the gate issued permits.
 pub trait Executor: Send + Sync + 'static {
-    /// True when this executor can run the tool. A tool nobody can run stays with its host.
+    /// Returns true if this executor can run the tool. Other tools are left to their host.
     fn runs(&self, tool: &ToolName) -> bool;
 
-    /// Runs the call. An executor that cannot tell whether the tool did anything answers [`Outcome::Unknown`].
+    /// Runs the call. Must return [`Outcome::Unknown`] if it cannot tell whether the tool did anything, and
+    /// [`Outcome::NotSent`] only if the tool was not reached: the model is told that nothing ran.
     fn run(&self, permit: Permit) -> BoxFuture<'static, Outcome>;
 }
 
-/// Which tools an executor runs, as a command carries it.
-#[derive(Clone)]
-pub struct Runs(pub Arc<dyn Executor>);
+impl<E: Executor + ?Sized> Executor for Arc<E> {
+    fn runs(&self, tool: &ToolName) -> bool {
+        (**self).runs(tool)
+    }
 
-impl Runs {
-    /// True when the executor runs this tool.
+    fn run(&self, permit: Permit) -> BoxFuture<'static, Outcome> {
+        (**self).run(permit)
+    }
+}
+
+/// Set of tools that an executor runs, as passed in commands.
+#[derive(Clone)]
+pub struct RunnableTools(pub Arc<dyn Executor>);
+
+impl RunnableTools {
+    /// Returns true if the executor runs this tool.
     pub fn includes(&self, tool: &ToolName) -> bool {
         self.0.runs(tool)
     }
 }
 
-impl std::fmt::Debug for Runs {
+impl std::fmt::Debug for RunnableTools {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.write_str("Runs(an executor's tools)")
+        f.write_str("RunnableTools(an executor's tools)")
     }
 }
 
-/// No tools at all: every call is run by its host.
+/// Executor without tools: every call is run by its host.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct HostRuns;
+pub struct NoExecutor;
 
-impl Executor for HostRuns {
+impl Executor for NoExecutor {
     fn runs(&self, _tool: &ToolName) -> bool {
         false
     }
@@ -211,7 +253,7 @@ impl Executor for HostRuns {
 
 type Tool = Box<dyn Fn(Permit) -> BoxFuture<'static, Outcome> + Send + Sync>;
 
-/// Tools in this process, by name.
+/// Executor for tools implemented in this process, by name.
 #[derive(Default)]
 pub struct Tools(std::collections::HashMap<ToolName, Tool>);
 
@@ -225,6 +267,34 @@ impl Tools {
             .insert(name, Box::new(move |permit| Box::pin(tool(permit))));
         self
     }
+
+    /// Adds a tool that takes its arguments as a type of its own and returns a value to be written as JSON. Arguments that
+    /// do not fit the type fail the call before the tool runs.
+    pub fn typed<A, R, E, F>(
+        self,
+        name: impl TryInto<ToolName, Error: Into<BadName>>,
+        tool: impl Fn(A) -> F + Send + Sync + 'static,
+    ) -> Result<Tools, BadName>
+    where
+        A: DeserializeOwned,
+        R: Serialize,
+        E: std::fmt::Display,
+        F: Future<Output = Result<R, E>> + Send + 'static,
+    {
+        let name = name.try_into().map_err(Into::into)?;
+        Ok(self.with(name, move |permit| {
+            let running = permit.parse().map(&tool);
+            async move {
+                match running {
+                    Ok(running) => match running.await {
+                        Ok(result) => Outcome::json(&result),
+                        Err(error) => Outcome::failed(error.to_string()),
+                    },
+                    Err(error) => Outcome::failed(format!("not run: the arguments do not fit: {error}")),
+                }
+            }
+        }))
+    }
 }
 
 impl Executor for Tools {
@@ -235,7 +305,7 @@ impl Executor for Tools {
     fn run(&self, permit: Permit) -> BoxFuture<'static, Outcome> {
         match self.0.get(&permit.tool) {
             Some(tool) => tool(permit),
-            None => HostRuns.run(permit),
+            None => NoExecutor.run(permit),
         }
     }
 }

@@ -1,55 +1,62 @@
-//! The gate: between an agent's wish and the world.
+//! The gate between an agent's calls and the tools that run them.
 //!
-//! Enters: the calls of one agent turn. Leaves: permits for those that pass, an approval for those that are held.
-//! Later a decision, a run and a record. This file and its folder know the order of the steps and nothing else.
+//! Input: the calls of one agent turn. Output: permits for those that pass, an approval for those that are held; later
+//! a decision, a run and a record. This file and its folder know the order of the steps and nothing else.
 //!
-//! It fails closed: before a start is on record, any error, time-out or unknown answer means that nothing runs.
+//! The gate fails closed: before a start is on record, any error, timeout or unknown answer means that nothing runs.
 
-mod before;
+mod concerns;
 mod decide;
 mod flag;
+mod follow;
 mod hear;
-mod look;
 mod passed;
 mod run;
+mod snapshots;
 mod submission;
 mod undo;
+mod unrecorded;
 mod wait;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::approval::{MOST_CALLS, SharedApproval};
-use crate::call::Arguments;
+use crate::call::{Arguments, Call};
 use crate::command::{Answer, CallSet, Command, NewCall, Propose, Proposed, Restraint, Swept};
 use crate::effect::Effect;
-use crate::executor::{Executor, HostRuns, Permit, PermitToken};
+use crate::executor::{Executor, NoExecutor, Permit, PermitToken};
 use crate::hash::{Fields, Hash};
 use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Person, Run, Tenant, ToolName};
-use crate::policy::{Asked, Policy, Ruling, Terms};
-use crate::provenance::{Provenance, Told};
+use crate::policy::{CallRequest, Policy, Ruling, Terms};
+use crate::provenance::{Provenance, VouchedConversation};
 use crate::seal::{SealError, Sealer, Secret};
+use crate::secrecy::{Concealed, Secrecy, concealed_with};
 use crate::snapshot::Snapshot;
 use crate::state::State;
 use crate::stopwatch::Stopwatch;
 use crate::store::{Store, StoreError};
 use crate::undoes::Undoes;
 
-use before::Snapshots;
-pub use decide::{Resolved, Running};
+pub use concerns::Concerns;
+pub use decide::{KEPT, Resolved, Running};
 pub use flag::{Flagged, GUIDE, is_same_but_for_the_flag};
-pub use hear::{Heard, Reply};
-pub use look::Concerns;
+pub use follow::ReleasedCursor;
+pub use hear::{Reply, ReplyOutcome};
 use passed::{Passing, reused};
 pub use run::Ran;
-pub use submission::{Asking, LONGEST_CLAIM, Ruled, Submission, SubmitError, Submitted, SubmittedCall};
+use snapshots::Snapshots;
+pub use submission::{
+    ApprovalOptions, LONGEST_CLAIM, Ruled, Submission, SubmitError, Submitted, SubmittedCall,
+};
 pub use undo::{NotUndone, Undoing};
+use unrecorded::Unrecorded;
 pub use wait::{Until, Waited};
 
-/// How many due approvals one sweeping transaction ends: few enough that a decision never waits long behind it.
+/// Maximum number of approvals per sweep transaction: few enough that a decision never waits long for it.
 const SWEEP: usize = 200;
 
-/// The gate. Clones share everything.
+/// The gate. Clones share all state.
 #[derive(Clone)]
 pub struct Gate {
     store: Arc<dyn Store>,
@@ -57,24 +64,27 @@ pub struct Gate {
     executor: Arc<dyn Executor>,
     sealer: Option<Sealer>,
     pace: Option<Arc<dyn Pace>>,
+    unrecorded: Arc<Unrecorded>,
 }
 
-/// Counts new approvals and says when an agent makes them too fast. Kept outside of the gate because it needs a clock
-/// and memory of its own.
+/// Rate limiter for new approvals. Implemented outside of the gate because it needs its own clock and memory.
 pub trait Pace: Send + Sync {
     /// Counts one new approval, or returns how long to wait before the next try.
     fn propose(&self, tenant: &Tenant, agent: &Agent, requester: &Person) -> Result<(), Duration>;
 }
 
 impl Gate {
-    /// A gate over a store, under a policy. Without an executor, hosts start and finish calls themselves.
-    pub fn new(store: Arc<dyn Store>, policy: Arc<Policy>) -> Gate {
+    /// Creates a gate over a store, under a policy. Without an executor, hosts start and finish calls themselves.
+    ///
+    /// The store and the executor can be shared with the host: an [`Arc`] of either is one, too.
+    pub fn new(store: impl Store, policy: impl Into<Arc<Policy>>) -> Gate {
         Gate {
-            store,
-            policy,
-            executor: Arc::new(HostRuns),
+            store: Arc::new(store),
+            policy: policy.into(),
+            executor: Arc::new(NoExecutor),
             sealer: None,
             pace: None,
+            unrecorded: Arc::default(),
         }
     }
 
@@ -87,11 +97,14 @@ impl Gate {
     }
 
     /// Lets the gate run tools.
-    pub fn with_executor(self, executor: Arc<dyn Executor>) -> Gate {
-        Gate { executor, ..self }
+    pub fn with_executor(self, executor: impl Executor) -> Gate {
+        Gate {
+            executor: Arc::new(executor),
+            ..self
+        }
     }
 
-    /// Lets calls come with secrets.
+    /// Lets calls carry secrets, encrypted with this sealer while they wait.
     pub fn with_sealer(self, sealer: Sealer) -> Gate {
         Gate {
             sealer: Some(sealer),
@@ -99,21 +112,21 @@ impl Gate {
         }
     }
 
-    /// The store behind it.
+    /// Returns the store.
     pub fn store(&self) -> &dyn Store {
         &*self.store
     }
 
-    /// The policy in force.
+    /// Returns the policy in force.
     pub fn policy(&self) -> &Policy {
         &self.policy
     }
 
-    /// Rules on the calls of one turn: those that pass get permits, all that are held become one approval.
+    /// Rules on the calls of one turn: those that pass get permits, all held ones become one approval.
     ///
-    /// When the approval cannot be saved, the whole submission fails and nothing of it may run.
+    /// If the approval cannot be saved, the whole submission fails and none of it may run.
     pub async fn submit(&self, submission: Submission) -> Result<Submitted, SubmitError> {
-        check_shape(&submission)?;
+        self.check_shape(&submission)?;
         let seeds = Seeds::new()?;
         let snapshots = self.snapshots(&submission).await;
         let rulings = match submission
@@ -123,8 +136,8 @@ impl Gate {
             || submission.conversation.as_ref().is_some_and(is_long)
         {
             false => self.rule_all(&submission, &snapshots, &seeds)?,
-            // Conditions over large arguments and long conversations may take long: not on the threads that everybody
-            // shares.
+            // Conditions on large arguments and long conversations may take long: keep them off the async worker
+            // threads.
             true => {
                 let (gate, submission) = (self.clone(), submission.clone());
                 let ruling =
@@ -137,8 +150,7 @@ impl Gate {
         self.record(&submission, seeds, rulings).await
     }
 
-    /// Puts what was ruled on record: one approval for all held calls, and one for each that passes and is more than a
-    /// read.
+    /// Records the rulings: one approval for all held calls, and one for each passed call that is more than a read.
     async fn record(
         &self,
         submission: &Submission,
@@ -150,7 +162,7 @@ impl Gate {
             held,
             passing,
         } = rulings;
-        let body = submission_hash(submission, &held, None);
+        let body = self.submission_hash(submission, &held, None);
         let held_calls = held.len();
         let proposed = match held.is_empty() {
             true => None,
@@ -163,9 +175,9 @@ impl Gate {
             let is_same = approval.state != State::Passed && approval.calls.len() == held_calls;
             for ruling in &mut calls {
                 match ruling {
-                    // The same submission sent again is about the approval that is already there.
+                    // A retry refers to the existing approval.
                     Some(Ruled::Held(call)) if is_same || !repeated => call.approval = approval.id,
-                    // Under an earlier policy it passed: it ran then.
+                    // The call passed under an earlier policy, and ran then.
                     Some(Ruled::Held(_)) if submission.calls.len() == 1 => {
                         let call = CallId {
                             approval: approval.id,
@@ -204,14 +216,14 @@ impl Gate {
         });
         let approval = match (proposed, earlier) {
             (Some(proposed), Some(_)) => Some(proposed.approval),
-            // A call that passes now, and about which a person was asked under an earlier policy.
+            // The call passes now, but under an earlier policy a person was asked about it.
             (None, Some(id)) => self.store.approval(&submission.tenant, id).await?,
             (_, None) => None,
         };
         Ok(Submitted { calls, approval })
     }
 
-    /// Takes back an approval that was proposed a moment ago, because the submission failed as a whole.
+    /// Withdraws an approval that was just proposed, because the submission failed as a whole.
     async fn withdraw_new(&self, submission: &Submission, proposed: Option<Proposed>) {
         if let Some(Proposed {
             approval,
@@ -220,22 +232,27 @@ impl Gate {
         {
             let by = Actor::Agent(submission.agent.clone());
             let reason = "another call of the same turn could not be recorded".to_owned();
-            // Where this fails too, the question stays and expires; the agent was told that nothing was accepted.
+            // If this fails too, the approval stays until it expires; the agent was told that nothing was accepted.
             let _ = self
                 .withdraw(&submission.tenant, approval.id, by, Some(reason))
                 .await;
         }
     }
 
-    /// Asks for approval outright: calls are held even where the policy would let them pass. One that the policy
-    /// forbids, or that cannot be read, makes the whole request fail.
-    pub async fn ask(&self, submission: Submission, asking: Asking) -> Result<SharedApproval, SubmitError> {
-        check_shape(&submission)?;
+    /// Asks for approval explicitly: holds calls even if the policy would let them pass. Fails as a whole if a call is
+    /// forbidden or malformed.
+    pub async fn ask(
+        &self,
+        submission: Submission,
+        options: ApprovalOptions,
+    ) -> Result<SharedApproval, SubmitError> {
+        self.check_shape(&submission)?;
         let seeds = Seeds::new()?;
         let snapshots = self.snapshots(&submission).await;
-        let (gate, asked) = (self.clone(), submission.clone());
-        // Conditions over large arguments may take long: not on the threads that everybody shares.
-        let holding = tokio::task::spawn_blocking(move || gate.hold_all(&asked, asking, &snapshots, &seeds));
+        let (gate, submitted) = (self.clone(), submission.clone());
+        // Conditions on large arguments may take long: keep them off the async worker threads.
+        let holding =
+            tokio::task::spawn_blocking(move || gate.hold_all(&submitted, options, &snapshots, &seeds));
         let held = holding
             .await
             .map_err(|error| StoreError::Unavailable(error.to_string()))??;
@@ -246,7 +263,7 @@ impl Gate {
     fn hold_all(
         &self,
         submission: &Submission,
-        asking: Asking,
+        options: ApprovalOptions,
         snapshots: &Snapshots,
         seeds: &Seeds,
     ) -> Result<Vec<NewCall>, SubmitError> {
@@ -257,17 +274,22 @@ impl Gate {
             let tool = ToolName::new(call.tool.as_str()).map_err(|problem| bad(problem.to_string()))?;
             let arguments =
                 Arguments::parse(call.arguments.clone()).map_err(|problem| bad(problem.to_string()))?;
-            let asked = Asked {
+            if let Some(problem) = self.policy.too_many_secrets(tool.as_str(), arguments.as_bytes()) {
+                return Err(bad(problem.told()));
+            }
+            let request = CallRequest {
                 tool: tool.as_str(),
                 arguments: arguments.as_bytes(),
                 definition: call.definition,
                 salt: &seeds.salt,
                 before: before.as_deref().map(|before| &*before.result),
             };
-            let provenance = self.trace(submission, asked);
-            let terms = self.policy.hold_traced(asked, provenance.as_ref(), asking.risk);
+            let provenance = self.trace(submission, request);
+            let terms = self
+                .policy
+                .hold_traced(request, provenance.as_ref(), options.risk);
             let mut terms = terms.map_err(bad)?;
-            terms.ttl = asking.ttl.map_or(terms.ttl, |ttl| ttl.min(terms.ttl));
+            terms.ttl = options.ttl.map_or(terms.ttl, |ttl| ttl.min(terms.ttl));
             let id = CallId {
                 approval: seeds.id,
                 position,
@@ -284,15 +306,26 @@ impl Gate {
                 before,
             });
         }
-        Ok(held)
+        match self.concealed(&held, None, seeds) {
+            Some(concealed) => Err(SubmitError::NotAskable(concealed.call, concealed.told())),
+            None => Ok(held),
+        }
     }
 
-    /// True when this gate's executor runs the tool.
+    /// A place of these calls that is not secret and that a secret of theirs would hide from whoever is asked.
+    /// With a `new` position, the calls at the others are known to hide nothing of each other.
+    fn concealed(&self, calls: &[NewCall], new: Option<u8>, seeds: &Seeds) -> Option<Concealed> {
+        let calls: Vec<Call> = calls.iter().map(NewCall::hold).collect();
+        let secrecy = |call| Secrecy::of(call, &self.policy, &seeds.salt);
+        concealed_with(calls.iter().map(|call| (call, secrecy(call))), new)
+    }
+
+    /// Returns true if this gate's executor runs the tool.
     pub fn runs(&self, tool: &ToolName) -> bool {
         self.executor.runs(tool)
     }
 
-    /// Ends everything that is due, and counts it.
+    /// Sweeps everything that is due, and returns the counts.
     pub async fn expire_due(&self) -> Result<Swept, StoreError> {
         let mut total = Swept::default();
         loop {
@@ -306,6 +339,7 @@ impl Gate {
             total.expired += swept.expired;
             total.stale += swept.stale;
             total.unknown += swept.unknown;
+            total.broken = total.broken.max(swept.broken);
             if !swept.more {
                 return Ok(total);
             }
@@ -337,15 +371,19 @@ impl Gate {
     ) -> Result<Option<Ruled>, SubmitError> {
         let tenant = &submission.tenant;
         let forbidden = |reason: String| Ok(Some(Ruled::Forbidden { reason }));
+        let malformed = |reason: String| Ok(Some(Ruled::Malformed { reason }));
         let tool = match ToolName::new(call.tool.as_str()) {
             Ok(tool) => tool,
-            Err(problem) => return forbidden(problem.to_string()),
+            Err(problem) => return malformed(problem.to_string()),
         };
         let arguments = match Arguments::parse(call.arguments.clone()) {
             Ok(arguments) => arguments,
-            Err(problem) => return forbidden(format!("the arguments are not acceptable: {problem}")),
+            Err(problem) => return malformed(format!("the arguments are not acceptable: {problem}")),
         };
-        let asked = Asked {
+        if let Some(problem) = self.policy.too_many_secrets(tool.as_str(), arguments.as_bytes()) {
+            return forbidden(problem.told());
+        }
+        let request = CallRequest {
             tool: tool.as_str(),
             arguments: arguments.as_bytes(),
             definition: call.definition,
@@ -355,14 +393,14 @@ impl Gate {
                 .ok()
                 .and_then(|before| Some(&*before.as_ref()?.result)),
         };
-        let provenance = match self.policy.is_traced(asked.tool) {
-            true => self.trace(submission, asked),
+        let provenance = match self.policy.is_traced(request.tool) {
+            true => self.trace(submission, request),
             false => None,
         };
-        let terms = match self.policy.rule_traced(asked, provenance.as_ref()) {
+        let terms = match self.policy.rule_traced(request, provenance.as_ref()) {
             Ruling::Hold(terms) => terms,
             Ruling::Forbid { reason } => return forbidden(reason),
-            // A read may repeat, and is on no record.
+            // Reads may repeat and are not recorded.
             Ruling::Pass(pass) if pass.effect == Effect::Read => {
                 return Ok(Some(Ruled::Pass(Permit {
                     tenant: tenant.clone(),
@@ -373,17 +411,17 @@ impl Gate {
                     call: None,
                     token: None,
                     since: Stopwatch::start(),
-                    span: None,
+                    start_and_deadline: None,
                 })));
             }
             Ruling::Pass(_) => {
                 let seeds = Seeds::new()?;
-                let asked = Asked {
+                let request = CallRequest {
                     salt: &seeds.salt,
                     before: None,
-                    ..asked
+                    ..request
                 };
-                let terms = match self.policy.hold_traced(asked, provenance.as_ref(), None) {
+                let terms = match self.policy.hold_traced(request, provenance.as_ref(), None) {
                     Ok(terms) => terms,
                     Err(reason) => return forbidden(reason),
                 };
@@ -396,7 +434,7 @@ impl Gate {
                         definition: call.definition,
                         arguments,
                         terms: Arc::new(terms),
-                        // It starts in the transaction that records it, so its credential is never stored.
+                        // The call starts in the transaction that records it, so its credential is never stored.
                         sealed: None,
                         provenance: provenance.map(Arc::new),
                         before: None,
@@ -405,7 +443,7 @@ impl Gate {
                 return Ok(None);
             }
         };
-        // Nobody is asked about what cannot be shown.
+        // A person is not asked about a change that cannot be shown.
         let before = match before {
             Ok(before) => before,
             Err(reason) => {
@@ -436,13 +474,18 @@ impl Gate {
             provenance: provenance.map(Arc::new),
             before,
         });
+        // INVARIANT: nobody is asked about what a secret hides although the policy does not call it secret.
+        if let Some(concealed) = self.concealed(held, Some(position), seeds) {
+            held.pop();
+            return forbidden(concealed.told());
+        }
         Ok(Some(Ruled::Held(id)))
     }
 
-    /// Where a call's values came from, if the conversation was given.
-    fn trace(&self, submission: &Submission, asked: Asked<'_>) -> Option<Provenance> {
+    /// Traces where a call's values came from, if the conversation was given.
+    fn trace(&self, submission: &Submission, request: CallRequest<'_>) -> Option<Provenance> {
         let told = submission.conversation.as_ref()?;
-        Some(self.policy.trace(asked.tool, asked.arguments, told))
+        Some(self.policy.trace(request.tool, request.arguments, told))
     }
 
     fn seal(&self, secret: &Secret, tenant: &Tenant, call: CallId) -> Result<Arc<[u8]>, SealError> {
@@ -459,13 +502,13 @@ impl Gate {
         calls: Vec<NewCall>,
         undoes: Option<Undoes>,
     ) -> Propose {
-        let body = submission_hash(&submission, &calls, undoes);
+        let body = self.submission_hash(&submission, &calls, undoes);
         let is_shared = submission
             .channel
             .as_ref()
             .is_some_and(|channel| self.policy.shares(channel));
         let restraint = self.restraint(&submission, &calls);
-        // The strictest call decides for all: they are one question.
+        // The shortest times apply to all calls, since they form one question.
         let shortest = |of: fn(&Terms) -> Duration| calls.iter().map(|call| of(&call.terms)).min();
         let ttl = shortest(|terms| terms.ttl).unwrap_or(Duration::ZERO);
         let start_within = shortest(|terms| terms.start_within.unwrap_or(terms.ttl)).unwrap_or(ttl);
@@ -509,6 +552,61 @@ impl Gate {
         })
     }
 
+    fn check_shape(&self, submission: &Submission) -> Result<(), SubmitError> {
+        let count = submission.calls.len();
+        if count == 0 || count > MOST_CALLS {
+            return Err(SubmitError::CallCount(count));
+        }
+        for secret in submission.calls.iter().filter_map(|call| call.secret.as_ref()) {
+            secret.check()?;
+            // Without the sealing key a retry with another credential could not be told from the same one.
+            if submission.key.is_some() && self.sealer.is_none() {
+                return Err(SealError::NoKey.into());
+            }
+        }
+        match &submission.claim {
+            Some(claim) if claim.len() > LONGEST_CLAIM => Err(SubmitError::ClaimTooLong(claim.len())),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the request hash stored with an idempotency key: everything that a retry of the submission must repeat.
+    /// `calls` are used if the submission has none of its own, as for an undo.
+    ///
+    /// Credentials are part of it as keyed hashes: whoever reads the store cannot compare a guess with them.
+    fn submission_hash(&self, submission: &Submission, calls: &[NewCall], undoes: Option<Undoes>) -> Hash {
+        let text = |name: Option<&str>| name.map(|name| name.as_bytes().to_vec());
+        let mut fields = Fields::new("countersign/submission/1")
+            .optional(text(submission.channel.as_ref().map(Channel::as_str)).as_deref())
+            .optional(text(submission.run.as_ref().map(Run::as_str)).as_deref())
+            .optional(text(undoes.map(|undoes| undoes.to_string()).as_deref()).as_deref())
+            .number(calls.len().max(submission.calls.len()) as u64);
+        let submitted = submission
+            .calls
+            .iter()
+            .map(|call| (call.tool.as_str(), call.definition, &*call.arguments));
+        let made = calls
+            .iter()
+            .filter(|_| submission.calls.is_empty())
+            .map(|call| (call.tool.as_str(), call.definition, call.arguments.as_bytes()));
+        for (tool, definition, arguments) in submitted.chain(made) {
+            fields = fields
+                .field(tool.as_bytes())
+                .optional(definition.hash().as_ref().map(|hash| hash.0.as_slice()))
+                .field(arguments);
+        }
+        // Submissions without credentials keep the hash they always had.
+        if submission.calls.iter().any(|call| call.secret.is_some()) {
+            fields = fields.field(b"credentials");
+            for call in &submission.calls {
+                let secret = call.secret.as_ref().zip(self.sealer.as_ref());
+                let mark = secret.map(|(secret, sealer)| sealer.mark(secret, &submission.tenant));
+                fields = fields.optional(mark.as_ref().map(|mark| mark.0.as_slice()));
+            }
+        }
+        fields.finish()
+    }
+
     async fn propose(&self, propose: Propose) -> Result<Proposed, SubmitError> {
         if let Some(pace) = &self.pace {
             let Propose {
@@ -534,30 +632,19 @@ impl Gate {
 /// Rulings on the calls of one submission, before any of them is recorded.
 #[derive(Default)]
 struct Rulings {
-    /// One per call, in order; nothing yet for those that are in `passing`.
+    /// One per call, in order; `None` for those in `passing`.
     calls: Vec<Option<Ruled>>,
     held: Vec<NewCall>,
-    /// Calls that pass and are more than reads.
+    /// Passed calls that are more than reads.
     passing: Vec<Passing>,
 }
 
-fn check_shape(submission: &Submission) -> Result<(), SubmitError> {
-    let count = submission.calls.len();
-    if count == 0 || count > MOST_CALLS {
-        return Err(SubmitError::CallCount(count));
-    }
-    match &submission.claim {
-        Some(claim) if claim.len() > LONGEST_CLAIM => Err(SubmitError::ClaimTooLong(claim.len())),
-        _ => Ok(()),
-    }
-}
-
-/// The snapshot for the call at an index, or why there is none where one has to be.
+/// Returns the snapshot for the call at an index, or why a required one is missing.
 fn snapshot_at(snapshots: &Snapshots, at: usize) -> Result<Option<Arc<Snapshot>>, String> {
     snapshots.get(at).cloned().flatten().transpose()
 }
 
-/// What makes an approval unguessable.
+/// Id and random values of a new approval.
 #[derive(Clone, Copy)]
 struct Seeds {
     id: ApprovalId,
@@ -567,13 +654,13 @@ struct Seeds {
 
 impl Seeds {
     fn new() -> Result<Seeds, StoreError> {
-        // One request for randomness: this is on the way of every read.
+        // A single request for randomness, because every submission makes one.
         let mut random = [0; 42];
         fill(&mut random)?;
         let (id, rest) = random.split_at(10);
         let (nonce, salt) = rest.split_at(16);
         let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
-        // Only the order of ids depends on this clock, nothing else.
+        // Only the order of ids depends on this clock.
         let millis = since.map_or(0, |since| u64::try_from(since.as_millis()).unwrap_or(0));
         Ok(Seeds {
             id: ApprovalId::from_parts(millis, &array(id)),
@@ -583,7 +670,7 @@ impl Seeds {
     }
 }
 
-/// The first bytes of a slice that has them.
+/// Copies the first `N` bytes of a slice that has at least that many.
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     let mut array = [0; N];
     array.iter_mut().zip(bytes).for_each(|(to, from)| *to = *from);
@@ -595,7 +682,7 @@ fn fill(bytes: &mut [u8]) -> Result<(), StoreError> {
         .map_err(|error| StoreError::Unavailable(format!("no random bytes to be had: {error}")))
 }
 
-/// A permit's token, made before the start of its call is written.
+/// A permit token, created before the start of its call is recorded, with the time since then.
 #[derive(Clone)]
 struct StartToken {
     token: PermitToken,
@@ -617,34 +704,8 @@ impl StartToken {
     }
 }
 
-/// What an idempotency key stands for: everything a retry of the same submission has in common with it. `calls` are those that the
-/// gate made itself, for a submission that has none of its own.
-fn submission_hash(submission: &Submission, calls: &[NewCall], undoes: Option<Undoes>) -> Hash {
-    let text = |name: Option<&str>| name.map(|name| name.as_bytes().to_vec());
-    let mut fields = Fields::new("countersign/submission/1")
-        .optional(text(submission.channel.as_ref().map(Channel::as_str)).as_deref())
-        .optional(text(submission.run.as_ref().map(Run::as_str)).as_deref())
-        .optional(text(undoes.map(|undoes| undoes.to_string()).as_deref()).as_deref())
-        .number(calls.len().max(submission.calls.len()) as u64);
-    let submitted = submission
-        .calls
-        .iter()
-        .map(|call| (call.tool.as_str(), call.definition, &*call.arguments));
-    let made = calls
-        .iter()
-        .filter(|_| submission.calls.is_empty())
-        .map(|call| (call.tool.as_str(), call.definition, call.arguments.as_bytes()));
-    for (tool, definition, arguments) in submitted.chain(made) {
-        fields = fields
-            .field(tool.as_bytes())
-            .optional(definition.hash().as_ref().map(|hash| hash.0.as_slice()))
-            .field(arguments);
-    }
-    fields.finish()
-}
-
-/// Whether looking through a conversation may take longer than a thread that others wait for should be held.
-fn is_long(told: &Told) -> bool {
+/// Returns true if tracing through a conversation may block a shared thread for too long.
+fn is_long(told: &VouchedConversation) -> bool {
     const LONG_FROM: usize = 64 * 1024;
     let bytes = told
         .conversation()
@@ -654,7 +715,7 @@ fn is_long(told: &Told) -> bool {
     bytes.sum::<usize>() >= LONG_FROM
 }
 
-/// A store that answers something else than it was asked.
+/// Error for a store whose answer does not belong to the command.
 fn mismatch() -> StoreError {
     StoreError::Impossible("the store answered another question".to_owned())
 }

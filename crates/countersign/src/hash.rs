@@ -1,21 +1,21 @@
-//! A SHA-256 value, and the one way this crate feeds fields into it.
+//! SHA-256 hashes, and the one way in which this crate hashes lists of fields.
 //!
-//! Every field goes in behind its length, so no two different lists of fields give the same input.
+//! Each field is prefixed with its length, so different lists of fields never give the same input.
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use sha2::{Digest as _, Sha256};
 
-/// A SHA-256 value; written as lower-case hex.
+/// A SHA-256 hash; written as lower-case hex.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hash(pub [u8; 32]);
 
 impl Hash {
-    /// Hashes plain bytes.
+    /// Hashes the bytes as they are, without a length prefix.
     pub fn of(bytes: &[u8]) -> Hash {
         Hash(Sha256::digest(bytes).into())
     }
 
-    /// Reads 64 hex digits.
+    /// Parses 64 hex digits.
     pub fn from_hex(text: &str) -> Option<Hash> {
         if text.len() != 64 || !text.is_ascii() {
             return None;
@@ -28,15 +28,15 @@ impl Hash {
         Some(Hash(out))
     }
 
-    /// The first twelve hex digits, for people.
+    /// First twelve hex digits, for display.
     pub fn short(&self) -> String {
         self.to_string().chars().take(12).collect()
     }
 }
 
 impl Hash {
-    /// Lower-case hex. By hand: this is in every event and every answer, and formatting each byte takes longer than
-    /// hashing them all.
+    /// Encodes as lower-case hex. Written by hand, because this is in every event and every response, and formatting
+    /// each byte takes longer than hashing.
     fn hex(&self) -> [u8; 64] {
         let digit = |nibble: u8| match nibble {
             0..10 => b'0' + nibble,
@@ -81,26 +81,26 @@ impl<'de> Deserialize<'de> for Hash {
     }
 }
 
-/// Collects length-prefixed fields; hashed at once, which is quicker than piece by piece.
+/// Collects length-prefixed fields into one buffer and hashes it once, which is faster than hashing piecewise.
 pub struct Fields(Vec<u8>);
 
-/// Enough for a call of usual size, and small enough for the allocator to keep at hand.
+/// Initial capacity in bytes: enough for a typical call, and small enough for the allocator's fast path.
 const USUAL: usize = 1000;
 
 impl Fields {
-    /// Starts with the domain tag, which says what is being hashed.
+    /// Starts with the domain tag, which identifies what is being hashed.
     pub fn new(domain: &str) -> Fields {
         Fields(Vec::with_capacity(USUAL)).field(domain.as_bytes())
     }
 
-    /// Adds one field behind its length.
+    /// Adds a field, prefixed with its length.
     pub fn field(mut self, bytes: &[u8]) -> Fields {
         self.0.extend_from_slice(&(bytes.len() as u64).to_be_bytes());
         self.0.extend_from_slice(bytes);
         self
     }
 
-    /// Adds a field that may be missing; missing differs from empty.
+    /// Adds an optional field; a missing one differs from an empty one.
     pub fn optional(self, bytes: Option<&[u8]>) -> Fields {
         match bytes {
             Some(bytes) => self.field(&[1]).field(bytes),
@@ -108,12 +108,12 @@ impl Fields {
         }
     }
 
-    /// Adds a number.
+    /// Adds a number as a field of eight bytes, big-endian.
     pub fn number(self, number: u64) -> Fields {
         self.field(&number.to_be_bytes())
     }
 
-    /// The hash of all fields.
+    /// Hashes all fields.
     pub fn finish(self) -> Hash {
         Hash::of(&self.0)
     }

@@ -1,4 +1,4 @@
-//! Names and ids: one type each, so that none can stand where another belongs.
+//! Names and ids, each with its own type so that they cannot be mixed up.
 
 use std::str::FromStr;
 use std::sync::Arc;
@@ -7,30 +7,40 @@ use serde::{Deserialize, Deserializer, Serialize};
 use unicode_normalization::UnicodeNormalization as _;
 use uuid::Uuid;
 
-/// The longest name, in characters.
+/// Maximum length of a name, in characters.
 pub const LONGEST_NAME: usize = 256;
 
-/// Why a text is not a name.
+/// Reason why a text is not a valid name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadName {
-    /// Names say something.
-    #[error("a {0} must not be empty")]
+    /// The text is empty.
+    #[error("{} must not be empty", with_article(.0))]
     Empty(&'static str),
-    /// Names are short.
-    #[error("a {0} has at most {LONGEST_NAME} characters")]
+    /// The text is too long.
+    #[error("{} has at most {LONGEST_NAME} characters", with_article(.0))]
     TooLong(&'static str),
-    /// Names are stored in databases that know no NUL, and shown on one line.
-    #[error("a {0} must not contain control characters")]
+    /// The text contains control characters; databases reject NUL, and names are shown on one line.
+    #[error("{} must not contain control characters", with_article(.0))]
     Control(&'static str),
-    /// The service makes names with this prefix itself; nobody else can.
-    #[error("a {0} must not begin with `{1}`: such names are the service's own")]
+    /// The prefix is reserved for names that the service itself creates.
+    #[error("{} must not begin with `{}`: such names are the service's own", with_article(.0), .1)]
     Reserved(&'static str, &'static str),
-    /// Tool names are compared by eye.
+    /// The text begins or ends with a blank or has two in a row, so it could be taken for another name.
+    #[error("{} has no blank at its beginning or end, and no two in a row", with_article(.0))]
+    Blanks(&'static str),
+    /// Not a valid tool name. Tool names are limited to ASCII, because people compare them by eye.
     #[error("a tool name has only the letters A-Z and a-z, digits and `_ . / : -`, at most 128")]
     Tool,
 }
 
-/// In JSON, and wherever else serde writes, a type is what it displays.
+/// Lets functions take a name, or a text that is to become one.
+impl From<std::convert::Infallible> for BadName {
+    fn from(never: std::convert::Infallible) -> BadName {
+        match never {}
+    }
+}
+
+/// Implements serde through `Display` and `FromStr`.
 macro_rules! as_text {
     ($type:ty) => {
         impl serde::Serialize for $type {
@@ -57,11 +67,12 @@ macro_rules! name {
         pub struct $type(Arc<str>);
 
         impl $type {
-            /// Takes a text for a name, or says why it is none.
+            /// Validates a text as a name.
             pub fn new(text: impl Into<Arc<str>>) -> Result<Self, BadName> {
                 let text = text.into();
                 check_name($word, &text)?;
                 check_reserved($word, &text)?;
+                check_blanks($word, &text)?;
                 Ok($type(text))
             }
 
@@ -84,6 +95,20 @@ macro_rules! name {
             }
         }
 
+        impl TryFrom<&str> for $type {
+            type Error = BadName;
+            fn try_from(text: &str) -> Result<Self, BadName> {
+                Self::new(text)
+            }
+        }
+
+        impl TryFrom<String> for $type {
+            type Error = BadName;
+            fn try_from(text: String) -> Result<Self, BadName> {
+                Self::new(text)
+            }
+        }
+
         impl<'de> Deserialize<'de> for $type {
             fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
                 Self::new(String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
@@ -93,69 +118,69 @@ macro_rules! name {
 }
 
 name!(
-    /// One customer's world. It is part of every key and query.
+    /// A customer whose data is kept separate. Part of every key and query.
     Tenant,
     "tenant"
 );
 name!(
-    /// One conversation. At most one approval is pending in it.
+    /// A conversation. At most one approval is pending in it.
     ///
-    /// Conversations with agents of the service itself have names that only [`Channel::talk`] makes. [`Channel::new`],
-    /// parsing and deserialising refuse them, so no request and no credential can name one.
+    /// Conversations with served agents have names that only [`Channel::talk`] creates. [`Channel::new`], parsing and
+    /// deserialising reject such names, so no request or credential can name one.
     Channel,
     "channel"
 );
 name!(
     /// The agent that proposes.
     ///
-    /// There are two kinds: an agent that a credential names, and an agent of the service itself
-    /// ([`Agent::served`], [`Agent::of_service`]). Only these two functions make the second kind: [`Agent::new`],
-    /// parsing and deserialising refuse its names, so a token that is called the same is another agent.
+    /// There are two kinds: agents named by a credential, and agents of the service itself ([`Agent::served`],
+    /// [`Agent::of_service`]). Only these two functions create the second kind: [`Agent::new`], parsing and
+    /// deserialising reject its names, so a token cannot impersonate one.
     Agent,
     "agent"
 );
 name!(
-    /// Somebody with a credential: a person who decides, or whoever an agent acts for.
+    /// Holder of a credential: a person who decides, or for whom an agent acts.
     Person,
     "person"
 );
 name!(
-    /// One run of an agent.
+    /// Identifies one run of an agent.
     Run,
     "run"
 );
 name!(
-    /// One session of an agent.
+    /// Identifies one session of an agent.
     Session,
     "session"
 );
 name!(
-    /// Says that two requests are one request sent twice.
+    /// Idempotency key: two requests with the same key are one request, sent twice.
     Key,
     "idempotency key"
 );
 
-/// Before the random part of the name of a talk's channel.
+/// Prefix of the channel name of a talk.
 const TALK: &str = "talk:";
-/// Before the name of an agent that the service serves.
+/// Prefix of the name of a served agent.
 const SERVED: &str = "served:";
-/// Before the name of a part of the service that proposes for people, such as its inbox.
+/// Prefix of the name of a part of the service that proposes for people, such as its inbox.
 const SERVICE: &str = "service:";
 
 impl Channel {
-    /// The channel of a talk with an agent of the service: `secret` is what nobody can guess, `session` what the
-    /// person calls it.
+    /// Channel of a talk with a served agent. `secret` makes the name unguessable; `session` is the name chosen by the
+    /// person.
     pub fn talk(secret: [u8; 16], session: &str) -> Result<Channel, BadName> {
         Channel::stored(format!("{TALK}{:032x}/{session}", u128::from_be_bytes(secret)))
     }
 
-    /// The session's name, if this is the channel of a talk with an agent of the service.
+    /// Name of the session, if this is the channel of a talk with a served agent.
     pub fn talk_session(&self) -> Option<&str> {
         let (_, session) = self.0.strip_prefix(TALK)?.split_once('/')?;
         Some(session)
     }
 
-    /// Reads a channel of any kind back from a store. Never for what a request says.
+    /// Restores a channel of any kind from a store. Must not be used for names that come from a request.
     pub fn stored(text: impl Into<Arc<str>>) -> Result<Channel, BadName> {
         let text = text.into();
         check_name("channel", &text)?;
@@ -164,27 +189,27 @@ impl Channel {
 }
 
 impl Agent {
-    /// An agent that the service serves under this name.
+    /// The agent served by the service under this name.
     pub fn served(name: &str) -> Result<Agent, BadName> {
         Agent::stored(format!("{SERVED}{}", Agent::new(name)?))
     }
 
-    /// A part of the service that proposes for people, such as `inbox`.
+    /// The part of the service, such as `inbox`, that proposes for people.
     pub fn of_service(part: &str) -> Result<Agent, BadName> {
         Agent::stored(format!("{SERVICE}{}", Agent::new(part)?))
     }
 
-    /// True for a part of the service that proposes for people.
+    /// Returns true for a part of the service that proposes for people.
     pub fn is_of_service(&self) -> bool {
         self.0.starts_with(SERVICE)
     }
 
-    /// The name that a served agent is served under; nothing for other agents.
+    /// Name under which a served agent is served; `None` for other agents.
     pub fn served_name(&self) -> Option<&str> {
         self.0.strip_prefix(SERVED)
     }
 
-    /// Reads an agent of any kind back, from a store or to look for what it proposed. Never for one who proposes.
+    /// Restores an agent of any kind, from a store or for a query. Must not be used for the agent of a new proposal.
     pub fn stored(text: impl Into<Arc<str>>) -> Result<Agent, BadName> {
         let text = text.into();
         check_name("agent", &text)?;
@@ -193,14 +218,14 @@ impl Agent {
 }
 
 impl Person {
-    /// True if both are one name, written in two ways; see [`crate::name`].
+    /// Returns true if both are spellings of one name; see [`crate::name`].
     pub fn is_same(&self, other: &Person) -> bool {
         self == other || crate::name::fold(self.as_str()) == crate::name::fold(other.as_str())
     }
 }
 
 impl Tenant {
-    /// The tenant of installations that have only one.
+    /// The only tenant of single-tenant installations.
     pub fn single() -> Tenant {
         Tenant(Arc::from("main"))
     }
@@ -210,7 +235,7 @@ fn check_name(word: &'static str, text: &str) -> Result<(), BadName> {
     if text.is_empty() {
         return Err(BadName::Empty(word));
     }
-    // Bytes first: nobody counts the characters of a novel.
+    // Check the byte length first, to avoid counting the characters of a huge text.
     if text.len() > 4 * LONGEST_NAME || text.chars().count() > LONGEST_NAME {
         return Err(BadName::TooLong(word));
     }
@@ -220,14 +245,37 @@ fn check_name(word: &'static str, text: &str) -> Result<(), BadName> {
     Ok(())
 }
 
-/// Refuses names that only the service makes, also those that merely look like one.
+/// Rejects channels that differ from others only in blanks, which nobody sees.
+fn check_blanks(word: &'static str, text: &str) -> Result<(), BadName> {
+    let mut before = true;
+    let mut has_two = false;
+    for character in text.chars() {
+        let is_blank = crate::display::is_unseen(character);
+        has_two |= before && is_blank;
+        before = is_blank;
+    }
+    match word == "channel" && (has_two || before) {
+        true => Err(BadName::Blanks(word)),
+        false => Ok(()),
+    }
+}
+
+/// Returns the word with the article that fits it.
+fn with_article(word: &str) -> String {
+    match word.starts_with(['a', 'e', 'i', 'o', 'u']) {
+        true => format!("an {word}"),
+        false => format!("a {word}"),
+    }
+}
+
+/// Rejects names reserved for the service, including look-alikes in other case or compatibility characters.
 fn check_reserved(word: &'static str, text: &str) -> Result<(), BadName> {
     let prefixes: &[&'static str] = match word {
         "channel" => &[TALK],
         "agent" => &[SERVED, SERVICE],
         _ => return Ok(()),
     };
-    // No prefix is longer than eight letters; a compatibility character may stand for several.
+    // Prefixes have at most eight letters; one compatibility character may expand to several.
     let begin: String = text
         .trim_start()
         .chars()
@@ -242,13 +290,13 @@ fn check_reserved(word: &'static str, text: &str) -> Result<(), BadName> {
     }
 }
 
-/// A tool's name: plain ASCII, so that no two names look alike.
+/// Name of a tool: plain ASCII, so that no two names look alike.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
 #[serde(transparent)]
 pub struct ToolName(Arc<str>);
 
 impl ToolName {
-    /// Takes a text for a tool name, or says why it is none.
+    /// Validates a text as a tool name.
     pub fn new(text: impl Into<Arc<str>>) -> Result<Self, BadName> {
         let text = text.into();
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"_./:-".contains(&byte);
@@ -270,34 +318,48 @@ impl std::fmt::Display for ToolName {
     }
 }
 
+impl TryFrom<&str> for ToolName {
+    type Error = BadName;
+    fn try_from(text: &str) -> Result<Self, BadName> {
+        Self::new(text)
+    }
+}
+
+impl TryFrom<String> for ToolName {
+    type Error = BadName;
+    fn try_from(text: String) -> Result<Self, BadName> {
+        Self::new(text)
+    }
+}
+
 impl<'de> Deserialize<'de> for ToolName {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         ToolName::new(String::deserialize(deserializer)?).map_err(serde::de::Error::custom)
     }
 }
 
-/// Names one approval. Ids grow with time, which keeps indexes compact; 74 bits of each are random.
+/// Id of an approval: a UUIDv7, which grows with time to keep indexes compact and has 74 random bits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct ApprovalId(Uuid);
 
 impl ApprovalId {
-    /// An id made from a time in milliseconds and ten random bytes.
+    /// Builds an id from a Unix time in milliseconds and ten random bytes.
     pub fn from_parts(millis: u64, random: &[u8; 10]) -> ApprovalId {
         ApprovalId(uuid::Builder::from_unix_timestamp_millis(millis, random).into_uuid())
     }
 
-    /// The sixteen bytes, as stores keep them.
+    /// The sixteen bytes, as stored.
     pub fn as_bytes(&self) -> &[u8; 16] {
         self.0.as_bytes()
     }
 
-    /// Reads the sixteen bytes back.
+    /// Restores an id from its sixteen bytes.
     pub fn from_bytes(bytes: [u8; 16]) -> ApprovalId {
         ApprovalId(Uuid::from_bytes(bytes))
     }
 
-    /// Its last eight digits, the ones that differ, for people.
+    /// Last eight hex digits, which are random, for display.
     pub fn short(&self) -> String {
         self.to_string().chars().skip(28).collect()
     }
@@ -309,7 +371,7 @@ impl std::fmt::Display for ApprovalId {
     }
 }
 
-/// A text that is no id.
+/// Error for a text that is not an id.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` is not an id")]
 pub struct BadId(pub String);
@@ -318,7 +380,7 @@ impl FromStr for ApprovalId {
     type Err = BadId;
     fn from_str(text: &str) -> Result<Self, BadId> {
         let bad = || BadId(text.to_owned());
-        // One way to write an id, not the five that exist.
+        // Accept only the hyphenated form, not the other notations of a UUID.
         if text.len() != 36 {
             return Err(bad());
         }
@@ -326,12 +388,12 @@ impl FromStr for ApprovalId {
     }
 }
 
-/// Names one call: its approval and its place there, counted from 1. It is also the tool's idempotency key.
+/// Id of a call: its approval and its position there, from 1. Also the idempotency key for the tool.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct CallId {
     /// The approval that holds the call.
     pub approval: ApprovalId,
-    /// The call's place in it, from 1.
+    /// Position within the approval, from 1.
     pub position: u8,
 }
 
@@ -359,14 +421,14 @@ impl FromStr for CallId {
 
 as_text!(CallId);
 
-/// Who did something.
+/// Originator of an event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Actor {
-    /// The gate itself: expiry, time-outs, replacement.
+    /// The gate itself: expiry, time-outs, supersession.
     Gate,
-    /// An agent, by its credential.
+    /// An agent, identified by its credential.
     Agent(Agent),
-    /// A person, by their credential.
+    /// A person, identified by their credential.
     Person(Person),
 }
 
@@ -384,7 +446,7 @@ impl FromStr for Actor {
     type Err = BadName;
     fn from_str(text: &str) -> Result<Self, BadName> {
         match text.split_once(':') {
-            // Histories are read back: the agent may be of any kind.
+            // Events are read back here, so service agents are accepted too.
             Some(("agent", name)) => Ok(Actor::Agent(Agent::stored(name)?)),
             Some(("person", name)) => Ok(Actor::Person(Person::new(name)?)),
             _ if text == "gate" => Ok(Actor::Gate),

@@ -1,41 +1,41 @@
-//! The strict door: is this exactly one JSON object, said in only one way?
+//! Strict JSON checks: accepts exactly one JSON object that every parser reads the same way.
 //!
-//! Enters: raw bytes. Leaves: yes, or the byte where it stops being acceptable and why; for accepted bytes also
-//! the list of leaves with their JSON pointers.
-//! Deliberately absent: values, numbers as numbers, and any rewriting. Accepted bytes are stored, hashed, shown and
-//! run as they came; this file only ever looks.
+//! Input: raw bytes. Output: acceptance, or the offset and reason of the first fault; for accepted bytes also the list
+//! of leaves with their JSON pointers.
+//! Not here: parsed values, numeric conversion, and rewriting. Accepted bytes are stored, hashed, shown and run
+//! unchanged.
 
 mod canonical;
+mod confusable_keys;
 mod leaf;
 mod number;
 mod scan;
 mod tree;
-mod twins;
 
 pub use leaf::{Key, Kind, Leaf, find, keys, leaves, unescape};
 pub(crate) use leaf::{pointer_at, push_segment};
 
 pub(crate) use canonical::{FLAGS, canonical};
+pub(crate) use confusable_keys::confusable_keys;
 pub(crate) use number::Number;
 pub(crate) use tree::{Node, Tree};
-pub(crate) use twins::twins;
 
 use scan::scan;
 
-/// How much the door lets through.
+/// Limits on accepted JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// Largest number of bytes, whitespace included.
+    /// Maximum size in bytes, including whitespace.
     pub bytes: usize,
-    /// Deepest nesting; the outer object is 1.
+    /// Maximum nesting; the outer object counts as 1.
     pub depth: usize,
-    /// Largest sum of the path lengths of all leaves. One long key over many leaves would otherwise turn 64 KiB of
-    /// arguments into hundreds of megabytes of pointers for everything that shows or traces them.
+    /// Maximum sum of the path lengths of all leaves. Without it, one long key above many leaves would turn 64 KiB of
+    /// arguments into hundreds of megabytes of pointers.
     pub paths: usize,
 }
 
 impl Limits {
-    /// The limits for a call's arguments.
+    /// Limits for a call's arguments.
     pub const ARGUMENTS: Limits = Limits {
         bytes: 64 * 1024,
         depth: 64,
@@ -49,17 +49,17 @@ impl Default for Limits {
     }
 }
 
-/// Where and why bytes were turned away.
+/// Position and reason of a rejection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("malformed arguments at byte {at}: {reason}")]
 pub struct Malformed {
     /// Offset of the first byte that cannot be accepted.
     pub at: usize,
-    /// What is wrong there.
+    /// Cause.
     pub reason: Reason,
 }
 
-/// What can be wrong with bytes.
+/// Reason for rejecting bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
     /// More bytes than allowed.
@@ -77,7 +77,7 @@ pub enum Reason {
     /// Starts with a byte order mark.
     #[error("starts with a byte order mark\nhint: send the JSON object without it")]
     ByteOrderMark,
-    /// Some other JSON value.
+    /// A JSON value other than an object.
     #[error("not a JSON object\nhint: wrap the arguments in `{{` and `}}`")]
     NotAnObject,
     /// The same key twice in one object, after unescaping.
@@ -86,49 +86,49 @@ pub enum Reason {
     /// More keys in one object than allowed.
     #[error("an object has more than {0} keys\nhint: use an array, or several objects")]
     TooManyKeys(usize),
-    /// Half of a surrogate pair.
+    /// An escaped lone surrogate.
     #[error("a `\\u` escape is half of a surrogate pair\nhint: write the character itself, or both halves")]
     LoneSurrogate,
     /// A raw control character inside a string.
     #[error("a raw control character in a string\nhint: escape it, as in `\\n`")]
     ControlCharacter,
-    /// An escape JSON does not have.
+    /// An escape that JSON does not define.
     #[error("not a JSON escape\nhint: double the backslash if it is meant literally")]
     BadEscape,
-    /// Not a number by the JSON grammar.
+    /// Not a number according to the JSON grammar.
     #[error("not a JSON number\nhint: no leading zeros, no `+`, digits on both sides of the point")]
     BadNumber,
-    /// A character that has no place here.
+    /// An unexpected character.
     #[error("an unexpected character\nhint: check quotes, commas and brackets before it")]
     Unexpected,
-    /// The text stops too early.
+    /// The text ends too early.
     #[error("the text ends too early\nhint: it may have been cut off")]
     Ended,
-    /// Something follows the object.
+    /// Content after the object.
     #[error("something follows the JSON object\nhint: send exactly one object")]
     Trailing,
 }
 
 /// Checks that `bytes` are exactly one acceptable JSON object.
 pub fn check(bytes: &[u8], limits: Limits) -> Result<(), Malformed> {
-    scan(bytes, limits, Top::Object, |_| {})
+    scan(bytes, limits, TopLevel::Object, |_| {})
 }
 
-/// Checks that `bytes` are exactly one JSON object which every reader reads alike, as for a message between programs.
+/// Checks that `bytes` are exactly one JSON object that every parser reads the same way, for messages between programs.
 ///
-/// The rules are those of [`check`], but for one: a string value may hold an escaped half of a surrogate pair. JavaScript
-/// writes those when a program cuts text between the halves, and they change nothing about where the string ends. Keys
-/// may not: two of them could become one key in a reader that replaces the halves.
+/// The rules are those of [`check`], with one exception: a string value may contain an escaped lone surrogate.
+/// JavaScript writes those when a program cuts text between the halves of a pair, and they do not affect where the
+/// string ends. Keys may not contain them: two keys could become equal in a parser that replaces lone surrogates.
 pub fn check_message(bytes: &[u8], limits: Limits) -> Result<(), Malformed> {
-    scan(bytes, limits, Top::Message, |_| {})
+    scan(bytes, limits, TopLevel::Message, |_| {})
 }
 
-/// What may stand at the top.
+/// Permitted top-level value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Top {
-    /// Only an object, whose string values may hold halves of surrogate pairs.
+pub(crate) enum TopLevel {
+    /// An object whose string values may contain lone surrogates.
     Message,
-    /// Only an object, as for arguments.
+    /// An object, as for arguments.
     Object,
     /// Any value, as for a tool's result.
     Any,

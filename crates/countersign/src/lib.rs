@@ -1,9 +1,59 @@
-//! Countersign: a person's signature between an agent's wish and the world.
+//! Countersign: human approval between an agent's request and its execution.
 //!
-//! A call enters, is ruled on, summarised, held, shown, decided, run and recorded. The modules are laid out in that
-//! order; [`gate`] alone knows it. Nothing here knows SQL, HTTP or the environment.
+//! An agent *submits* the tool calls of one turn to a [`Gate`]. Its [`Policy`] lets reads pass and holds the rest as one
+//! [`Approval`]. A person who was shown the whole card *decides*; only then is there a [`Permit`], and only with a permit
+//! can an [`Executor`] run a call, at most once, with the exact bytes that were shown. A [`Store`] keeps all of it:
+//! [`MemoryStore`] here, SQLite and PostgreSQL in the crate `countersign-store`.
+//!
+//! ```
+//! use countersign::{Decider, Decision, Gate, MemoryStore, Policy, Submission, SubmittedCall, Surface};
+//! use countersign::{Tenant, Tools, Verdict, WholeCard};
+//!
+//! #[derive(serde::Deserialize)]
+//! struct Contact {
+//!     name: String,
+//! }
+//!
+//! # #[tokio::main(flavor = "current_thread")]
+//! # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let policy = Policy::parse("[tools.create_contact]\neffect = \"write\"\nsummary = \"Create contact {{ name }}\"")?;
+//! let tools = Tools::default().typed("create_contact", |contact: Contact| async move {
+//!     Ok::<_, std::io::Error>(format!("created {}", contact.name))
+//! })?;
+//! let gate = Gate::new(MemoryStore::default(), policy).with_executor(tools);
+//!
+//! // The agent's turn.
+//! let call = SubmittedCall::new("create_contact", r#"{"name":"Maria Garcia"}"#);
+//! let submitted = gate.submit(Submission::new(Tenant::single(), "crm", "crm-token", vec![call])?).await?;
+//! let approval = submitted.approval.ok_or("a write is held")?;
+//! assert_eq!(approval.calls[0].terms.summary, "Create contact Maria Garcia");
+//!
+//! // Later, elsewhere: a person who was shown the whole card.
+//! let alice = Decider::new("alice".try_into()?, vec!["approvers".into()], Surface::Page);
+//! let decision = Decision::on(Tenant::single(), WholeCard::shown(&approval), alice, Verdict::Approve);
+//! let ran = gate.decide_and_run(decision).await?.accepted()?;
+//! assert_eq!(ran.len(), 1);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! The gate runs in a tokio runtime with timers (`enable_time` or `enable_all`; `#[tokio::main]` has them). A host that
+//! stays spawns [`Gate::maintain`] once per tenant, which ends what is due and runs what was approved elsewhere, and
+//! follows [`Gate::pending`] to ask people.
+//!
+//! # Modules
+//!
+//! A call enters, is ruled on, summarised, held, shown, decided, run and recorded. The modules follow that order; only
+//! [`gate`] knows it. Nothing here depends on SQL, HTTP or the environment.
+//!
+//! - To embed the gate: [`gate`], [`policy`], [`executor`], [`decision`], [`card`], [`approval`], [`id`].
+//! - For chats and transcripts: [`conversation`], [`reply`], [`prompt`], [`sentence`], [`transcript`], [`provenance`].
+//! - To show values and words safely: [`display`], [`summary`], [`secrecy`], [`concern`].
+//! - To write a store: [`store`] with its conformance suite (feature `suite`), [`command`], [`event`], [`log`],
+//!   [`registry`], [`wake`], [`time`], [`hash`].
 
 pub mod approval;
+pub mod cache;
 pub mod call;
 pub mod card;
 pub mod command;
@@ -18,11 +68,11 @@ pub mod gate;
 pub mod hash;
 pub mod id;
 pub mod json;
+pub mod log;
 pub mod name;
 pub mod policy;
 pub mod prompt;
 pub mod provenance;
-pub mod recent;
 pub mod registry;
 pub mod reply;
 pub mod seal;
@@ -38,7 +88,17 @@ pub mod transcript;
 pub mod undoes;
 pub mod wake;
 
-/// The README's own example is compiled and run.
+pub use approval::{Approval, SharedApproval};
+pub use card::WholeCard;
+pub use decision::{Decider, Decision, Refusal, Surface, Verdict};
+pub use executor::{Executor, Outcome, Permit, Tools};
+pub use gate::{Gate, Ruled, Submission, SubmitError, Submitted, SubmittedCall};
+pub use id::Tenant;
+pub use policy::Policy;
+pub use store::memory::MemoryStore;
+pub use store::{Store, StoreError};
+
+/// Compiles and runs the example in the README.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -1,8 +1,10 @@
-//! The one form of a name: which names can be given to accounts, agents, tokens and tenants, and when two are the same.
+//! Rules for names of accounts, agents, tokens and tenants: which are allowed, and when two are the same.
 //!
-//! Enters: a text, or two. Leaves: why it is no name to give, its normal form, or whether two can be taken for each other.
-//! Two names with one normal form are one name, so that `ana`, `Ana` and `ana ` cannot stand for different people. Names
-//! that merely look alike (`bill` and `bi1l`, Latin `cop` and Cyrillic `сор`) are different, and no second one is made.
+//! Input: one text or two. Output: why a name is rejected, its normal form, or whether two can be confused.
+//!
+//! Names with the same normal form are the same name, so that `ana`, `Ana` and `ana ` cannot be different people. Names
+//! that merely look alike (`bill` and `bi1l`, Latin `cop` and Cyrillic `сор`) are different, but the second one cannot
+//! be created.
 
 use icu_normalizer::ComposingNormalizerBorrowed;
 use icu_properties::props::{GeneralCategory, Script};
@@ -11,35 +13,35 @@ use unicode_security::skeleton;
 
 use crate::display::is_forbidden;
 
-/// Why a text is not taken as the name of something new.
+/// Reason why a text is rejected as a new name.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OddName {
-    /// Spaces that are not seen.
+pub enum RejectedName {
+    /// Leading, trailing, repeated or unusual spaces.
     #[error("a name has no spaces around it, and single plain spaces inside")]
     Spaces,
-    /// A character that is not seen, or not everywhere.
+    /// An invisible character.
     #[error("a name has no invisible characters: `{}` is one", .0.escape_unicode())]
     Invisible(char),
-    /// Another way to write other characters.
+    /// Not in normal form (NFKC); holds the normal form.
     #[error("write the name as `{0}`")]
     Form(String),
-    /// A sign that is easily taken for another one.
+    /// A symbol that is easily confused with another.
     #[error("a name has letters, digits 0-9 and plain punctuation: `{0}` is none of them")]
     Sign(char),
-    /// Letters that no language writes together.
+    /// A mixture of scripts that no language uses together.
     #[error("a name is written in one script, not in several: this one has {0}")]
     Scripts(String),
 }
 
-/// Says why this is no name to give to anything new.
-pub fn check(text: &str) -> Result<(), OddName> {
+/// Checks that a text may be used as a new name.
+pub fn check(text: &str) -> Result<(), RejectedName> {
     if text.trim() != text || text.contains("  ") {
-        return Err(OddName::Spaces);
+        return Err(RejectedName::Spaces);
     }
     if let Some(hidden) = text.chars().find(|character| is_forbidden(*character)) {
         return match hidden.is_whitespace() {
-            true => Err(OddName::Spaces),
-            false => Err(OddName::Invisible(hidden)),
+            true => Err(RejectedName::Spaces),
+            false => Err(RejectedName::Invisible(hidden)),
         };
     }
     if text.is_ascii() {
@@ -47,12 +49,12 @@ pub fn check(text: &str) -> Result<(), OddName> {
     }
     let form = compatible(text);
     if form != text {
-        return Err(OddName::Form(form));
+        return Err(RejectedName::Form(form));
     }
     one_script(text)
 }
 
-/// The form in which names are compared: without case, without what is not seen.
+/// Normal form for comparing names: ignores case, invisible characters and extra spaces.
 pub fn fold(text: &str) -> String {
     if text.is_ascii() {
         let words: Vec<&str> = text.split_ascii_whitespace().collect();
@@ -62,22 +64,22 @@ pub fn fold(text: &str) -> String {
         .chars()
         .filter(|character| character.is_whitespace() || !is_forbidden(*character))
         .collect();
-    // Upper case first: it brings together what lower case keeps apart, such as `ß` and `ss`.
+    // Upper case first: it unifies what lower case keeps apart, such as `ß` and `ss`.
     let folded = compatible(&seen.to_uppercase().to_lowercase());
     let words: Vec<&str> = folded.split_whitespace().collect();
     words.join(" ")
 }
 
-/// Whether one of two names that are written differently can be taken for the other, by Unicode's table of characters
-/// that look alike (UTS 39), in the case they are written in or in lower case.
+/// Returns true if the names can be mistaken for each other according to Unicode's table of confusable characters (UTS
+/// 39), as written or in lower case.
 pub fn looks_like(left: &str, right: &str) -> bool {
     let right = looks(right);
     looks(left).iter().any(|look| right.contains(look))
 }
 
-/// What a name looks like: two that share one of these can be taken for each other.
+/// Returns the skeletons of a name; two names that share one can be mistaken for each other.
 pub fn looks(text: &str) -> [String; 2] {
-    // Case matters to the eye: `I` and `l` look alike, `i` and `l` do not.
+    // Case matters: `I` and `l` look alike, `i` and `l` do not.
     let look = |text: &str| fold(&skeleton(text).collect::<String>());
     [look(text), look(&fold(text))]
 }
@@ -88,26 +90,26 @@ fn compatible(text: &str) -> String {
         .into_owned()
 }
 
-/// The scripts of writing systems that use several.
+/// Writing systems that combine several scripts.
 const TOGETHER: [&[Script]; 3] = [
     &[Script::Han, Script::Hiragana, Script::Katakana],
     &[Script::Han, Script::Hangul],
     &[Script::Han, Script::Bopomofo],
 ];
 
-fn one_script(text: &str) -> Result<(), OddName> {
+fn one_script(text: &str) -> Result<(), RejectedName> {
     let map = CodePointMapData::<Script>::new();
     let mut scripts: Vec<Script> = Vec::new();
     for character in text.chars().filter(|character| !is_plain(*character)) {
         let script = map.get(character);
         let is_mark = script == Script::Inherited && is_mark(character);
-        // The long-vowel sign of Japanese belongs to two scripts at once.
+        // The Japanese long-vowel sign belongs to two scripts.
         if is_mark || character == '\u{30fc}' {
             continue;
         }
         let is_letter = character.is_alphabetic() || is_mark_of_script(character);
         if [Script::Common, Script::Inherited, Script::Unknown].contains(&script) || !is_letter {
-            return Err(OddName::Sign(character));
+            return Err(RejectedName::Sign(character));
         }
         if !scripts.contains(&script) {
             scripts.push(script);
@@ -128,12 +130,12 @@ fn one_script(text: &str) -> Result<(), OddName> {
                 .iter()
                 .map(|script| names.get(*script).unwrap_or("another"));
             let names: Vec<String> = names.map(|name| name.replace('_', " ")).collect();
-            Err(OddName::Scripts(names.join(" and ")))
+            Err(RejectedName::Scripts(names.join(" and ")))
         }
     }
 }
 
-/// ASCII, letters included: those are counted apart.
+/// Returns true for ASCII. ASCII letters are counted as Latin separately.
 fn is_plain(character: char) -> bool {
     character.is_ascii()
 }
@@ -143,7 +145,7 @@ fn is_mark(character: char) -> bool {
     category == GeneralCategory::NonspacingMark
 }
 
-/// Vowel signs of scripts that write them apart.
+/// Returns true for combining marks, such as the vowel signs of Indic scripts.
 fn is_mark_of_script(character: char) -> bool {
     let category = CodePointMapData::<GeneralCategory>::new().get(character);
     matches!(
@@ -217,7 +219,11 @@ mod tests {
             ("\u{3b1}\u{430}", "Greek and Cyrillic"),
             ("\u{19b0}\u{430}", "New Tai Lue and Cyrillic"),
         ] {
-            assert_eq!(check(name), Err(OddName::Scripts(scripts.to_owned())), "{name}");
+            assert_eq!(
+                check(name),
+                Err(RejectedName::Scripts(scripts.to_owned())),
+                "{name}"
+            );
         }
     }
 

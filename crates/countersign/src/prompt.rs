@@ -1,9 +1,9 @@
-//! The question as a conversation renders it: the card as text, two labels, two opaque payloads, an end.
+//! The prompt: an approval as shown in a conversation, with text, two labels and two opaque button payloads.
 //!
-//! Enters: a pending approval, and how long a message may be. Leaves: a [`Prompt`]. What a button sends back is bound to
-//! the approval, its channel, exactly what it showed, and one of the two answers.
+//! Input: a pending approval, and the maximum length of a message. Output: a [`Prompt`]. A button's payload is bound to
+//! the approval, its channel, the exact card, and one of the two answers.
 //!
-//! INVARIANT: a prompt that leaves something out has nothing to approve with: no button, and no [`WholeCard`].
+//! INVARIANT: a prompt that leaves something out offers no way to approve: no button and no [`WholeCard`].
 
 use crate::approval::Approval;
 use crate::card::{CardText, Missing, WholeCard, length};
@@ -11,34 +11,34 @@ use crate::concern::Concern;
 use crate::hash::{Fields, Hash};
 use crate::id::{ApprovalId, Channel};
 use crate::policy::{Policy, Undoable};
-use crate::provenance::Teller;
+use crate::provenance::Voucher;
 use crate::reply::Offer;
 use crate::secrecy::Secrecy;
 use crate::sentence::{Origins, Sentences, fill};
 use crate::time::Time;
 
-/// How many calls of a batch are named in a sentence about what became of it.
+/// Maximum number of calls listed in the summary of a batch.
 const MOST_LINES: usize = 20;
 
-/// The longest message, unless a conversation says otherwise: what Telegram takes, less some room.
+/// Default maximum length of a message: a little less than Telegram allows.
 pub const LONGEST_MESSAGE: usize = 4_000;
-/// The least that a conversation may set: a shorter message has no room for the question itself.
+/// Lowest limit that a conversation may set; a shorter message has no room for the question itself.
 pub const SHORTEST_LIMIT: usize = 400;
 
-/// What a prompt is made with, beside the approval.
+/// Further input for building a prompt.
 #[derive(Clone, Copy, Debug)]
-pub struct Delivery<'a> {
-    /// The longest text, in UTF-16 code units, as chats count.
+pub struct PromptOptions<'a> {
+    /// Maximum length of the text, in UTF-16 code units, as chats count.
     pub limit: usize,
-    /// What deserves a second look, call by call.
+    /// Concerns to show, for each call.
     pub concerns: &'a [Vec<Concern>],
-    /// The address of the inbox page, where there is one: what does not fit is shown there.
+    /// Address of the inbox, if there is one, for cards that do not fit.
     pub page: Option<&'a str>,
 }
 
-impl Default for Delivery<'_> {
+impl Default for PromptOptions<'_> {
     fn default() -> Self {
-        Delivery {
+        PromptOptions {
             limit: LONGEST_MESSAGE,
             concerns: &[],
             page: None,
@@ -46,46 +46,52 @@ impl Default for Delivery<'_> {
     }
 }
 
-/// What a surface shows while an approval is pending.
+/// A pending approval as shown in a conversation.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Prompt {
-    /// The approval it asks about; not for people.
+    /// Id of the approval; not for display.
     pub approval: ApprovalId,
-    /// The digest of what it shows; a decision on another one is stale.
+    /// Digest of the card; a decision on another one is stale.
     pub digest: Hash,
-    /// What would happen, safe to show.
+    /// Summary of the calls, escaped for display.
     pub summary: String,
-    /// How far its values are the person's, and which are not; nothing when no conversation was given. Safe to show.
+    /// Verdict on the provenance of the values, with those that are not the person's; `None` if no conversation was
+    /// given. Escaped for display.
     pub origins: Option<String>,
-    /// The card and the question, to be shown as it is. Where the card does not fit, it says how much is missing and
-    /// where to see it.
+    /// Card and question, to be shown unchanged. If the card does not fit, the text says how much is missing and where
+    /// to see it.
     pub text: String,
-    /// Present when `text` leaves nothing out.
+    /// Present if `text` shows the whole card.
     whole: Option<WholeCard>,
-    /// Where the whole card is, for people.
+    /// Location of the whole card, for display.
     place: String,
     offer: Box<Offer<'static>>,
-    /// What the approving button says.
+    /// Label of the approve button.
     pub yes: String,
-    /// What the denying button says.
+    /// Label of the deny button.
     pub no: String,
-    /// What the approving button sends back; nothing where part of the card is missing: then there is no such button.
+    /// Payload of the approve button; `None` if part of the card is missing, so that there is no such button.
     pub approve: Option<String>,
-    /// What the denying button sends back.
+    /// Payload of the deny button.
     pub deny: String,
-    /// Whether "ok" is too little.
+    /// Whether a filler such as "ok" does not suffice.
     pub needs_yes: bool,
-    /// Whether every call of it can be undone.
+    /// Whether every call can be undone.
     pub can_undo: bool,
-    /// How many calls it numbers, so that a reply can name some of them; none when there is one.
+    /// Number of calls that a reply can refer to by number; 0 if there is only one call.
     pub numbered: usize,
-    /// From then on nobody can answer.
+    /// Time from which the approval can no longer be decided.
     pub expires_at: Time,
 }
 
 impl Prompt {
-    /// The question an approval asks, in these sentences. The policy says what is secret.
-    pub fn of(approval: &Approval, policy: &Policy, sentences: &Sentences, delivery: Delivery<'_>) -> Prompt {
+    /// Builds the prompt for an approval. The policy determines what is secret.
+    pub fn of(
+        approval: &Approval,
+        policy: &Policy,
+        sentences: &Sentences,
+        options: PromptOptions<'_>,
+    ) -> Prompt {
         let numbered = match approval.calls.len() {
             0 | 1 => 0,
             count => count,
@@ -99,18 +105,17 @@ impl Prompt {
             let values = [("what", what), ("yes", yes.as_str()), ("no", no.as_str())];
             fill(&sentences.ask, &values)
         };
-        let card = CardText::new(approval, policy, delivery.concerns, sentences);
-        let place = place(approval, delivery.page);
+        let card = CardText::new(approval, policy, options.concerns, sentences);
+        let place = place(approval, options.page);
         let text = ask(&card.whole());
-        let whole = (length(&text) <= delivery.limit).then(|| WholeCard::shown(approval));
-        let text = match whole {
-            Some(_) => text,
-            None => part(
-                &card,
-                sentences,
-                delivery.limit,
-                &[("where", &place), ("no", &no)],
-            ),
+        let fits = length(&text) <= options.limit;
+        let whole = match fits && approval.concealed(policy).is_none() {
+            true => Some(WholeCard::shown(approval)),
+            false => None,
+        };
+        let text = match fits {
+            true => text,
+            false => part(&card, sentences, options.limit, &[("where", &place), ("no", &no)]),
         };
         Prompt {
             approval: approval.id,
@@ -132,23 +137,23 @@ impl Prompt {
         }
     }
 
-    /// The statement that all of it was shown, for whoever showed `text`; nothing where part of it is missing.
+    /// Proof that the whole card was shown, for callers that displayed `text`; `None` if part of the card is missing.
     pub fn whole(&self) -> Option<&WholeCard> {
         self.whole.as_ref()
     }
 
-    /// Where the whole card is, for people: an address, or a command.
+    /// Location of the whole card, for people: an address or a command.
     pub fn place(&self) -> &str {
         &self.place
     }
 
-    /// What a reply is read against: labels and the act's own words, never this text.
+    /// Labels and words of the act that replies are interpreted against; never the text of the card.
     pub fn offered(&self) -> &Offer<'static> {
         &self.offer
     }
 }
 
-/// Where all of a card can be seen, and decided.
+/// Returns where the whole card can be seen and decided.
 fn place(approval: &Approval, page: Option<&str>) -> String {
     let command = format!("`countersign show {} --full`", approval.id.short());
     match page {
@@ -157,7 +162,8 @@ fn place(approval: &Approval, page: Option<&str>) -> String {
     }
 }
 
-/// As much of a card as fits, how much is missing, and where it is. `values` are the place and the denying label.
+/// Returns as much of a card as fits, how much is missing, and where to see it. `values` fill the placeholders for that
+/// place and the deny label.
 fn part(card: &CardText, sentences: &Sentences, limit: usize, values: &[(&str, &str)]) -> String {
     let tail = |missing: Missing| {
         let (calls, of) = (missing.calls.to_string(), missing.of.to_string());
@@ -167,7 +173,10 @@ fn part(card: &CardText, sentences: &Sentences, limit: usize, values: &[(&str, &
             _ => &sentences.missing_calls,
         };
         let missing = fill(sentence, &[("calls", &calls), ("total", &of), ("bytes", &bytes)]);
-        fill(&sentences.part, &[&[("missing", &*missing)], values].concat())
+        fill(
+            &sentences.truncated_ask,
+            &[&[("missing", &*missing)], values].concat(),
+        )
     };
     let (_, all) = card.fitting(0);
     let room = limit.saturating_sub(length(&tail(all)) + 1);
@@ -178,7 +187,7 @@ fn part(card: &CardText, sentences: &Sentences, limit: usize, values: &[(&str, &
     }
 }
 
-/// What would happen, in one sentence or in a list of them.
+/// Summary of the calls: one sentence, or a numbered list.
 pub(crate) fn summary(approval: &Approval, sentences: &Sentences) -> String {
     if let [call] = approval.calls.as_slice() {
         return call.terms.summary.clone();
@@ -193,7 +202,8 @@ pub(crate) fn summary(approval: &Approval, sentences: &Sentences) -> String {
     lines.join("\n")
 }
 
-/// Of a single call the values that the person did not state; of a batch the verdicts that are not all theirs.
+/// Provenance to show: for a single call, the verdict and the values not given by the person; for a batch, the verdicts
+/// of calls with such values.
 fn origins(approval: &Approval, policy: &Policy, words: &Origins) -> Option<String> {
     if let [call] = approval.calls.as_slice() {
         let rows = Secrecy::of(call, policy, &approval.salt).table(call.arguments.as_bytes());
@@ -212,7 +222,7 @@ fn origins(approval: &Approval, policy: &Policy, words: &Origins) -> Option<Stri
         (_, 0) if own.len() == approval.calls.len() => {
             let is_told = own
                 .iter()
-                .any(|(_, provenance)| provenance.told_by() == Teller::Agent);
+                .any(|(_, provenance)| provenance.vouched_by() == Voucher::Agent);
             let verdict = words.all_given_in_all.clone();
             lines.push(match is_told {
                 true => fill(&words.as_told, &[("verdict", &verdict)]),
@@ -225,27 +235,27 @@ fn origins(approval: &Approval, policy: &Policy, words: &Origins) -> Option<Stri
     (!lines.is_empty()).then(|| lines.join("\n"))
 }
 
-/// A pressed button: which approval, and the proof of what it showed and said.
+/// A button press: the approval, and a proof of which card and answer it belongs to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Pressed {
-    /// The approval it belongs to.
+    /// Id of the approval.
     pub approval: ApprovalId,
     proof: String,
 }
 
-/// What a button says.
+/// Answer of a button.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Button {
-    /// Yes, to a card that was shown whole.
+    /// Approves a card that was shown whole.
     Approve(WholeCard),
-    /// No.
+    /// Denies.
     Deny,
 }
 
-/// The letters of a proof: 96 bits, so that a payload fits into the 64 bytes some chats allow.
+/// Length of a proof in hex digits: 96 bits, so that a payload fits into the 64 bytes that some chats allow.
 const PROOF: usize = 24;
 
-/// What a button under a whole card says.
+/// Answer hashed into the proof of an approve button.
 const APPROVE: &[u8] = b"approve the whole card";
 const DENY: &[u8] = b"deny";
 
@@ -273,7 +283,7 @@ fn proof(approval: &Approval, answer: &[u8]) -> String {
 }
 
 impl Pressed {
-    /// Reads what a button sent back.
+    /// Parses a button's payload.
     pub fn read(payload: &str) -> Option<Pressed> {
         let (id, proof) = payload.split_once('.')?;
         let is_hex = |text: &str| text.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -286,22 +296,22 @@ impl Pressed {
         })
     }
 
-    /// True if the card stands in this channel. A button pressed under another channel's name says nothing: whoever
-    /// passes it on there did not get it from the person who saw the card.
+    /// Returns true if the card belongs to this channel. A press relayed under another channel's name is ignored,
+    /// because it cannot come from the person who saw the card.
     pub fn is_from(&self, approval: &Approval, channel: &Channel) -> bool {
         self.approval == approval.id && approval.channel.as_ref() == Some(channel)
     }
 
-    /// What it says to this approval, pressed in this channel; nothing when it belongs to another card.
+    /// Returns the answer for this approval in this channel; `None` if the button belongs to another card.
     pub fn says(&self, approval: &Approval, channel: &Channel) -> Option<Button> {
         let is = |answer| self.is_from(approval, channel) && is_same(&proof(approval, answer), &self.proof);
-        // Such a payload is given out with a whole card only.
+        // Such a payload is issued only with a whole card.
         let approve = is(APPROVE).then(|| Button::Approve(WholeCard::shown(approval)));
         approve.or_else(|| is(DENY).then_some(Button::Deny))
     }
 }
 
-/// Compares in a time that tells nothing of where they differ.
+/// Compares in constant time.
 fn is_same(expected: &str, given: &str) -> bool {
     let pairs = expected.bytes().zip(given.bytes());
     expected.len() == given.len() && pairs.fold(0, |differs, (a, b)| differs | (a ^ b)) == 0

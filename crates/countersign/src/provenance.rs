@@ -1,26 +1,28 @@
-//! Where every value of a call came from: the person's words, a tool's result, or nowhere.
+//! Provenance: where each value of a call came from (the person's words, a tool's result, or nowhere).
 //!
-//! Enters: what was said, and the exact bytes of a call's arguments. Leaves: a mark for each value, with the words it
-//! was found in. Deliberately absent: models, likeness and trust in wording. A value is somebody's when they stated
-//! it as a whole; who spoke is told by the message's place in the conversation.
+//! Input: the conversation, and the exact bytes of a call's arguments. Output: a mark for each value, with the words it
+//! was found in. Not here: language models, fuzzy matching, and trust in wording. A value counts as stated only if it
+//! was stated as a whole; the speaker is determined by a message's role in the conversation, never by its text.
 //!
-//! The order in which explanations are tried is the promise made here:
+//! Explanations are tried in this fixed order:
 //!
-//! 1. the person states it as it is (or the same number, day or account, written otherwise),
-//! 2. a tool states it so,
+//! 1. the person states the value as it is (or the same number, day or account in another notation),
+//! 2. a tool states it that way,
 //! 3. the person says it in other words ("May 3rd", "two", "New York"),
 //! 4. a tool does,
-//! 5. the tool's schema has it as the default,
-//! 6. it is made of stated values, and called `derived`, with the least trusted of them named,
+//! 5. it is the default in the tool's schema,
+//! 6. it is composed of stated values: the mark is `derived` and names the least trusted of them,
 //! 7. nobody stated it.
 //!
-//! Where nobody heard the person, only step 2 and the default are tried, and all else is unknown: it may well be theirs.
+//! If the person's messages are missing from the conversation, only steps 2 and 5 are tried and every other value is
+//! unknown, since the person may have stated it.
 //!
-//! INVARIANT: what only a tool states is found in step 2 before any wording of the person's is tried.
-//! INVARIANT: a tool states only what the agent did not write before. A result that repeats the agent's own words, in
-//! whatever form, makes them nobody else's.
+//! INVARIANT: a value stated only by a tool is found in step 2, before any rewording of the person's is tried.
+//! INVARIANT: a tool states only what the agent did not write earlier. A result that repeats the agent's own words, in
+//! whatever encoding, does not count as a source.
 
 mod address;
+mod agent_words;
 mod code;
 mod compose;
 mod conversation;
@@ -28,53 +30,55 @@ mod date;
 mod form;
 mod mark;
 mod number;
-mod own;
 mod shape;
 mod text;
-mod told;
 mod verdict;
+mod voucher;
 
 use jiff::civil::Date;
 
 use crate::json::{self, Leaf};
-use form::{Place, Value};
-use own::{Own, Wrote};
+use agent_words::{AgentEchoCheck, AgentMessage};
+use form::{TextRange, Value};
 use text::Text;
 
 pub use conversation::{Conversation, MOST_BYTES, MOST_MESSAGES, Message};
 pub use mark::{
-    Counts, Derived, Heard, How, Making, Mark, Part, Provenance, Quote, ToolQuote, Traced, place,
+    Counts, Coverage, Derivation, Derived, Mark, MatchKind, Part, Provenance, Quote, ToolQuote, Traced, place,
 };
-pub use told::{Teller, Told};
 pub use verdict::Marks;
+pub use voucher::{VouchedConversation, Voucher};
 
-/// More values than this are not looked for: they are unknown.
+/// Maximum number of values traced per call; the rest are marked unknown.
 const MOST_LEAVES: usize = 1_000;
-/// Longest quoted words, in characters.
+/// Maximum length of quoted words, in characters.
 const QUOTED_CHARS: usize = 120;
 
-/// What a tool's definition says about its arguments.
+/// Knowledge of a tool's definition that tracing needs.
 pub trait Declared {
-    /// Whether a value is what the tool takes when nothing is said.
+    /// Returns true if the value equals the default in the tool's schema.
     fn is_default(&self, leaf: &Leaf<'_>) -> bool;
 
-    /// Whether the member at a pointer is called so by the definition. Any other name was chosen by whoever made the call.
+    /// Returns true if the definition declares the member at a pointer. Any other name was chosen by the caller and is
+    /// traced like a value.
     fn is_name(&self, pointer: &str) -> bool {
         is_parameter(pointer)
     }
 
-    /// Whether a tool's results are what strangers wrote, whatever the conversation calls them.
+    /// Returns true if the tool's results may be written by strangers, even if the conversation gives them the role
+    /// `tool`.
     fn is_outside(&self, _tool: &str) -> bool {
         false
     }
 }
 
-/// Whether a pointer is that of a parameter: without a definition, only the outermost names are taken for its names.
+/// Returns true if a pointer is that of a top-level argument. Without a schema, only those names are assumed to be the
+/// tool's own.
 pub fn is_parameter(pointer: &str) -> bool {
     pointer.matches('/').count() <= 1
 }
 
-/// A tool of which only the defaults are known.
+/// Adapter for callers that know only the defaults.
 struct Defaults<'d>(&'d dyn Fn(&Leaf<'_>) -> bool);
 
 impl Declared for Defaults<'_> {
@@ -83,7 +87,7 @@ impl Declared for Defaults<'_> {
     }
 }
 
-/// Finds out where each value of `arguments` came from. `is_default` says what the tool's schema would take anyway.
+/// Traces each value of `arguments`. `is_default` returns true for a value that equals its schema's default.
 pub fn trace(
     conversation: &Conversation,
     arguments: &[u8],
@@ -92,11 +96,11 @@ pub fn trace(
     trace_declared(conversation, arguments, &Defaults(is_default))
 }
 
-/// Finds out where each value of `arguments` came from, and each name that the tool's definition does not have.
+/// Traces each value of `arguments`, and each member name that the tool's definition does not declare.
 pub fn trace_declared(conversation: &Conversation, arguments: &[u8], declared: &dyn Declared) -> Provenance {
-    let (sources, own, heard) = sources(conversation, declared);
+    let (sources, agent_messages, heard) = sources(conversation, declared);
     let leaves = json::leaves(arguments);
-    // An empty outer object has no values.
+    // An empty top-level object is a leaf too, but not a value.
     let leaves: Vec<&Leaf<'_>> = leaves.iter().filter(|leaf| !leaf.pointer.is_empty()).collect();
     let values: Vec<Value> = leaves
         .iter()
@@ -105,7 +109,7 @@ pub fn trace_declared(conversation: &Conversation, arguments: &[u8], declared: &
         .collect();
     let tracing = Tracing {
         sources,
-        own,
+        agent_messages,
         heard,
         values: &values,
     };
@@ -128,14 +132,14 @@ pub fn trace_declared(conversation: &Conversation, arguments: &[u8], declared: &
     Provenance::new(marked.chain(keys).collect(), heard)
 }
 
-/// The names that are values: those the tool's definition does not have.
+/// Returns the member names that count as values because the tool's definition does not declare them.
 fn chosen_keys(arguments: &[u8], declared: &dyn Declared) -> Vec<json::Key> {
     let mut keys = json::keys(arguments);
     keys.retain(|key| !declared.is_name(&key.pointer));
     keys
 }
 
-/// The marks when there is no conversation: unknown, never fine.
+/// Marks every value as unknown, for a call without a conversation.
 pub fn unknown(arguments: &[u8]) -> Provenance {
     let leaves = json::leaves(arguments);
     let named = leaves.into_iter().filter(|leaf| !leaf.pointer.is_empty());
@@ -143,25 +147,25 @@ pub fn unknown(arguments: &[u8]) -> Provenance {
         pointer: leaf.pointer,
         mark: Mark::Unknown,
     });
-    Provenance::new(traced.collect(), Heard::Whole)
+    Provenance::new(traced.collect(), Coverage::Whole)
 }
 
 struct Tracing<'c, 'v> {
     sources: Vec<Source<'c>>,
-    /// What the agent said, and the arguments of its calls.
-    own: Vec<Own<'c>>,
-    heard: Heard,
+    /// The agent's messages and the arguments of its calls.
+    agent_messages: Vec<AgentMessage<'c>>,
+    heard: Coverage,
     values: &'v [Value],
 }
 
-/// One message that can state a value.
+/// A message that can state a value.
 struct Source<'c> {
     message: usize,
     by: By<'c>,
-    /// The day it was said.
+    /// Day of the message, in UTC.
     said: Option<Date>,
     text: Text<'c>,
-    /// The text without the escapes of structured results.
+    /// The text with JSON and YAML escapes resolved, if it has any.
     plain: Option<Text<'c>>,
 }
 
@@ -179,7 +183,7 @@ impl<'c> Source<'c> {
         std::iter::once(&self.text).chain(&self.plain)
     }
 
-    /// A piece of a derived value that came from here.
+    /// Describes a part of a derived value that this message states.
     fn part(&self, words: &str) -> Part {
         let (tool, is_outside) = match self.by {
             By::Person => (None, false),
@@ -192,11 +196,11 @@ impl<'c> Source<'c> {
         }
     }
 
-    fn find(&self, look: impl Fn(&Text<'_>) -> Option<(Place, How)>) -> Option<Mark> {
+    fn find(&self, look: impl Fn(&Text<'_>) -> Option<(TextRange, MatchKind)>) -> Option<Mark> {
         if let Some((place, how)) = look(&self.text) {
             let range = match place {
-                Place::Raw(range) => range,
-                Place::Folded(range) => self.text.raw_range(&range),
+                TextRange::Raw(range) => range,
+                TextRange::Folded(range) => self.text.raw_range(&range),
             };
             let words = self.text.raw().get(range.clone()).unwrap_or_default();
             let span = u32::try_from(range.start).ok().zip(u32::try_from(range.end).ok());
@@ -205,13 +209,13 @@ impl<'c> Source<'c> {
         let plain = self.plain.as_ref()?;
         let (place, how) = look(plain)?;
         let words = match place {
-            Place::Raw(range) => plain.raw().get(range),
-            Place::Folded(range) => plain.folded().get(range),
+            TextRange::Raw(range) => plain.raw().get(range),
+            TextRange::Folded(range) => plain.folded().get(range),
         };
         Some(self.marked(words.unwrap_or_default(), None, how))
     }
 
-    fn marked(&self, words: &str, span: Option<(u32, u32)>, how: How) -> Mark {
+    fn marked(&self, words: &str, span: Option<(u32, u32)>, how: MatchKind) -> Mark {
         let quote = Quote {
             message: u32::try_from(self.message).unwrap_or(u32::MAX),
             span,
@@ -235,7 +239,7 @@ impl Tracing<'_, '_> {
         if value.is_empty() {
             return Mark::Default;
         }
-        // What the person said last is what they mean; what a tool said first is where it came from.
+        // The person's latest statement is what they mean; a tool's earliest is where a value came from.
         let people = || self.sources.iter().filter(|source| source.is_person()).rev();
         let tools = || self.sources.iter().filter(|source| !source.is_person());
         let stated = |source: &Source<'_>| source.find(|text| value.stated_in(text));
@@ -246,14 +250,15 @@ impl Tracing<'_, '_> {
         let from_tool = tools().find_map(|source| Some((source.message, stated(source)?)));
         let mut is_repeated = false;
         if let Some((message, mark)) = from_tool {
-            // A tool that repeats what the agent made up is no source.
+            // A tool that repeats what the agent wrote earlier is not a source.
             is_repeated = self.wrote(value, message, false);
             if !is_repeated {
                 return mark;
             }
         }
-        // INVARIANT: nothing below may be said of a person whom nobody heard. The agent may have it from them.
-        if self.heard == Heard::Tools {
+        // INVARIANT: without the person's messages, no value is called derived or invented: the agent may have it from
+        // the person.
+        if self.heard == Coverage::Tools {
             return match is_default() && !is_repeated {
                 true => Mark::Default,
                 false => Mark::Unknown,
@@ -271,7 +276,7 @@ impl Tracing<'_, '_> {
         if is_default() {
             return Mark::Default;
         }
-        match compose::derive(value, self.values, &self.sources, &self.own) {
+        match compose::derive(value, self.values, &self.sources, &self.agent_messages) {
             Some(derived) => Mark::Derived(derived),
             None => Mark::Invented {
                 agent_said_it: is_repeated || self.wrote(value, usize::MAX, false),
@@ -279,10 +284,10 @@ impl Tracing<'_, '_> {
         }
     }
 
-    /// Whether the agent itself wrote a value before a message.
+    /// Returns true if the agent itself wrote the value before the given message.
     fn wrote(&self, value: &Value, message: usize, implied: bool) -> bool {
-        let wrote = Wrote {
-            own: &self.own,
+        let wrote = AgentEchoCheck {
+            agent_messages: &self.agent_messages,
             is_given: |value: &Value, message: usize| {
                 let mut earlier = self.sources.iter().filter(|source| source.message < message);
                 earlier.any(|source| source.texts().any(|text| value.stated_in(text).is_some()))
@@ -292,25 +297,25 @@ impl Tracing<'_, '_> {
     }
 }
 
-type Sources<'c> = (Vec<Source<'c>>, Vec<Own<'c>>, Heard);
+type Sources<'c> = (Vec<Source<'c>>, Vec<AgentMessage<'c>>, Coverage);
 
 fn sources<'c>(conversation: &'c Conversation, declared: &dyn Declared) -> Sources<'c> {
     let (messages, is_shortened) = conversation.recent();
     let heard = match (conversation.is_unheard(), is_shortened) {
-        (true, _) => Heard::Tools,
-        (false, true) => Heard::Recent,
-        (false, false) => Heard::Whole,
+        (true, _) => Coverage::Tools,
+        (false, true) => Coverage::Recent,
+        (false, false) => Coverage::Whole,
     };
     let mut sources = Vec::new();
-    let mut own = Vec::new();
+    let mut agent_messages = Vec::new();
     for (number, message) in messages {
         let (by, at) = match message {
             Message::Agent { text } => {
-                own.push(Own::new(number, text));
+                agent_messages.push(AgentMessage::new(number, text));
                 continue;
             }
-            // Said to be unheard, and yet something: then nobody can say whose words these are.
-            Message::Person { .. } if heard == Heard::Tools => continue,
+            // The conversation claims that the person was not heard, so the origin of this message is doubtful.
+            Message::Person { .. } if heard == Coverage::Tools => continue,
             Message::Unheard => continue,
             Message::Person { at, .. } => (By::Person, *at),
             Message::Tool { name, .. } => {
@@ -335,7 +340,7 @@ fn sources<'c>(conversation: &'c Conversation, declared: &dyn Declared) -> Sourc
             plain,
         });
     }
-    (sources, own, heard)
+    (sources, agent_messages, heard)
 }
 
 fn shorten(words: &str) -> String {

@@ -1,44 +1,45 @@
-//! The registry: small durable entries that a service keeps beside approvals, such as tokens, people and sessions.
+//! The registry: small durable entries that a service stores beside approvals, such as tokens, people and sessions.
 //!
-//! An entry is found by its kind and key alone: whoever shows a token is known only after it was found. It belongs to
-//! one tenant for ever, and is there until its time is over, whether or not a sweep has run.
-//! Deliberately absent: what bodies mean, and secrets. Keys and bodies are the service's; it keeps hashes, not tokens.
+//! An entry is looked up by kind and key alone, because the tenant of a token is known only once its entry was found.
+//! It belongs to one tenant forever, and counts as absent once it has expired, whether or not a sweep has run.
+//! Not here: the meaning of bodies, and plain secrets. The service chooses keys and bodies; it stores hashes of tokens,
+//! not tokens.
 
 use std::sync::Arc;
 
 use crate::id::{BadName, LONGEST_NAME, Tenant};
 use crate::time::Time;
 
-/// The largest body, in bytes.
+/// Maximum size of a body, in bytes.
 pub const LARGEST_BODY: usize = 64 * 1024;
 
-/// What an entry is.
+/// Kind of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
-    /// What a program shows to prove who it is.
+    /// Access token of a program.
     Token,
-    /// Somebody who may sign in.
+    /// Account of a person who may sign in.
     Person,
-    /// A person who signed in.
+    /// Sign-in session of a person.
     Session,
-    /// A link that works once.
+    /// One-time link.
     Link,
-    /// What a service remembers about itself.
+    /// State of the service itself.
     Setting,
-    /// Calls that somebody denied, for as long as they may not be asked again.
+    /// Denied calls that may not be proposed again during the cool-down.
     Denial,
-    /// What is remembered of a channel: its last card, and the messages that were heard there.
+    /// Memory of a channel: the card last shown, and recent message ids.
     Channel,
-    /// A piece of what was said in an agent's session.
+    /// Step of an agent's session.
     Turn,
-    /// The agent that a channel belongs to.
+    /// Agent that owns a channel.
     Owner,
-    /// A running service, while it says that it is alive.
+    /// Lease of a running service.
     Node,
 }
 
 impl Kind {
-    /// Every kind.
+    /// All kinds.
     pub const ALL: [Kind; 10] = [
         Kind::Token,
         Kind::Person,
@@ -52,7 +53,7 @@ impl Kind {
         Kind::Node,
     ];
 
-    /// The word for it.
+    /// Name of the kind.
     pub fn as_str(self) -> &'static str {
         match self {
             Kind::Token => "token",
@@ -68,7 +69,7 @@ impl Kind {
         }
     }
 
-    /// The number stores keep; never given to another kind.
+    /// Number used by stores; never reused for another kind.
     pub fn code(self) -> i16 {
         match self {
             Kind::Token => 1,
@@ -84,7 +85,7 @@ impl Kind {
         }
     }
 
-    /// The kind of this number.
+    /// Returns the kind with this number.
     pub fn from_code(code: i16) -> Option<Kind> {
         Kind::ALL.into_iter().find(|kind| kind.code() == code)
     }
@@ -96,36 +97,36 @@ impl std::fmt::Display for Kind {
     }
 }
 
-/// One entry.
+/// A stored entry.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Entry {
-    /// What it is.
+    /// Kind, which together with the key identifies the entry.
     pub kind: Kind,
-    /// Its name among all of its kind: 1 to 256 bytes without control characters.
+    /// Key, unique within its kind: 1 to 256 bytes without control characters.
     pub key: String,
-    /// Whose it is.
+    /// Tenant that owns the entry.
     pub tenant: Tenant,
-    /// What it says: at most [`LARGEST_BODY`] bytes.
+    /// Content: at most [`LARGEST_BODY`] bytes.
     pub body: Arc<[u8]>,
-    /// How often it was written; 0 for one that must not be there yet.
+    /// Number of times the entry was written; 0 when writing an entry that must not exist yet.
     pub version: u32,
-    /// From this moment on it is not there any more.
+    /// Time from which the entry counts as absent.
     pub expires_at: Option<Time>,
 }
 
-/// Why something is no entry.
+/// Reason why an entry is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadEntry {
-    /// Its key is none.
+    /// Invalid key.
     #[error("{0}")]
     Key(#[from] BadName),
-    /// It says too much.
+    /// The body is too large.
     #[error("an entry holds at most {LARGEST_BODY} bytes, not {0}")]
     TooLarge(usize),
 }
 
 impl Entry {
-    /// Checks the limits.
+    /// Checks the limits on key and body.
     pub fn check(&self) -> Result<(), BadEntry> {
         const WORD: &str = "key";
         if self.key.is_empty() {
@@ -143,19 +144,19 @@ impl Entry {
         }
     }
 
-    /// True while it is there.
-    pub fn is_there(&self, now: Time) -> bool {
+    /// Returns true if the entry has not expired at `now`.
+    pub fn is_live(&self, now: Time) -> bool {
         self.expires_at.is_none_or(|expires_at| expires_at > now)
     }
 }
 
-/// What became of an entry that somebody wanted to keep.
+/// Result of a compare-and-swap write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Put {
-    /// It is there now, in this version.
-    Kept(u32),
-    /// Another version is there than was expected, or none; nothing was written.
-    Changed,
+    /// Written; the entry now has this version.
+    Written(u32),
+    /// The stored version is not the expected one, or the entry is missing; nothing was written.
+    Conflict,
 }
 
 #[cfg(test)]

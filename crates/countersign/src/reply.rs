@@ -1,12 +1,14 @@
-//! Reading a reply: what a person's own words say to what was offered.
+//! Reads a person's reply to a pending approval as a yes, a no, a selection of calls, or something else.
 //!
-//! Enters: the offer, the text, and the language if it is known. Leaves: yes, no or other, and which words decided.
-//! Deliberately absent: models, guesses and memory. The same words to the same offer are always read the same way.
+//! Input: the offer, the text, and the person's language if it is known. Output: a [`Reading`] and the reason for it.
+//! Not here: models, guesses and memory. The same words to the same offer are always read the same way.
 //!
-//! A reply is yes or no only if *every* word of it belongs to a known piece (see [`kind`]) and the pieces make sense
-//! one behind the other. One unknown word, a question, a number that was not offered, a condition: other.
+//! A reply is a yes or a no only if *every* word belongs to a known piece (see [`kind`]) and the pieces make sense in
+//! that order. An unknown word, a question, a number that was not offered or a condition makes it [`Reading::Other`].
 
+mod act;
 mod card;
+mod dont;
 mod echo;
 mod grammar;
 mod kind;
@@ -15,40 +17,41 @@ mod lexicon;
 mod offer;
 mod parse;
 mod part;
+mod phrases;
 #[cfg(test)]
 mod tests;
 mod undo;
 mod why;
 mod word;
 
-pub use kind::Kind;
+pub use kind::PieceKind;
 pub use offer::{Bare, Offer};
 pub use part::Part;
 pub use undo::asks_for_undo;
 pub use why::Why;
 
-use echo::Vocabulary;
-use kind::{Kinds, Stand};
+use echo::OfferVocabulary;
+use kind::{Kinds, ReplyState};
 use language::{Language, Tables, tables};
 use lexicon::Word;
 use parse::{MOST_WORDS, Parse};
-use word::{Words, code, split, unwrapped};
+use word::{Words, code, is_plain_text, split, trails_off, unwrapped};
 
-/// What a reply says to the pending approval.
+/// Meaning of a reply to the pending approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Reading {
-    /// Plainly yes.
+    /// A plain yes.
     Yes,
-    /// Plainly no.
+    /// A plain no.
     No,
-    /// Plainly yes, to these of several things.
+    /// A plain yes to some of several numbered calls.
     Part(Part),
     /// Anything else: a question, a change of plan, another subject.
     Other,
 }
 
 impl Reading {
-    /// The word used in JSON.
+    /// Returns the name used in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Reading::Yes => "yes",
@@ -59,19 +62,27 @@ impl Reading {
     }
 }
 
-/// A reading, with its reason.
+/// A reading and the reason for it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Interpreted {
-    /// What the reply says.
+    /// Meaning of the reply.
     pub reading: Reading,
-    /// What decided.
+    /// Words or rule that led to the reading.
     pub why: Why,
 }
 
-/// The longest reply that is read; nobody needs more to say yes.
+/// Longest reply that is read, in bytes. Anything longer is [`Why::TooLong`].
 const LONGEST: usize = 1024;
+/// Longest language tag that is looked up, in bytes.
+const LONGEST_TAG: usize = 35;
 
-/// Reads a reply to what was offered.
+/// Returns true if replies in the language of this tag can be read.
+pub(crate) fn can_read(tag: &str) -> bool {
+    tag.len() <= LONGEST_TAG && tables().language(tag).is_some()
+}
+
+/// Reads `text` as a reply to `offer`. `language` is the tag of the person's language. Without one, the card's language
+/// and English are tried first, then all others.
 pub fn interpret(offer: &Offer<'_>, text: &str, language: Option<&str>) -> Interpreted {
     read(offer, text, language).unwrap_or_else(|why| Interpreted {
         reading: Reading::Other,
@@ -83,6 +94,7 @@ fn read(offer: &Offer<'_>, text: &str, language: Option<&str>) -> Result<Interpr
     if text.len() > LONGEST {
         return Err(Why::TooLong);
     }
+    let whole_text = text;
     let text = unwrapped(text);
     let words = Words::of(text, MOST_WORDS).ok_or(Why::TooLong)?;
     if let Some(hidden) = words.hidden {
@@ -94,46 +106,108 @@ fn read(offer: &Offer<'_>, text: &str, language: Option<&str>) -> Result<Interpr
     if words.is_question {
         return Err(Why::Question);
     }
+    let whole = || words.iter().collect::<Vec<_>>().join(" ");
+    let said = language.filter(|tag| !tag.is_empty());
+    let decided = |reading| Interpreted {
+        reading,
+        why: Why::Words(vec![whole()]),
+    };
+    let mut is_all = false;
     let read = match part::part(&words, offer.numbered) {
-        Some(part) => Interpreted {
-            reading: Reading::Part(part),
-            why: Why::Words(vec![words.iter().collect::<Vec<_>>().join(" ")]),
-        },
-        None => Reader::new(offer, &words, language).read()?,
+        Some(part::Selected::Some(part)) => decided(Reading::Part(part)),
+        Some(part::Selected::Unclear) if offer.is_card() => return Err(Why::WhichOnes(whole())),
+        _ if card::grants_all(tables(), offer, &words, said) => {
+            is_all = true;
+            decided(Reading::Yes)
+        }
+        _ => of_card(
+            offer,
+            &words,
+            said,
+            ReplyReader::new(offer, &words, language).read(),
+        )?,
     };
-    // INVARIANT: a card is approved in plain words of its own language, or by naming its act (X54, X55).
-    let is_plain = || {
-        let said = language.filter(|tag| !tag.is_empty());
-        matches!(read.why, Why::Offered(_)) || card::approves(tables(), offer, &words, said)
-    };
-    if read.reading == Reading::Yes && offer.is_card() && !is_plain() {
-        return Err(Why::Undecided(words.iter().collect::<Vec<_>>().join(" ")));
+    if offer.is_card() && matches!(read.reading, Reading::Yes | Reading::Part(_)) {
+        // INVARIANT: a card is approved only by its label, in plain listed words or by naming its act (X54, X55), and
+        // never by words that are quoted, trail off or may mean the denying label.
+        let is_label = matches!(read.why, Why::Offered(_));
+        let is_plain = || {
+            matches!(read.reading, Reading::Part(_))
+                || is_all
+                || card::approves(tables(), offer, &words, said, is_label)
+        };
+        if !is_plain_text(whole_text)
+            || trails_off(whole_text)
+            || card::may_mean_no(offer, &words, said)
+            || !is_plain()
+        {
+            if dont::refuses(tables(), offer, &words, said) {
+                return Ok(decided(Reading::No));
+            }
+            return Err(Why::NotPlain(whole()));
+        }
     }
-    // Programs write like that; a no is taken from anybody.
+    // Brackets, keys and paths suggest that a program wrote the reply. Such a reply may deny, but not approve.
     match read.reading {
         Reading::No => Ok(read),
         _ => code(text).map_or(Ok(read), |code| Err(Why::Code(code))),
     }
 }
 
-/// One reply on its way through the languages.
-struct Reader<'a> {
+/// Corrects what the larger tables say of a reply to a card: they do not know every verb that an act may have.
+fn of_card(
+    offer: &Offer<'_>,
+    words: &Words,
+    said: Option<&str>,
+    read: Result<Interpreted, Why>,
+) -> Result<Interpreted, Why> {
+    if !offer.is_card() {
+        return read;
+    }
+    let whole = words.iter().collect::<Vec<_>>().join(" ");
+    let decided = |reading| Interpreted {
+        reading,
+        why: Why::Words(vec![whole.clone()]),
+    };
+    // Some languages join an object to its verb with a hyphen. Elsewhere one makes another word.
+    let is_joined = || matches!(offer.language(), Some("ro" | "pt" | "fr"));
+    let approves =
+        || (words.hyphens() == 0 || is_joined()) && card::approves(tables(), offer, words, said, false);
+    match read {
+        Ok(read) if read.reading == Reading::No && !matches!(read.why, Why::Offered(_)) && approves() => {
+            // A word of refusal that is also the act's verb, such as the Hungarian for "delete", may be either.
+            match card::has_plain_yes(offer, words, said) {
+                true => Ok(decided(Reading::Yes)),
+                false => Err(Why::Ambiguous(whole)),
+            }
+        }
+        // English tables know more words than a card takes, so only the act's own may be unknown to them.
+        Err(Why::Unknown(_)) if card::may_be_unknown(offer, words, said) && approves() => {
+            Ok(decided(Reading::Yes))
+        }
+        Err(_) if dont::refuses(tables(), offer, words, said) => Ok(decided(Reading::No)),
+        read => read,
+    }
+}
+
+/// Reads one reply in one language after another.
+struct ReplyReader<'a> {
     tables: &'static Tables,
     offer: &'a Offer<'a>,
     words: &'a Words,
     ids: Vec<Option<Word>>,
-    /// Places inside words with a hyphen, by bit.
+    /// Bit `n` is set if only a hyphen separates word `n` from the one before.
     hyphens: u128,
-    /// The language the person is said to speak.
+    /// Tag of the person's language, if given.
     tag: Option<&'a str>,
-    vocabulary: std::cell::OnceCell<Option<Vocabulary<'a>>>,
+    vocabulary: std::cell::OnceCell<Option<OfferVocabulary<'a>>>,
 }
 
-impl<'a> Reader<'a> {
-    fn new(offer: &'a Offer<'a>, words: &'a Words, tag: Option<&'a str>) -> Reader<'a> {
+impl<'a> ReplyReader<'a> {
+    fn new(offer: &'a Offer<'a>, words: &'a Words, tag: Option<&'a str>) -> ReplyReader<'a> {
         let tables = tables();
         let ids = words.iter().map(|word| find(tables, word)).collect();
-        Reader {
+        ReplyReader {
             tables,
             offer,
             words,
@@ -144,9 +218,9 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The offer's words, read only when they matter.
-    fn vocabulary(&self) -> Option<&Vocabulary<'a>> {
-        let read = || Vocabulary::new(self.tables, self.offer, self.words);
+    /// Returns the words of the offer. They are split on first use.
+    fn vocabulary(&self) -> Option<&OfferVocabulary<'a>> {
+        let read = || OfferVocabulary::new(self.tables, self.offer, self.words);
         self.vocabulary.get_or_init(read).as_ref()
     }
 
@@ -157,7 +231,7 @@ impl<'a> Reader<'a> {
         self.plain()
     }
 
-    /// What the words say by themselves: in the person's language, else in the card's, else in any.
+    /// Reads the words in the person's language, else in the card's, else in any.
     fn plain(&self) -> Result<Interpreted, Why> {
         match (self.tag, self.offer.language()) {
             (Some(tag), _) => self.in_language(tag),
@@ -166,9 +240,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Whoever answers a card can read its language. Only what means nothing in it, nor in English, may be another's.
+    /// Reads the reply in the card's language or in English, because the person can read the card. Other languages are
+    /// tried only if neither makes sense of it.
     fn in_language_of_card(&self, tag: &str) -> Result<Interpreted, Why> {
-        match self.in_language(tag) {
+        let read = self.in_language(tag);
+        // Cards without sentences in their language are shown in English, so `y` and `n` answer them too.
+        if let (Err(_), Some(is_yes)) = (&read, self.tables.locale("en", self.words)) {
+            return Ok(self.said(is_yes));
+        }
+        match read {
             Err(why) if !matches!(why, Why::Filler(_)) => {
                 self.in_any_language().map_err(|other| match other {
                     Why::Ambiguous(_) | Why::Filler(_) => other,
@@ -179,7 +259,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// The whole reply is what a button says, or a side of a pair such as `y/n`.
+    /// Reads a reply that is exactly a button's label, or one side of a pair such as `y/n`.
     fn label(&self) -> Option<Result<Interpreted, Why>> {
         let is = |label: Option<&str>| {
             label.is_some_and(|label| split(label).iter().map(String::as_str).eq(self.words.iter()))
@@ -199,7 +279,7 @@ impl<'a> Reader<'a> {
             true => Reading::Yes,
             false => Reading::No,
         };
-        // A button that says "Cancel order" is no reason to take a "cancel" for a yes.
+        // If the approving button says "Cancel", the reply "cancel" may still mean no.
         let is_doubtful = match self.plain() {
             Ok(plain) => plain.reading == Reading::No,
             Err(why) => matches!(why, Why::Ambiguous(_)) && self.words.get(0).chars().count() > 2,
@@ -231,7 +311,8 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// English from somebody whose language is another one. A single word may be a word of theirs.
+    /// Reads English from a person who speaks another language. A single word has to be known internationally, because
+    /// it may also be a word of that language.
     fn in_english_abroad(&self, english: &Language) -> Result<Interpreted, Why> {
         let read = self.parse(english)?;
         match self.ids.as_slice() {
@@ -245,14 +326,15 @@ impl<'a> Reader<'a> {
         let mut failure = None;
         let mut is_doubtful = false;
         let mut known = self.ids.iter().fold(u64::MAX, |known, word| {
-            // A word of the offer may stand in any language.
+            // A word that no table knows excludes no language: it may come from the offer.
             match self.tables.known(*word) {
                 0 => known,
                 languages => known & languages,
             }
         });
         if self.ids.iter().all(|word| self.tables.known(*word) == 0) {
-            // An act of some language, named as the prompt names it; or no word of any.
+            // Acts alone may be of any language. If the lexicon has none of the words, one language is enough to say
+            // so.
             known = if self.ids.iter().all(Option::is_none) {
                 1
             } else {
@@ -276,7 +358,7 @@ impl<'a> Reader<'a> {
                     answer.get_or_insert(read);
                 }
                 Err(why) => {
-                    // Understood as neither yes nor no, if only in one language, is not a yes.
+                    // A reply that one language understands as undecided is not a yes in another.
                     is_doubtful |= matches!(why, Why::Undecided(_) | Why::Ambiguous(_));
                     failure.get_or_insert(why);
                 }
@@ -300,7 +382,7 @@ impl<'a> Reader<'a> {
                 true => Ok(read),
                 false => Err(Why::Ambiguous(whole)),
             },
-            // A letter of one locale is no answer from somebody whose locale is not known.
+            // A letter or a very short word that means yes in some locale is no answer while the locale is unknown.
             (None, (true, false)) if self.is_too_short() || whole.chars().count() == 1 => {
                 Err(Why::Ambiguous(whole))
             }
@@ -310,13 +392,15 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Two letters are a word of some language for nearly everything; only these are known well enough.
+    /// Returns true for a single ASCII word of one or two letters, except the unambiguous ones listed here. Nearly all
+    /// others mean something in some language.
     fn is_too_short(&self) -> bool {
         let word = self.words.get(0);
         self.words.len() == 1 && word.is_ascii() && word.len() < 3 && !matches!(word, "ok" | "si" | "ja")
     }
 
-    /// A word that flips its meaning between locales counts only when the prompt itself used it, in English.
+    /// Reads a word that means yes in one locale and no in another. The English meaning counts, and only if the prompt
+    /// itself used the word.
     fn offered_letter(&self, whole: String) -> Result<Interpreted, Why> {
         let is_offered = self.vocabulary().is_some_and(|offer| offer.says(&whole));
         match is_offered.then(|| self.tables.locale("en", self.words)).flatten() {
@@ -355,17 +439,17 @@ impl<'a> Reader<'a> {
         if unknown.is_empty() && !names_act {
             parse = Some(Parse::of(&self.ids, language, None, &labels, barred)).filter(Parse::is_whole);
         } else if !unknown.is_empty() && labels.is_empty() {
-            // Most other messages end here: a word that is in no piece and not the offer's either.
+            // Most unrelated messages end here: a word is neither in a table nor in the offer.
             let id = |at: usize| self.ids.get(at).copied().flatten();
             let may_echo = |at: &usize| {
-                let is_offered = |offer: &Vocabulary<'_>| offer.may_echo(language, *at, id(*at));
+                let is_offered = |offer: &OfferVocabulary<'_>| offer.may_echo(language, *at, id(*at));
                 language.is_glue(id(*at)) || self.vocabulary().is_some_and(is_offered)
             };
             if let Some(at) = unknown.into_iter().find(|at| !may_echo(at)) {
                 return Err(Why::Unknown(self.words.get(at).to_owned()));
             }
         }
-        // Only now the offer matters: some words may be its own.
+        // The offer is split only now, because some of the words may repeat it.
         let parse =
             parse.unwrap_or_else(|| Parse::of(&self.ids, language, self.vocabulary(), &labels, barred));
         if !parse.is_whole() {
@@ -374,11 +458,12 @@ impl<'a> Reader<'a> {
         self.verdict(language, &parse)
     }
 
-    /// Where in the reply the words of a button stand. Behind a label that names an act, "it" and the like belong to it.
-    fn labels(&self, language: &Language) -> Vec<(Kind, usize, usize)> {
+    /// Finds the button labels in the reply. Glue words such as "it" after a label that names an act belong to the
+    /// label.
+    fn labels(&self, language: &Language) -> Vec<(PieceKind, usize, usize)> {
         let mut found = Vec::new();
         let (yes, no) = (self.offer.yes.as_deref(), self.offer.no.as_deref());
-        for (label, kind) in [(yes, Kind::Yes), (no, Kind::No)] {
+        for (label, kind) in [(yes, PieceKind::Yes), (no, PieceKind::No)] {
             let label = label.map(split).filter(|label| !label.is_empty());
             let Some(label) = label else { continue };
             for start in 0..self.words.len() {
@@ -400,7 +485,7 @@ impl<'a> Reader<'a> {
     }
 
     fn why_not(&self, language: &Language, parse: &Parse) -> Why {
-        // The first word that no piece could take, or failing that the one after the longest beginning.
+        // The first word that is in no table; failing that, the word after the longest beginning that was read.
         let unknown = (0..self.words.len()).find(|index| {
             let id = self.ids.get(*index).copied().flatten();
             !id.is_some_and(|word| language.automaton.knows(word)) && !language.is_glue(id)
@@ -410,57 +495,69 @@ impl<'a> Reader<'a> {
     }
 
     fn verdict(&self, language: &Language, parse: &Parse) -> Result<Interpreted, Why> {
-        let first = |stands: &[Stand]| stands.iter().copied().find(|stand| parse.ends_in(*stand));
-        let says_no = first(&[Stand::No, Stand::NoLed]);
-        let says_yes = first(&[Stand::Echoed, Stand::Yes, Stand::Fine]);
-        let fills = first(&[Stand::Ok, Stand::Praise, Stand::ThankedOk, Stand::Please]);
+        let first = |states: &[ReplyState]| states.iter().copied().find(|state| parse.ends_in(*state));
+        let says_no = first(&[ReplyState::No, ReplyState::NoLed]);
+        let says_yes = first(&[ReplyState::Echoed, ReplyState::Yes, ReplyState::Fine]);
+        let fills = first(&[
+            ReplyState::Ok,
+            ReplyState::Praise,
+            ReplyState::ThankedOk,
+            ReplyState::Please,
+        ]);
         let undecided = || Err(Why::Undecided(self.whole()));
-        let stand = match (says_yes, says_no, fills) {
-            // Doubts take nothing from a no.
+        let state = match (says_yes, says_no, fills) {
+            // A doubt cancels a yes, but not a no.
             (Some(_), _, _) | (_, None, _) if parse.is_doubtful => return undecided(),
             (Some(_), Some(_), _) | (_, Some(_), Some(_)) => return Err(Why::Ambiguous(self.whole())),
             (None, Some(no), None) => return Ok(self.decided(parse, no, Reading::No)),
-            // Thanks in so many words are not an answer, however they can be taken apart.
-            _ if parse.ends_in(Stand::Thanks) => return undecided(),
+            // A reply that can be read as thanks alone is not an answer, even if another reading of it would be one.
+            _ if parse.ends_in(ReplyState::Thanks) => return undecided(),
             (Some(yes), None, _) => yes,
             (None, None, Some(filler)) => filler,
-            (None, None, None) => Stand::Start,
+            (None, None, None) => ReplyState::Start,
         };
-        let is_enough = parse.ends_in(Stand::Enough);
+        let is_enough = parse.ends_in(ReplyState::Enough);
         let asks_for_more = || {
             self.vocabulary()
                 .is_some_and(|offer| offer.asks_for_more(language))
         };
-        match stand {
+        match state {
             _ if is_enough && asks_for_more() => {
-                return Ok(self.decided(parse, Stand::Enough, Reading::No));
+                return Ok(self.decided(parse, ReplyState::Enough, Reading::No));
             }
             _ if is_enough => return undecided(),
-            Stand::Start => return Err(Why::Courtesy(self.whole())),
-            Stand::Yes | Stand::Echoed => {}
-            // To "anything else?" only a yes is one.
+            ReplyState::Start => return Err(Why::Courtesy(self.whole())),
+            ReplyState::Yes | ReplyState::Echoed => {}
+            // "Anything else?" takes a full yes; a filler is not enough.
             _ if asks_for_more() => return undecided(),
             _ => {}
         }
         if self.offer.is_nothing() {
-            // Where nothing was offered, thanks and praise are the end of a conversation.
-            let is_farewell = parse.pieces(stand).iter().any(|piece| piece.kind == Kind::Thanks);
-            if is_farewell || stand == Stand::Praise {
+            // If nothing was offered, thanks and praise end a conversation.
+            let is_farewell = parse
+                .pieces(state)
+                .iter()
+                .any(|piece| piece.kind == PieceKind::Thanks);
+            if is_farewell || state == ReplyState::Praise {
                 return undecided();
             }
         }
-        match stand {
-            Stand::Yes | Stand::Echoed | Stand::Fine => Ok(self.decided(parse, stand, Reading::Yes)),
-            // Courtesy and praise let nothing happen by themselves.
-            Stand::Please | Stand::Praise => Err(Why::Filler(self.whole())),
+        match state {
+            ReplyState::Yes | ReplyState::Echoed | ReplyState::Fine => {
+                Ok(self.decided(parse, state, Reading::Yes))
+            }
+            // In reply to a card, "ok, thanks" often just ends the conversation.
+            ReplyState::ThankedOk if self.offer.is_card() => undecided(),
+            // Courtesy and praise alone approve nothing.
+            ReplyState::Please | ReplyState::Praise => Err(Why::Filler(self.whole())),
             _ if self.offer.needs_yes => Err(Why::Filler(self.whole())),
-            _ => Ok(self.decided(parse, stand, Reading::Yes)),
+            _ => Ok(self.decided(parse, state, Reading::Yes)),
         }
     }
 
-    fn decided(&self, parse: &Parse, stand: Stand, reading: Reading) -> Interpreted {
+    fn decided(&self, parse: &Parse, state: ReplyState, reading: Reading) -> Interpreted {
         let deciding = parse
-            .pieces(stand)
+            .pieces(state)
             .into_iter()
             .filter(|piece| piece.kind.decides());
         let text = |piece: parse::Piece| {
@@ -477,7 +574,8 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// Finds a word; letters that were held down are let go.
+/// Looks up a word. An unknown word with a letter three or more times in a row ("yesssss") is tried again with shorter
+/// runs.
 fn find(tables: &Tables, word: &str) -> Option<Word> {
     let found = tables.lexicon.find(word);
     if found.is_some() {
@@ -492,7 +590,7 @@ fn find(tables: &Tables, word: &str) -> Option<Word> {
         .find_map(|most| tables.lexicon.find(&squeeze(word, most)))
 }
 
-/// The word with no letter more than `most` times in a row.
+/// Shortens every run of one letter to at most `most`.
 fn squeeze(word: &str, most: usize) -> String {
     let mut squeezed = String::with_capacity(word.len());
     let mut run = 0;

@@ -1,23 +1,25 @@
-//! Sealing: a credential that a call needs later is kept encrypted, and opened only for its permit.
+//! Sealing: credentials for a held call are stored encrypted, and decrypted only for its permit.
 //!
-//! Enters: a secret and the call it belongs to. Leaves: bytes that open only for that call.
-//! Deliberately absent: where the key comes from; the binary reads it from a file or the environment.
+//! Input: a secret and the call it belongs to. Output: bytes that can be decrypted only for that call.
+//! Not here: where the key comes from; the binary reads it from a file or the environment.
 
 use std::sync::Arc;
 
 use chacha20poly1305::aead::{Aead, KeyInit, Payload};
 use chacha20poly1305::{Key, XChaCha20Poly1305, XNonce};
+use sha2::{Digest as _, Sha256};
 use zeroize::{Zeroize, Zeroizing};
 
 use crate::hash::Hash;
 use crate::id::{CallId, Tenant};
 
-/// The largest secret a call may come with.
-pub const LARGEST_SECRET: usize = 16 * 1024;
+/// Maximum size of a secret submitted with a call, in bytes.
+pub const LARGEST_SECRET: usize = 4 * 1024;
 
 const NONCE_BYTES: usize = 24;
+const TAG_BYTES: usize = 16;
 
-/// A value that never prints itself, and is wiped when dropped.
+/// A value that is never printed, and is wiped from memory when dropped.
 #[derive(Clone)]
 pub struct Secret(Zeroizing<Vec<u8>>);
 
@@ -27,9 +29,22 @@ impl Secret {
         Secret(Zeroizing::new(bytes.into()))
     }
 
-    /// The value, for the executor that needs it.
+    /// Exposes the value, for the executor that needs it.
     pub fn reveal(&self) -> &[u8] {
         &self.0
+    }
+
+    /// Checks that the value can be a call's credential: short enough, and such that every way to a tool, an HTTP
+    /// header among them, carries it unchanged.
+    pub fn check(&self) -> Result<(), SealError> {
+        let is_visible = |byte: &u8| matches!(byte, b' '..=b'~');
+        let ends_blank = |end: Option<&u8>| end.is_none_or(|byte| *byte == b' ');
+        match self.0.len() {
+            length if length > LARGEST_SECRET => Err(SealError::TooLarge),
+            _ if !self.0.iter().all(is_visible) => Err(SealError::NotVisible),
+            _ if ends_blank(self.0.first()) || ends_blank(self.0.last()) => Err(SealError::NotVisible),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -39,69 +54,114 @@ impl std::fmt::Debug for Secret {
     }
 }
 
-/// Why something could not be sealed or opened.
+/// Reason why sealing or opening failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SealError {
-    /// The gate has no key.
+    /// The gate has no sealing key.
     #[error("there is no sealing key")]
     NoKey,
-    /// Too large.
+    /// The secret is too large.
     #[error("a secret has at most {LARGEST_SECRET} bytes")]
     TooLarge,
-    /// Another key, another call, or damage.
+    /// The secret cannot stand in a header.
+    #[error("a secret is one or more visible ASCII characters, with blanks only between them")]
+    NotVisible,
+    /// Sealed with another key or for another call, or damaged.
     #[error("the secret does not open with this key for this call")]
     DoesNotOpen,
-    /// The machine gave no random bytes.
+    /// The operating system provided no random bytes.
     #[error("no random bytes to be had")]
     NoRandomness,
-    /// A key of the wrong size.
+    /// The key does not have 64 hex digits.
     #[error("a sealing key is 64 hex digits")]
     BadKey,
 }
 
-/// Holds the key.
+/// Encrypts and decrypts with the sealing key (XChaCha20-Poly1305).
 #[derive(Clone)]
-pub struct Sealer(Arc<XChaCha20Poly1305>);
+pub struct Sealer(Arc<Keys>);
+
+struct Keys {
+    cipher: XChaCha20Poly1305,
+    /// Key of [`Sealer::mark`], derived from the sealing key.
+    marks: Zeroizing<[u8; 32]>,
+}
 
 impl Sealer {
-    /// Reads a key of 64 hex digits; white space around it is ignored.
+    /// Parses a key of 64 hex digits; surrounding whitespace is ignored.
     pub fn from_hex(text: &str) -> Result<Sealer, SealError> {
         let mut key = Hash::from_hex(text.trim()).ok_or(SealError::BadKey)?.0;
-        let sealer = Sealer(Arc::new(XChaCha20Poly1305::new(&Key::from(key))));
+        let derived = Sha256::new()
+            .chain_update(b"countersign/mark-key/1\n")
+            .chain_update(key);
+        let keys = Keys {
+            cipher: XChaCha20Poly1305::new(&Key::from(key)),
+            marks: Zeroizing::new(derived.finalize().into()),
+        };
         key.zeroize();
-        Ok(sealer)
+        Ok(Sealer(Arc::new(keys)))
+    }
+
+    /// Returns a keyed hash of a secret: the same secret has the same mark in one tenant, and without the sealing key
+    /// nobody can compare a guess with it.
+    pub(crate) fn mark(&self, secret: &Secret, tenant: &Tenant) -> Hash {
+        let tenant = tenant.as_str().as_bytes();
+        // The key and both hashes have fixed lengths, so different inputs never run together.
+        let inner = Sha256::new()
+            .chain_update(*self.0.marks)
+            .chain_update(Hash::of(tenant).0)
+            .chain_update(&*secret.0);
+        let outer = Sha256::new()
+            .chain_update(*self.0.marks)
+            .chain_update(inner.finalize());
+        Hash(outer.finalize().into())
     }
 
     /// Seals `secret` for one call.
     pub fn seal(&self, secret: &Secret, tenant: &Tenant, call: CallId) -> Result<Arc<[u8]>, SealError> {
-        if secret.0.len() > LARGEST_SECRET {
-            return Err(SealError::TooLarge);
-        }
+        self.seal_as(&secret.0, &about(tenant, call))
+    }
+
+    /// Seals the result of a call that could not be recorded yet.
+    pub fn seal_result(&self, result: &[u8], tenant: &Tenant, call: CallId) -> Result<Arc<[u8]>, SealError> {
+        self.seal_as(result, &about_result(tenant, call))
+    }
+
+    /// Opens a result that was sealed for this call.
+    pub fn open_result(&self, sealed: &[u8], tenant: &Tenant, call: CallId) -> Result<Secret, SealError> {
+        self.open_as(sealed, &about_result(tenant, call))
+    }
+
+    fn seal_as(&self, content: &[u8], about: &str) -> Result<Arc<[u8]>, SealError> {
         let mut nonce = [0u8; NONCE_BYTES];
         getrandom::fill(&mut nonce).map_err(|_| SealError::NoRandomness)?;
-        let about = about(tenant, call);
         let payload = Payload {
-            msg: &secret.0,
+            msg: content,
             aad: about.as_bytes(),
         };
         let sealed = self
             .0
+            .cipher
             .encrypt(&XNonce::from(nonce), payload)
             .map_err(|_| SealError::TooLarge)?;
         Ok([nonce.as_slice(), &sealed].concat().into())
     }
 
-    /// Opens what was sealed for this call.
+    /// Opens a secret that was sealed for this call.
     pub fn open(&self, sealed: &[u8], tenant: &Tenant, call: CallId) -> Result<Secret, SealError> {
+        self.open_as(sealed, &about(tenant, call))
+    }
+
+    fn open_as(&self, sealed: &[u8], about: &str) -> Result<Secret, SealError> {
         let (nonce, sealed) = sealed
             .split_first_chunk::<NONCE_BYTES>()
             .ok_or(SealError::DoesNotOpen)?;
-        let about = about(tenant, call);
         let payload = Payload {
             msg: sealed,
             aad: about.as_bytes(),
         };
         self.0
+            .cipher
             .decrypt(&XNonce::from(*nonce), payload)
             .map(Secret::new)
             .map_err(|_| SealError::DoesNotOpen)
@@ -114,9 +174,19 @@ impl std::fmt::Debug for Sealer {
     }
 }
 
-/// A sealed secret moved to another call or tenant does not open there.
+/// Returns the length in bytes of the secret inside these sealed bytes. Needs no key.
+pub fn secret_length(sealed: &[u8]) -> usize {
+    sealed.len().saturating_sub(NONCE_BYTES + TAG_BYTES)
+}
+
+/// Associated data that binds a sealed secret to its call and tenant.
 fn about(tenant: &Tenant, call: CallId) -> String {
     format!("countersign/secret/1\n{tenant}\n{call}")
+}
+
+/// Associated data for results, distinct from that for secrets so that neither opens as the other.
+fn about_result(tenant: &Tenant, call: CallId) -> String {
+    format!("countersign/result/1\n{tenant}\n{call}")
 }
 
 #[cfg(test)]
@@ -150,6 +220,27 @@ mod tests {
         );
         assert_eq!(other.open(&sealed, &tenant, call(1)).err(), closed);
         assert_eq!(sealer.open(&sealed[..10], &tenant, call(1)).err(), closed);
+    }
+
+    #[test]
+    fn the_length_of_a_secret_is_known_without_the_key() {
+        let sealer = Sealer::from_hex(&"ab".repeat(32)).unwrap();
+        for length in [0, 1, 9, 4096] {
+            let sealed = sealer.seal(&Secret::new(vec![b'x'; length]), &Tenant::single(), call(1));
+            assert_eq!(secret_length(&sealed.unwrap()), length);
+        }
+    }
+
+    #[test]
+    fn a_mark_depends_on_the_secret_the_tenant_and_the_key() {
+        let sealer = Sealer::from_hex(&"ab".repeat(32)).unwrap();
+        let other = Sealer::from_hex(&"cd".repeat(32)).unwrap();
+        let (here, there) = (Tenant::single(), Tenant::new("b").unwrap());
+        let mark = sealer.mark(&Secret::new("a"), &here);
+        assert_eq!(mark, sealer.mark(&Secret::new("a"), &here));
+        assert_ne!(mark, sealer.mark(&Secret::new("b"), &here));
+        assert_ne!(mark, sealer.mark(&Secret::new("a"), &there));
+        assert_ne!(mark, other.mark(&Secret::new("a"), &here));
     }
 
     #[test]

@@ -1,50 +1,65 @@
-//! Secrecy: what of a call nobody is shown, wherever it stands.
+//! Replaces a call's secrets by marks wherever they would be shown.
 //!
-//! Enters: the places that are secret (the call's own terms say, and a policy may add some), the call's arguments, what
-//! it would change and what it answered. Leaves: rows, texts and JSON in which the values of those places are marks,
-//! also where a tool, an agent or a person repeats them: in another letter case, escaped, percent-encoded, in base64 or hex.
-//! Deliberately absent: who may see what. A secret is for the tool alone.
+//! Input: the secret paths (from the call's own terms and the policy), the call's arguments, its snapshot and its
+//! result. Output: rows, texts and JSON in which the values at those paths are marks, also where a tool, an agent or a
+//! person repeats them: in another letter case, escaped or percent-encoded in part or in whole, in base64 or hex, with
+//! or without line breaks. Not here: who may see what. A secret is for the tool alone.
 
+mod concealed;
+mod decoded;
 mod fold;
 mod form;
+mod search;
 
 use std::borrow::Cow;
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::ops::Range;
+use std::sync::{Arc, OnceLock};
 
-use fold::Searched;
-use form::Form;
+pub use concealed::Concealed;
+pub(crate) use concealed::{concealed, concealed_with, too_many};
+use decoded::with_marks;
+use search::{Found, Search};
 
 use crate::call::Call;
-use crate::json::{self, Node, Top, Tree};
+use crate::json::{self, Node, TopLevel, Tree};
 use crate::policy::Policy;
 use crate::summary::{Row, SecretPath, hide_values, is_secret, marked, rows, secret_values};
 
-/// What stands for a text of which nobody can say what in it is secret.
-const ALL: &str = "hidden";
-/// A value of fewer characters is hidden only where it stands as a word of its own.
+/// Replaces a whole text if nobody can tell which part of it is secret.
+const ALL_HIDDEN: &str = "hidden";
+/// A value with fewer characters is hidden only where it stands as a separate word.
 const SHORT: usize = 4;
+/// Most different secret values of the calls of one approval. More are refused when they are proposed: every text of a
+/// card is searched for all of them. Two for each of the most calls that a card may have are fewer.
+pub const MOST_SECRETS: usize = 256;
+/// Most secret values that are searched for. What tools answer is not refused, so there may be more; then everything is
+/// hidden.
+const MOST_SEARCHED: usize = 1_024;
 
-/// What is secret about one call, or about several.
+/// The secrets of one call or of several.
 #[derive(Clone, Debug, Default)]
 pub struct Secrecy {
     paths: Vec<SecretPath>,
     salt: Vec<u8>,
-    values: Vec<Value>,
-    /// Places of the arguments that repeat a secret.
-    tainted: BTreeSet<String>,
+    values: Vec<SecretValue>,
+    /// Search for the values, made when it is first needed; `None` inside if it cannot be made.
+    search: OnceLock<Option<Arc<Search>>>,
+    /// JSON pointers of arguments that repeat a secret.
+    repeating_pointers: BTreeSet<String>,
 }
 
-/// A secret value in all its forms, and what is shown instead.
+/// A secret value, and the mark that replaces it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Value {
+struct SecretValue {
+    /// JSON pointer of the value in its document, escaped.
+    place: String,
     text: String,
-    forms: Vec<Form>,
     mark: String,
 }
 
 impl Secrecy {
-    /// What is secret at `paths` of any of these JSON documents.
+    /// Collects the values at `paths` of these JSON documents. Documents that are not JSON are skipped.
     pub fn new<'d>(
         paths: Vec<SecretPath>,
         salt: &[u8],
@@ -59,28 +74,27 @@ impl Secrecy {
         }
         let mut seen = BTreeSet::new();
         for document in documents {
-            let Ok(tree) = Tree::read(document, Top::Any) else {
+            let Ok(tree) = Tree::read(document, TopLevel::Any) else {
                 continue;
             };
-            for text in secret_values(&tree, &paths) {
-                if seen.insert(text.clone()) {
-                    secrecy.values.push(Value {
-                        forms: form::forms(&text),
+            for (place, text) in secret_values(&tree, &paths) {
+                if secrecy.values.len() <= MOST_SEARCHED && seen.insert(text.clone()) {
+                    secrecy.values.push(SecretValue {
+                        place: crate::display::escape(&place).into_owned(),
                         mark: format!("[{}]", marked(&text, salt)),
                         text,
                     });
                 }
             }
         }
-        // A value that holds another one goes first.
-        secrecy
-            .values
-            .sort_by_key(|value| std::cmp::Reverse(value.text.len()));
         secrecy.paths = paths;
+        if secrecy.values.len() > MOST_SEARCHED {
+            secrecy.paths.push(SecretPath::everything());
+        }
         secrecy
     }
 
-    /// What is secret about a stored call: by its own terms, and by what this policy says beyond them.
+    /// Collects the secrets of a stored call: by its own terms, and by what this policy adds to them.
     pub fn of(call: &Call, policy: &Policy, salt: &[u8]) -> Secrecy {
         let documents = [
             Some(call.arguments.as_bytes()),
@@ -93,58 +107,89 @@ impl Secrecy {
         secrecy.over(call.arguments.as_bytes())
     }
 
-    /// The same, and it knows which places of these arguments repeat a secret.
+    /// Also records which of these arguments repeat a secret.
     pub fn over(mut self, arguments: &[u8]) -> Secrecy {
         if !self.values.is_empty() {
             let leaves = json::leaves(arguments);
-            let tainted = leaves.iter().filter(|leaf| self.is_in(&leaf.text()));
-            self.tainted = tainted.map(|leaf| leaf.pointer.clone()).collect();
+            let repeating = leaves.iter().filter(|leaf| self.is_in(&leaf.text()));
+            self.repeating_pointers = repeating.map(|leaf| leaf.pointer.clone()).collect();
         }
         self
     }
 
-    /// What is secret about either.
-    pub fn and(mut self, other: Secrecy) -> Secrecy {
-        self.values.extend(other.values);
-        self.paths.extend(other.paths);
+    /// Merges the paths and values of both.
+    pub fn and(self, other: Secrecy) -> Secrecy {
+        let mut both = self.with_values_of(&other);
+        both.paths.extend(other.paths);
+        both
+    }
+
+    /// Adds the values of `other`, but not its paths.
+    pub(crate) fn with_values_of(mut self, other: &Secrecy) -> Secrecy {
+        let known: BTreeSet<&str> = self.values.iter().map(|value| value.text.as_str()).collect();
+        let is_new = |value: &&SecretValue| !known.contains(value.text.as_str());
+        let more: Vec<SecretValue> = other.values.iter().filter(is_new).cloned().collect();
+        if !more.is_empty() {
+            self.values.extend(more);
+            self.search = OnceLock::new();
+        }
         self
     }
 
-    /// True when some place is secret, whether or not something stands there.
+    /// Returns true if any path is secret, even if no value exists there.
     pub fn has_any(&self) -> bool {
         !self.paths.is_empty()
     }
 
-    /// True when the value at this pointer of the arguments is secret, or repeats one.
+    /// Returns true if the argument at this JSON pointer is secret or repeats a secret.
     pub fn is_secret(&self, pointer: &str) -> bool {
-        is_secret(&self.paths, pointer) || self.tainted.contains(pointer)
+        is_secret(&self.paths, pointer) || self.repeating_pointers.contains(pointer)
     }
 
-    /// True when a text holds a secret, in any form.
+    /// Returns true if a text contains a secret in any form.
     pub fn is_in(&self, text: &str) -> bool {
-        self.is_everything() || matches!(self.text(text), Cow::Owned(_))
+        self.is_everything() || self.places(text).is_none_or(|places| !places.is_empty())
     }
 
-    /// A text with marks in place of secrets.
+    /// Returns the text with marks in place of secrets.
     pub fn text<'t>(&self, text: &'t str) -> Cow<'t, str> {
         if self.is_everything() {
-            return Cow::Borrowed(ALL);
+            return Cow::Borrowed(ALL_HIDDEN);
         }
-        if self.values.is_empty() {
+        let Some(places) = self.places(text) else {
+            // INVARIANT: what cannot be searched for is not shown.
+            return Cow::Owned(ALL_HIDDEN.to_owned());
+        };
+        if places.is_empty() {
             return Cow::Borrowed(text);
         }
-        let mut searched = Searched::new(Cow::Borrowed(text));
-        for value in &self.values {
-            for form in &value.forms {
-                if let Some(hidden) = replaced(&searched, form, &value.mark) {
-                    searched = Searched::new(Cow::Owned(hidden));
-                }
-            }
-        }
-        searched.into_text()
+        let mark = |found: &Found| self.values.get(found.secret).map_or("", |value| &value.mark);
+        let marked = places.iter().map(|found| (found.place.clone(), mark(found)));
+        Cow::Owned(with_marks(text, marked))
     }
 
-    /// The same for text that came as bytes.
+    /// Returns the parts of a text that are secrets; all of it if there are too many to search for.
+    pub(crate) fn parts(&self, text: &str) -> Vec<Range<usize>> {
+        match self.places(text) {
+            Some(places) => places.into_iter().map(|found| found.place).collect(),
+            None => std::iter::once(0..text.len()).collect(),
+        }
+    }
+
+    /// Returns where a text contains secrets; `None` if there are too many of them to search for.
+    fn places(&self, text: &str) -> Option<Vec<Found>> {
+        if self.values.is_empty() {
+            return Some(Vec::new());
+        }
+        let search = self.search.get_or_init(|| {
+            let texts = self.values.iter().map(|value| value.text.as_str());
+            let is_searchable = self.values.len() <= MOST_SEARCHED;
+            is_searchable.then(|| Search::new(texts).map(Arc::new)).flatten()
+        });
+        search.as_ref().map(|search| search.places(text))
+    }
+
+    /// As [`Secrecy::text`], for text as bytes. Invalid UTF-8 is replaced only if something is hidden.
     pub fn bytes<'b>(&self, bytes: &'b [u8]) -> Cow<'b, [u8]> {
         if !self.has_any() {
             return Cow::Borrowed(bytes);
@@ -156,12 +201,12 @@ impl Secrecy {
         }
     }
 
-    /// Arguments as rows for a card.
+    /// Returns the arguments as rows for a card. Long values are clipped.
     pub fn table(&self, arguments: &[u8]) -> Vec<Row> {
         self.rows(arguments, LONGEST)
     }
 
-    /// As [`Secrecy::table`], with no value cut.
+    /// As [`Secrecy::table`], with no value clipped.
     pub fn whole_table(&self, arguments: &[u8]) -> Vec<Row> {
         self.rows(arguments, usize::MAX)
     }
@@ -172,34 +217,46 @@ impl Secrecy {
             return rows;
         }
         let leaves = json::leaves(arguments);
+        let by_pointer = leaves
+            .iter()
+            .rev()
+            .map(|leaf| (crate::display::escape(&leaf.pointer), leaf));
+        let by_pointer: HashMap<Cow<'_, str>, &json::Leaf<'_>> = by_pointer.collect();
         for row in rows.iter_mut().filter(|row| !row.hidden) {
-            // What is clipped or escaped in the row is looked for in the whole value.
-            let whole = leaves
-                .iter()
-                .find(|leaf| crate::display::escape(&leaf.pointer) == row.pointer);
+            // The row may be clipped or escaped, so the search uses the whole value.
+            let whole = by_pointer.get(row.pointer.as_str());
             if whole.is_some_and(|leaf| self.is_in(&leaf.text())) || self.is_in(&row.value) {
                 let shown = whole.map(|leaf| self.text(&leaf.text()).into_owned());
                 let shown = shown.unwrap_or_else(|| self.text(&row.value).into_owned());
-                // INVARIANT: only the secret part of the value is replaced and nothing is cut, so the card stays complete and
-                // can be approved.
+                // INVARIANT: only the secret part of the value is replaced and nothing is cut, so the card stays
+                // complete and can be approved.
                 row.value = crate::display::escape(&shown).into_owned();
                 (row.hidden, row.clipped) = (true, false);
             }
+            if !self.is_in(&without_indexes(&row.pointer)) {
+                continue;
+            }
             if let Cow::Owned(pointer) = self.text(&row.pointer) {
+                // Quotes in the name may keep the secret from being found there; the pointer is shown instead.
+                row.name = match self.text(&row.name) {
+                    Cow::Owned(name) => name,
+                    Cow::Borrowed(_) => pointer.clone(),
+                };
                 (row.pointer, row.hidden) = (pointer, true);
             }
         }
         rows
     }
 
-    /// A JSON document with marks in place of secrets; still JSON. Unchanged, to the byte, where nothing in it is secret.
+    /// Returns a JSON document with marks in place of secrets. The result is still JSON, and identical to the byte if
+    /// nothing was hidden.
     pub fn json(&self, document: &[u8]) -> String {
         let plain = String::from_utf8_lossy(document);
         if !self.has_any() {
             return plain.into_owned();
         }
-        let Ok(tree) = Tree::read(document, Top::Any) else {
-            return format!("\"{ALL}\"");
+        let Ok(tree) = Tree::read(document, TopLevel::Any) else {
+            return format!("\"{ALL_HIDDEN}\"");
         };
         let hidden = self.tree(tree);
         match hidden.is_changed {
@@ -222,44 +279,25 @@ impl Secrecy {
     }
 }
 
-/// A document whose secrets are hidden.
+/// A document with its secrets hidden.
 pub(crate) struct HiddenTree<'a> {
     pub(crate) tree: Tree<'a>,
     is_changed: bool,
 }
 
+/// Returns a pointer without its short array indexes: they reveal nothing about a secret that is as short.
+fn without_indexes(pointer: &str) -> String {
+    let is_index = |part: &&str| {
+        !part.is_empty() && part.len() < SHORT && part.bytes().all(|byte| byte.is_ascii_digit())
+    };
+    let parts: Vec<&str> = pointer.split('/').filter(|part| !is_index(part)).collect();
+    parts.join("/")
+}
+
 /// Longest value in a row, in characters.
 const LONGEST: usize = 1_000;
 
-/// The text with the mark in place of this form; nothing when it does not stand there.
-fn replaced(searched: &Searched<'_>, form: &Form, mark: &str) -> Option<String> {
-    let text = searched.text();
-    let places = match form {
-        Form::AnyCase(form) => searched.places(form),
-        Form::Exact(form) => {
-            let found = text.match_indices(form.as_str());
-            found.map(|(at, form)| at..at + form.len()).collect()
-        }
-    };
-    let is_short = form.text().chars().count() < SHORT;
-    let mut shown = String::with_capacity(text.len());
-    let mut shown_to = 0;
-    for place in places {
-        if is_short && !is_word(text, &place) {
-            continue;
-        }
-        shown.push_str(text.get(shown_to..place.start)?);
-        shown.push_str(mark);
-        shown_to = place.end;
-    }
-    if shown_to == 0 {
-        return None;
-    }
-    shown.push_str(text.get(shown_to..)?);
-    Some(shown)
-}
-
-/// Whether what stands at this place is a word of its own.
+/// Returns true if no letter or digit adjoins the text at this place.
 fn is_word(text: &str, place: &Range<usize>) -> bool {
     let before = text.get(..place.start).and_then(|text| text.chars().next_back());
     let after = text.get(place.end..).and_then(|text| text.chars().next());
@@ -268,7 +306,7 @@ fn is_word(text: &str, place: &Range<usize>) -> bool {
 }
 
 impl Node<'_> {
-    /// True for a value that is worth hiding where it is repeated.
+    /// Returns true if the value is worth hiding where it is repeated: a number or text that is not blank.
     pub(crate) fn is_telling(&self) -> bool {
         match self {
             Node::Number => true,

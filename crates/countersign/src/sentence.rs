@@ -1,7 +1,7 @@
-//! What a channel says: a small catalogue of sentences, each one replaceable.
+//! Catalogue of the sentences that a channel says; each one can be replaced.
 //!
-//! Enters: facts that are safe to show. Leaves: one short line for a person. Deliberately absent: ids, arguments and
-//! the model's own words.
+//! Input: facts that are escaped for display. Output: one short text for a person. Not here: ids, arguments and the
+//! model's own words.
 
 mod origin;
 mod reason;
@@ -9,88 +9,95 @@ mod reason;
 pub use origin::Origins;
 pub use reason::Reasons;
 
-/// The sentences of one language. `{what}` stands for what is being asked, `{yes}` and `{no}` for the labels,
-/// `{result}` for what a call answered, `{why}` for a reason.
+use crate::reply;
+
+/// The sentences of one language. Placeholders: `{what}` is the summary of the calls, `{yes}` and `{no}` are the
+/// labels, `{why}` is a reason; others are listed with their sentence.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Sentences {
-    /// The language these are in, as replies are read: `en`.
+    /// Language in which replies are interpreted, such as `en`.
     pub language: String,
-    /// The question under a card.
+    /// Question below a card.
     pub ask: String,
-    /// The question under a card that does not fit: `{missing}` says how much, `{where}` where all of it is.
-    pub part: String,
-    /// How much of a single call is missing: `{bytes}`.
+    /// Question below a card that does not fit; `{missing}` says how much is left out, `{where}` where to see the whole
+    /// card.
+    pub truncated_ask: String,
+    /// How much of a single call is left out: `{bytes}`.
     pub missing_bytes: String,
-    /// How much of several calls is missing: something of `{calls}` of `{total}`, in all `{bytes}`.
+    /// How much of several calls is left out: parts of `{calls}` of `{total}` calls, `{bytes}` in all.
     pub missing_calls: String,
-    /// Before a line that is so of each of several calls.
-    pub each: String,
-    /// The answer to a yes where part of the card is missing; `{where}` all of it is.
+    /// Prefix of a line that applies to each of several calls.
+    pub each_prefix: String,
+    /// Response to a yes when part of the card was not shown; `{where}` says where to see the whole card.
     pub incomplete: String,
-    /// Several calls in one question; `{count}` of them.
+    /// Heading of a card with `{count}` calls.
     pub several: String,
-    /// The approving label, where the policy names none.
+    /// Default label for approving.
     pub yes: String,
-    /// The denying label, where the policy names none.
+    /// Default label for denying.
     pub no: String,
-    /// It ran.
+    /// Shown when a call succeeded.
     pub done: String,
-    /// It was approved and somebody else runs it.
+    /// Shown when the calls were approved but have not run here.
     pub approved: String,
-    /// It was endorsed, and somebody else has to agree.
+    /// Shown when a person approved and others still have to.
     pub endorsed: String,
-    /// It ran and failed.
+    /// Shown when a call ran and failed.
     pub failed: String,
-    /// It was started, and nobody knows how it ended.
+    /// Shown when a call was started and its outcome is unknown.
     pub unknown: String,
-    /// A no.
+    /// Shown when a person denies the approval.
     pub cancelled: String,
-    /// Another message came instead of an answer.
+    /// Shown when another message cancelled the pending approval.
     pub cancelled_by_other: String,
-    /// No answer came in time.
+    /// Shown when the approval expired.
     pub expired: String,
-    /// Another message came, and the question stands.
+    /// Shown when another message came and the approval stays pending.
     pub kept: String,
-    /// A yes to something that is not asked any more.
+    /// Shown before the card when a yes did not refer to the pending card.
     pub show_again: String,
-    /// An "ok" where a yes is needed.
+    /// Response to a filler such as "ok" where an explicit yes is needed.
     pub too_little: String,
-    /// The same for what cannot be undone.
-    pub too_little_for_ever: String,
-    /// How some of several calls are chosen.
-    pub some: String,
-    /// The decision came too late, or was not theirs.
+    /// An answer that can be read as more than one thing.
+    pub unclear: String,
+    /// An answer that names some of several calls by a bare number.
+    pub which_ones: String,
+    /// The same, for calls that cannot be undone.
+    pub too_little_irreversible: String,
+    /// Explains how to approve only some of several calls.
+    pub partial_hint: String,
+    /// Shown when a decision was refused.
     pub refused: String,
-    /// One of several calls that was not approved.
+    /// Line for a call that was denied, among several.
     pub left_out: String,
-    /// One of several calls that was approved, and was not run because of another.
+    /// Shown when a call was approved but not run.
     pub not_run: String,
-    /// "Undo that", where nothing was done.
+    /// Response to an undo request when there is nothing to undo.
     pub nothing_to_undo: String,
-    /// "Undo that", where it cannot be.
+    /// Response to an undo request that cannot be fulfilled.
     pub cannot_undo: String,
-    /// One of several calls that an undo leaves as it is.
+    /// Line for a call that an undo cannot take back, among several.
     pub not_undone: String,
-    /// Why there is no undo, where the policy declares none.
+    /// Reason given when the policy declares no undo.
     pub no_undo: String,
-    /// Where a call's values came from.
+    /// Wording for the provenance of values.
     pub origins: Origins,
-    /// Why something is not so.
+    /// Wording of reasons for refusals.
     pub reasons: Reasons,
 }
 
 impl Sentences {
-    /// English.
+    /// The English catalogue.
     pub fn english() -> Sentences {
         Sentences {
             language: "en".to_owned(),
             ask: "{what}\n-- reply \"{yes}\" to confirm or \"{no}\" to cancel.".to_owned(),
-            part: "-- {missing}, so it cannot be approved here. See all of it and decide with {where}; or reply \"{no}\" \
+            truncated_ask: "-- {missing}, so it cannot be approved here. See all of it and decide with {where}; or reply \"{no}\" \
                    to cancel."
                 .to_owned(),
             missing_bytes: "{bytes} bytes of this card are not shown".to_owned(),
             missing_calls: "{calls} of {total} calls ({bytes} bytes) of this card are not shown in full".to_owned(),
-            each: "each of them:".to_owned(),
+            each_prefix: "each of them:".to_owned(),
             incomplete: "Nothing was decided: part of this card is not shown here. See all of it and decide with {where}."
                 .to_owned(),
             several: "{count} actions:".to_owned(),
@@ -108,8 +115,11 @@ impl Sentences {
             kept: "Still waiting for your answer.".to_owned(),
             show_again: "That was not about this. Please look again:".to_owned(),
             too_little: "That is too little for this. Please say \"{yes}\" or \"{no}\".".to_owned(),
-            too_little_for_ever: "This cannot be taken back. Please say \"{yes}\" or \"{no}\".".to_owned(),
-            some: "leaves one out; or say \"all but the first\"".to_owned(),
+            unclear: "That can be read in more than one way. Please say \"{yes}\" or \"{no}\".".to_owned(),
+            which_ones: "Which ones? Please name them by their numbers, as in \"all but number 2\" or \"only 1 and 3\"."
+                .to_owned(),
+            too_little_irreversible: "This cannot be taken back. Please say \"{yes}\" or \"{no}\".".to_owned(),
+            partial_hint: "leaves one out; or say \"all but the first\"".to_owned(),
             refused: "Nothing was done: {why}.".to_owned(),
             left_out: "Left out: {what}".to_owned(),
             not_run: "Not run: {what}".to_owned(),
@@ -122,17 +132,17 @@ impl Sentences {
         }
     }
 
-    /// Spanish.
+    /// The Spanish catalogue.
     pub fn spanish() -> Sentences {
         Sentences {
             language: "es".to_owned(),
             ask: "{what}\n-- responde \"{yes}\" para confirmar o \"{no}\" para cancelar.".to_owned(),
-            part: "-- {missing}, así que no se puede aprobar aquí. Míralo entero y decide con {where}; o responde \"{no}\" \
+            truncated_ask: "-- {missing}, así que no se puede aprobar aquí. Míralo entero y decide con {where}; o responde \"{no}\" \
                    para cancelar."
                 .to_owned(),
             missing_bytes: "{bytes} bytes de esta tarjeta no se muestran".to_owned(),
             missing_calls: "{calls} de {total} acciones ({bytes} bytes) de esta tarjeta no se muestran enteras".to_owned(),
-            each: "cada una:".to_owned(),
+            each_prefix: "cada una:".to_owned(),
             incomplete: "No se ha decidido nada: aquí no se muestra toda la tarjeta. Mírala entera y decide con {where}."
                 .to_owned(),
             several: "{count} acciones:".to_owned(),
@@ -149,8 +159,10 @@ impl Sentences {
             kept: "Sigo esperando tu respuesta.".to_owned(),
             show_again: "Eso no era sobre esto. Míralo otra vez, por favor:".to_owned(),
             too_little: "Con eso no basta. Di \"{yes}\" o \"{no}\", por favor.".to_owned(),
-            too_little_for_ever: "Esto no se puede deshacer. Di \"{yes}\" o \"{no}\", por favor.".to_owned(),
-            some: "deja una fuera; o di \"todas menos la primera\"".to_owned(),
+            unclear: "Eso se puede entender de varias maneras. Di \"{yes}\" o \"{no}\", por favor.".to_owned(),
+            which_ones: "¿Cuáles? Di sus números, por favor: \"todas menos la número 2\" o \"solo 1 y 3\".".to_owned(),
+            too_little_irreversible: "Esto no se puede deshacer. Di \"{yes}\" o \"{no}\", por favor.".to_owned(),
+            partial_hint: "deja una fuera; o di \"todas menos la primera\"".to_owned(),
             refused: "No se ha hecho nada: {why}.".to_owned(),
             left_out: "Sin hacer: {what}".to_owned(),
             not_run: "No se ha ejecutado: {what}".to_owned(),
@@ -163,16 +175,24 @@ impl Sentences {
         }
     }
 
-    /// The catalogue for a person's language; English where there is none.
+    /// Returns the catalogue for a language tag; English if there is none.
     pub fn for_language(tag: &str) -> Sentences {
         match tag.get(..2).map(str::to_ascii_lowercase).as_deref() {
             Some("es") => Sentences::spanish(),
             _ => Sentences::english(),
         }
     }
+
+    /// Sets the language in which replies are interpreted, if that language is supported.
+    pub(crate) fn read_in(mut self, language: Option<&str>) -> Sentences {
+        if let Some(tag) = language.filter(|tag| reply::can_read(tag)) {
+            self.language = tag.to_ascii_lowercase();
+        }
+        self
+    }
 }
 
-/// Puts values into a sentence. A value is never looked at for further places, so what others wrote cannot add one.
+/// Fills the placeholders of a sentence. Values are inserted as they are: a placeholder inside a value is not filled.
 pub fn fill(sentence: &str, values: &[(&str, &str)]) -> String {
     let mut filled = String::with_capacity(sentence.len());
     let mut rest = sentence;

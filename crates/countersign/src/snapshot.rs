@@ -1,35 +1,36 @@
-//! A snapshot: what a call would change, as it was when a person was asked.
+//! A snapshot: what a call would change, as read when the person was asked.
 //!
-//! Enters: what the read that the policy declares (`before`) answered. Leaves: a hash that the call's digest covers, so
-//! that the run can be bound to what was shown, and the differences between what is there and what would be.
-//! Deliberately absent: reading, and any sense of which differences matter. One byte more or less is another snapshot.
+//! Input: the result of the policy's `before` read. Output: a hash covered by the call's digest, which binds the run to
+//! what was shown, and the differences that the call would make.
+//! Not here: reading, and judging which differences matter. Any changed byte makes a different snapshot.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use crate::call::Arguments;
+use crate::display::unescaped_value;
 use crate::hash::{Fields, Hash};
 use crate::id::ToolName;
 use crate::json::{self, Kind, Leaf, Limits};
 
-/// The largest snapshot: as large as arguments may be, because a person has to look at it.
+/// Maximum size of a snapshot, in bytes: the same as for arguments, because a person has to look at it.
 pub const LARGEST_SNAPSHOT: usize = 64 * 1024;
 
-/// What a call would change.
+/// State of a call's target before the call, as read by another tool.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Snapshot {
-    /// The tool that read it.
+    /// Tool that read it.
     pub tool: ToolName,
-    /// What that tool was asked; empty once it is erased.
+    /// Arguments of the read; empty once erased.
     pub arguments: Arguments,
-    /// What it answered, to the byte; empty once it is erased.
+    /// Result of the read, byte for byte; empty once erased.
     pub result: Arc<[u8]>,
-    /// Over all of the above; zeros once it is erased.
+    /// Hash over the fields above; zeros once erased.
     pub hash: Hash,
 }
 
 impl Snapshot {
-    /// A snapshot of what a read answered.
+    /// Builds a snapshot from the result of a read.
     pub fn new(tool: ToolName, arguments: Arguments, result: Arc<[u8]>) -> Snapshot {
         let hash = Fields::new("countersign/before/1")
             .field(tool.as_str().as_bytes())
@@ -44,7 +45,7 @@ impl Snapshot {
         }
     }
 
-    /// Forgets the content, and its hash, which would confirm a guess.
+    /// Erases the content and its hash, which could confirm a guess.
     pub(crate) fn erase(&mut self) {
         self.hash = Hash([0; 32]);
         self.arguments = Arguments::stored(&b""[..]);
@@ -52,7 +53,7 @@ impl Snapshot {
     }
 }
 
-/// It may hold what nobody should read in a log.
+/// Snapshots may be confidential, so they are not printed.
 impl std::fmt::Debug for Snapshot {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let (tool, bytes, hash) = (&self.tool, self.result.len(), self.hash.short());
@@ -60,19 +61,20 @@ impl std::fmt::Debug for Snapshot {
     }
 }
 
-/// A value that is not what it was. Its texts are not made safe to show.
+/// A changed value. Texts are formatted as on a card, so that a changed type is visible, but are not escaped.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Difference {
-    /// Where it stands: a JSON pointer.
+    /// JSON pointer of the value.
     pub pointer: String,
-    /// What stands there now.
+    /// Current value; `None` if absent.
     pub was: Option<String>,
-    /// What would stand there; nothing when it would be gone.
+    /// Value after the call; `None` if it would be removed.
     pub is: Option<String>,
 }
 
-/// Which values of `after` are others than those at the same place in `before`. What only `after` has is no difference
-/// unless `whole` says that `before` has everything there was; then what only `before` has is one, too.
+/// Lists the values of `after` that differ from those at the same pointer in `before`. Values that are only in one of
+/// the two count only if `whole`, meaning that both documents are complete. Empty if `before` is not an acceptable JSON
+/// object.
 pub fn differences(before: &[u8], after: &[u8], whole: bool) -> Vec<Difference> {
     if json::check(before, Limits::default()).is_err() {
         return Vec::new();
@@ -87,7 +89,8 @@ pub fn differences(before: &[u8], after: &[u8], whole: bool) -> Vec<Difference> 
     };
     let (was, is) = (by_pointer(&old), by_pointer(&new));
     let text = |values: &HashMap<String, (Kind, String)>, pointer: &str| {
-        values.get(pointer).map(|(_, text)| text.clone())
+        let value = values.get(pointer);
+        value.map(|(kind, text)| unescaped_value(*kind, text))
     };
     let is_other = |leaf: &&Leaf<'_>| match was.get(&leaf.pointer) {
         Some(was) => is.get(&leaf.pointer) != Some(was),
@@ -131,8 +134,8 @@ mod tests {
             false,
             &[("/title", "Old", "New"), ("/tags/1", "b", "c")],
         );
-        // Another kind of value is another value.
-        check(page, r#"{"views":"7"}"#, false, &[("/views", "7", "7")]);
+        // A different type makes a different value.
+        check(page, r#"{"views":"7"}"#, false, &[("/views", "7", "\"7\"")]);
         check(page, r#"{"new":1}"#, false, &[]);
         check(
             r#"{"a":1,"b":2}"#,
@@ -161,7 +164,7 @@ mod tests {
             snapshot("get", "{ }", "{}"),
             snapshot("get", "{}", "{} "),
         ];
-        // Computed apart from this code, from the definition in docs/before.md.
+        // Reference hash, computed independently from the definition in docs/before.md.
         let known = snapshot("get_page", r#"{"id":"p1"}"#, "{}");
         assert_eq!(
             known.to_string(),

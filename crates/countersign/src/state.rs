@@ -1,31 +1,31 @@
-//! The two lives: which event is legal in which state.
+//! State machines of approvals and calls: which event is legal in which state.
 //!
-//! Enters: a state and an event. Leaves: the next state, or that there is none.
-//! Deliberately absent: storage, time, authority and wording. Stores and pages never repeat these tables.
+//! Input: a state and an event. Output: the next state, or an error.
+//! Not here: storage, time, authority and wording. Stores and pages never repeat these tables.
 
 use serde::{Deserialize, Serialize};
 
-/// The state of an approval, the question put to a person. It ends once, for ever.
+/// State of an approval. Once it has left `Pending`, it never changes again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum State {
-    /// Waits for a person.
+    /// Waiting for a decision.
     Pending,
     /// A person approved at least one of its calls.
     Approved,
-    /// A person said no.
+    /// A person denied it.
     Denied,
-    /// Nobody decided in time.
+    /// Expired without a decision.
     Expired,
     /// A newer approval took its place in the channel.
     Superseded,
-    /// Taken back without a decision: by the agent, or by a person who went on to something else.
+    /// Withdrawn without a decision: by the agent, or by a person who went on to something else.
     Withdrawn,
-    /// The policy let its call pass: no person was asked. Kept so that the history has everything that ran.
+    /// The policy let the call pass without asking anyone. Stored so that the history has everything that ran.
     Passed,
 }
 
-/// What can happen to an approval.
+/// Event of an approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the words are those of the states they lead to")]
 pub enum Change {
@@ -35,37 +35,37 @@ pub enum Change {
     Superseded,
     Withdrawn,
     Passed,
-    /// One of several who have to approve did; it still waits for the others.
+    /// One of several required approvers approved; others are still missing.
     Endorsed,
-    /// The content of what is over was erased; what happened stays.
+    /// The content of a finished approval was erased; the history stays.
     Erased,
-    /// Somebody tried to decide and was refused; kept as evidence, changes nothing.
+    /// A decision was refused; recorded as evidence, without effect on the state.
     DecisionRefused,
 }
 
-/// The state of a call, what would run.
+/// State of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum CallState {
-    /// Its approval is pending.
+    /// Waiting for the decision on its approval.
     Held,
-    /// It will never run: denied, expired, replaced, stale, or behind a failure in its batch.
+    /// Will never run: denied, expired, superseded, stale, or following a failure in its batch.
     Refused,
-    /// Approved, or passed by the policy; may be started, once.
+    /// Approved, or passed by the policy; may be started once.
     Released,
-    /// Started; nobody knows yet how it ends.
+    /// Started; the outcome is not known yet.
     Running,
-    /// It ran and said so.
+    /// Ran and reported success.
     Succeeded,
-    /// It ran, or tried to, and said that it failed.
+    /// Reported failure, whether or not it ran.
     Failed,
-    /// It was started and never said how it ended. The gate never runs it again.
+    /// Started, but the outcome was never reported. The gate never runs it again.
     Unknown,
-    /// It succeeded, and its undo succeeded too.
+    /// Succeeded, and was then undone successfully.
     Undone,
 }
 
-/// What can happen to a call.
+/// Event of a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "the words are those of the states they lead to")]
 pub enum CallChange {
@@ -74,31 +74,34 @@ pub enum CallChange {
     Started,
     Succeeded,
     Failed,
-    /// The time to finish ran out, or the executor was lost.
+    /// The deadline passed, or the executor was lost.
     Lost,
-    /// Somebody, or the late executor, told how an unknown call had ended.
+    /// A person, or the executor reporting late, established that an unknown call succeeded.
     ReconciledSucceeded,
-    /// As above, for a call that had failed.
+    /// The same, for a call that failed.
     ReconciledFailed,
-    /// Its undo was started; changes nothing yet.
+    /// The executor reported late, after a person had reconciled the call; recorded as evidence, without effect on the
+    /// state.
+    LateResult,
+    /// The undo was started; no effect on the state yet.
     UndoStarted,
-    /// Its undo failed; it stands as it was.
+    /// The undo failed; the call stays as it was.
     UndoFailed,
     Undone,
 }
 
-/// An event that is not legal in a state.
+/// Error for an event that is not legal in a state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{event} is not legal when {state}")]
 pub struct Illegal {
-    /// The state, in words.
+    /// Name of the state.
     pub state: &'static str,
-    /// The event, in words.
+    /// Name of the event.
     pub event: &'static str,
 }
 
 impl State {
-    /// All of them, for grids.
+    /// All states.
     pub const ALL: [State; 7] = [
         State::Pending,
         State::Approved,
@@ -109,16 +112,17 @@ impl State {
         State::Passed,
     ];
 
-    /// The state after `change`, or that there is none.
+    /// Returns the state after `change`, or an error if it is not legal.
     pub fn apply(self, change: Change) -> Result<State, Illegal> {
         match (self, change) {
             (State::Pending, Change::Approved) => Ok(State::Approved),
             (State::Pending, Change::Denied) => Ok(State::Denied),
-            // Expiry is written by the sweep or by whoever comes late, but it is true before.
+            // The event is written late, by the sweep or the next access, but an expired approval is treated as such
+            // before that.
             (State::Pending, Change::Expired) => Ok(State::Expired),
             (State::Pending, Change::Superseded) => Ok(State::Superseded),
             (State::Pending, Change::Withdrawn) => Ok(State::Withdrawn),
-            // Written in the transaction that creates the approval, so that nobody ever sees it pending.
+            // Written in the transaction that creates the approval, so that it is never visible as pending.
             (State::Pending, Change::Passed) => Ok(State::Passed),
             (State::Pending, Change::Endorsed) => Ok(State::Pending),
             (State::Pending, Change::Erased) => Err(Illegal {
@@ -133,7 +137,7 @@ impl State {
         }
     }
 
-    /// The word used in JSON, stores and on cards.
+    /// Word used in JSON, stores and on cards.
     pub fn as_str(self) -> &'static str {
         match self {
             State::Pending => "pending",
@@ -146,7 +150,7 @@ impl State {
         }
     }
 
-    /// The number stores keep. Never reused.
+    /// Number used by stores; never reused.
     pub fn code(self) -> i16 {
         match self {
             State::Pending => 0,
@@ -159,14 +163,14 @@ impl State {
         }
     }
 
-    /// Reads the number stores keep.
+    /// Returns the state with this number.
     pub fn from_code(code: i16) -> Option<State> {
         State::ALL.into_iter().find(|state| state.code() == code)
     }
 }
 
 impl Change {
-    /// All of them, for grids.
+    /// All events.
     pub const ALL: [Change; 9] = [
         Change::Approved,
         Change::Denied,
@@ -195,7 +199,7 @@ impl Change {
 }
 
 impl CallState {
-    /// All of them, for grids.
+    /// All states.
     pub const ALL: [CallState; 8] = [
         CallState::Held,
         CallState::Refused,
@@ -207,18 +211,22 @@ impl CallState {
         CallState::Undone,
     ];
 
-    /// The state after `change`, or that there is none.
+    /// Returns the state after `change`, or an error if it is not legal.
     pub fn apply(self, change: CallChange) -> Result<CallState, Illegal> {
         match (self, change) {
             (CallState::Held, CallChange::Released) => Ok(CallState::Released),
             (CallState::Held | CallState::Released, CallChange::Refused) => Ok(CallState::Refused),
-            // INVARIANT: the only way into `Running`, and `Released` has only one way in: at most one start.
+            // INVARIANT: the only transition to `Running`, and `Released` is entered only once: at most one start.
             (CallState::Released, CallChange::Started) => Ok(CallState::Running),
             (CallState::Running, CallChange::Succeeded) => Ok(CallState::Succeeded),
             (CallState::Running, CallChange::Failed) => Ok(CallState::Failed),
             (CallState::Running, CallChange::Lost) => Ok(CallState::Unknown),
             (CallState::Unknown, CallChange::ReconciledSucceeded) => Ok(CallState::Succeeded),
             (CallState::Unknown, CallChange::ReconciledFailed) => Ok(CallState::Failed),
+            (
+                state @ (CallState::Succeeded | CallState::Failed | CallState::Undone),
+                CallChange::LateResult,
+            ) => Ok(state),
             (CallState::Succeeded, CallChange::UndoStarted | CallChange::UndoFailed) => {
                 Ok(CallState::Succeeded)
             }
@@ -230,12 +238,12 @@ impl CallState {
         }
     }
 
-    /// True when nothing but a person's reconciling or undoing can change it any more.
+    /// Returns true if the call will not run any more; only reconciliation or an undo can still change its state.
     pub fn is_over(self) -> bool {
         !matches!(self, CallState::Held | CallState::Released | CallState::Running)
     }
 
-    /// The word used in JSON and on cards.
+    /// Word used in JSON and on cards.
     pub fn as_str(self) -> &'static str {
         match self {
             CallState::Held => "held",
@@ -249,7 +257,7 @@ impl CallState {
         }
     }
 
-    /// The number stores keep. Never reused.
+    /// Number used by stores; never reused.
     pub fn code(self) -> i16 {
         match self {
             CallState::Held => 0,
@@ -263,15 +271,15 @@ impl CallState {
         }
     }
 
-    /// Reads the number stores keep.
+    /// Returns the state with this number.
     pub fn from_code(code: i16) -> Option<CallState> {
         CallState::ALL.into_iter().find(|state| state.code() == code)
     }
 }
 
 impl CallChange {
-    /// All of them, for grids.
-    pub const ALL: [CallChange; 11] = [
+    /// All events.
+    pub const ALL: [CallChange; 12] = [
         CallChange::Released,
         CallChange::Refused,
         CallChange::Started,
@@ -280,6 +288,7 @@ impl CallChange {
         CallChange::Lost,
         CallChange::ReconciledSucceeded,
         CallChange::ReconciledFailed,
+        CallChange::LateResult,
         CallChange::UndoStarted,
         CallChange::UndoFailed,
         CallChange::Undone,
@@ -295,6 +304,7 @@ impl CallChange {
             CallChange::Lost => "lost",
             CallChange::ReconciledSucceeded => "reconciled as succeeded",
             CallChange::ReconciledFailed => "reconciled as failed",
+            CallChange::LateResult => "late result",
             CallChange::UndoStarted => "undo started",
             CallChange::UndoFailed => "undo failed",
             CallChange::Undone => "undone",
@@ -318,7 +328,7 @@ impl std::fmt::Display for CallState {
 mod tests {
     use super::*;
 
-    /// The whole table, as a picture: a change of the rules is a change of this test.
+    /// Lists every legal transition, so that a change of the rules changes the snapshot.
     fn grid<S: Copy, T: Copy, N: std::fmt::Display>(
         states: &[S],
         changes: &[T],
@@ -390,12 +400,15 @@ mod tests {
         running + succeeded = succeeded
         running + failed = failed
         running + lost = unknown
+        succeeded + late result = succeeded
         succeeded + undo started = succeeded
         succeeded + undo failed = succeeded
         succeeded + undone = undone
+        failed + late result = failed
         unknown + reconciled as succeeded = succeeded
         unknown + reconciled as failed = failed
-        12 of 88 are legal
+        undone + late result = undone
+        15 of 96 are legal
         ");
     }
 

@@ -1,11 +1,12 @@
-//! Elapsed time that goes on while the process is stopped and while the machine sleeps.
+//! Elapsed time that, on Linux, includes the time during which the machine was suspended.
 //!
-//! A process may sleep past the deadline of a call that it started, and other nodes give the call up meanwhile. The monotonic clock
-//! of Linux stands still while the machine is suspended, so it cannot be used to notice this.
+//! A process may be suspended past the deadline of a call that it started, while other nodes give the call up. Linux's
+//! monotonic clock stops during suspend, so it cannot detect this; the boot-time clock does not stop. On other systems
+//! only the monotonic clock is used.
 
 use std::time::Duration;
 
-/// Measures from when it was made.
+/// Measures the time since its creation.
 #[derive(Clone, Copy, Debug)]
 pub struct Stopwatch(Duration);
 
@@ -21,20 +22,58 @@ impl Stopwatch {
     }
 }
 
-/// Time since the machine started, with the time it slept.
+/// Time limit measured with a [`Stopwatch`].
+#[derive(Clone, Copy, Debug)]
+pub struct TimeLimit {
+    since: Stopwatch,
+    limit: Duration,
+}
+
+impl TimeLimit {
+    /// Creates a limit that began when the stopwatch was started.
+    pub fn new(since: Stopwatch, limit: Duration) -> TimeLimit {
+        TimeLimit { since, limit }
+    }
+
+    /// Time left; `None` if the limit has passed.
+    pub fn left(&self) -> Option<Duration> {
+        let left = self.limit.saturating_sub(self.since.elapsed());
+        (!left.is_zero()).then_some(left)
+    }
+}
+
+/// Whether [`now`] includes the time during which the machine was suspended.
+pub(crate) const COUNTS_SLEEP: bool = cfg!(target_os = "linux");
+
+/// Time since boot, including suspend.
 #[cfg(target_os = "linux")]
-fn now() -> Duration {
+pub(crate) fn now() -> Duration {
     let now = rustix::time::clock_gettime(rustix::time::ClockId::Boottime);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
     let nanos = u32::try_from(now.tv_nsec).unwrap_or(0);
     Duration::new(seconds, nanos)
 }
 
-/// Time since this was first asked for.
+/// Time since the first call of this function.
 #[cfg(not(target_os = "linux"))]
-fn now() -> Duration {
+pub(crate) fn now() -> Duration {
     static FIRST: std::sync::OnceLock<std::time::Instant> = std::sync::OnceLock::new();
     FIRST.get_or_init(std::time::Instant::now).elapsed()
+}
+
+/// Names the time since the machine started last: [`now`] can be compared only within it. Nothing where that is not known.
+pub(crate) fn boot() -> Option<String> {
+    static BOOT: std::sync::OnceLock<Option<String>> = std::sync::OnceLock::new();
+    let read = || {
+        let text = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+        let text = text.trim();
+        let is_name = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit() || byte == b'-');
+        is_name.then(|| text.to_owned())
+    };
+    match COUNTS_SLEEP {
+        true => BOOT.get_or_init(read).clone(),
+        false => None,
+    }
 }
 
 #[cfg(test)]
@@ -48,5 +87,13 @@ mod tests {
         let elapsed = watch.elapsed();
         assert!(elapsed >= Duration::from_millis(20), "{elapsed:?}");
         assert!(watch.elapsed() >= elapsed);
+    }
+
+    #[test]
+    fn a_limit_is_over_once_its_time_has_passed() {
+        let since = Stopwatch::start();
+        assert!(TimeLimit::new(since, Duration::from_secs(60)).left().is_some());
+        std::thread::sleep(Duration::from_millis(2));
+        assert_eq!(TimeLimit::new(since, Duration::from_millis(1)).left(), None);
     }
 }

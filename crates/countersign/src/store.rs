@@ -1,12 +1,15 @@
-//! The store: where approvals are kept, and the one trait all stores implement.
+//! The [`Store`] trait, implemented by every backend that keeps approvals.
 //!
-//! A store locks, reads its own clock, lets [`Command::apply`] say what changes, saves that in one transaction and
-//! wakes who waits. It knows no rule of its own. [`suite`] proves that one behaves.
+//! For each write a store takes its lock, reads its own clock, lets [`Command::apply`] compute the changes, saves them
+//! in one transaction and then wakes waiting tasks. All rules are in the commands. [`suite`] is the conformance suite
+//! that every store has to pass.
 
+pub mod audit;
 pub mod memory;
 mod purge;
 pub mod record;
 mod released;
+mod shared;
 #[cfg(any(test, feature = "suite"))]
 pub mod suite;
 
@@ -18,68 +21,118 @@ use crate::command::{Answer, Command, PutEntry, TakeEntry, Void, Voided};
 use crate::event::Event;
 use crate::hash::Hash;
 use crate::id::{Agent, ApprovalId, Channel, Run, Tenant};
+use crate::log::{Checkpoint, LogEntry};
 use crate::registry::{Entry, Kind, Put};
 use crate::state::State;
-use crate::time::Time;
+use crate::time::{ClockTrouble, Time};
 use crate::wake::Hub;
 
+pub use audit::{Audit, AuditProgress, Audited};
 pub use purge::{Purge, Purged};
 pub use released::Released;
 
-/// The most rows one listing gives.
+/// Maximum number of rows in one page.
 pub const LONGEST_PAGE: usize = 500;
 
-/// What a store's methods give.
+/// Future returned by the store's methods.
 pub type Stored<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
-/// Keeps approvals, their calls and their events.
+/// Storage for approvals, their calls, their events and the registry.
+///
+/// A new method also has to be forwarded in `store/shared.rs`.
 pub trait Store: Send + Sync + 'static {
-    /// Runs one command in one transaction. When this answers, the answer is durable, so far as the store is.
+    /// Runs one command in one transaction. The result is as durable as the store allows once the future resolves.
     ///
-    /// A crash before the commit leaves nothing of the command, a crash after it all of it; what that means is
-    /// said at each [`Command`].
+    /// A crash before the commit leaves no trace of the command, a crash after the commit leaves all of it. Each
+    /// [`Command`] documents what that means for its caller.
     fn write(&self, command: Command) -> Stored<'_, Answer>;
 
-    /// One approval, if it is there and this tenant's.
+    /// Returns an approval, or `None` if the tenant has none with this id.
     fn approval<'a>(&'a self, tenant: &'a Tenant, id: ApprovalId) -> Stored<'a, Option<SharedApproval>>;
 
-    /// The approval pending in a channel; nothing once it has expired by the store's clock.
+    /// Returns the approval pending in a channel, or `None` once it has expired by the store's clock.
     fn pending_in<'a>(
         &'a self,
         tenant: &'a Tenant,
         channel: &'a Channel,
     ) -> Stored<'a, Option<SharedApproval>>;
 
-    /// A page of approvals.
+    /// Returns one page of approvals.
     fn list<'a>(&'a self, tenant: &'a Tenant, filter: &'a Filter) -> Stored<'a, Vec<SharedApproval>>;
 
-    /// The whole history of an approval, oldest first; empty when it is not there.
+    /// Returns the full history of an approval, oldest first; empty if the approval does not exist.
     fn events<'a>(&'a self, tenant: &'a Tenant, id: ApprovalId) -> Stored<'a, Vec<Event>>;
 
-    /// The events of all approvals behind a cursor, in an order that never skips one: an event that is committed
-    /// late stands behind all that were given out before. So it may lag: what was written just now can be missing
-    /// for a moment.
+    /// Returns a tenant's events after a cursor, in an order that never skips one: an event that commits late is placed
+    /// after everything already returned. To guarantee that, the feed may lag behind the newest commits for a moment.
     fn feed<'a>(&'a self, tenant: &'a Tenant, after: Cursor, limit: usize) -> Stored<'a, Vec<FeedEvent>>;
 
-    /// Where the feed ends now: behind this cursor comes everything that happens from here on, and little else.
+    /// Returns a cursor at the current end of the feed. Reading from there returns all future events, and possibly a
+    /// few recent ones.
     fn feed_end<'a>(&'a self, tenant: &'a Tenant) -> Stored<'a, Cursor>;
 
-    /// Of what was approved behind a cursor, that which still waits for somebody to run it.
+    /// Returns size and Merkle root of the log of all tenants' events, as stored. Like the feed, the log may lag.
+    fn log_head(&self) -> Stored<'_, Checkpoint>;
+
+    /// Returns log entries starting at a position, at most [`LONGEST_PAGE`]. Positions count from 0 without gaps.
+    fn log(&self, from: u64, limit: usize) -> Stored<'_, Vec<LogEntry>>;
+
+    /// Verifies everything stored, as of one moment, without changing anything. Calls `progress` from time to time.
+    fn audit<'a>(
+        &'a self,
+        audit: &'a Audit,
+        progress: &'a (dyn Fn(AuditProgress) + Send + Sync),
+    ) -> Stored<'a, Audited>;
+
+    /// Returns approvals with a call that is ready to run and none running, among those with an approval or a finished
+    /// call after a cursor.
     fn released<'a>(&'a self, tenant: &'a Tenant, after: Cursor) -> Stored<'a, Released> {
         released::released(self, tenant, after).boxed()
     }
 
-    /// A number that stays the same while nothing in the store changes, whoever writes to it: what was read after it was told
-    /// is still so while it is told again. Nothing from a store that cannot tell without reading as much.
-    fn stamp(&self) -> Stored<'_, Option<u64>> {
+    /// Counts the approvals that wait for a decision.
+    fn count_pending<'a>(&'a self, tenant: &'a Tenant) -> Stored<'a, u64> {
+        async move {
+            let mut filter = Filter {
+                limit: Some(LONGEST_PAGE),
+                ..Filter::pending()
+            };
+            let mut count = 0;
+            loop {
+                let page = self.list(tenant, &filter).await?;
+                count += page.len() as u64;
+                filter.after = page.last().map(|approval| approval.id);
+                if !filter.is_full(&page) {
+                    return Ok(count);
+                }
+            }
+        }
+        .boxed()
+    }
+
+    /// Fails with [`StoreError::Stopped`] once the store permanently refuses writes; the process then has to be
+    /// restarted.
+    fn health(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
+
+    /// Returns the problem known with the store's clock, if any.
+    fn clock_trouble(&self) -> Option<ClockTrouble> {
+        None
+    }
+
+    /// Returns a change counter: while its value stays the same, nothing in the store has changed, whichever process
+    /// writes, so anything read after the first call is still current. `None` if the store cannot tell without reading
+    /// the data itself.
+    fn change_counter(&self) -> Stored<'_, Option<u64>> {
         ready(Ok(None)).boxed()
     }
 
-    /// An entry of the registry, while its time is not over. Whoever shows a token is known only after this, so no
-    /// tenant is named.
+    /// Returns a registry entry that has not expired. Takes no tenant, because this lookup is how the owner of a token
+    /// becomes known.
     fn entry<'a>(&'a self, kind: Kind, key: &'a str) -> Stored<'a, Option<Entry>>;
 
-    /// Several entries at once, in the order asked for. Stores with a network in between ask once.
+    /// Returns several entries, in the order of `names`. Stores on a network override this to save round trips.
     fn entries_named<'a>(&'a self, names: &'a [(Kind, String)]) -> Stored<'a, Vec<Option<Entry>>> {
         async move {
             let mut found = Vec::with_capacity(names.len());
@@ -91,7 +144,7 @@ pub trait Store: Send + Sync + 'static {
         .boxed()
     }
 
-    /// A tenant's entries of one kind in the order of their keys, behind `after`; never more than [`LONGEST_PAGE`].
+    /// Returns a tenant's entries of one kind, ordered by key, after the key `after`; at most [`LONGEST_PAGE`].
     fn entries<'a>(
         &'a self,
         tenant: &'a Tenant,
@@ -100,7 +153,8 @@ pub trait Store: Send + Sync + 'static {
         limit: usize,
     ) -> Stored<'a, Vec<Entry>>;
 
-    /// Keeps an entry, if the version it names is there: compare and swap. With version 0 there must be none.
+    /// Writes an entry if its version matches the stored one (compare-and-swap). Version 0 means that no entry may
+    /// exist yet.
     fn put_entry(&self, entry: Entry) -> Stored<'_, Put> {
         let answer = self.write(Command::PutEntry(PutEntry(entry)));
         let put = answer.map(|answer| match answer? {
@@ -110,7 +164,7 @@ pub trait Store: Send + Sync + 'static {
         put.boxed()
     }
 
-    /// Removes an entry and gives it, to one caller only.
+    /// Removes an entry and returns it. If several callers race, only one gets it.
     fn take_entry<'a>(&'a self, kind: Kind, key: &'a str) -> Stored<'a, Option<Entry>> {
         let key = key.to_owned();
         let answer = self.write(Command::TakeEntry(TakeEntry { kind, key }));
@@ -121,19 +175,23 @@ pub trait Store: Send + Sync + 'static {
         taken.boxed()
     }
 
-    /// Erases the content of approvals that are over and have not changed since a time, a page at a time.
+    /// Erases the content of one page of approvals that are over and have not changed since a given time.
     fn purge<'a>(&'a self, purge: &'a Purge) -> Stored<'a, Purged> {
         purge::purge(self, purge).boxed()
     }
 
-    /// Ends everything that is open and takes back every token, session and link: what must happen after a backup was
-    /// restored, before anything else does.
+    /// Ends every open approval and revokes every token, session and link. Must run first after a backup was restored.
     fn void_open(&self, policy: Hash) -> Stored<'_, Voided> {
         async move {
             let mut total = Voided::default();
             loop {
                 let limit = LONGEST_PAGE;
-                match self.write(Command::Void(Void { limit, policy })).await? {
+                let void = Void {
+                    limit,
+                    policy,
+                    changed_after: None,
+                };
+                match self.write(Command::Void(void)).await? {
                     Answer::Void(voided) => {
                         total.pending += voided.pending;
                         total.released += voided.released;
@@ -149,42 +207,45 @@ pub trait Store: Send + Sync + 'static {
         .boxed()
     }
 
-    /// The store's clock.
+    /// Returns the time of the store's clock.
     fn now(&self) -> Stored<'_, Time>;
 
-    /// Those who wait in this process.
+    /// Returns the hub that wakes waiting tasks of this process.
     fn hub(&self) -> &Hub;
 }
 
-/// A store that answers another question than it was asked.
+/// Error for a store whose answer does not belong to the command.
 fn other_answer() -> StoreError {
     StoreError::Impossible("the store gave the answer to another command".to_owned())
 }
 
-/// Which approvals to list.
+/// Selects the approvals to list.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
-    /// Only those in this state. Pending ones come oldest first and only while they can be decided; all else comes
+    /// Only approvals in this state. Pending ones are listed oldest first, and only until they expire; all others
     /// newest first.
     pub state: Option<State>,
-    /// Leaves out what the policy let pass: only approvals that a person was asked about.
+    /// Leaves out calls that the policy passed: only approvals that a person was asked about.
     pub asked: bool,
-    /// Only this agent's.
+    /// Only approvals that are not over: pending, or with calls that run or may still run.
+    pub open: bool,
+    /// Only approvals of this agent.
     pub agent: Option<Agent>,
-    /// Only those of this channel.
+    /// Only approvals in this channel.
     pub channel: Option<Channel>,
-    /// Only those of this run.
+    /// Only approvals of this run.
     pub run: Option<Run>,
-    /// Only those behind this one in the listing's order.
+    /// Cursor: only approvals after this one, in the listing's order.
     pub after: Option<ApprovalId>,
-    /// At most so many, and never more than [`LONGEST_PAGE`].
+    /// Page size, capped at [`LONGEST_PAGE`]; 50 by default.
     pub limit: Option<usize>,
-    /// The page ends with the approval whose [`Approval::weight`] reaches this in sum; see [`Filter::is_full`].
+    /// Byte budget: the page ends with the approval at which the sum of [`Approval::weight`] reaches it; see
+    /// [`Filter::is_full`].
     pub most_bytes: Option<usize>,
 }
 
 impl Filter {
-    /// All that wait for a decision.
+    /// Selects all approvals that wait for a decision.
     pub fn pending() -> Filter {
         Filter {
             state: Some(State::Pending),
@@ -192,17 +253,17 @@ impl Filter {
         }
     }
 
-    /// The limit in force.
+    /// Returns the effective page size.
     pub fn page(&self) -> usize {
         self.limit.unwrap_or(50).min(LONGEST_PAGE)
     }
 
-    /// True when there may be more behind this page: it has as many approvals, or bytes, as it may have.
+    /// Returns true if more approvals may follow this page: it reached the page size or the byte budget.
     pub fn is_full(&self, page: &[SharedApproval]) -> bool {
         page.len() >= self.page() || self.count_within(page.iter().map(|approval| &**approval)).1
     }
 
-    /// How many of these approvals a page has, and whether it ends because of their bytes.
+    /// Returns how many of these approvals fit on a page, and whether the byte budget ended it.
     pub fn count_within<'a>(&self, approvals: impl Iterator<Item = &'a Approval>) -> (usize, bool) {
         let most = self.most_bytes.unwrap_or(usize::MAX);
         let (mut count, mut bytes) = (0, 0_usize);
@@ -216,57 +277,57 @@ impl Filter {
         (count, false)
     }
 
-    /// True when the listing goes from old to new.
+    /// Returns true if the listing is ordered from old to new.
     pub fn oldest_first(&self) -> bool {
         self.state == Some(State::Pending)
     }
 }
 
-/// A place in the feed of events. Opaque: only a store's own cursors mean anything to it.
+/// A position in the event feed. Opaque: only meaningful to the store that issued it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Cursor {
-    /// The transaction, where the store numbers them.
+    /// Transaction number, where the store has one.
     pub transaction: u64,
-    /// The event's number within the store.
+    /// Number of the event within the store.
     pub sequence: u64,
 }
 
-/// An event with its place in the feed.
+/// An event with its position in the feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct FeedEvent {
-    /// Where the feed goes on behind it.
+    /// Cursor to resume the feed after this event.
     pub cursor: Cursor,
-    /// The approval it belongs to.
+    /// The approval that the event belongs to.
     pub approval: ApprovalId,
-    /// What happened.
+    /// The event itself.
     pub event: Event,
 }
 
-/// What can go wrong with a store. In every case: do not run anything because of it.
+/// Errors of a store. After any of them, nothing may be run on the strength of the failed request.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// Nothing was written; trying again is safe.
+    /// The store cannot be reached. Nothing was written; a retry is safe.
     #[error("the store cannot be reached: {0}")]
     Unavailable(String),
-    /// Somebody else held the lock for too long; nothing was written.
+    /// Another writer held the lock for too long; nothing was written.
     #[error("the store is busy: {0}")]
     Busy(String),
-    /// No room; nothing was written.
+    /// No disk space left; nothing was written.
     #[error("the store is full: {0}")]
     Full(String),
-    /// Whether it was written is not known. Look before trying again.
+    /// Unknown whether the command was written. Check before a retry.
     #[error("the store may or may not have written this: {0}")]
     InDoubt(String),
-    /// The store broke while writing and takes no more; a restart will show what is there.
+    /// A write failed in a way that stopped the store for good. A restart will show what was written.
     #[error("the store stopped: {0}")]
     Stopped(String),
-    /// What is stored cannot be true.
+    /// The stored data is inconsistent.
     #[error("{0}")]
     Impossible(String),
 }
 
 impl StoreError {
-    /// What to do now.
+    /// Returns a hint on what to do.
     pub fn hint(&self) -> &'static str {
         match self {
             StoreError::Unavailable(_) => "check that the database is running and reachable, then try again",
@@ -275,7 +336,7 @@ impl StoreError {
             StoreError::InDoubt(_) => "look whether it is there before trying again",
             StoreError::Stopped(_) => "see the log, then restart",
             StoreError::Impossible(_) => {
-                "the store was changed by other means, or this is a bug: keep a copy of it"
+                "keep a copy of the store and run `countersign verify`: other means than this program changed it, or this is a bug"
             }
         }
     }

@@ -1,9 +1,9 @@
-//! The sentence a person can verify, made by the gate from the stored bytes.
+//! The summary of a call: a sentence that a person can verify, made by the gate from the stored bytes.
 //!
-//! Enters: the operator's template and a call's arguments. Leaves: one sentence, or a table with a row per value,
-//! both safe to show: every character from the arguments has been through [`escape`], secrets
-//! are replaced before any template sees them, and nothing is cut without saying so.
-//! Deliberately absent: the model's own words, and quoting for HTML or chat markup.
+//! Input: the operator's template and a call's arguments. Output: one sentence, or a table with a row per value, both
+//! safe to show: every character from the arguments has been through [`escape`], secrets are replaced before any
+//! template sees them, and nothing is clipped without saying so. Not here: the model's own words, and quoting for HTML
+//! or chat markup.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -11,41 +11,45 @@ use std::fmt::Write as _;
 use minijinja::value::ValueKind;
 use minijinja::{Environment, Error, ErrorKind, Output, UndefinedBehavior, Value};
 
-use crate::display::{clip, clip_to, escape};
-use crate::json::{Node, Number, Top, Tree};
+use crate::display::{clip, escape, push_value, shown_name};
+use crate::json::{Node, Number, TopLevel, Tree};
 
-mod said;
+mod coverage;
 mod secret;
 mod table;
 
 pub use secret::{BadSecretPath, SecretPath};
 pub use table::{Row, table};
 
-pub(crate) use said::{Prints, Said};
-pub(crate) use secret::{hide, hide_values, is_secret, marked, secret_values};
+pub(crate) use coverage::{ShownValues, TemplateOutput};
+pub(crate) use secret::{Secrets, hide, hide_values, is_secret, mark_each, marked, secret_values};
 pub(crate) use table::rows;
 
 /// Longest summary, in characters.
 const MAX_CHARS: usize = 2_000;
-/// Longest value within a summary: one of them must not push the others out of sight.
+/// Longest value in a summary, in characters: a long one must not push the others out of sight.
 const MAX_VALUE_CHARS: usize = 300;
-/// Most items of one list, and most values of a generic summary.
+/// Longest name of a value in a generic summary, in characters.
+const MAX_PATH_CHARS: usize = 60;
+/// Longest value in a generic summary, in characters.
+const MAX_LISTED_CHARS: usize = 100;
+/// Most items of one list, and most values in a generic summary.
 const MAX_ITEMS: usize = 20;
-/// Steps a template may take.
+/// Limit on the number of template instructions (minijinja's fuel).
 const FUEL: u64 = 50_000;
 
 /// All summary templates of a policy, by tool.
 #[derive(Debug)]
 pub(crate) struct Summaries {
     environment: Environment<'static>,
-    /// What each tool's template is certain to print.
-    prints: HashMap<String, Prints>,
+    /// The values that each tool's template is certain to print.
+    prints: HashMap<String, TemplateOutput>,
 }
 
 impl Summaries {
     pub(crate) fn new() -> Summaries {
         let mut environment = Environment::new();
-        // A missing name is false in a condition, and a mistake when it should be shown.
+        // An undefined name is false in a condition, but an error when printed.
         environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
         environment.set_fuel(Some(FUEL));
         environment.set_debug(false);
@@ -57,15 +61,16 @@ impl Summaries {
         }
     }
 
-    /// Adds a tool's template, or says what is wrong with it.
+    /// Adds a tool's template. Fails if the template does not compile.
     pub(crate) fn add(&mut self, tool: &str, template: &str) -> Result<(), Error> {
-        self.prints.insert(tool.to_owned(), Prints::read(template));
+        self.prints
+            .insert(tool.to_owned(), TemplateOutput::read(template));
         self.environment
             .add_template_owned(tool.to_owned(), template.to_owned())
     }
 
-    /// Renders a tool's template over arguments, and over what they would change where that was read. Secrets are
-    /// hidden in both already. Or says why it cannot.
+    /// Renders a tool's template over the arguments and the snapshot, if there is one. Secrets must be hidden in both
+    /// already. The error says why the template cannot be rendered.
     pub(crate) fn render(
         &self,
         tool: &str,
@@ -82,7 +87,7 @@ impl Summaries {
             .iter()
             .map(|(key, _)| (key.to_string(), values.get_attr(key).unwrap_or_default()));
         let everything = [("args".to_owned(), values.clone())];
-        // A number that would change on the way counts as missing: better no sentence than a wrong one.
+        // A number that would not print as written counts as missing: no sentence is better than a wrong one.
         let before = before.and_then(|tree| to_value(tree, &|_| Some(Value::UNDEFINED)));
         let before = before.map(|value| ("before".to_owned(), value));
         let context = Value::from_pairs(named.chain(everything).chain(before));
@@ -96,19 +101,20 @@ impl Summaries {
 }
 
 impl Summaries {
-    /// Returns the values that a tool's template says of these arguments, whose secrets are hidden already.
-    pub(crate) fn said(&self, tool: &str, arguments: &Tree<'_>) -> Said {
+    /// Returns the values that a tool's template prints for these arguments, whose secrets are hidden already.
+    pub(crate) fn shown_values(&self, tool: &str, arguments: &Tree<'_>) -> ShownValues {
         let prints = self.prints.get(tool);
-        prints.map_or_else(Said::nothing, |prints| prints.said(arguments))
+        prints.map_or_else(ShownValues::nothing, |prints| prints.shown_values(arguments))
     }
 }
 
-/// Returns true if a summary says that something is missing from it. A value may say so too: then it is listed.
+/// Returns true if a summary says that something is left out. A value can contain the same words; then all values are
+/// listed, which does no harm.
 pub(crate) fn is_cut(summary: &str) -> bool {
     summary.contains("bytes not shown]") || summary.contains("… and ")
 }
 
-/// Why rendering failed, without quoting values.
+/// Returns why rendering failed, without quoting values.
 pub(crate) fn reason(error: &Error) -> String {
     match error.kind() {
         ErrorKind::UndefinedError => "a value it names is missing".to_owned(),
@@ -117,11 +123,11 @@ pub(crate) fn reason(error: &Error) -> String {
     }
 }
 
-/// The sentence for a call without a template, or with one that failed: every value under its name.
+/// Returns the summary of a call whose template is missing or failed: every value with its name.
 pub fn generic(tool: &str, arguments: &[u8], secrets: &[SecretPath], salt: &[u8]) -> String {
-    match Tree::read(arguments, Top::Object) {
+    match Tree::read(arguments, TopLevel::Object) {
         Ok(tree) => generic_tree(tool, &hide(tree, secrets, salt)),
-        // INVARIANT: what cannot be read is said to be unreadable, never shown as harmless.
+        // INVARIANT: unreadable arguments are called unreadable, never shown as harmless.
         Err(_) => format!("{}: arguments that cannot be read", clip(tool, 128)),
     }
 }
@@ -144,22 +150,26 @@ pub(crate) fn generic_tree(tool: &str, arguments: &Tree<'_>) -> String {
     cut(values.shown, MAX_CHARS)
 }
 
-/// Dotted names with their values, until there are enough. Every proposal goes through here: one text for all of them.
+/// Lists dotted names with their values, up to a limit. Appends to one string to save allocations: every proposal is
+/// listed here.
 struct Values {
     shown: String,
+    /// Dotted name of the current value, already escaped.
     path: String,
     count: usize,
 }
 
 impl Values {
-    /// Adds what is below, and counts what is too much.
+    /// Adds the values of `tree` and returns how many were left out.
     fn list(&mut self, tree: &Tree<'_>) -> usize {
         if self.count >= MAX_ITEMS {
             return count_values(tree);
         }
         match &tree.node {
             Node::Object(fields) if !fields.is_empty() => {
-                let below = fields.iter().map(|(key, value)| self.below(key, value));
+                let below = fields
+                    .iter()
+                    .map(|(key, value)| self.below(&shown_name(key), value));
                 below.sum()
             }
             Node::Array(items) if !items.is_empty() => {
@@ -167,9 +177,7 @@ impl Values {
                 let below = numbered.map(|(at, item)| self.below(&at.to_string(), item));
                 below.sum()
             }
-            Node::Object(_) | Node::Array(_) => self.add("(empty)"),
-            Node::String(text) if text.is_empty() => self.add("(empty)"),
-            _ => self.add(tree.text()),
+            _ => self.add(tree),
         }
     }
 
@@ -179,22 +187,22 @@ impl Values {
             self.path.push('.');
         }
         self.path.push_str(part);
-        if self.path.is_empty() {
-            self.path.push_str("(no name)");
-        }
         let unnamed = self.list(tree);
         self.path.truncate(length);
         unnamed
     }
 
-    fn add(&mut self, value: &str) -> usize {
+    fn add(&mut self, tree: &Tree<'_>) -> usize {
         if self.count > 0 {
             self.shown.push_str(", ");
         }
         self.count += 1;
-        clip_to(&mut self.shown, &self.path, 60);
+        match self.path.len() <= MAX_PATH_CHARS {
+            true => self.shown.push_str(&self.path),
+            false => self.shown.push_str(&cut(self.path.clone(), MAX_PATH_CHARS)),
+        }
         self.shown.push(' ');
-        clip_to(&mut self.shown, value, 100);
+        push_value(&mut self.shown, tree.kind(), tree.text(), MAX_LISTED_CHARS);
         0
     }
 }
@@ -209,8 +217,8 @@ fn count_values(tree: &Tree<'_>) -> usize {
     }
 }
 
-/// Arguments as template values. `None` for a number that no longer prints as it was written, unless `instead` has
-/// something to offer.
+/// Converts arguments to template values. A number that would not print as written becomes what `instead` returns; if
+/// that is `None`, so is the result.
 pub(crate) fn to_value(tree: &Tree<'_>, instead: &dyn Fn(&str) -> Option<Value>) -> Option<Value> {
     Some(match &tree.node {
         Node::Null => Value::from(()),
@@ -245,7 +253,7 @@ pub(crate) fn to_value(tree: &Tree<'_>, instead: &dyn Fn(&str) -> Option<Value>)
 fn show(out: &mut Output<'_>, value: &Value) -> Result<(), Error> {
     match value.kind() {
         ValueKind::Undefined => {}
-        // As JSON writes them, not as Python does.
+        // As in JSON, not as in Python.
         ValueKind::None => out.write_str("null")?,
         ValueKind::Bool => write!(out, "{}", value.is_true())?,
         ValueKind::String => {
@@ -290,7 +298,7 @@ fn cut(text: String, max_chars: usize) -> String {
     }
     let tail_chars = max_chars / 3;
     let head: String = text.chars().take(max_chars - tail_chars).collect();
-    // Escaping the tail alone would double its escapes; only a mark without a base has to go.
+    // Escaping the tail again would double its escapes. Only a combining mark without a base is removed.
     let tail: String = text.chars().skip(total - tail_chars).collect();
     let tail = tail.trim_start_matches(|c: char| !c.is_ascii() && !c.is_alphanumeric());
     let hidden = text.len() - head.len() - tail.len();

@@ -1,48 +1,56 @@
 //! The transcript: what the model is told about calls that were held.
 //!
-//! Enters: an approval as its events made it. Leaves: for every call exactly one tool call and one tool result, in
-//! the message shapes of two providers. Both reject a conversation in which a result is missing.
+//! Input: an approval. Output: exactly one tool call and one tool result for each call, in the message formats of two
+//! providers. Both reject a conversation in which a result is missing.
 //!
-//! A result says in its first word how the call ended. What did not run is marked as an error and says so, so that
-//! nobody can read a denial as a success. Arguments appear byte for byte as they were proposed, but for their secrets.
+//! Each result begins with the call's status. A call that was refused, failed, was undone or has an unknown outcome is
+//! flagged as an error, so that a denial cannot be read as a success. Arguments appear byte for byte as proposed,
+//! except for secrets.
 
 use crate::approval::Approval;
-use crate::call::{Because, Call};
+use crate::call::{Call, RefusalReason};
 use crate::policy::Policy;
 use crate::secrecy::Secrecy;
 use crate::state::CallState;
 
+/// Status, whether it ran, and message of a call that was approved or passed and could not be sent to its tool.
+const NOT_SENT: (&str, bool, &str) = (
+    "not_sent",
+    false,
+    "It was not sent, so nothing ran. It will not be sent by itself; propose it again if it is still wanted.",
+);
+
 /// A tool call and its result.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Exchange {
-    /// The call's id, which binds the two.
+    /// Id that links the call and its result.
     pub id: String,
-    /// The tool.
+    /// Tool name.
     pub tool: String,
-    /// The arguments as the model proposed them, with marks in place of secrets.
+    /// Arguments as proposed by the model, with secrets masked.
     pub arguments: String,
-    /// The same to the byte, secrets and all: for the model that wrote them, and for nobody else.
+    /// Arguments as proposed, including secrets; only for the model that wrote them.
     pub exact: String,
-    /// What the model is told.
+    /// Result for the model.
     pub result: ToolResult,
 }
 
-/// What the model is told about one call.
+/// Result of one call, as reported to the model.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ToolResult {
-    /// How it ended, in a word.
+    /// Status of the call, as one word.
     pub status: &'static str,
-    /// Whether the tool was run, so far as is known.
+    /// Whether the tool ran or may have run.
     pub ran: bool,
-    /// Whether it is to be taken as an error.
+    /// Whether the result is reported as an error.
     pub is_error: bool,
-    /// The whole text: one JSON object.
+    /// Complete text: one JSON object.
     pub content: String,
 }
 
-/// The exchanges of an approval, one for each of its calls, in order.
+/// Builds one exchange for each call of an approval, in order.
 ///
-/// INVARIANT: what is secret, by the calls' own terms or by this policy, stands in none of them but in `exact`.
+/// INVARIANT: values that are secret by the calls' own terms or by this policy appear only in `exact`.
 pub fn exchanges(approval: &Approval, policy: &Policy) -> Vec<Exchange> {
     let all = approval.secrecy(policy);
     let calls = approval.numbered();
@@ -61,10 +69,10 @@ pub fn exchanges(approval: &Approval, policy: &Policy) -> Vec<Exchange> {
         .collect()
 }
 
-/// The messages of these exchanges as Anthropic's API takes them: one turn with all calls, one with all results.
+/// Formats exchanges as messages for Anthropic's API: one turn with all calls, one with all results.
 pub fn anthropic(exchanges: &[Exchange]) -> String {
     let uses = exchanges.iter().map(|exchange| {
-        // INVARIANT: the arguments stand here as they are, never rebuilt.
+        // INVARIANT: arguments are inserted verbatim, never re-serialised.
         format!(
             r#"{{"type":"tool_use","id":{},"name":{},"input":{}}}"#,
             quote(&exchange.id),
@@ -87,7 +95,7 @@ pub fn anthropic(exchanges: &[Exchange]) -> String {
     )
 }
 
-/// The messages of these exchanges as OpenAI's API takes them.
+/// Formats exchanges as messages for OpenAI's API.
 pub fn openai(exchanges: &[Exchange]) -> String {
     let calls = exchanges.iter().map(|exchange| {
         format!(
@@ -121,6 +129,7 @@ fn result(approval: &Approval, call: &Call, secrecy: &Secrecy, all: &Secrecy) ->
         CallState::Released => ("approved", false, "A person approved it. It has not run yet."),
         CallState::Running => ("running", true, "It was started and has not ended yet."),
         CallState::Succeeded => ("succeeded", true, "It ran."),
+        CallState::Failed if call.was_not_sent() => NOT_SENT,
         CallState::Failed => ("failed", true, "It ran and failed."),
         CallState::Unknown => (
             "unknown",
@@ -143,7 +152,7 @@ fn result(approval: &Approval, call: &Call, secrecy: &Secrecy, all: &Secrecy) ->
         content.push_str(&format!(r#","comment":{}"#, quote(&all.text(comment))));
     }
     if call.original.is_some() {
-        // The model must know what ran, not what it asked for.
+        // The model must know which arguments ran, not only which it proposed.
         let ran_with = secrecy.json(call.arguments.as_bytes());
         content.push_str(&format!(r#","editedArguments":{ran_with}"#));
     }
@@ -162,50 +171,51 @@ fn result(approval: &Approval, call: &Call, secrecy: &Secrecy, all: &Secrecy) ->
     }
 }
 
-fn refused(because: Option<&Because>) -> (&'static str, bool, &'static str) {
+fn refused(because: Option<&RefusalReason>) -> (&'static str, bool, &'static str) {
     match because {
-        Some(Because::Expired) => ("expired", false, "Nobody decided in time. It did not run."),
-        Some(Because::Superseded) => (
+        Some(RefusalReason::Expired) => ("expired", false, "Nobody decided in time. It did not run."),
+        Some(RefusalReason::Superseded) => (
             "superseded",
             false,
             "A newer proposal took its place. It did not run.",
         ),
-        Some(Because::Withdrawn) => (
+        Some(RefusalReason::Withdrawn) => (
             "withdrawn",
             false,
             "It was taken back before a decision. It did not run.",
         ),
-        Some(Because::Stale) => (
+        Some(RefusalReason::Stale) => (
             "stale",
             false,
             "It was approved but not started in time. It did not run.",
         ),
-        Some(Because::EarlierFailed) => (
+        Some(RefusalReason::EarlierFailed) => (
             "not_run",
             false,
             "An earlier call did not succeed. It did not run.",
         ),
-        Some(Because::Voided) => (
+        Some(RefusalReason::Voided) => (
             "voided",
             false,
             "The store was restored from a copy and everything open was ended. It did not run.",
         ),
-        Some(Because::Changed) => (
+        Some(RefusalReason::Changed) => (
             "changed",
             false,
             "What it would change has changed since a person saw it. It did not run; they are asked again.",
         ),
-        Some(Because::Unreadable) => (
+        Some(RefusalReason::Unreadable) => (
             "unreadable",
             false,
             "What it would change could not be read again. It did not run. Look at it, and propose again.",
         ),
-        Some(Because::NothingToUndo) => (
+        Some(RefusalReason::NothingToUndo) => (
             "nothing_to_undo",
             false,
             "What it would undo was undone by somebody else. It did not run.",
         ),
-        Some(Because::Denied) | None => (
+        Some(RefusalReason::NotSent) => NOT_SENT,
+        Some(RefusalReason::Denied) | None => (
             "denied",
             false,
             "A person said no. It did not run. Do not propose it again unless they ask for it.",

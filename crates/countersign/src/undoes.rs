@@ -1,23 +1,23 @@
-//! What an approval would undo: one call of another approval, or several of them.
+//! The calls of another approval that an approval would undo.
 //!
-//! INVARIANT: taken back from the end. The first call of an undo takes back the last of those calls, and so on.
+//! INVARIANT: undone in reverse order. The first call of an undo reverts the last of those calls, and so on.
 
 use std::str::FromStr;
 
 use crate::approval::MOST_CALLS;
 use crate::id::{ApprovalId, BadId, CallId, as_text};
 
-/// Calls of one approval that another one would undo, each by a call of its own. Written `ID.4`, or `ID.4+2+1`.
+/// Calls of one approval to be undone by another, each by its own call. Written `ID.4`, or `ID.4+2+1`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Undoes {
-    /// The approval that holds them.
+    /// Approval whose calls are undone.
     pub approval: ApprovalId,
-    /// One bit for each position.
+    /// Bit set of positions.
     positions: u128,
 }
 
 impl Undoes {
-    /// These calls of an approval; nothing when there are none, or one that no approval can have.
+    /// Builds the set; `None` if it is empty or contains a position outside 1 to [`MOST_CALLS`].
     pub fn new(approval: ApprovalId, positions: impl IntoIterator<Item = u8>) -> Option<Undoes> {
         let mut bits = 0u128;
         for position in positions {
@@ -32,14 +32,14 @@ impl Undoes {
         })
     }
 
-    /// The positions, from the last one back: in the order in which they are undone.
+    /// Positions in the order in which they are undone: last first.
     pub fn positions(self) -> impl Iterator<Item = u8> {
         (1..=MOST_CALLS as u8)
             .rev()
             .filter(move |position| self.positions & (1 << *position) != 0)
     }
 
-    /// The call that the undo's call at this position, from 1, takes back.
+    /// Returns the call that the undo's call at this position (from 1) reverts.
     pub fn by(self, position: u8) -> Option<CallId> {
         let index = usize::from(position).checked_sub(1)?;
         let position = self.positions().nth(index)?;
@@ -51,7 +51,7 @@ impl Undoes {
 }
 
 impl Undoes {
-    /// The same with the short form of the approval's id.
+    /// Like `Display`, with the short form of the approval's id.
     pub fn short(self) -> String {
         format!("{}.{}", self.approval.short(), self.numbers())
     }
@@ -85,7 +85,7 @@ impl FromStr for Undoes {
         let approval = approval.parse().map_err(|_| bad())?;
         let positions: Result<Vec<u8>, _> = positions.split('+').map(str::parse).collect();
         let undoes = Undoes::new(approval, positions.map_err(|_| bad())?).ok_or_else(bad)?;
-        // One way to write it: a history must not say the same in two.
+        // Accept only the canonical form, so that the history has one spelling.
         match undoes.to_string() == text {
             true => Ok(undoes),
             false => Err(bad()),

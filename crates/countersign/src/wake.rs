@@ -1,6 +1,6 @@
-//! Waking: who waits for an approval is woken when it changes, and costs nothing until then.
+//! Notification hub: wakes tasks that wait for an approval when it changes.
 //!
-//! Stores call [`Hub::publish`] and [`Hub::signal`] after a commit; nothing here polls.
+//! Stores call [`Hub::publish`] and [`Hub::signal`] after a commit. Nothing here polls.
 
 mod changes;
 
@@ -16,10 +16,10 @@ use changes::Signal;
 
 const SHARDS: usize = 16;
 
-/// Mostly one waits for an approval: its agent.
-type Waiting = Vec<Bell>;
+/// Waiters for one approval; usually one, the agent's.
+type Waiting = Vec<WaiterSlot>;
 
-/// All who wait in this process.
+/// All waiters in this process.
 #[derive(Debug, Default)]
 pub struct Hub(Arc<Shards>, Signal);
 
@@ -32,26 +32,26 @@ struct Shards {
 
 type Shard = Mutex<HashMap<ApprovalId, Waiting>>;
 
-/// What one who waits has not taken yet: only the newest change, whatever came before it.
+/// Pending notification of one waiter: only the newest change is kept.
 #[derive(Debug, Default)]
 struct Change {
     newest: Option<SharedApproval>,
     waker: Option<Waker>,
-    /// The newest version that was published. A slow reader of another node's change may come after a faster one.
+    /// Newest version published so far. An older change, read late from another node, is dropped.
     version: u32,
     is_closed: bool,
 }
 
 type Shared = Arc<Mutex<Change>>;
 
-/// The hub's end of a wait.
+/// The hub's side of a waiter.
 #[derive(Debug)]
-struct Bell(Shared);
+struct WaiterSlot(Shared);
 
-impl Bell {
-    /// Leaves a change there, and says who is to be woken for it.
-    fn ring(&self, approval: &SharedApproval) -> Option<Waker> {
-        let mut change = open(&self.0);
+impl WaiterSlot {
+    /// Stores a change and returns the waker to call, if a task is waiting.
+    fn notify(&self, approval: &SharedApproval) -> Option<Waker> {
+        let mut change = lock(&self.0);
         if approval.version < change.version {
             return None;
         }
@@ -61,9 +61,9 @@ impl Bell {
     }
 }
 
-impl Drop for Bell {
+impl Drop for WaiterSlot {
     fn drop(&mut self) {
-        let mut change = open(&self.0);
+        let mut change = lock(&self.0);
         change.is_closed = true;
         let waker = change.waker.take();
         drop(change);
@@ -71,28 +71,28 @@ impl Drop for Bell {
     }
 }
 
-fn open(change: &Shared) -> MutexGuard<'_, Change> {
+fn lock(change: &Shared) -> MutexGuard<'_, Change> {
     change.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// One who waits. It hears of every change from its making on, or of the newest of several. Dropping it ends the wait,
-/// and leaves nothing behind.
+/// Receives the changes of one approval from its creation on; several unread changes collapse into the newest. Dropping
+/// a waiter unregisters it.
 #[derive(Debug)]
 pub struct Waiter {
     id: ApprovalId,
     change: Shared,
-    // Weak: when the hub is gone, nobody will ever be woken, and the change says so.
+    // Weak, so that dropping the hub closes the waiter.
     shards: Weak<Shards>,
 }
 
 impl Waiter {
-    /// The approval after its next change; nothing when the store is gone.
+    /// Waits for the next change and returns the approval; `None` if the store is gone.
     pub async fn changed(&self) -> Option<SharedApproval> {
         std::future::poll_fn(|context| self.poll(context)).await
     }
 
     fn poll(&self, context: &Context<'_>) -> Poll<Option<SharedApproval>> {
-        let mut change = open(&self.change);
+        let mut change = lock(&self.change);
         if let Some(newest) = change.newest.take() {
             return Poll::Ready(Some(newest));
         }
@@ -113,12 +113,12 @@ impl Drop for Waiter {
 }
 
 impl Hub {
-    /// Waits for changes of an approval. Look at the approval after this, not before: what changes in
-    /// between is then seen by one or the other.
+    /// Registers a waiter for an approval. Read the approval after this call, not before, so that a change in between
+    /// is not missed.
     pub fn wait_for(&self, id: ApprovalId) -> Waiter {
         let change = Shared::default();
         let mut shard = self.0.shard(id).lock().unwrap_or_else(PoisonError::into_inner);
-        shard.entry(id).or_default().push(Bell(change.clone()));
+        shard.entry(id).or_default().push(WaiterSlot(change.clone()));
         Waiter {
             id,
             change,
@@ -126,34 +126,34 @@ impl Hub {
         }
     }
 
-    /// Wakes all who wait for this approval.
+    /// Wakes all waiters for this approval.
     pub fn publish(&self, approval: &SharedApproval) {
         let shard = self.0.shard(approval.id);
         let shard = shard.lock().unwrap_or_else(PoisonError::into_inner);
         let waiting = shard.get(&approval.id).map(Vec::as_slice).unwrap_or_default();
-        let wakers: Vec<Waker> = waiting.iter().filter_map(|bell| bell.ring(approval)).collect();
-        // Without the lock: what a waker does is not ours to know.
+        let wakers: Vec<Waker> = waiting.iter().filter_map(|slot| slot.notify(approval)).collect();
+        // Wake without holding the lock, since a waker may run arbitrary code.
         drop(shard);
         wakers.into_iter().for_each(Waker::wake);
     }
 
-    /// Hears of every commit from here on, in this process and, so far as the store can tell, in others. Look at the
-    /// feed after this, not before.
+    /// Subscribes to every commit from now on, in this process and, as far as the store is told, in others. Read the
+    /// feed after this call, not before.
     pub fn changes(&self) -> Changes {
         self.1.changes()
     }
 
-    /// Says that something in the store may have changed.
+    /// Signals that something in the store may have changed.
     pub fn signal(&self) {
         self.1.give();
     }
 
-    /// True when somebody wants to hear of every change.
+    /// Returns true if anyone subscribed with [`Hub::changes`].
     pub fn is_followed(&self) -> bool {
-        self.1.is_heard()
+        self.1.has_subscribers()
     }
 
-    /// Which of these somebody waits for here; all that are waited for when `ids` is not given.
+    /// Returns the approvals that have waiters here: those among `ids`, or all of them if `ids` is `None`.
     pub fn awaited(&self, ids: Option<&[ApprovalId]>) -> Vec<ApprovalId> {
         let is_awaited = |id: &&ApprovalId| {
             self.0
@@ -175,7 +175,7 @@ impl Hub {
         }
     }
 
-    /// True when nobody waits, for one approval or for any change.
+    /// Returns true if there are no waiters and no subscribers.
     pub fn is_idle(&self) -> bool {
         !self.is_followed()
             && self
@@ -186,18 +186,18 @@ impl Hub {
 }
 
 impl Shards {
-    /// Removes one who waited for this approval.
+    /// Unregisters a waiter.
     fn forget(&self, id: ApprovalId, change: &Shared) {
         let mut shard = self.shard(id).lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(waiting) = shard.get_mut(&id) {
-            let place = waiting.iter().position(|bell| Arc::ptr_eq(&bell.0, change));
-            let bell = place.map(|place| waiting.swap_remove(place));
+            let place = waiting.iter().position(|slot| Arc::ptr_eq(&slot.0, change));
+            let slot = place.map(|place| waiting.swap_remove(place));
             if waiting.is_empty() {
                 shard.remove(&id);
             }
-            // Without the lock, as above.
+            // Drop without holding the lock, as in `publish`.
             drop(shard);
-            drop(bell);
+            drop(slot);
         }
     }
 
@@ -245,7 +245,7 @@ mod tests {
         assert_eq!(late.changed().now_or_never().flatten(), Some(approval.clone()));
     }
 
-    /// One wait hears of every change; of several that came meanwhile only the newest counts, and none goes back.
+    /// A waiter receives every change, or the newest of several, and never an older one.
     #[tokio::test]
     async fn d2_a_waiter_hears_of_later_changes_too() {
         let fixture = fixture().await;
@@ -313,7 +313,7 @@ mod tests {
         assert_eq!(waiters.len(), 50);
     }
 
-    /// Whoever registers first and looks then misses nothing, however the change falls in between.
+    /// Registering first and reading afterwards misses no change, however the two interleave.
     #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
     async fn d2_race_nothing_is_lost_between_registering_and_looking() {
         for n in 0..2_000 {

@@ -1,7 +1,7 @@
-//! A card as plain text: every call with its values, warnings, notes, second looks and what it would change.
+//! A card as plain text: every call with its values, warnings, notes, concerns and snapshot.
 //!
-//! INVARIANT: a value never begins a line. What begins one is ours: a sentence of the policy, a mark, a pointer or a
-//! word such as `note:`. Line breaks inside of values are escaped.
+//! INVARIANT: a value never begins a line. Every line begins with our own text: a sentence of the policy, a mark, a
+//! pointer or a word such as `note:`. Line breaks in values are escaped.
 
 use crate::approval::Approval;
 use crate::call::Call;
@@ -9,38 +9,39 @@ use crate::concern::Concern;
 use crate::display::escape;
 use crate::policy::Policy;
 use crate::provenance::{Mark, Marks};
-use crate::secrecy::Secrecy;
+use crate::secrecy::{Concealed, Secrecy};
 use crate::sentence::Sentences;
 use crate::snapshot::Snapshot;
 use crate::summary::Row;
 
-/// Said of a card that was made under another policy.
+/// Note on a card that was made under another policy.
 const OTHER_POLICY: &str = "held under another policy than the one in force now, which may hide other values";
 
 /// The lines of a card, call by call.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CardText {
-    /// The line above several calls.
+    /// Line above several calls.
     title: Option<String>,
-    /// The lines of each call; the first is its sentence.
+    /// Lines of each call; the first is its summary.
     calls: Vec<Vec<String>>,
-    /// Lines about all of it.
+    /// Lines about the whole card.
     notes: Vec<String>,
 }
 
-/// How much of a card does not fit.
+/// Amount of a card that does not fit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Missing {
-    /// Calls of which something is missing.
+    /// Number of calls that are not shown in full.
     pub calls: usize,
-    /// All calls.
+    /// Number of calls on the card.
     pub of: usize,
-    /// Bytes of text that are missing.
+    /// Bytes of text that are not shown.
     pub bytes: usize,
 }
 
 impl CardText {
-    /// Writes the card of an approval. `concerns` are those of each call; see [`Gate::concerns`](crate::gate::Gate::concerns).
+    /// Writes the card of an approval. `concerns` has one list per call; see
+    /// [`Gate::concerns`](crate::gate::Gate::concerns).
     pub fn new(
         approval: &Approval,
         policy: &Policy,
@@ -58,7 +59,9 @@ impl CardText {
         });
         let mut calls: Vec<Vec<String>> = calls.collect();
         let each = shared(&mut calls);
-        let each = each.into_iter().map(|line| format!("{} {line}", sentences.each));
+        let each = each
+            .into_iter()
+            .map(|line| format!("{} {line}", sentences.each_prefix));
         let numbered = |(position, lines)| match is_batch {
             true => numbered(position, lines),
             false => lines,
@@ -66,17 +69,24 @@ impl CardText {
         CardText {
             title: is_batch.then(title),
             calls: (1u8..).zip(calls).map(numbered).collect(),
-            notes: each.chain(is_other.then(|| note(OTHER_POLICY))).collect(),
+            notes: each
+                .chain(is_other.then(|| note(OTHER_POLICY)))
+                .chain(
+                    approval
+                        .concealed(policy)
+                        .map(|concealed| not_approvable(&concealed)),
+                )
+                .collect(),
         }
     }
 
-    /// The whole card.
+    /// Returns the whole card.
     pub fn whole(&self) -> String {
         let lines: Vec<&str> = self.lines().map(|(_, line)| line).collect();
         lines.join("\n")
     }
 
-    /// As many lines from its beginning as fit into `units` UTF-16 code units, and how much does not.
+    /// Returns as many leading lines as fit into `units` UTF-16 code units, and how much is missing.
     pub fn fitting(&self, units: usize) -> (String, Missing) {
         let mut text = String::new();
         let mut used = 0;
@@ -104,7 +114,7 @@ impl CardText {
         (text, missing)
     }
 
-    /// Every line, with the call it is about.
+    /// Returns every line, with the index of the call that it belongs to.
     fn lines(&self) -> impl Iterator<Item = (Option<usize>, &str)> {
         let title = self.title.iter().map(|line| (None, line.as_str()));
         let calls = self.calls.iter().enumerate();
@@ -114,7 +124,7 @@ impl CardText {
     }
 }
 
-/// The length of a text as chats count it: UTF-16 code units.
+/// Returns the length of a text in UTF-16 code units, as chat services count it.
 pub(crate) fn length(text: &str) -> usize {
     text.chars().map(char::len_utf16).sum()
 }
@@ -141,10 +151,10 @@ fn call_lines(
     lines.extend(provenance.map(|provenance| provenance.verdict_in(&sentences.origins)));
     lines.extend(value_lines(approval, call, policy, &rows, sentences));
     lines.extend(rows.iter().flat_map(|row| {
-        let told = |warning| format!("warning: {} {warning}", row.pointer);
+        let told = |warning| format!("warning: {} {warning}", row.name);
         row.warnings.iter().map(told)
     }));
-    lines.extend(call.terms.notes.iter().map(|text| note(text)));
+    lines.extend(call.notes().iter().map(|text| note(text)));
     lines.extend(concerns.iter().map(|concern| format!("look twice: {concern}")));
     if let Some(before) = call.before.as_deref() {
         lines.extend(now_lines(approval, call, policy, before));
@@ -156,8 +166,12 @@ fn note(text: &str) -> String {
     format!("note: {}", escape(text))
 }
 
-/// The values that the sentence does not say, and those that are not the person's, which come first, each behind its
-/// mark.
+fn not_approvable(concealed: &Concealed) -> String {
+    note(&format!("this card cannot be approved: {concealed}"))
+}
+
+/// Returns the lines for values that the summary does not contain or that did not come from the person. The latter come
+/// first, each with its mark.
 fn value_lines(
     approval: &Approval,
     call: &Call,
@@ -165,15 +179,15 @@ fn value_lines(
     rows: &[Row],
     sentences: &Sentences,
 ) -> Vec<String> {
-    let said = policy.said(approval, call);
+    let shown_values = policy.shown_values(approval, call);
     let marks = call.provenance.as_deref().map(Marks::new);
     let mark = |row: &Row| marks.as_ref().map(|marks| marks.of(row));
-    let loudness = |row: &Row| mark(row).map_or(0, Mark::loudness);
+    let prominence = |row: &Row| mark(row).map_or(0, Mark::prominence);
     let mut listed: Vec<&Row> = rows
         .iter()
-        .filter(|row| loudness(row) > 0 || !said.says(&row.pointer))
+        .filter(|row| prominence(row) > 0 || !shown_values.includes(&row.pointer))
         .collect();
-    listed.sort_by_key(|row| std::cmp::Reverse(loudness(row)));
+    listed.sort_by_key(|row| std::cmp::Reverse(prominence(row)));
     let tag = |row: &Row| mark(row).and_then(|mark| sentences.origins.tag(mark));
     let mut lines = Vec::new();
     let mut rest = listed.as_slice();
@@ -184,10 +198,10 @@ fn value_lines(
         let fields = fields(first, &same);
         let tag = tag(first).map(|tag| format!("[{tag}] ")).unwrap_or_default();
         let (line, count) = match (items.len(), fields.len()) {
-            (0 | 1, 0 | 1) => (format!("{}: {}", first.pointer, value(first)), 1),
-            (0 | 1, count) => (format!("{}: {}", parent(first), fields.join(", ")), count),
+            (0 | 1, 0 | 1) => (format!("{}: {}", first.name, value(first)), 1),
+            (0 | 1, count) => (format!("{}: {{{}}}", parent(first), fields.join(", ")), count),
             (count, _) => (
-                format!("{}-{}: {}", first.pointer, count - 1, items.join(", ")),
+                format!("{}-{}: [{}]", first.name, count - 1, items.join(", ")),
                 count,
             ),
         };
@@ -198,38 +212,36 @@ fn value_lines(
 }
 
 fn value(row: &Row) -> String {
-    match (row.bytes, row.hidden) {
-        (_, true) => format!("({})", row.value),
-        (0, false) => "(empty)".to_owned(),
-        _ => row.value.clone(),
+    match row.hidden {
+        true => format!("({})", row.value),
+        false => row.value.clone(),
     }
 }
 
-/// Whether a value can stand beside others on a line, and still be told from them.
+/// Returns true if a value can share a line with others and still be told from them.
 fn is_plain(row: &Row) -> bool {
-    !row.hidden && row.bytes > 0 && !row.value.contains(',')
+    !row.hidden && !row.value.contains(',')
 }
 
-/// The values of a list that fit on one line: `first` and those that follow it.
+/// Returns the values of a list that fit on one line, beginning with `first`.
 fn items<'r>(first: &'r Row, after: &[&'r Row]) -> Vec<&'r str> {
-    let Some(list) = first.pointer.strip_suffix("/0") else {
+    let Some(list) = first.name.strip_suffix("/0") else {
         return Vec::new();
     };
     let rows = std::iter::once(first).chain(after.iter().copied());
     let same = rows
         .enumerate()
-        .take_while(|(at, row)| is_plain(row) && row.pointer == format!("{list}/{at}"));
+        .take_while(|(at, row)| is_plain(row) && row.name == format!("{list}/{at}"));
     same.map(|(_, row)| row.value.as_str()).collect()
 }
 
-/// The values of an object inside of the arguments that fit on one line, each behind its name: `first` and those that
-/// follow it.
+/// Returns the fields of a nested object that fit on one line, beginning with `first`, each with its name.
 fn fields(first: &Row, after: &[&Row]) -> Vec<String> {
     let within = parent(first);
     let name = |row: &Row| {
-        let name = row.pointer.strip_prefix(within)?.strip_prefix('/')?;
+        let name = row.name.strip_prefix(within)?.strip_prefix('/')?;
         let is_name = |character: char| character.is_ascii_alphanumeric() || matches!(character, '_' | '-');
-        (is_plain(row) && name.chars().all(is_name)).then(|| format!("{name} {}", row.value))
+        (is_plain(row) && name.chars().all(is_name)).then(|| format!("{name}: {}", row.value))
     };
     if within.is_empty() {
         return Vec::new();
@@ -238,19 +250,20 @@ fn fields(first: &Row, after: &[&Row]) -> Vec<String> {
     rows.map_while(name).collect()
 }
 
-/// The pointer of what a value is part of.
+/// Returns the pointer of the enclosing list or object.
 fn parent(row: &Row) -> &str {
-    row.pointer.rsplit_once('/').map_or("", |(parent, _)| parent)
+    row.name.rsplit_once('/').map_or("", |(parent, _)| parent)
 }
 
-/// What is there now, as it was read when the card was made. What is secret in the arguments is secret here.
+/// Returns the snapshot as it was read when the card was made. Values that are secret in the arguments are secret here.
 fn now_lines(approval: &Approval, call: &Call, policy: &Policy, before: &Snapshot) -> Vec<String> {
     let label = format!("there now, as {} read it:", escape(before.tool.as_str()));
     let text = Secrecy::of(call, policy, &approval.salt).json(&before.result);
     vec![format!("{label} {}", escape(text.trim()))]
 }
 
-/// Takes the lines out that stand below every call, and gives them back: what is so of each is said once.
+/// Removes the lines, other than the first, that all calls have in common, and returns them, so that they are shown
+/// once.
 fn shared(calls: &mut [Vec<String>]) -> Vec<String> {
     let (Some(first), true) = (calls.first(), calls.len() > 1) else {
         return Vec::new();

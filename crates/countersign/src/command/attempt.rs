@@ -1,39 +1,40 @@
-//! Attempts: decisions that were not accepted, kept as evidence.
+//! Attempts: refused decisions, kept as evidence.
 
 use super::{Change, Rows};
 use crate::approval::SharedApproval;
 use crate::decision::Surface;
-use crate::event::What;
+use crate::event::EventKind;
 use crate::hash::Hash;
 use crate::id::{Actor, ApprovalId, Tenant};
 use crate::state::State;
 use crate::store::StoreError;
 use crate::time::Time;
 
-/// So many are kept for each agent or person; more would let anybody fill the store.
+/// Maximum number of attempts kept per agent or person, to bound the store's growth.
 const MOST_REFUSALS: u8 = 16;
-/// Of so many agents and people any are kept. Each of them needs a credential of its own.
+/// Maximum number of agents and people whose attempts are kept. Each of them needs its own credential.
 const MOST_WHO_TRY: usize = 16;
 
-/// Somebody tried to decide who never may: an agent, or whoever has another credential than a person's.
+/// An attempt to decide by an agent, or with any credential that is not a person's. Never accepted.
 #[derive(Clone, Debug)]
 pub struct Attempt {
-    /// Whose approval.
+    /// Tenant of the approval.
     pub tenant: Tenant,
-    /// Which approval.
+    /// The approval that they tried to decide.
     pub approval: ApprovalId,
-    /// Who tried.
+    /// The agent or person that tried.
     pub by: Actor,
-    /// Whether they wanted it to run.
+    /// True if they tried to approve.
     pub approve: bool,
-    /// Where.
+    /// Surface of the attempt.
     pub surface: Surface,
-    /// The policy in force.
+    /// Hash of the policy in force.
     pub policy: Hash,
 }
 
 impl Attempt {
-    /// The approval, if there is one; decided is nothing. What is over needs no more evidence.
+    /// Records the attempt on a pending approval and returns the approval. Decides nothing; finished approvals get no
+    /// more evidence.
     pub(super) fn apply<R: Rows>(
         &self,
         rows: &mut R,
@@ -44,7 +45,7 @@ impl Attempt {
         };
         let mut change = Change::new(approval, now, self.policy);
         if change.approval.state == State::Pending {
-            keep(
+            record_refused(
                 &mut change,
                 self.by.clone(),
                 "wrong_scope",
@@ -56,8 +57,8 @@ impl Attempt {
     }
 }
 
-/// Keeps a decision that was refused.
-pub(super) fn keep(
+/// Records a refused decision, within the limits above.
+pub(super) fn record_refused(
     change: &mut Change,
     by: Actor,
     reason: &str,
@@ -73,7 +74,7 @@ pub(super) fn keep(
         None => tried.push((by.clone(), 1)),
     }
     change.approval.refusals = change.approval.refusals.saturating_add(1);
-    let what = What::DecisionRefused {
+    let what = EventKind::DecisionRefused {
         reason: reason.to_owned(),
         approve,
         surface: surface.as_str().to_owned(),

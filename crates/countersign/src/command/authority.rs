@@ -1,6 +1,6 @@
-//! Who may decide what. Enters: a decision and the approval it is about, locked. Leaves: why not, if so.
+//! Authority: who may decide what. Input: a decision and its approval, locked. Output: a refusal, if any.
 //!
-//! Deliberately absent: who somebody is. That comes from the credential, before anything here is asked.
+//! Not here: authentication. The decider's identity comes from the credential, before any of this.
 
 use super::decide::{Decide, approves, choices};
 use crate::approval::Approval;
@@ -8,8 +8,8 @@ use crate::decision::{Choice, Refusal};
 use crate::id::Person;
 use crate::policy::{Authority, Terms};
 
-/// Why whoever decides may not. Asked before anything else, so that who may not decide learns nothing more.
-pub(super) fn why_not(decide: &Decide, approval: &Approval) -> Option<Refusal> {
+/// Returns why the decider may not decide. Checked before anything else, so that others learn nothing more.
+pub(super) fn check_authority(decide: &Decide, approval: &Approval) -> Option<Refusal> {
     let (id, decider) = (approval.id, &decide.decision.decider);
     let choices = choices(&decide.decision.verdict, approval.calls.len());
     let among = |terms: &Terms| decider.is_among(&terms.approvers);
@@ -17,12 +17,12 @@ pub(super) fn why_not(decide: &Decide, approval: &Approval) -> Option<Refusal> {
         id,
         person: decider.person.clone(),
     };
-    // To deny, one must be an approver of any call, and that is all.
+    // Denying takes no more than being an approver of any call.
     if !approves(&choices) {
         let may = approval.calls.iter().any(|call| among(&call.terms));
         return (!may).then_some(not_allowed);
     }
-    // To approve, of each call one approves, also as edited.
+    // Approving takes being an approver of every granted call, as held and as edited.
     let granted = granted(decide, approval, &choices);
     if !granted.iter().all(|terms| among(terms)) {
         return Some(not_allowed);
@@ -39,9 +39,9 @@ pub(super) fn why_not(decide: &Decide, approval: &Approval) -> Option<Refusal> {
     None
 }
 
-/// Why arguments may not be edited: whoever edits would be alone with what runs. Under four eyes that is one pair too
-/// few, and with several approvers all others would have approved something else.
-pub(super) fn why_no_edit(decide: &Decide, approval: &Approval) -> Option<Refusal> {
+/// Returns why arguments may not be edited: nobody else would have approved what runs. That violates four eyes, and
+/// with a quorum the others would have approved something else.
+pub(super) fn check_edit(decide: &Decide, approval: &Approval) -> Option<Refusal> {
     let choices = choices(&decide.decision.verdict, approval.calls.len());
     let mut edits = (1u8..)
         .zip(&choices)
@@ -53,8 +53,8 @@ pub(super) fn why_no_edit(decide: &Decide, approval: &Approval) -> Option<Refusa
     is_alone.then_some(Refusal::EditNotAlone { id, call })
 }
 
-/// Why somebody's approval adds nothing: they gave it before.
-pub(super) fn why_not_again(decide: &Decide, approval: &Approval) -> Option<Refusal> {
+/// Refuses a second approval by the same person.
+pub(super) fn check_not_endorsed(decide: &Decide, approval: &Approval) -> Option<Refusal> {
     let person = &decide.decision.decider.person;
     let choices = choices(&decide.decision.verdict, approval.calls.len());
     let again = approval.in_force().any(|earlier| earlier.by.is_same(person));
@@ -65,7 +65,7 @@ pub(super) fn why_not_again(decide: &Decide, approval: &Approval) -> Option<Refu
     })
 }
 
-/// The terms of all calls that are approved, as they were held and as they were edited.
+/// Returns the terms of all granted calls, as held and as edited.
 fn granted<'a>(decide: &'a Decide, approval: &'a Approval, choices: &[&Choice]) -> Vec<&'a Terms> {
     let calls = approval.calls.iter().zip(choices);
     let held = calls.filter(|(_, choice)| ***choice != Choice::Deny);
@@ -74,7 +74,7 @@ fn granted<'a>(decide: &'a Decide, approval: &'a Approval, choices: &[&Choice]) 
     held.chain(edited).collect()
 }
 
-/// All that any of them asks for.
+/// Combines the strictest demands of all terms.
 fn strictest<'a>(terms: impl Iterator<Item = &'a Terms>) -> Authority {
     terms.fold(Authority::default(), |strictest, terms| Authority {
         four_eyes: strictest.four_eyes || terms.authority().four_eyes,
@@ -83,7 +83,7 @@ fn strictest<'a>(terms: impl Iterator<Item = &'a Terms>) -> Authority {
     })
 }
 
-/// True when the decider proposed it, or is whom the agent acts for: the person counts, not the credential.
+/// Returns true if the decider proposed the calls or is the person the agent acts for, whatever credential they use.
 fn asked_for_it(decide: &Decide, approval: &Approval) -> bool {
     let person = &decide.decision.decider.person;
     let is_theirs = |name: &Person| name.is_same(person);

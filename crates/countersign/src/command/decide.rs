@@ -1,66 +1,79 @@
-//! Decide and withdraw: the ways in which a pending approval ends by somebody's will.
+//! Decide and withdraw: the commands that end a pending approval deliberately.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::{Change, Rows, attempt, authority, denial};
-use crate::approval::{Approval, Decided, EndorsedWith, Endorsement, SharedApproval};
+use crate::approval::{Approval, Decided, Endorsement, EndorsingAccount, SharedApproval};
 use crate::call::Arguments;
-use crate::decision::{Choice, Decision, Ground, Refusal, Verdict};
-use crate::event::{Edited, What};
-use crate::executor::Runs;
+use crate::decision::{AuthorityBasis, Choice, Decision, Refusal, Verdict};
+use crate::event::{Edited, EventKind};
+use crate::executor::RunnableTools;
 use crate::hash::Hash;
 use crate::id::{Actor, ApprovalId, Tenant};
-use crate::policy::Terms;
+use crate::policy::{Policy, Terms};
 use crate::registry::Kind;
 use crate::state::State;
 use crate::store::StoreError;
 use crate::time::Time;
 
-/// How long a denial is kept when the policy that the approval was proposed under is not at hand.
+/// Minimum time to keep a denial if the approval was proposed under another policy than the decider's.
 const OTHER_POLICY: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// A decision, made ready by the gate.
+/// A decision, prepared by the gate.
 #[derive(Clone, Debug)]
 pub struct Decide {
-    /// What the person said.
+    /// The decision as the person made it.
     pub decision: Decision,
-    /// For each [`Choice::Edit`], in order: the new arguments as the policy rules on them.
+    /// New arguments and terms for each [`Choice::Edit`], in order.
     pub revisions: Vec<Revision>,
-    /// The policy in force.
+    /// Hash of the policy in force.
     pub policy: Hash,
-    /// Hash of the request, compared when its idempotency key comes again.
+    /// Hash of the request, compared on a retry with the same idempotency key.
     pub body: Hash,
-    /// When given, the first released call is started in the same transaction; the hash of its permit's token.
+    /// Hash of a permit token. If set, the first released call starts in the same transaction.
     pub start: Option<Hash>,
-    /// Which tools may be started so; every one when absent.
-    pub runs: Option<Runs>,
-    /// How long what is denied may not be asked again, by the policy of whoever decides.
+    /// Tools that may be started along with the decision; `None` allows all.
+    pub runs: Option<RunnableTools>,
+    /// Cool-down after a denial, by the decider's policy.
     pub cool_down: Option<Duration>,
+    /// The policy that cards are shown under, which may hide more than the calls' own terms say; without one, their terms alone
+    /// count.
+    pub shown_under: Option<Arc<Policy>>,
 }
 
-/// New arguments for a call.
+/// New arguments for a call, ruled on by the policy.
 #[derive(Clone, Debug)]
 pub struct Revision {
-    /// The bytes that are to run.
+    /// The bytes to run.
     pub arguments: Arguments,
-    /// What the policy says of them.
+    /// The policy's terms for them.
     pub terms: Arc<Terms>,
 }
 
-/// What became of a decision.
+/// Answer to a decision or a withdrawal. A refusal is an answer too: look at it, or call
+/// [`accepted`](DecideAnswer::accepted).
 #[derive(Clone, Debug)]
+#[must_use = "a decision may have been refused: call `accepted()`, or look at `refusal`"]
 pub struct DecideAnswer {
-    /// The approval as it is now; nothing when there is none. Still pending after an approval that others must share.
+    /// Current state of the approval; `None` if it does not exist. Still pending if others have to approve too.
     pub approval: Option<SharedApproval>,
-    /// Why the decision was not accepted; nothing when it was.
+    /// Reason for refusing the decision; `None` if it was accepted.
     pub refusal: Option<Refusal>,
-    /// The position of the call that was started along with it.
+    /// Position of the call started along with the decision.
     pub started: Option<u8>,
 }
 
 impl DecideAnswer {
-    fn accepted(approval: SharedApproval, started: Option<u8>) -> DecideAnswer {
+    /// Returns the approval as it is after the decision, or the reason for refusing the decision.
+    pub fn accepted(self) -> Result<Option<SharedApproval>, Refusal> {
+        match self.refusal {
+            Some(refusal) => Err(refusal),
+            None => Ok(self.approval),
+        }
+    }
+
+    fn taken(approval: SharedApproval, started: Option<u8>) -> DecideAnswer {
         DecideAnswer {
             approval: Some(approval),
             refusal: None,
@@ -94,26 +107,30 @@ impl Decide {
         if let Some(repeated) = self.answer_again(&approval) {
             return Ok(repeated);
         }
+        if let Some(refusal) = check_open_for_certain(&approval, now, rows.certain(now)) {
+            return Ok(DecideAnswer::refused(Arc::new(approval), refusal));
+        }
         let mut change = Change::new(approval, now, self.policy);
         lapse(rows, &mut change.approval, now)?;
-        let ungrounded = self.why_ungrounded(rows, now)?;
-        let refusal = why_over(&mut change)?.or(ungrounded);
-        if let Some(refusal) = refusal.or_else(|| self.why_refused(&change.approval)) {
-            self.keep_evidence(&mut change, &refusal)?;
+        let without_credentials = self.check_credentials(rows, now)?;
+        let refusal = check_open(&mut change)?.or(without_credentials);
+        if let Some(refusal) = refusal.or_else(|| self.check_decision(&change.approval)) {
+            self.record_refused(&mut change, &refusal)?;
             let approval = change.save(rows)?;
             return Ok(DecideAnswer::refused(approval, refusal));
         }
         check_untouched(&change.approval)?;
         let started = self.accept(rows, &mut change)?;
         if let Some(wait) = self.keeps_denials_for(&change.approval) {
-            // INVARIANT: in the same transaction. Whoever learns of the denial finds it noted (X99).
-            denial::note(rows, &change.approval, wait)?;
+            // INVARIANT: the denial is noted in the same transaction, so nobody can learn of it before it takes effect
+            // (X99).
+            denial::record_denial(rows, &change.approval, wait)?;
         }
-        Ok(DecideAnswer::accepted(change.save(rows)?, started))
+        Ok(DecideAnswer::taken(change.save(rows)?, started))
     }
 
-    /// How long a denial is kept. Whoever decides may know another policy than the one it was proposed under, or none; then it is
-    /// kept for long enough, and the policy of whoever asks again says how long it counts.
+    /// Returns how long to keep a denial. If the decider's policy is not the one that the approval was proposed under,
+    /// the denial is kept at least [`OTHER_POLICY`], and the policy of the next proposal determines how long it counts.
     fn keeps_denials_for(&self, approval: &Approval) -> Option<Duration> {
         match self.policy == approval.policy {
             true => self.cool_down,
@@ -121,10 +138,10 @@ impl Decide {
         }
     }
 
-    /// The entries in which a denial by this decision may be noted, of the approval it is about.
+    /// Returns the registry entries that a denial of this approval may write.
     pub(super) fn denials(&self, approval: &Approval) -> Vec<(Kind, String)> {
         let is_its = approval.id == self.decision.approval && approval.tenant == self.decision.tenant;
-        // Somebody who approved before may have left a call out.
+        // An earlier approver may have left a call out.
         let may_deny = self.decision.verdict != Verdict::Approve || !approval.endorsements.is_empty();
         match self.keeps_denials_for(approval).is_some() && is_its && may_deny {
             true => denial::entries_of(approval),
@@ -132,18 +149,22 @@ impl Decide {
         }
     }
 
-    /// The entries this rests on.
-    pub(super) fn grounds(&self) -> Vec<(Kind, &str)> {
-        let grounds = self.decision.decider.grounds.iter();
-        grounds.map(|ground| (ground.kind, ground.key.as_str())).collect()
+    /// Returns the registry entries that prove the decider's authority.
+    pub(super) fn authority_entries(&self) -> Vec<(Kind, &str)> {
+        let authority_bases = self.decision.decider.authority_bases.iter();
+        authority_bases
+            .map(|basis| (basis.kind, basis.key.as_str()))
+            .collect()
     }
 
-    /// INVARIANT: authority is looked at again inside the transaction, so that a person whose role or credential was taken
-    /// away a moment ago decides nothing (X46).
-    fn why_ungrounded<R: Rows>(&self, rows: &mut R, now: Time) -> Result<Option<Refusal>, StoreError> {
-        for ground in &self.decision.decider.grounds {
-            let entry = rows.entry(ground.kind, &ground.key)?;
-            if !ground.holds(entry.as_ref(), now) {
+    /// Checks the decider's authority again.
+    ///
+    /// INVARIANT: this happens inside the transaction, so a person whose role or credential was just revoked decides
+    /// nothing (X46).
+    fn check_credentials<R: Rows>(&self, rows: &mut R, now: Time) -> Result<Option<Refusal>, StoreError> {
+        for basis in &self.decision.decider.authority_bases {
+            let entry = rows.entry(basis.kind, &basis.key)?;
+            if !basis.holds(entry.as_ref(), now) {
                 return Ok(Some(Refusal::NotAllowed {
                     id: self.decision.approval,
                     person: self.decision.decider.person.clone(),
@@ -153,8 +174,8 @@ impl Decide {
         Ok(None)
     }
 
-    /// The same decision sent again gets the same answer, and nothing happens twice. A key belongs to who used it:
-    /// with somebody else's, one is merely late.
+    /// Answers a retry of an accepted decision without doing anything twice. Idempotency keys are per person: with
+    /// somebody else's key a decision is just late.
     fn answer_again(&self, approval: &Approval) -> Option<DecideAnswer> {
         let decided = approval
             .decision
@@ -170,16 +191,16 @@ impl Decide {
         let is_same = *body == self.body;
         let approval = Arc::new(approval.clone());
         Some(match is_same {
-            true => DecideAnswer::accepted(approval, None),
+            true => DecideAnswer::taken(approval, None),
             false => DecideAnswer::refused(approval, Refusal::KeyReused(key.clone())),
         })
     }
 
-    fn why_refused(&self, approval: &Approval) -> Option<Refusal> {
+    fn check_decision(&self, approval: &Approval) -> Option<Refusal> {
         let decision = &self.decision;
         let id = approval.id;
-        // Authority first: who may not decide is told so, whatever else is wrong.
-        if let Some(refusal) = authority::why_not(self, approval) {
+        // Authority first: whoever may not decide learns nothing else.
+        if let Some(refusal) = authority::check_authority(self, approval) {
             return Some(refusal);
         }
         if decision.digest.is_some_and(|digest| digest != approval.digest) {
@@ -197,7 +218,25 @@ impl Decide {
                 choices: choices.len(),
             });
         }
-        authority::why_not_again(self, approval).or_else(|| authority::why_no_edit(self, approval))
+        authority::check_not_endorsed(self, approval)
+            .or_else(|| authority::check_edit(self, approval))
+            .or_else(|| self.check_shown(approval))
+    }
+
+    /// INVARIANT: nothing is approved of which a card hides a place that the policy does not call secret, whatever surface says that
+    /// it showed all of it.
+    fn check_shown(&self, approval: &Approval) -> Option<Refusal> {
+        if !approves(&choices(&self.decision.verdict, approval.calls.len())) {
+            return None;
+        }
+        let concealed = match &self.shown_under {
+            Some(policy) => approval.concealed(policy),
+            None => approval.concealed(&Policy::empty()),
+        };
+        concealed.map(|concealed| Refusal::Concealed {
+            id: approval.id,
+            what: concealed.to_string(),
+        })
     }
 
     fn accept<R: Rows>(&self, rows: &mut R, change: &mut Change) -> Result<Option<u8>, StoreError> {
@@ -209,7 +248,8 @@ impl Decide {
             .filter(|(_, choice)| ***choice != Choice::Deny)
             .map(|(position, _)| position)
             .collect();
-        // A call runs only if all who have to approve it did. When they have none in common, that is a no.
+        // A call runs only if every required approver granted it. If they have no call in common, the approval is
+        // denied.
         let by_all = |position: &u8| {
             change
                 .approval
@@ -233,10 +273,10 @@ impl Decide {
         let digest = change.approval.digest;
         let surface = decision.decider.surface.as_str().to_owned();
         let what = if granted.is_empty() {
-            What::Denied { digest, surface }
+            EventKind::Denied { digest, surface }
         } else {
             let edited = self.revise(&mut change.approval, &choices)?;
-            What::Approved {
+            EventKind::Approved {
                 digest,
                 surface,
                 calls: (granted.len() < count).then_some(granted),
@@ -252,7 +292,7 @@ impl Decide {
         }
     }
 
-    /// One of several who have to approve did.
+    /// Records an approval that needs further approvers.
     fn endorse(&self, change: &mut Change, calls: Option<Vec<u8>>) -> Result<(), StoreError> {
         let decision = &self.decision;
         let surface = decision.decider.surface.as_str().to_owned();
@@ -264,11 +304,11 @@ impl Decide {
             comment: decision.comment.clone(),
             claimed_by: decision.claimed_by.clone(),
             key: decision.key.clone().map(|key| (key, self.body)),
-            account: self.endorsed_with(),
+            account: self.endorsing_account(),
             lapsed: false,
         });
         let digest = change.approval.digest;
-        let what = What::Endorsed {
+        let what = EventKind::Endorsed {
             digest,
             surface,
             calls,
@@ -276,17 +316,17 @@ impl Decide {
         Ok(change.record(Actor::Person(decision.decider.person.clone()), what)?)
     }
 
-    fn endorsed_with(&self) -> EndorsedWith {
-        let grounds = &self.decision.decider.grounds;
-        let account = grounds.iter().find(|ground| ground.kind == Kind::Person);
+    fn endorsing_account(&self) -> EndorsingAccount {
+        let authority_bases = &self.decision.decider.authority_bases;
+        let account = authority_bases.iter().find(|basis| basis.kind == Kind::Person);
         match account.map(|account| (&account.key, account.body)) {
-            Some((key, Some(body))) => EndorsedWith::Account(key.clone(), body),
-            None if grounds.is_empty() => EndorsedWith::NoAccount,
-            _ => EndorsedWith::Unknown,
+            Some((key, Some(body))) => EndorsingAccount::Account(key.clone(), body),
+            None if authority_bases.is_empty() => EndorsingAccount::NoAccount,
+            _ => EndorsingAccount::Unknown,
         }
     }
 
-    /// True when whoever decides can also run what comes first.
+    /// Returns true if the decider's gate can run the first released call.
     fn runs_next(&self, approval: &Approval) -> bool {
         let next = approval
             .next_released()
@@ -295,7 +335,7 @@ impl Decide {
         next.is_some_and(|call| runs(&call.tool))
     }
 
-    /// Puts the edited arguments in place, as a new revision with a digest of its own.
+    /// Replaces arguments by their edits, each as a new revision with its own digest.
     fn revise(&self, approval: &mut Approval, choices: &[&Choice]) -> Result<Vec<Edited>, StoreError> {
         let mut revisions = self.revisions.iter();
         let mut edited = Vec::new();
@@ -308,7 +348,7 @@ impl Decide {
                 revision.ok_or_else(|| StoreError::Impossible("an edit nobody ruled on".to_owned()))?;
             if let Some(call) = approval.call_mut(position) {
                 call.original = Some(std::mem::replace(&mut call.arguments, revision.arguments.clone()));
-                // It was about the values as proposed.
+                // The provenance was about the proposed values.
                 call.provenance = None;
                 call.terms = revision.terms.clone();
                 call.revision = call.revision.saturating_add(1);
@@ -328,26 +368,26 @@ impl Decide {
         Ok(edited)
     }
 
-    fn keep_evidence(&self, change: &mut Change, refusal: &Refusal) -> Result<(), StoreError> {
+    fn record_refused(&self, change: &mut Change, refusal: &Refusal) -> Result<(), StoreError> {
         let decider = &self.decision.decider;
         let approve = approves(&choices(&self.decision.verdict, change.approval.calls.len()));
         let by = Actor::Person(decider.person.clone());
-        attempt::keep(change, by, refusal.code(), approve, decider.surface)
+        attempt::record_refused(change, by, refusal.code(), approve, decider.surface)
     }
 }
 
-/// Takes an approval back without a decision.
+/// Withdraws an approval without a decision.
 #[derive(Clone, Debug)]
 pub struct Withdraw {
-    /// Whose approval.
+    /// Tenant of the approval.
     pub tenant: Tenant,
-    /// Which approval.
+    /// The approval to withdraw.
     pub approval: ApprovalId,
     /// The agent that proposed it, or the person who went on to something else.
     pub by: Actor,
-    /// Why.
+    /// Reason, recorded in the event.
     pub reason: Option<String>,
-    /// The policy in force.
+    /// Hash of the policy in force.
     pub policy: Hash,
 }
 
@@ -356,33 +396,38 @@ impl Withdraw {
         let Some(approval) = rows.approval(&self.tenant, self.approval)? else {
             return Ok(DecideAnswer::not_found(self.approval));
         };
-        // An agent sees and takes back only what it proposed itself.
+        // An agent sees and withdraws only its own approvals.
         if matches!(&self.by, Actor::Agent(agent) if *agent != approval.agent) {
             return Ok(DecideAnswer::not_found(self.approval));
         }
+        if let Some(refusal) = check_open_for_certain(&approval, now, rows.certain(now)) {
+            return Ok(DecideAnswer::refused(Arc::new(approval), refusal));
+        }
         let mut change = Change::new(approval, now, self.policy);
-        if let Some(refusal) = why_over(&mut change)? {
+        if let Some(refusal) = check_open(&mut change)? {
             return Ok(DecideAnswer::refused(change.save(rows)?, refusal));
         }
         change.record(
             self.by.clone(),
-            What::Withdrawn {
+            EventKind::Withdrawn {
                 reason: self.reason.clone(),
             },
         )?;
-        Ok(DecideAnswer::accepted(change.save(rows)?, None))
+        Ok(DecideAnswer::taken(change.save(rows)?, None))
     }
 }
 
-/// INVARIANT: an approval that others gave counts only while the account it was given with is exactly as it was. Somebody
-/// who was removed, left a group, or was removed and added again has approved nothing (X67).
+/// Marks endorsements as lapsed.
+///
+/// INVARIANT: an endorsement counts only while the account it was given with is unchanged. A person who was removed,
+/// left a group, or was removed and added again has not approved (X67).
 fn lapse<R: Rows>(rows: &mut R, approval: &mut Approval, now: Time) -> Result<(), StoreError> {
     for endorsed in &mut approval.endorsements {
         let holds = match &endorsed.account {
-            EndorsedWith::Unknown => false,
-            EndorsedWith::NoAccount => true,
-            EndorsedWith::Account(key, body) => {
-                let account = Ground {
+            EndorsingAccount::Unknown => false,
+            EndorsingAccount::NoAccount => true,
+            EndorsingAccount::Account(key, body) => {
+                let account = AuthorityBasis {
                     kind: Kind::Person,
                     key: key.clone(),
                     body: Some(*body),
@@ -395,11 +440,19 @@ fn lapse<R: Rows>(rows: &mut R, approval: &mut Approval, now: Time) -> Result<()
     Ok(())
 }
 
-/// Why nothing can end this approval any more. One that is past its time is ended here and now.
-fn why_over(change: &mut Change) -> Result<Option<Refusal>, StoreError> {
+/// Refuses what is over by a clock that may be wrong, and writes nothing down: it is pending again when the clock is set right.
+fn check_open_for_certain(approval: &Approval, now: Time, certain: Time) -> Option<Refusal> {
+    let at = approval.expires_at;
+    let is_in_doubt = approval.state == State::Pending && now >= at && certain < at;
+    is_in_doubt.then_some(Refusal::Expired { id: approval.id, at })
+}
+
+/// Returns why this approval can no longer be decided or withdrawn. Records the expiry of a pending one whose time is
+/// up.
+fn check_open(change: &mut Change) -> Result<Option<Refusal>, StoreError> {
     // INVARIANT: the clock was read after the row was locked, so nobody can approve at or after expiry.
     if change.approval.state == State::Pending && change.at >= change.approval.expires_at {
-        change.record(Actor::Gate, What::Expired)?;
+        change.record(Actor::Gate, EventKind::Expired)?;
     }
     let approval = &change.approval;
     let id = approval.id;
@@ -423,7 +476,7 @@ fn why_over(change: &mut Change) -> Result<Option<Refusal>, StoreError> {
     )
 }
 
-/// What is stored must be what was shown: every digest is computed again from the stored bytes.
+/// Checks that the stored bytes are what was shown, by computing every digest again.
 fn check_untouched(approval: &Approval) -> Result<(), StoreError> {
     let same = approval
         .numbered()
@@ -437,7 +490,7 @@ fn check_untouched(approval: &Approval) -> Result<(), StoreError> {
     }
 }
 
-/// True when at least one call is to run.
+/// Returns true if at least one call is granted.
 pub(super) fn approves(choices: &[&Choice]) -> bool {
     choices.iter().any(|choice| **choice != Choice::Deny)
 }

@@ -1,20 +1,19 @@
-//! Denials: what somebody said no to, kept for as long as it may not be asked again.
+//! Denials: denied calls, remembered for their cool-down.
 //!
-//! Enters: a decided approval, or the calls of a proposal. Leaves: what the registry keeps of the denial, and until when
-//! a proposal is refused.
+//! Input: a decided approval, or the calls of a proposal. Output: registry entries for the denial, and the time until
+//! which a proposal is refused.
 //!
-//! One rule: a proposal is refused when it holds everything that was denied together, in any order. A call that was
-//! denied by itself, or left out of a batch that was approved in part, is refused in whatever company it comes. Calls that
-//! were denied as one batch may be asked again apart: nobody said which of them was minded.
-//! Values are compared, not bytes: see [`canonical`].
-//! Deliberately absent: for how long. The policy says.
+//! The rule: a proposal is refused if it contains everything that was denied together, in any order. A call that was
+//! denied alone, or left out of a partly approved batch, is refused in any combination. Calls that were denied as one
+//! batch may be proposed again separately, because nobody said which of them was the problem. Values are compared, not
+//! bytes: see [`canonical`]. Not here: the length of the cool-down, which the policy sets.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::Rows;
 use crate::approval::Approval;
-use crate::call::Because;
+use crate::call::RefusalReason;
 use crate::hash::{Fields, Hash};
 use crate::id::{Agent, Tenant};
 use crate::json::canonical;
@@ -22,17 +21,17 @@ use crate::registry::{Entry, Kind};
 use crate::store::StoreError;
 use crate::time::Time;
 
-/// The most denials one entry keeps. A call at the head of more batches than that counts as denied by itself.
+/// Maximum number of denials in one entry. A call that leads more denied batches than that counts as denied alone.
 const MOST_KEPT: usize = 16;
-/// How entries are written; the first byte of their bodies.
+/// Format version: the first byte of an entry's body.
 const FORM: u8 = 1;
 
-/// Some calls of one agent by their values, in no order. The same call may be there several times.
+/// A multiset of an agent's calls, compared by value and without order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CallSet(Vec<Hash>);
 
 impl CallSet {
-    /// The set of these calls: tool and arguments.
+    /// Builds the set from tool names and arguments.
     pub fn of<'c>(
         tenant: &Tenant,
         agent: &Agent,
@@ -44,28 +43,28 @@ impl CallSet {
         CallSet(calls)
     }
 
-    /// The key of the entry that keeps a denial of this set: its smallest call. Nothing for no calls.
+    /// Returns the key of the entry for a denial of this set: its smallest call. `None` for an empty set.
     fn key(&self) -> Option<String> {
         self.0.first().map(Hash::to_string)
     }
 
-    /// The keys of all entries that may keep a denial of some of these calls.
+    /// Returns the keys of all entries that may hold a denial of some of these calls.
     pub(super) fn keys(&self) -> Vec<String> {
         let mut different = self.0.clone();
         different.dedup();
         different.iter().map(Hash::to_string).collect()
     }
 
-    /// True when every call of `other` is here, as often as there.
+    /// Returns true if this set contains `other`, counting repeated calls.
     fn holds(&self, other: &CallSet) -> bool {
-        // Both are sorted: each call is looked for behind the one before.
+        // Both are sorted, so the search for each call resumes after the previous match.
         let mut rest = self.0.iter();
         other.0.iter().all(|call| rest.any(|own| own == call))
     }
 }
 
-/// The hash of one call by its values, the same for every way to write them. It is made without a salt, because a later
-/// proposal has to find it, so whatever holds it goes when the denied content is erased.
+/// Returns the hash of one call by value, independent of how the JSON is written. Unsalted, because a later proposal
+/// has to find it; so it must be removed when the denied content is erased.
 pub fn denial_key(tenant: &Tenant, agent: &Agent, tool: &str, arguments: &[u8]) -> Hash {
     Fields::new("countersign/denial/3")
         .field(tenant.as_str().as_bytes())
@@ -75,7 +74,7 @@ pub fn denial_key(tenant: &Tenant, agent: &Agent, tool: &str, arguments: &[u8]) 
         .finish()
 }
 
-/// What was denied together: all calls of an approval that was denied, or each call that an approval left out.
+/// Returns what was denied together: all calls of a denied approval, or each call that a partial approval left out.
 fn denied_sets(approval: &Approval) -> Vec<CallSet> {
     let Some(decided) = &approval.decision else {
         return Vec::new();
@@ -90,14 +89,14 @@ fn denied_sets(approval: &Approval) -> Vec<CallSet> {
     if !decided.approved {
         return vec![set(&calls.collect::<Vec<_>>())];
     }
-    let left_out = calls.filter(|call| call.because == Some(Because::Denied));
+    let left_out = calls.filter(|call| call.because == Some(RefusalReason::Denied));
     let mut sets: Vec<CallSet> = left_out.map(|call| set(&[call])).collect();
     sets.sort_unstable_by_key(CallSet::key);
     sets.dedup();
     sets
 }
 
-/// The keys of all entries that a denial of this approval may have left, those of earlier versions included.
+/// Returns the keys of all entries that a denial of this approval may have left, including those of earlier versions.
 pub(super) fn keys_left_by(approval: &Approval) -> Vec<String> {
     let sets = denied_sets(approval);
     let mut keys: Vec<String> = sets.iter().filter_map(CallSet::key).collect();
@@ -109,7 +108,7 @@ pub(super) fn keys_left_by(approval: &Approval) -> Vec<String> {
     keys
 }
 
-/// The key under which earlier versions kept the denial of a list of calls.
+/// Returns the key under which earlier versions kept the denial of a list of calls.
 fn key_of_list<'c>(
     domain: &str,
     approval: &Approval,
@@ -123,8 +122,12 @@ fn key_of_list<'c>(
     calls.fold(fields, add).finish().to_string()
 }
 
-/// Notes for `wait` what a person denied of this approval.
-pub(super) fn note<R: Rows>(rows: &mut R, approval: &Approval, wait: Duration) -> Result<(), StoreError> {
+/// Records for `wait` what a person denied of this approval.
+pub(super) fn record_denial<R: Rows>(
+    rows: &mut R,
+    approval: &Approval,
+    wait: Duration,
+) -> Result<(), StoreError> {
     let Some(decided) = &approval.decision else {
         return Ok(());
     };
@@ -132,7 +135,7 @@ pub(super) fn note<R: Rows>(rows: &mut R, approval: &Approval, wait: Duration) -
         let Some(key) = calls.key() else { continue };
         let there = rows.entry(Kind::Denial, &key)?;
         let version = there.as_ref().map_or(0, |there| there.version);
-        let mut denials = match there.filter(|there| there.is_there(decided.at)) {
+        let mut denials = match there.filter(|there| there.is_live(decided.at)) {
             Some(there) => Denials::read(&there.body)?,
             None => Denials::default(),
         };
@@ -149,7 +152,7 @@ pub(super) fn note<R: Rows>(rows: &mut R, approval: &Approval, wait: Duration) -
     Ok(())
 }
 
-/// The entries that [`note`] may change.
+/// Returns the entries that [`record_denial`] may write.
 pub(super) fn entries_of(approval: &Approval) -> Vec<(Kind, String)> {
     let calls = approval.calls.iter();
     let calls = calls.map(|call| (call.tool.as_str(), call.arguments.as_bytes()));
@@ -157,7 +160,7 @@ pub(super) fn entries_of(approval: &Approval) -> Vec<(Kind, String)> {
     keys.into_iter().map(|key| (Kind::Denial, key)).collect()
 }
 
-/// Until when a proposal of these calls is refused; nothing when it may be asked.
+/// Returns the time until which a proposal of these calls is refused; `None` if it is allowed.
 pub(super) fn denied_until<R: Rows>(
     rows: &mut R,
     asked: &CallSet,
@@ -167,14 +170,14 @@ pub(super) fn denied_until<R: Rows>(
     let mut until = None;
     for key in asked.keys() {
         let entry = rows.entry(Kind::Denial, &key)?;
-        if let Some(entry) = entry.filter(|entry| entry.is_there(now)) {
+        if let Some(entry) = entry.filter(|entry| entry.is_live(now)) {
             until = until.max(Denials::read(&entry.body)?.until(asked, cool_down, now));
         }
     }
     Ok(until)
 }
 
-/// The body of an entry: sets of calls that share their smallest one, when each was denied, and until when that is kept.
+/// Body of an entry: sets of calls with the same smallest call, each with the time of its denial and of its expiry.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct Denials(Vec<Denied>);
 
@@ -186,7 +189,7 @@ struct Denied {
 }
 
 impl Denials {
-    /// Reads a body. One that cannot be read is an error: its calls are refused rather than asked again.
+    /// Decodes a body. A damaged one is an error, so its calls are refused rather than allowed.
     fn read(body: &[u8]) -> Result<Denials, StoreError> {
         let damaged = || StoreError::Impossible("the entry of a denial cannot be read".to_owned());
         let mut rest = body.strip_prefix(&[FORM]).ok_or_else(damaged)?;
@@ -198,7 +201,7 @@ impl Denials {
             let length = usize::from(*count) * size_of::<Hash>();
             let (calls, behind) = behind.split_at_checked(length).ok_or_else(damaged)?;
             let calls: Vec<Hash> = calls.as_chunks().0.iter().copied().map(Hash).collect();
-            // A set of no calls would be in every proposal.
+            // Every proposal contains the empty set.
             if calls.is_empty() {
                 return Err(damaged());
             }
@@ -215,7 +218,6 @@ impl Denials {
         }
     }
 
-    /// The body as it is kept.
     fn write(&self) -> Arc<[u8]> {
         let mut body = vec![FORM];
         for Denied { at, until, calls } in &self.0 {
@@ -227,7 +229,7 @@ impl Denials {
         body.into()
     }
 
-    /// Adds what was denied at `now`, and forgets what may be asked again.
+    /// Adds a denial made at `now`, and drops expired ones.
     fn add(&mut self, calls: CallSet, until: Time, now: Time) {
         self.0.retain(|known| known.until > now && known.calls != calls);
         self.0.push(Denied {
@@ -238,7 +240,8 @@ impl Denials {
         if self.0.len() <= MOST_KEPT {
             return;
         }
-        // INVARIANT: nothing is forgotten for want of room. What all of them share is refused from now on.
+        // INVARIANT: no denial is dropped for lack of room. Instead the call that all sets share counts as denied
+        // alone.
         let shared = self
             .0
             .iter()
@@ -257,12 +260,13 @@ impl Denials {
             .collect();
     }
 
-    /// The moment from which all of it may be asked again.
+    /// Returns the time at which the last denial expires.
     fn last(&self) -> Option<Time> {
         self.0.iter().map(|denied| denied.until).max()
     }
 
-    /// The end of the cool-down: as long as the policy of whoever asks says, and no longer than it is kept.
+    /// Returns the end of the cool-down for these calls: by the proposer's policy, but no later than the denial is
+    /// kept.
     fn until(&self, asked: &CallSet, cool_down: Duration, now: Time) -> Option<Time> {
         let held = self.0.iter().filter(|denied| asked.holds(&denied.calls));
         let ends = held.map(|denied| denied.until.min(denied.at.plus(cool_down)));
@@ -293,7 +297,7 @@ mod tests {
             assert_eq!(kept, denials);
             let refused = kept.until(&set(asked), DAY, NOW).is_some();
             assert_eq!(refused, expected, "denied {denied:?}, asked {asked:?}");
-            // Whoever asks for it looks where it is kept.
+            // A refused proposal must also read the entry that holds the denial.
             let found = set(asked).keys().contains(&set(denied).key().unwrap());
             assert!(found || !expected, "denied {denied:?}, asked {asked:?}");
         };
@@ -332,7 +336,7 @@ mod tests {
         ]);
         assert!(full.write().len() <= crate::registry::LARGEST_BODY);
         assert_eq!(Denials::read(&full.write()).unwrap(), full);
-        // What is over is forgotten.
+        // Expired denials are dropped.
         denials.add(set(&[9]), TOMORROW, TOMORROW);
         assert_eq!(denials.0.len(), 1);
     }

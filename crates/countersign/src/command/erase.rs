@@ -1,11 +1,11 @@
-//! Erase: takes the content out of an approval that is over, and leaves what happened.
+//! Erase: removes the content of a finished approval and keeps its history.
 //!
-//! Gone are arguments, results, the summary made of them, the agent's claim and people's comments. The row, who decided
-//! and when, all digests and the whole history stay, and still verify; an event says that this was done.
+//! Removed are arguments, results, summaries, the agent's claim and people's comments. The row, who decided and when,
+//! all digests and the whole history stay and still verify; an event records the erasure.
 //!
-//! INVARIANT: nothing that is left confirms a guess (X83). The salt goes, which all digests and the hashes of results in
-//! events are made with; hashes made without it go themselves: of a snapshot, of what an idempotency key stood for, and
-//! the entries that a denial left.
+//! INVARIANT: nothing left can confirm a guess at the content (X83). The salt of all digests and result hashes is
+//! removed, and so are the unsalted hashes: of snapshots, of the requests behind idempotency keys, and the entries of
+//! denials.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ use super::denial::keys_left_by;
 use super::{Change, Rows};
 use crate::approval::Approval;
 use crate::call::Arguments;
-use crate::event::What;
+use crate::event::EventKind;
 use crate::hash::Hash;
 use crate::id::{Actor, ApprovalId, Key, Tenant};
 use crate::policy::Terms;
@@ -21,32 +21,32 @@ use crate::registry::Kind;
 use crate::store::StoreError;
 use crate::time::Time;
 
-/// What stands where a summary was.
+/// Replacement for an erased summary.
 pub const ERASED: &str = "erased";
 
 /// Erases the content of one approval.
 #[derive(Clone, Debug)]
 pub struct Erase {
-    /// Whose approval.
+    /// Tenant of the approval.
     pub tenant: Tenant,
-    /// Which approval.
+    /// The approval to erase.
     pub approval: ApprovalId,
-    /// Only if nothing happened to it since then.
+    /// Erases only if the approval has not changed since this time.
     pub before: Time,
-    /// Who wants it.
+    /// Recorded as the author of the erasure.
     pub by: Actor,
-    /// The policy in force.
+    /// Hash of the policy in force.
     pub policy: Hash,
 }
 
-/// What became of it.
+/// Result of an erasure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Erasure {
-    /// The content is gone.
+    /// The content was erased.
     Done,
-    /// It was gone already.
+    /// The content had been erased before.
     Already,
-    /// It is not over, or not old enough.
+    /// The approval is not finished, or not old enough.
     NotYet,
     /// There is no such approval.
     NotFound,
@@ -68,7 +68,7 @@ impl Erase {
         }
         let mut change = Change::new(approval, now, self.policy);
         erase(&mut change.approval, change.at);
-        change.record(self.by.clone(), What::Erased)?;
+        change.record(self.by.clone(), EventKind::Erased)?;
         change.save(rows)?;
         Ok(Erasure::Done)
     }
@@ -103,7 +103,8 @@ fn erase(approval: &mut Approval, at: Time) {
     }
 }
 
-/// An idempotency key stays taken; what it stood for is gone. Nothing hashes to zeros, so the key answers nobody again.
+/// Keeps an idempotency key taken but clears the hash of its request. No request hashes to zeros, so a retry gets no
+/// answer.
 fn forget(key: &mut Option<(Key, Hash)>) {
     if let Some((_, body)) = key {
         *body = Hash([0; 32]);

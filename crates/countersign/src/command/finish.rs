@@ -1,13 +1,13 @@
-//! Finish and reconcile: how the one run of a call ended.
+//! Finish and reconcile: record how the single run of a call ended.
 
 use std::sync::Arc;
 
 use super::start::{ExecuteRefusal, refuse_released, refuse_stale, start_next, wrong_state};
 use super::undo::settle_undo;
 use super::{Change, Rows};
-use crate::approval::SharedApproval;
-use crate::call::Because;
-use crate::event::What;
+use crate::approval::{Approval, SharedApproval};
+use crate::call::{Call, RefusalReason};
+use crate::event::EventKind;
 use crate::executor::Outcome;
 use crate::hash::Hash;
 use crate::id::{Actor, CallId, Person, Tenant};
@@ -16,32 +16,43 @@ use crate::state::CallState;
 use crate::store::StoreError;
 use crate::time::Time;
 
-/// Gives a running call up: it may have run, and nobody knows. `said` is what its executor made of that.
-pub(super) fn lose(
+/// Gives up a running call: it may have run, and its outcome is unknown. `said` is the executor's own message.
+pub(super) fn mark_unknown(
     change: &mut Change,
     position: u8,
     reason: &'static str,
     said: Option<Arc<[u8]>>,
 ) -> Result<(), StoreError> {
+    let hash = hash_of(&change.approval, said.as_deref());
     change.record(
         Actor::Gate,
-        What::Lost {
+        EventKind::Lost {
             call: position,
             reason: reason.to_owned(),
+            hash,
         },
     )?;
     end(change, position, said);
     stop_after(change, position)
 }
 
-/// A batch stops behind a call that did not succeed, unless its policy says to go on.
+/// Returns the salted hash of a result; `None` once the salt was erased, because an unsalted hash would confirm a
+/// guess.
+fn hash_of(approval: &Approval, result: Option<&[u8]>) -> Option<Hash> {
+    let is_salted = approval.erased_at.is_none();
+    result
+        .filter(|_| is_salted)
+        .map(|result| approval.hash_of_result(result))
+}
+
+/// Refuses the rest of a batch after a call that did not succeed, unless its policy says to continue.
 pub(super) fn stop_after(change: &mut Change, position: u8) -> Result<(), StoreError> {
     let stop = change
         .approval
         .call(position)
         .is_some_and(|call| call.terms.on_failure == OnFailure::Stop);
     match stop {
-        true => refuse_released(change, Because::EarlierFailed),
+        true => refuse_released(change, RefusalReason::EarlierFailed),
         false => Ok(()),
     }
 }
@@ -56,29 +67,39 @@ fn end(change: &mut Change, position: u8, result: Option<Arc<[u8]>>) {
     }
 }
 
-/// Says how a call ended.
+/// Marks a failed call as one that did not run.
+fn mark_not_sent(change: &mut Change, position: u8) {
+    if let Some(call) = change.approval.call_mut(position) {
+        call.because = Some(RefusalReason::NotSent);
+    }
+}
+
+/// Records the outcome of a call.
 #[derive(Clone, Debug)]
 pub struct Finish {
-    /// Whose call.
+    /// Tenant of the call.
     pub tenant: Tenant,
-    /// Which call.
+    /// The call that ended.
     pub call: CallId,
     /// Hash of the permit's token.
     pub permit: Hash,
-    /// How it ended.
+    /// Outcome of the call.
     pub outcome: Outcome,
-    /// The policy in force.
+    /// Hash of the policy in force.
     pub policy: Hash,
-    /// When given, the next released call is started in the same transaction; the hash of its permit's token.
+    /// Hash of a permit token. If set, the next released call starts in the same transaction.
     pub start_next: Option<Hash>,
+    /// True for a result that may arrive after its call was given up. If a person has reconciled the call meanwhile,
+    /// the result is appended to the history and changes nothing. If false, such a result is refused.
+    pub late: bool,
 }
 
-/// A call whose end is recorded.
+/// A call whose outcome is on record.
 #[derive(Clone, Debug)]
 pub struct Finished {
-    /// Its approval as it is now.
+    /// Current state of its approval.
     pub approval: SharedApproval,
-    /// The position of the call that was started along with it.
+    /// Position of the call started along with it.
     pub started: Option<u8>,
 }
 
@@ -114,15 +135,22 @@ impl Finish {
             (CallState::Running, outcome) => self.record(&mut change, outcome)?,
             (CallState::Unknown, Outcome::Succeeded(result)) => self.late(&mut change, true, result)?,
             (CallState::Unknown, Outcome::Failed(result)) => self.late(&mut change, false, result)?,
+            (CallState::Unknown, Outcome::NotSent(reason)) => {
+                self.late(&mut change, false, &reason.as_bytes().into())?;
+                mark_not_sent(&mut change, position);
+            }
+            (CallState::Succeeded | CallState::Failed | CallState::Undone, _) if self.late => {
+                return self.append_late(change, rows);
+            }
             _ => return Ok(Err(wrong_state(&change.approval, self.call))),
         }
         match self.outcome {
             Outcome::Succeeded(_) => settle_undo(rows, &change, self.call, true)?,
-            Outcome::Failed(_) => settle_undo(rows, &change, self.call, false)?,
-            // What it was to undo stays claimed until somebody knows.
+            Outcome::Failed(_) | Outcome::NotSent(_) => settle_undo(rows, &change, self.call, false)?,
+            // The target of an undo stays claimed until the outcome is known.
             Outcome::Unknown(_) => {}
         }
-        // A call that was given up and answers after all starts nothing.
+        // A late result of a call that was given up starts nothing.
         let started = match (state, self.start_next) {
             (CallState::Running, Some(permit)) if !refuse_stale(&mut change)? => {
                 start_next(rows, &mut change, permit)?
@@ -135,11 +163,14 @@ impl Finish {
         }))
     }
 
-    /// True when this same end is recorded already: the answer was lost, not the record.
-    fn was_recorded(&self, call: &crate::call::Call) -> bool {
+    /// Returns true if this outcome is recorded already: a retry after a lost answer.
+    fn was_recorded(&self, call: &Call) -> bool {
         match (&self.outcome, call.state) {
             (Outcome::Succeeded(result), CallState::Succeeded | CallState::Undone)
             | (Outcome::Failed(result), CallState::Failed) => call.result.as_ref() == Some(result),
+            (Outcome::NotSent(reason), CallState::Failed) => {
+                call.result.as_deref() == Some(reason.as_bytes()) && call.was_not_sent()
+            }
             (Outcome::Unknown(_), CallState::Unknown) => true,
             _ => false,
         }
@@ -147,67 +178,93 @@ impl Finish {
 
     fn record(&self, change: &mut Change, outcome: &Outcome) -> Result<(), StoreError> {
         let call = self.call.position;
-        let (what, result) = match outcome {
-            // Its own words may hold anything, so they are kept where they can be erased, not in the event.
+        let (succeeded, result): (bool, Arc<[u8]>) = match outcome {
+            // The executor's message may contain anything, so it is kept in the row, where it can be erased, not in the
+            // event.
             Outcome::Unknown(said) => {
-                return lose(
+                return mark_unknown(
                     change,
                     call,
                     "its executor cannot tell",
                     Some(said.as_bytes().into()),
                 );
             }
-            Outcome::Succeeded(result) => (
-                What::Succeeded {
-                    call,
-                    bytes: result.len() as u64,
-                    hash: change.approval.hash_of_result(result),
-                },
-                result,
-            ),
-            Outcome::Failed(result) => (
-                What::Failed {
-                    call,
-                    bytes: result.len() as u64,
-                    hash: change.approval.hash_of_result(result),
-                },
-                result,
-            ),
+            Outcome::Succeeded(result) => (true, result.clone()),
+            Outcome::Failed(result) => (false, result.clone()),
+            Outcome::NotSent(reason) => (false, reason.as_bytes().into()),
         };
-        let failed = matches!(outcome, Outcome::Failed(_));
+        let hash = change.approval.hash_of_result(&result);
+        let bytes = None;
+        let what = match succeeded {
+            true => EventKind::Succeeded { call, bytes, hash },
+            false => EventKind::Failed { call, bytes, hash },
+        };
         change.record(Actor::Gate, what)?;
-        end(change, call, Some(result.clone()));
-        match failed {
-            true => stop_after(change, call),
-            false => Ok(()),
+        end(change, call, Some(result));
+        if matches!(outcome, Outcome::NotSent(_)) {
+            mark_not_sent(change, call);
+        }
+        match succeeded {
+            true => Ok(()),
+            false => stop_after(change, call),
         }
     }
 
     fn late(&self, change: &mut Change, succeeded: bool, result: &Arc<[u8]>) -> Result<(), StoreError> {
         let call = self.call.position;
-        change.record(Actor::Gate, What::Reconciled { call, succeeded })?;
-        // Its end stays the moment it was given up: the rest of the batch gets no longer because of this.
+        let hash = hash_of(&change.approval, Some(result));
+        let what = EventKind::Reconciled {
+            call,
+            succeeded,
+            hash,
+        };
+        change.record(Actor::Gate, what)?;
+        // `ended_at` stays the time at which the call was given up, so the rest of the batch gets no extra time.
         if let Some(call) = change.approval.call_mut(call) {
             call.result = Some(result.clone());
         }
         Ok(())
     }
+
+    /// Records a result that arrived after a person reconciled the call. The person's outcome and note stay.
+    fn append_late<R: Rows>(
+        &self,
+        mut change: Change,
+        rows: &mut R,
+    ) -> Result<Result<Finished, ExecuteRefusal>, StoreError> {
+        let (succeeded, result): (bool, &[u8]) = match &self.outcome {
+            Outcome::Succeeded(result) => (true, result),
+            Outcome::Failed(result) => (false, result),
+            Outcome::NotSent(reason) => (false, reason.as_bytes()),
+            Outcome::Unknown(_) => return Ok(Err(wrong_state(&change.approval, self.call))),
+        };
+        let what = EventKind::LateResult {
+            call: self.call.position,
+            succeeded,
+            hash: hash_of(&change.approval, Some(result)),
+        };
+        change.record(Actor::Gate, what)?;
+        Ok(Ok(Finished {
+            approval: change.save(rows)?,
+            started: None,
+        }))
+    }
 }
 
-/// Says what somebody found out about an unknown call.
+/// Records the outcome that a person found for an unknown call.
 #[derive(Clone, Debug)]
 pub struct Reconcile {
-    /// Whose call.
+    /// Tenant of the call.
     pub tenant: Tenant,
-    /// Which call.
+    /// The call to reconcile.
     pub call: CallId,
-    /// Who found out.
+    /// The person who found out.
     pub by: Person,
-    /// Whether it had succeeded.
+    /// True if the call succeeded.
     pub succeeded: bool,
-    /// What they write down.
+    /// Note, kept in place of the call's result.
     pub note: Option<Arc<[u8]>>,
-    /// The policy in force.
+    /// Hash of the policy in force.
     pub policy: Hash,
 }
 
@@ -228,9 +285,11 @@ impl Reconcile {
             return Ok(Err(wrong_state(&approval, self.call)));
         }
         let mut change = Change::new(approval, now, self.policy);
-        let what = What::Reconciled {
+        let hash = hash_of(&change.approval, self.note.as_deref());
+        let what = EventKind::Reconciled {
             call: position,
             succeeded: self.succeeded,
+            hash,
         };
         change.record(Actor::Person(self.by.clone()), what)?;
         if let Some(call) = change.approval.call_mut(position) {

@@ -1,8 +1,8 @@
-//! Commands: everything that can be written to a store, each one transaction.
+//! Commands: every write to a store, each one a transaction.
 //!
-//! Enters: a command, the rows it may see (read under their lock) and the store's clock (read after the lock).
-//! Leaves: the rows to save, with their events, and an answer.
-//! Deliberately absent: how rows are kept. Every store runs this same code, so every store behaves the same.
+//! Input: a command, the rows it needs (read under their lock) and the store's clock (read after the lock). Output: the
+//! rows to save with their events, and an answer. Not here: how rows are stored. All stores run this code, so all of
+//! them behave the same.
 
 mod attempt;
 mod authority;
@@ -25,7 +25,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use crate::approval::{Approval, SharedApproval};
-use crate::event::{Event, What};
+use crate::event::{Event, EventKind};
 use crate::hash::Hash;
 use crate::id::{Actor, Agent, ApprovalId, Channel, Key, Tenant};
 use crate::registry::{Entry, Kind, Put};
@@ -43,41 +43,45 @@ pub use owner::OWNED_FOR;
 pub use propose::{NewCall, Propose, ProposeRefusal, Proposed};
 pub use register::{PutEntry, TakeEntry};
 pub use restraint::{MOST_LOOKED_AT, Restraint};
-pub use start::{ExecuteRefusal, Seen, Start, Started};
+pub use start::{ExecuteRefusal, SnapshotCheck, Start, Started};
 pub use sweep::{Sweep, Swept};
 pub use void::{Void, Voided};
 
-/// One transaction.
+/// A write to a store, run as one transaction.
 #[derive(Clone, Debug)]
 pub enum Command {
-    /// Holds calls: a new pending approval. Crash before: nothing there. After: it is pending. Or records a call that
-    /// passes, and its start. Crash before: not run. After: it may have run, and ends as unknown.
+    /// Creates a pending approval for held calls. A crash before the commit leaves nothing, after it the approval is
+    /// pending. Or records a passed call together with its start: a crash before means that it did not run, after that
+    /// it may have run and ends as unknown.
     Propose(Box<Propose>),
-    /// A person's decision. Crash before: still pending. After: decided, for ever.
+    /// Records a person's decision. A crash before the commit leaves the approval pending, after it the decision is
+    /// final.
     Decide(Box<Decide>),
-    /// Keeps as evidence that somebody tried to decide who never may. Crash before: as it was. After: on record.
+    /// Records as evidence that somebody without the right to decide tried to. A crash before the commit leaves no
+    /// record.
     Attempt(Attempt),
-    /// Takes an approval back. Crash before: still pending. After: withdrawn.
+    /// Withdraws an approval. A crash before the commit leaves it pending.
     Withdraw(Withdraw),
-    /// Records that a call starts now. Crash before: not run. After: it may have run, and ends as unknown.
+    /// Records that a call starts now. A crash before the commit means that it did not run, after it that it may have
+    /// run and ends as unknown.
     Start(Start),
-    /// Records how a call ended. Crash before: it ends as unknown. After: known.
+    /// Records the outcome of a call. A crash before the commit means that the call ends as unknown.
     Finish(Finish),
-    /// Records what somebody found out about an unknown call.
+    /// Records the outcome that a person found for an unknown call.
     Reconcile(Reconcile),
-    /// Ends what is due: expired approvals, stale releases, lost runs.
+    /// Ends everything that is due: expired approvals, stale releases, lost runs and expired entries.
     Sweep(Sweep),
-    /// Keeps an entry of the registry. Crash before: as it was. After: kept.
+    /// Writes a registry entry. A crash before the commit leaves the old one.
     PutEntry(PutEntry),
-    /// Takes an entry out of the registry. Crash before: still there. After: gone.
+    /// Removes and returns a registry entry. A crash before the commit leaves it in place.
     TakeEntry(TakeEntry),
-    /// Erases the content of an approval that is over. Crash before: as it was. After: gone.
+    /// Erases the content of a finished approval. A crash before the commit leaves it intact.
     Erase(Erase),
-    /// Ends everything that is open, after a restore.
+    /// Ends everything that is open, after a restore or a clock reset.
     Void(Void),
 }
 
-/// What a command answered. Refusals are answers.
+/// Answer to a command. Refusals are answers, not errors.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "each is the answer to the command of that name")]
 pub enum Answer {
@@ -96,7 +100,7 @@ pub enum Answer {
 }
 
 impl Answer {
-    /// True when it recorded the start of a call that somebody is to run now.
+    /// Returns true if the command recorded the start of a call, which the caller has to run now.
     pub fn has_started(&self) -> bool {
         match self {
             Answer::Propose(Ok(proposed)) => {
@@ -110,24 +114,35 @@ impl Answer {
     }
 }
 
-/// What a command may see and change, inside its transaction.
+/// The rows that a command reads and writes inside its transaction.
 pub trait Rows {
-    /// The approval of this id, locked.
+    /// Returns the approval with this id, locked.
     fn approval(&mut self, tenant: &Tenant, id: ApprovalId) -> Result<Option<Approval>, StoreError>;
-    /// The approval pending in this channel, locked; also when it has expired and nobody wrote that down yet.
+    /// Returns the approval pending in this channel, locked; including one that has expired but was not swept yet.
     fn pending_in(&mut self, tenant: &Tenant, channel: &Channel) -> Result<Option<Approval>, StoreError>;
-    /// The approval this agent proposed under this key, locked.
+    /// Returns the approval that this agent proposed under this idempotency key, locked.
     fn by_key(&mut self, tenant: &Tenant, agent: &Agent, key: &Key) -> Result<Option<Approval>, StoreError>;
-    /// Some approvals whose [`Approval::due_at`] is not after `now`, longest due first, locked.
+    /// Returns up to `limit` approvals whose [`Approval::due_at`] is not after `now`, longest due first, locked.
     fn due(&mut self, now: Time, limit: usize) -> Result<Vec<Approval>, StoreError>;
-    /// This agent's pending approvals, oldest first, locked; also those that have expired.
+    /// The moment up to which it is certain how late it is, not after `now`: what is over by then may be ended for good. See
+    /// [`Clock::certain`].
+    fn certain(&self, now: Time) -> Time {
+        now
+    }
+    /// Returns the number of approvals that [`Rows::due`] and [`Rows::pending_of`] left out because their rows are
+    /// inconsistent.
+    fn skipped(&self) -> usize {
+        0
+    }
+    /// Returns up to `limit` pending approvals of this agent, oldest first, locked; including expired ones that were
+    /// not swept yet.
     fn pending_of(
         &mut self,
         tenant: &Tenant,
         agent: &Agent,
         limit: usize,
     ) -> Result<Vec<Approval>, StoreError>;
-    /// How many approvals of this agent are pending, also expired ones; `limit` stands for all that is not less.
+    /// Counts the pending approvals of this agent, including expired ones, up to `limit`.
     fn count_pending_of(
         &mut self,
         tenant: &Tenant,
@@ -136,62 +151,63 @@ pub trait Rows {
     ) -> Result<usize, StoreError> {
         Ok(self.pending_of(tenant, agent, limit)?.len())
     }
-    /// Keeps a changed or new approval and its new events.
-    fn save(&mut self, saved: Saved) -> Result<(), StoreError>;
-    /// The entry of this kind and key, locked unless it is only looked at; also when its time is over.
+    /// Saves a new or changed approval and its new events.
+    fn save(&mut self, saved: SavedApproval) -> Result<(), StoreError>;
+    /// Returns the entry with this kind and key, including an expired one; locked, unless it is only read (see
+    /// [`Needs::read_only_entries`]).
     fn entry(&mut self, kind: Kind, key: &str) -> Result<Option<Entry>, StoreError>;
-    /// Some entries whose time is over, longest first, locked.
+    /// Returns kind and key of up to `limit` expired entries, longest expired first, locked.
     fn due_entries(&mut self, now: Time, limit: usize) -> Result<Vec<(Kind, String)>, StoreError>;
-    /// Keeps an entry in place of whatever has its kind and key.
+    /// Writes an entry, replacing any with the same kind and key.
     fn keep_entry(&mut self, entry: Entry) -> Result<(), StoreError>;
     /// Removes an entry.
     fn remove_entry(&mut self, kind: Kind, key: &str) -> Result<(), StoreError>;
-    /// Removes all entries of a kind, whoever's they are.
+    /// Removes all entries of a kind, of all tenants.
     fn remove_kind(&mut self, kind: Kind) -> Result<(), StoreError>;
 }
 
-/// An approval as a command left it.
+/// An approval to save, as a command left it.
 #[derive(Clone, Debug)]
-pub struct Saved {
-    /// The approval.
+pub struct SavedApproval {
+    /// The approval in its new state.
     pub approval: SharedApproval,
-    /// What happened to it, oldest first.
+    /// New events, oldest first.
     pub events: Vec<Event>,
-    /// The version it had before; 0 when it is new.
+    /// The approval's version before the command; 0 if it is new.
     pub version_before: u32,
-    /// The bodies of its rows, where they were written ahead of the transaction.
-    pub bodies: Option<Bodies>,
+    /// Encoded bodies of the approval's rows.
+    pub bodies: Bodies,
 }
 
-/// What could be worked out of a command before its transaction.
+/// Result of [`Command::prepare`]: work done before the transaction.
 #[derive(Clone, Debug)]
-pub struct Prepared(Saved);
+pub struct PreparedCommand(SavedApproval);
 
-/// The rows a command will ask for, for stores that lock and read ahead.
+/// The rows that a command will read, for stores that lock and read them ahead.
 #[derive(Clone, Debug, Default)]
 pub struct Needs<'a> {
-    /// Its tenant; none for the sweep and for entries.
+    /// Tenant of the command; `None` for those across tenants and for registry entries.
     pub tenant: Option<&'a Tenant>,
-    /// Approvals by id. What they undo is needed too.
+    /// Approvals by id, together with the approvals that they undo.
     pub approvals: Vec<ApprovalId>,
     /// The pending approval of a channel.
     pub channel: Option<&'a Channel>,
-    /// An approval by its proposer's key.
+    /// The approval with a proposer's idempotency key.
     pub key: Option<(&'a Agent, &'a Key)>,
     /// All pending approvals of an agent.
     pub pending_of: Option<&'a Agent>,
-    /// Up to so many due approvals, and as many entries whose time is over.
+    /// Up to this many due approvals, and as many expired entries.
     pub due: Option<usize>,
-    /// With `due`: whatever will ever be due, and no entries.
+    /// Widens `due` to approvals that are due at any time, and excludes entries.
     pub open: bool,
-    /// Entries of the registry.
+    /// Registry entries that may be changed.
     pub entries: Vec<(Kind, Cow<'a, str>)>,
-    /// Entries that are only looked at.
-    pub grounds: Vec<(Kind, &'a str)>,
+    /// Registry entries that are only read.
+    pub read_only_entries: Vec<(Kind, &'a str)>,
 }
 
 impl Command {
-    /// The rows this will ask for.
+    /// Returns the rows that this command will read.
     pub fn needs(&self) -> Needs<'_> {
         let one = |tenant, id| Needs {
             tenant: Some(tenant),
@@ -201,17 +217,21 @@ impl Command {
         match self {
             Command::Propose(propose) => propose.needs(),
             Command::Decide(decide) => Needs {
-                grounds: decide.grounds(),
+                read_only_entries: decide.authority_entries(),
                 ..one(&decide.decision.tenant, decide.decision.approval)
             },
             Command::Attempt(attempt) => one(&attempt.tenant, attempt.approval),
             Command::Withdraw(withdraw) => one(&withdraw.tenant, withdraw.approval),
             Command::Start(start) => Needs {
                 channel: start
-                    .instead
+                    .replacement
                     .as_ref()
-                    .and_then(|instead| instead.channel.as_ref()),
-                entries: start.instead.iter().flat_map(|instead| instead.owner()).collect(),
+                    .and_then(|replacement| replacement.channel.as_ref()),
+                entries: start
+                    .replacement
+                    .iter()
+                    .flat_map(|replacement| replacement.owner())
+                    .collect(),
                 ..one(&start.tenant, start.call.approval)
             },
             Command::Finish(finish) => one(&finish.tenant, finish.call.approval),
@@ -237,7 +257,7 @@ impl Command {
         }
     }
 
-    /// The entries this will ask for besides, once it is known that this approval is among what was found.
+    /// Returns the entries that this command additionally needs because of an approval that was found.
     pub fn needs_of(&self, found: &Approval) -> Vec<(Kind, String)> {
         match self {
             Command::Decide(decide) => decide.denials(found),
@@ -245,30 +265,30 @@ impl Command {
         }
     }
 
-    /// Works out ahead of the transaction what needs no rows, so that a store's one writer has less to do. `clock` is
-    /// the store's; a proposal's time then begins a moment early, never late.
-    pub fn prepare(&self, clock: &dyn Clock) -> Option<Prepared> {
+    /// Does the work that needs no rows ahead of the transaction, so that a store's single writer has less to do.
+    /// `clock` must be the store's; the prepared proposal's lifetime then begins slightly early, never late.
+    pub fn prepare(&self, clock: &dyn Clock) -> Option<PreparedCommand> {
         match self {
-            Command::Propose(propose) => propose.prepare(clock.now()).map(Prepared),
+            Command::Propose(propose) => propose.prepare(clock.now()).map(PreparedCommand),
             _ => None,
         }
     }
 
-    /// Applies this to `rows`. `now` is the store's clock, read after the rows were locked.
+    /// Applies this command to `rows`. `now` is the store's clock, read after the rows were locked.
     pub fn apply<R: Rows>(&self, rows: &mut R, now: Time) -> Result<Answer, StoreError> {
         self.apply_prepared(None, rows, now)
     }
 
-    /// The same, with what was prepared.
+    /// Applies this command, using the result of [`Command::prepare`] if given.
     pub fn apply_prepared<R: Rows>(
         &self,
-        prepared: Option<Prepared>,
+        prepared: Option<PreparedCommand>,
         rows: &mut R,
         now: Time,
     ) -> Result<Answer, StoreError> {
         match self {
             Command::Propose(propose) => {
-                let prepared = prepared.map(|Prepared(saved)| saved);
+                let prepared = prepared.map(|PreparedCommand(saved)| saved);
                 propose.apply(prepared, rows, now).map(Answer::Propose)
             }
             Command::Decide(decide) => decide.apply(rows, now).map(Answer::Decide),
@@ -291,16 +311,20 @@ struct Change {
     approval: Approval,
     events: Vec<Event>,
     version_before: u32,
+    // Link of the event before the last one.
+    link_before: Hash,
     at: Time,
     policy: Hash,
 }
 
 impl Change {
-    /// Time never goes back within one approval, whatever clock a node or a new primary has.
+    /// Begins a change at `now`, or at the time of the approval's last change if that is later: time never goes back
+    /// within one approval, even if nodes or a new primary have other clocks.
     fn new(approval: Approval, now: Time, policy: Hash) -> Change {
         let version_before = approval.version;
         let at = now.max(approval.changed_at);
         Change {
+            link_before: approval.link,
             approval,
             events: Vec::new(),
             version_before,
@@ -309,28 +333,40 @@ impl Change {
         }
     }
 
-    fn record(&mut self, by: Actor, what: What) -> Result<(), Illegal> {
+    fn record(&mut self, by: Actor, what: EventKind) -> Result<(), Illegal> {
+        let link_before = self.approval.link;
         let event = self.approval.record(self.at, self.policy, by, what)?;
+        self.link_before = link_before;
         self.events.push(event);
         Ok(())
     }
 
-    /// Where nothing happened there is nothing to write, and nobody to wake.
+    /// Saves the approval, unless no event was recorded.
     fn save<R: Rows>(self, rows: &mut R) -> Result<SharedApproval, StoreError> {
+        if self.events.is_empty() {
+            return Ok(Arc::new(self.approval));
+        }
         let saved = self.into_saved();
         let approval = saved.approval.clone();
-        if !saved.events.is_empty() {
-            rows.save(saved)?;
-        }
+        rows.save(saved)?;
         Ok(approval)
     }
 
-    fn into_saved(self) -> Saved {
-        Saved {
+    /// INVARIANT: the last event holds a hash of the resulting rows, so that no row can be changed unnoticed.
+    fn into_saved(mut self) -> SavedApproval {
+        let mut bodies = Bodies::of(&self.approval);
+        if let Some(last) = self.events.last_mut()
+            && let Some(content) = bodies.content(&self.approval)
+        {
+            last.bind(self.link_before, content);
+            self.approval.link = last.link;
+            bodies.put_link(last.link);
+        }
+        SavedApproval {
             approval: Arc::new(self.approval),
             events: self.events,
             version_before: self.version_before,
-            bodies: None,
+            bodies,
         }
     }
 }

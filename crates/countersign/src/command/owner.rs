@@ -1,8 +1,8 @@
-//! Owners: a channel belongs to the agent that opened it.
+//! Channel owners: a channel belongs to the agent that opened it.
 //!
-//! Enters: a proposal in a channel, the entry that names the channel's agent, the card that is pending there. Leaves:
-//! a refusal, or the proposal may go on and the channel is the agent's. All in the transaction of the proposal.
-//! Deliberately absent: which channels several agents share; the policy says that, and such a channel has no owner.
+//! Input: a proposal in a channel, the registry entry that names the channel's agent, and the card pending there.
+//! Output: a refusal, or the channel is assigned to the agent. All within the transaction of the proposal. Not here:
+//! which channels are shared; the policy lists those, and they have no owner.
 
 use std::borrow::Cow;
 use std::time::Duration;
@@ -15,19 +15,19 @@ use crate::registry::{Entry, Kind};
 use crate::store::StoreError;
 use crate::time::Time;
 
-/// How long a channel stays an agent's after it last proposed there.
+/// Time for which a channel stays with its agent after the agent's last proposal there.
 pub const OWNED_FOR: Duration = Duration::from_secs(30 * 24 * 60 * 60);
-/// The entry is written again at most this often, so that most proposals only read it.
+/// Minimum time between renewals of the entry, so that most proposals only read it.
 const REFRESHED_EVERY: Duration = Duration::from_secs(24 * 60 * 60);
 
 impl Propose {
-    /// The entry that names the channel's agent; nothing when no agent's card can be in the way.
+    /// Returns kind and key of the entry that names the channel's owner; `None` if ownership does not apply.
     pub(super) fn owner(&self) -> Option<(Kind, Cow<'static, str>)> {
         let channel = self.channel.as_ref().filter(|_| self.is_guarded())?;
         Some((Kind::Owner, key(&self.tenant, channel).into()))
     }
 
-    /// True when the channel belongs to another agent.
+    /// Returns true if the channel belongs to another agent.
     pub(super) fn is_in_anothers_channel<R: Rows>(
         &self,
         rows: &mut R,
@@ -36,11 +36,11 @@ impl Propose {
         let (Some(channel), Some((kind, key))) = (&self.channel, self.owner()) else {
             return Ok(false);
         };
-        let owner = rows.entry(kind, &key)?.filter(|entry| entry.is_there(now));
+        let owner = rows.entry(kind, &key)?.filter(|entry| entry.is_live(now));
         if let Some(owner) = owner {
             return Ok(*owner.body != *self.agent.as_str().as_bytes());
         }
-        // A channel of before there were owners: the card that is pending there says whose it is.
+        // Channels from before owners were recorded belong to the agent of their pending card.
         let pending = rows.pending_in(&self.tenant, channel)?;
         Ok(pending.is_some_and(|pending| {
             let is_other = pending.agent != self.agent || pending.is_of_older_talk();
@@ -48,7 +48,7 @@ impl Propose {
         }))
     }
 
-    /// Makes the channel this agent's, or keeps it so. Only for a proposal that is saved.
+    /// Assigns the channel to this agent, or renews that. Only for a proposal that is saved.
     pub(super) fn take_channel<R: Rows>(&self, rows: &mut R, now: Time) -> Result<(), StoreError> {
         let Some((kind, key)) = self.owner() else {
             return Ok(());
@@ -69,8 +69,8 @@ impl Propose {
         })
     }
 
-    /// True unless the policy shares the channel, or a person proposes through the service itself: that is nobody's
-    /// agent, and takes no channel.
+    /// Returns false if the policy shares the channel, or if a person proposes through the service itself, which takes
+    /// no channel.
     fn is_guarded(&self) -> bool {
         !self.is_shared && !self.agent.is_of_service()
     }

@@ -1,15 +1,15 @@
-//! Propose: the one way into the store.
+//! Propose: the only way to create an approval.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use super::restraint::{self, Restraint};
 use super::start::start;
-use super::undo::why_not_undoable;
-use super::{Change, Needs, Rows, Saved};
+use super::undo::check_undoable;
+use super::{Change, Needs, Rows, SavedApproval};
 use crate::approval::{Approval, MOST_CALLS, SharedApproval};
 use crate::call::{Arguments, Call};
-use crate::event::{What, first_link};
+use crate::event::{EventKind, first_link};
 use crate::hash::Hash;
 use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
 use crate::policy::{Definition, Terms};
@@ -18,11 +18,10 @@ use crate::registry::Kind;
 use crate::snapshot::Snapshot;
 use crate::state::{CallState, State};
 use crate::store::StoreError;
-use crate::store::record::Bodies;
 use crate::time::Time;
 use crate::undoes::Undoes;
 
-/// Asks for a new approval: a pending one, or one that the policy let pass.
+/// Creates an approval: a pending one, or one for a call that the policy passed.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the fields are those of `Approval`")]
 pub struct Propose {
@@ -43,16 +42,16 @@ pub struct Propose {
     pub undoes: Option<Undoes>,
     pub key: Option<(Key, Hash)>,
     pub calls: Vec<NewCall>,
-    /// What keeps one agent from asking too much; nothing is checked without it.
+    /// Limits on how much one agent may ask; `None` checks nothing.
     pub restraint: Option<Restraint>,
-    /// Several agents share the channel; otherwise it belongs to the one that opened it.
+    /// True if several agents share the channel; otherwise it belongs to the agent that opened it.
     pub is_shared: bool,
-    /// Records one call that the policy let pass, instead of asking about it, and starts the call under the permit token of
-    /// this hash.
+    /// Hash of a permit token. If set, records one passed call and its start under that permit instead of asking about
+    /// it.
     pub passes: Option<Hash>,
 }
 
-/// A call that is to be held.
+/// A new call of an approval.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the fields are those of `Call`")]
 pub struct NewCall {
@@ -65,46 +64,46 @@ pub struct NewCall {
     pub before: Option<Arc<Snapshot>>,
 }
 
-/// What was proposed.
+/// An accepted proposal.
 #[derive(Clone, Debug)]
 pub struct Proposed {
-    /// The approval, as it is now.
+    /// Current state of the approval.
     pub approval: SharedApproval,
-    /// True when the same request had been made before: nothing new was written.
+    /// True if the same request was made before, or joined a pending approval; nothing new was written.
     pub repeated: bool,
 }
 
-/// Why nothing was proposed.
+/// Reason for refusing a proposal.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProposeRefusal {
-    /// The key belongs to another request.
+    /// The idempotency key was used for another request.
     #[error("idempotency key `{0}` was used for something else")]
     KeyReused(Key),
     /// The channel belongs to another agent.
     #[error("channel `{0}` belongs to another agent")]
     ChannelTaken(Channel),
-    /// There is nothing to undo.
+    /// The call to undo is not in a state that can be undone.
     #[error("call `{call}` cannot be undone: it is {state}")]
     NotUndoable {
-        /// The call that was to be undone.
+        /// The call to undo.
         call: CallId,
-        /// Its state, or `not there`.
+        /// State of that call, or `not there`.
         state: &'static str,
     },
-    /// The agent has asked enough for now.
+    /// The agent has too many pending approvals.
     #[error("the agent has {count} approvals pending, and {most} are the most")]
     TooManyPending {
-        /// How many are pending.
+        /// Number of pending approvals.
         count: usize,
-        /// How many may be.
+        /// Maximum number of pending approvals.
         most: usize,
     },
-    /// Somebody said no to these calls, or to some of them, a short while ago.
+    /// These calls, or some of them, were denied recently.
     #[error(
         "these calls, or some of them, were denied a short while ago; they may be asked again after {until}"
     )]
     DeniedLately {
-        /// When they may be asked again.
+        /// Time from which they may be proposed again.
         until: Time,
     },
 }
@@ -135,30 +134,28 @@ impl Propose {
 
     fn has_good_count(&self) -> bool {
         let most = match self.passes {
-            // Each passed call ends on its own, whatever becomes of the others.
+            // Each passed call gets its own record, because each ends independently.
             Some(_) => 1,
             None => MOST_CALLS,
         };
         (1..=most).contains(&self.calls.len())
     }
 
-    /// The new approval, unless it replaces another.
-    pub(super) fn prepare(&self, now: Time) -> Option<Saved> {
+    /// Prepares the new approval for the common case that it replaces none.
+    pub(super) fn prepare(&self, now: Time) -> Option<SavedApproval> {
         if !self.has_good_count() {
             return None;
         }
-        let saved = self.draft(now, None).ok()?;
-        let bodies = Some(Bodies::of(&saved.approval));
-        Some(Saved { bodies, ..saved })
+        self.draft(now, None).ok()
     }
 
     pub(super) fn apply<R: Rows>(
         &self,
-        prepared: Option<Saved>,
+        prepared: Option<SavedApproval>,
         rows: &mut R,
         now: Time,
     ) -> Result<Result<Proposed, ProposeRefusal>, StoreError> {
-        // The gate answers this to whoever asks; here it keeps positions within their byte.
+        // The gate has refused this already; this check keeps positions within a byte.
         if !self.has_good_count() {
             let calls = self.calls.len();
             return Err(StoreError::Impossible(format!(
@@ -194,7 +191,7 @@ impl Propose {
             let approval = undoes.approval;
             let target = rows.approval(&self.tenant, approval)?;
             for position in undoes.positions() {
-                if let Some(state) = why_not_undoable(target.as_ref(), position) {
+                if let Some(state) = check_undoable(target.as_ref(), position) {
                     let call = CallId { approval, position };
                     return Ok(Err(ProposeRefusal::NotUndoable { call, state }));
                 }
@@ -222,9 +219,9 @@ impl Propose {
         }))
     }
 
-    /// Proposes this in place of an approval whose call was not run, because what it would change has changed. A
-    /// conversation that has gone on to another question is left with that one.
-    pub(super) fn instead_of<R: Rows>(
+    /// Proposes this instead of a call that was refused because what it would change has changed. Does nothing if the
+    /// channel has another pending question by now.
+    pub(super) fn propose_replacement<R: Rows>(
         &self,
         refused: ApprovalId,
         rows: &mut R,
@@ -244,7 +241,8 @@ impl Propose {
         Ok(Some(self.id))
     }
 
-    /// One pending approval per channel: the new one ends the old one, in the same transaction.
+    /// Ends the channel's pending approval in the same transaction, so that a channel never has two. Returns its id if
+    /// it was superseded rather than expired.
     fn replace_pending<R: Rows>(&self, rows: &mut R, now: Time) -> Result<Option<ApprovalId>, StoreError> {
         let Some(channel) = &self.channel else {
             return Ok(None);
@@ -253,22 +251,23 @@ impl Propose {
             return Ok(None);
         };
         let old_id = old.id;
-        let expired = now >= old.expires_at;
+        // In doubt it is this proposal that ends it.
+        let expired = rows.certain(now) >= old.expires_at;
         let mut change = Change::new(old, now, self.policy);
         if expired {
-            change.record(Actor::Gate, What::Expired)?;
+            change.record(Actor::Gate, EventKind::Expired)?;
         } else {
             change.approval.superseded_by = Some(self.id);
             change.record(
                 Actor::Agent(self.agent.clone()),
-                What::Superseded { successor: self.id },
+                EventKind::Superseded { successor: self.id },
             )?;
         }
         change.save(rows)?;
         Ok((!expired).then_some(old_id))
     }
 
-    fn draft(&self, now: Time, replaces: Option<ApprovalId>) -> Result<Saved, StoreError> {
+    fn draft(&self, now: Time, replaces: Option<ApprovalId>) -> Result<SavedApproval, StoreError> {
         let mut approval = Approval {
             id: self.id,
             tenant: self.tenant.clone(),
@@ -310,7 +309,7 @@ impl Propose {
             call.digest = digest;
         }
         approval.digest = approval.digest_of_calls();
-        let proposed = What::Proposed {
+        let proposed = EventKind::Proposed {
             calls: u8::try_from(approval.calls.len()).unwrap_or(u8::MAX),
             expires_at: approval.expires_at,
             digest: approval.digest,
@@ -321,7 +320,7 @@ impl Propose {
         change.record(Actor::Agent(self.agent.clone()), proposed)?;
         if let Some(permit) = self.passes {
             let digest = change.approval.digest;
-            change.record(Actor::Gate, What::Passed { digest })?;
+            change.record(Actor::Gate, EventKind::Passed { digest })?;
             start(&mut change, 1, permit, None)?;
         }
         Ok(change.into_saved())
@@ -329,7 +328,8 @@ impl Propose {
 }
 
 impl NewCall {
-    fn hold(&self) -> Call {
+    /// The call as it is held, without its digest.
+    pub(crate) fn hold(&self) -> Call {
         Call {
             tool: self.tool.clone(),
             definition: self.definition,

@@ -1,11 +1,11 @@
-//! Put and take: the ways in which an entry of the registry comes and goes.
+//! Put and take: the commands that change registry entries.
 
 use super::Rows;
 use crate::registry::{Entry, Kind, Put};
 use crate::store::StoreError;
 use crate::time::Time;
 
-/// Keeps an entry, if what is there has the version it names.
+/// Writes an entry if the stored version matches (compare-and-swap).
 #[derive(Clone, Debug)]
 pub struct PutEntry(pub Entry);
 
@@ -16,31 +16,31 @@ impl PutEntry {
             .check()
             .map_err(|bad| StoreError::Impossible(bad.to_string()))?;
         let stored = rows.entry(entry.kind, &entry.key)?;
-        let there = stored.as_ref().filter(|stored| stored.is_there(now));
+        let there = stored.as_ref().filter(|stored| stored.is_live(now));
         let expected = match there {
-            // An entry belongs to one tenant for ever; to others it is merely taken.
+            // An entry never changes its tenant; for other tenants its key is simply taken.
             Some(there) => there.tenant == entry.tenant && there.version == entry.version,
             None => entry.version == 0,
         };
         if !expected {
-            return Ok(Put::Changed);
+            return Ok(Put::Conflict);
         }
-        // Also behind one whose time was over: who still holds that one's version must not change this one.
+        // Counts on from an expired entry too, so that a holder of its version cannot change the new one.
         let version = stored.map_or(0, |stored| stored.version).saturating_add(1);
         rows.keep_entry(Entry {
             version,
             ..entry.clone()
         })?;
-        Ok(Put::Kept(version))
+        Ok(Put::Written(version))
     }
 }
 
-/// Removes an entry and gives it to whoever asked, once.
+/// Removes an entry and returns it, to one caller only.
 #[derive(Clone, Debug)]
 pub struct TakeEntry {
-    /// What it is.
+    /// Kind of the entry.
     pub kind: Kind,
-    /// Its name.
+    /// Key of the entry.
     pub key: String,
 }
 
@@ -49,8 +49,8 @@ impl TakeEntry {
         let Some(entry) = rows.entry(self.kind, &self.key)? else {
             return Ok(None);
         };
-        // One whose time is over is the sweep's.
-        if !entry.is_there(now) {
+        // Expired entries are left to the sweep.
+        if !entry.is_live(now) {
             return Ok(None);
         }
         rows.remove_entry(self.kind, &self.key)?;

@@ -1,8 +1,8 @@
-//! Restraint: how much one agent may ask of people at once, and how soon again after a no.
+//! Restraint: limits how much one agent may ask at once, and how soon again after a denial.
 //!
-//! Enters: a proposal, the agent's other pending approvals, the entries that denials left. Leaves: the card it joins, a
-//! refusal, or nothing, and then it is proposed.
-//! Deliberately absent: what the numbers are; the policy says.
+//! Input: a proposal, the agent's other pending approvals, and the registry's denials. Output: the card that the
+//! proposal joins, a refusal, or `None` if it may be proposed. Not here: the limits themselves, which come from the
+//! policy.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,21 +15,21 @@ use crate::call::Call;
 use crate::store::StoreError;
 use crate::time::Time;
 
-/// The most pending approvals of one agent that are looked at; a policy's limit is below it.
+/// Maximum number of an agent's pending approvals that are read, and the highest limit that a policy may set.
 pub const MOST_LOOKED_AT: usize = 200;
 
-/// What a proposal is checked against.
+/// The limits that apply to a proposal.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Restraint {
-    /// The most pending approvals of this agent for one requester. Nobody is limited by what others ask the same agent.
+    /// Maximum number of this agent's pending approvals per requester, so that requesters do not limit each other.
     pub most_pending: Option<usize>,
-    /// Whether the same calls again join the pending approval.
+    /// True if a proposal of the same calls joins the pending approval.
     pub joins: bool,
-    /// The calls, and for how long what was denied may not be asked again.
+    /// The proposed calls, and the cool-down after a denial.
     pub denial: Option<(CallSet, Duration)>,
 }
 
-/// The card a proposal joins, or why it is refused; nothing when it may be proposed.
+/// Returns the card that a proposal joins, or its refusal; `None` if it may be proposed.
 pub(super) fn check<R: Rows>(
     propose: &Propose,
     restraint: &Restraint,
@@ -44,7 +44,7 @@ pub(super) fn check<R: Rows>(
     let Some(most) = restraint.most_pending else {
         return Ok(None);
     };
-    // Most agents have a few pending ones: counting them reads no arguments.
+    // Fast path: counting reads no arguments, and most agents have only a few pending approvals.
     if !restraint.joins && rows.count_pending_of(&propose.tenant, &propose.agent, most)? < most {
         return Ok(None);
     }
@@ -62,18 +62,19 @@ pub(super) fn check<R: Rows>(
             repeated: true,
         })));
     }
-    // The one whose place it takes does not count.
+    // The approval that this one would replace does not count.
     let stays = |approval: &&Approval| propose.channel.is_none() || approval.channel != propose.channel;
     let is_own = |approval: &&Approval| approval.requester == propose.requester;
     let count = match is_cut {
-        // There may be more of this requester's behind those that were read.
+        // Not all were read, so this requester's cannot be counted exactly: count those of all requesters.
         true => open.iter().filter(stays).count(),
         false => open.iter().filter(stays).filter(is_own).count(),
     };
     Ok((count >= most).then_some(Err(ProposeRefusal::TooManyPending { count, most })))
 }
 
-/// Whether a pending approval asks exactly this. Calls with credentials are never the same: nobody can compare them.
+/// Returns true if a pending approval asks for exactly the same. Calls with credentials never match, because sealed
+/// credentials cannot be compared.
 fn is_same(propose: &Propose, approval: &Approval) -> bool {
     let same_call = |(new, call): (&NewCall, &Call)| {
         (&new.tool, new.definition, &new.arguments) == (&call.tool, call.definition, &call.arguments)

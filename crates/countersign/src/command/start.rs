@@ -1,105 +1,105 @@
-//! Start: the one way into a run, and why there may be none.
+//! Start: the only way to run a call, and the reasons for refusing it.
 
 use super::finish::stop_after;
 use super::propose::Propose;
 use super::undo::claim_undo;
 use super::{Change, Rows};
 use crate::approval::{Approval, SharedApproval};
-use crate::call::{Because, Execution};
-use crate::event::What;
+use crate::call::{Execution, RefusalReason};
+use crate::event::EventKind;
 use crate::hash::Hash;
 use crate::id::{Actor, ApprovalId, CallId, Tenant};
 use crate::state::CallState;
 use crate::store::StoreError;
 use crate::time::Time;
 
-/// Asks to start a call.
+/// Starts a call.
 #[derive(Clone, Debug)]
 pub struct Start {
-    /// Whose call.
+    /// Tenant of the call.
     pub tenant: Tenant,
-    /// Which call.
+    /// The call to start.
     pub call: CallId,
     /// Hash of the permit's token.
     pub permit: Hash,
-    /// The policy in force.
+    /// Hash of the policy in force.
     pub policy: Hash,
-    /// What a call with a snapshot would change, as it was found a moment ago.
-    pub seen: Option<Seen>,
-    /// What is proposed, in the same transaction, when it is not what was shown any more.
-    pub instead: Option<Box<Propose>>,
+    /// Result of reading the call's snapshot again; required if the call has one.
+    pub snapshot: Option<SnapshotCheck>,
+    /// Proposal to make in the same transaction if the snapshot has changed.
+    pub replacement: Option<Box<Propose>>,
 }
 
-/// What was found when it was looked at again.
+/// Result of reading a snapshot again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Seen {
-    /// The hash of the snapshot as it is now.
-    Now(Hash),
-    /// It could not be read.
-    Nothing,
+pub enum SnapshotCheck {
+    /// Hash of the current content.
+    Read(Hash),
+    /// The content could not be read.
+    Unreadable,
 }
 
-/// A call that was started, by this command and no other.
+/// A call that this command started.
 #[derive(Clone, Debug)]
 pub struct Started {
-    /// Its approval as it is now.
+    /// Current state of its approval.
     pub approval: SharedApproval,
-    /// The call's position.
+    /// Position of the call.
     pub position: u8,
 }
 
-/// Why a call was not started, finished or reconciled.
+/// Reason for not starting, finishing or reconciling a call.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ExecuteRefusal {
-    /// No such call, or not this tenant's.
+    /// The tenant has no such call.
     #[error("there is no call `{0}`")]
     NotFound(CallId),
-    /// It is in another state than this needs.
+    /// The call is in the wrong state.
     #[error("call `{call}` is {state}{}", because.as_ref().map(|why| format!(": {}", why.as_str())).unwrap_or_default())]
     WrongState {
-        /// Which call.
+        /// The call in the wrong state.
         call: CallId,
-        /// Its state.
+        /// State of the call.
         state: CallState,
-        /// Why it was refused, if it was.
-        because: Option<Because>,
+        /// Reason for its refusal, if it was refused.
+        because: Option<RefusalReason>,
     },
-    /// Calls run in proposed order.
+    /// An earlier call has to run first: calls run in proposed order.
     #[error("call `{call}` has to wait for call {first}")]
     EarlierFirst {
-        /// Which call.
+        /// The call that has to wait.
         call: CallId,
-        /// The position that comes first.
+        /// Position of the call to run first.
         first: u8,
     },
-    /// What it would undo is not there to be undone any more. It will not run.
+    /// The target of the undo can no longer be undone. The call will not run.
     #[error("call `{undoes}` cannot be undone: it is {state}")]
     NothingToUndo {
-        /// The call that was to be undone.
+        /// The call to undo.
         undoes: CallId,
-        /// Its state.
+        /// State of that call.
         state: &'static str,
     },
-    /// What it would change has to be looked at again first.
+    /// The call's snapshot has to be read again first.
     #[error("call `{0}` cannot start before what it would change was read again")]
     NotLookedAt(CallId),
-    /// What it would change is not what was shown, or cannot be read. It will not run.
+    /// The snapshot has changed since it was shown, or cannot be read. The call will not run.
     #[error("call `{call}` will not run: {}", because.as_str())]
     NotAsShown {
-        /// Which call.
+        /// The refused call.
         call: CallId,
-        /// Why.
-        because: Because,
-        /// The approval that asks again.
+        /// Reason for the refusal.
+        because: RefusalReason,
+        /// The approval that asks again, if any.
         successor: Option<ApprovalId>,
     },
-    /// Only who started it can finish it.
+    /// The permit does not belong to this call's run.
     #[error("the permit does not belong to call `{0}`")]
     NotYourPermit(CallId),
 }
 
 impl ExecuteRefusal {
-    /// A word for programs.
+    /// Returns a machine-readable code.
     pub fn code(&self) -> &'static str {
         match self {
             ExecuteRefusal::NotFound(_) => "not_found",
@@ -122,9 +122,14 @@ impl Start {
         let Some(approval) = rows.approval(&self.tenant, self.call.approval)? else {
             return Ok(Err(ExecuteRefusal::NotFound(self.call)));
         };
+        // Late by a clock that may be wrong: not started, and not ended either.
+        let is_late = |at: Time| approval.start_by().is_some_and(|start_by| at >= start_by);
+        if is_late(now) && !is_late(rows.certain(now)) {
+            return Ok(Err(wrong_state(&approval, self.call)));
+        }
         let mut change = Change::new(approval, now, self.policy);
         let stale = refuse_stale(&mut change)?;
-        let refusal = why_not_startable(&change, self.call);
+        let refusal = check_startable(&change, self.call);
         if stale || refusal.is_some() {
             let approval = change.save(rows)?;
             let state_changed = || wrong_state(&approval, self.call);
@@ -134,13 +139,13 @@ impl Start {
         let shown = shown
             .and_then(|call| call.before.as_ref())
             .map(|before| before.hash);
-        match (shown, self.seen) {
+        match (shown, self.snapshot) {
             (Some(_), None) => return Ok(Err(ExecuteRefusal::NotLookedAt(self.call))),
-            (Some(shown), Some(Seen::Now(found))) if shown != found => {
-                return self.refuse(rows, change, Because::Changed).map(Err);
+            (Some(shown), Some(SnapshotCheck::Read(found))) if shown != found => {
+                return self.refuse(rows, change, RefusalReason::Changed).map(Err);
             }
-            (Some(_), Some(Seen::Nothing)) => {
-                return self.refuse(rows, change, Because::Unreadable).map(Err);
+            (Some(_), Some(SnapshotCheck::Unreadable)) => {
+                return self.refuse(rows, change, RefusalReason::Unreadable).map(Err);
             }
             _ => {}
         }
@@ -159,18 +164,18 @@ impl Start {
 }
 
 impl Start {
-    /// Ends a call that is not to run any more, and asks again about what is there now.
+    /// Refuses a call whose snapshot has changed, and proposes it again over the current content.
     fn refuse<R: Rows>(
         &self,
         rows: &mut R,
         mut change: Change,
-        because: Because,
+        because: RefusalReason,
     ) -> Result<ExecuteRefusal, StoreError> {
-        let successor = match &self.instead {
-            Some(instead) => instead.instead_of(self.call.approval, rows, change.at)?,
+        let successor = match &self.replacement {
+            Some(replacement) => replacement.propose_replacement(self.call.approval, rows, change.at)?,
             None => None,
         };
-        let refused = What::Refused {
+        let refused = EventKind::Refused {
             call: self.call.position,
             because: because.clone(),
             successor,
@@ -186,7 +191,7 @@ impl Start {
     }
 }
 
-fn why_not_startable(change: &Change, call: CallId) -> Option<ExecuteRefusal> {
+fn check_startable(change: &Change, call: CallId) -> Option<ExecuteRefusal> {
     let Some(found) = change.approval.call(call.position) else {
         return Some(ExecuteRefusal::NotFound(call));
     };
@@ -216,15 +221,16 @@ pub(super) fn wrong_state(approval: &Approval, call: CallId) -> ExecuteRefusal {
     }
 }
 
-/// Starts the next released call along with another change, if there is one and nothing speaks against it.
+/// Starts the next released call along with another change, if there is one that needs no snapshot read. Returns its
+/// position.
 pub(super) fn start_next<R: Rows>(
     rows: &mut R,
     change: &mut Change,
     permit: Hash,
 ) -> Result<Option<u8>, StoreError> {
-    // Each round ends or starts a call.
+    // Terminates: each round refuses or starts a call.
     while let Some(position) = change.approval.next_released() {
-        // What it would change has to be looked at again first, and that takes longer than a transaction may.
+        // Its snapshot has to be read again first, which takes too long for a transaction.
         let call = change.approval.call(position);
         if call.is_some_and(|call| call.before.is_some()) {
             return Ok(None);
@@ -238,18 +244,18 @@ pub(super) fn start_next<R: Rows>(
     Ok(None)
 }
 
-/// Ends an undo whose call is undone by another, or is being.
+/// Refuses an undo whose target is undone, or being undone, by another.
 fn refuse_undo(change: &mut Change, position: u8) -> Result<(), StoreError> {
-    let refused = What::Refused {
+    let refused = EventKind::Refused {
         call: position,
-        because: Because::NothingToUndo,
+        because: RefusalReason::NothingToUndo,
         successor: None,
     };
     change.record(Actor::Gate, refused)?;
     stop_after(change, position)
 }
 
-/// `looked_at` is the hash of what the call would change, as it is now.
+/// Records the start of a call. `looked_at` is the hash of its snapshot as read again just now.
 pub(super) fn start(
     change: &mut Change,
     position: u8,
@@ -260,14 +266,14 @@ pub(super) fn start(
     let call = approval
         .call(position)
         .ok_or_else(|| StoreError::Impossible("no such call".to_owned()))?;
-    // The last look before the world changes: what was approved is what is stored.
+    // Last check before anything runs: the stored bytes are what was approved.
     if call.digest != call.digest_in(approval, position) {
         return Err(StoreError::Impossible(format!(
             "call {}.{position} does not fit its digest",
             approval.id
         )));
     }
-    // INVARIANT: nothing starts over something else than what was shown.
+    // INVARIANT: a call starts only if its snapshot is still what was shown.
     if looked_at != call.before.as_ref().map(|before| before.hash) {
         return Err(StoreError::Impossible(
             "a start without a look at what it changes".to_owned(),
@@ -276,7 +282,7 @@ pub(super) fn start(
     let deadline = change.at.plus(call.terms.timeout);
     change.record(
         Actor::Gate,
-        What::Started {
+        EventKind::Started {
             call: position,
             deadline,
         },
@@ -293,20 +299,20 @@ pub(super) fn start(
     Ok(())
 }
 
-/// Refuses released calls that were not started in time. True when there were any.
+/// Refuses released calls that were not started in time. Returns true if there were any.
 pub(super) fn refuse_stale(change: &mut Change) -> Result<bool, StoreError> {
     let late = change
         .approval
         .start_by()
         .is_some_and(|start_by| change.at >= start_by);
     match late && change.approval.next_released().is_some() {
-        true => refuse_released(change, Because::Stale).map(|()| true),
+        true => refuse_released(change, RefusalReason::Stale).map(|()| true),
         false => Ok(false),
     }
 }
 
 /// Refuses every call that is still released.
-pub(super) fn refuse_released(change: &mut Change, because: Because) -> Result<(), StoreError> {
+pub(super) fn refuse_released(change: &mut Change, because: RefusalReason) -> Result<(), StoreError> {
     let numbered = change.approval.numbered();
     let released: Vec<u8> = numbered
         .filter(|(_, call)| call.state == CallState::Released)
@@ -315,7 +321,7 @@ pub(super) fn refuse_released(change: &mut Change, because: Because) -> Result<(
     for call in released {
         change.record(
             Actor::Gate,
-            What::Refused {
+            EventKind::Refused {
                 call,
                 because: because.clone(),
                 successor: None,

@@ -1,54 +1,59 @@
-//! The sweep: writes down what time has already made true.
+//! The sweep: records expiries and timeouts that have already passed.
 
-use super::finish::lose;
+use super::finish::mark_unknown;
 use super::start::refuse_stale;
 use super::{Change, Rows};
-use crate::event::What;
+use crate::event::EventKind;
 use crate::hash::Hash;
 use crate::id::Actor;
 use crate::state::{CallState, State};
 use crate::store::StoreError;
 use crate::time::Time;
 
-/// Ends what is due, up to `limit` approvals, and removes as many entries whose time is over.
+/// Ends up to `limit` due approvals and removes up to `limit` expired entries.
 #[derive(Clone, Debug)]
 pub struct Sweep {
-    /// The most approvals, and the most entries, to touch in this transaction.
+    /// Maximum number of approvals, and of entries, in this transaction.
     pub limit: usize,
-    /// The policy in force.
+    /// Hash of the policy in force.
     pub policy: Hash,
 }
 
-/// What a sweep did.
+/// Counts of a sweep.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Swept {
     /// Approvals that expired.
     pub expired: usize,
     /// Approvals with calls that were released and not started in time.
     pub stale: usize,
-    /// Calls that were started and never said how they ended.
+    /// Calls that were started and whose outcome did not arrive in time.
     pub unknown: usize,
-    /// Entries of the registry that were removed.
+    /// Registry entries removed.
     pub entries: usize,
-    /// True when there may be more.
+    /// Approvals skipped because their rows are inconsistent.
+    pub broken: usize,
+    /// True if more may be due.
     pub more: bool,
 }
 
 impl Sweep {
     pub(super) fn apply<R: Rows>(&self, rows: &mut R, now: Time) -> Result<Swept, StoreError> {
+        // INVARIANT: what a clock ends for good that may be wrong does not come back when it is set right.
+        let now = rows.certain(now);
         let due = rows.due(now, self.limit)?;
         let mut swept = Swept {
             more: due.len() >= self.limit,
             ..Swept::default()
         };
+        swept.broken = rows.skipped();
         for approval in due {
             let mut change = Change::new(approval, now, self.policy);
             if change.approval.state == State::Pending && change.at >= change.approval.expires_at {
-                change.record(Actor::Gate, What::Expired)?;
+                change.record(Actor::Gate, EventKind::Expired)?;
                 swept.expired += 1;
             }
             for position in overdue(&change) {
-                lose(&mut change, position, "no answer in time", None)?;
+                mark_unknown(&mut change, position, "no answer in time", None)?;
                 swept.unknown += 1;
             }
             if refuse_stale(&mut change)? {

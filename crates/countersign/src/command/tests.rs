@@ -1,11 +1,11 @@
-//! What only a store that was changed by other means can show.
+//! Commands on rows that were tampered with.
 
 use super::*;
 use crate::call::Arguments;
 use crate::store::memory::MemoryStore;
 use crate::store::suite::{Fixture, sample};
 
-/// A store of one approval, which takes nothing.
+/// A store of one approval that accepts no writes.
 struct OnlyRow(Approval);
 
 impl Rows for OnlyRow {
@@ -24,7 +24,7 @@ impl Rows for OnlyRow {
     fn pending_of(&mut self, _: &Tenant, _: &Agent, _: usize) -> Result<Vec<Approval>, StoreError> {
         Ok(Vec::new())
     }
-    fn save(&mut self, _: Saved) -> Result<(), StoreError> {
+    fn save(&mut self, _: SavedApproval) -> Result<(), StoreError> {
         Ok(())
     }
     fn entry(&mut self, _: Kind, _: &str) -> Result<Option<Entry>, StoreError> {
@@ -84,7 +84,7 @@ async fn i7_bytes_that_were_changed_in_the_store_are_neither_approved_nor_starte
             assert!(matches!(answer, Err(StoreError::Impossible(_))), "{what}");
         }
     }
-    // A card that was changed along with its digest does not fit the approval's.
+    // Arguments changed together with the call's digest do not match the approval's digest.
     let mut forged = Approval::clone(&pending);
     forged.calls[1].arguments = Arguments::stored(&b"{}"[..]);
     forged.calls[1].digest = forged.calls[1].digest_in(&forged, 2);

@@ -1,14 +1,14 @@
-//! Undo: a call that takes another one back claims it when it starts, and settles the claim when it ends.
+//! Undo: an undoing call claims its target when it starts, and settles the claim when it ends.
 
 use super::{Change, Rows};
 use crate::approval::Approval;
-use crate::event::What;
+use crate::event::EventKind;
 use crate::id::{Actor, CallId};
 use crate::state::CallState;
 use crate::store::StoreError;
 
-/// Why a call cannot be undone now; nothing when it can.
-pub(super) fn why_not_undoable(target: Option<&Approval>, position: u8) -> Option<&'static str> {
+/// Returns why a call cannot be undone now; `None` if it can.
+pub(super) fn check_undoable(target: Option<&Approval>, position: u8) -> Option<&'static str> {
     let Some(call) = target.and_then(|target| target.call(position)) else {
         return Some("not there");
     };
@@ -19,8 +19,8 @@ pub(super) fn why_not_undoable(target: Option<&Approval>, position: u8) -> Optio
     }
 }
 
-/// Before an undo starts, it claims the call it undoes, so that no other undo of it can start. Gives that call and
-/// its state when it cannot be undone.
+/// Claims the target of an undo before it starts, so that no other undo of it can start. Returns the target and its
+/// state if it cannot be undone.
 pub(super) fn claim_undo<R: Rows>(
     rows: &mut R,
     change: &Change,
@@ -30,7 +30,7 @@ pub(super) fn claim_undo<R: Rows>(
         return Ok(None);
     };
     let target = rows.approval(&change.approval.tenant, undoes.approval)?;
-    if let Some(state) = why_not_undoable(target.as_ref(), undoes.position) {
+    if let Some(state) = check_undoable(target.as_ref(), undoes.position) {
         return Ok(Some((undoes, state)));
     }
     let undo = CallId {
@@ -38,12 +38,13 @@ pub(super) fn claim_undo<R: Rows>(
         position,
     };
     let call = undoes.position;
-    let what = What::UndoStarted { call, undo };
+    let what = EventKind::UndoStarted { call, undo };
     mark_target(rows, change, target, call, what, Some(undo))?;
     Ok(None)
 }
 
-/// When the call that ended was an undo, says so at the call it undid, or gives that call free again.
+/// Settles the claim of an undo that ended: marks its target as undone, or releases it if the undo failed. Does nothing
+/// for other calls.
 pub(super) fn settle_undo<R: Rows>(
     rows: &mut R,
     change: &Change,
@@ -61,14 +62,21 @@ pub(super) fn settle_undo<R: Rows>(
             change,
             target,
             call,
-            What::Undone { call, undo },
+            EventKind::Undone { call, undo },
             Some(undo),
         ),
-        false => mark_target(rows, change, target, call, What::UndoFailed { call, undo }, None),
+        false => mark_target(
+            rows,
+            change,
+            target,
+            call,
+            EventKind::UndoFailed { call, undo },
+            None,
+        ),
     }
 }
 
-/// The call that the one at this position takes back, if it takes back any.
+/// Returns the call that the one at this position undoes, if any.
 fn undone_by(change: &Change, position: u8) -> Option<CallId> {
     change.approval.undoes?.by(position)
 }
@@ -78,7 +86,7 @@ fn mark_target<R: Rows>(
     change: &Change,
     target: Option<Approval>,
     position: u8,
-    what: What,
+    what: EventKind,
     undone_by: Option<CallId>,
 ) -> Result<(), StoreError> {
     let Some(target) = target else {

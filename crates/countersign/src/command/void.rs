@@ -1,14 +1,18 @@
-//! Void: ends everything that was open when a backup was made, once it is restored.
+//! Void: ends everything that is open after a backup was restored.
 //!
-//! Between the backup and now, what was open then may have been decided and run. So nothing of it may go on: what was
-//! pending is withdrawn, what was released is refused, what ran is unknown, and no permit, token, session or link of
-//! that time works any more. People stay, and sign in anew.
+//! Approvals that were open in the backup may have been decided and run since, so none may continue: pending approvals
+//! are withdrawn, released calls refused, running calls become unknown, and no permit, token, session or link from that
+//! time works any more. People's accounts stay, but they have to sign in again.
+//!
+//! Also used after a wrong clock was set back, for approvals changed by that clock, which would otherwise stay open
+//! until its time is reached. Credentials are kept in that case.
 
-use super::finish::lose;
+use super::finish::mark_unknown;
 use super::start::refuse_released;
 use super::{Change, Rows};
-use crate::call::Because;
-use crate::event::What;
+use crate::approval::Approval;
+use crate::call::RefusalReason;
+use crate::event::EventKind;
 use crate::hash::Hash;
 use crate::id::Actor;
 use crate::registry::Kind;
@@ -17,58 +21,69 @@ use crate::store::StoreError;
 use crate::time::Time;
 
 const REASON: &str = "the store was restored from a backup";
+const REASON_CLOCK: &str = "the store's clock was reset";
 
-/// What somebody holds who could go on where the backup was made.
+/// Credentials from the time of the backup, which are revoked.
 const CREDENTIALS: [Kind; 3] = [Kind::Token, Kind::Session, Kind::Link];
 
 /// Voids up to `limit` approvals.
 #[derive(Clone, Debug)]
 pub struct Void {
-    /// The most approvals to touch in this transaction.
+    /// Maximum number of approvals in this transaction.
     pub limit: usize,
-    /// The policy in force.
+    /// Hash of the policy in force.
     pub policy: Hash,
+    /// If set, voids only approvals changed after this time, and revokes no credential.
+    pub changed_after: Option<Time>,
 }
 
-/// What was voided.
+/// Counts of voided approvals and calls.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Voided {
-    /// Approvals that waited for a decision.
+    /// Pending approvals withdrawn.
     pub pending: usize,
-    /// Calls that were approved and not started.
+    /// Released calls refused.
     pub released: usize,
-    /// Calls that had been started.
+    /// Running calls that became unknown.
     pub running: usize,
-    /// True when there may be more.
+    /// True if more may be open.
     pub more: bool,
 }
 
 impl Void {
     pub(super) fn apply<R: Rows>(&self, rows: &mut R, now: Time) -> Result<Voided, StoreError> {
-        for kind in CREDENTIALS {
-            rows.remove_kind(kind)?;
+        let reason = match self.changed_after {
+            None => REASON,
+            Some(_) => REASON_CLOCK,
+        };
+        if self.changed_after.is_none() {
+            for kind in CREDENTIALS {
+                rows.remove_kind(kind)?;
+            }
         }
-        // Whatever is open is due at some time.
+        // Every open approval is due at some time.
         let open = rows.due(Time::from_micros(i64::MAX), self.limit)?;
         let mut voided = Voided {
             more: open.len() >= self.limit,
             ..Voided::default()
         };
-        for approval in open {
+        let is_meant =
+            |approval: &Approval| self.changed_after.is_none_or(|after| approval.changed_at > after);
+        for approval in open.into_iter().filter(is_meant) {
             let mut change = Change::new(approval, now, self.policy);
             if change.approval.state == State::Pending {
-                let reason = Some(REASON.to_owned());
-                change.record(Actor::Gate, What::Withdrawn { reason })?;
+                let reason = Some(reason.to_owned());
+                change.record(Actor::Gate, EventKind::Withdrawn { reason })?;
                 voided.pending += 1;
             }
             voided.released += in_state(&change, CallState::Released).len();
-            refuse_released(&mut change, Because::Voided)?;
+            refuse_released(&mut change, RefusalReason::Voided)?;
             for position in in_state(&change, CallState::Running) {
-                lose(&mut change, position, REASON, None)?;
+                mark_unknown(&mut change, position, reason, None)?;
                 if let Some(call) = change.approval.call_mut(position)
                     && let Some(execution) = &mut call.execution
                 {
-                    // The hash of no token: whoever holds the permit cannot say how the call ended.
+                    // No token has this hash, so the permit can no longer report an outcome.
                     execution.permit = Hash([0; 32]);
                 }
                 voided.running += 1;

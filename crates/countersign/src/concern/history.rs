@@ -1,53 +1,55 @@
-//! What an agent asked before, made ready once to be compared with many calls.
+//! An agent's earlier approvals, indexed once for comparison with many calls.
 //!
-//! Enters: earlier approvals of one agent. Leaves: for each call, what about it differs from them.
-//! INVARIANT: a secret is neither kept here nor told.
+//! Input: earlier approvals of one agent. Output: for each call, the concerns about how it differs from them.
+//! INVARIANT: secrets are neither stored here nor shown.
 
 use std::collections::HashMap;
 
-use super::{Concern, FAR, LARGE_BATCH, LATELY, SOME};
+use super::{Concern, DENIAL_WINDOW, LARGE_BATCH, LARGER_FACTOR, MIN_SAMPLES};
 use crate::approval::Approval;
-use crate::call::{Because, Call};
+use crate::call::{Call, RefusalReason};
 use crate::display::clip;
 use crate::hash::Hash;
 use crate::id::{ApprovalId, ToolName};
 use crate::json::{self, Kind, Leaf};
-use crate::state::State;
+use crate::state::{CallState, State};
 use crate::time::Time;
 
-/// The shortest and the longest text that is compared letter by letter.
+/// Shortest and longest text that is compared letter by letter, in characters.
 const TEXT_CHARS: std::ops::RangeInclusive<usize> = 6..=200;
-/// At most so many texts of a tool are remembered.
+/// Most texts that are remembered per tool.
 const MOST_TEXTS: usize = 500;
-/// The longest text of an earlier call that is shown.
+/// Longest pointer or earlier text that is shown, in characters.
 const SHOWN_CHARS: usize = 100;
 
-/// The history of one agent.
+/// Earlier approvals of one agent, indexed by tool.
 pub struct History<'h> {
     tools: HashMap<&'h ToolName, Used>,
-    /// How many calls each approval had.
+    /// Number of calls in each approval.
     sizes: Vec<(ApprovalId, usize)>,
     looked_at: Option<usize>,
     is_secret: &'h dyn Fn(&Call, &str) -> bool,
 }
 
-/// How one tool was used.
+/// Earlier uses of one tool.
 struct Used {
     first: ApprovalId,
-    /// Approved definitions, with their approvals.
+    /// Definitions in approved calls, with the approval.
     definitions: Vec<(ApprovalId, Hash)>,
-    /// Approved texts by place, each with the first approval that had it.
+    /// Approved texts by JSON pointer, each with the first approval that had it.
     texts: HashMap<String, HashMap<String, ApprovalId>>,
     text_count: usize,
-    /// Approved numbers by place.
+    /// Approved numbers by JSON pointer, as absolute values.
     numbers: HashMap<String, Vec<(ApprovalId, f64)>>,
-    /// Denied arguments, as values.
+    /// Start times and canonical arguments of calls that were started and have no known outcome.
+    open_ended: Vec<(ApprovalId, Time, Vec<u8>)>,
+    /// Decision times and canonical arguments of denied calls.
     denied: Vec<(ApprovalId, Time, Vec<u8>)>,
 }
 
 impl<'h> History<'h> {
-    /// Makes the history of an agent ready. `looked_at` says that there is more of it than `before`; `is_secret` tells
-    /// of a tool's value, by its place.
+    /// Indexes an agent's earlier approvals. `looked_at` is their number if the agent has more than these. `is_secret`
+    /// tells whether the value at a pointer of a call is secret.
     pub fn of(
         before: &'h [impl AsRef<Approval>],
         looked_at: Option<usize>,
@@ -72,7 +74,17 @@ impl<'h> History<'h> {
         let id = approval.id;
         let used = self.tools.entry(&call.tool).or_insert_with(|| Used::since(id));
         used.first = used.first.min(id);
-        let is_denied = call.because == Some(Because::Denied);
+        if let (CallState::Running | CallState::Unknown, Some(execution)) = (call.state, &call.execution) {
+            // The arguments that ran, and the agent's own where a person edited them.
+            for arguments in [Some(&call.arguments), call.original.as_ref()]
+                .into_iter()
+                .flatten()
+            {
+                let values = json::canonical(arguments.as_bytes());
+                used.open_ended.push((id, execution.started_at, values));
+            }
+        }
+        let is_denied = call.because == Some(RefusalReason::Denied);
         match (&approval.decision, approval.state) {
             (Some(decided), _) if is_denied => {
                 let values = json::canonical(call.arguments.as_bytes());
@@ -91,12 +103,16 @@ impl<'h> History<'h> {
         }
     }
 
-    /// What deserves a look about `call`, a part of `approval`. What was asked after it does not count.
+    /// Returns the concerns about `call`, a part of `approval`. Only earlier approvals count.
     pub fn concerns(&self, approval: &Approval, call: &Call) -> Vec<Concern> {
         let id = approval.id;
         let mut found = Vec::new();
         let used = self.tools.get(&call.tool).filter(|used| used.first < id);
         if let Some(used) = used {
+            found.extend(
+                used.started_before(id, call)
+                    .map(|at| Concern::StartedBefore { at }),
+            );
             if used.was_denied(approval, call) {
                 found.push(Concern::DeniedLately);
             }
@@ -135,6 +151,7 @@ impl Used {
             texts: HashMap::new(),
             text_count: 0,
             numbers: HashMap::new(),
+            open_ended: Vec::new(),
             denied: Vec::new(),
         }
     }
@@ -159,8 +176,21 @@ impl Used {
         }
     }
 
+    /// Returns when the same call was last started without a known outcome. Age does not matter: the call may have run.
+    fn started_before(&self, id: ApprovalId, call: &Call) -> Option<Time> {
+        let mut earlier = self
+            .open_ended
+            .iter()
+            .filter(|(earlier, ..)| *earlier < id)
+            .peekable();
+        earlier.peek()?;
+        let values = json::canonical(call.arguments.as_bytes());
+        let same = earlier.filter(|(_, _, started)| *started == values);
+        same.map(|(_, at, _)| *at).max()
+    }
+
     fn was_denied(&self, approval: &Approval, call: &Call) -> bool {
-        let is_late = |at: &Time| approval.created_at.since(*at) < LATELY;
+        let is_late = |at: &Time| approval.created_at.since(*at) < DENIAL_WINDOW;
         let mut late = self
             .denied
             .iter()
@@ -169,7 +199,7 @@ impl Used {
         late.any(|(_, _, denied)| *denied == values)
     }
 
-    /// A text that is one edit away from an approved one at the same place, and is none of them.
+    /// Finds an approved text at the same pointer that is one edit away, unless the text itself was approved before.
     fn look_alike(&self, id: ApprovalId, leaf: &Leaf<'_>) -> Option<Concern> {
         let known = self
             .texts
@@ -183,7 +213,7 @@ impl Used {
         let alike = known
             .iter()
             .filter(|(value, first)| **first < id && is_one_edit(value, &text));
-        // The first in order, so that a card says the same each time.
+        // The first in order, so that a card always says the same.
         let (like, _) = alike.min()?;
         Some(Concern::LooksLike {
             pointer: clip(&leaf.pointer, SHOWN_CHARS).to_string(),
@@ -200,7 +230,8 @@ impl Used {
         let numbers = self.numbers.get(&leaf.pointer)?;
         let earlier = || numbers.iter().filter(|(earlier, _)| *earlier < id);
         let largest = earlier().map(|(_, number)| *number).fold(0.0, f64::max);
-        let is_far = earlier().count() >= SOME && largest > 0.0 && here.abs() > largest * FAR;
+        let is_far =
+            earlier().count() >= MIN_SAMPLES && largest > 0.0 && here.abs() > largest * LARGER_FACTOR;
         is_far.then(|| Concern::FarLarger {
             pointer: clip(&leaf.pointer, SHOWN_CHARS).to_string(),
             largest: largest.to_string(),
@@ -208,9 +239,10 @@ impl Used {
     }
 }
 
-/// Whether one letter was changed, added, left out, or two neighbours swapped. Digits that differ are other ids.
+/// Returns true if the texts differ by one letter changed, added or left out, or by two neighbours swapped. A
+/// difference in digits alone usually means another id and does not count.
 fn is_one_edit(known: &str, text: &str) -> bool {
-    // Two characters of four bytes each, at most: cheap to tell for nearly all pairs.
+    // Rules out most pairs cheaply: one edit changes the length by less than this.
     if known.len().abs_diff(text.len()) > 8 {
         return false;
     }

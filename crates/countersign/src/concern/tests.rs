@@ -1,9 +1,10 @@
-//! Each concern with what brings it about, and what does not.
+//! Each concern, with what raises it and what does not.
 
 use super::*;
-use crate::approval::SharedApproval;
+use crate::approval::{Approval, SharedApproval};
 use crate::command::Propose;
 use crate::decision::{Choice, Verdict};
+use crate::state::CallState;
 use crate::store::memory::MemoryStore;
 use crate::store::suite::{Fixture, sample};
 use std::sync::Arc;
@@ -55,7 +56,7 @@ async fn x11_a_denial_is_remembered_for_an_hour() {
         told(&fixture.propose(asks(3, r#"{"a":2}"#)).await, &before),
         [""; 0]
     );
-    fixture.advance(LATELY);
+    fixture.advance(DENIAL_WINDOW);
     assert_eq!(
         told(&fixture.propose(asks(4, r#"{"a":1}"#)).await, &before),
         [""; 0]
@@ -127,7 +128,7 @@ async fn x16_a_value_that_looks_like_a_known_one_is_told() {
     check(r#"{"to":"maria@acme.com"}"#, &[]).await;
     check(r#"{"to":"pedro@acme.com"}"#, &[]).await;
     check(r#"{"secret":"abcdefgx"}"#, &[]).await;
-    // The next order is another order.
+    // Ids that differ in a digit are different ids, not look-alikes.
     check(r#"{"id":"order-1002"}"#, &[]).await;
 }
 
@@ -165,4 +166,39 @@ async fn x29_a_changed_definition_and_a_large_batch_are_told() {
     );
     let batch = fixture.propose(sample::batch(3, 6)).await;
     assert_eq!(told(&batch, &before), ["6 calls at once; the most before were 1"]);
+}
+
+#[tokio::test]
+async fn x12_a_start_without_a_known_end_is_told() {
+    let fixture = fixture();
+    let first = fixture.propose(asks(1, r#"{"a":1,"b":"x"}"#)).await;
+    let before = fixture.accept(sample::decide(&first, Verdict::Approve)).await;
+    let same = fixture.propose(asks(2, r#"{"b":"x","a":1.0}"#)).await;
+    assert_eq!(
+        told(&same, std::slice::from_ref(&before)),
+        [""; 0],
+        "it has not started"
+    );
+    let other = fixture.propose(asks(3, r#"{"a":2,"b":"x"}"#)).await;
+    let mut started = Approval::clone(&before);
+    let at = started.created_at;
+    started.calls[0].execution = Some(crate::call::Execution {
+        started_at: at,
+        deadline: at,
+        permit: crate::hash::Hash([0; 32]),
+        ended_at: None,
+    });
+    for (state, is_told) in [
+        (CallState::Running, true),
+        (CallState::Unknown, true),
+        (CallState::Succeeded, false),
+        (CallState::Failed, false),
+    ] {
+        started.calls[0].state = state;
+        let before = [SharedApproval::from(started.clone())];
+        let expected = format!("the same call was started at {at}, and its outcome is not known");
+        let expected: &[String] = if is_told { &[expected] } else { &[] };
+        assert_eq!(told(&same, &before), expected, "{state:?}");
+        assert_eq!(told(&other, &before), [""; 0]);
+    }
 }

@@ -1,15 +1,15 @@
-//! Long values: how big, how it begins, how it ends, how much is not shown.
+//! Clips long values: keeps the beginning and the end, and says how much is not shown.
 
 use std::fmt::{self, Write as _};
 
 use super::{Units, is_plain};
 
-/// A value cut for showing; every piece is escaped already.
+/// A value cut for display. All pieces are escaped already.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Clipped {
-    /// How it begins; all of it if nothing is hidden.
+    /// Beginning of the value, or all of it if nothing is hidden.
     pub head: String,
-    /// How it ends; empty if nothing is hidden.
+    /// End of the value; empty if nothing is hidden.
     pub tail: String,
     /// Characters that are not shown.
     pub hidden_chars: usize,
@@ -20,7 +20,7 @@ pub struct Clipped {
 }
 
 impl Clipped {
-    /// Whether anything is hidden.
+    /// Returns true if anything is hidden.
     pub fn is_clipped(&self) -> bool {
         self.hidden_bytes > 0
     }
@@ -40,8 +40,8 @@ impl fmt::Display for Clipped {
     }
 }
 
-/// Escapes `text` and keeps about `max_chars` shown characters of it: two thirds from the front, one from the back,
-/// since the dangerous part of a long value likes to stand at its end. Escapes are never cut through.
+/// Escapes `text` and keeps about `max_chars` shown characters: two thirds from the front and one third from the back,
+/// because the dangerous part of a long value is often at its end. Escapes are never cut in two.
 pub fn clip(text: &str, max_chars: usize) -> Clipped {
     match is_plain(text) {
         true => clip_plain(text, max_chars),
@@ -59,7 +59,7 @@ fn clip_units(text: &str, max_chars: usize) -> Clipped {
     };
     let (head, rest) = units.split_at_checked(head_length).unwrap_or_default();
     let mut hidden = rest.len() - fitting(rest.iter().rev(), tail_width);
-    // A mark at the front of the tail would draw on our ellipsis.
+    // A combining mark at the front of the tail would be drawn on our ellipsis.
     while rest.get(hidden).is_some_and(|unit| unit.is_mark()) {
         hidden += 1;
     }
@@ -82,7 +82,7 @@ fn clip_units(text: &str, max_chars: usize) -> Clipped {
     clipped
 }
 
-/// The same of text in which every byte is a character that is shown as it is.
+/// Clips text that needs no escaping, where every byte is one shown character.
 fn clip_plain(text: &str, max_chars: usize) -> Clipped {
     let tail_width = max_chars / 3;
     let cut = match text.len() <= max_chars {
@@ -98,7 +98,7 @@ fn clip_plain(text: &str, max_chars: usize) -> Clipped {
     }
 }
 
-/// Writes what [`clip`] keeps of `text` behind `shown`.
+/// Appends `text`, clipped as by [`clip`], to `shown`.
 pub(crate) fn clip_to(shown: &mut String, text: &str, max_chars: usize) {
     if text.len() <= max_chars && is_plain(text) {
         shown.push_str(text);
@@ -108,7 +108,7 @@ pub(crate) fn clip_to(shown: &mut String, text: &str, max_chars: usize) {
     let _ = write!(shown, "{}", clip(text, max_chars));
 }
 
-/// How many units fit into `width` characters.
+/// Returns how many units fit into `width` characters.
 fn fitting<'a>(units: impl Iterator<Item = &'a super::Unit>, width: usize) -> usize {
     let mut used = 0;
     units
@@ -119,7 +119,7 @@ fn fitting<'a>(units: impl Iterator<Item = &'a super::Unit>, width: usize) -> us
         .count()
 }
 
-/// A number with commas: `16,384`.
+/// A number with commas between groups of digits: `16,384`.
 struct Grouped(usize);
 
 impl fmt::Display for Grouped {

@@ -1,20 +1,20 @@
-//! Host names that stand for others: `xn--80ak6aa92e.com`, and what is shown instead of it elsewhere (RFC 3492).
+//! Punycode host names such as `xn--80ak6aa92e.com` (RFC 3492).
 //!
-//! Enters: a host name. Leaves: its labels as they are meant, or nothing where one of them means nothing.
-//! Deliberately absent: writing such names.
+//! Input: a host name. Output: the name decoded to Unicode or encoded in ASCII, or `None` if it cannot be. Not here:
+//! case folding and registry rules. The results are only shown, never looked up.
 
 const BASE: u32 = 36;
 const SMALLEST: u32 = 1;
 const LARGEST: u32 = 26;
-/// The first code point that is not ASCII.
+/// First code point beyond ASCII.
 const FIRST: u32 = 0x80;
 
-/// Whether a label of a host stands for another one.
+/// Returns true if a label is written in Punycode.
 pub(super) fn is_disguised(label: &str) -> bool {
     meant(label).is_some_and(|rest| !rest.is_empty())
 }
 
-/// The host as it is meant; nothing when a label of it cannot be read.
+/// Decodes a host to Unicode; `None` if a label is malformed.
 pub(super) fn read_host(host: &str) -> Option<String> {
     let label = |label| match meant(label) {
         Some(rest) => read(rest),
@@ -22,6 +22,66 @@ pub(super) fn read_host(host: &str) -> Option<String> {
     };
     let labels: Option<Vec<String>> = host.split('.').map(label).collect();
     labels.map(|labels| labels.join("."))
+}
+
+/// Encodes a host in ASCII; `None` if a label is too long.
+pub(super) fn write_host(host: &str) -> Option<String> {
+    let label = |label: &str| match label.is_ascii() {
+        true => Some(label.to_owned()),
+        false => write(&label.to_lowercase()).map(|written| format!("xn--{written}")),
+    };
+    let labels: Option<Vec<String>> = host.split('.').map(label).collect();
+    labels.map(|labels| labels.join("."))
+}
+
+/// Longest label that is encoded, in characters; DNS allows 63 bytes.
+const LONGEST_LABEL: usize = 63;
+
+fn write(label: &str) -> Option<String> {
+    let characters: Vec<u32> = label.chars().map(u32::from).collect();
+    if characters.len() > LONGEST_LABEL {
+        return None;
+    }
+    let mut written: String = label.chars().filter(char::is_ascii).collect();
+    let plain = u32::try_from(written.len()).ok()?;
+    if plain > 0 {
+        written.push('-');
+    }
+    let (mut code, mut distance, mut bias, mut done) = (FIRST, 0u32, 72, plain);
+    while usize::try_from(done).ok()? < characters.len() {
+        let next = characters.iter().copied().filter(|c| *c >= code).min()?;
+        distance = distance.checked_add((next - code).checked_mul(done + 1)?)?;
+        code = next;
+        for character in &characters {
+            if *character < code {
+                distance = distance.checked_add(1)?;
+            }
+            if *character != code {
+                continue;
+            }
+            let mut rest = distance;
+            for step in (BASE..).step_by(36) {
+                let threshold = step.saturating_sub(bias).clamp(SMALLEST, LARGEST);
+                if rest < threshold {
+                    break;
+                }
+                written.push(digit(threshold + (rest - threshold) % (BASE - threshold))?);
+                rest = (rest - threshold) / (BASE - threshold);
+            }
+            written.push(digit(rest)?);
+            bias = adapt(distance, done + 1, done == plain);
+            distance = 0;
+            done += 1;
+        }
+        distance = distance.checked_add(1)?;
+        code = code.checked_add(1)?;
+    }
+    Some(written)
+}
+
+/// Returns the Punycode digit of a value: letters come before figures.
+fn digit(value: u32) -> Option<char> {
+    char::from_digit((value + 10) % BASE, BASE)
 }
 
 fn meant(label: &str) -> Option<&str> {
@@ -39,7 +99,7 @@ fn read(label: &str) -> Option<String> {
         let mut weight = 1u32;
         for step in (BASE..).step_by(36) {
             let digit = digits.next()?.to_digit(36)?;
-            // Letters come first here, and then figures.
+            // Letters come before figures here.
             let digit = (digit + 26) % 36;
             at = at.checked_add(digit.checked_mul(weight)?)?;
             let threshold = step.saturating_sub(bias).clamp(SMALLEST, LARGEST);
@@ -94,7 +154,29 @@ mod tests {
         }
     }
 
+    #[test]
+    fn writes_what_it_reads() {
+        for host in [
+            "xn--80ak6aa92e.com",
+            "mail.xn--p1ai",
+            "xn--mnchen-3ya.de",
+            "xn--bcher-kva.example",
+            "xn--fiqs8s",
+            "xn--r8jz45g.xn--zckzah",
+        ] {
+            let meant = read_host(host).unwrap();
+            assert_eq!(write_host(&meant).as_deref(), Some(host), "{meant}");
+        }
+        assert_eq!(write_host(&"\u{fc}".repeat(64)), None);
+    }
+
     proptest::proptest! {
+        #[test]
+        fn x16_what_is_written_reads_as_the_same(label in "[a-z\u{e4}\u{430}-\u{44f}\u{4e00}-\u{4eff}]{0,20}[\u{430}-\u{44f}]") {
+            let written = write_host(&label).unwrap();
+            proptest::prop_assert_eq!(read_host(&written), Some(label));
+        }
+
         #[test]
         fn reads_anything_without_harm(host in "(xn--)?[a-z0-9.ü-]{0,80}") {
             let _ = read_host(&host);

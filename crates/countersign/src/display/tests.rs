@@ -9,7 +9,7 @@ fn check(text: &str, expected: &str) {
     assert_eq!(unescape(expected), text);
 }
 
-/// Reads the written form back, to show that nothing was lost.
+/// Reverses the escaping, to show that nothing was lost.
 fn unescape(shown: &str) -> String {
     let mut text = String::new();
     let mut rest = shown;
@@ -73,7 +73,7 @@ fn x103_of_all_code_points_no_invisible_one_is_shown_raw() {
     let category = CodePointMapData::<GeneralCategory>::new();
     let ignorable = CodePointSetData::new::<DefaultIgnorableCodePoint>();
     let space = CodePointSetData::new::<WhiteSpace>();
-    // Blank to the eye although no property says so, and how people found them.
+    // Characters that look blank although no Unicode property says so.
     let blank = [
         '\u{115f}',
         '\u{1160}',
@@ -106,13 +106,13 @@ fn x103_of_all_code_points_no_invisible_one_is_shown_raw() {
                 | GeneralCategory::Surrogate
                 | GeneralCategory::Unassigned
         );
-        // A space, and the space of Chinese and Japanese, are seen as what they are.
+        // An ordinary or ideographic space looks like what it is.
         let is_space = space.contains(character) && !matches!(character, ' ' | '\u{3000}');
         if !is_hidden && !is_space && !ignorable.contains(character) && !blank.contains(&character) {
             continue;
         }
         count += 1;
-        // Behind a base, where a mark would be drawn.
+        // After a base character, where a mark would be drawn.
         let shown = escape(&format!("a{character}b")).into_owned();
         assert_eq!(shown, format!("a\\u{{{:x}}}b", u32::from(character)));
     }
@@ -179,7 +179,8 @@ fn check_warnings(text: &str, expected: &[Warning]) {
 fn x16_odd_words_get_a_warning() {
     let mixed = |word: &str| Warning::MixedScript(word.to_owned());
     check_warnings("paypal.com, plain", &[]);
-    check_warnings("p\u{430}ypal.com", &[mixed("p\u{430}ypal")]);
+    let alike = Warning::LookAlike("p\u{430}ypal.com".to_owned());
+    check_warnings("p\u{430}ypal.com", &[mixed("p\u{430}ypal"), alike]);
     check_warnings("\u{3b1}dmin Москва Ελλάδα", &[mixed("\u{3b1}dmin")]);
     check_warnings(
         "p\u{200b}\u{430}y",
@@ -203,7 +204,59 @@ fn x16_odd_words_get_a_warning() {
     check_warnings("xn-- maxn--a", &[]);
 }
 
-/// Text in which the awkward characters are common.
+#[test]
+fn x16_what_looks_like_another_address_gets_a_warning() {
+    let host = "\u{430}\u{440}\u{440}\u{4cf}\u{435}.com";
+    check_warnings(
+        &format!("ann@{host} https://{host}/a"),
+        &[Warning::LookAlike(host.to_owned())],
+    );
+    assert_eq!(
+        Warning::LookAlike(host.to_owned()).to_string(),
+        format!("the host `{host}` looks like `apple.com` and is another one, `xn--80ak6aa92e.com`")
+    );
+    // Hosts that look like no other, and words that are not hosts.
+    check_warnings(
+        "m\u{fc}nchen.de \u{43f}\u{440}\u{438}\u{43c}\u{435}\u{440}.\u{440}\u{444} \u{441}\u{43e}\u{440}",
+        &[],
+    );
+    for word in [
+        "acme.com\u{2215}evil.net",
+        "acme.com\u{2044}a",
+        "https://acme\u{ff0f}b",
+        "acme\u{ff0e}com",
+        "acme\u{3002}com",
+        "ann@acme\u{ff61}com",
+        "a.b\u{ff3c}c",
+    ] {
+        check_warnings(
+            &format!("see {word} now"),
+            &[Warning::LookAlikeSign(word.to_owned())],
+        );
+    }
+    check_warnings(
+        "1\u{2044}2 \u{4f60}\u{597d}\u{3002}\u{518d}\u{89c1} \u{597d}\u{3002}ok",
+        &[],
+    );
+}
+
+#[test]
+fn x16_text_that_is_seen_otherwise_than_it_stands_gets_a_warning() {
+    // Looks the same, but has other bytes.
+    check_warnings("caf\u{e9}", &[]);
+    check_warnings("cafe\u{301} x", &[Warning::NotComposed("cafe\u{301}".to_owned())]);
+    for text in [
+        "\u{5e9}\u{5dc}\u{5d5}\u{5dd} 12-34",
+        "\u{633}\u{644}\u{627}\u{645}/a",
+        "\u{5d0}\u{5d1} pay 100",
+        "(\u{5d0})",
+    ] {
+        check_warnings(text, &[Warning::MixedDirections]);
+    }
+    check_warnings("\u{5e9}\u{5dc}\u{5d5}\u{5dd}, \u{5e2}\u{5d5}\u{5dc}\u{5dd}.", &[]);
+}
+
+/// Generates text in which the awkward characters are common.
 fn awkward() -> impl Strategy<Value = String> {
     let special = prop::sample::select(vec![
         ' ',

@@ -1,31 +1,43 @@
-//! What a person should be told about a value besides showing it.
+//! Warnings about a value: properties that a reader may not see.
 
 use std::fmt;
 
 use icu_properties::CodePointMapData;
-use icu_properties::props::Script;
+use icu_properties::props::{BidiClass, Script};
 use serde::{Deserialize, Serialize};
+use unicode_normalization::is_nfc;
+use unicode_security::skeleton;
 
-use super::punycode::{is_disguised, read_host};
+use super::punycode::{is_disguised, read_host, write_host};
 use super::{clip, is_forbidden, is_mark};
 
-/// More warnings than this about one value say nothing new.
+/// Most warnings about one value.
 const MOST: usize = 8;
-/// Words and hosts are named up to this length.
+/// Longest quotation of a word or host in a warning, in characters.
 const NAMED_CHARS: usize = 60;
 
-/// Something about a value that the eye may miss.
+/// A property of a value that a reader may not see.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Warning {
-    /// Characters that are not seen; line breaks and tabs do not count.
+    /// Invisible characters, other than line breaks and tabs.
     HiddenCharacters,
     /// Characters that change the direction of text.
     BidiCharacters,
-    /// A word with letters of scripts that are not written together; escaped.
+    /// A word with letters of scripts that are not used together; escaped.
     MixedScript(String),
-    /// A host name that stands for another one; escaped.
+    /// A host name in Punycode, which other programs show as different characters; escaped.
     Punycode(String),
+    /// A host name in letters of another script that look like ASCII letters; escaped.
+    LookAlike(String),
+    /// A word with a character that looks like the dot or slash of an address; escaped.
+    LookAlikeSign(String),
+    /// A word with separate (decomposed) accents, which looks the same as the usual spelling; escaped.
+    NotComposed(String),
+    /// An address with a name before its host, which looks like the host; holds the real host, escaped.
+    UserInfo(String),
+    /// Right-to-left text beside digits, symbols or left-to-right text.
+    MixedDirections,
 }
 
 impl fmt::Display for Warning {
@@ -38,20 +50,49 @@ impl fmt::Display for Warning {
                 Some(meant) => write!(f, "the host `{host}` is shown as `{}` elsewhere", named(&meant)),
                 None => write!(f, "the host `{host}` is shown as other characters elsewhere"),
             },
+            Warning::LookAlike(host) => {
+                write!(f, "the host `{host}` looks like `{}` and is another one", named(&look(host)))?;
+                match write_host(host) {
+                    Some(plain) => write!(f, ", `{}`", named(&plain)),
+                    None => Ok(()),
+                }
+            }
+            Warning::LookAlikeSign(word) => {
+                write!(f, "has a character in `{word}` that looks like a dot or a slash and is none")?;
+                match word.chars().find(|c| is_like_dot(*c) || is_like_slash(*c)) {
+                    Some(sign) => write!(f, " (U+{:04X})", u32::from(sign)),
+                    None => Ok(()),
+                }
+            }
+            Warning::NotComposed(word) => write!(
+                f,
+                "writes `{word}` with separate accents: it looks like another text, and is not the same bytes"
+            ),
+            Warning::UserInfo(host) => write!(
+                f,
+                "has an address whose host is `{host}`: what stands before the `@` is not the host"
+            ),
+            Warning::MixedDirections => f.write_str(
+                "has text from right to left beside digits, signs or other text, which may be seen in another order",
+            ),
         }
     }
 }
 
-/// Whether nothing about these bytes could be odd, told at a glance: printable ASCII, and no host in disguise.
-/// False only means that somebody has to look.
+/// Returns true if these bytes certainly cause no warning: printable ASCII without Punycode. False only means that
+/// [`warnings`] has to look closer.
 pub fn is_unremarkable(bytes: &[u8]) -> bool {
     let is_plain = |byte: &u8| matches!(byte, 0x20..0x7f | b'\n' | b'\r' | b'\t');
-    // To the end in any case: then several bytes are looked at in one step.
+    // No early exit, so that the compiler can vectorise the loop.
     let is_ascii = bytes.iter().fold(true, |so_far, byte| so_far & is_plain(byte));
-    is_ascii && memchr::memmem::find(bytes, b"--").is_none()
+    let may_be_user_info = || {
+        let slashes = memchr::memmem::find(bytes, b"//").or_else(|| memchr::memmem::find(bytes, br"\\"));
+        slashes.is_some_and(|at| memchr::memchr(b'@', bytes.get(at..).unwrap_or_default()).is_some())
+    };
+    is_ascii && memchr::memmem::find(bytes, b"--").is_none() && !may_be_user_info()
 }
 
-/// Lists what is odd about `text`, at most eight things.
+/// Returns the warnings about `text`, at most eight.
 pub fn warnings(text: &str) -> Vec<Warning> {
     let mut found = Vec::new();
     if is_unremarkable(text.as_bytes()) {
@@ -67,10 +108,10 @@ pub fn warnings(text: &str) -> Vec<Warning> {
     {
         found.push(Warning::HiddenCharacters);
     }
-    let hosts = text.split(|c: char| c.is_whitespace() || "/@<>()[]\"'`,;:?#=&".contains(c));
+    let hosts = text.split(is_between_hosts);
     let hosts = hosts.filter(|host| host.split('.').any(is_disguised));
     let punycode = hosts.map(|host| Warning::Punycode(named(host)));
-    // A combining mark does not end a word, and neither does a hidden character: it may be there to split one.
+    // Combining marks and hidden characters do not end a word: a hidden one may be there to split it.
     let is_in_word = |c: char| c.is_alphanumeric() || is_mark(c) || is_forbidden(c) && !is_layout(c);
     let words = text
         .split(|c: char| !is_in_word(c))
@@ -78,7 +119,27 @@ pub fn warnings(text: &str) -> Vec<Warning> {
     let mixed = words
         .filter(|word| is_mixed(word))
         .map(|word| Warning::MixedScript(named(word)));
-    for warning in punycode.chain(mixed) {
+    let alike = text
+        .split(is_between_hosts)
+        .filter(|host| host.contains('.') && is_alike(host))
+        .map(|host| Warning::LookAlike(named(host)));
+    let signs = text
+        .split(char::is_whitespace)
+        .filter(|word| has_like_sign(word))
+        .map(|word| Warning::LookAlikeSign(named(word)));
+    let decomposed = text
+        .split(|c: char| !is_in_word(c))
+        .filter(|word| !is_nfc(word))
+        .map(|word| Warning::NotComposed(named(word)));
+    let hosts = text.split(char::is_whitespace).flat_map(hosts_behind_names);
+    let user_info = hosts.map(|host| Warning::UserInfo(named(host)));
+    let directions = has_mixed_directions(text).then_some(Warning::MixedDirections);
+    let more = user_info
+        .chain(alike)
+        .chain(signs)
+        .chain(decomposed)
+        .chain(directions);
+    for warning in punycode.chain(mixed).chain(more) {
         if found.len() >= MOST {
             break;
         }
@@ -89,15 +150,116 @@ pub fn warnings(text: &str) -> Vec<Warning> {
     found
 }
 
+/// Returns the hosts of the addresses in a word that have something before an `@` and their host, as in
+/// `http://acme.com@evil.example/`. Browsers take a backslash for a slash.
+fn hosts_behind_names(word: &str) -> impl Iterator<Item = &str> {
+    let is_slash = |c: char| matches!(c, '/' | '\\');
+    let begins = word.char_indices().filter_map(move |(at, c)| {
+        let rest = word.get(at..)?;
+        let after = rest
+            .get(1..)
+            .filter(|after| is_slash(c) && after.starts_with(is_slash))?;
+        Some(after.trim_start_matches(is_slash))
+    });
+    begins.filter_map(move |rest| {
+        let end = rest.find(|c: char| is_slash(c) || "?#<>\"'`".contains(c));
+        let authority = end.map_or(rest, |end| rest.get(..end).unwrap_or(rest));
+        authority.rsplit_once('@').map(|(_, host)| host)
+    })
+}
+
 fn named(piece: &str) -> String {
     clip(piece, NAMED_CHARS).to_string()
+}
+
+fn is_between_hosts(character: char) -> bool {
+    character.is_whitespace() || "/@<>()[]\"'`,;:?#=&".contains(character)
+}
+
+/// Returns true if some label of a host is not ASCII but consists of characters that look like ASCII, by Unicode's
+/// table.
+fn is_alike(host: &str) -> bool {
+    let is_of_name = |c: char| c.is_alphanumeric() || is_mark(c) || c == '-';
+    let is_alike_label = |label: &str| {
+        !label.is_ascii() && label.chars().all(is_of_name) && skeleton(label).all(|c| c.is_ascii_graphic())
+    };
+    host.split('.').any(is_alike_label)
+}
+
+/// Returns a host as it looks: labels that are not ASCII become the ASCII letters that they resemble.
+fn look(host: &str) -> String {
+    let label = |label: &str| match label.is_ascii() {
+        true => label.to_owned(),
+        false => skeleton(label).collect(),
+    };
+    let labels: Vec<String> = host.split('.').map(label).collect();
+    labels.join(".")
+}
+
+fn is_like_dot(character: char) -> bool {
+    matches!(
+        character,
+        '\u{ff0e}' | '\u{3002}' | '\u{ff61}' | '\u{2024}' | '\u{fe52}' | '\u{a4f8}' | '\u{701}' | '\u{702}'
+    )
+}
+
+fn is_like_slash(character: char) -> bool {
+    matches!(
+        character,
+        '\u{2215}'
+            | '\u{2044}'
+            | '\u{ff0f}'
+            | '\u{29f8}'
+            | '\u{2571}'
+            | '\u{29f5}'
+            | '\u{2216}'
+            | '\u{ff3c}'
+            | '\u{fe68}'
+    )
+}
+
+/// Returns true if a word may be an address and has, between plain characters, one that looks like a dot or slash.
+/// Fractions and the full stop of a sentence do not count.
+fn has_like_sign(word: &str) -> bool {
+    if word.is_ascii() {
+        return false;
+    }
+    let is_address = word.contains(['.', '@']) || word.contains("://") || word.chars().any(is_like_dot);
+    let characters: Vec<char> = word.chars().collect();
+    let is_plain = |c: &char| c.is_ascii_alphanumeric();
+    is_address
+        && characters.windows(3).any(|three| match three {
+            [before, sign, after] => {
+                let is_sign = is_like_dot(*sign) || is_like_slash(*sign);
+                is_sign && is_plain(before) && (is_plain(after) || matches!(after, '.' | '-' | '_'))
+            }
+            _ => false,
+        })
+}
+
+/// Returns true if right-to-left text occurs together with characters that it may reorder: digits, symbols of
+/// addresses, brackets, or left-to-right text.
+fn has_mixed_directions(text: &str) -> bool {
+    let map = CodePointMapData::<BidiClass>::new();
+    let is_right_to_left = |c: char| [BidiClass::RightToLeft, BidiClass::ArabicLetter].contains(&map.get(c));
+    let is_moved = |c: char| {
+        let class = map.get(c);
+        [
+            BidiClass::LeftToRight,
+            BidiClass::EuropeanNumber,
+            BidiClass::ArabicNumber,
+        ]
+        .contains(&class)
+            || "/\\@=&#<>()[]{}".contains(c)
+    };
+    text.chars().any(is_right_to_left) && text.chars().any(is_moved)
 }
 
 fn is_bidi(character: char) -> bool {
     matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
-/// Whether a word holds scripts that no language writes within one word.
+/// Returns true if a word contains scripts that no language combines within one word.
 fn is_mixed(word: &str) -> bool {
     let map = CodePointMapData::<Script>::new();
     let mut scripts: Vec<Script> = Vec::new();
@@ -110,7 +272,7 @@ fn is_mixed(word: &str) -> bool {
     if scripts.len() < 2 {
         return false;
     }
-    // Latin stands inside texts of these without a space, and is not mistaken for them.
+    // These scripts contain Latin words without a space, and are not mistaken for Latin.
     let together: [&[Script]; 8] = [
         &[Script::Latin, Script::Han, Script::Hiragana, Script::Katakana],
         &[Script::Latin, Script::Han, Script::Hangul],

@@ -14,12 +14,12 @@ async fn fixture() -> Fixture {
     Fixture::new(Arc::new(MemoryStore::with_clock(clock.clone())), clock)
 }
 
-/// An approval with one of nearly everything in its history.
+/// Creates an approval with nearly every kind of event in its history.
 async fn eventful() -> (Approval, Vec<Event>) {
     let fixture = fixture().await;
     let approval = fixture.propose(sample::batch(1, 3)).await;
     let stranger = sample::decide_as("mallory", &approval, Verdict::Approve);
-    fixture.decide(stranger).await;
+    fixture.decide(stranger).await.accepted().unwrap_err();
     let edit = Choice::Edit(sample::arguments("{}"));
     let verdict = Verdict::Each(vec![Choice::Approve, Choice::Deny, edit]);
     fixture.accept(sample::decide(&approval, verdict)).await;
@@ -43,16 +43,21 @@ async fn eventful() -> (Approval, Vec<Event>) {
     (Approval::clone(&stored), fixture.events(&approval).await)
 }
 
-/// Links events anew, as somebody would who can write to the store.
+/// Recomputes all links, as an attacker with write access would.
 fn relinked(approval: &Approval, events: &[Event]) -> Vec<Event> {
     let mut before = first_link(&approval.tenant, approval.id);
     let mut forged = Vec::new();
     for (number, event) in (1..).zip(events) {
         let Event {
-            at, policy, by, text, ..
+            at,
+            policy,
+            by,
+            text,
+            content,
+            ..
         } = event.clone();
-        let link = link(before, number, at, policy, &by, &text);
-        forged.push(Event::stored(number, at, policy, by, text, link).unwrap());
+        let link = link(before, number, at, policy, &by, &text, content);
+        forged.push(Event::stored(number, at, policy, by, text, link, content).unwrap());
         before = link;
     }
     forged
@@ -64,7 +69,7 @@ async fn i16_an_honest_history_is_found_true() {
     assert_eq!(events.len(), 8);
     assert_eq!(verify(&approval, &events), Ok(()));
     assert_eq!(relinked(&approval, &events), events);
-    // As read back from a store, to the letter.
+    // Reading the stored text back gives the same event.
     for event in &events {
         let Event {
             number,
@@ -73,10 +78,13 @@ async fn i16_an_honest_history_is_found_true() {
             by,
             text,
             link,
+            content,
             ..
         } = event.clone();
         assert_eq!(
-            Event::stored(number, at, policy, by, text, link).as_ref().ok(),
+            Event::stored(number, at, policy, by, text, link, content)
+                .as_ref()
+                .ok(),
             Some(event)
         );
     }
@@ -102,7 +110,7 @@ async fn i16_a_changed_event_is_found() {
         for (what, change) in changes {
             let mut forged = events.clone();
             change(&mut forged[index]);
-            let found = Life::fold(&approval.tenant, approval.id, &forged);
+            let found = Replay::fold(&approval.tenant, approval.id, &forged);
             assert!(found.is_err(), "{what} of event {}", index + 1);
         }
     }
@@ -111,7 +119,7 @@ async fn i16_a_changed_event_is_found() {
 #[tokio::test]
 async fn i16_a_removed_or_moved_event_is_found() {
     let (approval, events) = eventful().await;
-    let fold = |events: &[Event]| Life::fold(&approval.tenant, approval.id, events);
+    let fold = |events: &[Event]| Replay::fold(&approval.tenant, approval.id, events);
     for index in 0..events.len() - 1 {
         let mut removed = events.clone();
         removed.remove(index);
@@ -124,12 +132,12 @@ async fn i16_a_removed_or_moved_event_is_found() {
         assert!(fold(&repeated).is_err(), "event {} twice", index + 1);
     }
     assert_eq!(fold(&[]), Err(BrokenHistory::NoBeginning));
-    // The history of one approval is not that of another.
+    // A history does not fit another approval.
     let other = sample::id(2);
-    let found = Life::fold(&approval.tenant, other, &events);
+    let found = Replay::fold(&approval.tenant, other, &events);
     assert_eq!(found, Err(BrokenHistory::BrokenLink(1)));
     let tenant = sample::tenant_named("b");
-    assert!(Life::fold(&tenant, approval.id, &events).is_err());
+    assert!(Replay::fold(&tenant, approval.id, &events).is_err());
 }
 
 #[tokio::test]
@@ -138,7 +146,7 @@ async fn i16_a_cut_tail_is_found_by_the_approval() {
     for length in 1..events.len() {
         let cut = &events[..length];
         assert!(
-            Life::fold(&approval.tenant, approval.id, cut).is_ok(),
+            Replay::fold(&approval.tenant, approval.id, cut).is_ok(),
             "a tail leaves no gap"
         );
         let (found, history) = (approval.version, length);
@@ -158,7 +166,7 @@ async fn i16_a_forged_chain_is_found_by_the_approval() {
         forged[index].policy = Hash([9; 32]);
         let forged = relinked(&approval, &forged);
         assert!(
-            Life::fold(&approval.tenant, approval.id, &forged).is_ok(),
+            Replay::fold(&approval.tenant, approval.id, &forged).is_ok(),
             "the chain fits"
         );
         let expected = Err(BrokenHistory::OtherContent("link"));
@@ -197,7 +205,7 @@ async fn i16_a_changed_row_is_found() {
         change(&mut forged);
         assert!(verify(&forged, &events).is_err(), "{what}");
     }
-    // Even when the digest is made to fit the new bytes.
+    // Even if the digest is recomputed for the new bytes.
     for position in [1, 3] {
         let mut forged = approval.clone();
         forged.call_mut(position).unwrap().arguments = Arguments::stored(&br#"{"all":true}"#[..]);
@@ -207,8 +215,8 @@ async fn i16_a_changed_row_is_found() {
     }
 }
 
-/// Builds a history of any events, linked as they should be.
-fn history(whats: Vec<(i64, What)>) -> Result<Life, BrokenHistory> {
+/// Replays any events after linking them correctly.
+fn history(whats: Vec<(i64, EventKind)>) -> Result<Replay, BrokenHistory> {
     let (tenant, id) = (sample::tenant(), sample::id(1));
     let mut before = first_link(&tenant, id);
     let mut events = Vec::new();
@@ -224,26 +232,26 @@ fn history(whats: Vec<(i64, What)>) -> Result<Life, BrokenHistory> {
         before = event.link;
         events.push(event);
     }
-    Life::fold(&tenant, id, &events)
+    Replay::fold(&tenant, id, &events)
 }
 
 #[test]
 fn i4_what_cannot_have_happened_is_found() {
-    let proposed = || What::Proposed {
+    let proposed = || EventKind::Proposed {
         calls: 1,
         expires_at: Time::from_micros(9),
         digest: Hash([0; 32]),
         replaces: None,
         undoes: None,
     };
-    let started = |call| What::Started {
+    let started = |call| EventKind::Started {
         call,
         deadline: Time::from_micros(9),
     };
-    assert!(history(vec![(1, proposed()), (1, What::Expired)]).is_ok());
+    assert!(history(vec![(1, proposed()), (1, EventKind::Expired)]).is_ok());
     let again = history(vec![(1, proposed()), (1, proposed())]);
     assert_eq!(again, Err(BrokenHistory::SecondBeginning(2)));
-    let back = history(vec![(2, proposed()), (1, What::Expired)]);
+    let back = history(vec![(2, proposed()), (1, EventKind::Expired)]);
     assert_eq!(back, Err(BrokenHistory::TimeWentBack(2)));
     let unapproved = history(vec![(1, proposed()), (1, started(1))]);
     assert!(matches!(unapproved, Err(BrokenHistory::Illegal(2, _))));
@@ -251,10 +259,13 @@ fn i4_what_cannot_have_happened_is_found() {
         let nobody = history(vec![(1, proposed()), (1, started(call))]);
         assert_eq!(nobody, Err(BrokenHistory::NoSuchCall(2, call)));
     }
-    assert_eq!(history(vec![(1, What::Expired)]), Err(BrokenHistory::NoBeginning));
+    assert_eq!(
+        history(vec![(1, EventKind::Expired)]),
+        Err(BrokenHistory::NoBeginning)
+    );
 }
 
-/// Computed apart from this code: whoever checks chains elsewhere can use them.
+/// Computed independently of this code, as test vectors for other verifiers.
 #[tokio::test]
 async fn i16_links_are_what_they_always_were() {
     let fixture = fixture().await;
@@ -271,9 +282,25 @@ async fn i16_links_are_what_they_always_were() {
             r#""digest":"35de6385f7a089e269d087549a05044043e589c004fb553fb688aa3b70450453"}"#
         )
     );
+    // Without a content hash: the link format before version 0.2.0.
+    let Event {
+        number,
+        at,
+        policy,
+        by,
+        text,
+        ..
+    } = events[0].clone();
+    let before = first_link(&approval.tenant, approval.id);
     assert_eq!(
-        events[0].link.to_string(),
+        link(before, number, at, policy, &by, &text, None).to_string(),
         "4a824070f788f141be2191fe02bb171b4418c31e592e5ce42fed2baf79af8d76"
+    );
+    let (before, at, policy) = (Hash([1; 32]), Time::from_micros(3), Hash([4; 32]));
+    let content = Some(ContentHash([7; 16]));
+    assert_eq!(
+        link(before, 2, at, policy, &Actor::Gate, "{}", content).to_string(),
+        "b7a06af912460714f20fbb6ab67ab88e2db94e8a38d2ec809c45c3c5e26af15d"
     );
 }
 
@@ -327,4 +354,63 @@ async fn i16_an_endorsement_that_was_added_moved_or_removed_is_found() {
             "{what}"
         );
     }
+}
+
+/// X63: detects a forged name, a forged result, and changes that no event mentions.
+#[tokio::test]
+async fn x63_a_forged_name_result_or_row_is_found() {
+    use crate::store::record::Bodies;
+    type Change = fn(&mut Approval);
+    let (approval, events) = eventful().await;
+    let content = |approval: &Approval| Bodies::of(approval).content(approval);
+    assert_eq!(verify_rows(&approval, &events, content(&approval)), Ok(()));
+    let told: [(&str, Change); 6] = [
+        ("approver", |approval| {
+            approval.decision.as_mut().unwrap().by = sample::person("mallory")
+        }),
+        ("surface", |approval| {
+            approval.decision.as_mut().unwrap().surface = "api".to_owned()
+        }),
+        ("decision", |approval| approval.decision = None),
+        ("result", |approval| {
+            approval.calls[0].result = Some(b"{\"ok\":1}".as_slice().into())
+        }),
+        ("a note", |approval| approval.calls[2].result = None),
+        ("a result of nothing", |approval| {
+            approval.calls[1].result = Some(b"{}".as_slice().into())
+        }),
+    ];
+    for (what, change) in told {
+        let mut forged = approval.clone();
+        change(&mut forged);
+        assert!(verify(&forged, &events).is_err(), "{what}");
+    }
+    let untold: [(&str, Change); 8] = [
+        ("comment", |approval| {
+            approval.decision.as_mut().unwrap().comment = Some("x".to_owned())
+        }),
+        ("claim", |approval| approval.claim = Some("x".to_owned())),
+        ("nonce", |approval| approval.nonce[0] ^= 1),
+        ("agent", |approval| {
+            approval.agent = crate::id::Agent::new("x").unwrap()
+        }),
+        ("start within", |approval| approval.start_within *= 2),
+        ("permit", |approval| {
+            approval.calls[0].execution.as_mut().unwrap().permit = Hash([0; 32])
+        }),
+        ("summary", |approval| {
+            Arc::make_mut(&mut approval.calls[0].terms).summary.push('!')
+        }),
+        ("tool", |approval| {
+            approval.calls[1].original = Some(Arguments::stored(&b"{}"[..]))
+        }),
+    ];
+    for (what, change) in untold {
+        let mut forged = approval.clone();
+        change(&mut forged);
+        let found = verify_rows(&forged, &events, content(&forged));
+        assert!(found.is_err(), "{what}");
+    }
+    // A row without a content hash, after events that have one.
+    assert!(verify_rows(&approval, &events, None).is_err());
 }

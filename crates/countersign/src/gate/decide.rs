@@ -1,4 +1,4 @@
-//! Deciding: from a person's decision to the end of what it released.
+//! Records a person's decision and runs the calls it releases.
 
 use std::sync::Arc;
 
@@ -6,34 +6,54 @@ use futures_util::FutureExt;
 use futures_util::future::BoxFuture;
 use tokio::sync::oneshot;
 
+use super::run::require_timers;
 use super::{Gate, Ran, StartToken, mismatch};
 use crate::approval::{Approval, SharedApproval};
 use crate::call::Call;
 use crate::command::{Answer, Attempt, Command, Decide, DecideAnswer, Revision, Withdraw};
 use crate::decision::{Choice, Decision, Refusal, Surface, Verdict};
-use crate::executor::Runs;
+use crate::display::escape;
+use crate::executor::RunnableTools;
 use crate::hash::{Fields, Hash};
 use crate::id::{Actor, ApprovalId, Tenant};
-use crate::policy::Asked;
-use crate::secrecy::Secrecy;
+use crate::json;
+use crate::policy::CallRequest;
+use crate::secrecy::{Concealed, Secrecy, concealed, too_many};
 use crate::store::StoreError;
+use crate::summary::generic;
 
-/// The most characters of a reason for withdrawing.
+/// Placeholder for a secret that an edit keeps as it was proposed. The inbox page puts the secret back; nothing else
+/// does, so an edit that still holds it is refused.
+pub const KEPT: &str = "(secret, kept as it is)";
+
+/// Maximum length of a reason for withdrawing, in characters.
 const LONGEST_REASON: usize = 200;
 
-/// What became of a decision and of the calls it released.
+/// Result of a decision and of the calls it released. A refusal is a result too: look at it, or call
+/// [`accepted`](Resolved::accepted).
 #[derive(Debug)]
+#[must_use = "a decision may have been refused: call `accepted()`, or look at `refusal`"]
 pub struct Resolved {
-    /// The approval as it is now; nothing when there is none.
+    /// Current state of the approval; `None` if it does not exist.
     pub approval: Option<SharedApproval>,
-    /// Why the decision was not accepted; nothing when it was.
+    /// Reason for refusing the decision; `None` if it was accepted.
     pub refusal: Option<Refusal>,
-    /// The calls this gate ran, in order.
+    /// Calls that this gate ran, in order.
     pub ran: Vec<Ran>,
 }
 
-/// A decision that is being recorded, and then what it releases that is run: the approval when that is over, and how each call
-/// ended. Nothing when there is nothing to run here.
+impl Resolved {
+    /// Returns the outcomes of the calls that ran, or the reason for refusing the decision.
+    pub fn accepted(self) -> Result<Vec<Ran>, Refusal> {
+        match self.refusal {
+            Some(refusal) => Err(refusal),
+            None => Ok(self.ran),
+        }
+    }
+}
+
+/// Future that records a decision and then runs what it releases. Returns the final approval and the outcome of each
+/// call, or `None` if there is nothing to run here.
 pub type Running = BoxFuture<'static, Result<Option<(SharedApproval, Vec<Ran>)>, StoreError>>;
 
 impl Gate {
@@ -42,9 +62,9 @@ impl Gate {
         self.record_decision(decision, None).await
     }
 
-    /// Records a decision and runs what it releases, so far as this gate's executor runs those tools.
+    /// Records a decision and runs the released calls whose tools this gate's executor runs.
     ///
-    /// The start of the first call is recorded together with the decision. All of it goes on when the caller goes away.
+    /// Records the start of the first call together with the decision. Continues if the caller goes away.
     pub async fn decide_and_run(&self, decision: Decision) -> Result<Resolved, StoreError> {
         let (answer, running) = self.decide_and_start(decision, tokio::spawn).await?;
         let ran = running.await;
@@ -59,8 +79,9 @@ impl Gate {
         })
     }
 
-    /// As [`decide_and_run`](Self::decide_and_run), but answers as soon as the decision is on record. All that is to be done is
-    /// given to `spawn`, which must see it through whoever goes away: what was started and is dropped ends as unknown.
+    /// Like [`decide_and_run`](Self::decide_and_run), but returns as soon as the decision is on record. The work is
+    /// passed to `spawn`, which must run it to completion even if the caller goes away: a started call whose future is
+    /// dropped ends as unknown.
     pub async fn decide_and_start<T>(
         &self,
         decision: Decision,
@@ -75,7 +96,7 @@ impl Gate {
         }
     }
 
-    /// Tells what became of the decision as soon as that is known.
+    /// Sends the answer to `tell` as soon as the decision is recorded, then runs the released calls.
     async fn decide_then_run(
         &self,
         decision: Decision,
@@ -91,25 +112,26 @@ impl Gate {
         };
         let (approval, started) = (answer.approval.clone(), answer.started);
         let is_accepted = answer.refusal.is_none();
-        // Who no longer waits does not want to know.
+        // The receiver may be gone; nobody needs the answer then.
         let _ = tell.send(Ok(answer));
         match (approval, started, token) {
             (Some(approval), Some(position), Some(token)) => {
                 self.run_from(tenant, approval, position, token).await.map(Some)
             }
-            // What it would change is looked at again before the start is on record.
-            (Some(approval), None, Some(_)) if is_accepted && self.has_to_look(&approval) => {
+            // A call with a snapshot is started separately, after reading it again.
+            (Some(approval), None, Some(_)) if is_accepted && self.needs_snapshot_read(&approval) => {
                 self.run_released(&tenant, approval).await.map(Some)
             }
             _ => Ok(None),
         }
     }
 
-    /// Records a decision with the start of the first call it releases, and keeps what permits that.
+    /// Records a decision together with the start of the first call it releases, and returns that call's token.
     async fn decide_with_token(
         &self,
         decision: Decision,
     ) -> Result<(DecideAnswer, Option<StartToken>), StoreError> {
+        require_timers()?;
         let token = match decision.verdict {
             Verdict::Deny => None,
             _ => Some(StartToken::new()?),
@@ -118,7 +140,7 @@ impl Gate {
         Ok((self.record_decision(decision, permit).await?, token))
     }
 
-    /// Keeps as evidence that somebody tried to decide who never may, such as an agent. Decides nothing.
+    /// Records as evidence that somebody without the right to decide tried to, such as an agent. Decides nothing.
     pub async fn note_attempt(
         &self,
         tenant: &Tenant,
@@ -138,7 +160,7 @@ impl Gate {
         self.store.write(Command::Attempt(attempt)).await.map(|_| ())
     }
 
-    /// Takes an approval back.
+    /// Withdraws an approval.
     pub async fn withdraw(
         &self,
         tenant: &Tenant,
@@ -146,7 +168,7 @@ impl Gate {
         by: Actor,
         reason: Option<String>,
     ) -> Result<DecideAnswer, StoreError> {
-        // It stands in an event, for good: a word or two, not a story, and no secret.
+        // The reason is kept in an event forever, so it is short and without secrets.
         let reason = match reason {
             None => None,
             Some(reason) => {
@@ -190,8 +212,9 @@ impl Gate {
             policy: self.policy.hash(),
             body,
             start,
-            runs: Some(Runs(self.executor.clone())),
+            runs: Some(RunnableTools(self.executor.clone())),
             cool_down: self.policy.agents().cool_down,
+            shown_under: Some(self.policy.clone()),
         };
         match self.store.write(Command::Decide(Box::new(decide))).await? {
             Answer::Decide(answer) => Ok(answer),
@@ -199,7 +222,35 @@ impl Gate {
         }
     }
 
-    /// The policy rules on edited arguments again, before anything is decided.
+    /// Returns the approval as it would be after these choices, so that a surface can show what would run before anything
+    /// is decided: edited calls have their new arguments, terms and digests; the approval keeps its own digest.
+    pub fn preview(&self, approval: &Approval, choices: &[Choice]) -> Result<Approval, Refusal> {
+        let mut revisions = Vec::new();
+        for (position, choice) in (1u8..).zip(choices) {
+            if let Choice::Edit(arguments) = choice {
+                revisions.push(self.revise(approval, position, arguments)?);
+            }
+        }
+        if let Some(concealed) = self.concealed_by_edits(approval, choices, &revisions) {
+            return Err(Refusal::BadEdit {
+                call: concealed.call,
+                reason: concealed.told(),
+            });
+        }
+        let mut preview = edited(approval, choices, &revisions);
+        for position in 1u8.. {
+            let digest = match preview.call(position) {
+                Some(call) => call.digest_in(&preview, position),
+                None => break,
+            };
+            if let Some(call) = preview.call_mut(position) {
+                call.digest = digest;
+            }
+        }
+        Ok(preview)
+    }
+
+    /// Has the policy rule on edited arguments, before the decision is recorded.
     async fn revisions(
         &self,
         decision: &Decision,
@@ -221,7 +272,26 @@ impl Gate {
                 Err(refusal) => return Ok(Err((Some(approval), refusal))),
             }
         }
+        if let Some(concealed) = self.concealed_by_edits(&approval, choices, &revisions) {
+            let refusal = Refusal::BadEdit {
+                call: concealed.call,
+                reason: concealed.told(),
+            };
+            return Ok(Err((Some(approval), refusal)));
+        }
         Ok(Ok(revisions))
+    }
+
+    /// A place of the calls as they are after these edits that is not secret and that a secret would hide.
+    fn concealed_by_edits(
+        &self,
+        approval: &Approval,
+        choices: &[Choice],
+        revisions: &[Revision],
+    ) -> Option<Concealed> {
+        let edited = edited(approval, choices, revisions);
+        let secrecy = |call| Secrecy::of(call, &self.policy, &approval.salt);
+        concealed(edited.calls.iter().map(|call| (call, secrecy(call))))
     }
 
     fn revise(
@@ -242,6 +312,17 @@ impl Gate {
                           edit it where the policy is known, or name that policy";
             return Err(bad(reason.to_owned()));
         }
+        if let Some(problem) = too_many(&self.policy.secrets_of(call), arguments.as_bytes()) {
+            return Err(bad(problem.told()));
+        }
+        let proposed = Secrecy::of(call, &self.policy, &approval.salt);
+        if let Some(place) = kept_at(arguments.as_bytes(), &proposed) {
+            let place = escape(&place);
+            let reason = format!(
+                "`{KEPT}` at {place} stands for a secret and is none: send the secret itself, or edit on the inbox page"
+            );
+            return Err(bad(reason));
+        }
         if let Some(before) = &call.before {
             let read = self.policy.before(call.tool.as_str(), arguments.as_bytes());
             let is_same = |read: Result<_, _>| read == Ok((before.tool.clone(), before.arguments.clone()));
@@ -250,23 +331,24 @@ impl Gate {
                 return Err(bad(reason.to_owned()));
             }
         }
-        let asked = Asked {
+        let request = CallRequest {
             tool: call.tool.as_str(),
             arguments: arguments.as_bytes(),
             definition: call.definition,
             salt: &approval.salt,
             before: call.before.as_deref().map(|before| &*before.result),
         };
-        // An edit never makes a call milder: the agent may have asked for more risk than the policy sees in it.
+        // An edit never lowers the risk: the agent may have claimed a higher one than the policy assigns.
         let least = Some(call.terms.risk());
-        let mut terms = self.policy.hold_traced(asked, None, least).map_err(bad)?;
+        let mut terms = self.policy.hold_traced(request, None, least).map_err(bad)?;
         let changed = Call {
             original: Some(call.arguments.clone()),
             arguments: arguments.clone(),
             ..call.clone()
         };
         let secrecy = Secrecy::of(&changed, &self.policy, &approval.salt);
-        terms.hide(self.policy.secrets_of(call), &secrecy);
+        let summary = |secrets: &[_]| generic(request.tool, request.arguments, secrets, request.salt);
+        terms.hide(self.policy.secrets_of(call), &secrecy, summary);
         Ok(Revision {
             arguments: arguments.clone(),
             terms: Arc::new(terms),
@@ -274,7 +356,33 @@ impl Gate {
     }
 }
 
-/// What an idempotency key stands for: what was decided, not when or through which door.
+/// Returns the first secret place that holds the placeholder instead of a secret.
+fn kept_at(arguments: &[u8], secrecy: &Secrecy) -> Option<String> {
+    let is_kept = |leaf: &json::Leaf| leaf.kind == json::Kind::String && leaf.text() == KEPT;
+    let leaves = json::leaves(arguments).into_iter();
+    let mut kept = leaves.filter(|leaf| is_kept(leaf) && secrecy.is_secret(&leaf.pointer));
+    kept.next().map(|leaf| leaf.pointer)
+}
+
+/// Returns the approval with edits in place of the arguments, one revision for each [`Choice::Edit`].
+fn edited(approval: &Approval, choices: &[Choice], revisions: &[Revision]) -> Approval {
+    let mut approval = approval.clone();
+    let mut revisions = revisions.iter();
+    for (call, choice) in approval.calls.iter_mut().zip(choices) {
+        if matches!(choice, Choice::Edit(_))
+            && let Some(revision) = revisions.next()
+        {
+            call.original = Some(std::mem::replace(&mut call.arguments, revision.arguments.clone()));
+            // The provenance was about the proposed values.
+            call.provenance = None;
+            call.terms = revision.terms.clone();
+            call.revision = call.revision.saturating_add(1);
+        }
+    }
+    approval
+}
+
+/// Returns the request hash stored with an idempotency key. Covers the decision, but not its time or surface.
 fn decision_hash(decision: &Decision) -> Hash {
     let fields = Fields::new("countersign/decision/1")
         .field(decision.decider.person.as_str().as_bytes())

@@ -1,26 +1,26 @@
-//! The `confirmed` flag: for agents whose tools ask by themselves.
+//! The `confirmed` flag: support for agents whose tools ask for confirmation themselves.
 //!
-//! Such an agent calls a tool, is told `requiresConfirmation`, asks the person, and calls again with
-//! `confirmed: true`. The flag is never believed. It runs only what a person approved, with the same arguments, in the
-//! same channel, and what then runs are the bytes that were shown.
+//! Such an agent calls a tool, is answered `requiresConfirmation`, asks the person, and calls again with `confirmed:
+//! true`. The flag itself is never trusted. It only runs a call that a person approved, with the same arguments in the
+//! same channel, and the bytes that run are those that were shown.
 
 use super::{Gate, Ruled, Submission, SubmitError, Submitted};
 use crate::approval::{Approval, SharedApproval};
 use crate::executor::Permit;
 use crate::id::CallId;
-use crate::json::{FLAGS, Node, Top, Tree};
+use crate::json::{FLAGS, Node, TopLevel, Tree};
 use crate::state::{CallState, State};
 use crate::store::Filter;
 
-/// Tells a model how to work with held calls, for agents whose loop is not ours.
+/// Instructions for a model on held calls, for agents with their own loop.
 pub const GUIDE: &str = include_str!("guide.txt");
 
-/// What became of a call that may carry the flag.
+/// Result of a call that may carry the flag.
 #[derive(Debug)]
 pub enum Flagged {
-    /// A person approved exactly this: it may run, once.
+    /// A person approved exactly this call: it may run, once.
     Confirmed(Permit),
-    /// It was ruled on like any other call.
+    /// The call was ruled on like any other.
     Submitted(Submitted),
 }
 
@@ -56,7 +56,8 @@ impl Gate {
 }
 
 impl Submitted {
-    /// What such a tool answers: `requiresConfirmation` with a message, while a person is asked.
+    /// Returns the tool result to give while a person is asked: `requiresConfirmation` with a message. `None` if
+    /// nothing is held.
     pub fn requires_confirmation(&self) -> Option<String> {
         let approval = self.approval.as_ref()?;
         self.calls
@@ -75,7 +76,7 @@ impl Submitted {
     }
 }
 
-/// The position of the approved call that waits to be started with these arguments.
+/// Returns the position of a released call with this tool and these arguments.
 fn released(approval: &SharedApproval, tool: &str, arguments: &[u8]) -> Option<u8> {
     let approval: &Approval = approval;
     let mut calls = approval.numbered();
@@ -88,7 +89,7 @@ fn released(approval: &SharedApproval, tool: &str, arguments: &[u8]) -> Option<u
 }
 
 fn is_flagged(arguments: &[u8]) -> bool {
-    let Ok(tree) = Tree::read(arguments, Top::Object) else {
+    let Ok(tree) = Tree::read(arguments, TopLevel::Object) else {
         return false;
     };
     let Node::Object(fields) = &tree.node else {
@@ -98,11 +99,11 @@ fn is_flagged(arguments: &[u8]) -> bool {
     flags.any(|(_, value)| value.node == Node::Bool(true))
 }
 
-/// Whether two calls' arguments are the same, however often a person is said to have confirmed. Compares as written: a
-/// number written otherwise is another argument.
+/// Returns true if two calls' arguments are equal apart from the flag. Compares them as written: a number in another
+/// notation is another argument.
 pub fn is_same_but_for_the_flag(left: &[u8], right: &[u8]) -> bool {
     let fields = |bytes| -> Option<Vec<(String, String)>> {
-        let Node::Object(fields) = Tree::read(bytes, Top::Object).ok()?.node else {
+        let Node::Object(fields) = Tree::read(bytes, TopLevel::Object).ok()?.node else {
             return None;
         };
         let is_flag =

@@ -1,8 +1,7 @@
-//! Hearing: a person's reply in a channel, while an approval is pending there.
+//! Handles a person's reply in a channel while an approval is pending there.
 //!
-//! Enters: what the reply was read as, who sent it, and which card they had seen. Leaves: what happened, and whether
-//! the message still goes on to the agent. Deliberately absent: reading the words, and saying any; see `reply` and
-//! `conversation`.
+//! Input: the reading of the reply, its sender, and the card they had seen. Output: what happened, and whether the
+//! message is still passed on to the agent. Not here: reading or writing text; see `reply` and `conversation`.
 
 use super::{Gate, Resolved};
 use crate::approval::SharedApproval;
@@ -16,51 +15,52 @@ use crate::store::StoreError;
 /// A message in a channel, from a verified sender.
 #[derive(Clone, Debug)]
 pub struct Reply {
-    /// Whose world.
+    /// Tenant of the channel.
     pub tenant: Tenant,
-    /// The conversation.
+    /// The channel that the message was sent in.
     pub channel: Channel,
-    /// Who sent it, as the channel's adapter verified.
+    /// Sender, as verified by the channel's adapter.
     pub sender: Decider,
-    /// What it was read as.
+    /// Reading of the text.
     pub reading: Reading,
-    /// The card that was last shown there before the message was sent, if all of it was.
+    /// The card last shown before the message was sent, if it was shown completely.
     pub seen: Option<WholeCard>,
-    /// The message's id: the same message twice counts once.
+    /// Id of the message, so that a duplicate delivery counts once.
     pub message: Option<Key>,
 }
 
-/// What happened to a reply.
+/// Result of a reply.
 #[derive(Debug)]
-pub enum Heard {
-    /// Nothing is pending here, or not for this sender: the message goes on to the agent.
-    NotForUs,
-    /// Decided, and run so far as this gate runs it.
+pub enum ReplyOutcome {
+    /// Nothing is pending here, or not for this sender: pass the message on to the agent.
+    PassOn,
+    /// The approval was decided, and its calls were run as far as this gate's executor runs them.
     Decided(Resolved),
-    /// The approval was cancelled by another message, which goes on to the agent.
+    /// Another message withdrew the approval: pass it on to the agent.
     Cancelled(SharedApproval),
-    /// The approval stays, the message goes on to the agent, and the card is shown again.
+    /// The approval stays: pass the message on to the agent and show the card again.
     Kept(SharedApproval),
-    /// A yes to something else than what is pending: the current card is shown again.
+    /// A yes to another card than the pending one: show the pending card again.
     ShowAgain(SharedApproval),
-    /// A yes where part of the card was not shown: the approval stays, and the whole card is elsewhere.
+    /// A yes to a card that was not shown completely: the approval stays, and the person needs to see the whole card
+    /// elsewhere.
     Incomplete(SharedApproval),
-    /// The decision was refused, and why.
+    /// The decision was refused.
     Refused(Refusal),
 }
 
 impl Gate {
-    /// Hears a reply: looks for the pending approval before anything else.
-    pub async fn hear(&self, reply: Reply) -> Result<Heard, StoreError> {
+    /// Handles a reply, if an approval is pending in its channel.
+    pub async fn hear(&self, reply: Reply) -> Result<ReplyOutcome, StoreError> {
         let Some(pending) = self.store.pending_in(&reply.tenant, &reply.channel).await? else {
-            return Ok(Heard::NotForUs);
+            return Ok(ReplyOutcome::PassOn);
         };
         let is_approver = pending
             .calls
             .iter()
             .any(|call| reply.sender.is_among(&call.terms.approvers));
         if !is_approver {
-            return Ok(Heard::NotForUs);
+            return Ok(ReplyOutcome::PassOn);
         }
         let verdict = match &reply.reading {
             Reading::Yes => Verdict::Approve,
@@ -78,7 +78,7 @@ impl Gate {
             }
             Reading::Other => return self.go_on(reply, pending).await,
         };
-        // A yes counts only for the card its sender had before their eyes, all of it.
+        // A yes counts only for the card that its sender was shown completely.
         let is_pending = |card: &WholeCard| *card == WholeCard::shown(&pending);
         match reply.seen.clone().filter(is_pending) {
             Some(card) => {
@@ -86,32 +86,32 @@ impl Gate {
                 self.answer(reply, Decision::on(tenant, card, sender, verdict))
                     .await
             }
-            None => Ok(Heard::ShowAgain(pending)),
+            None => Ok(ReplyOutcome::ShowAgain(pending)),
         }
     }
 
-    async fn answer(&self, reply: Reply, decision: Decision) -> Result<Heard, StoreError> {
+    async fn answer(&self, reply: Reply, decision: Decision) -> Result<ReplyOutcome, StoreError> {
         let decision = Decision {
             key: reply.message,
             ..decision
         };
         let resolved = self.decide_and_run(decision).await?;
         Ok(match resolved.refusal {
-            Some(refusal) => Heard::Refused(refusal),
-            None => Heard::Decided(resolved),
+            Some(refusal) => ReplyOutcome::Refused(refusal),
+            None => ReplyOutcome::Decided(resolved),
         })
     }
 
-    async fn go_on(&self, reply: Reply, pending: SharedApproval) -> Result<Heard, StoreError> {
+    async fn go_on(&self, reply: Reply, pending: SharedApproval) -> Result<ReplyOutcome, StoreError> {
         if self.policy.channel().on_other == OnOther::Keep {
-            return Ok(Heard::Kept(pending));
+            return Ok(ReplyOutcome::Kept(pending));
         }
         let by = Actor::Person(reply.sender.person);
         let reason = Some("another message came instead of a decision".to_owned());
         let answer = self.withdraw(&reply.tenant, pending.id, by, reason).await?;
         Ok(match answer.refusal {
-            Some(refusal) => Heard::Refused(refusal),
-            None => Heard::Cancelled(answer.approval.unwrap_or(pending)),
+            Some(refusal) => ReplyOutcome::Refused(refusal),
+            None => ReplyOutcome::Cancelled(answer.approval.unwrap_or(pending)),
         })
     }
 }

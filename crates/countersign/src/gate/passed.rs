@@ -1,14 +1,14 @@
-//! Passed calls that are more than reads: on record like every other call, though no person was asked.
+//! Passed calls that are more than reads: recorded like every other call, although nobody was asked.
 //!
-//! Enters: the calls of one submission that the policy lets pass. Leaves: a permit for each, whose start is on record; or,
-//! for a submission that was sent before under the same idempotency key, the call that ran then.
-//! Deliberately absent: reads. They may repeat, get a permit without a record, and touch no disk.
+//! Input: the calls of one submission that the policy passes. Output: a permit for each, with its start on record; or,
+//! for a retry under the same idempotency key, the call that ran before. Not here: reads. They may repeat, get a permit
+//! without a record, and touch no disk.
 
 use std::time::Duration;
 
 use futures_util::future::join_all;
 
-use super::run::span;
+use super::run::start_and_deadline;
 use super::{Gate, Ruled, Seeds, StartToken, Submission, SubmitError, Until, Waited};
 use crate::approval::SharedApproval;
 use crate::command::{NewCall, Propose, ProposeRefusal, Proposed};
@@ -19,24 +19,25 @@ use crate::seal::Secret;
 use crate::state::{CallState, State};
 use crate::store::StoreError;
 
-/// Time beyond its own that a call gets before whoever waits for its outcome gives up.
+/// Time to wait for an outcome beyond the call's own timeout.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// A call that the policy lets pass, before it is on record.
+/// A passed call that is not on record yet.
 pub(super) struct Passing {
     /// Index of the call in the submission, from 0.
     pub(super) index: usize,
     pub(super) call: NewCall,
     pub(super) seeds: Seeds,
-    /// Credential that came with the call. Handed to the tool and never stored, because the call starts at once.
+    /// Credential of the call. Passed to the tool and never stored, because the call starts at once.
     pub(super) secret: Option<Secret>,
 }
 
 impl Gate {
-    /// Records passing calls as started, each by itself, and gives their rulings in the same order. When one cannot be
+    /// Records passed calls as started, each separately, and returns their rulings in the same order. If one cannot be
     /// recorded, none of them runs.
     ///
-    /// `held` is true when calls of the same submission wait for a person: their approval has the submission's key then.
+    /// `held` is true if other calls of the submission are held: then their approval carries the submission's
+    /// idempotency key.
     pub(super) async fn record_passing(
         &self,
         submission: &Submission,
@@ -45,8 +46,8 @@ impl Gate {
         held: bool,
     ) -> Result<Vec<(usize, Ruled)>, SubmitError> {
         let mut ruled = Vec::with_capacity(passing.len());
-        // INVARIANT: exactly one record of a submission has its key as it was sent, whatever the policy says. So a retry under
-        // another policy finds it, and runs nothing a second time.
+        // INVARIANT: exactly one record of a submission carries its idempotency key unchanged, whatever the policy
+        // says. A retry under another policy finds that record, and runs nothing a second time.
         if !held && submission.key.is_some() && !passing.is_empty() {
             let first = passing.remove(0);
             let key = submission.key.clone().map(|key| (key, body));
@@ -111,19 +112,19 @@ impl Gate {
                 secret,
                 timeout,
                 call: Some(call),
-                span: span(&approval, 1),
+                start_and_deadline: start_and_deadline(&approval, 1),
                 since: token.since,
                 token: Some(token.token),
             }),
             (true, State::Passed) => Ruled::PassedBefore(call),
-            // Under an earlier policy a person was asked about it: that decision stands.
+            // Under an earlier policy a person was asked about the call: that decision stands.
             (true, _) if submission.calls.len() == 1 => Ruled::Held(call),
             (true, _) => return Err(reused(key)),
         };
         Ok((index, ruled))
     }
 
-    /// Records that calls which were to run at once will not run.
+    /// Records passed calls as failed because they will not run.
     async fn give_up(&self, submission: &Submission, ruled: Vec<(usize, Ruled)>) {
         for (_, ruled) in ruled {
             if let Ruled::Pass(Permit {
@@ -132,16 +133,15 @@ impl Gate {
                 ..
             }) = ruled
             {
-                let outcome = Outcome::failed("not run: another call of the same turn could not be recorded");
-                // Where this cannot be written either, the call ends as unknown.
-                let _ = self
-                    .record_outcome(&submission.tenant, call, &token, outcome, None)
-                    .await;
+                let why = "not run: another call of the same turn could not be recorded";
+                let outcome = Outcome::NotSent(why.to_owned());
+                let finish = self.finish_command(&submission.tenant, call, &token, outcome);
+                let _ = self.record_outcome(finish).await;
             }
         }
     }
 
-    /// Waits until a call that was started has ended, for as long as its tool may take, and tells how.
+    /// Waits until a started call has ended, at most for its timeout and a little longer, and returns its outcome.
     pub async fn outcome_of(&self, tenant: &Tenant, call: CallId) -> Outcome {
         let unreadable = |error: StoreError| Outcome::Unknown(format!("its record cannot be read: {error}"));
         let started = match self.store.approval(tenant, call.approval).await {
@@ -166,7 +166,7 @@ impl Gate {
     }
 }
 
-/// Refuses a submission whose key was used for something else.
+/// Error for an idempotency key that was used for another submission.
 pub(super) fn reused(key: Option<(Key, Hash)>) -> SubmitError {
     match key {
         Some((key, _)) => ProposeRefusal::KeyReused(key).into(),
@@ -174,7 +174,7 @@ pub(super) fn reused(key: Option<(Key, Hash)>) -> SubmitError {
     }
 }
 
-/// The outcome that is on record for a call.
+/// Returns the recorded outcome of a call.
 fn ended(approval: &SharedApproval, position: u8) -> Outcome {
     let Some(call) = approval.call(position) else {
         return Outcome::Unknown("there is no such call".to_owned());
@@ -182,6 +182,10 @@ fn ended(approval: &SharedApproval, position: u8) -> Outcome {
     let result = call.result.clone();
     match (call.state, result) {
         (CallState::Succeeded | CallState::Undone, Some(result)) => Outcome::Succeeded(result),
+        (CallState::Failed, result) if call.was_not_sent() => {
+            let reason = result.as_deref().map(String::from_utf8_lossy);
+            Outcome::NotSent(reason.unwrap_or("its reason was not kept".into()).into_owned())
+        }
         (CallState::Failed, Some(result)) => Outcome::Failed(result),
         (CallState::Succeeded | CallState::Undone, None) => Outcome::succeeded("null"),
         (CallState::Failed, None) => Outcome::failed("its reason was not kept"),
@@ -194,7 +198,7 @@ fn ended(approval: &SharedApproval, position: u8) -> Outcome {
     }
 }
 
-/// The key of one of several passed calls that were submitted under one key together.
+/// Derives the idempotency key of one of several passed calls in a submission.
 fn key_of(key: &Key, index: usize) -> Result<Key, SubmitError> {
     let name = Fields::new("countersign/passed/1")
         .field(key.as_str().as_bytes())

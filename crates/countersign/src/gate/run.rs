@@ -1,11 +1,11 @@
-//! Running: start, permit, executor, finish. Once.
+//! Runs calls: records the start, runs the executor, records the outcome. Each call runs at most once.
 
 use std::time::Duration;
 
 use super::{Gate, StartToken, mismatch};
 use crate::approval::SharedApproval;
 use crate::command::{
-    Answer, Command, ExecuteRefusal, Finish, Finished, Propose, Reconcile, Seen, Start, Started,
+    Answer, Command, ExecuteRefusal, Finish, Finished, Propose, Reconcile, SnapshotCheck, Start, Started,
 };
 use crate::executor::{Outcome, Permit, PermitToken};
 use crate::id::{CallId, Person, Tenant};
@@ -13,24 +13,25 @@ use crate::state::CallState;
 use crate::store::StoreError;
 use crate::time::Time;
 
-/// How often recording an outcome is tried: losing it would make a known outcome unknown.
+/// Number of attempts to record an outcome while the caller waits; after that the gate keeps it and retries in the
+/// background.
 const FINISH_TRIES: u32 = 4;
-/// The part of a call's time after which its record is read again before it is sent.
+/// Fraction of a call's timeout after which its record is read again before the call is sent.
 const READ_AGAIN_AFTER: f64 = 0.1;
-/// How long after its time-out a late answer is still written down.
+/// Time after a call's timeout during which a late result is still recorded.
 const LATE: Duration = Duration::from_secs(600);
 
-/// A call that this gate ran.
+/// A call that this gate ran, and whose outcome is on record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ran {
-    /// Which call.
+    /// The call that ran.
     pub call: CallId,
-    /// How it ended.
+    /// Outcome of the call.
     pub outcome: Outcome,
 }
 
 impl Gate {
-    /// Records that a call starts now and gives the permit to run it: once, to one caller.
+    /// Records that a call starts now and returns the permit to run it, to one caller only.
     pub async fn start(
         &self,
         tenant: &Tenant,
@@ -38,11 +39,11 @@ impl Gate {
     ) -> Result<Result<Permit, ExecuteRefusal>, StoreError> {
         let token = StartToken::new()?;
         let mut started = self.record_start(tenant, call, &token, (None, None)).await?;
-        // Most calls have nothing to look at, and are started in one go.
+        // Most calls have no snapshot and are started by the first attempt.
         if matches!(started, Err(ExecuteRefusal::NotLookedAt(_)))
             && let Some(approval) = self.store.approval(tenant, call.approval).await?
         {
-            let look = self.look_again(tenant, &approval, call.position).await;
+            let look = self.reread_snapshot(tenant, &approval, call.position).await;
             started = self.record_start(tenant, call, &token, look).await?;
         }
         match started {
@@ -58,15 +59,15 @@ impl Gate {
         tenant: &Tenant,
         call: CallId,
         token: &StartToken,
-        (seen, instead): (Option<Seen>, Option<Box<Propose>>),
+        (snapshot, replacement): (Option<SnapshotCheck>, Option<Box<Propose>>),
     ) -> Result<Result<Started, ExecuteRefusal>, StoreError> {
         let start = Start {
             tenant: tenant.clone(),
             call,
             permit: token.hash(),
             policy: self.policy.hash(),
-            seen,
-            instead,
+            snapshot,
+            replacement,
         };
         match self.store.write(Command::Start(start)).await? {
             Answer::Start(started) => Ok(started),
@@ -74,7 +75,7 @@ impl Gate {
         }
     }
 
-    /// Records how a call ended that its host ran.
+    /// Records the outcome of a call that its host ran.
     pub async fn finish(
         &self,
         tenant: &Tenant,
@@ -82,14 +83,27 @@ impl Gate {
         token: &PermitToken,
         outcome: Outcome,
     ) -> Result<Result<SharedApproval, ExecuteRefusal>, StoreError> {
-        let finished = self
-            .record_outcome(tenant, call, token, outcome.bounded(), None)
-            .await?;
+        let finish = self.finish_command(tenant, call, token, outcome);
+        let finished = self.write_outcome(&finish).await?;
         Ok(finished.map(|finished| finished.approval))
     }
 
-    /// Runs a permitted call with the gate's executor and records how it ended. Goes on when the caller goes away.
-    /// A read that passed is on no record, and nothing is written for it.
+    /// Like [`finish`](Self::finish), but keeps the outcome and retries if the store cannot write it. For hosts that
+    /// will not report it again.
+    pub async fn finish_with_retry(
+        &self,
+        tenant: &Tenant,
+        call: CallId,
+        token: &PermitToken,
+        outcome: Outcome,
+    ) -> Result<Result<SharedApproval, ExecuteRefusal>, StoreError> {
+        let finish = self.finish_command(tenant, call, token, outcome);
+        let finished = self.record_outcome(finish).await?;
+        Ok(finished.map(|finished| finished.approval))
+    }
+
+    /// Runs a permitted call with the gate's executor and records its outcome. Continues if the caller goes away.
+    /// Nothing is recorded for a read.
     pub async fn run_passed(&self, permit: Permit) -> Outcome {
         let (Some(call), Some(token)) = (permit.call, permit.token.clone()) else {
             return self.execute(permit).await.0;
@@ -99,10 +113,9 @@ impl Gate {
             let tenant = permit.tenant.clone();
             let (outcome, late) = gate.execute(permit).await;
             let outcome = outcome.bounded();
-            // The caller knows how it ended even where that cannot be written; the history then says `unknown`.
-            let _ = gate
-                .record_outcome(&tenant, call, &token, outcome.clone(), None)
-                .await;
+            // The caller gets the outcome even if it cannot be recorded yet.
+            let finish = gate.finish_command(&tenant, call, &token, outcome.clone());
+            let _ = gate.record_outcome(finish).await;
             if let Some(late) = late {
                 gate.record_late(tenant, call, token, late);
             }
@@ -112,7 +125,7 @@ impl Gate {
         running.await.unwrap_or_else(lost)
     }
 
-    /// Records what somebody found out about a call whose outcome was unknown.
+    /// Records the outcome that a person found for an unknown call.
     pub async fn reconcile(
         &self,
         tenant: &Tenant,
@@ -137,21 +150,22 @@ impl Gate {
         }
     }
 
-    /// Starts and runs whatever is released in an approval and that this gate's executor can run.
+    /// Starts and runs the released calls of an approval that this gate's executor can run.
     pub async fn run_released(
         &self,
         tenant: &Tenant,
         mut approval: SharedApproval,
     ) -> Result<(SharedApproval, Vec<Ran>), StoreError> {
+        require_timers()?;
         let mut ran = Vec::new();
-        // Each round ends at least one call, so there are not many.
+        // Each round ends at least one call, so the loop terminates.
         while let Some(position) = self.next_here(&approval) {
             let token = StartToken::new()?;
             let call = CallId {
                 approval: approval.id,
                 position,
             };
-            let look = self.look_again(tenant, &approval, position).await;
+            let look = self.reread_snapshot(tenant, &approval, position).await;
             match self.record_start(tenant, call, &token, look).await? {
                 Ok(started) => {
                     let running = self.run_started(tenant.clone(), started.approval, position, token);
@@ -159,19 +173,19 @@ impl Gate {
                     ran.extend(more);
                     approval = after;
                 }
-                // It will not run; what is behind it may.
+                // This call will not run, but later ones may.
                 Err(ExecuteRefusal::NotAsShown { .. } | ExecuteRefusal::NothingToUndo { .. }) => {
                     let after = self.store.approval(tenant, approval.id).await?;
                     approval = after.ok_or_else(mismatch)?;
                 }
-                // Somebody else was first, or it is too late: not ours to run.
+                // Another process started it, or it is too late.
                 Err(_) => return Ok((approval, ran)),
             }
         }
         Ok((approval, ran))
     }
 
-    /// Runs a call whose start is on record, and whatever is released behind it.
+    /// Runs a call whose start is on record, and then all released calls after it.
     pub(super) async fn run_from(
         &self,
         tenant: Tenant,
@@ -186,8 +200,8 @@ impl Gate {
         Ok((approval, ran))
     }
 
-    /// True when the next call is run here, once what it would change was looked at again.
-    pub(super) fn has_to_look(&self, approval: &SharedApproval) -> bool {
+    /// Returns true if this gate runs the next call and has to read its snapshot again first.
+    pub(super) fn needs_snapshot_read(&self, approval: &SharedApproval) -> bool {
         let next = self
             .next_here(approval)
             .and_then(|position| approval.call(position));
@@ -199,7 +213,8 @@ impl Gate {
         next.filter(|position| self.runs_call(approval, *position))
     }
 
-    /// Runs a call whose start is on record, and then the ones behind it, each start recorded with the end before.
+    /// Runs a call whose start is on record and those after it. Each start is recorded together with the previous
+    /// outcome; stops at a call that cannot be started that way.
     async fn run_started(
         &self,
         tenant: Tenant,
@@ -215,27 +230,31 @@ impl Gate {
             };
             let (outcome, late) = match self.permit(&tenant, &approval, position, token.clone()) {
                 Ok(permit) => self.execute(permit).await,
-                // Its secret does not open: it was started on paper only.
-                Err(error) => (Outcome::failed(error.to_string()), None),
+                // Its secret cannot be opened, so nothing was sent.
+                Err(error) => (Outcome::NotSent(error.to_string()), None),
             };
             let outcome = outcome.bounded();
-            ran.push(Ran {
-                call,
-                outcome: outcome.clone(),
-            });
             let next = self.next_after(&approval, position);
-            let next_token = next.map(|_| StartToken::new()).transpose()?;
-            let recorded = self
-                .record_outcome(&tenant, call, &token.token, outcome, next_token.as_ref())
-                .await?;
+            // Without a token, the next call is left to followers of the feed: recording this outcome matters more.
+            let next_token = next.and_then(|_| StartToken::new().ok());
+            let finish = Finish {
+                start_next: next_token.as_ref().map(StartToken::hash),
+                ..self.finish_command(&tenant, call, &token.token, outcome.clone())
+            };
+            let recorded = self.record_outcome(finish).await;
             if let Some(late) = late {
                 self.clone()
                     .record_late(tenant.clone(), call, token.token.clone(), late);
             }
-            let finished = match recorded {
-                Ok(finished) => finished,
-                // The sweep gave it up and something else settled it meanwhile: nothing more is ours.
-                Err(_) => return Ok((approval, ran)),
+            // The store cannot write now and the outcome is kept: the decision stands, and followers of the feed
+            // continue once it is on record.
+            let Ok(recorded) = recorded else {
+                return Ok((approval, ran));
+            };
+            ran.push(Ran { call, outcome });
+            // The sweep gave the call up and it was settled meanwhile: nothing left to do here.
+            let Ok(finished) = recorded else {
+                return Ok((approval, ran));
             };
             approval = finished.approval;
             match (finished.started, next_token) {
@@ -249,7 +268,7 @@ impl Gate {
         approval.call(position).is_some_and(|call| self.runs(&call.tool))
     }
 
-    /// The released call behind `position`, if this gate's executor runs it.
+    /// Returns the next released call after `position`, if this gate's executor runs it.
     fn next_after(&self, approval: &SharedApproval, position: u8) -> Option<u8> {
         let released = |call: &crate::call::Call| call.state == CallState::Released;
         let mut later = approval
@@ -288,21 +307,24 @@ impl Gate {
             secret,
             timeout: call.terms.timeout,
             call: Some(id),
-            span: span(approval, position),
+            start_and_deadline: start_and_deadline(approval, position),
             since: token.since,
             token: Some(token.token),
         })
     }
 
-    /// Runs with a time limit; a panic or a time-out means that nobody knows. The task of a call that timed out is
-    /// given back: it may answer yet.
+    /// Runs a call with its time limit; after a panic or timeout the outcome is unknown. Also returns the task of a
+    /// call that timed out, because it may still answer.
     pub(super) async fn execute(
         &self,
         permit: Permit,
     ) -> (Outcome, Option<tokio::task::JoinHandle<Outcome>>) {
+        if let Err(why) = require_timers() {
+            return (Outcome::failed(format!("not sent: {why}")), None);
+        }
         let left = match self.check_in_time(&permit).await {
             Ok(left) => left,
-            Err(why) => return (Outcome::failed(format!("not sent: {why}")), None),
+            Err(why) => return (Outcome::NotSent(format!("not sent: {why}")), None),
         };
         let mut task = tokio::spawn(self.executor.run(permit));
         match tokio::time::timeout(left, &mut task).await {
@@ -312,11 +334,11 @@ impl Gate {
         }
     }
 
-    /// Time left for a call that is about to be sent, or why it must not be sent any more.
+    /// Returns the time left for a call about to be sent, or why it must not be sent any more.
     ///
-    /// A process may sleep between the start on record and this moment: stopped, swapped out, or with the whole machine.
-    /// Others give the call up at its deadline, and people may have settled it. So what is past its deadline is not sent,
-    /// and when a good part of its time has passed the record is read again first.
+    /// A process may be suspended between the recorded start and this moment: stopped, swapped out, or with the whole
+    /// machine. Others give the call up at its deadline, and people may have settled it. So a call past its deadline is
+    /// not sent, and if a good part of its time has passed its record is read again first.
     async fn check_in_time(&self, permit: &Permit) -> Result<Duration, String> {
         const LATE: &str = "its time was over before it could be sent";
         let (Some(id), Some(token)) = (permit.call, &permit.token) else {
@@ -347,31 +369,54 @@ impl Gate {
         task: tokio::task::JoinHandle<Outcome>,
     ) {
         tokio::spawn(async move {
-            if let Ok(Ok(outcome)) = tokio::time::timeout(LATE, task).await {
-                // It stays unknown when this cannot be written; a person reconciles it then.
-                let _ = self
-                    .record_outcome(&tenant, call, &token, outcome.bounded(), None)
-                    .await;
+            let abort = task.abort_handle();
+            match tokio::time::timeout(LATE, task).await {
+                // The unknown outcome is on record already.
+                Ok(Ok(Outcome::Unknown(_)) | Err(_)) => {}
+                Ok(Ok(outcome)) => {
+                    let finish = Finish {
+                        late: true,
+                        ..self.finish_command(&tenant, call, &token, outcome)
+                    };
+                    let _ = self.record_outcome(finish).await;
+                }
+                Err(_) => abort.abort(),
             }
         });
     }
 
-    pub(super) async fn record_outcome(
+    pub(super) fn finish_command(
         &self,
         tenant: &Tenant,
         call: CallId,
         token: &PermitToken,
         outcome: Outcome,
-        next: Option<&StartToken>,
-    ) -> Result<Result<Finished, ExecuteRefusal>, StoreError> {
-        let finish = Finish {
+    ) -> Finish {
+        Finish {
             tenant: tenant.clone(),
             call,
             permit: token.hash(),
-            outcome,
+            outcome: outcome.bounded(),
             policy: self.policy.hash(),
-            start_next: next.map(StartToken::hash),
-        };
+            start_next: None,
+            late: false,
+        }
+    }
+
+    /// Records the outcome of a call. If that fails, the gate keeps the outcome and retries later; an error only means
+    /// that it is not on record yet.
+    pub(super) async fn record_outcome(
+        &self,
+        finish: Finish,
+    ) -> Result<Result<Finished, ExecuteRefusal>, StoreError> {
+        let written = self.write_outcome(&finish).await;
+        if written.is_err() {
+            self.keep_outcome(finish);
+        }
+        written
+    }
+
+    async fn write_outcome(&self, finish: &Finish) -> Result<Result<Finished, ExecuteRefusal>, StoreError> {
         let mut tries = 0;
         loop {
             tries += 1;
@@ -380,15 +425,28 @@ impl Gate {
                 Ok(_) => return Err(mismatch()),
                 Err(StoreError::Stopped(reason)) => return Err(StoreError::Stopped(reason)),
                 Err(error) if tries >= FINISH_TRIES => return Err(error),
-                // Recording the same end twice is one end, so trying again is safe.
+                // Safe to retry: recording the same outcome twice has no further effect.
                 Err(_) => tokio::time::sleep(Duration::from_millis(50 << tries)).await,
             }
         }
     }
 }
 
-/// When the start of a call was recorded, and when the call is given up.
-pub(super) fn span(approval: &SharedApproval, position: u8) -> Option<(Time, Time)> {
+/// Fails outside of a tokio runtime, and in one that was built without timers: a call could be run there, but neither be
+/// given up in time nor its outcome be recorded. Checked before a start is recorded.
+pub(super) fn require_timers() -> Result<(), StoreError> {
+    // Tokio has no other way to ask for them.
+    match std::panic::catch_unwind(|| drop(tokio::time::sleep(Duration::ZERO))) {
+        Ok(()) => Ok(()),
+        Err(_) => Err(StoreError::Unavailable(
+            "the gate needs a tokio runtime with timers: build it with `enable_time` or `enable_all`"
+                .to_owned(),
+        )),
+    }
+}
+
+/// Returns the recorded start of a call and its deadline.
+pub(super) fn start_and_deadline(approval: &SharedApproval, position: u8) -> Option<(Time, Time)> {
     let run = approval.call(position)?.execution.as_ref()?;
     Some((run.started_at, run.deadline))
 }

@@ -1,4 +1,4 @@
-//! What an agent puts to the gate, and what the gate says to it.
+//! Submissions to the gate and their results.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,50 +7,56 @@ use crate::approval::{MOST_CALLS, SharedApproval};
 use crate::command::ProposeRefusal;
 use crate::effect::Risk;
 use crate::executor::Permit;
-use crate::id::{Agent, CallId, Channel, Key, Person, Run, Session, Tenant};
+use crate::id::{Agent, BadName, CallId, Channel, Key, Person, Run, Session, Tenant};
 use crate::policy::Definition;
-use crate::provenance::Told;
+use crate::provenance::VouchedConversation;
 use crate::seal::{SealError, Secret};
 use crate::store::StoreError;
 
-/// The longest text an agent may add to its calls.
+/// Maximum length of an agent's claim, in bytes.
 pub const LONGEST_CLAIM: usize = 8 * 1024;
 
-/// The calls of one agent turn. Who asks comes from the credential, never from the agent's words.
+/// The calls of one agent turn. The identities come from the credential, never from the agent's own text.
 #[derive(Clone, Debug)]
 pub struct Submission {
-    /// Whose world.
+    /// Tenant that the agent belongs to.
     pub tenant: Tenant,
-    /// The agent that asks.
+    /// The submitting agent.
     pub agent: Agent,
-    /// The credential it asks with.
+    /// The credential that the agent used.
     pub requester: Person,
-    /// The person it acts for, when known.
+    /// The person that the agent acts for, if known.
     pub on_behalf_of: Option<Person>,
-    /// The conversation, if there is one: at most one approval is pending in it.
+    /// The channel, if any; it has at most one pending approval.
     pub channel: Option<Channel>,
-    /// The agent's run.
+    /// The agent's run, to list related approvals.
     pub run: Option<Run>,
-    /// The agent's session.
+    /// The agent's session, recorded with the approval.
     pub session: Option<Session>,
-    /// The agent's own words, shown apart as its claim.
+    /// The agent's own explanation, shown separately and marked as its claim.
     pub claim: Option<String>,
-    /// Says that this is the same submission sent again.
+    /// Idempotency key: a retry with the same key is the same submission.
     pub key: Option<Key>,
-    /// What was said before, so that every value's origin can be told. Without it they are unknown. As the agent tells it
-    /// it only tightens rulings; see [`Told`].
-    pub conversation: Option<Told>,
-    /// The calls, in the order in which they are to run.
+    /// The conversation so far, used to trace where values came from; without it their origin is unknown. If told by
+    /// the agent it can only tighten rulings; see [`VouchedConversation`].
+    pub conversation: Option<VouchedConversation>,
+    /// The calls, in the order to run them.
     pub calls: Vec<SubmittedCall>,
 }
 
 impl Submission {
-    /// Calls by an agent, with nothing else known. Say more with `Submission { channel, ..Submission::new(…) }`.
-    pub fn new(tenant: Tenant, agent: Agent, requester: Person, calls: Vec<SubmittedCall>) -> Submission {
-        Submission {
-            tenant,
-            agent,
-            requester,
+    /// Creates a submission with only the required fields; names can be given as text. Set others with struct update
+    /// syntax.
+    pub fn new(
+        tenant: impl TryInto<Tenant, Error: Into<BadName>>,
+        agent: impl TryInto<Agent, Error: Into<BadName>>,
+        requester: impl TryInto<Person, Error: Into<BadName>>,
+        calls: Vec<SubmittedCall>,
+    ) -> Result<Submission, BadName> {
+        Ok(Submission {
+            tenant: tenant.try_into().map_err(Into::into)?,
+            agent: agent.try_into().map_err(Into::into)?,
+            requester: requester.try_into().map_err(Into::into)?,
             on_behalf_of: None,
             channel: None,
             run: None,
@@ -59,7 +65,7 @@ impl Submission {
             key: None,
             conversation: None,
             calls,
-        }
+        })
     }
 }
 
@@ -68,88 +74,97 @@ impl Submission {
 pub struct SubmittedCall {
     /// The tool's name.
     pub tool: String,
-    /// Its arguments, byte for byte as they came.
+    /// The arguments, byte for byte as received.
     pub arguments: Arc<[u8]>,
-    /// What is known of the tool's definition, and from whom: only what the gate read itself satisfies a pin.
+    /// Definition of the tool and its source. Only a definition that the gate read itself satisfies a pin.
     pub definition: Definition,
-    /// A credential the call will need.
+    /// Credential that the call needs.
     pub secret: Option<Secret>,
 }
 
 impl SubmittedCall {
-    /// A call of a tool with these bytes as arguments.
-    pub fn new(tool: impl Into<String>, arguments: impl Into<Arc<[u8]>>) -> SubmittedCall {
+    /// Creates a call of a tool with these arguments.
+    pub fn new(tool: impl Into<String>, arguments: impl AsRef<[u8]>) -> SubmittedCall {
         SubmittedCall {
             tool: tool.into(),
-            arguments: arguments.into(),
+            arguments: Arc::from(arguments.as_ref()),
             definition: Definition::Unknown,
             secret: None,
         }
     }
 }
 
-/// What an agent wants of an approval it asks for outright.
+/// An agent's wishes for an approval that it asks for explicitly.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Asking {
-    /// May raise what the policy says, never lower it.
+pub struct ApprovalOptions {
+    /// Can raise the policy's risk, never lower it.
     pub risk: Option<Risk>,
-    /// May shorten what the policy says, never lengthen it.
+    /// Can shorten the policy's time to decide, never lengthen it.
     pub ttl: Option<Duration>,
 }
 
-/// What the gate says to a submission.
+/// Result of a submission.
 #[derive(Debug)]
 pub struct Submitted {
     /// One ruling per call, in order.
     pub calls: Vec<Ruled>,
-    /// The approval that all held calls share.
+    /// The approval of all held calls, if any.
     pub approval: Option<SharedApproval>,
 }
 
-/// What the gate says to one call.
+/// Ruling on one call.
 #[derive(Debug)]
 pub enum Ruled {
-    /// It may run at once. Unless it is a read, its start is on record, and whoever runs it says how it ended.
+    /// The call may run at once. Unless it is a read, its start is on record, and the caller must report its outcome.
     Pass(Permit),
-    /// The same submission let it pass before, under the same idempotency key. It does not run again;
-    /// [`Gate::outcome_of`](super::Gate::outcome_of) tells how it ended.
+    /// The call passed before, in the same submission under the same idempotency key, and does not run again.
+    /// [`Gate::outcome_of`](super::Gate::outcome_of) returns its outcome.
     PassedBefore(CallId),
-    /// It waits for a person.
+    /// The call waits for a decision.
     Held(CallId),
-    /// It will not run, and nobody is asked.
+    /// The policy forbids the call: it will not run, and nobody is asked.
     Forbidden {
-        /// Why, so that the agent can mend it.
+        /// Reason, so that the agent can correct the call.
+        reason: String,
+    },
+    /// The call is not well formed: its tool has no valid name, or its arguments are not strict JSON. It will not run,
+    /// and nobody is asked.
+    Malformed {
+        /// Reason, so that the agent can correct the call.
         reason: String,
     },
 }
 
-/// Why a submission failed as a whole. Nothing of it runs.
+/// Error of a whole submission. None of its calls runs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SubmitError {
-    /// None or too many.
+    /// No calls, or too many.
     #[error("a submission has 1 to {MOST_CALLS} calls, this one has {0}")]
     CallCount(usize),
-    /// The agent's words are too long to be read.
+    /// The agent's claim is too long.
     #[error("the agent's own words have {0} bytes, more than {LONGEST_CLAIM}")]
     ClaimTooLong(usize),
-    /// It came with a secret that cannot be kept.
+    /// A call's secret cannot be stored.
     #[error("the call's secret cannot be kept: {0}")]
     Seal(#[from] SealError),
-    /// Nobody can be asked about this call.
+    /// The call at this position cannot be held.
     #[error("call {0} cannot be asked for: {1}")]
     NotAskable(u8, String),
-    /// The gate refused to hold it.
+    /// The proposal was refused.
     #[error(transparent)]
     Refused(#[from] ProposeRefusal),
-    /// The agent makes new approvals faster than its policy allows.
+    /// The agent proposes faster than allowed.
     #[error("the agent asks too often: it may ask again in {} s", retry_after.as_secs_f64().ceil())]
     TooFast {
-        /// How long to wait before the next try.
+        /// Time to wait before the next try.
         retry_after: Duration,
     },
-    /// The undo is not known.
+    /// The call has no undo.
     #[error("call `{0}` cannot be undone: {1}")]
     NoUndo(CallId, String),
+    /// A submission for an undo has calls of its own, which would not be part of it.
+    #[error("an undo makes its own calls, but the submission has {0}")]
+    UndoWithCalls(usize),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),

@@ -1,43 +1,49 @@
-//! Undoing: what was done is put to a person again, the other way round.
+//! Proposes the undo of calls that succeeded.
 //!
-//! Enters: a call that succeeded, or an approval of which some did. Leaves: a new approval that is shown, decided and
-//! run like any other. What has no way back is named, and stays as it is.
+//! Input: a call that succeeded, or an approval with some. Output: a new approval that is shown, decided and run like
+//! any other. Calls without an undo are listed and stay done.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Gate, Seeds, Submission, SubmitError};
 use crate::approval::SharedApproval;
 use crate::call::{Arguments, Call};
 use crate::command::NewCall;
+use crate::display::clip;
 use crate::id::{ApprovalId, CallId, Tenant, ToolName};
-use crate::json;
-use crate::policy::{Asked, Definition, UndoProblem};
-use crate::secrecy::Secrecy;
+use crate::json::{self, TopLevel, Tree};
+use crate::policy::{CallRequest, Definition, UndoProblem, Undoable};
+use crate::secrecy::{Secrecy, concealed};
 use crate::state::CallState;
-use crate::summary::SecretPath;
+use crate::summary::{SecretPath, Secrets, generic, is_secret, mark_each, marked};
 use crate::undoes::Undoes;
 
-/// The undo of everything that an approval did.
+/// Longest name of a place in a message, in characters.
+const PLACE_CHARS: usize = 100;
+
+/// Undo of a whole approval.
 #[derive(Clone, Debug)]
 pub struct Undoing {
-    /// The approval that asks for it; nothing when nothing can be undone.
+    /// The approval that asks for the undo; `None` if nothing can be undone.
     pub approval: Option<SharedApproval>,
-    /// What it leaves as it is, in the order in which it was done.
+    /// Calls that cannot be undone, in the order in which they ran.
     pub left: Vec<NotUndone>,
 }
 
-/// A call that stays done.
+/// A call that cannot be undone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NotUndone {
-    /// Its place in its approval, from 1.
+    /// Position in its approval, from 1.
     pub position: u8,
-    /// Why; nothing when no undo is declared for its tool.
+    /// Reason; `None` if the policy declares no undo for the tool.
     pub why: Option<String>,
 }
 
 impl Gate {
-    /// Proposes the undo of a call that succeeded, as an approval of its own.
+    /// Proposes the undo of a call that succeeded as a new approval. The submission says who asks, and has no calls.
     pub async fn undo(&self, submission: Submission, call: CallId) -> Result<SharedApproval, SubmitError> {
+        check_no_calls(&submission)?;
         let no_undo = |reason: String| SubmitError::NoUndo(call, reason);
         let target = self.store.approval(&submission.tenant, call.approval).await?;
         let done = target.as_ref().and_then(|approval| approval.call(call.position));
@@ -48,12 +54,14 @@ impl Gate {
         self.propose_undo(submission, seeds, vec![new], call.into()).await
     }
 
-    /// Proposes the undo of everything that an approval did and that was not undone yet, from its end, as one approval.
+    /// Proposes the undo of all calls of an approval that succeeded and are not undone yet, last one first, as one
+    /// approval.
     pub async fn undo_all(
         &self,
         submission: Submission,
         approval: ApprovalId,
     ) -> Result<Undoing, SubmitError> {
+        check_no_calls(&submission)?;
         let first = CallId {
             approval,
             position: 1,
@@ -66,7 +74,7 @@ impl Gate {
             .numbered()
             .filter(|(_, call)| call.state == CallState::Succeeded && call.undone_by.is_none())
             .collect();
-        // INVARIANT: the order of `Undoes`.
+        // INVARIANT: last call first, the order that `Undoes` requires.
         for (position, call) in done.into_iter().rev() {
             match self.undo_of(&submission.tenant, call, &seeds).await {
                 Ok(new) => {
@@ -89,42 +97,65 @@ impl Gate {
 
     async fn propose_undo(
         &self,
-        mut submission: Submission,
+        submission: Submission,
         seeds: Seeds,
         calls: Vec<NewCall>,
         undoes: Undoes,
     ) -> Result<SharedApproval, SubmitError> {
-        submission.calls.clear();
+        if let Some(concealed) = self.concealed(&calls, None, &seeds) {
+            let call = CallId {
+                approval: undoes.approval,
+                position: undoes.by(concealed.call).map_or(1, |call| call.position),
+            };
+            return Err(SubmitError::NoUndo(call, concealed.told()));
+        }
         let propose = self.propose_command(submission, seeds, calls, Some(undoes));
         Ok(self.propose(propose).await?.approval)
     }
 
-    /// The call that takes another one back.
+    /// Builds the call that undoes `done`.
     async fn undo_of(&self, tenant: &Tenant, done: &Call, seeds: &Seeds) -> Result<NewCall, NoUndo> {
         let result = done.result.as_deref().unwrap_or_default();
-        let (tool, arguments) = self
+        // INVARIANT: a call that was shown as final has no undo, whatever the current policy says.
+        if done.terms.undo == Undoable::No {
+            return Err(UndoProblem::NotDeclared(done.tool.to_string()).into());
+        }
+        let made = self
             .policy
-            .undo(done.tool.as_str(), done.arguments.as_bytes(), result)?;
+            .undo(done.tool.as_str(), done.arguments.as_bytes(), result);
+        let (tool, arguments) = made.map_err(|problem| match problem {
+            UndoProblem::NotDeclared(tool) => UndoProblem::OtherPolicy(tool),
+            problem => problem,
+        })?;
         let other = |problem: String| NoUndo::Other(problem);
         let arguments = Arguments::parse(arguments).map_err(|problem| other(problem.to_string()))?;
+        if let Some(problem) = self.policy.too_many_secrets(&tool, arguments.as_bytes()) {
+            return Err(other(problem.told()));
+        }
+        let secrecy = Secrecy::of(done, &self.policy, &seeds.salt);
         let before = self.snapshot(tenant, &tool, &arguments).await;
-        let before = before.transpose().map_err(other)?;
-        let asked = Asked {
+        // A tool may repeat what it was given in the reason why it failed.
+        let hidden = |reason: String| other(secrecy.text(&reason).into_owned());
+        let before = before.transpose().map_err(hidden)?;
+        let request = CallRequest {
             tool: &tool,
             arguments: arguments.as_bytes(),
             definition: Definition::Unknown,
             salt: &seeds.salt,
             before: before.as_deref().map(|before| &*before.result),
         };
-        // An undo is shown even where the tool itself would pass.
-        let mut terms = self.policy.hold(asked).map_err(other)?;
-        // What was secret there is secret here, whatever this tool calls it.
-        let secrecy = Secrecy::of(done, &self.policy, &seeds.salt);
-        let leaves = json::leaves(arguments.as_bytes());
-        let repeated = leaves.iter().filter(|leaf| secrecy.is_in(&leaf.text()));
-        terms.hide(repeated.map(|leaf| SecretPath::at(&leaf.pointer)), &secrecy);
+        // An undo is always held, even if the policy would pass the tool.
+        let mut terms = self.policy.hold(request).map_err(other)?;
+        // Values that were secret in the original call stay secret here, whatever this tool calls them.
+        let own = terms.secret.clone().unwrap_or_default();
+        let more = self.secrets_of_undo(done, &arguments, &secrecy, &own, &seeds.salt);
+        let more = more.map_err(other)?;
+        let secrecy =
+            Secrecy::new(more.clone(), &seeds.salt, [arguments.as_bytes()]).with_values_of(&secrecy);
+        let summary = |secrets: &[_]| generic(&tool, arguments.as_bytes(), secrets, &seeds.salt);
+        terms.hide(more, &secrecy, summary);
         let provenance = self.policy.undo_marks(done, &tool, arguments.as_bytes());
-        Ok(NewCall {
+        let new = NewCall {
             tool: ToolName::new(tool).map_err(|problem| other(problem.to_string()))?,
             definition: Definition::Unknown,
             arguments,
@@ -132,11 +163,138 @@ impl Gate {
             sealed: None,
             provenance: Some(Arc::new(provenance)),
             before,
-        })
+        };
+        // Elsewhere a secret of what was done would hide what the undo does.
+        let call = new.hold();
+        let own = Secrecy::of(&call, &self.policy, &seeds.salt).with_values_of(&secrecy);
+        match concealed([(&call, own)]) {
+            Some(concealed) => Err(other(concealed.told())),
+            None => Ok(new),
+        }
+    }
+
+    /// Returns the places of an undo that are secret because they are made from secrets of what was done or of its
+    /// result, beside its `own` ones. Fails if a place mixes a secret with other values: hidden, it would hide those
+    /// too.
+    ///
+    /// A place that names secrets alone is secret, with whatever words the policy puts around them. Any other is compared
+    /// with what the undo would be if marks stood for the secrets: a mark alone is a copied secret, and any other
+    /// difference comes from a secret.
+    fn secrets_of_undo(
+        &self,
+        done: &Call,
+        arguments: &Arguments,
+        secrecy: &Secrecy,
+        own: &[SecretPath],
+        salt: &[u8],
+    ) -> Result<Vec<SecretPath>, String> {
+        let paths = self.policy.secrets_of(done);
+        if paths.is_empty() {
+            return Ok(Vec::new());
+        }
+        let sources = self.policy.undo_sources(done.tool.as_str());
+        let is_of_secrets = |names: &[String]| {
+            !names.is_empty() && names.iter().all(|name| is_secret(&paths, &pointer_of(name)))
+        };
+        let made_of_secrets = sources.iter().filter(|(_, names)| is_of_secrets(names));
+        let mut secret: Vec<SecretPath> = made_of_secrets
+            .map(|(pointer, _)| SecretPath::at(pointer))
+            .collect();
+        let is_covered =
+            |secret: &[SecretPath], pointer: &str| is_secret(secret, pointer) || is_secret(own, pointer);
+        let marked_in = |document: &[u8]| match Tree::read(document, TopLevel::Any) {
+            Ok(tree) => mark_each(tree, &Secrets::new(&paths), false, salt)
+                .to_json()
+                .into_bytes(),
+            Err(_) => document.to_vec(),
+        };
+        let from = marked_in(done.arguments.as_bytes());
+        let result = marked_in(done.result.as_deref().unwrap_or_default());
+        let leaves = json::leaves(arguments.as_bytes());
+        match self.policy.undo(done.tool.as_str(), &from, &result) {
+            Ok((_, made)) => {
+                let made = json::leaves(&made);
+                let made: HashMap<&str, _> = made
+                    .iter()
+                    .map(|leaf| (leaf.pointer.as_str(), leaf.text()))
+                    .collect();
+                for leaf in &leaves {
+                    let text = leaf.text();
+                    match made.get(leaf.pointer.as_str()) {
+                        _ if is_covered(&secret, &leaf.pointer) => {}
+                        Some(made) if *made == text => {}
+                        Some(made) if *made == marked(&text, salt) => {
+                            secret.push(SecretPath::at(&leaf.pointer));
+                        }
+                        _ => return Err(mixed(&leaf.pointer)),
+                    }
+                }
+            }
+            // Something is computed from a secret. Only what names none is known to hold none.
+            Err(_) => {
+                let mut others = sources
+                    .iter()
+                    .filter(|(pointer, _)| !is_covered(&secret, pointer));
+                let names_secret = |(_, names): &&(String, Vec<String>)| {
+                    names.iter().any(|name| may_hold_secret(&paths, name))
+                };
+                if let Some((pointer, _)) = others.find(names_secret) {
+                    return Err(mixed(pointer));
+                }
+            }
+        }
+        // A secret that is only part of a place is hidden on its own, too: in what the tool answers, for example.
+        let parts = leaves
+            .iter()
+            .filter(|leaf| is_covered(&secret, &leaf.pointer))
+            .flat_map(|leaf| {
+                let text = leaf.text();
+                let parts = secrecy.parts(&text).into_iter();
+                let parts = parts.filter(|part| part.len() < text.len());
+                let paths = parts.filter_map(|part| SecretPath::within(&leaf.pointer, &part));
+                paths.collect::<Vec<_>>()
+            });
+        let parts: Vec<SecretPath> = parts.collect();
+        secret.extend(parts);
+        Ok(secret)
     }
 }
 
-/// Why a call has no undo.
+/// Returns the JSON pointer of a name such as `args.user.id` within its document.
+fn pointer_of(name: &str) -> String {
+    let parts = name.split('.').skip(1);
+    parts.map(|part| format!("/{part}")).collect()
+}
+
+/// Returns true if the value of a name such as `args.user` is secret, or holds one that is.
+fn may_hold_secret(paths: &[SecretPath], name: &str) -> bool {
+    let mut secrets = Secrets::new(paths);
+    for part in name.split('.').skip(1) {
+        if secrets.is_here() {
+            return true;
+        }
+        secrets = secrets.below(part);
+    }
+    secrets.is_here_or_below()
+}
+
+/// Message for a place of an undo that cannot be shown.
+fn mixed(pointer: &str) -> String {
+    format!(
+        "`{}` of the undo holds a secret of the call beside other values, and would hide those too\n\
+         hint: name that argument in the `secret` list of the undo's tool, or give the secret an argument of its own",
+        clip(pointer, PLACE_CHARS)
+    )
+}
+
+fn check_no_calls(submission: &Submission) -> Result<(), SubmitError> {
+    match submission.calls.len() {
+        0 => Ok(()),
+        count => Err(SubmitError::UndoWithCalls(count)),
+    }
+}
+
+/// Reason for not undoing a call.
 #[derive(Debug, thiserror::Error)]
 enum NoUndo {
     #[error(transparent)]
@@ -149,7 +307,7 @@ impl NoUndo {
     fn why(&self) -> Option<String> {
         match self {
             NoUndo::Policy(UndoProblem::NotDeclared(_)) => None,
-            // What an operator could do about it is not for the conversation.
+            // Leaves out the hint in the following lines, which is for operators.
             other => Some(other.to_string().lines().next().unwrap_or_default().to_owned()),
         }
     }

@@ -1,30 +1,31 @@
-//! Waiting: woken by push, never by polling.
+//! Waits for approvals, woken by notification rather than polling.
 
 use std::time::Duration;
 
 use tokio::time::Instant;
 
 use super::Gate;
+use super::run::require_timers;
 use crate::approval::{Approval, SharedApproval};
 use crate::id::{ApprovalId, Tenant};
 use crate::state::State;
 use crate::store::StoreError;
 
-/// What to wait for.
+/// Condition to wait for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Until {
-    /// Somebody decided, or it ended otherwise.
+    /// The approval was decided or ended otherwise.
     Decided,
-    /// Its calls have also run, or will never run.
+    /// In addition all its calls have ended or will never run.
     Finished,
 }
 
-/// How a wait ended.
+/// Result of a wait.
 #[derive(Clone, Debug)]
 pub enum Waited {
-    /// What was waited for came true.
+    /// The condition is met.
     Done(SharedApproval),
-    /// The waiting time ran out. That decides nothing: the approval is as it was.
+    /// The time to wait ran out. The approval is unaffected.
     TimedOut(SharedApproval),
     /// There is no such approval.
     NotFound,
@@ -40,7 +41,7 @@ impl Until {
 }
 
 impl Gate {
-    /// Waits until an approval is decided, or finished, or the time is up.
+    /// Waits until an approval is decided or finished, or until the timeout.
     pub async fn wait(
         &self,
         tenant: &Tenant,
@@ -51,7 +52,8 @@ impl Gate {
         self.wait_if(tenant, id, until, timeout, |_| true).await
     }
 
-    /// The same for one who may not see every approval: what `may_see` turns away is not there.
+    /// Like [`wait`](Self::wait), for a caller who may not see every approval: those that `may_see` rejects count as
+    /// missing.
     pub async fn wait_if(
         &self,
         tenant: &Tenant,
@@ -60,8 +62,9 @@ impl Gate {
         timeout: Duration,
         may_see: impl Fn(&Approval) -> bool,
     ) -> Result<Waited, StoreError> {
+        require_timers()?;
         let give_up_at = Instant::now() + timeout;
-        // Register first, look second: what happens in between is seen by one or the other.
+        // Register before reading, so that no change in between is missed.
         let waiter = self.store.hub().wait_for(id);
         let found = self.store.approval(tenant, id).await?;
         let Some(mut approval) = found.filter(|approval| may_see(approval)) else {
@@ -75,13 +78,13 @@ impl Gate {
                 .due_at(&approval)
                 .await?
                 .map_or(give_up_at, |due| due.min(give_up_at));
-            // Who waits holds nothing.
+            // Free the memory while waiting.
             drop(approval);
             approval = match tokio::time::timeout_at(wake_at, waiter.changed()).await {
                 Ok(Some(changed)) if changed.tenant == *tenant => changed,
                 Ok(None) => return Err(StoreError::Stopped("it was closed".to_owned())),
                 Ok(Some(_)) | Err(_) => {
-                    // Either it is due, and what time did to it is written down, or the one who waits gives up.
+                    // Either the approval is due, so sweep, or the caller's time is up.
                     self.expire_due().await?;
                     let Some(current) = self.store.approval(tenant, id).await? else {
                         return Ok(Waited::NotFound);
@@ -95,7 +98,7 @@ impl Gate {
         }
     }
 
-    /// When time itself will change the approval.
+    /// Returns when the approval is due to expire or time out.
     async fn due_at(&self, approval: &Approval) -> Result<Option<Instant>, StoreError> {
         let Some(due) = approval.due_at() else {
             return Ok(None);

@@ -1,25 +1,25 @@
-//! Arguments as values, for saying no again to what was denied (X99).
+//! Canonical form of arguments, for recognising a call that was denied before (X99).
 //!
-//! Enters: arguments. Leaves: bytes that are the same for every way to write the same values: blanks, what cannot be seen
-//! in a text, the order of keys,
-//! `5000`, `5000.0` and `5e3`, escapes, members that are `null`, and whether somebody is said to have confirmed. An empty
-//! text, list or object is a value: with it, tools clear what is there.
-//! INVARIANT: for refusals only. Nothing is hashed into a digest, shown or run from this form.
+//! Input: arguments. Output: bytes that are equal for all spellings of the same values. Ignored are whitespace,
+//! invisible characters in strings, key order, number notation (`5000`, `5000.0`, `5e3`), escapes, members that are
+//! `null`, and flags that claim confirmation. An empty string, list or object is a value, because tools use it to clear
+//! a field.
+//! INVARIANT: for refusals only. This form is never hashed into a digest, shown or run.
 
 use unicode_normalization::UnicodeNormalization as _;
 
 use super::number::decimal;
-use super::{Node, Top, Tree};
+use super::{Node, TopLevel, Tree};
 use crate::display::is_forbidden;
 
-/// Arguments that say a person confirmed; what they say is not believed and makes no other call.
+/// Arguments that claim a person confirmed. The claim is not trusted, and does not make the call a different one.
 pub(crate) const FLAGS: [&str; 2] = ["confirmed", "confirm"];
-/// Words before such a name, as in `userConfirmed` and `is_confirmed`.
+/// Prefixes of such a name, as in `userConfirmed` and `is_confirmed`.
 const WHO_CONFIRMED: [&str; 6] = ["user", "human", "person", "is", "has", "already"];
 
-/// The form of arguments in which equal values are equal bytes. Arguments that cannot be read are their own form.
+/// Encodes arguments so that equal values give equal bytes. Unreadable arguments are kept as they are.
 pub(crate) fn canonical(arguments: &[u8]) -> Vec<u8> {
-    let Ok(tree) = Tree::read(arguments, Top::Object) else {
+    let Ok(tree) = Tree::read(arguments, TopLevel::Object) else {
         return [b"?", arguments].concat();
     };
     let mut out = Vec::with_capacity(arguments.len());
@@ -32,7 +32,7 @@ pub(crate) fn canonical(arguments: &[u8]) -> Vec<u8> {
     out
 }
 
-/// Whether a name says that somebody confirmed, in any case and with a word before it.
+/// Returns true if a name claims confirmation, in any case and with any of the prefixes.
 fn says_confirmed(name: &str) -> bool {
     let letters = name.chars().filter(|character| character.is_alphanumeric());
     let letters: String = letters.flat_map(char::to_lowercase).collect();
@@ -49,7 +49,7 @@ fn write(tree: &Tree<'_>, out: &mut Vec<u8>) {
         Node::Bool(true) => out.push(b't'),
         Node::Bool(false) => out.push(b'f'),
         Node::Number => {
-            // By digits: a float would make 2^53 and 2^53 + 1 the same.
+            // Compare digits, not floats, which would make 2^53 and 2^53 + 1 equal.
             let (is_negative, digits, exponent) = decimal(&tree.raw);
             let sign = if is_negative { "-" } else { "" };
             text(b'd', &format!("{sign}{digits}e{exponent}"), out);
@@ -82,8 +82,8 @@ fn object<'f, 'a: 'f>(fields: impl Iterator<Item = &'f Field<'a>>, out: &mut Vec
     }
 }
 
-/// A text by what a person sees of it: without invisible characters and blanks around it, and with one kind of space. Lines
-/// and their indentation stay: in code they have a meaning.
+/// Normalises a string to what a person sees: without invisible characters and surrounding blanks, and with one kind of
+/// space. Line breaks and indentation are kept, since they matter in code.
 fn seen(string: &str) -> String {
     let seen = string.chars().filter_map(|character| match character {
         '\n' | '\t' => Some(character),
@@ -160,7 +160,7 @@ mod tests {
             r#"{"amount":5000,"to":"café","list":[1,{"a":1,"b":"x"}]}"#,
             r#"{"amount":5000,"to":"café","list":[1,null,{"a":1,"b":"x","confirmed":true}]}"#,
             r#"{"amount":5000,"to":"café"}"#,
-            // An empty value may clear a field: that is something else to ask for.
+            // An empty value may clear a field, so this is a different call.
             r#"{"amount":5000,"to":"café","list":[1,null,{"a":1,"b":"x"}],"note":""}"#,
             r#"{"amount":5000,"to":"café","list":[1,null,{"a":1,"b":"x"}],"tags":[]}"#,
             r#"{"amount":5000,"to":"café","list":[1,null,{"a":1,"b":"x"}],"more":{}}"#,

@@ -1,43 +1,47 @@
-//! The values without parts inside accepted bytes, each with its place.
+//! Leaves (scalars and empty containers) of accepted JSON, with their pointers.
 
 use std::borrow::Cow;
 use std::ops::Range;
 
-use super::scan::{Step, scan};
-use super::{Limits, Top};
+use serde::{Deserialize, Serialize};
 
-/// What a leaf is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+use super::scan::{Step, scan};
+use super::{Limits, TopLevel};
+
+/// Type of a leaf.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// A string.
     String,
     /// A number of any size.
     Number,
     /// `true` or `false`.
+    #[serde(rename = "boolean")]
     Bool,
     /// `null`.
     Null,
-    /// `{}`
-    EmptyObject,
-    /// `[]`
-    EmptyArray,
+    /// An object; as a leaf, `{}`.
+    Object,
+    /// An array; as a leaf, `[]`.
+    Array,
 }
 
-/// One value without parts.
+/// A scalar, or an empty object or array.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaf<'a> {
-    /// Where it is: a JSON pointer (RFC 6901).
+    /// JSON pointer (RFC 6901).
     pub pointer: String,
-    /// What it is.
+    /// Type of the leaf.
     pub kind: Kind,
-    /// The bytes it came from, quotes included.
+    /// Byte range in the input, including quotes.
     pub range: Range<usize>,
-    /// Those bytes.
+    /// Text in that range.
     pub raw: &'a str,
 }
 
 impl<'a> Leaf<'a> {
-    /// A string's text without quotes and escapes; any other leaf as it is written.
+    /// Returns a string without quotes and escapes, or any other leaf as written.
     pub fn text(&self) -> Cow<'a, str> {
         match self.kind {
             Kind::String => {
@@ -49,22 +53,22 @@ impl<'a> Leaf<'a> {
     }
 }
 
-/// The door has limited the bytes already, and nothing here grows with depth but the heap.
+/// No limits: the bytes were checked before, and only heap use grows with depth.
 const UNLIMITED: Limits = Limits {
     bytes: usize::MAX,
     depth: usize::MAX,
     paths: usize::MAX,
 };
 
-/// Where a scan is: the pointer of the value it is at.
+/// Tracks the pointer of the current value during a scan.
 #[derive(Default)]
-struct At {
+struct PointerTracker {
     pointer: String,
-    /// How long the pointer is of each object and array around it.
+    /// Length of the pointer of each enclosing object and array.
     around: Vec<usize>,
 }
 
-impl At {
+impl PointerTracker {
     fn follow(&mut self, step: &Step<'_>) {
         match step {
             Step::Open { .. } => self.around.push(self.pointer.len()),
@@ -81,13 +85,13 @@ impl At {
     }
 }
 
-/// Lists every leaf of bytes that [`check`](super::check) accepted, in their order.
+/// Lists every leaf, in order, of bytes that [`check`](super::check) accepted.
 ///
-/// An empty outer object is one leaf with the pointer ``. Of other bytes it lists what stands before the fault.
+/// An empty outer object is one leaf with an empty pointer. For other bytes, lists the leaves before the fault.
 pub fn leaves(bytes: &[u8]) -> Vec<Leaf<'_>> {
     let mut found = Vec::new();
-    let mut at = At::default();
-    let _fault = scan(bytes, UNLIMITED, Top::Object, |step| {
+    let mut at = PointerTracker::default();
+    let _fault = scan(bytes, UNLIMITED, TopLevel::Object, |step| {
         at.follow(&step);
         if let Step::Leaf(kind, range) = step {
             let raw = bytes.get(range.clone()).unwrap_or_default();
@@ -102,20 +106,20 @@ pub fn leaves(bytes: &[u8]) -> Vec<Leaf<'_>> {
     found
 }
 
-/// A member's name.
+/// Name of an object member.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Key {
-    /// Where the member is: a JSON pointer (RFC 6901).
+    /// JSON pointer of the member (RFC 6901).
     pub pointer: String,
     /// The name without quotes and escapes.
     pub text: String,
 }
 
-/// Lists the names of all members of bytes that [`check`](super::check) accepted, in their order.
+/// Lists the names of all members, in order, of bytes that [`check`](super::check) accepted.
 pub fn keys(bytes: &[u8]) -> Vec<Key> {
     let mut found = Vec::new();
-    let mut at = At::default();
-    let _fault = scan(bytes, UNLIMITED, Top::Object, |step| {
+    let mut at = PointerTracker::default();
+    let _fault = scan(bytes, UNLIMITED, TopLevel::Object, |step| {
         at.follow(&step);
         if let Step::Key(raw) = step {
             let pointer = at.pointer.clone();
@@ -126,14 +130,14 @@ pub fn keys(bytes: &[u8]) -> Vec<Key> {
     found
 }
 
-/// Finds the outermost values whose pointers are wanted, of bytes that [`check`](super::check) accepted, in their order:
-/// each with the bytes it came from.
+/// Finds the outermost values whose pointers satisfy `is_wanted`, in order, with their byte ranges. The bytes must have
+/// been accepted by [`check`](super::check).
 pub fn find(bytes: &[u8], is_wanted: impl Fn(&str) -> bool) -> Vec<(String, Range<usize>)> {
     let mut found = Vec::new();
-    let mut at = At::default();
-    // Where a wanted value with parts began, and how deep.
+    let mut at = PointerTracker::default();
+    // Start and depth of a wanted object or array that is still open.
     let mut begun: Option<(usize, usize)> = None;
-    let _fault = scan(bytes, UNLIMITED, Top::Object, |step| {
+    let _fault = scan(bytes, UNLIMITED, TopLevel::Object, |step| {
         at.follow(&step);
         let depth = at.around.len();
         match step {
@@ -154,20 +158,20 @@ pub fn find(bytes: &[u8], is_wanted: impl Fn(&str) -> bool) -> Vec<(String, Rang
     found
 }
 
-/// The pointer of the value that a byte of a JSON text belongs to; nothing for a key, or for text that is not JSON up to
-/// there.
+/// Returns the pointer of the value that contains a byte of a JSON text; `None` for a key, or if the text before it is
+/// not JSON.
 pub(crate) fn pointer_at(text: &str, offset: usize) -> Option<String> {
-    let mut at = At::default();
+    let mut at = PointerTracker::default();
     let mut is_value = false;
-    // Cut off there, the scan ends inside the value.
-    let _fault = scan(text.get(..offset)?.as_bytes(), UNLIMITED, Top::Any, |step| {
+    // The truncated scan ends inside the value.
+    let _fault = scan(text.get(..offset)?.as_bytes(), UNLIMITED, TopLevel::Any, |step| {
         is_value = matches!(step, Step::Key(_) | Step::Index(_));
         at.follow(&step);
     });
     is_value.then_some(at.pointer)
 }
 
-/// Appends `/segment`, with `~` and `/` written as RFC 6901 wants.
+/// Appends `/segment`, escaping `~` and `/` according to RFC 6901.
 pub(crate) fn push_segment(pointer: &mut String, segment: &str) {
     pointer.push('/');
     for character in segment.chars() {
@@ -179,8 +183,7 @@ pub(crate) fn push_segment(pointer: &mut String, segment: &str) {
     }
 }
 
-/// Resolves the escapes between a JSON string's quotes. Text that is not a JSON string's inside loses the faulty
-/// escapes.
+/// Resolves the escapes in the inside of a JSON string. Invalid escapes are dropped.
 pub fn unescape(raw: &str) -> Cow<'_, str> {
     if !raw.contains('\\') {
         return Cow::Borrowed(raw);
@@ -211,7 +214,7 @@ pub fn unescape(raw: &str) -> Cow<'_, str> {
     Cow::Owned(text)
 }
 
-/// Reads `uXXXX` or `uXXXX\uXXXX`: the character and how many bytes it took.
+/// Decodes `uXXXX` or `uXXXX\uXXXX`; returns the character and the number of bytes consumed.
 fn unicode_escape(escape: &str) -> (Option<char>, usize) {
     let unit = |from: usize| {
         let digits = escape.get(from..from + 4)?;

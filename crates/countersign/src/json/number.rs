@@ -1,18 +1,19 @@
-//! Numbers as other languages hold them, with an honest word about what was lost.
+//! Conversion of JSON numbers to native types, with a flag for lost precision.
 
-/// A JSON number in the narrowest type that holds it.
+/// A JSON number in the first of these types that holds it.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Number {
-    /// Fits into 64 bits with a sign. Tried first, since mixed signs break arithmetic in conditions.
+    /// Fits into a signed 64-bit integer. Tried first, because mixing signed and unsigned breaks arithmetic in
+    /// conditions.
     Int(i64),
-    /// Fits into 64 bits without one.
+    /// Fits into an unsigned 64-bit integer.
     UInt(u64),
-    /// Everything else. `is_faithful` if it prints as the same decimal number that was written.
+    /// Any other number. `is_faithful` if the float prints as the same decimal number as written.
     Float { value: f64, is_faithful: bool },
 }
 
 impl Number {
-    /// Reads a number that the scanner accepted.
+    /// Converts a number that the scanner accepted.
     pub(crate) fn read(raw: &str) -> Number {
         if let Ok(number) = raw.parse() {
             return Number::Int(number);
@@ -26,7 +27,7 @@ impl Number {
     }
 }
 
-/// Sign, digits without zeros at either end, and the power of ten behind the last digit.
+/// Splits a number into sign, significant digits and decimal exponent of the last digit.
 pub(super) fn decimal(text: &str) -> (bool, String, i64) {
     let (is_negative, text) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),

@@ -1,37 +1,37 @@
-//! One pass over the bytes, and the only place that knows the grammar.
+//! Single-pass JSON scanner; the only place that implements the grammar.
 
 use std::borrow::Cow;
 use std::collections::HashSet;
 use std::ops::Range;
 
-use super::{Kind, Limits, Malformed, Reason, Top, unescape};
+use super::{Kind, Limits, Malformed, Reason, TopLevel, unescape};
 
-/// Objects with more keys than this are checked for duplicates with a hash set instead of one by one.
+/// Number of keys above which an object is checked for duplicates with a hash set instead of a linear search.
 const LINEAR_KEYS: usize = 32;
-/// Most keys of one object: remembering them takes several times the bytes they have in the text.
+/// Maximum number of keys in one object. The set of seen keys needs several times their size in the text.
 const MOST_KEYS: usize = 1 << 20;
-/// Bytes of a string that are looked at together.
+/// Number of bytes of a string examined at once.
 const CHUNK: usize = 32;
 
-/// What the scanner tells its listener on the way.
+/// Event reported by the scanner.
 pub(super) enum Step<'a> {
-    /// An object or array that is not empty begins at this byte.
+    /// A non-empty object or array begins at this byte.
     Open { is_object: bool, at: usize },
-    /// The next value stands under this key; raw text between the quotes.
+    /// Key of the next value, as raw text between the quotes.
     Key(&'a str),
-    /// The next value is this element of an array.
+    /// Array index of the next value.
     Index(usize),
-    /// A value without parts: its kind, and its range with quotes.
+    /// A scalar or empty container: its type, and its byte range including quotes.
     Leaf(Kind, Range<usize>),
-    /// The innermost object or array ended before this byte.
+    /// The innermost object or array ended just before this byte.
     Close { at: usize },
 }
 
-/// Runs over `bytes` once, telling `listen` every step; stops at the first fault.
+/// Scans `bytes` once, reporting every step to `listen`; stops at the first fault.
 pub(super) fn scan<'a>(
     bytes: &'a [u8],
     limits: Limits,
-    top: Top,
+    top: TopLevel,
     listen: impl FnMut(Step<'a>),
 ) -> Result<(), Malformed> {
     if bytes.len() > limits.bytes {
@@ -57,13 +57,13 @@ pub(super) fn scan<'a>(
         keys: Vec::with_capacity(16),
         limits,
         paths: 0,
-        may_hold_halves: top == Top::Message,
+        allow_lone_surrogates: top == TopLevel::Message,
         listen,
     };
     scanner.whitespace();
     match scanner.peek() {
         Some(b'{') => scanner.value()?,
-        Some(_) if top == Top::Any => scanner.value()?,
+        Some(_) if top == TopLevel::Any => scanner.value()?,
         Some(_) => return scanner.fault(Reason::NotAnObject),
         None => return scanner.fault(Reason::Ended),
     }
@@ -77,16 +77,16 @@ pub(super) fn scan<'a>(
     }
 }
 
-/// An object or array being read.
+/// An object or array that is still open.
 struct Frame<'a> {
     is_object: bool,
-    /// Elements before the current one.
+    /// Index of the current element.
     index: usize,
-    /// Where this object's keys begin in `Scanner::keys`.
+    /// Index of this object's first key in `Scanner::keys`.
     first_key: usize,
-    /// All keys of this object, once there are more than `LINEAR_KEYS`.
+    /// All keys of this object, if there are more than `LINEAR_KEYS`.
     key_set: Option<HashSet<Cow<'a, str>>>,
-    /// Length of the path to this frame, and to its current value.
+    /// Path length of this container, and of its current value.
     base: usize,
     path: usize,
 }
@@ -97,7 +97,7 @@ impl Frame<'_> {
     }
 }
 
-/// The nesting lives in `frames`, on the heap and limited, so that no input can exhaust the stack.
+/// Scanner state. Nesting is kept in `frames`, on the heap and limited, so that no input can exhaust the stack.
 struct Scanner<'a, L> {
     text: &'a str,
     bytes: &'a [u8],
@@ -106,8 +106,8 @@ struct Scanner<'a, L> {
     keys: Vec<Cow<'a, str>>,
     limits: Limits,
     paths: usize,
-    /// Whether string values may hold halves of surrogate pairs.
-    may_hold_halves: bool,
+    /// Whether string values may contain lone surrogates.
+    allow_lone_surrogates: bool,
     listen: L,
 }
 
@@ -120,7 +120,7 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
         Err(Malformed { at: self.at, reason })
     }
 
-    /// The fault for a byte that is none of those wanted here.
+    /// Fault for an unexpected byte, or for the end of the text.
     fn unexpected<T>(&self) -> Result<T, Malformed> {
         self.fault(match self.peek() {
             Some(_) => Reason::Unexpected,
@@ -134,7 +134,7 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
         }
     }
 
-    /// Reads what follows a finished value: the next one in the same frame, or the frame's end.
+    /// Reads what follows a value: the next value of the same container, or its end.
     fn advance(&mut self) -> Result<(), Malformed> {
         self.whitespace();
         let Some(frame) = self.frames.last_mut() else {
@@ -166,17 +166,17 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
         }
     }
 
-    /// Reads a whole leaf, or opens a frame and goes on to its first value.
+    /// Reads a leaf, opening containers until one is reached.
     fn value(&mut self) -> Result<(), Malformed> {
         loop {
             let start = self.at;
             let kind = match self.peek() {
                 Some(b'"') => {
-                    self.string(self.may_hold_halves)?;
+                    self.string(self.allow_lone_surrogates)?;
                     Kind::String
                 }
-                Some(b'{') if self.open(true)? => Kind::EmptyObject,
-                Some(b'[') if self.open(false)? => Kind::EmptyArray,
+                Some(b'{') if self.open(true)? => Kind::Object,
+                Some(b'[') if self.open(false)? => Kind::Array,
                 Some(b'{' | b'[') => continue,
                 Some(b't') => self.word("true", Kind::Bool)?,
                 Some(b'f') => self.word("false", Kind::Bool)?,
@@ -197,8 +197,8 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
         }
     }
 
-    /// Steps into an object or array. Says whether it was empty, and has then read past its end; otherwise the
-    /// scanner stands before the first value.
+    /// Enters an object or array. Returns true if it was empty and has been consumed; otherwise the scanner is before
+    /// the first value.
     fn open(&mut self, is_object: bool) -> Result<bool, Malformed> {
         if self.frames.len() >= self.limits.depth {
             return self.fault(Reason::TooDeep(self.limits.depth));
@@ -228,7 +228,7 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
         Ok(false)
     }
 
-    /// Reads a key, its colon, and the whitespace up to the value.
+    /// Reads a key, its colon, and the whitespace before the value.
     fn key(&mut self) -> Result<(), Malformed> {
         let start = self.at;
         if self.peek() != Some(b'"') {
@@ -259,7 +259,7 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
         Ok(())
     }
 
-    /// Notes a key of the innermost object; false if it is there already.
+    /// Records a key of the innermost object; returns false if it is a duplicate.
     fn remember(&mut self, key: Cow<'a, str>, raw_length: usize) -> bool {
         let Some(frame) = self.frames.last_mut() else {
             return true;
@@ -282,8 +282,8 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
         true
     }
 
-    /// Reads a string from quote to quote; says whether it holds escapes.
-    fn string(&mut self, may_hold_halves: bool) -> Result<bool, Malformed> {
+    /// Reads a string; returns whether it contains escapes.
+    fn string(&mut self, allow_lone_surrogates: bool) -> Result<bool, Malformed> {
         self.at += 1;
         let mut has_escapes = false;
         loop {
@@ -296,7 +296,7 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
                 }
                 Some(b'\\') => {
                     has_escapes = true;
-                    self.escape(may_hold_halves)?;
+                    self.escape(allow_lone_surrogates)?;
                 }
                 Some(_) => return self.fault(Reason::ControlCharacter),
                 None => return self.fault(Reason::Ended),
@@ -304,16 +304,16 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
         }
     }
 
-    fn escape(&mut self, may_hold_halves: bool) -> Result<(), Malformed> {
+    fn escape(&mut self, allow_lone_surrogates: bool) -> Result<(), Malformed> {
         match self.bytes.get(self.at + 1) {
             Some(b'"' | b'\\' | b'/' | b'b' | b'f' | b'n' | b'r' | b't') => self.at += 2,
             Some(b'u') => {
                 let unit = self.code_unit(self.at)?;
                 let is_low = |unit| (0xdc00..0xe000).contains(&unit);
-                if is_low(unit) && !may_hold_halves {
+                if is_low(unit) && !allow_lone_surrogates {
                     return self.fault(Reason::LoneSurrogate);
                 }
-                if (0xd800..0xdc00).contains(&unit) && !may_hold_halves {
+                if (0xd800..0xdc00).contains(&unit) && !allow_lone_surrogates {
                     let next = self.bytes.get(self.at + 6..self.at + 8);
                     if next != Some(b"\\u") || !is_low(self.code_unit(self.at + 6)?) {
                         return self.fault(Reason::LoneSurrogate);
@@ -328,7 +328,7 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
         Ok(())
     }
 
-    /// The number behind the `\u` at `at`.
+    /// Parses the four hex digits of the `\u` escape at `at`.
     fn code_unit(&self, at: usize) -> Result<u32, Malformed> {
         let digits = self.bytes.get(at + 2..at + 6).unwrap_or_default();
         let unit = digits.iter().try_fold(0u32, |unit, byte| {
@@ -350,7 +350,7 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
         Ok(kind)
     }
 
-    /// RFC 8259, section 6. Size and precision are nobody's business here.
+    /// Reads a number according to RFC 8259, section 6. Size and precision are not checked.
     fn number(&mut self) -> Result<(), Malformed> {
         let start = self.at;
         if self.peek() == Some(b'-') {
@@ -388,10 +388,10 @@ impl<'a, L: FnMut(Step<'a>)> Scanner<'a, L> {
     }
 }
 
-/// How many bytes come before the next quote, backslash or control character.
+/// Returns the number of bytes before the next quote, backslash or control character.
 ///
-/// Whole chunks are looked at without an early end, which compilers turn into wide instructions: most of a large message
-/// is the inside of strings.
+/// Chunks are examined without an early exit, which lets the compiler vectorise the loop: most of a large message is
+/// the inside of strings.
 fn plain_length(bytes: &[u8]) -> usize {
     let is_plain = |byte: &u8| *byte >= 0x20 && *byte != b'"' && *byte != b'\\';
     let is_all_plain = |chunk: &[u8]| chunk.iter().fold(true, |all, byte| all & is_plain(byte));

@@ -1,18 +1,18 @@
-//! Accepted bytes as a tree that still knows how each part was written.
+//! Parse tree of accepted JSON that keeps the source text of each value.
 
 use std::borrow::Cow;
 
 use super::scan::{Step, scan};
-use super::{Kind, Limits, Malformed, Top, unescape};
+use super::{Kind, Limits, Malformed, TopLevel, unescape};
 
-/// A value and the text it came from.
+/// A value with its source text.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Tree<'a> {
     pub(crate) raw: Cow<'a, str>,
     pub(crate) node: Node<'a>,
 }
 
-/// What a value is. A number stays text; see [`Number`](super::Number).
+/// Type and content of a value. A number is kept as text; see [`Number`](super::Number).
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node<'a> {
     Null,
@@ -24,10 +24,10 @@ pub(crate) enum Node<'a> {
 }
 
 impl<'a> Tree<'a> {
-    /// Reads bytes that [`check`](super::check) accepted, or any one value.
+    /// Parses bytes that [`check`](super::check) accepted, or any single value, depending on `top`.
     ///
-    /// Depth stays limited, because what is built here is walked by recursion.
-    pub(crate) fn read(bytes: &'a [u8], top: Top) -> Result<Tree<'a>, Malformed> {
+    /// Depth is limited, because the tree is walked recursively.
+    pub(crate) fn read(bytes: &'a [u8], top: TopLevel) -> Result<Tree<'a>, Malformed> {
         let limits = Limits {
             bytes: usize::MAX,
             depth: Limits::ARGUMENTS.depth,
@@ -63,11 +63,11 @@ impl<'a> Tree<'a> {
                 }
             }
         })?;
-        // The scanner only succeeds after one whole value.
+        // The scanner succeeds only after one complete value, so there is a root.
         Ok(root.unwrap_or_else(|| leaf(Kind::Null, "null")))
     }
 
-    /// A string's text, any other value as it is written.
+    /// Returns the text of a string, or any other value as written.
     pub(crate) fn text(&self) -> &str {
         match &self.node {
             Node::String(text) => text,
@@ -75,7 +75,19 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// The tree as JSON: numbers as they came, everything else in the usual way.
+    /// Returns the type of the value.
+    pub(crate) fn kind(&self) -> Kind {
+        match &self.node {
+            Node::Null => Kind::Null,
+            Node::Bool(_) => Kind::Bool,
+            Node::Number => Kind::Number,
+            Node::String(_) => Kind::String,
+            Node::Array(_) => Kind::Array,
+            Node::Object(_) => Kind::Object,
+        }
+    }
+
+    /// Serialises the tree as JSON, keeping numbers as written.
     pub(crate) fn to_json(&self) -> String {
         let quote = |text: &str| serde_json::Value::from(text).to_string();
         match &self.node {
@@ -94,7 +106,7 @@ impl<'a> Tree<'a> {
         }
     }
 
-    /// The number of values in the tree, itself included.
+    /// Number of values in the tree, including this one.
     pub(crate) fn count(&self) -> usize {
         1 + match &self.node {
             Node::Array(items) => items.iter().map(Tree::count).sum(),
@@ -104,7 +116,7 @@ impl<'a> Tree<'a> {
     }
 }
 
-/// An object or array whose end has not been seen; `key` is where its next value goes.
+/// An object or array that is still open; `key` is the key of its next value.
 struct Open<'a> {
     at: usize,
     node: Node<'a>,
@@ -120,8 +132,8 @@ fn leaf<'a>(kind: Kind, raw: &'a str) -> Tree<'a> {
             let inner = raw.get(1..raw.len().saturating_sub(1));
             Node::String(unescape(inner.unwrap_or_default()))
         }
-        Kind::EmptyObject => Node::Object(Vec::new()),
-        Kind::EmptyArray => Node::Array(Vec::new()),
+        Kind::Object => Node::Object(Vec::new()),
+        Kind::Array => Node::Array(Vec::new()),
     };
     Tree {
         raw: Cow::Borrowed(raw),
@@ -157,7 +169,7 @@ mod tests {
 
     #[track_caller]
     fn check(text: &str) {
-        let tree = Tree::read(text.as_bytes(), Top::Any).unwrap();
+        let tree = Tree::read(text.as_bytes(), TopLevel::Any).unwrap();
         assert_eq!(
             to_serde(&tree),
             serde_json::from_str::<serde_json::Value>(text).unwrap()
@@ -172,8 +184,11 @@ mod tests {
         check("\"x\\n\"");
         check("12");
         check(r#"{"a":[1,{"b":null,"c":[[],{}]},"\u00e9"],"d\n":{"e":true,"f":-1.50}}"#);
-        assert!(Tree::read(b"[1", Top::Any).is_err());
-        assert!(Tree::read(b"[1]", Top::Object).is_err());
-        assert_eq!(Tree::read(br#"{"a":[1,2]}"#, Top::Object).unwrap().count(), 4);
+        assert!(Tree::read(b"[1", TopLevel::Any).is_err());
+        assert!(Tree::read(b"[1]", TopLevel::Object).is_err());
+        assert_eq!(
+            Tree::read(br#"{"a":[1,2]}"#, TopLevel::Object).unwrap().count(),
+            4
+        );
     }
 }

@@ -1,38 +1,70 @@
-//! The act's own words: what the operator wrote about a tool, and nothing that an agent sends to it.
+//! The act: words that the operator wrote about a tool, with which a reply may name what it approves.
 //!
-//! Enters: a tool's name, title and summary template, as the policy has them. Leaves: the words with which a reply may
-//! name the act. Deliberately absent: arguments. Only this module makes an [`Act`], so no value can become one.
+//! Input: a tool's name, title and summary template, from the policy. Output: the fixed words in them.
+//! Not here: arguments. Only this module builds an [`Act`], so no argument value can become part of one.
 
-/// Stands where a template shows a value. It is no word, and a reply that contains it is not read.
+/// Placeholder for a value shown by a template. It is never a word, and a reply that contains it is not interpreted.
 pub(crate) const VALUE: char = '\u{fffc}';
 
-/// The words of one tool in a policy.
+/// Fixed words that the policy uses for one tool.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Act(String);
+pub struct Act {
+    text: String,
+    summary: Option<String>,
+    every: Option<String>,
+    title: String,
+    has_title: bool,
+}
 
 impl Act {
     pub(super) fn of(name: &str, title: Option<&str>, template: Option<&str>) -> Act {
-        let mut text = template.map(literals).unwrap_or_default();
-        let name = || words_of_name(name);
-        text.push(VALUE);
-        text.push_str(&title.map_or_else(name, str::to_owned));
-        Act(text)
+        let has_title = title.is_some();
+        let title = title.map_or_else(|| words_of_name(name), str::to_owned);
+        let summary = template.map(|template| literals(template, false));
+        Act {
+            text: format!("{}{VALUE}{title}", summary.as_deref().unwrap_or_default()),
+            summary,
+            every: template.map(|template| literals(template, true)),
+            title,
+            has_title,
+        }
     }
 
-    /// The words in the operator's order, with [`VALUE`] wherever something else would stand.
+    /// The words in their original order, with [`VALUE`] in place of everything that is not fixed.
     pub(crate) fn text(&self) -> &str {
-        &self.0
+        &self.text
+    }
+
+    /// The fixed words of the summary, if the policy has one.
+    pub(crate) fn summary(&self) -> Option<&str> {
+        self.summary.as_deref()
+    }
+
+    /// All words of the summary, also those that are shown only sometimes. No reply may repeat these, but they may say
+    /// that the act is more than its first words.
+    pub(crate) fn every(&self) -> Option<&str> {
+        self.every.as_deref()
+    }
+
+    /// The title, or the words of the tool's name.
+    pub(crate) fn title(&self) -> &str {
+        &self.title
+    }
+
+    /// Returns true if the operator wrote a title.
+    pub(crate) fn has_title(&self) -> bool {
+        self.has_title
     }
 }
 
-/// The parts of a template that are always shown, whatever the arguments are: what stands in a condition or in a loop
-/// is left out.
-fn literals(template: &str) -> String {
+/// Returns the parts of a template that are shown whatever the arguments are. Text inside conditions and loops is left
+/// out, unless `with_conditions` is true.
+fn literals(template: &str, with_conditions: bool) -> String {
     let mut found = String::with_capacity(template.len());
     let mut depth = 0usize;
     let mut rest = template;
     while let Some((start, end)) = next_tag(rest) {
-        if depth == 0 {
+        if depth == 0 || with_conditions {
             found.push_str(rest.get(..start).unwrap_or_default());
         }
         found.push(VALUE);
@@ -44,13 +76,13 @@ fn literals(template: &str) -> String {
         }
         rest = rest.get(end..).unwrap_or_default();
     }
-    if depth == 0 {
+    if depth == 0 || with_conditions {
         found.push_str(rest);
     }
     found
 }
 
-/// Where the next tag of a template begins and ends. One that is not closed reaches to the end.
+/// Returns the start and end of the next template tag. An unclosed tag extends to the end of the text.
 fn next_tag(text: &str) -> Option<(usize, usize)> {
     let tags = [("{{", "}}"), ("{%", "%}"), ("{#", "#}")];
     let found = tags
@@ -62,19 +94,19 @@ fn next_tag(text: &str) -> Option<(usize, usize)> {
     Some((start, end))
 }
 
-/// Whether a statement begins a block or ends one; nothing when it does neither.
+/// Returns `Some(true)` if a statement opens a block, `Some(false)` if it closes one, `None` otherwise.
 fn opens(statement: &str) -> Option<bool> {
     let statement = statement.trim_start_matches(['-', '+']).trim_start();
     let word = statement.split(|c: char| !c.is_ascii_alphabetic()).next()?;
     match word {
         "if" | "for" | "macro" | "block" | "filter" | "call" | "with" | "autoescape" | "raw" => Some(true),
-        // `set x = 1` ends with itself, `set x` does not.
+        // `set x = 1` is complete; `set x` opens a block.
         "set" => (!statement.contains('=')).then_some(true),
         _ => word.starts_with("end").then_some(false),
     }
 }
 
-/// `cms/deletePage` as words: `delete page`.
+/// Splits a tool name into words: `cms/deletePage` becomes `delete Page`.
 fn words_of_name(name: &str) -> String {
     let name = name.rsplit('/').next().unwrap_or(name);
     let mut words = String::with_capacity(name.len() + 4);
@@ -93,7 +125,11 @@ mod tests {
 
     #[track_caller]
     fn check(template: &str, expected: &str) {
-        assert_eq!(literals(template).replace(VALUE, "*"), expected, "`{template}`");
+        assert_eq!(
+            literals(template, false).replace(VALUE, "*"),
+            expected,
+            "`{template}`"
+        );
     }
 
     #[test]

@@ -1,6 +1,6 @@
-//! What a call asks of those who approve it, beyond being on its list: other eyes, more of them, a better surface.
+//! Requirements for approving a call, beyond being one of its approvers: four eyes, a quorum and a minimum surface.
 //!
-//! Denying asks for none of this: whoever may decide at all may say no, from anywhere.
+//! Denying has none of these requirements: anyone who may decide can deny, from any surface.
 
 use serde::{Deserialize, Serialize};
 use toml::de::DeTable;
@@ -9,7 +9,7 @@ use super::read::Reader;
 use crate::decision::Surface;
 use crate::effect::Risk;
 
-/// The most people one call can ask for.
+/// Largest quorum that a policy can require.
 pub const LARGEST_QUORUM: u8 = 5;
 
 pub(super) const SURFACES: [(&str, Surface); 6] = [
@@ -21,14 +21,14 @@ pub(super) const SURFACES: [(&str, Surface); 6] = [
     ("passkey", Surface::Passkey),
 ];
 
-/// What approving a call takes.
+/// Requirements for approving a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Authority {
-    /// Whoever asked for it, or is acted for, cannot approve it.
+    /// Whether the requester, and the person it acts for, are barred from approving.
     pub four_eyes: bool,
-    /// So many different people have to approve it.
+    /// Number of different people who must approve.
     pub quorum: u8,
-    /// The least surface to approve it from.
+    /// Minimum (least assured) surface that may approve.
     pub surface: Surface,
 }
 
@@ -42,21 +42,21 @@ impl Default for Authority {
     }
 }
 
-/// The least surface for each risk.
+/// Minimum surface for each risk, in the order of [`Risk::ALL`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Surfaces([Surface; Risk::ALL.len()]);
+pub(super) struct MinimumSurfaces([Surface; Risk::ALL.len()]);
 
-impl Default for Surfaces {
-    /// A word in a conversation is easily said, and a chat account easily taken; so what cannot be repaired takes at
-    /// least a button, whose press names the very card. More can be asked for.
-    fn default() -> Surfaces {
-        Surfaces([Surface::Text, Surface::Text, Surface::Text, Surface::Button])
+impl Default for MinimumSurfaces {
+    /// Critical calls need at least a button press, which identifies the exact card: a text reply is easily sent by
+    /// mistake or from a hijacked chat account. A policy can require more.
+    fn default() -> MinimumSurfaces {
+        MinimumSurfaces([Surface::Text, Surface::Text, Surface::Text, Surface::Button])
     }
 }
 
-impl Surfaces {
-    pub(super) fn read(reader: &mut Reader<'_>, root: &DeTable<'_>) -> Surfaces {
-        let mut surfaces = Surfaces::default();
+impl MinimumSurfaces {
+    pub(super) fn read(reader: &mut Reader<'_>, root: &DeTable<'_>) -> MinimumSurfaces {
+        let mut surfaces = MinimumSurfaces::default();
         let table = reader.table(root, "surfaces");
         let Some(table) = table.and_then(|value| value.get_ref().as_table()) else {
             return surfaces;
@@ -68,7 +68,6 @@ impl Surfaces {
         surfaces
     }
 
-    /// The least surface for this risk.
     pub(super) fn least(self, risk: Risk) -> Surface {
         let mut pairs = Risk::ALL.into_iter().zip(self.0);
         let found = pairs.find(|(listed, _)| *listed == risk);
@@ -76,25 +75,25 @@ impl Surfaces {
     }
 }
 
-/// What a tool says about it; the rest follows from its risk.
+/// Requirements that a tool's entry sets explicitly; the others follow from its risk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Asks {
+pub(super) struct AuthorityOverrides {
     pub(super) four_eyes: Option<bool>,
     pub(super) quorum: Option<u8>,
     pub(super) surface: Option<Surface>,
 }
 
-impl Asks {
-    pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> Asks {
-        Asks {
+impl AuthorityOverrides {
+    pub(super) fn read(reader: &mut Reader<'_>, table: &DeTable<'_>) -> AuthorityOverrides {
+        AuthorityOverrides {
             four_eyes: reader.boolean(table, "four_eyes"),
             quorum: reader.number(table, "quorum", 1..=LARGEST_QUORUM),
             surface: reader.choice(table, "surface", &SURFACES),
         }
     }
 
-    /// What approving takes for a tool of this risk.
-    pub(super) fn authority(self, risk: Risk, surfaces: Surfaces) -> Authority {
+    /// Combines the explicit requirements with the defaults for this risk.
+    pub(super) fn authority(self, risk: Risk, surfaces: MinimumSurfaces) -> Authority {
         Authority {
             four_eyes: self.four_eyes.unwrap_or(risk == Risk::Critical),
             quorum: self.quorum.unwrap_or(1),
@@ -106,19 +105,19 @@ impl Asks {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Asked, Definition, Policy, Ruling};
+    use crate::policy::{CallRequest, Definition, Policy, Ruling};
 
     #[track_caller]
     fn check(policy: &str, tool: &str, expected: (bool, u8, Surface)) {
         let policy = Policy::parse(policy).unwrap_or_else(|problems| panic!("{problems}"));
-        let asked = Asked {
+        let request = CallRequest {
             tool,
             arguments: b"{}",
             definition: Definition::Unknown,
             salt: b"salt",
             before: None,
         };
-        let Ruling::Hold(terms) = policy.rule(asked) else {
+        let Ruling::Hold(terms) = policy.rule(request) else {
             panic!("`{tool}` is not held");
         };
         let found = terms.authority();
@@ -171,17 +170,17 @@ definition = "0000000000000000000000000000000000000000000000000000000000000000"
         let raised = "[tools.t]\neffect = 'write'\nrisk = 'high'\nraise_risk = 'true'\n\
                       [tools.said]\neffect = 'write'\nrisk = 'high'\nraise_risk = 'true'\nfour_eyes = false\n";
         check(raised, "t", (true, 1, Surface::Button));
-        // What the operator says outright stands, whatever the risk.
+        // An explicit setting is kept, whatever the risk.
         check(raised, "said", (false, 1, Surface::Button));
         let policy = Policy::parse("[tools.t]\neffect = 'read'").unwrap();
-        let asked = Asked {
+        let request = CallRequest {
             tool: "t",
             arguments: b"{}",
             definition: Definition::Unknown,
             salt: b"salt",
             before: None,
         };
-        let terms = policy.hold_traced(asked, None, Some(Risk::Critical)).unwrap();
+        let terms = policy.hold_traced(request, None, Some(Risk::Critical)).unwrap();
         assert_eq!(terms.risk(), Risk::Critical);
         assert_eq!(
             (terms.authority().four_eyes, terms.authority().surface),
@@ -197,7 +196,7 @@ definition = "0000000000000000000000000000000000000000000000000000000000000000"
         check(&policy, "grave", (true, 1, Surface::Passkey));
         check(&policy, "grave_alone", (false, 1, Surface::Text));
         check(&policy, "not_listed", (false, 1, Surface::Page));
-        // A tool that has become another one is at least of high risk.
+        // A tool whose definition does not match its pin has at least high risk.
         check(&policy, "changed", (false, 1, Surface::Page));
     }
 
@@ -217,13 +216,13 @@ definition = "0000000000000000000000000000000000000000000000000000000000000000"
     #[test]
     fn an_edit_is_held_on_the_same_terms() {
         let policy = Policy::parse(POLICY).unwrap_or_else(|problems| panic!("{problems}"));
-        let asked = Asked {
+        let request = CallRequest {
             tool: "strict",
             arguments: b"{\"edited\":true}",
             definition: Definition::Unknown,
             salt: b"salt",
             before: None,
         };
-        assert_eq!(policy.hold(asked).map(|terms| terms.authority().quorum), Ok(5));
+        assert_eq!(policy.hold(request).map(|terms| terms.authority().quorum), Ok(5));
     }
 }

@@ -1,38 +1,38 @@
-//! The catalogue as the operator reads it back: one line per tool.
+//! Listing of the policy's tools, for `policy check` and for pages.
 //!
-//! Deliberately absent: anything that rules. This is for `policy check` and for pages.
+//! Not here: anything that influences a ruling.
 
 use super::{Authority, Policy, Tool};
 use crate::effect::{Effect, Risk};
 
-/// What the policy says about one tool, before any arguments are known.
+/// A tool's entry, independent of any arguments.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Listed<'p> {
-    /// Its name.
+pub struct ToolListing<'p> {
+    /// Tool name.
     pub tool: &'p str,
-    /// What the operator calls it.
+    /// Title given in the policy.
     pub title: Option<&'p str>,
-    /// The kind of change.
+    /// Kind of change that the tool makes.
     pub effect: Effect,
-    /// The degree of harm.
+    /// Degree of harm that a wrong call can do.
     pub risk: Risk,
-    /// The condition under which it is held; absent: always, unless it only reads.
+    /// Condition under which a call is held. If absent, every call is held unless the tool's effect is `read`.
     pub hold: Option<&'p str>,
-    /// Whether it is also held where an argument names a sensitive place.
+    /// Whether a call is also held when an argument names a sensitive place.
     pub has_places: bool,
-    /// The condition under which it is forbidden.
+    /// Condition under which a call is forbidden.
     pub deny: Option<&'p str>,
-    /// Groups and people who may approve; empty: nobody.
+    /// Groups and people who may approve; if empty, nobody can.
     pub approvers: &'p [String],
-    /// What approving takes beyond that.
+    /// Further requirements for approving.
     pub authority: Authority,
-    /// The tool that takes it back.
+    /// Tool that undoes a call.
     pub undo: Option<&'p str>,
 }
 
 impl Policy {
-    /// All listed tools, sorted by name.
-    pub fn catalogue(&self) -> Vec<Listed<'_>> {
+    /// Lists all tools, sorted by name.
+    pub fn catalogue(&self) -> Vec<ToolListing<'_>> {
         let mut listed: Vec<_> = self
             .tools
             .iter()
@@ -44,8 +44,8 @@ impl Policy {
 }
 
 impl Tool {
-    fn listed<'p>(&'p self, name: &'p str, policy: &Policy) -> Listed<'p> {
-        Listed {
+    fn listed<'p>(&'p self, name: &'p str, policy: &Policy) -> ToolListing<'p> {
+        ToolListing {
             tool: name,
             title: self.title.as_deref(),
             effect: self.effect,
@@ -54,7 +54,7 @@ impl Tool {
             has_places: self.places.is_some(),
             deny: self.deny.as_ref().map(|condition| condition.source()),
             approvers: &self.approvers,
-            authority: self.asks.authority(self.risk, policy.surfaces),
+            authority: self.overrides.authority(self.risk, policy.surfaces),
             undo: self.undo.as_ref().map(|undo| undo.0.tool.as_str()),
         }
     }
@@ -63,7 +63,7 @@ impl Tool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::{Asked, Definition};
+    use crate::policy::{CallRequest, Definition};
 
     const POLICY: &str = r#"
 [tools.b]
@@ -93,7 +93,7 @@ effect = "read"
     fn a17_there_are_terms_even_for_what_would_pass_and_none_for_what_is_forbidden() {
         let policy = Policy::parse(POLICY).unwrap();
         let terms = |tool, arguments: &str| {
-            policy.hold(Asked {
+            policy.hold(CallRequest {
                 tool,
                 arguments: arguments.as_bytes(),
                 definition: Definition::Unknown,

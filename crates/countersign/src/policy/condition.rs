@@ -1,8 +1,8 @@
-//! A question about a call's arguments, written in CEL.
+//! A condition on a call's arguments, written in CEL.
 //!
-//! Enters: an expression at load, arguments at each call. Leaves: true, false, or why it cannot be told, which the
-//! policy takes as "ask a person".
-//! Deliberately absent: CEL's types. Nothing outside this file knows which evaluator is used.
+//! Input: an expression at load time, arguments at each call. Output: true, false, or why evaluation failed; on failure
+//! the policy holds the call.
+//! Not here: CEL's types. Nothing outside this file knows which evaluator is used.
 
 use std::collections::HashMap;
 use std::sync::{Arc, LazyLock};
@@ -17,37 +17,37 @@ use crate::provenance::Counts;
 mod survey;
 
 const MAX_BYTES: usize = 4 * 1024;
-/// The evaluator has no cost limit, so this bounds turns of the innermost loop: about 30 ms, 160 ms with patterns.
+/// Maximum iterations of the innermost loop, because the evaluator has no cost limit: about 30 ms, or 160 ms with
+/// patterns.
 const MAX_TURNS: usize = 100_000;
 
-/// The variable that counts where values came from.
+/// CEL variable that holds the number of values of each origin.
 const ORIGINS: &str = "provenance";
 
 static ENVIRONMENT: LazyLock<Arc<Env>> = LazyLock::new(|| Arc::new(Env::stdlib()));
 
-/// A compiled condition.
 #[derive(Debug)]
 pub(super) struct Condition {
     source: String,
     program: Program,
-    /// How deep its loops nest.
+    /// Nesting depth of the loops in the condition.
     loops: usize,
-    /// Whether it asks where values came from.
+    /// Whether it uses the `provenance` variable.
     asks_origin: bool,
 }
 
-/// What conditions are told of where a call's values came from.
+/// Origins of a call's values, as conditions see them.
 #[derive(Debug)]
 pub(super) enum Origins {
-    /// Nothing.
+    /// No conversation, or one without the person's messages.
     Unknown,
-    /// What follows from a conversation as the proposer tells it.
+    /// Counts from a conversation supplied by the proposer.
     Supplied(Counts),
-    /// What follows from a conversation that the gate heard itself.
+    /// Counts from a conversation that the gate recorded itself.
     Heard(Counts),
 }
 
-/// Why an expression cannot be a condition: where in it, and what to do.
+/// Error in a condition, with its byte offset and a hint.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct BadCondition {
     pub(super) offset: usize,
@@ -90,9 +90,9 @@ impl Condition {
         &self.source
     }
 
-    /// Answers for these arguments and the counts of where they came from, or says why it cannot.
+    /// Evaluates the condition for these arguments and origins, or says why it cannot.
     pub(super) fn holds_for(&self, arguments: &Tree<'_>, origins: &Origins) -> Result<bool, String> {
-        // INVARIANT: unknown is not fine. Who asks about origins gets no answer where nobody heard the person.
+        // INVARIANT: a condition on origins is never answered when the person's messages are missing; it fails instead.
         match origins {
             _ if !self.asks_origin => self.answer(arguments, None),
             Origins::Unknown => Err(
@@ -100,8 +100,9 @@ impl Condition {
                     .to_owned(),
             ),
             Origins::Heard(counts) => self.answer(arguments, Some(counts)),
-            // INVARIANT: what the agent says may tighten, never loosen. Every condition tightens when it is true, and
-            // when it fails, so of the answers with and without this conversation the stricter one counts.
+            // INVARIANT: a conversation supplied by the agent may tighten a ruling, never loosen it. A condition
+            // tightens when it is true and when it fails, so only `true` is accepted here; anything else counts as a
+            // failure.
             Origins::Supplied(counts) => match self.answer(arguments, Some(counts)) {
                 Ok(true) => Ok(true),
                 _ => Err(
@@ -128,7 +129,7 @@ impl Condition {
             Ok(Value::Bool(answer)) => Ok(answer),
             Ok(_) => Err("its result is neither true nor false".to_owned()),
             Err(ExecutionError::NoSuchKey(key)) => Err(format!("there is no `{}`", clip(&key, 60))),
-            // Other errors can quote the arguments, and a secret with them.
+            // The error text is not passed on: it can quote arguments, including secrets.
             Err(ExecutionError::NoSuchOverload { .. }) => {
                 Err("an argument has an unexpected type".to_owned())
             }
@@ -137,7 +138,7 @@ impl Condition {
     }
 }
 
-/// Turns CEL's line and column, both from 1, into an offset.
+/// Converts CEL's 1-based line and column to a byte offset.
 fn offset_of(source: &str, (line, column): (isize, isize)) -> usize {
     let line = usize::try_from(line - 1).unwrap_or(0);
     let before: usize = source.split_inclusive('\n').take(line).map(str::len).sum();
@@ -165,7 +166,8 @@ fn counts_to_cel(counts: &Counts) -> Value {
     Value::Map(Map { map })
 }
 
-/// Integers are converted here: left to serde they become unsigned, and `args.amount * 2` an error.
+/// Converts arguments to CEL values. Not done through serde, which makes integers unsigned, so that `args.amount * 2`
+/// fails.
 fn to_cel(tree: &Tree<'_>) -> Result<Value, String> {
     Ok(match &tree.node {
         Node::Null => Value::Null,

@@ -1,21 +1,21 @@
-//! What is known of a tool's definition as it is now, and from whom.
+//! A tool's current definition: its hash, and whether the gate verified it.
 
 use crate::hash::Hash;
 
-/// The hash of a tool's whole definition, and whether the gate knows it or was told.
+/// Hash of a tool's complete definition, with who provided it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Definition {
-    /// Nothing is known.
+    /// The hash is not known.
     #[default]
     Unknown,
-    /// The proposer says so. It may show that a tool has changed; it satisfies no pin.
+    /// Claimed by the proposer. Can reveal that a tool has changed, but never satisfies a pin.
     Claimed(Hash),
-    /// The gate read the definition itself, in the listing of the tool's own server.
+    /// Read by the gate itself from the listing of the tool's own server.
     Read(Hash),
 }
 
 impl Definition {
-    /// The hash, whoever says it.
+    /// The hash, whether claimed or read.
     pub fn hash(self) -> Option<Hash> {
         match self {
             Definition::Unknown => None,
@@ -23,18 +23,19 @@ impl Definition {
         }
     }
 
-    /// As the proposer says it, if it does.
+    /// Builds the definition from a hash that the proposer sent, if any.
     pub fn claimed(hash: Option<Hash>) -> Definition {
         hash.map_or(Definition::Unknown, Definition::Claimed)
     }
 
-    /// As the gate read it, if it could. For whoever reads tools' listings itself, never for what a proposer sends.
+    /// Builds the definition from a hash that the gate computed from a server's listing, if any. Never use this for a
+    /// hash sent by a proposer.
     pub fn read(hash: Option<Hash>) -> Definition {
         hash.map_or(Definition::Unknown, Definition::Read)
     }
 
-    /// Why this is not the definition a policy was written for, if it is not known to be.
-    pub(super) fn why_not(self, pinned: Hash) -> Option<&'static str> {
+    /// Returns why this does not satisfy a pinned hash; `None` if it does.
+    pub(super) fn check_pin(self, pinned: Hash) -> Option<&'static str> {
         match self {
             Definition::Read(hash) if hash == pinned => None,
             Definition::Claimed(hash) if hash == pinned => Some(

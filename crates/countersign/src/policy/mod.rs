@@ -1,10 +1,10 @@
-//! What is held: the operator's catalogue of tools.
+//! The policy: the operator's catalogue of tools, and the rules that hold calls for approval.
 //!
-//! Enters: a tool's name and the exact bytes of its arguments. Leaves: a ruling (pass, hold, forbid).
-//! Deliberately absent: files and reloading (the text comes in as a value, and its hash goes into every event), and
-//! hints from the tools themselves, which may not loosen anything.
+//! Input: a tool's name and the exact bytes of its arguments. Output: a ruling (pass, hold or forbid).
+//! Not here: reading or reloading files (the policy text is passed in, and its hash is written to every event), and
+//! hints that tools give about themselves, which can never loosen a ruling.
 //!
-//! Whatever is unknown, unreadable or fails is held. There is no setting whose absence lets a call pass.
+//! An unlisted tool, unreadable arguments or a failed condition is held. No setting, when left out, lets a call pass.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
@@ -16,68 +16,69 @@ use crate::call::Call;
 use crate::display::{clip, is_unremarkable};
 use crate::effect::{Effect, Risk};
 use crate::hash::Hash;
-use crate::json::{self, Top, Tree};
-use crate::provenance::{Provenance, Teller};
-use crate::secrecy::Secrecy;
-use crate::summary::{Row, Said, SecretPath, Summaries, generic, generic_tree, hide, is_cut, table};
+use crate::json::{self, TopLevel, Tree};
+use crate::provenance::{Provenance, Voucher};
+use crate::secrecy::{Concealed, Secrecy, too_many};
+use crate::summary::{Row, SecretPath, ShownValues, Summaries, generic, generic_tree, hide, is_cut, table};
 
 mod act;
 mod authority;
-mod before;
 mod catalogue;
 mod condition;
 mod definition;
 mod names;
 mod parse;
-mod places;
-mod plan;
 mod problem;
 mod read;
 mod schema;
+mod sensitive_paths;
+mod snapshot;
+mod template;
+mod template_names;
 mod terms;
 mod trace;
 mod undo;
 
 pub use act::Act;
 pub(crate) use act::VALUE;
-use authority::{Asks, Surfaces};
 pub use authority::{Authority, LARGEST_QUORUM};
-use before::Before;
-pub use catalogue::Listed;
+use authority::{AuthorityOverrides, MinimumSurfaces};
+pub use catalogue::ToolListing;
 use condition::{Condition, Origins};
 pub use definition::Definition;
-use places::{Places, Sensitive};
 pub use problem::{Problem, Problems};
 pub use schema::Schema;
+use sensitive_paths::{Places, Sensitive};
+use snapshot::Before;
 use terms::Draft;
-pub use terms::{Stakes, Terms};
+pub use terms::{RiskAndAuthority, Terms};
 use undo::Undo;
 pub use undo::UndoProblem;
 
-/// The catalogue: which tool is passed, held or forbidden, and on which terms.
+/// A parsed policy: which tools are passed, held or forbidden, and on which terms.
 #[derive(Debug)]
 pub struct Policy {
     hash: Hash,
     channel: Channel,
-    /// Channels that several agents propose in.
+    /// Channels in which several agents may propose.
     shared: BTreeSet<String>,
-    surfaces: Surfaces,
+    surfaces: MinimumSurfaces,
     agents: Agents,
-    /// Files that nobody reads without a person.
+    /// Patterns of files whose reading is always held.
     sensitive: Sensitive,
     tools: HashMap<String, Tool>,
     summaries: Summaries,
     notices: Vec<Problem>,
 }
 
-/// Settings for conversations.
+/// Settings for channels, from `[channel]`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Channel {
-    /// How long an approval waits, unless its tool says otherwise.
+    /// How long an approval stays pending before it expires, unless its tool sets its own `ttl`.
     pub ttl: Duration,
-    /// What a reply that is neither yes nor no does to the pending approval.
+    /// Handling of a reply that is neither yes nor no.
     pub on_other: OnOther,
-    /// What a filler such as "ok" does to something destructive.
+    /// Handling of a filler such as "ok" when the call is destructive.
     pub on_filler: OnFiller,
 }
 
@@ -91,37 +92,38 @@ impl Default for Channel {
     }
 }
 
-/// What a reply that is neither yes nor no does to the pending approval.
+/// Effect on the pending approval of a reply that is neither yes nor no.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnOther {
-    /// Ends it.
+    /// Withdraws the pending approval.
     Cancel,
-    /// Leaves it pending.
+    /// Leaves the approval pending.
     Keep,
 }
 
-/// What a filler such as "ok" does to something destructive.
+/// Effect of a filler such as "ok" on an approval of a destructive call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFiller {
-    /// Nothing: the question is put again.
+    /// Does not count as an answer; the question is asked again.
     AskAgain,
-    /// Approves it, as anything else.
+    /// Approves, as for calls that are not destructive.
     Approve,
 }
 
-/// Limits on how much an agent may ask of people. They hold unless the policy sets others, or none, by name.
+/// Limits on how many approvals an agent may ask people for. The defaults apply unless the policy overrides them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Agents {
-    /// The most approvals one agent may have pending for one requester; `None` when the policy says `"unlimited"`.
+    /// Maximum number of pending approvals per agent and requester; `None` when the policy says `"unlimited"`.
     pub most_pending: Option<usize>,
-    /// Whether the same calls again join the pending approval; true when the policy sets `most_pending`.
+    /// Whether proposing the same calls again returns the pending approval; true when the policy sets `most_pending` to
+    /// a number.
     pub joins: bool,
-    /// New approvals per agent, requester and minute, half of them at once; `None` when the policy says
-    /// `"unlimited"`. Enforced by the [`Pace`](crate::gate::Pace) of a gate.
+    /// New approvals allowed per agent, requester and minute, with a burst of half that number; `None` when the policy
+    /// says `"unlimited"`. Enforced by the gate's [`Pace`](crate::gate::Pace).
     pub proposals_per_minute: Option<u32>,
-    /// How long an agent may not ask again for what was denied, however it writes the same values.
+    /// How long an agent may not propose a denied call again, however it writes the same values.
     pub cool_down: Option<Duration>,
 }
 
@@ -136,66 +138,66 @@ impl Default for Agents {
     }
 }
 
-/// What happens to the rest of a batch when a call fails.
+/// Handling of the remaining calls of a batch when one fails.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum OnFailure {
-    /// The rest is not run.
+    /// Skips the remaining calls.
     #[default]
     Stop,
-    /// The rest is run.
+    /// Runs the remaining calls.
     Continue,
 }
 
-/// Whether the policy declares how a call is taken back.
+/// Whether the policy declares an undo for a call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Undoable {
-    /// There is an undo, see [`Policy::undo`].
+    /// An undo is declared; see [`Policy::undo`].
     Yes,
-    /// There is none.
+    /// No undo is declared.
     No,
 }
 
 /// A call to be ruled on.
 #[derive(Clone, Copy, Debug)]
-pub struct Asked<'a> {
+pub struct CallRequest<'a> {
     /// The tool's name.
     pub tool: &'a str,
     /// The arguments, accepted by [`json::check`](crate::json::check).
     pub arguments: &'a [u8],
-    /// What is known of the tool's definition as it is now.
+    /// Hash of the tool's current definition, and whether the gate verified it.
     pub definition: Definition,
-    /// Keeps the hashes of hidden values from confirming guesses.
+    /// Salt for the hashes of hidden values, so that a guessed value cannot be confirmed.
     pub salt: &'a [u8],
-    /// What it would change, as the read that comes before answered; summaries may name it.
+    /// Result of the tool's `before` read (what the call would change); summary templates may use it.
     pub before: Option<&'a [u8]>,
 }
 
-/// What the policy says about a call.
+/// The policy's verdict on a call.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ruling {
-    /// It runs at once.
+    /// Runs without asking anyone.
     Pass(Pass),
-    /// A person is asked, on these terms.
+    /// Waits for a person's decision, on these terms.
     Hold(Terms),
-    /// It does not run and nobody is asked; the agent is told why.
+    /// Never runs and cannot be approved; the agent is told why.
     Forbid {
-        /// Why, for the agent.
+        /// Message for the agent.
         reason: String,
     },
 }
 
-/// How a passed call runs.
+/// Execution parameters of a call that passed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Pass {
     /// The kind of change.
     pub effect: Effect,
-    /// How long the executor may take.
+    /// Maximum run time of the executor.
     pub timeout: Duration,
 }
 
-/// A tool as the operator sees it.
+/// One `[tools.NAME]` entry of the policy.
 #[derive(Debug)]
 struct Tool {
     effect: Effect,
@@ -206,7 +208,7 @@ struct Tool {
     yes: Option<String>,
     no: Option<String>,
     hold: Option<Condition>,
-    /// Which arguments name files, if any do.
+    /// Arguments that name files.
     places: Option<Places>,
     deny: Option<Condition>,
     raise_risk: Option<Condition>,
@@ -214,53 +216,53 @@ struct Tool {
     start_within: Option<Duration>,
     timeout: Duration,
     approvers: Vec<String>,
-    asks: Asks,
+    overrides: AuthorityOverrides,
     secrets: Vec<SecretPath>,
     undo: Option<Undo>,
     before: Option<Before>,
     on_failure: OnFailure,
     schema: Option<Schema>,
-    /// Whether its results are what strangers wrote.
+    /// Whether the tool's results may contain text written by strangers.
     is_outside: bool,
     definition: Option<Hash>,
 }
 
 impl Tool {
-    /// Whether it passes without a look at the arguments.
+    /// Returns true if every call of this tool passes, whatever its arguments are.
     fn is_plain_read(&self) -> bool {
         let is_unconditional =
             self.hold.is_none() && self.places.is_none() && self.deny.is_none() && self.schema.is_none();
         self.effect == Effect::Read && is_unconditional && self.definition.is_none()
     }
 
-    fn pass(&self) -> Drafted {
-        Drafted::Pass(Pass {
+    fn pass(&self) -> DraftRuling {
+        DraftRuling::Pass(Pass {
             effect: self.effect,
             timeout: self.timeout,
         })
     }
 }
 
-/// A ruling whose risk is not final yet.
-enum Drafted {
+/// A ruling whose risk may still be raised.
+enum DraftRuling {
     Pass(Pass),
     Hold(Draft),
     Forbid(String),
 }
 
 impl Policy {
-    /// Reads a policy, or lists every mistake in it.
+    /// Parses a policy; on failure returns every mistake found.
     pub fn parse(text: &str) -> Result<Policy, Problems> {
         parse::parse(text)
     }
 
-    /// The policy without tools: every call is held.
+    /// Returns a policy that lists no tools, so that every call is held.
     pub fn empty() -> Policy {
         Policy {
             hash: Hash::of(b""),
             channel: Channel::default(),
             shared: BTreeSet::new(),
-            surfaces: Surfaces::default(),
+            surfaces: MinimumSurfaces::default(),
             agents: Agents::default(),
             sensitive: Sensitive::with([]),
             tools: HashMap::new(),
@@ -269,49 +271,66 @@ impl Policy {
         }
     }
 
-    /// The hash of the text, for events.
+    /// Hash of the policy text, as written to events.
     pub fn hash(&self) -> Hash {
         self.hash
     }
 
-    /// Settings for conversations.
+    /// Settings for channels.
     pub fn channel(&self) -> Channel {
         self.channel
     }
 
-    /// True when several agents may propose in this channel: the policy names it under `shared`.
+    /// Returns true if several agents may propose in this channel (the policy lists it under `shared`).
     pub fn shares(&self, channel: &crate::id::Channel) -> bool {
         self.shared.contains(channel.as_str())
     }
 
-    /// What keeps agents from asking too much.
+    /// Limits on how much agents may ask for.
     pub fn agents(&self) -> Agents {
         self.agents
     }
 
-    /// Remarks that are not mistakes.
+    /// Warnings about a policy that is valid.
     pub fn notices(&self) -> &[Problem] {
         &self.notices
     }
 
-    /// The names of all listed tools, sorted.
+    /// Names of all listed tools, sorted.
     pub fn tools(&self) -> Vec<&str> {
         let mut names: Vec<&str> = self.tools.keys().map(String::as_str).collect();
         names.sort_unstable();
         names
     }
 
-    /// What the operator calls a tool.
+    /// Returns true if the policy has an entry for this tool.
+    pub fn lists(&self, tool: &str) -> bool {
+        self.tools.contains_key(tool)
+    }
+
+    /// Hash that the tool's definition must have, if the policy pins one.
+    pub fn pin(&self, tool: &str) -> Option<Hash> {
+        self.tools.get(tool)?.definition
+    }
+
+    /// Returns true if the definition of any tool `SERVER/...` is pinned.
+    pub fn pins_tools_of(&self, server: &str) -> bool {
+        let is_its = |name: &str| name.split_once('/').is_some_and(|(owner, _)| owner == server);
+        let mut all = self.tools.iter();
+        all.any(|(name, tool)| tool.definition.is_some() && is_its(name))
+    }
+
+    /// Title that the policy gives a tool.
     pub fn title(&self, tool: &str) -> Option<&str> {
         self.tools.get(tool)?.title.as_deref()
     }
 
-    /// The act's own words, as the policy has them; nothing for a tool that is not listed.
+    /// Words of a tool's title and summary that a reply may use to name the act; `None` for an unlisted tool.
     pub fn act(&self, tool: &str) -> Option<&Act> {
         self.tools.get(tool).map(|tool| &tool.act)
     }
 
-    /// Whether ruling on a call may take longer than a thread that others wait for should be held.
+    /// Returns true if ruling on a call may take so long that it should not run on an async worker thread.
     pub fn is_slow(&self, tool: &str, argument_bytes: usize) -> bool {
         const SLOW_FROM: usize = 2048;
         let conditional = |tool: &Tool| {
@@ -323,78 +342,81 @@ impl Policy {
         argument_bytes >= SLOW_FROM && self.tools.get(tool).is_some_and(conditional)
     }
 
-    /// Rules on a call of which nobody knows where its values came from.
-    pub fn rule(&self, asked: Asked<'_>) -> Ruling {
-        self.rule_traced(asked, None)
+    /// Rules on a call without provenance.
+    pub fn rule(&self, request: CallRequest<'_>) -> Ruling {
+        self.rule_traced(request, None)
     }
 
-    /// Rules on a call whose values were traced, if there was a conversation. A condition that asks about origins
-    /// fails without one, also without the person's part of it, and what fails is held. One that the proposer supplied
-    /// makes no ruling milder than it is without it.
-    pub fn rule_traced(&self, asked: Asked<'_>, provenance: Option<&Provenance>) -> Ruling {
-        match self.draft(asked, provenance) {
-            Drafted::Pass(pass) => Ruling::Pass(pass),
-            Drafted::Hold(draft) => Ruling::Hold(draft.finish(self.surfaces)),
-            Drafted::Forbid(reason) => Ruling::Forbid { reason },
+    /// Rules on a call, with the provenance of its values if a conversation was given.
+    ///
+    /// A condition on origins fails when there is no conversation or the person's messages are missing from it; a call
+    /// whose condition fails is held. A conversation supplied by the proposer never makes a ruling milder.
+    pub fn rule_traced(&self, request: CallRequest<'_>, provenance: Option<&Provenance>) -> Ruling {
+        match self.draft(request, provenance) {
+            DraftRuling::Pass(pass) => Ruling::Pass(pass),
+            DraftRuling::Hold(draft) => Ruling::Hold(draft.finish(self.surfaces)),
+            DraftRuling::Forbid(reason) => Ruling::Forbid { reason },
         }
     }
 
-    /// The terms on which a call is put to a person even where it would pass: for edited arguments and for undos.
-    /// Fails, with the reason, for a call that is forbidden.
-    pub fn hold(&self, asked: Asked<'_>) -> Result<Terms, String> {
-        self.hold_traced(asked, None, None)
+    /// Returns the terms for holding a call even if it would pass; used for edited arguments and undos. Fails with the
+    /// reason if the call is forbidden.
+    pub fn hold(&self, request: CallRequest<'_>) -> Result<Terms, String> {
+        self.hold_traced(request, None, None)
     }
 
-    /// The same, for a call whose values were traced, if there was a conversation, and with at least this risk.
+    /// Like [`hold`](Self::hold), with the provenance of the values and a minimum risk.
     pub fn hold_traced(
         &self,
-        asked: Asked<'_>,
+        request: CallRequest<'_>,
         provenance: Option<&Provenance>,
         least: Option<Risk>,
     ) -> Result<Terms, String> {
-        let draft = match (self.draft(asked, provenance), self.tools.get(asked.tool)) {
-            (Drafted::Hold(draft), _) => draft,
-            (Drafted::Forbid(reason), _) => return Err(reason),
-            (Drafted::Pass(_), Some(tool)) => {
-                let arguments = Tree::read(asked.arguments, Top::Object).ok();
-                let draft = self.terms(tool, asked, arguments, Vec::new());
-                raise(tool, draft, asked, &origins(provenance))
+        let draft = match (self.draft(request, provenance), self.tools.get(request.tool)) {
+            (DraftRuling::Hold(draft), _) => draft,
+            (DraftRuling::Forbid(reason), _) => return Err(reason),
+            (DraftRuling::Pass(_), Some(tool)) => {
+                let arguments = Tree::read(request.arguments, TopLevel::Object).ok();
+                let draft = self.terms(tool, request, arguments, Vec::new());
+                raise(tool, draft, request, &origins(provenance))
             }
-            (Drafted::Pass(_), None) => self.unknown(asked),
+            (DraftRuling::Pass(_), None) => self.unknown(request),
         };
         Ok(draft.at_least(least).finish(self.surfaces))
     }
 
-    fn draft(&self, asked: Asked<'_>, provenance: Option<&Provenance>) -> Drafted {
+    fn draft(&self, request: CallRequest<'_>, provenance: Option<&Provenance>) -> DraftRuling {
         let origins = origins(provenance);
-        let drafted = self.draft_counted(asked, &origins);
-        match (drafted, self.tools.get(asked.tool)) {
-            (Drafted::Hold(draft), Some(tool)) => Drafted::Hold(raise(tool, draft, asked, &origins)),
+        let drafted = self.draft_counted(request, &origins);
+        match (drafted, self.tools.get(request.tool)) {
+            (DraftRuling::Hold(draft), Some(tool)) => {
+                DraftRuling::Hold(raise(tool, draft, request, &origins))
+            }
             (drafted, _) => drafted,
         }
     }
 
-    fn draft_counted(&self, asked: Asked<'_>, origins: &Origins) -> Drafted {
-        let Some(tool) = self.tools.get(asked.tool) else {
-            return Drafted::Hold(self.unknown(asked));
+    fn draft_counted(&self, request: CallRequest<'_>, origins: &Origins) -> DraftRuling {
+        let Some(tool) = self.tools.get(request.tool) else {
+            return DraftRuling::Hold(self.unknown(request));
         };
         if tool.is_plain_read() {
             return tool.pass();
         }
-        let Ok(arguments) = Tree::read(asked.arguments, Top::Object) else {
+        let Ok(arguments) = Tree::read(request.arguments, TopLevel::Object) else {
             let note = "the arguments cannot be read";
-            return Drafted::Hold(self.terms(tool, asked, None, vec![note.to_owned()]));
+            return DraftRuling::Hold(self.terms(tool, request, None, vec![note.to_owned()]));
         };
         let mut notes = Vec::new();
-        if let Some(reason) = self.forbidden(tool, asked.tool, (&arguments, origins), &mut notes) {
-            return Drafted::Forbid(reason);
+        if let Some(reason) = self.forbidden(tool, request.tool, (&arguments, origins), &mut notes) {
+            return DraftRuling::Forbid(reason);
         }
         if let Some(why) = tool
             .definition
-            .and_then(|pinned| asked.definition.why_not(pinned))
+            .and_then(|pinned| request.definition.check_pin(pinned))
         {
             notes.push(why.to_owned());
-            return Drafted::Hold(self.changed(tool, asked, arguments, notes));
+            return DraftRuling::Hold(self.changed(tool, request, arguments, notes));
         }
         let is_held = match &tool.hold {
             None => tool.effect != Effect::Read,
@@ -408,31 +430,31 @@ impl Policy {
         let is_conditional = tool.hold.is_some() || tool.deny.is_some();
         if !is_held
             && is_conditional
-            && let Some((one, other)) = json::twins(asked.arguments)
+            && let Some((one, other)) = json::confusable_keys(request.arguments)
         {
             notes.push(format!(
                 "`{one}` and `{other}` differ in little: the tool may read one where a condition read the other"
             ));
         }
         match is_held || !notes.is_empty() {
-            true => Drafted::Hold(self.terms(tool, asked, Some(arguments), notes)),
+            true => DraftRuling::Hold(self.terms(tool, request, Some(arguments), notes)),
             false => tool.pass(),
         }
     }
 
-    /// Checks arguments against the tool's schema, as [`rule`](Self::rule) does; for a person's edits.
+    /// Checks arguments that a person edited against the tool's schema, as [`rule`](Self::rule) does.
     pub fn validate(&self, tool: &str, arguments: &[u8]) -> Result<(), String> {
         let Some(schema) = self.tools.get(tool).and_then(|tool| tool.schema.as_ref()) else {
             return Ok(());
         };
-        match Tree::read(arguments, Top::Object) {
+        match Tree::read(arguments, TopLevel::Object) {
             Ok(tree) => schema.check(&tree),
             Err(fault) => Err(fault.to_string()),
         }
     }
 
-    /// What is secret about a stored call. Its own terms say; this policy can only add to them. Where neither knows the
-    /// tool, everything is.
+    /// Paths of secret values in a stored call: those in its own terms plus those of this policy. If neither knows the
+    /// tool, everything is secret.
     pub fn secrets_of(&self, call: &Call) -> Vec<SecretPath> {
         let listed = self.tools.get(call.tool.as_str()).map(|tool| &tool.secrets);
         match (&call.terms.secret, listed) {
@@ -449,48 +471,55 @@ impl Policy {
         }
     }
 
-    /// What is secret about a call that passed, with what it answered.
+    /// Returns a refusal if a call has more secret values than one card may have.
+    pub(crate) fn too_many_secrets(&self, tool: &str, arguments: &[u8]) -> Option<Concealed> {
+        too_many(&self.tools.get(tool)?.secrets, arguments)
+    }
+
+    /// Builds the secrecy of a passed call from its arguments and its result.
     pub fn secrecy_of_passed(&self, tool: &str, arguments: &[u8], result: &[u8]) -> Secrecy {
         let paths = self.tools.get(tool).map(|tool| tool.secrets.clone());
         Secrecy::new(paths.unwrap_or_default(), &[], [arguments, result])
     }
 
-    /// The arguments as rows for a card, secrets hidden.
+    /// Arguments as rows for a card, with secrets hidden.
     pub fn table(&self, tool: &str, arguments: &[u8], salt: &[u8]) -> Vec<Row> {
         let secrets = self.tools.get(tool).map(|tool| tool.secrets.as_slice());
         table(arguments, secrets.unwrap_or_default(), salt)
     }
 
-    /// Returns the values that the sentence of a held call says whole. Where that cannot be told, because the sentence
-    /// was cut or made under another policy, it says none.
-    pub(crate) fn said(&self, approval: &Approval, call: &Call) -> Said {
+    /// Returns which values the summary of a held call shows in full. Returns none if that cannot be determined because
+    /// the summary was truncated or rendered under another policy.
+    pub(crate) fn shown_values(&self, approval: &Approval, call: &Call) -> ShownValues {
         let (name, bytes) = (call.tool.as_str(), call.arguments.as_bytes());
         let summary = &call.terms.summary;
-        let Ok(arguments) = Tree::read(bytes, Top::Object) else {
-            return Said::nothing();
+        let Ok(arguments) = Tree::read(bytes, TopLevel::Object) else {
+            return ShownValues::nothing();
         };
         if is_cut(summary) {
-            return Said::nothing();
+            return ShownValues::nothing();
         }
         let secrecy = Secrecy::of(call, self, &approval.salt);
         let shown = secrecy.tree(arguments).tree;
         if *summary == generic_tree(name, &shown) {
-            // In a list of values, one that holds a comma could pass for two.
-            let is_plain = |row: &Row| !row.value.contains(", ") && row.bytes > 0;
+            // In the generic list of values, a value with a comma could look like two, and a name with a dot like a
+            // nested name.
+            let is_plain =
+                |row: &Row| !row.value.contains(", ") && row.name == row.pointer && !row.name.contains('.');
             let rows = secrecy.whole_table(bytes);
             return match rows.iter().all(|row| row.hidden || is_plain(row)) {
-                true => Said::All,
-                false => Said::nothing(),
+                true => ShownValues::All,
+                false => ShownValues::nothing(),
             };
         }
         let has_template = self.tools.get(name).is_some_and(|tool| tool.has_summary);
         match approval.policy == self.hash && has_template {
-            true => self.summaries.said(name, &shown),
-            false => Said::nothing(),
+            true => self.summaries.shown_values(name, &shown),
+            false => ShownValues::nothing(),
         }
     }
 
-    /// Makes the call that takes another one back: tool and argument bytes.
+    /// Builds the call that undoes another one: its tool and argument bytes.
     pub fn undo(
         &self,
         tool: &str,
@@ -502,8 +531,8 @@ impl Policy {
         Ok((undo.0.tool.clone(), undo.make(arguments, result)?))
     }
 
-    /// Why a call may not even be asked for. A `deny` that fails forbids nothing, but leaves a note, and a call with
-    /// a note is held.
+    /// Returns why a call is forbidden, if it is. A `deny` condition that fails does not forbid the call but adds a
+    /// note, and a call with notes is held.
     fn forbidden(
         &self,
         tool: &Tool,
@@ -530,45 +559,47 @@ impl Policy {
         }
     }
 
-    /// The terms for a listed tool.
+    /// Drafts the terms for a listed tool.
     fn terms(
         &self,
         tool: &Tool,
-        asked: Asked<'_>,
+        request: CallRequest<'_>,
         arguments: Option<Tree<'_>>,
         mut notes: Vec<String>,
     ) -> Draft {
         let summary = match arguments {
-            None => generic(asked.tool, asked.arguments, &tool.secrets, asked.salt),
+            None => generic(request.tool, request.arguments, &tool.secrets, request.salt),
             Some(arguments) => {
-                // What is secret in the arguments is secret in what they would change.
-                let documents = [Some(asked.arguments), asked.before];
+                // A secret in the arguments is also hidden where it appears in the `before` result.
+                let documents = [Some(request.arguments), request.before];
                 let documents = documents.into_iter().flatten();
-                let secrecy = Secrecy::new(tool.secrets.clone(), asked.salt, documents);
+                let secrecy = Secrecy::new(tool.secrets.clone(), request.salt, documents);
                 let hide = |tree| match secrecy.has_any() {
                     true => secrecy.tree(tree).tree,
                     false => tree,
                 };
                 let shown = hide(arguments);
-                let seen = asked.before.and_then(|bytes| Tree::read(bytes, Top::Any).ok());
+                let seen = request
+                    .before
+                    .and_then(|bytes| Tree::read(bytes, TopLevel::Any).ok());
                 let seen = seen.map(hide);
                 let rendered = tool
                     .has_summary
-                    .then(|| self.summaries.render(asked.tool, &shown, seen.as_ref()));
+                    .then(|| self.summaries.render(request.tool, &shown, seen.as_ref()));
                 match rendered {
                     Some(Ok(summary)) => summary,
                     Some(Err(reason)) => {
                         notes.push(format!("the summary template failed: {reason}"));
-                        generic_tree(asked.tool, &shown)
+                        generic_tree(request.tool, &shown)
                     }
-                    None => generic_tree(asked.tool, &shown),
+                    None => generic_tree(request.tool, &shown),
                 }
             }
         };
         Draft {
             effect: tool.effect,
             risk: tool.risk,
-            asks: tool.asks,
+            overrides: tool.overrides,
             summary,
             yes: tool.yes.clone(),
             no: tool.no.clone(),
@@ -587,10 +618,16 @@ impl Policy {
         }
     }
 
-    /// The terms for a listed tool that has become another one: its effect, its template and its labels were chosen
-    /// for what it was.
-    fn changed(&self, tool: &Tool, asked: Asked<'_>, arguments: Tree<'_>, notes: Vec<String>) -> Draft {
-        let shown = hide(arguments, &tool.secrets, asked.salt);
+    /// Drafts the terms for a tool whose definition does not match its pin: effect, template and labels were written
+    /// for the old definition, so they are not used.
+    fn changed(
+        &self,
+        tool: &Tool,
+        request: CallRequest<'_>,
+        arguments: Tree<'_>,
+        notes: Vec<String>,
+    ) -> Draft {
+        let shown = hide(arguments, &tool.secrets, request.salt);
         let effect = match tool.effect {
             Effect::External => Effect::External,
             Effect::Read | Effect::Write | Effect::Destructive => Effect::Destructive,
@@ -598,21 +635,21 @@ impl Policy {
         Draft {
             effect,
             risk: tool.risk.max(Risk::High),
-            summary: generic_tree(asked.tool, &shown),
+            summary: generic_tree(request.tool, &shown),
             yes: None,
             no: None,
             undo: Undoable::No,
-            ..self.terms(tool, asked, None, notes)
+            ..self.terms(tool, request, None, notes)
         }
     }
 
-    /// The terms for a tool that is not listed: the worst is assumed.
-    fn unknown(&self, asked: Asked<'_>) -> Draft {
+    /// Drafts the terms for an unlisted tool, assuming the worst.
+    fn unknown(&self, request: CallRequest<'_>) -> Draft {
         Draft {
             effect: Effect::Destructive,
             risk: Risk::High,
-            asks: Asks::default(),
-            summary: generic(asked.tool, asked.arguments, &[], asked.salt),
+            overrides: AuthorityOverrides::default(),
+            summary: generic(request.tool, request.arguments, &[], request.salt),
             yes: None,
             no: None,
             ttl: self.channel.ttl,
@@ -627,35 +664,36 @@ impl Policy {
     }
 }
 
-/// Whether a table of arguments without secrets would warn of nothing, told from the bytes at a glance. False only means
-/// that the table has to be made.
+/// Returns true if a table of these arguments (without secrets) would show no warnings, judging by the bytes alone.
+/// False means only that the table has to be built to find out.
 pub fn shows_plainly(arguments: &[u8]) -> bool {
-    // Behind a backslash any character may stand.
+    // A backslash may begin an escape of any character.
     is_unremarkable(arguments) && !arguments.contains(&b'\\')
 }
 
-/// One degree more risk where the tool's `raise_risk` holds, or cannot be told.
-fn raise(tool: &Tool, draft: Draft, asked: Asked<'_>, origins: &Origins) -> Draft {
+/// Raises the risk by one degree if the tool's `raise_risk` condition is true or fails.
+fn raise(tool: &Tool, draft: Draft, request: CallRequest<'_>, origins: &Origins) -> Draft {
     let Some(condition) = &tool.raise_risk else {
         return draft;
     };
-    let holds = match Tree::read(asked.arguments, Top::Object) {
+    let holds = match Tree::read(request.arguments, TopLevel::Object) {
         Ok(arguments) => condition.holds_for(&arguments, origins),
         Err(_) => Err("the arguments cannot be read".to_owned()),
     };
     match holds {
         Ok(false) => draft,
-        Ok(true) => draft.raise(format!("more risk than usual: `{}`", condition.source())),
+        // The condition's source is left out: approvers need not know how it is written.
+        Ok(true) => draft.raise("more risk than usual: the policy's condition for that was met".to_owned()),
         Err(reason) => draft.raise(format!("the `raise_risk` condition failed: {reason}")),
     }
 }
 
-/// What conditions may know of where values came from: nothing where nobody heard the person.
+/// Counts that conditions may use; `Unknown` if the person's messages are missing from the conversation.
 fn origins(provenance: Option<&Provenance>) -> Origins {
-    match provenance.and_then(|provenance| Some((provenance.known_counts()?, provenance.told_by()))) {
+    match provenance.and_then(|provenance| Some((provenance.known_counts()?, provenance.vouched_by()))) {
         None => Origins::Unknown,
-        Some((counts, Teller::Agent)) => Origins::Supplied(counts),
-        Some((counts, Teller::Gate)) => Origins::Heard(counts),
+        Some((counts, Voucher::Agent)) => Origins::Supplied(counts),
+        Some((counts, Voucher::Gate)) => Origins::Heard(counts),
     }
 }
 

@@ -1,29 +1,30 @@
-//! The names that a schema gives to members, so that those an agent chose can be told from them.
+//! Member names that a JSON Schema declares, as opposed to names chosen by an agent.
 //!
-//! Enters: a JSON Schema. Leaves: whether the schema names the member at a pointer.
-//! Deliberately absent: validation, and names that a pattern only allows. `additionalProperties` lets an agent choose.
+//! Input: a JSON Schema. Output: whether the schema declares the member at a pointer.
+//! Not here: validation, and names that a schema merely allows (`patternProperties`, `additionalProperties`): those are
+//! chosen by the agent.
 
 use std::collections::HashMap;
 
 use serde_json::Value;
 
-/// References and nesting are followed so deep.
+/// Maximum depth to which references and nested schemas are followed.
 const DEEPEST: usize = 12;
-/// A schema with more places than this is read up to here.
+/// Maximum number of subschemas visited; the rest of a larger schema is ignored.
 const MOST: usize = 5_000;
 
-/// What is known about the members at one place.
+/// Names declared for the members of one object.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     members: HashMap<String, Names>,
-    /// Elements of a list, and members whose names are free.
+    /// Names inside list elements and inside members with undeclared names.
     others: Option<Box<Names>>,
-    /// Whether the schema says anything about members here.
+    /// Whether the schema says anything about members of this object.
     is_told: bool,
 }
 
 impl Names {
-    /// Those of a whole schema.
+    /// Collects the names declared by a whole schema.
     pub(super) fn of(schema: &Value) -> Names {
         let mut names = Names::default();
         let mut left = MOST;
@@ -31,7 +32,8 @@ impl Names {
         names
     }
 
-    /// Whether the member at a pointer is named by the schema; nothing where the schema does not say.
+    /// Returns whether the schema declares the member at a pointer; `None` if the schema says nothing about that
+    /// object.
     pub(super) fn is_name(&self, pointer: &str) -> Option<bool> {
         let mut place = self;
         let mut segments = pointer.split('/').skip(1).peekable();

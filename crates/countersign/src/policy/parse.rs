@@ -1,18 +1,20 @@
-//! From TOML text to a catalogue, with every mistake found in one go.
+//! Parses TOML text into a policy, collecting every mistake instead of stopping at the first.
 
 use std::collections::{BTreeSet, HashMap};
 use std::time::Duration;
 
-use toml::de::DeTable;
+use toml::Spanned;
+use toml::de::{DeTable, DeValue};
 
 use super::act::Act;
-use super::authority::{Asks, Surfaces};
-use super::before::Before;
+use super::authority::{AuthorityOverrides, MinimumSurfaces};
 use super::condition::Condition;
-use super::places::{Places, Sensitive};
 use super::problem::{Problem, Problems, nearest};
-use super::read::Reader;
+use super::read::{Reader, Text};
 use super::schema::{Schema, table_to_json};
+use super::sensitive_paths::{Places, Sensitive};
+use super::snapshot::Before;
+use super::template_names::unknown_names;
 use super::undo::Undo;
 use super::{Agents, Channel, OnFailure, OnFiller, OnOther, Policy, Tool};
 use crate::command::MOST_LOOKED_AT;
@@ -26,7 +28,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const HOUR: Duration = Duration::from_secs(60 * 60);
 const MONTH: Duration = Duration::from_secs(30 * 24 * 60 * 60);
 pub(super) const DEFAULT_TIMEOUT: Duration = Duration::from_secs(60);
-/// Who may approve when a tool does not say.
+/// Group that may approve when a tool lists no approvers.
 pub(super) const DEFAULT_APPROVERS: &str = "approvers";
 
 const EFFECTS: [(&str, Effect); 4] = [
@@ -95,7 +97,7 @@ pub(super) fn parse(text: &str) -> Result<Policy, Problems> {
         hash: Hash::of(text.as_bytes()),
         channel: channel(&mut reader, root),
         shared: shared(&mut reader, root),
-        surfaces: Surfaces::read(&mut reader, root),
+        surfaces: MinimumSurfaces::read(&mut reader, root),
         agents: agents(&mut reader, root),
         sensitive: sensitive(&mut reader, root),
         tools: HashMap::new(),
@@ -120,7 +122,7 @@ pub(super) fn parse(text: &str) -> Result<Policy, Problems> {
             None => reader.wrong_kind(name, value, "a table"),
         }
     }
-    check_planned(
+    check_templates(
         &mut reader,
         &policy,
         tools.and_then(|tools| tools.get_ref().as_table()),
@@ -164,7 +166,7 @@ fn channel(reader: &mut Reader<'_>, root: &DeTable<'_>) -> Channel {
     channel
 }
 
-/// Channels that several agents propose in, by their exact names.
+/// Reads `[channel] shared`: exact names of channels in which several agents may propose.
 fn shared(reader: &mut Reader<'_>, root: &DeTable<'_>) -> BTreeSet<String> {
     let table = root.get("channel").and_then(|value| value.get_ref().as_table());
     let names = table.and_then(|table| reader.strings(table, "shared"));
@@ -203,7 +205,7 @@ fn agents(reader: &mut Reader<'_>, root: &DeTable<'_>) -> Agents {
     }
 }
 
-/// The list of sensitive places, with what `[places]` adds to it.
+/// Builds the list of sensitive places, including those added by `[places]`.
 fn sensitive(reader: &mut Reader<'_>, root: &DeTable<'_>) -> Sensitive {
     let table = reader.table(root, "places");
     let Some(table) = table.and_then(|value| value.get_ref().as_table()) else {
@@ -221,7 +223,7 @@ fn sensitive(reader: &mut Reader<'_>, root: &DeTable<'_>) -> Sensitive {
     Sensitive::with(added.iter().map(|entry| entry.value.as_str()))
 }
 
-/// Names are ASCII, so that no two tools can look alike on a card.
+/// Requires ASCII names, so that no two tools look alike on a card.
 fn check_name(reader: &mut Reader<'_>, name: &str, at: usize) {
     let is_good = |c: char| c.is_ascii_alphanumeric() || "_./:-".contains(c);
     if name.is_empty() || name.len() > 128 || !name.chars().all(is_good) {
@@ -230,35 +232,35 @@ fn check_name(reader: &mut Reader<'_>, name: &str, at: usize) {
     }
 }
 
-/// An undo that names an unlisted tool would be held as destructive: surely not what was meant. A read that comes before
-/// has to be one.
-fn check_planned(reader: &mut Reader<'_>, policy: &Policy, listed: Option<&DeTable<'_>>) {
+/// Checks the tools named by `undo` and `before`. An `undo` must name a listed tool, because an unlisted one would be
+/// held as destructive; a `before` must name a tool whose effect is `read`.
+fn check_templates(reader: &mut Reader<'_>, policy: &Policy, listed: Option<&DeTable<'_>>) {
     let is_listed = |tool: &str| listed.is_some_and(|listed| listed.contains_key(tool));
     let undos = policy.tools.values().filter_map(|tool| tool.undo.as_ref());
     let undos = undos.map(|undo| ("undo", &undo.0));
     let befores = policy.tools.values().filter_map(|tool| tool.before.as_ref());
     let befores: Vec<_> = befores.map(|before| ("before", &before.0)).collect();
-    for (key, planned) in undos.chain(befores.iter().copied()) {
-        if is_listed(&planned.tool) {
+    for (key, template) in undos.chain(befores.iter().copied()) {
+        if is_listed(&template.tool) {
             continue;
         }
-        let hint = match nearest(&planned.tool, policy.tools.keys().map(String::as_str)) {
+        let hint = match nearest(&template.tool, policy.tools.keys().map(String::as_str)) {
             Some(meant) => format!("did you mean `{meant}`?"),
-            None => format!("add `[tools.{}]`", planned.tool),
+            None => format!("add `[tools.{}]`", template.tool),
         };
-        let message = format!("{key} names `{}`, which is not listed", planned.tool);
-        reader.problem(planned.at, message, hint);
+        let message = format!("{key} names `{}`, which is not listed", template.tool);
+        reader.problem(template.at, message, hint);
     }
-    for (_, planned) in befores {
-        let read = policy.tools.get(&planned.tool);
+    for (_, template) in befores {
+        let read = policy.tools.get(&template.tool);
         if read.is_some_and(|tool| tool.effect != Effect::Read) {
-            let message = format!("before names `{}`, which does not only read", planned.tool);
-            reader.problem(planned.at, message, "name a tool with `effect = \"read\"`");
+            let message = format!("before names `{}`, which does not only read", template.tool);
+            reader.problem(template.at, message, "name a tool with `effect = \"read\"`");
         }
     }
 }
 
-/// One `[tools.NAME]`.
+/// One `[tools.NAME]` table.
 struct Entry<'e, 'd> {
     name: &'e str,
     at: usize,
@@ -297,7 +299,7 @@ impl Entry<'_, '_> {
                 .duration(table, "timeout", SECOND..=HOUR)
                 .unwrap_or(DEFAULT_TIMEOUT),
             approvers: self.approvers(reader),
-            asks: Asks::read(reader, table),
+            overrides: AuthorityOverrides::read(reader, table),
             secrets: self.secrets(reader),
             undo: self.undo(reader),
             before: self.before(reader),
@@ -350,8 +352,9 @@ impl Entry<'_, '_> {
         let Some(text) = reader.string(self.table, "summary") else {
             return false;
         };
-        if let Err(error) = summaries.add(self.name, &text.value) {
-            reader.bad_template(&text, &error, "Create {{ name }}");
+        match summaries.add(self.name, &text.value) {
+            Ok(()) => self.check_names(reader, "summary", &text),
+            Err(error) => reader.bad_template(&text, &error, "Create {{ name }}"),
         }
         true
     }
@@ -417,12 +420,49 @@ impl Entry<'_, '_> {
 
     fn undo(&self, reader: &mut Reader<'_>) -> Option<Undo> {
         let value = reader.table(self.table, "undo")?;
+        self.check_names_within(reader, "undo", value);
         Undo::read(reader, value)
     }
 
     fn before(&self, reader: &mut Reader<'_>) -> Option<Before> {
         let value = reader.table(self.table, "before")?;
+        self.check_names_within(reader, "before", value);
         Before::read(reader, value)
+    }
+
+    /// Reports filters and tests that templates do not know, in all texts of a value.
+    fn check_names_within(&self, reader: &mut Reader<'_>, key: &str, value: &Spanned<DeValue<'_>>) {
+        match value.get_ref() {
+            DeValue::String(text) => {
+                let text = reader.text_at(value, text);
+                self.check_names(reader, key, &text);
+            }
+            DeValue::Array(items) => {
+                for item in items.iter() {
+                    self.check_names_within(reader, key, item);
+                }
+            }
+            DeValue::Table(table) => {
+                for (_, value) in table.iter() {
+                    self.check_names_within(reader, key, value);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn check_names(&self, reader: &mut Reader<'_>, key: &str, text: &Text) {
+        for unknown in unknown_names(&text.value) {
+            let message = format!(
+                "unknown {} `{}` in `{key}` of tool `{}`",
+                unknown.kind, unknown.name, self.name
+            );
+            let hint = format!(
+                "leave it out, or use one of the built-in {}s of minijinja",
+                unknown.kind
+            );
+            reader.problem(text.at(unknown.at), message, hint);
+        }
     }
 
     fn on_failure(&self, reader: &mut Reader<'_>) -> OnFailure {
@@ -459,7 +499,7 @@ impl Entry<'_, '_> {
         hash
     }
 
-    /// Few remarks, each about something that surprises people.
+    /// Adds warnings about settings that commonly surprise people.
     fn notice(&self, reader: &Reader<'_>, policy: &mut Policy, tool: &Tool) {
         let place = |key: &str| {
             let found = self.table.get_key_value(key);
@@ -475,8 +515,8 @@ impl Entry<'_, '_> {
         }
         let is_unconditional = tool.hold.is_none() && tool.places.is_none() && tool.definition.is_none();
         let is_always_passed = tool.effect == Effect::Read && is_unconditional;
-        // A passkey's signature is not taken anywhere yet.
-        let least = tool.asks.authority(tool.risk, policy.surfaces).surface;
+        // No surface accepts passkey signatures yet.
+        let least = tool.overrides.authority(tool.risk, policy.surfaces).surface;
         if !is_always_passed && least == Surface::Passkey {
             let message = format!("nobody can approve `{name}`: no surface offers passkeys yet");
             policy

@@ -1,22 +1,22 @@
-//! What is wrong with a policy, to the line.
+//! Mistakes in a policy, with line, column and hint.
 
 use std::fmt;
 
-/// One mistake, and where it is.
+/// A mistake or warning, with its position.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Problem {
     /// Line, from 1.
     pub line: usize,
     /// Column in characters, from 1.
     pub column: usize,
-    /// What is wrong.
+    /// Description of the mistake.
     pub message: String,
-    /// What to do about it.
+    /// Advice on how to fix it.
     pub hint: Option<String>,
 }
 
 impl Problem {
-    /// A problem at a byte offset of `text`.
+    /// Builds a problem at a byte offset of `text`.
     pub(super) fn at(text: &str, offset: usize, message: String, hint: Option<String>) -> Problem {
         let before = text.get(..offset).unwrap_or(text);
         let last_line = before.rsplit('\n').next().unwrap_or_default();
@@ -57,7 +57,7 @@ impl fmt::Display for Problems {
 
 impl std::error::Error for Problems {}
 
-/// The known word nearest to `word`, if it is near enough to have been meant.
+/// Returns the known word closest to `word`, if it is close enough to be a likely typo.
 pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
     let allowed = if word.chars().count() < 5 { 1 } else { 2 };
     let candidates = known
@@ -68,7 +68,7 @@ pub(super) fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) 
         .map(|(_, candidate)| candidate)
 }
 
-/// Insertions, deletions, replacements and swaps of neighbours between two words.
+/// Edit distance of two words, counting insertions, deletions, replacements and swaps of neighbours.
 fn distance(left: &str, right: &str) -> usize {
     let right: Vec<char> = right.chars().collect();
     let mut before: Vec<usize> = Vec::new();

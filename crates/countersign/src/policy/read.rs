@@ -1,4 +1,4 @@
-//! Reads TOML values by name and notes every mistake, instead of stopping at the first.
+//! Typed access to TOML values that records every mistake instead of stopping at the first.
 
 use std::ops::RangeInclusive;
 use std::time::Duration;
@@ -8,24 +8,24 @@ use toml::de::{DeTable, DeValue};
 
 use super::problem::{Problem, nearest};
 
-/// The policy's text, and what was found wrong with it so far.
+/// The policy's text, with the mistakes found so far.
 pub(super) struct Reader<'t> {
     text: &'t str,
     pub(super) problems: Vec<Problem>,
 }
 
-/// A string with its place.
+/// A string and its position in the policy.
 #[derive(Clone, Debug)]
 pub(super) struct Text {
     pub(super) value: String,
-    /// Where the value begins in the policy: its quote.
+    /// Byte offset of the value, including its quote.
     pub(super) start: usize,
-    /// Where its first character stands, if it is written without escapes.
+    /// Byte offset of its first character; `None` if the string contains escapes.
     inside: Option<usize>,
 }
 
 impl Text {
-    /// The place of one of its bytes, as near as it can be told.
+    /// Returns the position in the policy of a byte of this string; its start if the string contains escapes.
     pub(super) fn at(&self, offset: usize) -> usize {
         self.inside
             .map_or(self.start, |inside| inside + offset.min(self.value.len()))
@@ -46,7 +46,7 @@ impl<'t> Reader<'t> {
             .push(Problem::at(self.text, at, message.into(), hint));
     }
 
-    /// Notes what is wrong with a template, at the place in it; `example` is how one looks here.
+    /// Reports a template error at its position; `example` is a correct template for the hint.
     pub(super) fn bad_template(&mut self, text: &Text, error: &minijinja::Error, example: &str) {
         let detail = error
             .detail()
@@ -57,12 +57,12 @@ impl<'t> Reader<'t> {
         self.problem(at, format!("bad template: {detail}"), hint);
     }
 
-    /// A remark that is not a mistake.
+    /// Builds a warning, without recording it as a mistake.
     pub(super) fn notice(&self, at: usize, message: impl Into<String>, hint: impl Into<String>) -> Problem {
         Problem::at(self.text, at, message.into(), Some(hint.into()))
     }
 
-    /// Notes every key of `table` that is not known.
+    /// Reports every key of `table` that is not in `known`.
     pub(super) fn only(&mut self, table: &DeTable<'_>, place: &str, known: &[&str]) {
         for key in table.keys() {
             let name = key.get_ref().as_ref();
@@ -117,7 +117,7 @@ impl<'t> Reader<'t> {
         Some(texts)
     }
 
-    /// One of a closed list of words.
+    /// Reads one of a fixed set of words.
     pub(super) fn choice<T: Copy>(
         &mut self,
         table: &DeTable<'_>,
@@ -143,7 +143,7 @@ impl<'t> Reader<'t> {
         found
     }
 
-    /// A whole number in a range.
+    /// Reads an integer within a range.
     pub(super) fn number<N: TryFrom<u64> + PartialOrd + std::fmt::Display>(
         &mut self,
         table: &DeTable<'_>,
@@ -166,7 +166,8 @@ impl<'t> Reader<'t> {
         fits
     }
 
-    /// A whole number in a range, or the word `unlimited`, which is `Some(None)`. Nothing when the key is absent or wrong.
+    /// Reads an integer within a range, or the word `unlimited`, which gives `Some(None)`. `None` if the key is absent
+    /// or wrong.
     pub(super) fn limit<N: TryFrom<u64> + PartialOrd + std::fmt::Display>(
         &mut self,
         table: &DeTable<'_>,
@@ -229,7 +230,7 @@ impl<'t> Reader<'t> {
     }
 }
 
-/// Reads `90s`, `5m`, `1h30m`, `2d`: whole numbers with units, the larger unit first, each unit once.
+/// Parses `90s`, `5m`, `1h30m`, `2d`: whole numbers with units, larger units first, each unit at most once.
 pub(super) fn parse_duration(text: &str) -> Option<Duration> {
     let mut seconds: u64 = 0;
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! A JSON Schema for a tool's arguments: what an agent can mend by itself is not put to a person.
+//! JSON Schema for a tool's arguments. A mismatch is returned to the agent to fix instead of being put to a person.
 
 use std::collections::HashMap;
 
@@ -8,19 +8,19 @@ use toml::de::{DeTable, DeValue};
 
 use super::names::Names;
 use crate::display::clip;
-use crate::json::{Node, Number, Top, Tree, push_segment};
+use crate::json::{Node, Number, TopLevel, Tree, push_segment};
 
 /// A compiled schema.
 #[derive(Debug)]
 pub struct Schema {
     validator: Validator,
-    /// What is taken for a value that is not given, by JSON pointer.
+    /// Default values by JSON pointer.
     defaults: HashMap<String, Value>,
     names: Names,
 }
 
 impl Schema {
-    /// Compiles a schema. References to other documents are not followed, and patterns take linear time.
+    /// Compiles a schema. References to other documents are not followed, and patterns match in linear time.
     pub fn compile(schema: &Value) -> Result<Schema, String> {
         let patterns = PatternOptions::regex()
             .size_limit(1 << 20)
@@ -38,23 +38,24 @@ impl Schema {
         })
     }
 
-    /// Says what is wrong with the bytes of a call's arguments, without repeating their values.
+    /// Checks the bytes of a call's arguments. The error describes the fault without repeating values.
     pub fn check_bytes(&self, arguments: &[u8]) -> Result<(), String> {
-        let tree = Tree::read(arguments, Top::Object).map_err(|problem| problem.to_string())?;
+        let tree = Tree::read(arguments, TopLevel::Object).map_err(|problem| problem.to_string())?;
         self.check(&tree)
     }
 
-    /// The default of the value at a pointer. Lists have none: which of their values would it be?
+    /// Default of the value at a pointer. Values inside lists have none.
     pub(super) fn default(&self, pointer: &str) -> Option<&Value> {
         self.defaults.get(pointer)
     }
 
-    /// Whether the member at a pointer has its name from the schema; nothing where the schema says nothing about names.
+    /// Returns whether the schema declares the member at a pointer; `None` if the schema says nothing about names
+    /// there.
     pub(super) fn is_name(&self, pointer: &str) -> Option<bool> {
         self.names.is_name(pointer)
     }
 
-    /// Says what is wrong with the arguments, without repeating their values.
+    /// Checks arguments. The error describes the fault without repeating values.
     pub(super) fn check(&self, arguments: &Tree<'_>) -> Result<(), String> {
         let value = to_json(arguments).ok_or("a number is too large to be checked")?;
         self.validator.validate(&value).map_err(|error| {
@@ -103,7 +104,7 @@ fn to_json(tree: &Tree<'_>) -> Option<Value> {
     })
 }
 
-/// A TOML table as JSON, for schemas written inline.
+/// Converts a TOML table to JSON, for inline schemas.
 pub(super) fn table_to_json(table: &DeTable<'_>) -> Option<Value> {
     let mut fields = Map::new();
     for (key, value) in table.iter() {
@@ -112,7 +113,7 @@ pub(super) fn table_to_json(table: &DeTable<'_>) -> Option<Value> {
     Some(Value::Object(fields))
 }
 
-/// A TOML value as JSON; `None` for numbers JSON cannot hold.
+/// Converts a TOML value to JSON; `None` for numbers that JSON cannot represent.
 pub(super) fn value_to_json(value: &DeValue<'_>) -> Option<Value> {
     Some(match value {
         DeValue::String(text) => Value::String(text.to_string()),
@@ -134,7 +135,7 @@ mod tests {
 
     #[track_caller]
     fn check(schema: Value, arguments: &str, expected: Result<(), &str>) {
-        let tree = Tree::read(arguments.as_bytes(), Top::Object).unwrap();
+        let tree = Tree::read(arguments.as_bytes(), TopLevel::Object).unwrap();
         let answer = Schema::compile(&schema).unwrap().check(&tree);
         assert_eq!(answer, expected.map_err(str::to_owned), "{arguments}");
     }

@@ -1,61 +1,69 @@
-//! The terms of a held call: how it is put to a person, and what approving it takes.
+//! The terms of a held call: how it is shown to people, and what approving it requires.
 //!
-//! Enters: a [`Draft`], whose risk every rule may still raise. Leaves: [`Terms`], whose risk is final.
-//! Deliberately absent: a way to raise the risk of finished terms. Authority follows from the final risk, in one place.
+//! Input: a [`Draft`], whose risk may still be raised. Output: [`Terms`], whose risk is final.
+//! Not here: a way to raise the risk of finished terms. Authority is derived from the final risk, in one place.
 
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use super::authority::{Asks, Authority, Surfaces};
+use super::authority::{Authority, AuthorityOverrides, MinimumSurfaces};
 use super::{OnFailure, Undoable};
 use crate::effect::{Effect, Risk};
 use crate::secrecy::Secrecy;
 use crate::summary::SecretPath;
 
-/// How a held call is put to a person, and what follows an approval.
+/// Presentation of a held call to people, and execution parameters once approved.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Terms {
     /// The kind of change.
     pub effect: Effect,
-    /// The final risk, and what approving takes because of it.
-    pub stakes: Stakes,
-    /// The sentence a person verifies; safe to show.
+    /// The final risk, and the requirements for approving that follow from it.
+    pub stakes: RiskAndAuthority,
+    /// Summary sentence that a person checks; escaped for display.
     pub summary: String,
-    /// What the approving button says.
+    /// Label of the approve button.
     pub yes: Option<String>,
-    /// What the denying button says.
+    /// Label of the deny button.
     pub no: Option<String>,
-    /// How long the approval waits.
+    /// How long the approval stays pending before it expires.
     pub ttl: Duration,
-    /// How long a release stays fresh; absent: as long as the approval waits.
+    /// How long after its release the call may be started; if absent, as long as `ttl`.
     pub start_within: Option<Duration>,
-    /// How long the executor may take.
+    /// Maximum run time of the executor.
     pub timeout: Duration,
-    /// Groups and people who may approve; empty: nobody.
+    /// Groups and people who may approve; if empty, nobody can.
     pub approvers: Vec<String>,
-    /// What happens to the rest of a batch when this call fails.
+    /// Handling of the remaining calls of a batch when this one fails.
     pub on_failure: OnFailure,
     /// Whether an undo is declared.
     pub undo: Undoable,
-    /// Why it is held, where that is not plain; safe to show.
+    /// Reasons for holding the call that are not obvious; escaped for display.
     pub notes: Vec<String>,
-    /// Places of the arguments that nobody is shown; nothing when an older version kept the call and did not say. Kept
-    /// apart from the rest; see `store/record.rs`.
+    /// Paths of arguments that are never shown; `None` for a call stored by an older version that did not record them.
+    /// Stored separately; see `store/record.rs`.
     #[serde(skip)]
     pub secret: Option<Vec<SecretPath>>,
 }
 
 impl Terms {
-    /// Makes more places secret, and hides in what people read what `secrecy` knows of.
-    pub(crate) fn hide(&mut self, more: impl IntoIterator<Item = SecretPath>, secrecy: &Secrecy) {
+    /// Makes more places secret, and hides in what people read what `secrecy` knows of. Where the sentence holds some of it, the
+    /// `generic` one takes its place, whose secrets are hidden by their places: a secret never hides a word of the policy.
+    pub(crate) fn hide(
+        &mut self,
+        more: impl IntoIterator<Item = SecretPath>,
+        secrecy: &Secrecy,
+        generic: impl FnOnce(&[SecretPath]) -> String,
+    ) {
         let paths = self.secret.get_or_insert_default();
         for path in more {
             if !paths.contains(&path) {
                 paths.push(path);
             }
         }
-        self.summary = secrecy.text(&self.summary).into_owned();
+        if secrecy.is_in_words(&self.summary) {
+            self.summary = generic(paths);
+        }
         for note in &mut self.notes {
             *note = secrecy.text(note).into_owned();
         }
@@ -66,42 +74,42 @@ impl Terms {
         self.stakes.risk
     }
 
-    /// What approving takes beyond being among the approvers.
+    /// Requirements for approving, beyond being one of the approvers.
     pub fn authority(&self) -> Authority {
         self.stakes.authority
     }
 }
 
-/// A call's final risk with the authority that follows from it. Only a policy makes one, and nothing changes it.
+/// A call's final risk and the authority derived from it. Built only by a policy and never changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Stakes {
+pub struct RiskAndAuthority {
     risk: Risk,
-    /// Kept apart from the rest; see `store/record.rs`.
+    /// Stored separately; see `store/record.rs`.
     #[serde(skip)]
     authority: Authority,
 }
 
-impl Stakes {
-    /// INVARIANT: the only place where a risk becomes an authority for a call.
-    fn of(risk: Risk, asks: Asks, surfaces: Surfaces) -> Stakes {
-        Stakes {
+impl RiskAndAuthority {
+    /// INVARIANT: the only place where a call's authority is derived from its risk.
+    fn of(risk: Risk, overrides: AuthorityOverrides, surfaces: MinimumSurfaces) -> RiskAndAuthority {
+        RiskAndAuthority {
             risk,
-            authority: asks.authority(risk, surfaces),
+            authority: overrides.authority(risk, surfaces),
         }
     }
 
-    /// Takes what a store kept.
-    pub(crate) fn stored(risk: Risk, authority: Authority) -> Stakes {
-        Stakes { risk, authority }
+    /// Restores stakes read from a store.
+    pub(crate) fn stored(risk: Risk, authority: Authority) -> RiskAndAuthority {
+        RiskAndAuthority { risk, authority }
     }
 }
 
-/// Terms in the making: what any rule still may raise.
+/// Terms whose risk may still be raised.
 #[derive(Clone, Debug)]
 pub(super) struct Draft {
     pub(super) effect: Effect,
     pub(super) risk: Risk,
-    pub(super) asks: Asks,
+    pub(super) overrides: AuthorityOverrides,
     pub(super) summary: String,
     pub(super) yes: Option<String>,
     pub(super) no: Option<String>,
@@ -116,7 +124,7 @@ pub(super) struct Draft {
 }
 
 impl Draft {
-    /// One degree more risk, with the reason.
+    /// Raises the risk by one degree and notes the reason.
     pub(super) fn raise(mut self, note: String) -> Draft {
         self.risk = match self.risk {
             Risk::Low => Risk::Medium,
@@ -127,17 +135,17 @@ impl Draft {
         self
     }
 
-    /// At least this risk.
+    /// Raises the risk to at least this degree.
     pub(super) fn at_least(mut self, least: Option<Risk>) -> Draft {
         self.risk = least.map_or(self.risk, |least| least.max(self.risk));
         self
     }
 
-    /// The terms, now that nothing raises the risk any more.
-    pub(super) fn finish(self, surfaces: Surfaces) -> Terms {
+    /// Fixes the risk and derives the authority from it.
+    pub(super) fn finish(self, surfaces: MinimumSurfaces) -> Terms {
         Terms {
             effect: self.effect,
-            stakes: Stakes::of(self.risk, self.asks, surfaces),
+            stakes: RiskAndAuthority::of(self.risk, self.overrides, surfaces),
             summary: self.summary,
             yes: self.yes,
             no: self.no,

@@ -6,7 +6,7 @@ use super::*;
 
 const EXAMPLE: &str = include_str!("../../../../examples/policy.toml");
 
-/// Parsed once; being a static also shows that threads can share a policy.
+/// Parsed once. Being a static also proves that a policy can be shared between threads.
 static EXAMPLE_POLICY: LazyLock<Policy> =
     LazyLock::new(|| Policy::parse(EXAMPLE).unwrap_or_else(|problems| panic!("{problems}")));
 
@@ -14,8 +14,8 @@ fn example() -> &'static Policy {
     &EXAMPLE_POLICY
 }
 
-fn asked<'a>(tool: &'a str, arguments: &'a str) -> Asked<'a> {
-    Asked {
+fn request<'a>(tool: &'a str, arguments: &'a str) -> CallRequest<'a> {
+    CallRequest {
         tool,
         arguments: arguments.as_bytes(),
         definition: Definition::Unknown,
@@ -24,7 +24,7 @@ fn asked<'a>(tool: &'a str, arguments: &'a str) -> Asked<'a> {
     }
 }
 
-/// The ruling in one line: `pass read`, `hold write medium | summary | note`, `forbid …`.
+/// Formats a ruling as one line: `pass read`, `hold write medium | summary | note`, `forbid …`.
 fn shown(ruling: Ruling) -> String {
     match ruling {
         Ruling::Pass(pass) => format!("pass {}", pass.effect),
@@ -45,7 +45,7 @@ fn shown(ruling: Ruling) -> String {
 fn check(policy: &str, tool: &str, arguments: &str, expected: &str) {
     let policy = Policy::parse(policy).unwrap_or_else(|problems| panic!("{problems}"));
     assert_eq!(
-        shown(policy.rule(asked(tool, arguments))),
+        shown(policy.rule(request(tool, arguments))),
         expected,
         "{tool} {arguments}"
     );
@@ -106,7 +106,7 @@ fn a2_unlisted_tool_is_held_as_destructive() {
         r#"{"name":"users"}"#,
         &format!("hold destructive high | drop_table: name users | {note}"),
     );
-    let Ruling::Hold(terms) = Policy::empty().rule(asked("search_contacts", "{}")) else {
+    let Ruling::Hold(terms) = Policy::empty().rule(request("search_contacts", "{}")) else {
         panic!("the empty policy holds everything");
     };
     assert_eq!(
@@ -125,7 +125,7 @@ fn a2_names_are_compared_exactly() {
         "",
     ] {
         assert!(
-            matches!(example().rule(asked(name, "{}")), Ruling::Hold(_)),
+            matches!(example().rule(request(name, "{}")), Ruling::Hold(_)),
             "{name:?}"
         );
     }
@@ -172,16 +172,16 @@ fn x28_a_changed_definition_is_held_even_for_reads() {
     let text = format!("[tools.t]\neffect = 'read'\ndefinition = '{pinned}'\nhold = 'false'");
     let policy = Policy::parse(&text).unwrap();
     let rule = |definition| {
-        shown(policy.rule(Asked {
+        shown(policy.rule(CallRequest {
             definition,
-            ..asked("t", r#"{"a":1}"#)
+            ..request("t", r#"{"a":1}"#)
         }))
     };
     assert_eq!(rule(Definition::Read(pinned)), "pass read");
     let changed = "hold destructive high | t: a 1 | \
                    definition changed: the tool is no longer what the policy was written for";
     assert_eq!(rule(Definition::Read(Hash::of(b"other"))), changed);
-    // What the proposer says of it satisfies no pin.
+    // A hash claimed by the proposer never satisfies a pin.
     assert_eq!(rule(Definition::Claimed(Hash::of(b"other"))), changed);
     let held = "hold destructive high | t: a 1 | definition ";
     assert!(rule(Definition::Claimed(pinned)).starts_with(&format!("{held}not verified")));
@@ -197,7 +197,7 @@ fn x31_secrets_are_in_no_ruling() {
         r#"{"key":"hunter2"}"#,
         r#"{"key":"hunter2hunter2hunter2hunter2"}"#,
     ] {
-        let ruling = policy.rule(asked("t", arguments));
+        let ruling = policy.rule(request("t", arguments));
         assert!(!format!("{ruling:?}").contains("hunter2"), "{ruling:?}");
         assert!(!format!("{:?}", policy.table("t", arguments.as_bytes(), b"salt")).contains("hunter2"));
     }
@@ -205,9 +205,10 @@ fn x31_secrets_are_in_no_ruling() {
 
 #[test]
 fn terms_come_from_the_policy() {
-    let Ruling::Hold(terms) =
-        example().rule(asked("refund", r#"{"amount":500,"currency":"EUR","order_id":1}"#))
-    else {
+    let Ruling::Hold(terms) = example().rule(request(
+        "refund",
+        r#"{"amount":500,"currency":"EUR","order_id":1}"#,
+    )) else {
         panic!("held");
     };
     assert_eq!(terms.approvers, ["finance"]);
@@ -425,6 +426,32 @@ fn undo_keeps_types_and_bytes() {
         Ok(r#"{"a":1.5,"b":[1,true,"x"]}"#),
     );
     check_undo("{ id = '{{ result }}' }", "{}", "\"7\"", Ok(r#"{"id":"7"}"#));
+    for number in [
+        "1E3",
+        "1.50",
+        "-0",
+        "1e400",
+        "1234567890123456789012345678901234567890123",
+    ] {
+        let document = format!(r#"{{"n":[{{"a-b":{number}}}]}}"#);
+        let copied = format!(r#"{{"id":{number}}}"#);
+        check_undo(
+            "{ id = '{{ args.n[0][\"a-b\"] }}' }",
+            &document,
+            "{}",
+            Ok(&copied),
+        );
+        let embedded = format!(r#"{{"id":"c/{number}/{number}"}}"#);
+        let template = r#"{ id = "c/{{ result.n[0]['a-b'] }}/{{result.n[0]['a-b']}}" }"#;
+        check_undo(template, "{}", &document, Ok(&embedded));
+    }
+    // An expression that computes makes a number of its own.
+    check_undo(
+        "{ id = '{{ args.a * 2 }}' }",
+        r#"{"a":1.50}"#,
+        "{}",
+        Ok(r#"{"id":3.0}"#),
+    );
 }
 
 #[test]
@@ -434,7 +461,8 @@ fn undo_does_not_guess() {
     check_undo("{ id = '{{ result.a.id }}' }", "{}", "{}", missing);
     check_undo("{ id = 'c/{{ result.id }}' }", "{}", "{}", missing);
     check_undo("{ id = 'c/{{ result.id }}' }", "{}", r#"{"id":null}"#, missing);
-    check_undo("{ id = '{{ result.id }}' }", "{}", r#"{"id":1e400}"#, missing);
+    let inexact = Err("cannot make `id` for the undo: invalid operation");
+    check_undo("{ id = '{{ result.id + 1 }}' }", "{}", r#"{"id":1e400}"#, inexact);
     let unreadable = "cannot read what the call did: malformed arguments at byte 0: an unexpected character";
     check_undo("{ id = '{{ result.id }}' }", "{}", "oops", Err(unreadable));
     let problem = example().undo("refund", b"{}", b"{}").unwrap_err();
@@ -470,7 +498,7 @@ proptest! {
         let arguments = serde_json::json!({ key.as_str(): value, "amount": value, "name": [value] }).to_string();
         let example = example();
         for tool in ["refund", "create_task", "create_deal", "export_report", key.as_str()] {
-            let ruling = example.rule(asked(tool, &arguments));
+            let ruling = example.rule(request(tool, &arguments));
             prop_assert!(!matches!(ruling, Ruling::Pass(_)), "{ruling:?}");
             if let Ruling::Hold(terms) = ruling {
                 let texts = terms.notes.iter().chain([&terms.summary]);

@@ -1,26 +1,26 @@
-//! Where a call's values came from, with what only the policy knows: defaults and secrets.
+//! Provenance of a call's values, using the defaults, secrets and schemas that only the policy knows.
 
 use crate::call::Call;
 use crate::json::{Kind, Leaf};
-use crate::provenance::{self, Declared, Provenance, Told, is_parameter};
+use crate::provenance::{self, Declared, Provenance, VouchedConversation, is_parameter};
 use crate::secrecy::Secrecy;
 use crate::summary::is_secret;
 
 use super::{Policy, Tool};
 
 impl Policy {
-    /// Whether it matters where a tool's values came from: not for one that passes without a look.
+    /// Returns true if the tool's values are traced; false if all its calls pass anyway.
     pub(crate) fn is_traced(&self, tool: &str) -> bool {
         !self.tools.get(tool).is_some_and(Tool::is_plain_read)
     }
 
-    /// Whether the value at a pointer, or what it is part of, is secret.
+    /// Returns true if the value at a pointer, or a value that contains it, is secret.
     pub fn is_secret(&self, tool: &str, pointer: &str) -> bool {
         let tool = self.tools.get(tool);
         tool.is_some_and(|tool| is_secret(&tool.secrets, pointer))
     }
 
-    /// Whether the value at a pointer of a stored call is secret: by the call's own terms, or by this policy.
+    /// Returns true if the value at a pointer of a stored call is secret, by the call's own terms or by this policy.
     pub fn is_secret_of(&self, call: &Call, pointer: &str) -> bool {
         let has_secrets = match &call.terms.secret {
             Some(secret) if secret.is_empty() => self
@@ -32,12 +32,12 @@ impl Policy {
         has_secrets && Secrecy::of(call, self, &[]).is_secret(pointer)
     }
 
-    /// Traces a call's values. A secret's mark is kept, the words it was found in are not.
-    pub fn trace(&self, tool: &str, arguments: &[u8], told: &Told) -> Provenance {
+    /// Traces a call's values. Secret values keep their marks, but not the words they were found in.
+    pub fn trace(&self, tool: &str, arguments: &[u8], told: &VouchedConversation) -> Provenance {
         let tool = self.tools.get(tool);
         let definition = Definition { policy: self, tool };
         let traced = provenance::trace_declared(told.conversation(), arguments, &definition);
-        let mut provenance = traced.by(told.teller());
+        let mut provenance = traced.by(told.voucher());
         let secrets = tool.map(|tool| tool.secrets.clone()).unwrap_or_default();
         let secrecy = Secrecy::new(secrets, &[], [arguments]).over(arguments);
         for leaf in &mut provenance.leaves {
@@ -49,7 +49,7 @@ impl Policy {
     }
 }
 
-/// What the policy knows of a tool's definition.
+/// A tool's entry in the policy, as the tracer sees it.
 struct Definition<'p> {
     policy: &'p Policy,
     tool: Option<&'p Tool>,

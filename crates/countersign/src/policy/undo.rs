@@ -1,57 +1,66 @@
-//! How a call is taken back: another tool, with arguments made from this call's arguments and result.
+//! The undo of a call: another tool, with arguments built from this call's arguments and result.
 //!
-//! Enters: the plan from the policy, the call's bytes, the result's bytes. Leaves: a new call, to be proposed and
-//! decided like any other.
-//! Deliberately absent: how values are made; see `plan`.
+//! Input: the template from the policy, the call's arguments and its result, as bytes. Output: a new call, to be
+//! proposed and decided like any other.
+//! Not here: rendering the arguments; see `template`.
 
-use minijinja::Value;
 use toml::Spanned;
 use toml::de::DeValue;
 
 use super::Policy;
-use super::plan::{Planned, Unmakable, value};
 use super::read::Reader;
+use super::template::{CallTemplate, Inputs, RenderError};
 use crate::call::Call;
-use crate::json::{self, Limits, Malformed, Top};
-use crate::provenance::{Heard, How, Mark, Provenance, Quote, Teller, ToolQuote, Traced};
+use crate::json::{self, Limits, Malformed, TopLevel};
+use crate::provenance::{Coverage, Mark, MatchKind, Provenance, Quote, ToolQuote, Traced, Voucher};
 
-/// A declared undo.
+/// A tool's `undo` entry.
 #[derive(Clone, Debug)]
-pub(super) struct Undo(pub(super) Planned);
+pub(super) struct Undo(pub(super) CallTemplate);
 
-/// Why there is no undo for a call.
+/// Reason why a call cannot be undone.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum UndoProblem {
-    /// The policy declares none.
-    #[error("`{0}` cannot be undone\nhint: declare `undo` for it in the policy")]
+    /// The policy declares no undo for the tool.
+    #[error(
+        "the policy declares no `undo` for `{0}`\nhint: undo it by hand; an `undo` that is added counts for later calls"
+    )]
     NotDeclared(String),
-    /// An argument of the undo could not be made.
+    /// This policy declares no undo, but the one that the call was proposed under does.
+    #[error(
+        "this policy declares no `undo` for `{0}`; the policy that the call was proposed under does\n\
+         hint: undo it at the service that has that policy, or name it with `--policy FILE`"
+    )]
+    OtherPolicy(String),
+    /// An argument of the undo could not be rendered.
     #[error(
         "cannot make `{field}` for the undo: {reason}\nhint: undo it by hand, then mend `undo.arguments`"
     )]
     Unmakable {
-        /// Which argument.
+        /// Name of the argument.
         field: String,
-        /// Why.
+        /// Cause.
         reason: String,
     },
-    /// The call's arguments or its result are not JSON.
+    /// The call's arguments or its result are not acceptable JSON.
     #[error("cannot read what the call did: {0}")]
     Unreadable(Malformed),
-    /// What came out cannot be proposed.
+    /// The rendered arguments do not pass the checks for a proposal.
     #[error("the undo's arguments cannot be proposed: {0}")]
     Unproposable(Malformed),
 }
 
 impl Policy {
-    /// Where the values of an undo came from: what the policy makes of a tool's result is the tool's, and what it takes from
-    /// the call's own arguments is marked as it was there.
+    /// Returns what each argument of a tool's undo is made from: its JSON pointer, and names such as `args.id`.
+    pub(crate) fn undo_sources(&self, tool: &str) -> Vec<(String, Vec<String>)> {
+        let undo = self.tools.get(tool).and_then(|tool| tool.undo.as_ref());
+        undo.map(|undo| undo.0.sources()).unwrap_or_default()
+    }
+
+    /// Provenance of an undo's values: a value built from the tool's result is marked as the tool's, and a value taken
+    /// from the call's arguments keeps its mark there.
     pub(crate) fn undo_marks(&self, done: &Call, tool: &str, arguments: &[u8]) -> Provenance {
-        let undo = self
-            .tools
-            .get(done.tool.as_str())
-            .and_then(|tool| tool.undo.as_ref());
-        let sources = undo.map(|undo| undo.0.sources()).unwrap_or_default();
+        let sources = self.undo_sources(done.tool.as_str());
         let mark = |pointer: &str| {
             let is_part = |(planned, _): &&(String, Vec<String>)| {
                 let rest = pointer.strip_prefix(planned.as_str());
@@ -73,23 +82,24 @@ impl Policy {
                 mark,
             }
         });
-        // The gate has the result itself; marks of the call's arguments are as good as they were there.
+        // The gate has the result first-hand. Marks copied from the call's arguments are only as trustworthy as they
+        // were there.
         let takes_arguments = sources
             .iter()
             .any(|(_, names)| names.iter().any(|name| name.starts_with("args")));
         let before = done.provenance.as_deref().filter(|_| takes_arguments);
-        let teller = before.map_or(Teller::Gate, Provenance::told_by);
-        Provenance::new(traced.collect(), Heard::Whole).by(teller)
+        let voucher = before.map_or(Voucher::Gate, Provenance::vouched_by);
+        Provenance::new(traced.collect(), Coverage::Whole).by(voucher)
     }
 }
 
-/// The mark of a value that is made of these names. `rest` is where it stands inside of what they name.
+/// Returns the mark of a value built from these variables. `rest` is the pointer of the value within the one they name.
 fn mark_of(done: &Call, names: &[String], rest: &str) -> Mark {
     let is_of = |name: &String, variable: &str| {
         let below = name.strip_prefix(variable);
         below.is_some_and(|below| below.is_empty() || below.starts_with('.'))
     };
-    // A value with anything of the tool's in it is the tool's.
+    // A value built with anything from the tool's result counts as the tool's.
     if let Some(name) = names.iter().find(|name| is_of(name, "result")) {
         let place = name.strip_prefix("result").unwrap_or_default().replace('.', "/");
         return Mark::Tool(ToolQuote {
@@ -100,12 +110,12 @@ fn mark_of(done: &Call, names: &[String], rest: &str) -> Mark {
                 message: 0,
                 span: None,
                 words: String::new(),
-                how: How::Exactly,
+                how: MatchKind::Exactly,
             },
         });
     }
     match names {
-        // The operator wrote it into the policy.
+        // A constant in the policy.
         [] => Mark::Default,
         [name] if is_of(name, "args") => {
             let place = name.strip_prefix("args").unwrap_or_default().replace('.', "/");
@@ -118,25 +128,19 @@ fn mark_of(done: &Call, names: &[String], rest: &str) -> Mark {
 }
 
 impl Undo {
-    /// Reads `undo = { tool, arguments }`; notes mistakes with the reader.
+    /// Parses `undo = { tool, arguments }`; reports mistakes to the reader.
     pub(super) fn read(reader: &mut Reader<'_>, value: &Spanned<DeValue<'_>>) -> Option<Undo> {
-        Planned::read(reader, "undo", value, &["args", "result"]).map(Undo)
+        CallTemplate::read(reader, "undo", value, &["args", "result"]).map(Undo)
     }
 
-    /// Makes the arguments of the undo.
+    /// Renders the arguments of the undo.
     pub(super) fn make(&self, arguments: &[u8], result: &[u8]) -> Result<Vec<u8>, UndoProblem> {
-        let context = Value::from_pairs([
-            (
-                "args",
-                value(arguments, Top::Object).map_err(UndoProblem::Unreadable)?,
-            ),
-            (
-                "result",
-                value(result, Top::Any).map_err(UndoProblem::Unreadable)?,
-            ),
+        let inputs = Inputs::read([
+            ("args", arguments, TopLevel::Object),
+            ("result", result, TopLevel::Any),
         ]);
-        let made = self.0.make(&context);
-        let made = made.map_err(|Unmakable { field, reason }| UndoProblem::Unmakable { field, reason })?;
+        let made = self.0.render(&inputs.map_err(UndoProblem::Unreadable)?);
+        let made = made.map_err(|RenderError { field, reason }| UndoProblem::Unmakable { field, reason })?;
         json::check(&made, Limits::ARGUMENTS).map_err(UndoProblem::Unproposable)?;
         Ok(made)
     }

@@ -1,19 +1,18 @@
-//! Links, mail addresses and paths inside a text: each is stated whole, or not at all.
+//! Links, mail addresses and paths in a text; each counts as stated only as a whole.
 //!
-//! Enters: a text and a place in it. Leaves: whether the place takes only a part of an address. `https://acme.com` is
-//! not what somebody said who said `https://acme.com/a?b`, `https://acme.com@example.net` or
-//! `https://acme.com.example.net`; `acme.com` is not what `maria@acme.com` says, nor `/home/ana` what
-//! `/home/ana/notes.txt` does.
+//! Input: a text and a place in it. Output: whether the place covers only part of an address. For example,
+//! `https://acme.com` is not stated by `https://acme.com/a?b`, `https://acme.com@example.net` or
+//! `https://acme.com.example.net`, nor `acme.com` by `maria@acme.com`, nor `/home/ana` by `/home/ana/notes.txt`.
 
 use std::ops::Range;
 
 use super::text::is_inside_word;
 
-/// How far to both sides an address is looked for, in bytes.
+/// Maximum distance in bytes, to either side, within which an address is searched.
 const FARTHEST: usize = 2048;
 
-/// Whether `text[from..to]` takes a part of an address and leaves the rest. A link is the same with and without its
-/// scheme, `www.` and a slash at its end.
+/// Returns true if `text[from..to]` covers only part of an address. A missing scheme, `www.` or trailing slash is
+/// ignored.
 pub(super) fn is_cut(text: &str, from: usize, to: usize) -> bool {
     let token = token(text, from, to);
     let addresses = addresses_in(text, token);
@@ -27,7 +26,7 @@ pub(super) fn is_cut(text: &str, from: usize, to: usize) -> bool {
     })
 }
 
-/// Every address in a text, in order.
+/// Finds every address in a text, in order.
 pub(super) fn all(text: &str) -> Vec<Range<usize>> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -43,7 +42,7 @@ pub(super) fn all(text: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// The piece of text around a place, between blanks and quotes.
+/// Returns the token around a place, delimited by blanks, quotes and similar characters.
 fn token(text: &str, from: usize, to: usize) -> Range<usize> {
     let head = text.get(..from).unwrap_or_default();
     let start = head
@@ -60,7 +59,7 @@ fn token(text: &str, from: usize, to: usize) -> Range<usize> {
     start..end
 }
 
-/// What no address has inside.
+/// Returns true for characters that never occur in an address.
 fn is_boundary(character: char) -> bool {
     character.is_whitespace()
         || matches!(
@@ -70,7 +69,7 @@ fn is_boundary(character: char) -> bool {
         || !character.is_ascii() && !is_inside_word(character)
 }
 
-/// The addresses of a piece of text without blanks, or of several such pieces.
+/// Finds the addresses in a token, or in several.
 fn addresses_in(text: &str, piece: Range<usize>) -> Vec<Range<usize>> {
     let Some(words) = text.get(piece.clone()) else {
         return Vec::new();
@@ -104,7 +103,7 @@ fn addresses_in_word(word: &str) -> impl Iterator<Item = Range<usize>> {
     link.into_iter().chain(path).chain(mails)
 }
 
-/// The link in a word: from its scheme or `www.` to the end, without what ends a sentence or closes a bracket.
+/// Finds the link in a word, from its scheme or `www.` to the end, without trailing punctuation and brackets.
 fn link(word: &str) -> Option<Range<usize>> {
     let is_scheme = |c: char| c.is_ascii_alphanumeric() || matches!(c, '+' | '.' | '-');
     let with_scheme = word.find("://").map(|at| {
@@ -124,7 +123,7 @@ fn trimmed(word: &str) -> &str {
     word.trim_end_matches(closing)
 }
 
-/// Whether nothing of a link's meaning stands there.
+/// Returns true if a link's prefix does not change its target: a web scheme, `www.` or `./`.
 fn is_scheme(before: &str) -> bool {
     let before = before.to_ascii_lowercase();
     let rest = before.strip_suffix("www.").unwrap_or(&before);
@@ -151,7 +150,7 @@ fn mails(word: &str) -> Vec<Range<usize>> {
     found
 }
 
-/// A path: it begins like one, or its last step looks like a file's name. `and/or` is none.
+/// Finds a path: a text that begins like one, or whose last component looks like a file name. `and/or` is not a path.
 fn path(word: &str) -> Option<Range<usize>> {
     let is_path =
         |c: char| is_inside_word(c) || matches!(c, '/' | '\\' | '.' | '_' | '-' | '~' | '+' | '%' | '$');

@@ -1,7 +1,7 @@
-//! Short codes that stand for names everybody knows.
+//! Well-known short codes for names, such as `NY` for "New York".
 //!
-//! A person says "New York" and the tool wants `NY`. Only codes of public registers are here: the states and
-//! territories of the United States and Canada, and what is left of the world's most used countries and currencies.
+//! Only codes from public registers: states and territories of the United States and Canada, and the most used
+//! countries and currencies.
 
 const CODES: &[(&str, &[&str])] = &[
     ("AL", &["alabama"]),
@@ -88,7 +88,7 @@ const CODES: &[(&str, &[&str])] = &[
     ("CHF", &["swiss francs", "francs"]),
 ];
 
-/// The names a code stands for, folded. Codes are written in capitals: `in` is a word.
+/// Returns the folded names that a code stands for. Codes must be in capitals: `in` is a word.
 pub(super) fn names(value: &str) -> impl Iterator<Item = &'static str> {
     let entries = CODES.iter().filter(move |(code, _)| *code == value);
     entries.flat_map(|(_, names)| names.iter().copied())

@@ -1,54 +1,55 @@
-//! Values that nobody stated but that are made of what was stated: put together, added up, moved by a day.
+//! Derived values: not stated by anyone, but composed, added up or shifted from stated values.
 //!
-//! Enters: a value that was found nowhere, and all that was said. Leaves: what it is made of, or nothing.
-//! Deliberately absent: addresses, codes and single words. Those are stated whole or they are invented, however well
-//! their parts are known: `maria@acme.com` does not follow from Maria and Acme.
+//! Input: a value that was found nowhere, and all sources. Output: its parts, or nothing.
+//! Not here: addresses, codes and single words. Those are either stated whole or invented, even if their parts are
+//! known: `maria@acme.com` does not follow from Maria and Acme.
 
 use jiff::civil::DateTime;
 
 use super::Source;
 use super::address;
+use super::agent_words::AgentMessage;
 use super::date;
 use super::form::{Value, inflections};
-use super::mark::{Derived, Making, Part};
+use super::mark::{Derivation, Derived, Part};
 use super::number::{self, Decimal};
-use super::own::Own;
 use super::shape::Shape;
 use super::text::{is_hidden, is_inside_word, words};
 use crate::json::Kind;
 
-/// Longer texts are not taken apart.
+/// Maximum number of words; longer texts are not analysed.
 const MOST_WORDS: usize = 1_000;
-/// A beginning and an end that belong together stand no further apart, in bytes.
+/// Maximum distance in bytes between a start time and an end time that belong together.
 const NEAR: usize = 300;
 
-/// What `value` is made of. `others` are the call's other values, `own` what the agent wrote before.
+/// Returns what `value` is composed of. `others` are the call's other values, `agent_messages` what the agent wrote
+/// earlier.
 pub(super) fn derive(
     value: &Value,
     others: &[Value],
     sources: &[Source<'_>],
-    own: &[Own<'_>],
+    agent_messages: &[AgentMessage<'_>],
 ) -> Option<Derived> {
     if value.text.chars().any(is_hidden) {
         return None;
     }
     match value.kind {
-        Kind::Number => sum(value, sources, own),
+        Kind::Number => sum(value, sources, agent_messages),
         Kind::String => moved(value, others, sources)
-            .or_else(|| sum(value, sources, own))
-            .or_else(|| composed(value, sources, own)),
+            .or_else(|| sum(value, sources, agent_messages))
+            .or_else(|| composed(value, sources, agent_messages)),
         _ => None,
     }
 }
 
-/// One word or address of a value, and what is asked of it.
+/// A word or address of a value, to be found in a source.
 struct Piece<'v> {
     word: &'v str,
-    /// An address is stated whole.
+    /// A mail address, link or path must be stated whole.
     shape: Shape,
-    /// Carries meaning, unlike "the": has to be stated.
+    /// Whether the word carries meaning, unlike "the", and so must be stated.
     is_content: bool,
-    /// The first message in which the agent wrote it. No tool states it from then on.
+    /// Index of the first message in which the agent wrote the word; later tool results do not state it.
     written: usize,
 }
 
@@ -65,17 +66,17 @@ impl Piece<'_> {
             all.contains(self.word)
                 || inflections(self.word).any(|form| all.contains(&form))
                 || number::value(self.word).is_some_and(|number| {
-                    let mut figures = text.figures().iter();
-                    figures.any(|figure| figure.readings.contains(&number))
+                    let mut number_matches = text.number_matches().iter();
+                    number_matches.any(|number_match| number_match.readings.contains(&number))
                 })
         })
     }
 }
 
-/// A text whose every word of meaning was stated. A word that nobody stated may be the one that matters: "delete" in
-/// what was to be shown, "not" in what was to be done.
-fn composed(value: &Value, sources: &[Source<'_>], own: &[Own<'_>]) -> Option<Derived> {
-    let pieces = pieces(value, own)?;
+/// Matches a text in which every meaningful word was stated. A single unstated word may be decisive: "delete" instead
+/// of "show", or an added "not".
+fn composed(value: &Value, sources: &[Source<'_>], agent_messages: &[AgentMessage<'_>]) -> Option<Derived> {
+    let pieces = pieces(value, agent_messages)?;
     let has_words = pieces.iter().any(|piece| is_plain_word(piece.word));
     if pieces.len() < 2 || !has_words {
         return None;
@@ -91,7 +92,7 @@ fn composed(value: &Value, sources: &[Source<'_>], own: &[Own<'_>]) -> Option<De
     {
         return None;
     }
-    // The least trusted explanation: one tool that holds every word, before the person, before a mixture.
+    // Choose the least trusted explanation: if one tool's result has every word, the value counts as that tool's.
     let holds_all = |source: &&Source<'_>| known.iter().all(|piece| piece.is_in(source));
     let tool = sources
         .iter()
@@ -102,13 +103,13 @@ fn composed(value: &Value, sources: &[Source<'_>], own: &[Own<'_>]) -> Option<De
         None => mixture(&known, sources),
     };
     Some(Derived {
-        how: Making::Composed,
+        how: Derivation::Composed,
         parts,
         unstated: Vec::new(),
     })
 }
 
-/// Gives each word to the person if they said it, else to the first tool that did.
+/// Attributes each word to the person if they said it, otherwise to the first tool that did.
 fn mixture(known: &[&Piece<'_>], sources: &[Source<'_>]) -> Vec<Part> {
     let mut left: Vec<&Piece<'_>> = known.to_vec();
     let mut parts: Vec<Part> = Vec::new();
@@ -130,10 +131,10 @@ fn shown(pieces: &[&Piece<'_>]) -> String {
     words.join(" ")
 }
 
-fn pieces<'v>(value: &'v Value, own: &[Own<'_>]) -> Option<Vec<Piece<'v>>> {
+fn pieces<'v>(value: &'v Value, agent_messages: &[AgentMessage<'_>]) -> Option<Vec<Piece<'v>>> {
     let written = |word: &str| {
-        let first = own.iter().find(|own| own.has_word(word));
-        first.map_or(usize::MAX, |own| own.message)
+        let first = agent_messages.iter().find(|message| message.has_word(word));
+        first.map_or(usize::MAX, |message| message.message)
     };
     let addresses = address::all(&value.folded);
     let mut pieces: Vec<Piece<'v>> = Vec::new();
@@ -164,7 +165,8 @@ fn pieces<'v>(value: &'v Value, own: &[Own<'_>]) -> Option<Vec<Piece<'v>>> {
     Some(pieces)
 }
 
-/// Signs that programs act on have to be the person's: `status != active` is no wording of "status is active".
+/// Returns true if the person wrote every operator in the value: `status != active` does not express "status is
+/// active".
 fn signs_are_stated(value: &Value, sources: &[Source<'_>]) -> bool {
     let is_sign = |c: char| matches!(c, '<' | '>' | '=' | '|' | '^' | '~' | '`' | '\\' | '{' | '}');
     let people = || sources.iter().filter(|source| source.is_person());
@@ -180,7 +182,7 @@ fn signs_are_stated(value: &Value, sources: &[Source<'_>]) -> bool {
     signs.all(|sign| is_said(sign.encode_utf8(&mut buffer))) && (!negates || is_said("!"))
 }
 
-/// Whether the person denied in the same sentence what the value says without a no.
+/// Returns true if the person negated, in one sentence, what the value says without a negation.
 fn drops_negation(pieces: &[Piece<'_>], known: &[&Piece<'_>], sources: &[Source<'_>]) -> bool {
     if pieces.iter().any(|piece| is_negation(piece.word)) {
         return false;
@@ -196,8 +198,8 @@ fn drops_negation(pieces: &[Piece<'_>], known: &[&Piece<'_>], sources: &[Source<
     })
 }
 
-/// Digits that stand next to each other in the value have to stand next to each other where they were stated: four
-/// known groups do not make a known account.
+/// Returns true if digit groups that are adjacent in the value were also adjacent where they were stated: four known
+/// groups do not make a known account number.
 fn digit_groups_are_stated(value: &Value, sources: &[Source<'_>]) -> bool {
     let all: Vec<(usize, &str)> = words(&value.folded).collect();
     let has_digit = |word: &str| word.contains(|c: char| c.is_ascii_digit());
@@ -221,8 +223,7 @@ fn is_plain_word(word: &str) -> bool {
     word.chars().count() > 1 && word.chars().all(char::is_alphabetic) && !is_filler(word)
 }
 
-/// Words that say nothing by themselves: those that only join, and courtesies. Whatever denies, chooses or counts is
-/// none of them.
+/// Returns true for function words and courtesies. Words that negate, choose or count are never fillers.
 fn is_filler(word: &str) -> bool {
     const FILLERS: &[&str] = &[
         "a",
@@ -311,7 +312,7 @@ fn is_filler(word: &str) -> bool {
     FILLERS.contains(&word)
 }
 
-/// Words that deny, in the languages that replies are read in.
+/// Returns true for a negation, in the languages that replies are read in.
 fn is_negation(word: &str) -> bool {
     const NEGATIONS: &[&str] = &[
         "aucun",
@@ -364,32 +365,32 @@ fn is_negation(word: &str) -> bool {
     NEGATIONS.contains(&word) || word.ends_with("n't")
 }
 
-/// A number that is what one message's numbers add up to, or a stated number after a stated change.
-fn sum(value: &Value, sources: &[Source<'_>], own: &[Own<'_>]) -> Option<Derived> {
+/// Matches a number that is the sum of one message's numbers, or a stated number changed by a stated amount.
+fn sum(value: &Value, sources: &[Source<'_>], agent_messages: &[AgentMessage<'_>]) -> Option<Derived> {
     let wanted = value.number.as_ref().filter(|number| number.len() > 1)?;
     let added = sources
         .iter()
         .filter(|source| source.is_person())
         .rev()
         .find_map(|source| {
-            let figures: Vec<&Decimal> = source
+            let numbers: Vec<&Decimal> = source
                 .text
-                .figures()
+                .number_matches()
                 .iter()
-                .filter_map(|figure| figure.readings.first())
+                .filter_map(|number_match| number_match.readings.first())
                 .collect();
-            if !(2..=6).contains(&figures.len()) {
+            if !(2..=6).contains(&numbers.len()) {
                 return None;
             }
-            let total = figures
+            let total = numbers
                 .iter()
                 .try_fold("0".to_owned(), |sum, next| number::add(&sum, next));
             let is_all = total.as_ref() == Some(wanted);
             is_all.then(|| {
                 source.part(
-                    &figures
+                    &numbers
                         .iter()
-                        .map(|figure| figure.as_str())
+                        .map(|number| number.as_str())
                         .collect::<Vec<_>>()
                         .join(" + "),
                 )
@@ -397,34 +398,38 @@ fn sum(value: &Value, sources: &[Source<'_>], own: &[Own<'_>]) -> Option<Derived
         });
     let parts = match added {
         Some(part) => vec![part],
-        None => changed(wanted, sources, own)?,
+        None => changed(wanted, sources, agent_messages)?,
     };
     Some(Derived {
-        how: Making::Sum,
+        how: Derivation::Sum,
         parts,
         unstated: Vec::new(),
     })
 }
 
-/// `1200` for "the rent of 1100 is increased by 100".
-fn changed(wanted: &Decimal, sources: &[Source<'_>], own: &[Own<'_>]) -> Option<Vec<Part>> {
-    // What the agent wrote first is not a tool's.
+/// Matches `1200` with "the rent of 1100 is increased by 100".
+fn changed(
+    wanted: &Decimal,
+    sources: &[Source<'_>],
+    agent_messages: &[AgentMessage<'_>],
+) -> Option<Vec<Part>> {
+    // A number that the agent wrote earlier does not count as the tool's.
     let counts = |source: &Source<'_>, number: &Decimal| {
-        let mut earlier = own.iter().filter(|own| own.message < source.message);
-        source.is_person() || !earlier.any(|own| own.has_number(number))
+        let mut earlier = agent_messages
+            .iter()
+            .filter(|message| message.message < source.message);
+        source.is_person() || !earlier.any(|message| message.has_number(number))
     };
     for source in sources {
         let folded = source.text.folded();
-        for figure in source.text.figures() {
-            let Some(change) = figure
-                .readings
-                .first()
-                .filter(|change| direction(folded, figure.at.start).is_some() && counts(source, change))
-            else {
+        for number_match in source.text.number_matches() {
+            let Some(change) = number_match.readings.first().filter(|change| {
+                direction(folded, number_match.at.start).is_some() && counts(source, change)
+            }) else {
                 continue;
             };
-            let is_more = direction(folded, figure.at.start) == Some(true);
-            // The base is what is left when the change is taken back.
+            let is_more = direction(folded, number_match.at.start) == Some(true);
+            // The base is the wanted number with the change reversed.
             let back = if is_more {
                 format!("-{change}")
             } else {
@@ -434,8 +439,9 @@ fn changed(wanted: &Decimal, sources: &[Source<'_>], own: &[Own<'_>]) -> Option<
                 continue;
             };
             let states = |source: &&Source<'_>| {
-                let mut figures = source.text.figures().iter();
-                counts(source, &base) && figures.any(|figure| figure.readings.contains(&base))
+                let mut number_matches = source.text.number_matches().iter();
+                counts(source, &base)
+                    && number_matches.any(|number_match| number_match.readings.contains(&base))
             };
             if let Some(of) = sources.iter().find(states) {
                 let sign = if is_more { "+" } else { "-" };
@@ -446,7 +452,7 @@ fn changed(wanted: &Decimal, sources: &[Source<'_>], own: &[Own<'_>]) -> Option<
     None
 }
 
-/// Whether the words before a number say that something grows or shrinks by it.
+/// Returns whether the words before a number say that something grows (true) or shrinks (false) by it.
 fn direction(folded: &str, at: usize) -> Option<bool> {
     let head = folded.get(..at)?.trim_end_matches(['$', '€', '£', ' ']);
     let mut before = head
@@ -466,15 +472,16 @@ fn direction(folded: &str, at: usize) -> Option<bool> {
     })
 }
 
-/// A day moved by what the person just asked for, or the end of something whose beginning and length were stated.
+/// Matches a day shifted by what the person just asked for, or the end of something whose start and duration were
+/// stated.
 fn moved(value: &Value, others: &[Value], sources: &[Source<'_>]) -> Option<Derived> {
     let moment = value.moment?;
     let derived = |parts: Vec<Part>| Derived {
-        how: Making::Shifted,
+        how: Derivation::Shifted,
         parts,
         unstated: Vec::new(),
     };
-    // "The next day" is next to what is spoken of now: it is read from the last message alone.
+    // "The next day" refers to the current topic, so only the person's last message is read.
     let last = sources.iter().rfind(|source| source.is_person());
     if let Some(last) = last.filter(|_| moment.time.is_none()) {
         let folded = last.text.folded();
@@ -499,7 +506,7 @@ fn moved(value: &Value, others: &[Value], sources: &[Source<'_>]) -> Option<Deri
         let Some(minutes) = minutes_between(begin, end).filter(|minutes| *minutes > 0) else {
             continue;
         };
-        // The beginning has to be stated too, or nothing is known about the end.
+        // The start must be stated too; otherwise nothing is known about the end.
         let states = |source: &&Source<'_>| {
             source
                 .texts()
@@ -523,7 +530,7 @@ fn minutes_between(begin: DateTime, end: DateTime) -> Option<i64> {
     (seconds % 60 == 0).then_some(seconds / 60)
 }
 
-/// Where a source says that something lasts so long: in words, or as a beginning and an end next to each other.
+/// Returns the words in which a source states this duration, or a start and an end that far apart.
 fn length_in(source: &Source<'_>, minutes: i64) -> Option<String> {
     let folded = source.text.folded();
     let said = date::lengths(folded)

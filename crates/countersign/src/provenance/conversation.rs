@@ -1,68 +1,68 @@
-//! What was said before a call, and by whom.
+//! The conversation before a call: its messages and their roles.
 //!
-//! Enters: messages in their order, from the program that had the conversation. Leaves: the same, within limits.
-//! Deliberately absent: trust in order or wording. Who said a thing is told by its place here, never by its text: a
-//! tool result that begins with "User:" is a tool result.
+//! Input: messages in order, from the program that held the conversation. Output: the newest ones, within limits.
+//! Not here: trust in text. The speaker is determined by the role, never by the text: a tool result that begins with
+//! "User:" is a tool result.
 
 use serde::{Deserialize, Serialize};
 
 use crate::time::Time;
 
-/// The largest conversation that is looked at, in bytes. Of a longer one the beginning is left out, which can only
-/// make more values look unstated.
+/// Maximum size of a conversation, in bytes. The beginning of a longer one is ignored, which can only make more values
+/// look unstated.
 pub const MOST_BYTES: usize = 1024 * 1024;
-/// The most messages that are looked at.
+/// Maximum number of messages examined.
 pub const MOST_MESSAGES: usize = 2_000;
 
-/// Everything said before a call, oldest first.
+/// Messages before a call, oldest first.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Conversation {
-    /// The messages.
+    /// Messages of all roles.
     pub messages: Vec<Message>,
 }
 
-/// One message. The words for roles are those that models' programming interfaces use; what else a message there
-/// carries is not looked at.
+/// One message. Roles are named as in the APIs of language models; other fields of their messages are ignored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
-    /// A person spoke.
+    /// Said by the person.
     #[serde(rename = "user")]
     Person {
-        /// What they said.
+        /// Text of the message.
         text: String,
-        /// When, so that "tomorrow" means something.
+        /// Time of the message, needed to resolve words such as "tomorrow".
         #[serde(default, skip_serializing_if = "Option::is_none")]
         at: Option<Time>,
     },
-    /// The agent spoke, or called a tool with these words. It is no source: what it said first is its own.
+    /// Said by the agent, or the arguments of a call that it made. Never a source: what the agent writes first is its
+    /// own.
     #[serde(rename = "assistant")]
     Agent {
-        /// What it said.
+        /// Text of the message.
         text: String,
     },
-    /// A tool answered.
+    /// Result of a tool.
     Tool {
         /// The tool's name.
         name: String,
-        /// Its result.
+        /// The result.
         text: String,
     },
     /// Text that strangers may have written: a web page, the body of a mail.
     Outside {
-        /// The tool that fetched it, or where it is from.
+        /// Tool that fetched the text, or its origin.
         name: String,
-        /// The text.
+        /// The fetched text.
         text: String,
     },
-    /// Whoever gives this did not hear the person at all: a gateway between an agent and its tools. What no tool states
-    /// is then unknown. Said by programs here, never by a caller.
+    /// Marker that the person's messages are missing, as for a gateway between an agent and its tools. Any value that
+    /// no tool states is then unknown. Set by this program only; callers cannot send it.
     #[serde(skip)]
     Unheard,
 }
 
 impl Message {
-    /// What was said.
+    /// Text of the message.
     pub fn text(&self) -> &str {
         match self {
             Message::Person { text, .. }
@@ -75,12 +75,12 @@ impl Message {
 }
 
 impl Conversation {
-    /// Whether the person's words are not among it.
+    /// Returns true if the person's messages are missing.
     pub(super) fn is_unheard(&self) -> bool {
         self.messages.contains(&Message::Unheard)
     }
 
-    /// The newest messages that fit the limits, with their numbers, and whether older ones were left out.
+    /// Returns the newest messages within the limits, with their indices, and whether older ones were left out.
     pub(super) fn recent(&self) -> (impl Iterator<Item = (usize, &Message)>, bool) {
         let mut bytes = 0usize;
         let fits = |message: &&Message| {

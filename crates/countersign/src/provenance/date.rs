@@ -1,7 +1,7 @@
-//! Days and times of day as people say them.
+//! Parses days and times of day as people write them.
 //!
-//! Enters: folded text. Leaves: every day it names, as completely as it names it.
-//! Deliberately absent: guessing. "Friday" needs to know when it was said, and a day without a year is said to be one.
+//! Input: folded text. Output: every day that it names, as completely as it names it.
+//! Not here: guessing. "Friday" is resolved only with the date of the message, and a day without a year stays one.
 
 use std::ops::Range;
 
@@ -11,14 +11,14 @@ use jiff::civil::{Date, DateTime, Time, Weekday};
 use super::number::word_value;
 use super::text::words;
 
-/// A day that a text names.
+/// A day named in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Stated {
     pub(super) at: Range<usize>,
     pub(super) day: Day,
 }
 
-/// How completely a day is named.
+/// A day, as completely as it is named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Day {
     /// `2026-11-20`, `20 November 2026`
@@ -29,18 +29,18 @@ pub(super) enum Day {
     OfWeek { weekday: Weekday, day: i8 },
     /// `Friday`, `next Friday`
     Weekday(Weekday),
-    /// `today`, `tomorrow`: so many days from when it was said.
+    /// `today`, `tomorrow`: number of days after the message.
     FromNow(i64),
 }
 
-/// A value that is a day, with or without a time of day.
+/// A value that is a day, with an optional time of day.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Moment {
     pub(super) date: Date,
     pub(super) time: Option<Time>,
 }
 
-/// Reads a value that is nothing but a day: `2026-11-20`, `2026-11-20T09:30:00Z`, `11/20/2026`.
+/// Parses a value that consists of a day: `2026-11-20`, `2026-11-20T09:30:00Z`, `11/20/2026`.
 pub(super) fn moment(value: &str) -> Option<Moment> {
     let value = value.trim();
     if value.len() > 40 || !value.starts_with(|c: char| c.is_ascii_digit()) {
@@ -61,7 +61,7 @@ pub(super) fn moment(value: &str) -> Option<Moment> {
     Some(Moment { date, time })
 }
 
-/// Reads a value that is nothing but a time of day: `08:00`, `8:30 pm`.
+/// Parses a value that consists of a time of day: `08:00`, `8:30 pm`.
 pub(super) fn clock_time(value: &str) -> Option<Time> {
     let value = value.trim().to_ascii_lowercase();
     let value = value.trim_end_matches('z').trim_end_matches("+00:00");
@@ -74,7 +74,7 @@ pub(super) fn clock_time(value: &str) -> Option<Time> {
         .map(|(_, time)| time)
 }
 
-/// Every day a folded text names.
+/// Finds every day named in a folded text.
 pub(super) fn stated(text: &str) -> Vec<Stated> {
     let tokens: Vec<(usize, &str)> = tokens(text).collect();
     let mut found = Vec::new();
@@ -131,12 +131,12 @@ pub(super) fn stated(text: &str) -> Vec<Stated> {
 }
 
 impl Day {
-    /// Whether this names `date` completely.
+    /// Returns true if this names `date` completely.
     pub(super) fn is(self, date: Date) -> bool {
         self == Day::Full(date)
     }
 
-    /// Whether this may well name `date`, said at `said` if that is known.
+    /// Returns true if this may name `date`, given the date of the message if known.
     pub(super) fn may_be(self, date: Date, said: Option<Date>) -> bool {
         let days_later = |said: Date| said.until(date).ok().map(|span| i64::from(span.get_days()));
         let later = said.and_then(days_later);
@@ -144,7 +144,7 @@ impl Day {
             Day::Full(full) => full == date,
             Day::OfMonth { month, day } => (date.month(), date.day()) == (month, day),
             Day::OfWeek { weekday, day } => date.day() == day && date.weekday() == weekday,
-            // "Friday" is the coming one; "next Friday" may be the one after.
+            // "Friday" is the coming one; "next Friday" may be the one after that.
             Day::Weekday(weekday) => {
                 date.weekday() == weekday && later.is_some_and(|days| (0..14).contains(&days))
             }
@@ -153,7 +153,7 @@ impl Day {
     }
 }
 
-/// Every time of day in a folded text, with its place.
+/// Finds every time of day in a folded text.
 pub(super) fn times(text: &str) -> Vec<(Range<usize>, Time)> {
     let tokens: Vec<(usize, &str)> = words_with_colons(text).collect();
     let mut found = Vec::new();
@@ -200,7 +200,7 @@ pub(super) fn times(text: &str) -> Vec<(Range<usize>, Time)> {
     found
 }
 
-/// A shift of days that a text speaks of: `next day`, `by two days`, `a week later`. Zero is none.
+/// Finds phrases that shift a day (`next day`, `by two days`, `a week later`), each in both directions, in days.
 pub(super) fn shifts(text: &str) -> Vec<(Range<usize>, i64)> {
     let tokens: Vec<(usize, &str)> = words(text).collect();
     let mut found = Vec::new();
@@ -239,7 +239,7 @@ pub(super) fn shifts(text: &str) -> Vec<(Range<usize>, i64)> {
     found
 }
 
-/// A length of time a text speaks of, in minutes: `5 hours`, `30 min`, `an hour`.
+/// Finds durations, in minutes: `5 hours`, `30 min`, `an hour`.
 pub(super) fn lengths(text: &str) -> Vec<(Range<usize>, i64)> {
     let tokens: Vec<(usize, &str)> = words(text).collect();
     let pairs = tokens.windows(2).filter_map(|pair| {
@@ -264,7 +264,7 @@ pub(super) fn lengths(text: &str) -> Vec<(Range<usize>, i64)> {
     pairs.collect()
 }
 
-/// Every day with a time of day that a folded text writes as programs do: `2024-05-18 08:00`.
+/// Finds every date with a time of day in machine notation: `2024-05-18 08:00`.
 pub(super) fn moments(text: &str) -> Vec<(Range<usize>, DateTime)> {
     let days = stated(text).into_iter().filter_map(|stated| match stated.day {
         Day::Full(date) => Some((stated.at, date)),
@@ -282,15 +282,14 @@ pub(super) fn moments(text: &str) -> Vec<(Range<usize>, DateTime)> {
     moments.collect()
 }
 
-/// The date so many days later.
 pub(super) fn plus_days(date: Date, days: i64) -> Option<Date> {
     date.checked_add(days.days()).ok()
 }
 
-/// Tokens that keep the signs of dates together; a trailing comma or point is not one.
+/// Splits a text into tokens; a date stays one token.
 fn tokens(text: &str) -> impl Iterator<Item = (usize, &str)> {
     words(text).flat_map(|(from, word)| {
-        // `2024-05-18t08:00` begins with a day.
+        // Keep only the date of `2024-05-18t08:00`.
         let day = word
             .split_once('t')
             .filter(|(day, _)| day.len() == 10 && day.starts_with(|c: char| c.is_ascii_digit()));
@@ -317,7 +316,7 @@ fn words_with_colons(text: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// The days that digits with `-`, `/` or `.` between them may name.
+/// Returns the days that digits separated by `-`, `/` or `.` may name.
 fn numeric_days(word: &str) -> Vec<Day> {
     let Some(sign) = word.chars().find(|c| matches!(c, '-' | '/' | '.')) else {
         return Vec::new();
@@ -340,7 +339,7 @@ fn numeric_days(word: &str) -> Vec<Day> {
         [4, 1..=2, 1..=2] => full(number(0), small(1), small(2)).into_iter().collect(),
         [1..=2, 1..=2, length @ (2 | 4)] => {
             let year = if *length == 2 { 2000 + number(2) } else { number(2) };
-            // Day and month in either order: it depends on who writes.
+            // Day and month in either order, since it depends on the locale.
             let both = [full(year, small(0), small(1)), full(year, small(1), small(0))];
             both.into_iter().flatten().collect()
         }

@@ -1,20 +1,20 @@
-//! When words say a value: exactly, and in the ways people say things.
+//! Matching of a value against a text: verbatim, and in the ways people express values.
 //!
-//! Enters: a value and a text. Leaves: the place and the way, or nothing.
-//! Deliberately absent: who speaks. The same rules hold for people and tools; which of them counts is decided above.
+//! Input: a value and a text. Output: the place and manner of the match, or nothing.
+//! Not here: who is speaking. The same rules apply to people and tools; the caller decides whose statement counts.
 
 use std::ops::Range;
 
 use jiff::civil::{Date, Time};
 
 use super::date::{self, Moment};
-use super::mark::How;
+use super::mark::MatchKind;
 use super::number::{self, Decimal, word_value};
 use super::shape::Shape;
 use super::text::{Text, fold_value, is_inside_word, words};
 use crate::json::{Kind, Leaf};
 
-/// A value to be looked for, with every reading of it.
+/// A value to search for, parsed in every way it can be read.
 pub(super) struct Value {
     pub(super) kind: Kind,
     pub(super) text: String,
@@ -23,13 +23,13 @@ pub(super) struct Value {
     pub(super) number: Option<Decimal>,
     pub(super) moment: Option<Moment>,
     time: Option<Time>,
-    /// The words of its name: `travel_insurance` is travel and insurance.
+    /// Words of its name: `travel_insurance` gives "travel" and "insurance".
     name: Vec<String>,
 }
 
-/// A place in a text; of the raw text if that is where it was looked for.
+/// Byte range in the raw or in the folded text.
 #[derive(Debug)]
-pub(super) enum Place {
+pub(super) enum TextRange {
     Raw(Range<usize>),
     Folded(Range<usize>),
 }
@@ -39,7 +39,7 @@ impl Value {
         Value::of(leaf.kind, leaf.text().into_owned(), &leaf.pointer)
     }
 
-    /// A text: a member's name, or what the agent wrote.
+    /// Builds a value from text that is not a leaf: a member name, or the agent's words.
     pub(super) fn of_text(text: String, pointer: &str) -> Value {
         Value::of(Kind::String, text, pointer)
     }
@@ -62,34 +62,33 @@ impl Value {
         }
     }
 
-    /// Whether it says nothing: null, or empty.
+    /// Returns true for null, and for an empty string, array or object.
     pub(super) fn is_empty(&self) -> bool {
-        matches!(self.kind, Kind::Null | Kind::EmptyArray | Kind::EmptyObject)
+        matches!(self.kind, Kind::Null | Kind::Array | Kind::Object)
             || self.kind == Kind::String && self.folded.is_empty()
     }
 
-    /// Where the text states this value as a whole, so that nothing else could be meant.
-    pub(super) fn stated_in(&self, text: &Text<'_>) -> Option<(Place, How)> {
+    /// Returns where the text states this value as a whole and unambiguously.
+    pub(super) fn stated_in(&self, text: &Text<'_>) -> Option<(TextRange, MatchKind)> {
         if self.kind == Kind::Bool {
             return None;
         }
         if self.kind == Kind::String {
             if let Some(at) = text.find_verbatim(&self.text, self.shape) {
-                return Some((Place::Raw(at), How::Exactly));
+                return Some((TextRange::Raw(at), MatchKind::Exactly));
             }
             if let Some(at) = text.find_folded(&self.folded, self.shape)
                 && self.has_same_path(text, &at)
             {
-                return Some((Place::Folded(at), How::Exactly));
+                return Some((TextRange::Folded(at), MatchKind::Exactly));
             }
         }
         if let Some(number) = &self.number {
-            let figure = text
-                .figures()
-                .iter()
-                .find(|figure| !is_part(text.folded(), &figure.at) && figure.readings.contains(number));
-            if let Some(figure) = figure {
-                return Some((Place::Folded(figure.at.clone()), How::Number));
+            let number_match = text.number_matches().iter().find(|number_match| {
+                !is_part(text.folded(), &number_match.at) && number_match.readings.contains(number)
+            });
+            if let Some(number_match) = number_match {
+                return Some((TextRange::Folded(number_match.at.clone()), MatchKind::Number));
             }
         }
         let day = self
@@ -98,8 +97,8 @@ impl Value {
         day.or_else(|| self.grouped_in(text))
     }
 
-    /// Where the text says this value in other words. `said` is when it was said.
-    pub(super) fn implied_in(&self, text: &Text<'_>, said: Option<Date>) -> Option<(Place, How)> {
+    /// Returns where the text expresses this value in other words. `said` is the date of the message.
+    pub(super) fn implied_in(&self, text: &Text<'_>, said: Option<Date>) -> Option<(TextRange, MatchKind)> {
         match self.kind {
             Kind::Bool => return self.yes_or_no_in(text),
             Kind::String | Kind::Number => {}
@@ -121,7 +120,7 @@ impl Value {
         text: &Text<'_>,
         moment: Moment,
         is_it: impl Fn(date::Day) -> bool,
-    ) -> Option<(Place, How)> {
+    ) -> Option<(TextRange, MatchKind)> {
         let day = text.dates().iter().find(|stated| is_it(stated.day))?;
         match moment.time {
             Some(time) if !is_whole_day(time) => {
@@ -129,11 +128,11 @@ impl Value {
             }
             _ => {}
         }
-        Some((Place::Folded(day.at.clone()), How::Date))
+        Some((TextRange::Folded(day.at.clone()), MatchKind::Date))
     }
 
-    /// Phone numbers, cards and accounts: the same characters with other gaps.
-    fn grouped_in(&self, text: &Text<'_>) -> Option<(Place, How)> {
+    /// Matches phone, card and account numbers: the same characters with other separators.
+    fn grouped_in(&self, text: &Text<'_>) -> Option<(TextRange, MatchKind)> {
         let compact = compact(&self.folded)?;
         let folded = text.folded();
         let starts = folded.char_indices().filter(|(at, character)| {
@@ -142,24 +141,24 @@ impl Value {
         });
         let mut places = starts.filter_map(|(from, _)| Some(from..same_characters(folded, from, &compact)?));
         let at = places.next()?;
-        Some((Place::Folded(at), How::Grouping))
+        Some((TextRange::Folded(at), MatchKind::Grouping))
     }
 
-    fn wording_in(&self, text: &Text<'_>) -> Option<(Place, How)> {
-        let folded = |at: Range<usize>, how: How| Some((Place::Folded(at), how));
+    fn wording_in(&self, text: &Text<'_>) -> Option<(TextRange, MatchKind)> {
+        let folded = |at: Range<usize>, how: MatchKind| Some((TextRange::Folded(at), how));
         let bare = self.folded.trim_start_matches(['#', '$', '@']);
         if bare.len() > 2
             && bare.len() < self.folded.len()
             && let Some(at) = text.find_folded(bare, Shape::of(bare))
         {
-            return folded(at, How::Exactly);
+            return folded(at, MatchKind::Exactly);
         }
         match self.shape {
             Shape::Mail => return None,
             Shape::Place => {
                 let bare = bare_place(&self.folded);
                 let at = text.find_folded(bare, Shape::Place).filter(|_| bare.len() > 3)?;
-                // A link that was said to be safe is not said to be without that.
+                // Someone who wrote `https://` did not state the `http://` link.
                 let head = text.folded().get(..at.start)?;
                 let head = head.strip_suffix("www.").unwrap_or(head);
                 if self.folded.starts_with("http://") && head.ends_with("https://") {
@@ -167,24 +166,24 @@ impl Value {
                 }
                 return self
                     .has_same_path(text, &at)
-                    .then_some((Place::Folded(at), How::Address));
+                    .then_some((TextRange::Folded(at), MatchKind::Address));
             }
             Shape::Code | Shape::Words => {}
         }
         if let Some(at) = self.joined_otherwise(text) {
-            return folded(at, How::Wording);
+            return folded(at, MatchKind::Wording);
         }
         if let Some(at) = inflections(&self.folded).find_map(|form| text.find_folded(&form, Shape::Words)) {
-            return folded(at, How::Wording);
+            return folded(at, MatchKind::Wording);
         }
         if let Some(at) = super::code::names(&self.text).find_map(|name| text.find_folded(name, Shape::Words))
         {
-            return folded(at, How::Code);
+            return folded(at, MatchKind::Code);
         }
-        folded(text.find_part(&self.folded, self.shape)?, How::Part)
+        folded(text.find_part(&self.folded, self.shape)?, MatchKind::Part)
     }
 
-    /// Whether a link's path is written there in the same case: on most servers `/a` and `/A` are two places.
+    /// Returns true if a link's path has the same case in the text: on most servers `/a` and `/A` differ.
     fn has_same_path(&self, text: &Text<'_>, at: &Range<usize>) -> bool {
         let is_link = self.folded.contains("://") || self.folded.starts_with("www.");
         if self.shape != Shape::Place || !is_link {
@@ -194,8 +193,8 @@ impl Value {
         path_of(raw) == path_of(&self.text)
     }
 
-    /// `basic_economy` for "basic economy". A capitalised name is not a code: `ethan_garcia` is more than "Ethan
-    /// Garcia" says.
+    /// Matches `basic_economy` with "basic economy". Does not match a capitalised name: `ethan_garcia` may be a user
+    /// id, which "Ethan Garcia" does not state.
     fn joined_otherwise(&self, text: &Text<'_>) -> Option<Range<usize>> {
         let parts: Vec<&str> = self.folded.split(['_', '-', ' ']).collect();
         let are_words = parts
@@ -215,8 +214,9 @@ impl Value {
         })
     }
 
-    /// `true` for "with travel insurance", `false` for "no insurance": the sentence that speaks of it, last one first.
-    fn yes_or_no_in(&self, text: &Text<'_>) -> Option<(Place, How)> {
+    /// Matches `true` with "with travel insurance" and `false` with "no insurance". The last sentence about the subject
+    /// counts.
+    fn yes_or_no_in(&self, text: &Text<'_>) -> Option<(TextRange, MatchKind)> {
         let folded = text.folded();
         let written = [
             format!("{}\": {}", self.name.join("_"), self.text),
@@ -226,7 +226,7 @@ impl Value {
             .iter()
             .find_map(|form| text.find_folded(form, Shape::Words))
         {
-            return Some((Place::Folded(at), How::Exactly));
+            return Some((TextRange::Folded(at), MatchKind::Exactly));
         }
         let mut from = 0;
         let mut found = None;
@@ -243,11 +243,11 @@ impl Value {
                 found = ((self.text == "true") != is_negated).then_some(place);
             }
         }
-        found.map(|place| (Place::Folded(place), How::Implied))
+        found.map(|place| (TextRange::Folded(place), MatchKind::Implied))
     }
 }
 
-/// A figure that belongs to a date, a range or a time says nothing by itself.
+/// Returns true if a number is part of a date, a range or a time, and so is not stated by itself.
 fn is_part(text: &str, at: &Range<usize>) -> bool {
     let (before, after) = super::text::neighbours(text, at.start, at.end);
     let is_joint = |c: char| matches!(c, '-' | '/' | ':' | '_');
@@ -260,34 +260,39 @@ fn is_part(text: &str, at: &Range<usize>) -> bool {
     before.is_some_and(is_joint) && head || after.is_some_and(is_joint) && tail
 }
 
-fn number_in(text: &Text<'_>, number: &Decimal) -> Option<(Place, How)> {
-    let figures = text.figures();
-    if let Some(figure) = figures.iter().find(|figure| figure.readings.contains(number)) {
-        return Some((Place::Folded(figure.at.clone()), How::Part));
+fn number_in(text: &Text<'_>, number: &Decimal) -> Option<(TextRange, MatchKind)> {
+    let number_matches = text.number_matches();
+    if let Some(number_match) = number_matches
+        .iter()
+        .find(|number_match| number_match.readings.contains(number))
+    {
+        return Some((TextRange::Folded(number_match.at.clone()), MatchKind::Part));
     }
     let is_share = |reading: &Decimal| number::share(reading).as_ref() == Some(number);
-    let mut percents = figures.iter().filter(|figure| figure.is_percent);
-    if let Some(figure) = percents.find(|figure| figure.readings.iter().any(is_share)) {
-        return Some((Place::Folded(figure.at.clone()), How::NumberWord));
+    let mut percents = number_matches
+        .iter()
+        .filter(|number_match| number_match.is_percent);
+    if let Some(number_match) = percents.find(|number_match| number_match.readings.iter().any(is_share)) {
+        return Some((TextRange::Folded(number_match.at.clone()), MatchKind::NumberWord));
     }
     let number: u32 = number.parse().ok()?;
     let (from, word) = words(text.folded()).find(|(_, word)| word_value(word) == Some(number))?;
-    Some((Place::Folded(from..from + word.len()), How::NumberWord))
+    Some((TextRange::Folded(from..from + word.len()), MatchKind::NumberWord))
 }
 
-/// Midnight and the minute before it are how programs write a day without a time.
+/// Returns true for midnight and 23:59, which programs write for a day without a time.
 fn is_whole_day(time: Time) -> bool {
     time == Time::midnight() || (time.hour(), time.minute()) == (23, 59)
 }
 
-fn time_in(text: &Text<'_>, time: Time) -> Option<(Place, How)> {
+fn time_in(text: &Text<'_>, time: Time) -> Option<(TextRange, MatchKind)> {
     let (at, _) = date::times(text.folded())
         .into_iter()
         .find(|(_, said)| *said == time)?;
-    Some((Place::Folded(at), How::Date))
+    Some((TextRange::Folded(at), MatchKind::Date))
 }
 
-/// The letters and digits of something long that people write in groups.
+/// Removes the separators from a long code that people write in groups; `None` if the text is not such a code.
 fn compact(folded: &str) -> Option<String> {
     let is_gap = |c: char| matches!(c, ' ' | '-' | '.' | '(' | ')');
     let digits = folded.chars().filter(char::is_ascii_digit).count();
@@ -299,7 +304,7 @@ fn compact(folded: &str) -> Option<String> {
     (is_code && digits >= 7 && digits * 2 >= compact.len() && compact.len() <= 40).then_some(compact)
 }
 
-/// Where the characters of `compact` end when they begin at `from`, with single gaps between them.
+/// Returns the end of a match of `compact` that begins at `from`, allowing up to two separators between characters.
 fn same_characters(text: &str, from: usize, compact: &str) -> Option<usize> {
     let mut wanted = compact.chars().peekable();
     let mut gaps = 0;
@@ -311,7 +316,7 @@ fn same_characters(text: &str, from: usize, compact: &str) -> Option<usize> {
                 wanted.next();
                 gaps = 0;
             }
-            // `(0171) 234` has two.
+            // `(0171) 234` has two separators in a row.
             Some(_) if matches!(character, ' ' | '-' | '.' | '(' | ')') && gaps < 2 => gaps += 1,
             Some(_) => return None,
         }
@@ -330,7 +335,7 @@ fn bare_place(folded: &str) -> &str {
     bare.strip_suffix('/').unwrap_or(bare)
 }
 
-/// What stands behind a link's host.
+/// Returns the part of a link after its host.
 fn path_of(link: &str) -> &str {
     let bare = link.split_once("://").map_or(link, |(_, bare)| bare);
     let path = bare.find(['/', '?', '#']).and_then(|at| bare.get(at..));
@@ -338,7 +343,7 @@ fn path_of(link: &str) -> &str {
     path.strip_suffix('/').unwrap_or(path)
 }
 
-/// A plain word's plural for its singular, and the other way round.
+/// Returns the plural of a singular word, and the singular of a plural.
 pub(super) fn inflections(word: &str) -> impl Iterator<Item = String> + use<> {
     let is_plain = word.len() > 3 && word.chars().all(char::is_alphabetic);
     let mut forms = Vec::new();
@@ -373,7 +378,7 @@ fn is_negation(word: &str) -> bool {
     ) || word.ends_with("n't")
 }
 
-/// `/flights/0/nonstopOnly` is named nonstop, only.
+/// Splits the last name in a pointer into words: `/flights/0/nonstopOnly` gives "nonstop" and "only".
 fn name_words(pointer: &str) -> Vec<String> {
     let mut segments = pointer.rsplit('/');
     let name = segments

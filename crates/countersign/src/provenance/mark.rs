@@ -1,61 +1,61 @@
-//! What a value's origin is called, and what is kept of it.
+//! Marks: the possible origins of a value, and what is stored about each.
 
 use serde::{Deserialize, Serialize};
 
-use super::told::Teller;
+use super::voucher::Voucher;
 
-/// Where every value of a call came from.
+/// Origins of all values of a call.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Provenance {
-    /// Each value in the order of the arguments.
+    /// Values in the order of the arguments, followed by member names that the agent chose.
     pub leaves: Vec<Traced>,
-    /// How much of the conversation was looked at.
-    pub heard: Heard,
-    /// Who vouches for the conversation. Kept apart from the rest; see `store/record.rs`.
+    /// Extent to which the conversation was examined.
+    pub heard: Coverage,
+    /// Party that vouches for the conversation. Stored separately; see `store/record.rs`.
     #[serde(skip)]
-    told_by: Teller,
+    vouched_by: Voucher,
 }
 
-/// How much of a conversation was looked at. Stored by position, and the first two as the `false` and `true` that stood
-/// here before.
+/// Extent to which a conversation was examined. Serialized by position; the first two variants have the encodings of
+/// `false` and `true`, which older records hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Heard {
-    /// All that was given.
+pub enum Coverage {
+    /// The whole conversation.
     #[default]
     Whole,
-    /// It was too long to be looked at from its beginning.
+    /// Only the newest messages, because the conversation exceeds the limits.
     Recent,
-    /// Only what tools answered: nobody heard the person.
+    /// Only tool results: the person's messages are missing.
     Tools,
 }
 
-/// One value's origin.
+/// Origin of one value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Traced {
-    /// Where the value stands: a JSON pointer, as the agent wrote it. For a member's name `key:` and the pointer of the
-    /// member; no pointer of a value begins so.
+    /// JSON pointer of the value. For a member name, `key:` followed by the pointer of the member; no pointer of a
+    /// value begins like that.
     pub pointer: String,
-    /// Where it came from.
+    /// Origin of the value.
     pub mark: Mark,
 }
 
-/// What the place of a name begins with.
+/// Prefix of the pointer of a member name.
 const KEY: &str = "key:";
 
 impl Traced {
-    /// The origin of a member's name.
+    /// Builds the origin of a member name.
     pub(super) fn key(pointer: &str, mark: Mark) -> Traced {
         let pointer = format!("{KEY}{pointer}");
         Traced { pointer, mark }
     }
 
-    /// The pointer of the member, and whether this is about its name.
+    /// Returns the pointer, and whether it is that of a member name.
     pub fn place(&self) -> (&str, bool) {
         place(&self.pointer)
     }
 }
 
-/// The pointer in the place of a value or of a name, and whether it is a name's.
+/// Splits [`Traced::pointer`] into the pointer, and whether it is that of a member name.
 pub fn place(pointer: &str) -> (&str, bool) {
     match pointer.strip_prefix(KEY) {
         Some(member) => (member, true),
@@ -63,124 +63,125 @@ pub fn place(pointer: &str) -> (&str, bool) {
     }
 }
 
-/// Where a value came from.
+/// Origin of a value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Mark {
-    /// Nobody looked, nobody heard the person, or it was one value too many to look for. Never to be read as "fine".
+    /// Not traced, because there was no conversation, the person's messages are missing, or there were too many values.
+    /// Must never be treated as harmless.
     Unknown,
-    /// The person stated it.
+    /// Stated by the person.
     Person(Quote),
-    /// Only a tool's result states it.
+    /// Stated only by a tool's result.
     Tool(ToolQuote),
-    /// The tool's schema has it as what is taken when nothing is said, or it says nothing: null or empty.
+    /// The default in the tool's schema, or a value without content: null or empty.
     Default,
-    /// Made of what was stated, and itself stated by nobody.
+    /// Composed of stated values, but not itself stated by anyone.
     Derived(Derived),
     /// Stated by nobody.
     Invented {
-        /// Whether the agent said it before, so that a tool could repeat it.
+        /// Whether the agent wrote the value earlier.
         agent_said_it: bool,
     },
 }
 
-/// The words a value was found in.
+/// Words in which a value was found.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Quote {
-    /// The message, counted from 0 in the conversation as it was given.
+    /// Index of the message in the given conversation, from 0.
     pub message: u32,
-    /// Which bytes of the message, where that can be told.
+    /// Byte range within the message, if it can be determined.
     pub span: Option<(u32, u32)>,
-    /// The words themselves, shortened; not escaped. Empty for a secret.
+    /// The words, shortened and not escaped. Empty for a secret.
     pub words: String,
-    /// How they say the value.
-    pub how: How,
+    /// Manner in which the words express the value.
+    pub how: MatchKind,
 }
 
 /// A quote from a tool's result.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ToolQuote {
-    /// The tool.
+    /// Tool name.
     pub name: String,
-    /// Whether strangers may have written the text.
+    /// Whether the text may be written by strangers.
     pub is_outside: bool,
-    /// Where in a JSON result.
+    /// JSON pointer within a JSON result.
     pub pointer: Option<String>,
-    /// The words.
+    /// The quoted words.
     pub quote: Quote,
 }
 
-/// How a value was made.
+/// Derivation of a value from stated ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Derived {
-    /// What was done.
-    pub how: Making,
-    /// What it was made of. The least trusted of them counts: see [`Derived::tool`].
+    /// Kind of derivation.
+    pub how: Derivation,
+    /// Parts that the value is composed of. It is only as trustworthy as the least trusted part: see [`Derived::tool`].
     pub parts: Vec<Part>,
-    /// Words in it that nobody stated.
+    /// Words in the value that nobody stated.
     pub unstated: Vec<String>,
 }
 
-/// A piece of a derived value.
+/// Part of a derived value.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// The tool that stated it; the person, if none.
+    /// Tool that stated the part; `None` if the person did.
     pub tool: Option<String>,
-    /// Whether strangers may have written it.
+    /// Whether the part may be written by strangers.
     pub is_outside: bool,
-    /// The piece, shortened; not escaped. Empty for a secret.
+    /// The part's words, shortened and not escaped. Empty for a secret.
     pub words: String,
 }
 
 impl Derived {
-    /// The first tool among its parts: a value made with a tool's words is not the person's.
+    /// Returns the first tool among the parts: a value composed with a tool's words is not the person's.
     pub fn tool(&self) -> Option<&str> {
         self.parts.iter().find_map(|part| part.tool.as_deref())
     }
 
-    /// Whether strangers may have written a part of it.
+    /// Returns true if strangers may have written any part.
     pub fn is_outside(&self) -> bool {
         self.parts.iter().any(|part| part.is_outside)
     }
 }
 
-/// How words say a value.
+/// Manner in which words express a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum How {
-    /// Letter for letter, up to case and spacing.
+pub enum MatchKind {
+    /// Verbatim, ignoring case and spacing.
     Exactly,
-    /// The same number, written otherwise.
+    /// The same number in another notation.
     Number,
-    /// The same number, in words or as a share.
+    /// The same number, in words or as a percentage.
     NumberWord,
-    /// The same day or time, written otherwise or less completely.
+    /// The same date or time in another notation, possibly less complete.
     Date,
-    /// The same digits and letters, grouped otherwise.
+    /// The same digits and letters with other separators, as in phone numbers.
     Grouping,
-    /// The same address without its scheme, or a part of one.
+    /// The same address, apart from its scheme, `www.` or a trailing slash.
     Address,
-    /// The same words, joined or inflected otherwise.
+    /// The same words, joined or inflected differently.
     Wording,
-    /// A well-known code for the words.
+    /// The value is a well-known code for the words, as `NY` for "New York".
     Code,
-    /// A part of a longer name.
+    /// Part of a longer name or number.
     Part,
-    /// Yes or no, from how the thing is spoken of.
+    /// A boolean, inferred from a sentence about its subject.
     Implied,
 }
 
-/// What was done with stated values.
+/// Kind of derivation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Making {
-    /// Put together from stated pieces.
+pub enum Derivation {
+    /// Text composed of stated words.
     Composed,
-    /// Added up or taken off.
+    /// Sum or difference of stated numbers.
     Sum,
-    /// A stated day, moved.
+    /// A stated date or time, shifted.
     Shifted,
 }
 
 impl Mark {
-    /// One word for programs; for a tool and for what was derived with a tool's words, `tool:` and its name.
+    /// Returns one word for programs; for a tool, `tool:` and its name.
     pub fn word(&self) -> String {
         match self {
             Mark::Person(_) => "user".to_owned(),
@@ -192,8 +193,8 @@ impl Mark {
         }
     }
 
-    /// Who has to answer for the value, when there is no word for `derived` and `default`: the person only if all of
-    /// it is theirs.
+    /// Returns the word for programs that know neither `derived` nor `default`: a derived value counts as the person's
+    /// only if all its parts are.
     pub fn source(&self) -> String {
         match self {
             Mark::Derived(derived) => derived
@@ -204,7 +205,7 @@ impl Mark {
         }
     }
 
-    /// Whether strangers may have written it, or a part of it.
+    /// Returns true if strangers may have written the value or a part of it.
     pub fn is_outside(&self) -> bool {
         match self {
             Mark::Tool(tool) => tool.is_outside,
@@ -213,7 +214,7 @@ impl Mark {
         }
     }
 
-    /// Removes the words, for a value that is not to be shown.
+    /// Removes the quoted words, for secret values.
     pub(crate) fn hide(&mut self) {
         match self {
             Mark::Person(quote) => quote.words.clear(),
@@ -227,54 +228,54 @@ impl Mark {
     }
 }
 
-/// How many values came from where.
+/// Number of values of each origin.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Counts {
     /// Stated by nobody.
     pub invented: u32,
     /// Stated only by tools.
     pub tool: u32,
-    /// Of those and of the derived: stated by text that strangers may have written, or made with it.
+    /// Among the `tool` and `derived` values, those that strangers may have written in whole or part.
     pub outside: u32,
     /// Stated by the person.
     pub user: u32,
-    /// Made of what was stated.
+    /// Composed of stated values.
     pub derived: u32,
-    /// What is taken when nothing is said.
+    /// Schema defaults and empty values.
     pub default: u32,
-    /// Not looked for.
+    /// Not traced.
     pub unknown: u32,
 }
 
 impl Counts {
-    /// All values.
+    /// Total number of values.
     pub fn total(&self) -> u32 {
         self.invented + self.tool + self.user + self.derived + self.default + self.unknown
     }
 }
 
 impl Provenance {
-    /// Marks that follow from a conversation as the agent tells it.
-    pub fn new(leaves: Vec<Traced>, heard: Heard) -> Provenance {
+    /// Builds the provenance for a conversation supplied by the agent.
+    pub fn new(leaves: Vec<Traced>, heard: Coverage) -> Provenance {
         Provenance {
             leaves,
             heard,
-            told_by: Teller::Agent,
+            vouched_by: Voucher::Agent,
         }
     }
 
-    /// Who vouches for the conversation.
-    pub fn told_by(&self) -> Teller {
-        self.told_by
+    /// Party that vouches for the conversation.
+    pub fn vouched_by(&self) -> Voucher {
+        self.vouched_by
     }
 
-    /// The same marks, from a conversation that somebody else vouches for.
-    pub(crate) fn by(mut self, teller: Teller) -> Provenance {
-        self.told_by = teller;
+    /// Changes who vouches for the conversation.
+    pub(crate) fn by(mut self, voucher: Voucher) -> Provenance {
+        self.vouched_by = voucher;
         self
     }
 
-    /// How many values came from where.
+    /// Counts the values of each origin.
     pub fn counts(&self) -> Counts {
         let mut counts = Counts::default();
         for leaf in &self.leaves {
@@ -291,13 +292,13 @@ impl Provenance {
         counts
     }
 
-    /// The counts that a policy may rely on: none where nobody heard the person, because what they stated is then
-    /// counted as something else.
+    /// Returns the counts for use by a policy; `None` if the person's messages are missing, because the values that the
+    /// person stated would then be miscounted.
     pub(crate) fn known_counts(&self) -> Option<Counts> {
-        (self.heard != Heard::Tools).then(|| self.counts())
+        (self.heard != Coverage::Tools).then(|| self.counts())
     }
 
-    /// The mark of the value at a pointer.
+    /// Returns the mark of the value at a pointer.
     pub fn mark(&self, pointer: &str) -> Option<&Mark> {
         self.leaves
             .iter()

@@ -1,27 +1,27 @@
-//! Numbers as people and programs write them.
+//! Parses numbers as people and programs write them.
 //!
-//! Enters: folded text. Leaves: each number in it with every plain reading: `1,200` is 1200 and 1.2, since it depends
-//! on who writes. Numbers are compared as decimal digits, never as floating point.
+//! Input: folded text. Output: each number with every plausible reading: `1,200` may be 1200 or 1.2, depending on the
+//! locale. Numbers are compared as decimal digits, never as floating point.
 
 use std::ops::Range;
 
 use super::text::is_inside_word;
 
-/// A decimal number without superfluous zeros: `-1200.5`.
+/// A decimal number without leading or trailing zeros: `-1200.5`.
 pub(super) type Decimal = String;
 
 /// A number in a text.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Figure {
+pub(super) struct NumberMatch {
     pub(super) at: Range<usize>,
-    /// What it may mean; the first is the reading of somebody who writes `1,200.50`.
+    /// Possible values; the English reading, as in `1,200.50`, comes first.
     pub(super) readings: Vec<Decimal>,
-    /// Whether a per cent sign follows.
+    /// Whether a percent sign follows.
     pub(super) is_percent: bool,
 }
 
-/// Every number of a folded text.
-pub(super) fn figures(text: &str) -> Vec<Figure> {
+/// Finds every number in a folded text.
+pub(super) fn number_matches(text: &str) -> Vec<NumberMatch> {
     let bytes = text.as_bytes();
     let mut found = Vec::new();
     let mut at = 0;
@@ -30,7 +30,7 @@ pub(super) fn figures(text: &str) -> Vec<Figure> {
         .and_then(|rest| rest.iter().position(u8::is_ascii_digit))
     {
         let from = at + offset;
-        let to = end_of_figure(bytes, from);
+        let to = end_of_number(bytes, from);
         at = to;
         if !is_own_word(text, from, to) {
             at = skip_word(text, to);
@@ -49,23 +49,23 @@ pub(super) fn figures(text: &str) -> Vec<Figure> {
         let is_percent = text
             .get(to..)
             .is_some_and(|rest| rest.trim_start().starts_with('%'));
-        found.push(Figure {
+        found.push(NumberMatch {
             at: from..to,
             readings,
             is_percent,
         });
-        // `1 200`: groups of three after a blank are one number as well as several.
+        // `1 200`: digits followed by groups of three are also read as one number.
         let last = found.len() - 1;
         if let Some(grouped) = grouped(bytes, from, to)
-            && let Some(figure) = found.get_mut(last)
+            && let Some(number_match) = found.get_mut(last)
         {
-            figure.readings.push(grouped);
+            number_match.readings.push(grouped);
         }
     }
     found
 }
 
-/// The value of a number as JSON or a person's tool writes it: `1200.50`, `$1,200`, `1e3`.
+/// Parses a value that is a number, as JSON or a tool writes it: `1200.50`, `$1,200`, `1e3`.
 pub(super) fn value(text: &str) -> Option<Decimal> {
     let bare = text.trim();
     let bare = bare.trim_matches(|c: char| "$€£¥₹ ".contains(c));
@@ -81,7 +81,7 @@ pub(super) fn value(text: &str) -> Option<Decimal> {
         && digits
             .chars()
             .all(|c| c.is_ascii_digit() || matches!(c, '.' | ','));
-    // `02134` is a code: its zero means something.
+    // `02134` is a code: its leading zero is significant.
     let is_code = digits.len() > 1 && digits.starts_with('0') && !digits.starts_with("0.");
     if !is_number || is_code {
         return None;
@@ -90,7 +90,7 @@ pub(super) fn value(text: &str) -> Option<Decimal> {
     canonical(&format!("{sign}{reading}"))
 }
 
-/// What a word for a number means.
+/// Returns the value of a number word.
 pub(super) fn word_value(word: &str) -> Option<u32> {
     const ONES: [&str; 20] = [
         "zero",
@@ -131,7 +131,7 @@ pub(super) fn word_value(word: &str) -> Option<u32> {
     u32::try_from(value).ok()
 }
 
-/// The sum or difference of two decimals, when both are small enough to be exact.
+/// Adds two decimals exactly; `None` if either has more than 12 integer or 6 fractional digits.
 pub(super) fn add(left: &str, right: &str) -> Option<Decimal> {
     let sum = scaled(left)?.checked_add(scaled(right)?)?;
     canonical(&format!(
@@ -157,7 +157,7 @@ fn scaled(decimal: &str) -> Option<i64> {
     Some(sign * scaled)
 }
 
-fn end_of_figure(bytes: &[u8], from: usize) -> usize {
+fn end_of_number(bytes: &[u8], from: usize) -> usize {
     let is_digit = |at: usize| bytes.get(at).is_some_and(u8::is_ascii_digit);
     let mut to = from;
     loop {
@@ -169,7 +169,8 @@ fn end_of_figure(bytes: &[u8], from: usize) -> usize {
     }
 }
 
-/// Whether the digits are a number and not the end or the beginning of a name; `20th`, `8am` and `30kg` are.
+/// Returns true if the digits are a number, not part of a name. A unit of up to four letters may follow: `20th`, `8am`,
+/// `30kg`.
 fn is_own_word(text: &str, from: usize, to: usize) -> bool {
     let before = text.get(..from).and_then(|before| before.chars().next_back());
     if before.is_some_and(|c| is_inside_word(c) || c == '_') {
@@ -193,7 +194,7 @@ fn skip_word(text: &str, at: usize) -> usize {
     at + length
 }
 
-/// A minus is one only after a blank: in `2024-05` it is not.
+/// Returns true if a minus sign precedes the number. In `2024-05` the hyphen follows a digit and is not one.
 fn is_minus(text: &str, from: usize) -> bool {
     let Some(head) = text.get(..from) else {
         return false;
@@ -213,7 +214,7 @@ fn readings(written: &str) -> Vec<Decimal> {
             .replace(point, ".");
         canonical(&text)
     };
-    // `1,200.50` before `1.200,50`; a separator that groups by three may also be a decimal point.
+    // English `1,200.50` first, then European `1.200,50`. A single separator before three digits is read both ways.
     let english = well_grouped(written, ',', '.').then(|| plain(",", "."));
     let european = well_grouped(written, '.', ',').then(|| plain(".", ","));
     let mut readings: Vec<Decimal> = [english, european].into_iter().flatten().flatten().collect();
@@ -269,7 +270,7 @@ fn multiplier(text: &str, to: usize) -> Option<usize> {
     }
 }
 
-/// Moves the point to the right.
+/// Moves the decimal point to the right.
 fn shift(decimal: &str, places: usize) -> Option<Decimal> {
     let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
     if fraction.len() > places {
@@ -278,7 +279,7 @@ fn shift(decimal: &str, places: usize) -> Option<Decimal> {
     canonical(&format!("{whole}{fraction:0<places$}"))
 }
 
-/// A percentage as a share: `50` becomes `0.5`.
+/// Converts a percentage to a fraction: `50` becomes `0.5`.
 pub(super) fn share(decimal: &str) -> Option<Decimal> {
     let (whole, fraction) = decimal.split_once('.').unwrap_or((decimal, ""));
     let whole = format!("{whole:0>3}");

@@ -1,12 +1,11 @@
-//! What a value looks like, and where one of its kind ends.
+//! The shape of a value, which determines where such a value ends in a text.
 //!
-//! A word ends at a blank. An address does not end at a dot: `acme.com` is not what somebody said who said
-//! `acme.com.example.net`.
+//! A word ends at a blank. An address does not end at a dot: `acme.com.example.net` does not state `acme.com`.
 
 use super::address;
 use super::text::{is_hidden, is_inside_word, neighbours};
 
-/// The kinds of values that end differently.
+/// Kinds of values with different boundaries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shape {
     /// `maria@acme.com`
@@ -20,7 +19,7 @@ pub(super) enum Shape {
 }
 
 impl Shape {
-    /// What a value looks like.
+    /// Classifies a value.
     pub(super) fn of(value: &str) -> Shape {
         let value = value.trim();
         if value.chars().any(char::is_whitespace) {
@@ -41,7 +40,7 @@ impl Shape {
         }
     }
 
-    /// Whether `text[from..to]` is a whole value of this shape, not a piece of a longer one.
+    /// Returns true if `text[from..to]` is a whole value of this shape, not part of a longer one.
     pub(super) fn stands_alone(self, text: &str, from: usize, to: usize) -> bool {
         let (before, after) = neighbours(text, from, to);
         let (first, last) = ends(text, from, to);
@@ -71,7 +70,7 @@ fn ends(text: &str, from: usize, to: usize) -> (Option<char>, Option<char>) {
     (value.chars().next(), value.chars().next_back())
 }
 
-/// Whether a joining character before `from` hangs on something.
+/// Returns true if a joining character before `from` connects it to a preceding word.
 fn is_joined(before: Option<char>, text: &str, from: usize, joining: &str) -> bool {
     let Some(character) = before.filter(|character| joining.contains(*character)) else {
         return false;
@@ -80,7 +79,7 @@ fn is_joined(before: Option<char>, text: &str, from: usize, joining: &str) -> bo
     neighbours(text, outer, outer).0.is_some_and(is_inside_word)
 }
 
-/// Whether a joining character after `to` goes on with something.
+/// Returns true if a joining character after `to` connects it to a following word.
 fn continues(after: Option<char>, text: &str, to: usize, joining: &str) -> bool {
     let Some(character) = after.filter(|character| joining.contains(*character)) else {
         return false;
@@ -89,7 +88,7 @@ fn continues(after: Option<char>, text: &str, to: usize, joining: &str) -> bool 
     neighbours(text, inner, inner).1.is_some_and(is_inside_word)
 }
 
-/// Whether a place begins there: not in the middle of a name or a path.
+/// Returns true if a place can begin at `from`, not in the middle of a name or a path.
 fn begins_place(text: &str, from: usize, before: Option<char>) -> bool {
     match before {
         Some('.') => {

@@ -40,7 +40,7 @@ fn marked(messages: Vec<Message>, value: &str) -> Mark {
     provenance.mark("/value").unwrap().clone()
 }
 
-/// `value` is JSON.
+/// Checks the mark of `value`, given as JSON.
 #[track_caller]
 fn check(messages: Vec<Message>, value: &str, expected: &str) {
     let mark = marked(messages, value);
@@ -135,7 +135,7 @@ fn days_that_depend_on_when_they_were_said() {
     check("next Friday", r#""2027-11-19""#, "none");
     check("tomorrow", r#""2026-11-17""#, "user");
     check("today", r#""2026-11-17""#, "none");
-    // Without a clock "Friday" could be any.
+    // Without the date of the message, "Friday" could be any.
     said("next Friday", r#""2026-11-20""#, "none");
     said("on Friday 20th", r#""2026-11-20""#, "user");
     said("on Friday 20th", r#""2025-11-20""#, "none");
@@ -183,7 +183,7 @@ fn words_said_otherwise() {
     said("come in", r#""IN""#, "user");
     said("pay in euros", r#""EUR""#, "user");
     said("pay me", r#""EUR""#, "none");
-    // A user id guessed from a name is a guess.
+    // A user id derived from a name is a guess.
     said("I am Ethan Garcia", r#""ethan_garcia""#, "none");
     said("I am Ethan Garcia, 80280", r#""ethan_garcia_80280""#, "none");
 }
@@ -227,10 +227,10 @@ fn a18_a_tools_value_is_the_tools() {
         (quote.quote.message, quote.quote.words.as_str()),
         (1, "maria@acme.com")
     );
-    // The person's own words win when both state it.
+    // If both state the value, the person counts.
     let both = vec![person("maria@acme.com, please"), tool("find_contact", found)];
     check(both, r#""maria@acme.com""#, "user");
-    // The person said it less completely than the tool did.
+    // The person's statement is less complete than the tool's.
     let dated = vec![person("May 20th"), tool("flights", r#"{"date":"2024-05-20"}"#)];
     check(dated, r#""2024-05-20""#, "tool:flights");
     check(
@@ -274,13 +274,13 @@ fn x16_hidden_characters_make_another_value() {
     said("mail maria@acme.com", "\"maria@acme.com\u{200b}\"", "none");
     said("mail maria@acme.com", "\"\u{202e}maria@acme.com\"", "none");
     said("mail maria@acme.com", "\"maria@acme\u{ad}.com\"", "none");
-    // The person's text goes on where it seems to end.
+    // An invisible character continues the word that seems to end.
     said(
         "mail maria@acme.com\u{200b}.example.net",
         r#""maria@acme.com""#,
         "none",
     );
-    // Composed values have none either.
+    // Composed values may not contain invisible characters either.
     said("meet Maria at noon", "\"Maria\u{200b} noon\"", "none");
 }
 
@@ -292,7 +292,7 @@ fn x16_look_alikes_are_other_values() {
     said("mail maria@acme.com", "\"\u{ff4d}aria@acme.com\"", "none");
     said("mail maria@acme.com", "\"\u{1d426}aria@acme.com\"", "none");
     said("see acme.com", "\"xn--acm-hoa.com\"", "none");
-    // Who types full-width digits still says the number.
+    // A number in full-width digits is still that number.
     said("\u{ff11}\u{ff12}\u{ff10}\u{ff10} please", "1200", "user");
 }
 
@@ -363,11 +363,11 @@ fn derived_values_name_what_they_are_made_of() {
     let flights = |text: &str| vec![tool("get", r#"{"date":"2024-05-18"}"#), person(text)];
     check(flights("one on the next day"), r#""2024-05-19""#, "derived");
     check(flights("one on the next day"), r#""2024-05-21""#, "none");
-    // "The next day" is said about what was spoken of then.
+    // "The next day" in an earlier message is not read: only the last one counts.
     let mut later = flights("one on the next day");
     later.push(person("yes"));
     check(later, r#""2024-05-19""#, "none");
-    // Prose has to keep to the names and numbers that were stated.
+    // Composed prose may use only stated names and numbers.
     let note = |value: &str, expected: &str| {
         said(
             "Book a table for Ana at Luigi's, she loves pasta",
@@ -400,7 +400,7 @@ fn a_tool_that_repeats_the_agent_is_no_source() {
     check(messages, r#""maria@acme.com""#, "none");
     let messages = vec![tool("search", "maria@acme.com"), agent("I found maria@acme.com")];
     check(messages, r#""maria@acme.com""#, "tool:search");
-    // What the person confirms is theirs.
+    // A value that the person confirms counts as theirs.
     let messages = vec![agent("Is it maria@acme.com?"), person("yes, maria@acme.com")];
     check(messages, r#""maria@acme.com""#, "user");
 }
@@ -415,7 +415,7 @@ fn quotes_say_where_the_words_stand() {
     assert_eq!(text.get(from as usize..to as usize), Some("1,200.50"));
     assert_eq!(
         (quote.message, quote.words.as_str(), quote.how),
-        (1, "1,200.50", How::Number)
+        (1, "1,200.50", MatchKind::Number)
     );
 }
 
@@ -440,7 +440,7 @@ fn limits_only_make_more_values_unstated() {
         false
     });
     assert_eq!(provenance.mark("/a").unwrap().word(), "none");
-    assert_eq!(provenance.heard, Heard::Recent);
+    assert_eq!(provenance.heard, Coverage::Recent);
     let many: Vec<String> = (0..1_200).map(|n| n.to_string()).collect();
     let arguments = format!("{{\"a\":[{}]}}", many.join(","));
     let provenance = trace(&Conversation::default(), arguments.as_bytes(), &|_| false);
@@ -483,10 +483,10 @@ proptest! {
     fn nothing_makes_tracing_fail(text in "\\PC{0,80}", other in "\\PC{0,80}", value in "\\PC{0,40}") {
         let value = serde_json::to_string(&value).unwrap();
         let mark = marked(vec![person(&text), tool("t", &other)], &value);
-        prop_assert!(!mark.tag(Teller::Gate).is_empty());
+        prop_assert!(!mark.tag(Voucher::Gate).is_empty());
     }
 
-    /// What only a tool states is never the person's, whatever they said.
+    /// A value that only a tool states is never marked as the person's.
     #[test]
     fn a_tools_value_is_never_the_persons(value in "[a-z]{3,8}@[a-z]{3,8}\\.(com|org)", text in "[a-z@. ]{0,60}") {
         prop_assume!(!text.contains(&value));

@@ -1,8 +1,8 @@
-//! A text that values are looked for in, and what counts as finding one.
+//! A text to search, and the rules for finding a value in it.
 //!
-//! Enters: a text and a value. Leaves: where the value stands in it as a whole, or nothing.
-//! Deliberately absent: likeness. A value is found when it is there, letter for letter after folding; hidden
-//! characters are letters here, so a value with one is another value.
+//! Input: a text and a value. Output: where the value stands in the text as a whole, or nothing.
+//! Not here: fuzzy matching. A match is exact after folding. Invisible characters are not ignored, so a value that
+//! contains one differs from the value without it.
 
 use std::borrow::Cow;
 use std::cell::OnceCell;
@@ -14,15 +14,15 @@ use memchr::memmem;
 
 use super::address;
 use super::date::{self, Stated};
-use super::number::{self, Figure};
+use super::number::{self, NumberMatch};
 use super::shape::Shape;
 use crate::display::{is_forbidden, is_mark};
 
-/// A text, with what has been worked out about it so far.
+/// A text with lazily computed views of it.
 pub(super) struct Text<'c> {
     raw: Cow<'c, str>,
     folded: OnceCell<Cow<'c, str>>,
-    figures: OnceCell<Vec<Figure>>,
+    number_matches: OnceCell<Vec<NumberMatch>>,
     dates: OnceCell<Vec<Stated>>,
     words: OnceCell<HashSet<String>>,
 }
@@ -32,7 +32,7 @@ impl<'c> Text<'c> {
         Text {
             raw: raw.into(),
             folded: OnceCell::new(),
-            figures: OnceCell::new(),
+            number_matches: OnceCell::new(),
             dates: OnceCell::new(),
             words: OnceCell::new(),
         }
@@ -42,42 +42,42 @@ impl<'c> Text<'c> {
         &self.raw
     }
 
-    /// Without the differences of case, spacing and compatibility forms.
+    /// The text with differences of case, spacing and compatibility forms removed.
     pub(super) fn folded(&self) -> &str {
         self.folded.get_or_init(|| Cow::Owned(fold_text(&self.raw)))
     }
 
-    /// Its numbers.
-    pub(super) fn figures(&self) -> &[Figure] {
-        self.figures.get_or_init(|| number::figures(self.folded()))
+    /// Numbers in the text.
+    pub(super) fn number_matches(&self) -> &[NumberMatch] {
+        self.number_matches
+            .get_or_init(|| number::number_matches(self.folded()))
     }
 
-    /// Its dates.
     pub(super) fn dates(&self) -> &[Stated] {
         self.dates.get_or_init(|| date::stated(self.folded()))
     }
 
-    /// Its words, each once.
     pub(super) fn words(&self) -> &HashSet<String> {
         self.words
             .get_or_init(|| words(self.folded()).map(|(_, word)| word.to_owned()).collect())
     }
 
-    /// The first place where `value` stands as it is.
+    /// Finds the first verbatim occurrence of `value`.
     pub(super) fn find_verbatim(&self, value: &str, shape: Shape) -> Option<Range<usize>> {
         find(&self.raw, value, |from, to| {
             shape.stands_alone(&self.raw, from, to)
         })
     }
 
-    /// The first place in the folded text where a folded value stands.
+    /// Finds the first occurrence of a folded value in the folded text.
     pub(super) fn find_folded(&self, folded: &str, shape: Shape) -> Option<Range<usize>> {
         let text = self.folded();
         find(text, folded, |from, to| shape.stands_alone(text, from, to))
     }
 
-    /// The first place where a folded value stands between anything but letters and digits. An id may be a whole step
-    /// of an address, as in `https://acme.com/orders/W2378156` or `mia_li_3668@acme.com`; no other part of one counts.
+    /// Finds the first occurrence of a folded value that is not within a longer word. An id may also be a whole
+    /// component of an address, as in `https://acme.com/orders/W2378156` or `mia_li_3668@acme.com`; no other part of an
+    /// address matches.
     pub(super) fn find_part(&self, folded: &str, shape: Shape) -> Option<Range<usize>> {
         let text = self.folded();
         let is_id = shape == Shape::Code && folded.contains(|c: char| c.is_ascii_digit());
@@ -92,7 +92,8 @@ impl<'c> Text<'c> {
         })
     }
 
-    /// The bytes of the raw text that became `folded`, to the word where its letters changed each other.
+    /// Maps a range of the folded text to the raw text. Where folding combined letters, the range is widened to whole
+    /// words.
     pub(super) fn raw_range(&self, folded: &Range<usize>) -> Range<usize> {
         let mut at = 0;
         let (mut start, mut end) = (None, self.raw.len());
@@ -118,8 +119,8 @@ impl<'c> Text<'c> {
     }
 }
 
-/// Where in a word the byte stands that is the `folded`th of the `length` it has when folded; nothing where its letters
-/// change each other, so that only the word as a whole can be told.
+/// Maps an offset in a folded word (`length` bytes long) to the raw word; `None` if folding combined letters, so that
+/// only the word as a whole can be mapped.
 fn offset_in(word: &str, length: usize, folded: usize) -> Option<usize> {
     if word.is_ascii() {
         return Some(folded.min(word.len()));
@@ -146,14 +147,15 @@ fn find(text: &str, value: &str, is_whole: impl Fn(usize, usize) -> bool) -> Opt
     places.find(|place| is_whole(place.start, place.end))
 }
 
-/// The characters before and after a part of a text.
+/// Returns the characters before and after a range of a text.
 pub(super) fn neighbours(text: &str, from: usize, to: usize) -> (Option<char>, Option<char>) {
     let before = text.get(..from).and_then(|before| before.chars().next_back());
     let after = text.get(to..).and_then(|after| after.chars().next());
     (before, after)
 }
 
-/// Letters, digits, their marks, and what cannot be seen: it may be there to end a word that goes on.
+/// Returns true for letters, digits, combining marks and invisible characters. The latter count so that they cannot
+/// make a longer word look as if it ended.
 pub(super) fn is_inside_word(character: char) -> bool {
     match character.is_ascii() {
         true => character.is_ascii_alphanumeric(),
@@ -161,17 +163,17 @@ pub(super) fn is_inside_word(character: char) -> bool {
     }
 }
 
-/// Characters that are not seen. Blanks are.
+/// Returns true for invisible characters other than whitespace.
 pub(super) fn is_hidden(character: char) -> bool {
     !character.is_whitespace() && is_forbidden(character)
 }
 
-/// Folds what was said: compatibility forms too, since people type full-width digits.
+/// Folds a message, including compatibility forms, since people type full-width digits.
 pub(super) fn fold_text(text: &str) -> String {
     fold(text, ComposingNormalizer::new_nfkc())
 }
 
-/// Folds a value: its compatibility forms stay, because `ⓜaria` in an argument is not `maria`.
+/// Folds a value, keeping compatibility forms: `ⓜaria` in an argument is not `maria`.
 pub(super) fn fold_value(text: &str) -> String {
     fold(text, ComposingNormalizer::new_nfc())
 }
@@ -203,7 +205,7 @@ fn fold(text: &str, form: ComposingNormalizerBorrowed<'_>) -> String {
     folded
 }
 
-/// Typographic quotes are how word processors write `'` and `"`.
+/// Replaces typographic quotes, which word processors insert for `'` and `"`.
 fn plain_quote(character: char) -> char {
     match character {
         '\u{2018}' | '\u{2019}' => '\'',
@@ -222,7 +224,8 @@ fn raw_words(text: &str) -> impl Iterator<Item = (usize, &str)> {
     words.filter(|(_, word)| !word.is_empty())
 }
 
-/// Words of a folded text with their places: runs of letters, digits and what joins them in names and addresses.
+/// Splits a folded text into words with their offsets: runs of letters, digits and characters that join them in names
+/// and addresses.
 pub(super) fn words(folded: &str) -> impl Iterator<Item = (usize, &str)> {
     let is_joined =
         |c: char| is_inside_word(c) || matches!(c, '.' | '_' | '@' | '-' | '+' | '/' | '\'' | '%');
@@ -243,7 +246,7 @@ pub(super) fn words(folded: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// A tool's result without the escapes of JSON and YAML, if it has any.
+/// Resolves JSON and YAML escapes in a tool's result; `None` if there are none.
 ///
 /// Results are often structured text inside structured text: `Grandma''s`, `\"`, `\n`, and lines folded with `\`.
 pub(super) fn without_escapes(text: &str) -> Option<String> {
@@ -268,7 +271,7 @@ pub(super) fn without_escapes(text: &str) -> Option<String> {
         let mut characters = escape.chars();
         match characters.next() {
             Some('n' | 'r' | 't') => plain.push(' '),
-            // A folded line goes on where its text begins.
+            // A folded line continues at the next character that is not a blank.
             Some('\n') => {
                 rest = characters.as_str().trim_start();
                 continue;

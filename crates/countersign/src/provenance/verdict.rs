@@ -1,31 +1,32 @@
-//! The one line that says how far a call's values are the person's, and what each mark is called.
+//! The verdict: one line on how many of a call's values the person gave, and the label of each mark.
 
 use std::borrow::Cow;
 use std::cmp::Reverse;
 use std::collections::HashMap;
 
-use super::mark::{Derived, Heard, How, Making, Mark, Provenance};
-use super::told::Teller;
+use super::mark::{Coverage, Derivation, Derived, Mark, MatchKind, Provenance};
+use super::voucher::Voucher;
 use crate::display::{clip, escape};
 use crate::sentence::{Origins, fill};
 use crate::summary::Row;
 
-/// How much of a quote a card shows.
+/// Maximum length of a quote on a card, in characters.
 const QUOTE_CHARS: usize = 60;
 
 impl Provenance {
-    /// The verdict in English: safe to show.
+    /// The verdict in English, escaped for display.
     pub fn verdict(&self) -> String {
         self.verdict_in(&Origins::english())
     }
 
-    /// The verdict in a person's language: safe to show. One that follows from the agent's own account says so first.
+    /// The verdict in a person's language, escaped for display. States first if it relies on a conversation that the
+    /// agent supplied.
     pub fn verdict_in(&self, words: &Origins) -> String {
         let verdict = self.findings(words);
         let is_known = self.counts().unknown < self.counts().total();
-        match self.told_by() {
-            Teller::Agent if is_known => fill(&words.as_told, &[("verdict", &verdict)]),
-            Teller::Agent | Teller::Gate => verdict,
+        match self.vouched_by() {
+            Voucher::Agent if is_known => fill(&words.as_told, &[("verdict", &verdict)]),
+            Voucher::Agent | Voucher::Gate => verdict,
         }
     }
 
@@ -38,7 +39,7 @@ impl Provenance {
         if counts.unknown == total {
             return words.unknown_whence.clone();
         }
-        if self.heard == Heard::Tools {
+        if self.heard == Coverage::Tools {
             return match counts.tool {
                 0 => words.unknown_whence.clone(),
                 found => say_found(words, found, total),
@@ -83,7 +84,7 @@ impl Provenance {
             _ => &words.not_given,
         };
         let mut verdict = say(sentence, not_given, &kinds.join(", "));
-        if self.heard == Heard::Recent {
+        if self.heard == Coverage::Recent {
             verdict.push_str(&words.partial);
         }
         verdict
@@ -100,7 +101,7 @@ fn say_found(words: &Origins, found: u32, total: u32) -> String {
     fill(of(&words.found, found), &parts)
 }
 
-/// The word for one, or for several.
+/// Picks the singular or the plural.
 fn of(words: &[String; 2], count: u32) -> &str {
     let [one, several] = words;
     match count {
@@ -109,31 +110,35 @@ fn of(words: &[String; 2], count: u32) -> &str {
     }
 }
 
-/// Most values a prompt lists: it stays short, and the card has them all.
+/// Maximum number of values listed in a prompt; the card lists all of them.
 const PROMPT_VALUES: usize = 5;
-/// From this on, a prompt names the value; of quieter ones the verdict's count is enough.
+/// Minimum prominence at which a prompt names a value; for others the verdict's count suffices.
 const NAMED: u8 = 4;
 
 impl Provenance {
-    /// Whether every value was given by the person, or says nothing.
+    /// Returns true if every value was given by the person, or is a default or empty.
     pub fn is_all_given(&self) -> bool {
-        self.leaves.iter().all(|leaf| leaf.mark.loudness() == 0)
+        self.leaves.iter().all(|leaf| leaf.mark.prominence() == 0)
     }
 
-    /// The verdict, and the values that nobody stated or that strangers may have, the loudest first, as plain text for a
-    /// conversation. `rows` are the call's, so that secrets stay hidden. The mark begins the line: no value can come before it.
+    /// Returns the verdict, followed by the values that nobody stated or strangers may have written, most prominent
+    /// first, as plain text for a chat. `rows` must be the call's table, in which secrets are hidden. Each line begins
+    /// with the mark, so that no value can appear before it.
     pub fn prompt(&self, rows: &[Row], words: &Origins) -> String {
         let marks = Marks::new(self);
         let mark = |row: &Row| marks.of(row);
-        let mut rows: Vec<&Row> = rows.iter().filter(|row| mark(row).loudness() >= NAMED).collect();
-        rows.sort_by_key(|row| Reverse(mark(row).loudness()));
+        let mut rows: Vec<&Row> = rows
+            .iter()
+            .filter(|row| mark(row).prominence() >= NAMED)
+            .collect();
+        rows.sort_by_key(|row| Reverse(mark(row).prominence()));
         let mut text = self.verdict_in(words);
         for row in rows.iter().take(PROMPT_VALUES) {
             let tag = match mark(row) {
                 Mark::Tool(_) | Mark::Derived(_) => &words.tag_outside,
                 _ => &words.tag_invented,
             };
-            text.push_str(&format!("\n[{tag}] {}: {}", row.pointer, row.value));
+            text.push_str(&format!("\n[{tag}] {}: {}", row.name, row.value));
         }
         if rows.len() > PROMPT_VALUES {
             let more = (rows.len() - PROMPT_VALUES).to_string();
@@ -144,17 +149,17 @@ impl Provenance {
     }
 }
 
-/// The marks of a call's values, by the rows of its table.
+/// Marks of a call's values, looked up by rows of its table.
 #[derive(Debug)]
 pub struct Marks<'p> {
     values: HashMap<Cow<'p, str>, &'p Mark>,
-    /// The marks of members' names, by the member.
+    /// Marks of member names, by the pointer of the member.
     keys: HashMap<Cow<'p, str>, &'p Mark>,
-    teller: Teller,
+    voucher: Voucher,
 }
 
 impl<'p> Marks<'p> {
-    /// Those of a provenance.
+    /// Indexes the marks of a provenance.
     pub fn new(provenance: &'p Provenance) -> Marks<'p> {
         let (mut values, mut keys) = (HashMap::new(), HashMap::new());
         for leaf in &provenance.leaves {
@@ -165,34 +170,34 @@ impl<'p> Marks<'p> {
         Marks {
             values,
             keys,
-            teller: provenance.told_by(),
+            voucher: provenance.vouched_by(),
         }
     }
 
-    /// Who vouches for the conversation they follow from.
-    pub fn teller(&self) -> Teller {
-        self.teller
+    /// Party that vouches for the conversation behind these marks.
+    pub fn voucher(&self) -> Voucher {
+        self.voucher
     }
 
-    /// The mark of a row: the loudest of its value's and of the names on the way to it. A hidden row may hold several
-    /// values: the loudest of them counts.
+    /// Returns the mark of a row: the most prominent among its value and the member names on the path to it. For a
+    /// hidden row, which may hold several values, the most prominent of those.
     pub fn of(&self, row: &Row) -> &'p Mark {
         let value = self.value_of(row);
         let names = self.names_of(row).map(|(_, mark)| mark);
-        // Of two that are as loud, the value's own says more.
-        names.fold(value, |loudest, mark| {
-            match mark.loudness() > loudest.loudness() {
+        // On a tie, the value's own mark is more informative.
+        names.fold(value, |most_prominent, mark| {
+            match mark.prominence() > most_prominent.prominence() {
                 true => mark,
-                false => loudest,
+                false => most_prominent,
             }
         })
     }
 
-    /// The name on the way to a row's value that is louder than the value, as it is shown; nothing if there is none.
+    /// Returns the member name on the path to a row that is more prominent than the row's value, escaped for display.
     pub fn name_of(&self, row: &Row) -> Option<&str> {
-        let value = self.value_of(row).loudness();
-        let louder = self.names_of(row).filter(|(_, mark)| mark.loudness() > value);
-        let (pointer, _) = louder.max_by_key(|(_, mark)| mark.loudness())?;
+        let value = self.value_of(row).prominence();
+        let more_prominent = self.names_of(row).filter(|(_, mark)| mark.prominence() > value);
+        let (pointer, _) = more_prominent.max_by_key(|(_, mark)| mark.prominence())?;
         pointer.rsplit('/').next()
     }
 
@@ -205,11 +210,11 @@ impl<'p> Marks<'p> {
             .values
             .iter()
             .filter(|(pointer, _)| pointer.starts_with(&below));
-        let loudest = inside.map(|(_, mark)| *mark).max_by_key(|mark| mark.loudness());
-        loudest.filter(|_| row.hidden).unwrap_or(&Mark::Unknown)
+        let most_prominent = inside.map(|(_, mark)| *mark).max_by_key(|mark| mark.prominence());
+        most_prominent.filter(|_| row.hidden).unwrap_or(&Mark::Unknown)
     }
 
-    /// The names on the way to a row's value; of a hidden row also those inside it.
+    /// Marked member names on the path to a row's value; for a hidden row also those inside it.
     fn names_of(&self, row: &Row) -> impl Iterator<Item = (&str, &'p Mark)> {
         let below = format!("{}/", row.pointer);
         let is_on_the_way = move |pointer: &str| {
@@ -226,15 +231,15 @@ impl<'p> Marks<'p> {
         names.map(|(pointer, mark)| (&**pointer, *mark))
     }
 
-    /// Puts what nobody stated first and what the person said last; otherwise the order stays.
+    /// Sorts rows by prominence, unstated values first and the person's own last; the sort is stable.
     pub fn loudest_first(&self, rows: &mut [Row]) {
-        rows.sort_by_cached_key(|row| Reverse(self.of(row).loudness()));
+        rows.sort_by_cached_key(|row| Reverse(self.of(row).prominence()));
     }
 }
 
 impl Mark {
-    /// How loud it has to be: what nobody stated first, what the person said last.
-    pub fn loudness(&self) -> u8 {
+    /// Prominence on a card, from 5 for a value that nobody stated to 0 for one that the person gave.
+    pub fn prominence(&self) -> u8 {
         match self {
             Mark::Invented { .. } => 5,
             mark if mark.is_outside() => 4,
@@ -245,10 +250,10 @@ impl Mark {
         }
     }
 
-    /// The mark in a few words, of a conversation that this teller vouches for.
-    pub fn tag(&self, teller: Teller) -> &'static str {
+    /// Short label of the mark, depending on who vouches for the conversation.
+    pub fn tag(&self, voucher: Voucher) -> &'static str {
         match self {
-            Mark::Person(_) if teller == Teller::Agent => "you, per agent",
+            Mark::Person(_) if voucher == Voucher::Agent => "you, per agent",
             Mark::Invented { .. } => "NOT FROM YOU",
             mark if mark.is_outside() => "FROM OUTSIDE",
             Mark::Unknown => "unknown",
@@ -259,14 +264,14 @@ impl Mark {
         }
     }
 
-    /// What the tag leaves open: who stated it, and in which words where they say more than the value itself. Safe to
-    /// show, and to be kept apart from values: it quotes what others wrote.
+    /// Details for the label: who stated the value, and in which words if they differ from it. Escaped for display, but
+    /// quotes others, so must be shown apart from values.
     pub fn detail(&self) -> Option<String> {
         let quoted = |words: &str| format!("“{}”", clip(words, QUOTE_CHARS));
         match self {
             Mark::Invented { agent_said_it: true } => Some("only the agent said it before".to_owned()),
             Mark::Invented { agent_said_it: false } => Some("nobody stated it".to_owned()),
-            Mark::Person(quote) if quote.how == How::Exactly || quote.words.is_empty() => None,
+            Mark::Person(quote) if quote.how == MatchKind::Exactly || quote.words.is_empty() => None,
             Mark::Person(quote) => Some(format!("you said {}", quoted(&quote.words))),
             Mark::Tool(tool) => {
                 let text = if tool.is_outside {
@@ -308,8 +313,8 @@ fn explain(derived: &Derived) -> String {
         });
     let parts: Vec<String> = parts.take(4).collect();
     let joint = match derived.how {
-        Making::Sum | Making::Shifted => " and ",
-        Making::Composed => ", ",
+        Derivation::Sum | Derivation::Shifted => " and ",
+        Derivation::Composed => ", ",
     };
     let mut text = parts.join(joint);
     if !derived.unstated.is_empty() {

@@ -1,59 +1,65 @@
-//! Echoes: words of the offer, said again.
+//! Echoes: words of the offer that a reply repeats.
 //!
-//! Enters: what was offered, and a reply from some word on. Leaves: how far the reply only repeats the offer.
+//! Input: the offer, and a reply from some word on. Output: how far the reply only repeats the offer.
 //!
-//! A word of refusal is an echo only where it is the act itself that was offered: "yes, cancel it" repeats "Cancel the
-//! order?", and not the "or "no" to cancel" of another question.
+//! A refusing word is an echo only if it names the act that was offered: "yes, cancel it" repeats "Cancel the order?",
+//! but not the "or "no" to cancel" of another question.
 //!
-//! An echo keeps the offer's order, so that "from savings to checking" is no echo of "from checking to savings". A
-//! number keeps its neighbours. And an echo names the whole of a list or nothing of it: who says one item of three
-//! may mean only that one.
+//! An echo keeps the offer's order, so "from savings to checking" does not echo "from checking to savings". A number
+//! keeps its neighbours. An echo names all of a list or none of it: a person who names one item of three may mean only
+//! that one.
 
 use std::cell::OnceCell;
 
-use super::kind::Kind;
+use super::card;
+use super::kind::PieceKind;
 use super::language::{Language, Tables};
 use super::lexicon::Word;
 use super::offer::{Offer, OfferWords};
 use super::word::{Words, split};
 
-/// The most words of an offer that are looked at.
+/// An offer with more words is not compared with the reply.
 const MOST_OFFERED: usize = 2048;
 
-/// Words with which an offer leaves something open.
+/// Words by which an offer leaves something open.
 const CHOICES: [&str; 8] = ["or", "which", "what", "who", "how", "o", "oder", "ou"];
 
-/// How far before a word its prompt is searched for a no or an "or" that makes it the other choice.
+/// Number of words before a refusal that are searched for a no or an "or". One of these makes the refusal the
+/// alternative to the act.
 const NEAR: usize = 6;
 
-/// Which words of an offer name the act.
+/// Selects the words of an offer that name the act.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Head {
-    /// Every act that a prompt of another program names.
+    /// Every act word in the prompt of another program.
     Any,
-    /// The first word of the label, which has so many, that does more than agree.
+    /// The first word of the label that does more than agree. Holds the label's number of words.
     Label(usize),
-    /// The first act in the operator's own words.
+    /// The first act word of the operator's own description.
     First,
 }
 
-/// What was offered, word by word.
-pub(super) struct Vocabulary<'a> {
+/// The words of an offer, prepared for comparison with one reply.
+pub(super) struct OfferVocabulary<'a> {
     tables: &'a Tables,
     reply: &'a Words,
     reply_stems: Vec<u8>,
     offered: Words,
-    /// How long each word's stem is.
+    /// Length of each offered word's stem, in bytes.
     stems: Vec<u8>,
     ids: OnceCell<Vec<Option<Word>>>,
     has_from: bool,
-    /// It offers a choice between things.
+    /// True if the offer contains a word of [`CHOICES`].
     is_choice: bool,
     head: Head,
 }
 
-impl<'a> Vocabulary<'a> {
-    pub(super) fn new(tables: &'a Tables, offer: &Offer<'_>, reply: &'a Words) -> Option<Vocabulary<'a>> {
+impl<'a> OfferVocabulary<'a> {
+    pub(super) fn new(
+        tables: &'a Tables,
+        offer: &Offer<'_>,
+        reply: &'a Words,
+    ) -> Option<OfferVocabulary<'a>> {
         let offered = Words::of(&offer.text(), MOST_OFFERED)?;
         let head = match &offer.words {
             OfferWords::Text(_) => Head::Any,
@@ -63,7 +69,7 @@ impl<'a> Vocabulary<'a> {
             } => Head::Label(split(label).len()),
         };
         let says = |wanted: &str| offered.iter().any(|word| word == wanted);
-        Some(Vocabulary {
+        Some(OfferVocabulary {
             tables,
             has_from: says("from"),
             is_choice: CHOICES.into_iter().any(says),
@@ -76,7 +82,8 @@ impl<'a> Vocabulary<'a> {
         })
     }
 
-    /// The number of the word at `place`. Looked up late: most replies are settled without.
+    /// Returns the id of the offered word at `place`. Ids are looked up on first use, because most replies do not need
+    /// them.
     fn id(&self, place: usize) -> Option<Word> {
         let ids = self.ids.get_or_init(|| {
             let words = self.offered.iter();
@@ -85,17 +92,17 @@ impl<'a> Vocabulary<'a> {
         ids.get(place).copied().flatten()
     }
 
-    /// Whether it asks for more to do rather than for leave.
+    /// Returns true if the prompt asks for more to do ("anything else?") rather than for permission.
     pub(super) fn asks_for_more(&self, language: &Language) -> bool {
         self.head == Head::Any && (0..self.offered.len()).any(|place| language.asks_for_more(self.id(place)))
     }
 
-    /// Whether `word` stands in it.
+    /// Returns true if the offer contains `word`.
     pub(super) fn says(&self, word: &str) -> bool {
         self.offered.iter().any(|offered| offered == word)
     }
 
-    /// Whether word `at` of the reply could be an echo at all.
+    /// Returns true if word `at` of the reply could be part of an echo.
     pub(super) fn may_echo(&self, language: &Language, at: usize, id: Option<Word>) -> bool {
         (0..self.offered.len()).any(|place| self.shares_stem(at, place))
             || (language.acts(id) != 0
@@ -114,8 +121,8 @@ impl<'a> Vocabulary<'a> {
         said_word.get(..usize::from(*said)) == offered_word.get(..usize::from(*offered))
     }
 
-    /// The word's side in a pair that a prompt offers, such as `y/n`: true for the first, false for the second. Other
-    /// words with a slash between them are no pair.
+    /// Returns which side of an offered pair such as `y/n` the word is: true for the first, false for the second. Only
+    /// known pairs of yes and no count, not any two words with a slash in between.
     pub(super) fn side_of(&self, word: &str) -> Option<bool> {
         if self.head != Head::Any {
             return None;
@@ -131,6 +138,21 @@ impl<'a> Vocabulary<'a> {
         })
     }
 
+    /// Returns true if a prompt offers a yes and a no of the same locale.
+    fn offers_pair(&self) -> bool {
+        let says_yes = |word: &&str| self.tables.anywhere(word).0;
+        self.offered.iter().filter(says_yes).any(|yes| {
+            let mut words = self.offered.iter();
+            words.any(|no| self.tables.is_pair(yes, no))
+        })
+    }
+
+    /// Returns true if a glue word of the reply may change the meaning of an echo. Applies to prompts of other programs
+    /// only.
+    fn is_loose(&self, language: &Language, at: usize) -> bool {
+        self.head == Head::Any && !card::is_object(language.tag, self.reply.get(at))
+    }
+
     fn is_joint(&self, index: usize) -> bool {
         self.offered.gap(index).is_joint
             || matches!(
@@ -139,21 +161,22 @@ impl<'a> Vocabulary<'a> {
             )
     }
 
-    /// Whether the word at `place` stands behind one that turns it, as in "without subtitles".
+    /// Returns true if the word before `place` reverses its meaning, as in "without subtitles".
     fn is_turned(&self, language: &Language, place: usize) -> bool {
         place
             .checked_sub(1)
             .is_some_and(|before| language.is_stop(self.id(before)))
     }
 
-    /// Whether word `at` of the reply says what the offer says at `place`.
+    /// Returns true if word `at` of the reply repeats the offered word at `place`. A refusal repeats only the offered
+    /// act.
     fn meets(&self, language: &Language, at: usize, id: Option<Word>, place: usize) -> bool {
         let acts = language.acts(id);
         let is_met = self.shares_stem(at, place) || (acts != 0 && acts & language.acts(self.id(place)) != 0);
         is_met && (!self.refuses(language, at, id, place) || self.is_offered_act(language, place))
     }
 
-    /// Whether the reply's word or the offer's, in this language or in English, refuses.
+    /// Returns true if the reply's word or the offered one is a refusal, in this language or in English.
     fn refuses(&self, language: &Language, at: usize, id: Option<Word>, place: usize) -> bool {
         let is_refusal = |id: Option<Word>, word: &str| {
             let languages = [Some(language), self.tables.english()];
@@ -163,10 +186,21 @@ impl<'a> Vocabulary<'a> {
         is_refusal(id, self.reply.get(at)) || is_refusal(self.id(place), self.offered.get(place))
     }
 
-    /// Whether the word at `place` names what would be done, and not the way out of it.
+    /// Returns true if the word at `place` names what would be done, not the alternative to it.
     fn is_offered_act(&self, language: &Language, place: usize) -> bool {
         if self.head != Head::Any {
             return self.is_head(language, place);
+        }
+        // "Type yes to continue, cancel to abort": after a way to agree and without a matching no, a refusal is the
+        // alternative.
+        let agrees = |before: usize| {
+            let id = self.id(before);
+            let is_on = matches!(self.offered.get(before), "continue" | "proceed");
+            let english = self.tables.english();
+            is_on || language.agrees(id) || english.is_some_and(|english| english.agrees(id))
+        };
+        if (0..place).any(agrees) && !self.offers_pair() {
+            return false;
         }
         let turns = |before: usize| {
             let (id, word) = (self.id(before), self.offered.get(before));
@@ -179,7 +213,7 @@ impl<'a> Vocabulary<'a> {
         !(place.saturating_sub(NEAR)..place).any(turns)
     }
 
-    /// Whether the word at `place` names the act, so that saying it alone is as good as a yes.
+    /// Returns true if the word at `place` names the act, so that repeating it alone counts as a yes.
     fn is_head(&self, language: &Language, place: usize) -> bool {
         match self.head {
             Head::Any => language.is_act(self.id(place)),
@@ -197,17 +231,20 @@ impl<'a> Vocabulary<'a> {
     }
 }
 
-/// The places where an echo that begins at word `start` of the reply may end, and what it then is.
+/// Calls `found` for each place where an echo that begins at word `start` of the reply may end, with the kind it then
+/// has.
 pub(super) fn echoes(
-    offer: &Vocabulary<'_>,
+    offer: &OfferVocabulary<'_>,
     language: &Language,
     words: &[Option<Word>],
     start: usize,
-    mut found: impl FnMut(usize, Kind),
+    mut found: impl FnMut(usize, PieceKind),
 ) {
-    // Little words in front belong to the echo; the first other one says where in the offer it begins.
+    // Leading glue words belong to the echo. The first other word says where in the offer it begins.
     let mut at = start;
+    let mut is_loose = false;
     while words.get(at).is_some_and(|id| language.is_glue(*id)) {
+        is_loose |= offer.is_loose(language, at);
         at += 1;
     }
     let Some(id) = words.get(at).copied() else { return };
@@ -230,6 +267,9 @@ pub(super) fn echoes(
             },
             is_number: is_number(offer.reply.get(at)),
             has_number: is_number(offer.reply.get(at)),
+            is_loose,
+            ends_in_glue: false,
+            is_broken_off: false,
         };
         let mut next = at + 1;
         loop {
@@ -244,31 +284,41 @@ pub(super) fn echoes(
     }
 }
 
-/// A walk through the offer, beside the reply.
+/// Progress of one echo through the offer.
 struct Echo<'a> {
-    offer: &'a Vocabulary<'a>,
+    offer: &'a OfferVocabulary<'a>,
     language: &'a Language,
-    /// The first and the last place of the offer that was met.
+    /// First and last place of the offer that was repeated.
     first: usize,
     last: usize,
-    /// How many words of substance it has.
+    /// Number of words that are not glue.
     content: usize,
     begins_with_act: bool,
     is_number: bool,
     has_number: bool,
+    /// True if the echo has a glue word that is neither in the offer at that place nor a reference to what was offered:
+    /// "delete to me".
+    is_loose: bool,
+    /// True if the last word is a glue word that the offer does not have there.
+    ends_in_glue: bool,
+    /// True if the last word is an article, so something is missing.
+    is_broken_off: bool,
 }
 
 impl Echo<'_> {
-    /// An echo that names the act shortly is as good as a yes; a longer one needs one.
-    fn kind(&self) -> Kind {
+    /// Returns the kind of the echo. A short one that begins with the act counts as a yes; a longer one has to
+    /// accompany a yes.
+    fn kind(&self) -> PieceKind {
         let is_plain = self.content <= 4 && !self.has_number && !self.offer.is_choice;
-        match self.begins_with_act && is_plain {
-            true => Kind::EchoAct,
-            false => Kind::Echo,
+        // For a card, `card.rs` checks every word.
+        let is_strict = self.offer.head != Head::Any || !(self.is_loose || self.is_broken_off);
+        match self.begins_with_act && is_plain && is_strict {
+            true => PieceKind::EchoAct,
+            false => PieceKind::Echo,
         }
     }
 
-    /// Takes word `at` of the reply, if the offer goes on like that.
+    /// Takes word `at` of the reply into the echo if the offer continues with it.
     fn goes_on(&mut self, at: usize, id: Option<Word>) -> bool {
         let said = self.offer.reply.get(at);
         let from = self.last + 1;
@@ -276,10 +326,15 @@ impl Echo<'_> {
             return false;
         }
         if self.language.is_glue(id) && !(said == "to" && self.offer.has_from) {
-            // Little words are not searched for, but when they stand next they are met.
-            if from < self.offer.offered.len() && self.offer.meets(self.language, at, id, from) {
-                self.last = from;
+            // Glue words are not searched for, but count as repeated if they come next in the offer.
+            match from < self.offer.offered.len() && self.offer.meets(self.language, at, id, from) {
+                true => (self.last, self.ends_in_glue) = (from, false),
+                false => {
+                    self.is_loose |= self.ends_in_glue || self.offer.is_loose(self.language, at);
+                    self.ends_in_glue = true;
+                }
             }
+            self.is_broken_off = card::is_article(self.language.tag, said);
             return true;
         }
         let is_number = is_number(said);
@@ -289,13 +344,14 @@ impl Echo<'_> {
         };
         self.last = place;
         self.content += 1;
+        (self.ends_in_glue, self.is_broken_off) = (false, false);
         self.is_number = is_number;
         self.has_number |= is_number;
         true
     }
 
-    /// The next place that meets the word. Numbers keep their neighbours; nothing leaps into another item of a list,
-    /// or over a word that turns the meaning.
+    /// Returns the next place in the offer that the word repeats. Numbers keep their neighbours. The search enters no
+    /// other item of a list and passes no word that reverses the meaning.
     fn search(&self, at: usize, id: Option<Word>, is_strict: bool) -> Option<usize> {
         let from = self.last + 1;
         for place in from..self.offer.offered.len() {
@@ -311,8 +367,9 @@ impl Echo<'_> {
         None
     }
 
-    /// Where the offer names, before the act, the one thing that it is done to: "play the movie" repeats "shall the
-    /// movie be played?". With a second thing the order would matter, and a number or an item of a list is not one.
+    /// Returns the place of the act's object where the offer names it before the act: "play the movie" repeats "shall
+    /// the movie be played?". Only one object is looked for, because the order of two would matter; numbers and list
+    /// items are excluded.
     fn object_before(&self, at: usize, id: Option<Word>) -> Option<usize> {
         if !self.begins_with_act || self.content > 1 || is_number(self.offer.reply.get(at)) {
             return None;
@@ -326,7 +383,7 @@ impl Echo<'_> {
             .find(|place| self.offer.meets(self.language, at, id, *place))
     }
 
-    /// Whether what was said so far is one item of a list, or half of a number.
+    /// Returns true if the echo so far is only one item of a list, or half of a number.
     fn cuts_something(&self) -> bool {
         let next = self.last + 1;
         let is_value = |place: usize| self.offer.offered.gap(place).is_value;
@@ -351,7 +408,7 @@ fn stems(words: &Words) -> Vec<u8> {
     lengths.collect()
 }
 
-/// The part of a word that its forms share: `booking` and `booked` are `book`.
+/// Returns the part of an English word that its forms share: `book` for `booking` and `booked`.
 fn stem(word: &str) -> &str {
     if word.len() < 4 || !word.is_ascii() {
         return word;
@@ -364,7 +421,7 @@ fn stem(word: &str) -> &str {
         }
     }
     stem = stem.strip_suffix(['e', 'y']).unwrap_or(stem);
-    // `cancelling` keeps one of its two letters.
+    // `cancelling` keeps only one of its two last letters.
     let mut ends = stem.bytes().rev();
     match (ends.next(), ends.next()) {
         (Some(last), Some(before)) if last == before && stem.len() > 4 => {

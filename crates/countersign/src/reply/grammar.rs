@@ -1,29 +1,29 @@
-//! The grammar of a language's table: patterns of words, compiled into one automaton.
+//! Compiles a language's table of word patterns into one automaton.
 //!
-//! Enters: the text of a table. Leaves: a machine that is fed words and says which kinds of piece end here.
-//! Deliberately absent: what the kinds mean together; see `parse.rs`.
+//! Input: the text of a table. Output: an automaton that is fed words and says which kinds of piece end after each. Not
+//! here: what the kinds mean together; see `kind.rs`.
 //!
-//! A table has classes (`name = a | b c`) and sections (`[yes]`) of patterns, one per line. A pattern is a row of
+//! A table has classes (`name = a | b c`) and sections (`[yes]`) of patterns, one per line. A pattern is a sequence of
 //! words, classes (`<name>`) and groups (`(a | b c)`), each of which may be followed by `?`, `*` or `+`.
 
 use std::collections::HashMap;
 
-use super::kind::{Kind, Kinds};
+use super::kind::{Kinds, PieceKind};
 use super::lexicon::{FastMap, Lexicon, Word};
 use super::word::split;
 
-/// A part of a pattern.
+/// A node of a parsed pattern.
 #[derive(Clone, Debug, PartialEq)]
-enum Part {
+enum Pattern {
     /// Any one of these words.
     Words(Vec<Word>),
-    Row(Vec<Part>),
-    Any(Vec<Part>),
-    Maybe(Box<Part>),
-    Repeat(Box<Part>),
+    Row(Vec<Pattern>),
+    Any(Vec<Pattern>),
+    Maybe(Box<Pattern>),
+    Repeat(Box<Pattern>),
 }
 
-/// What is wrong with a table: a mistake of ours, found by a test.
+/// A mistake in a table. Tables are built in, so a test finds it.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 #[error("line {line}: {problem}")]
 pub(super) struct TableProblem {
@@ -31,22 +31,22 @@ pub(super) struct TableProblem {
     pub(super) problem: String,
 }
 
-/// A table, read but not yet compiled.
+/// A table that was read but not compiled yet.
 #[derive(Debug, Default)]
 pub(super) struct Table {
-    classes: HashMap<String, Part>,
-    patterns: Vec<(Kind, Part)>,
-    /// Lines of sections that hold plain words; see [`LISTS`].
+    classes: HashMap<String, Pattern>,
+    patterns: Vec<(PieceKind, Pattern)>,
+    /// Lines of word lists, each with the name of its section; see [`LISTS`].
     pub(super) lists: Vec<(&'static str, Vec<Word>)>,
-    /// Every word that stands in a pattern.
+    /// Every word that occurs in a pattern.
     pub(super) words: Vec<Word>,
 }
 
-/// Sections whose lines are words, not patterns.
+/// Sections whose lines are lists of words, not patterns.
 const LISTS: [&str; 6] = ["glue", "stop", "acts", "same", "international", "more"];
 
 impl Table {
-    /// Reads one more text into the table.
+    /// Adds the classes, patterns and lists of one more text.
     pub(super) fn read(&mut self, text: &str, lexicon: &mut Lexicon) -> Result<(), TableProblem> {
         let mut section = Section::Classes;
         for (number, line) in (1..).zip(text.lines()) {
@@ -84,42 +84,42 @@ impl Table {
         Ok(())
     }
 
-    /// Adds a plain phrase.
-    pub(super) fn add(&mut self, kind: Kind, phrase: &str, lexicon: &mut Lexicon) {
+    /// Adds a phrase without classes, groups and repetition.
+    pub(super) fn add(&mut self, kind: PieceKind, phrase: &str, lexicon: &mut Lexicon) {
         let words: Vec<Word> = split(phrase).iter().map(|word| lexicon.intern(word)).collect();
         if words.is_empty() {
             return;
         }
         self.words.extend(&words);
-        let row = words.into_iter().map(|word| Part::Words(vec![word])).collect();
-        self.patterns.push((kind, Part::Row(row)));
+        let row = words.into_iter().map(|word| Pattern::Words(vec![word])).collect();
+        self.patterns.push((kind, Pattern::Row(row)));
     }
 
-    fn parse(&mut self, pattern: &str, lexicon: &mut Lexicon) -> Result<Part, String> {
-        let mut reader = Reader {
+    fn parse(&mut self, pattern: &str, lexicon: &mut Lexicon) -> Result<Pattern, String> {
+        let mut parser = PatternParser {
             rest: pattern,
             classes: &self.classes,
             words: &mut self.words,
             lexicon,
         };
-        let part = reader.alternatives()?;
-        match reader.rest.trim() {
+        let part = parser.alternatives()?;
+        match parser.rest.trim() {
             "" => Ok(part),
             rest => Err(format!("not understood: `{rest}`")),
         }
     }
 
-    /// Compiles all patterns.
+    /// Compiles all patterns into one automaton.
     pub(super) fn compile(&self) -> Automaton {
-        let mut net = Net::default();
-        let start = net.state();
+        let mut nfa = Nfa::default();
+        let start = nfa.state();
         for (kind, part) in &self.patterns {
-            let end = net.add(part, start);
-            let accept = net.state();
-            net.empty(end, accept);
-            net.accept(accept, *kind);
+            let end = nfa.add(part, start);
+            let accept = nfa.state();
+            nfa.empty(end, accept);
+            nfa.accept(accept, *kind);
         }
-        let mut automaton = net.determine(start);
+        let mut automaton = nfa.determine(start);
         let most = self.words.iter().map(|word| word.0 as usize + 1).max();
         automaton.words = vec![false; most.unwrap_or(0)];
         for word in &self.words {
@@ -134,26 +134,26 @@ impl Table {
 #[derive(Clone, Copy)]
 enum Section {
     Classes,
-    Patterns(Kind),
+    Patterns(PieceKind),
     List(&'static str),
 }
 
 impl Section {
     fn named(name: &str) -> Option<Section> {
         let list = LISTS.into_iter().find(|list| *list == name).map(Section::List);
-        list.or_else(|| Kind::named(name).map(Section::Patterns))
+        list.or_else(|| PieceKind::named(name).map(Section::Patterns))
     }
 }
 
-/// Reads a pattern from left to right.
-struct Reader<'a> {
+/// Recursive-descent parser for one pattern.
+struct PatternParser<'a> {
     rest: &'a str,
-    classes: &'a HashMap<String, Part>,
+    classes: &'a HashMap<String, Pattern>,
     words: &'a mut Vec<Word>,
     lexicon: &'a mut Lexicon,
 }
 
-impl Reader<'_> {
+impl PatternParser<'_> {
     fn peek(&mut self) -> Option<char> {
         self.rest = self.rest.trim_start();
         self.rest.chars().next()
@@ -167,30 +167,30 @@ impl Reader<'_> {
         found
     }
 
-    fn alternatives(&mut self) -> Result<Part, String> {
+    fn alternatives(&mut self) -> Result<Pattern, String> {
         let mut rows = vec![self.row()?];
         while self.take('|') {
             rows.push(self.row()?);
         }
-        // Single words side by side are one edge: that keeps the automaton small.
-        let (singles, mut others): (Vec<Part>, Vec<Part>) =
-            rows.into_iter().partition(|row| matches!(row, Part::Words(_)));
+        // Alternatives of a single word share one edge, which keeps the automaton small.
+        let (singles, mut others): (Vec<Pattern>, Vec<Pattern>) =
+            rows.into_iter().partition(|row| matches!(row, Pattern::Words(_)));
         let mut words: Vec<Word> = Vec::new();
         for single in singles {
-            if let Part::Words(more) = single {
+            if let Pattern::Words(more) = single {
                 words.extend(more);
             }
         }
         if !words.is_empty() {
-            others.push(Part::Words(words));
+            others.push(Pattern::Words(words));
         }
         match others.len() {
             1 => others.pop().ok_or_else(String::new),
-            _ => Ok(Part::Any(others)),
+            _ => Ok(Pattern::Any(others)),
         }
     }
 
-    fn row(&mut self) -> Result<Part, String> {
+    fn row(&mut self) -> Result<Pattern, String> {
         let mut parts = Vec::new();
         while let Some(next) = self.peek() {
             let mut part = match next {
@@ -207,22 +207,22 @@ impl Reader<'_> {
                 _ => self.word()?,
             };
             if self.take('?') {
-                part = Part::Maybe(Box::new(part));
+                part = Pattern::Maybe(Box::new(part));
             } else if self.take('*') {
-                part = Part::Maybe(Box::new(Part::Repeat(Box::new(part))));
+                part = Pattern::Maybe(Box::new(Pattern::Repeat(Box::new(part))));
             } else if self.take('+') {
-                part = Part::Repeat(Box::new(part));
+                part = Pattern::Repeat(Box::new(part));
             }
             parts.push(part);
         }
         match parts.len() {
             0 => Err("an empty alternative".to_owned()),
             1 => parts.pop().ok_or_else(String::new),
-            _ => Ok(Part::Row(parts)),
+            _ => Ok(Pattern::Row(parts)),
         }
     }
 
-    fn class(&mut self) -> Result<Part, String> {
+    fn class(&mut self) -> Result<Pattern, String> {
         self.take('<');
         let (name, rest) = self.rest.split_once('>').ok_or("a class is not closed")?;
         self.rest = rest;
@@ -230,31 +230,31 @@ impl Reader<'_> {
         class.cloned().ok_or_else(|| format!("no class `{name}`"))
     }
 
-    fn word(&mut self) -> Result<Part, String> {
+    fn word(&mut self) -> Result<Pattern, String> {
         let ends = |c: char| c.is_whitespace() || "()|<>?*+".contains(c);
         let end = self.rest.find(ends).unwrap_or(self.rest.len());
         let (text, rest) = self.rest.split_at(end);
         self.rest = rest;
         let words: Vec<Word> = split(text).iter().map(|word| self.lexicon.intern(word)).collect();
         self.words.extend(&words);
-        let mut parts: Vec<Part> = words.into_iter().map(|word| Part::Words(vec![word])).collect();
+        let mut parts: Vec<Pattern> = words.into_iter().map(|word| Pattern::Words(vec![word])).collect();
         match parts.len() {
             0 => Err(format!("`{text}` is not a word")),
             1 => parts.pop().ok_or_else(String::new),
-            _ => Ok(Part::Row(parts)),
+            _ => Ok(Pattern::Row(parts)),
         }
     }
 }
 
-/// The automaton while it is built: states with edges, some of which read nothing.
+/// The nondeterministic automaton (NFA) that is built first. Some of its edges are empty: they read no word.
 #[derive(Default)]
-struct Net {
+struct Nfa {
     edges: Vec<Vec<(Word, u32)>>,
     empties: Vec<Vec<u32>>,
     kinds: Vec<Kinds>,
 }
 
-impl Net {
+impl Nfa {
     fn state(&mut self) -> u32 {
         self.edges.push(Vec::new());
         self.empties.push(Vec::new());
@@ -268,24 +268,24 @@ impl Net {
         }
     }
 
-    fn accept(&mut self, state: u32, kind: Kind) {
+    fn accept(&mut self, state: u32, kind: PieceKind) {
         if let Some(kinds) = self.kinds.get_mut(state as usize) {
             *kinds = kinds.with(kind);
         }
     }
 
-    /// Adds a part behind `from`, and gives the state behind it.
-    fn add(&mut self, part: &Part, from: u32) -> u32 {
+    /// Adds `part` after the state `from` and returns the state after it.
+    fn add(&mut self, part: &Pattern, from: u32) -> u32 {
         match part {
-            Part::Words(words) => {
+            Pattern::Words(words) => {
                 let to = self.state();
                 if let Some(edges) = self.edges.get_mut(from as usize) {
                     edges.extend(words.iter().map(|word| (*word, to)));
                 }
                 to
             }
-            Part::Row(parts) => parts.iter().fold(from, |at, part| self.add(part, at)),
-            Part::Any(parts) => {
+            Pattern::Row(parts) => parts.iter().fold(from, |at, part| self.add(part, at)),
+            Pattern::Any(parts) => {
                 let to = self.state();
                 for part in parts {
                     let end = self.add(part, from);
@@ -293,8 +293,8 @@ impl Net {
                 }
                 to
             }
-            Part::Maybe(part) => {
-                // A loop inside must not lead back past this point.
+            Pattern::Maybe(part) => {
+                // Without a state of its own, a loop inside could lead back past this point.
                 let begin = self.state();
                 self.empty(from, begin);
                 let end = self.add(part, begin);
@@ -303,7 +303,7 @@ impl Net {
                 self.empty(begin, to);
                 to
             }
-            Part::Repeat(part) => {
+            Pattern::Repeat(part) => {
                 let begin = self.state();
                 self.empty(from, begin);
                 let end = self.add(part, begin);
@@ -315,7 +315,8 @@ impl Net {
         }
     }
 
-    /// Follows empty edges; keeps only states that read a word or end a piece.
+    /// Returns the closure of `states` over empty edges, sorted. States that neither read a word nor end a piece are
+    /// left out.
     fn close(&self, states: &[u32], seen: &mut [bool]) -> Vec<u32> {
         let mut stack = states.to_vec();
         let mut visited = Vec::new();
@@ -343,7 +344,7 @@ impl Net {
         closed
     }
 
-    /// Makes every step certain: sets of states become states.
+    /// Makes the automaton deterministic by subset construction.
     fn determine(&self, start: u32) -> Automaton {
         let mut seen = vec![false; self.edges.len()];
         let mut sets: HashMap<Vec<u32>, u32> = HashMap::new();
@@ -388,17 +389,17 @@ impl Net {
     }
 }
 
-/// The compiled table. State 0 is the beginning of a piece.
+/// A compiled table (a DFA). State 0 is the beginning of a piece.
 #[derive(Debug, Default)]
 pub(super) struct Automaton {
     steps: FastMap<u64, u32>,
     kinds: Vec<Kinds>,
-    /// For each word whether any piece has it.
+    /// By word id: true if any piece contains the word.
     words: Vec<bool>,
 }
 
 impl Automaton {
-    /// Whether any piece has the word.
+    /// Returns true if any piece contains the word.
     pub(super) fn knows(&self, word: Word) -> bool {
         self.words.get(word.0 as usize).copied().unwrap_or(false)
     }
@@ -407,22 +408,22 @@ impl Automaton {
         (u64::from(state) << 32) | u64::from(word.0)
     }
 
-    /// The state behind `word`, if a piece goes on with it.
+    /// Returns the state after `word`, or `None` if no piece continues with it.
     pub(super) fn step(&self, state: u32, word: Word) -> Option<u32> {
         self.steps.get(&Automaton::key(state, word)).copied()
     }
 
-    /// The kinds of piece that the word is all by itself.
+    /// Returns the kinds of piece that the word forms by itself.
     pub(super) fn alone(&self, word: Word) -> Kinds {
         self.step(0, word).map_or(Kinds::NONE, |state| self.kinds(state))
     }
 
-    /// The kinds of piece that end in this state.
+    /// Returns the kinds of piece that end in this state.
     pub(super) fn kinds(&self, state: u32) -> Kinds {
         self.kinds.get(state as usize).copied().unwrap_or(Kinds::NONE)
     }
 
-    /// How many states there are.
+    /// Returns the number of states and of transitions.
     #[cfg(test)]
     pub(super) fn size(&self) -> (usize, usize) {
         (self.kinds.len(), self.steps.len())

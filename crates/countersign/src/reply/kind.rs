@@ -1,107 +1,107 @@
-//! The kinds of piece a reply is made of, and what they add up to.
+//! The kinds of piece that a reply is made of, and what they add up to.
 //!
-//! Enters: pieces in the order in which they were said. Leaves: where the reply stands. The whole rule is one table,
-//! [`Stand::after`]: a kind that does not fit where the reply stands makes the whole reply unread.
+//! Input: pieces in the order in which they were said. Output: the state of the reply. The whole rule is one table,
+//! [`ReplyState::after`]. If one piece does not fit the state before it, the whole reply is not understood.
 
-/// What a piece of a reply does.
+/// Role of one piece of a reply.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Kind {
+pub enum PieceKind {
     /// Says yes: "yes", "that is correct", "go ahead".
     Yes,
-    /// Says that it is well: "sounds good", "that's fine". After a no it only softens the no.
+    /// Accepts: "sounds good", "that's fine". After a no it only softens the no.
     Fine,
-    /// A filler that lets things happen: "ok", "alright", a thumb.
+    /// A filler that consents: "ok", "alright", a thumbs-up.
     Ok,
-    /// Praise, an answer only where something was offered: "great", "perfect".
+    /// Praise, which is an answer only if something was offered: "great", "perfect".
     Praise,
     /// "Please".
     Please,
     /// "Thank you".
     Thanks,
-    /// Greetings, names for the other side, "now", "well".
+    /// Greetings, forms of address, "now", "well".
     Courtesy,
     /// Says no: "no", "cancel it", "not now".
     No,
-    /// Asks for something, which must then be what was offered: "I'd like to", "go ahead and".
+    /// Introduces a wish, which then has to be what was offered: "I'd like to", "go ahead and".
     Lead,
-    /// Refuses something, which may then be named: "I don't want to".
+    /// Introduces a refusal, after which the act may be named: "I don't want to".
     NoLead,
     /// "That's all": yes to a list of details, no to "anything else?".
     Enough,
-    /// What may follow a no: "for now", "I was just looking".
+    /// May follow a no: "for now", "I was just looking".
     Aside,
-    /// What means something only behind a yes: "confirm it".
+    /// Has a meaning only after a yes or a filler: "confirm it".
     After,
-    /// Looks like a yes and is none: irony, a shrug, a request to be told something.
+    /// Looks like a yes but is none: irony, a shrug, a request to be told something.
     Doubt,
-    /// Words of the offer, said again.
+    /// Repeated words of the offer.
     Echo,
-    /// Words of the offer that name the act itself.
+    /// Repeated words of the offer that name the act itself.
     EchoAct,
 }
 
-impl Kind {
-    const NAMES: [(&str, Kind); 14] = [
-        ("yes", Kind::Yes),
-        ("fine", Kind::Fine),
-        ("ok", Kind::Ok),
-        ("praise", Kind::Praise),
-        ("please", Kind::Please),
-        ("thanks", Kind::Thanks),
-        ("courtesy", Kind::Courtesy),
-        ("no", Kind::No),
-        ("lead", Kind::Lead),
-        ("nolead", Kind::NoLead),
-        ("enough", Kind::Enough),
-        ("aside", Kind::Aside),
-        ("after", Kind::After),
-        ("doubt", Kind::Doubt),
+impl PieceKind {
+    const NAMES: [(&str, PieceKind); 14] = [
+        ("yes", PieceKind::Yes),
+        ("fine", PieceKind::Fine),
+        ("ok", PieceKind::Ok),
+        ("praise", PieceKind::Praise),
+        ("please", PieceKind::Please),
+        ("thanks", PieceKind::Thanks),
+        ("courtesy", PieceKind::Courtesy),
+        ("no", PieceKind::No),
+        ("lead", PieceKind::Lead),
+        ("nolead", PieceKind::NoLead),
+        ("enough", PieceKind::Enough),
+        ("aside", PieceKind::Aside),
+        ("after", PieceKind::After),
+        ("doubt", PieceKind::Doubt),
     ];
 
-    /// All kinds, in order.
-    pub(super) const ALL: [Kind; 16] = [
-        Kind::Yes,
-        Kind::Fine,
-        Kind::Ok,
-        Kind::Praise,
-        Kind::Please,
-        Kind::Thanks,
-        Kind::Courtesy,
-        Kind::No,
-        Kind::Lead,
-        Kind::NoLead,
-        Kind::Enough,
-        Kind::Aside,
-        Kind::After,
-        Kind::Doubt,
-        Kind::Echo,
-        Kind::EchoAct,
+    /// All kinds, in the order of their bits in [`Kinds`].
+    pub(super) const ALL: [PieceKind; 16] = [
+        PieceKind::Yes,
+        PieceKind::Fine,
+        PieceKind::Ok,
+        PieceKind::Praise,
+        PieceKind::Please,
+        PieceKind::Thanks,
+        PieceKind::Courtesy,
+        PieceKind::No,
+        PieceKind::Lead,
+        PieceKind::NoLead,
+        PieceKind::Enough,
+        PieceKind::Aside,
+        PieceKind::After,
+        PieceKind::Doubt,
+        PieceKind::Echo,
+        PieceKind::EchoAct,
     ];
 
-    /// The kind whose patterns stand in the section of this name.
-    pub(super) fn named(name: &str) -> Option<Kind> {
-        let found = Kind::NAMES.into_iter().find(|(known, _)| *known == name);
+    /// Returns the kind for a table section of this name.
+    pub(super) fn named(name: &str) -> Option<PieceKind> {
+        let found = PieceKind::NAMES.into_iter().find(|(known, _)| *known == name);
         found.map(|(_, kind)| kind)
     }
 
-    /// Whether a reply is decided by pieces of this kind.
+    /// Returns true if pieces of this kind are reported as the words that decided.
     pub(super) fn decides(self) -> bool {
-        !matches!(self, Kind::Thanks | Kind::Courtesy | Kind::Aside)
+        !matches!(self, PieceKind::Thanks | PieceKind::Courtesy | PieceKind::Aside)
     }
 }
 
-/// A set of kinds.
+/// A set of kinds, one bit each.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Kinds(u16);
 
 impl Kinds {
     pub(super) const NONE: Kinds = Kinds(0);
 
-    pub(super) fn with(self, kind: Kind) -> Kinds {
+    pub(super) fn with(self, kind: PieceKind) -> Kinds {
         Kinds(self.0 | (1 << kind as u16))
     }
 
-    pub(super) fn has(self, kind: Kind) -> bool {
+    pub(super) fn has(self, kind: PieceKind) -> bool {
         self.0 & (1 << kind as u16) != 0
     }
 
@@ -109,137 +109,143 @@ impl Kinds {
         Kinds(self.0 | other.0)
     }
 
-    pub(super) fn iter(self) -> impl Iterator<Item = Kind> {
-        Kind::ALL.into_iter().filter(move |kind| self.has(*kind))
+    pub(super) fn iter(self) -> impl Iterator<Item = PieceKind> {
+        PieceKind::ALL.into_iter().filter(move |kind| self.has(*kind))
     }
 }
 
-/// Where a reply stands after some of its pieces.
+/// State of a reply after some of its pieces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Stand {
-    /// Nothing was said that matters.
+pub(super) enum ReplyState {
+    /// Nothing relevant was said.
     Start,
-    /// Only a please.
+    /// Only a "please".
     Please,
     /// Only thanks.
     Thanks,
-    /// A filler.
+    /// A filler such as "ok".
     Ok,
-    /// Praise.
     Praise,
     /// A filler or praise, with thanks: perhaps only a farewell.
     ThankedOk,
-    /// It is well.
+    /// An acceptance such as "that's fine".
     Fine,
-    /// Yes.
     Yes,
-    /// Yes, with words of the offer. More of them would be a second, perhaps another, wish.
+    /// A yes with words of the offer. More of them might be a second, different wish.
     Echoed,
-    /// No.
     No,
-    /// Asked for something that is still to be named.
+    /// A wish whose object has not been named yet.
     Led,
-    /// Said yes, and asks for something that is still to be named.
+    /// A yes, then a wish whose object has not been named yet.
     YesLed,
-    /// No, and what is refused may be named.
+    /// A no, after which the refused act may be named.
     NoLed,
     /// "That's all".
     Enough,
-    /// Something was said that makes a yes doubtful, whatever else was said.
+    /// A doubt was expressed: whatever follows, the reply is not a yes.
     Doubt,
 }
 
-impl Stand {
-    pub(super) const ALL: [Stand; 15] = [
-        Stand::Start,
-        Stand::Please,
-        Stand::Thanks,
-        Stand::Ok,
-        Stand::Praise,
-        Stand::ThankedOk,
-        Stand::Fine,
-        Stand::Yes,
-        Stand::Echoed,
-        Stand::No,
-        Stand::Led,
-        Stand::YesLed,
-        Stand::NoLed,
-        Stand::Enough,
-        Stand::Doubt,
+impl ReplyState {
+    pub(super) const ALL: [ReplyState; 15] = [
+        ReplyState::Start,
+        ReplyState::Please,
+        ReplyState::Thanks,
+        ReplyState::Ok,
+        ReplyState::Praise,
+        ReplyState::ThankedOk,
+        ReplyState::Fine,
+        ReplyState::Yes,
+        ReplyState::Echoed,
+        ReplyState::No,
+        ReplyState::Led,
+        ReplyState::YesLed,
+        ReplyState::NoLed,
+        ReplyState::Enough,
+        ReplyState::Doubt,
     ];
 
-    /// Where the reply stands after one more piece; nothing where that piece makes no sense.
-    pub(super) fn after(self, kind: Kind) -> Option<Stand> {
-        use Stand as S;
+    /// Returns the state after one more piece, or `None` if the piece makes no sense there.
+    pub(super) fn after(self, kind: PieceKind) -> Option<ReplyState> {
+        use ReplyState as S;
         Some(match (self, kind) {
-            (S::Doubt, _) | (_, Kind::Doubt) => S::Doubt,
+            (S::Doubt, _) | (_, PieceKind::Doubt) => S::Doubt,
 
-            // What was asked for must be named, and be what was offered.
-            (S::Led, Kind::EchoAct) | (S::YesLed, Kind::Echo | Kind::EchoAct) => S::Echoed,
-            (stand @ (S::Led | S::YesLed), Kind::Please | Kind::Courtesy) => stand,
+            // A wish has to name what was offered.
+            (S::Led, PieceKind::EchoAct) | (S::YesLed, PieceKind::Echo | PieceKind::EchoAct) => S::Echoed,
+            (state @ (S::Led | S::YesLed), PieceKind::Please | PieceKind::Courtesy) => state,
             (S::Led | S::YesLed, _) => return None,
 
-            // A no stays a no; what softens it does not turn it.
-            (S::NoLed, Kind::Echo | Kind::EchoAct) => S::No,
-            (S::No | S::NoLed, Kind::No) => S::No,
-            (S::No | S::NoLed, Kind::NoLead) => S::NoLed,
+            // A no stays a no: softening words do not reverse it.
+            (S::NoLed, PieceKind::Echo | PieceKind::EchoAct) => S::No,
+            (S::No | S::NoLed, PieceKind::No) => S::No,
+            (S::No | S::NoLed, PieceKind::NoLead) => S::NoLed,
             (
                 S::No | S::NoLed,
-                Kind::Ok
-                | Kind::Fine
-                | Kind::Praise
-                | Kind::Please
-                | Kind::Thanks
-                | Kind::Courtesy
-                | Kind::Enough
-                | Kind::Aside,
+                PieceKind::Ok
+                | PieceKind::Fine
+                | PieceKind::Praise
+                | PieceKind::Please
+                | PieceKind::Thanks
+                | PieceKind::Courtesy
+                | PieceKind::Enough
+                | PieceKind::Aside,
             ) => S::No,
             (S::No | S::NoLed, _) => return None,
 
-            // A yes is not followed by a no.
-            (S::Yes | S::Echoed | S::Fine, Kind::No | Kind::NoLead | Kind::Aside) => return None,
+            // After a yes, a no makes the reply unreadable.
+            (S::Yes | S::Echoed | S::Fine, PieceKind::No | PieceKind::NoLead | PieceKind::Aside) => {
+                return None;
+            }
             // "Yeah, that's all for today" is a farewell.
-            (S::Yes | S::Echoed, Kind::Enough) => return None,
-            (S::Yes | S::Echoed, Kind::Lead) => S::YesLed,
-            (S::Yes, Kind::Echo | Kind::EchoAct) => S::Echoed,
-            (S::Echoed | S::Fine, Kind::Echo) | (S::Echoed, Kind::EchoAct) => return None,
-            (stand @ (S::Yes | S::Echoed), _) => stand,
-            (S::Fine, Kind::Yes | Kind::After) => S::Yes,
-            (S::Fine, Kind::EchoAct) => S::Echoed,
-            (S::Fine, Kind::Lead) => S::Led,
-            // "That's fine, that's all I needed" lets nothing happen.
-            (S::Fine, Kind::Enough) => S::Enough,
+            (S::Yes | S::Echoed, PieceKind::Enough) => return None,
+            (S::Yes | S::Echoed, PieceKind::Lead) => S::YesLed,
+            (S::Yes, PieceKind::Echo | PieceKind::EchoAct) => S::Echoed,
+            (S::Echoed | S::Fine, PieceKind::Echo) | (S::Echoed, PieceKind::EchoAct) => return None,
+            (state @ (S::Yes | S::Echoed), _) => state,
+            (S::Fine, PieceKind::Yes | PieceKind::After) => S::Yes,
+            (S::Fine, PieceKind::EchoAct) => S::Echoed,
+            (S::Fine, PieceKind::Lead) => S::Led,
+            // "That's fine, that's all I needed" approves nothing.
+            (S::Fine, PieceKind::Enough) => S::Enough,
             (S::Fine, _) => S::Fine,
 
-            (S::Enough, Kind::Thanks | Kind::Courtesy | Kind::Please | Kind::Ok | Kind::Praise) => S::Enough,
-            (S::Enough, Kind::Enough | Kind::Aside) => S::Enough,
-            (S::Enough, Kind::Yes) => S::Yes,
-            (S::Enough, Kind::No) => S::No,
-            (S::Enough, Kind::NoLead) => S::NoLed,
+            (
+                S::Enough,
+                PieceKind::Thanks
+                | PieceKind::Courtesy
+                | PieceKind::Please
+                | PieceKind::Ok
+                | PieceKind::Praise,
+            ) => S::Enough,
+            (S::Enough, PieceKind::Enough | PieceKind::Aside) => S::Enough,
+            (S::Enough, PieceKind::Yes) => S::Yes,
+            (S::Enough, PieceKind::No) => S::No,
+            (S::Enough, PieceKind::NoLead) => S::NoLed,
             (S::Enough, _) => return None,
 
-            // From here on nothing is decided yet.
-            (_, Kind::Yes) => S::Yes,
-            (_, Kind::EchoAct) => S::Echoed,
-            (_, Kind::Fine) => S::Fine,
-            (_, Kind::No) => S::No,
-            (_, Kind::Lead) => S::Led,
-            (_, Kind::NoLead) => S::NoLed,
-            (S::Please, Kind::Enough) => return None,
-            (_, Kind::Enough) => S::Enough,
-            (S::Ok | S::Praise | S::ThankedOk, Kind::After) => S::Yes,
-            (_, Kind::Echo | Kind::Aside | Kind::After) => return None,
-            (stand, Kind::Courtesy) => stand,
-            (S::Start | S::Thanks | S::Please, Kind::Please) => S::Please,
-            (S::Please, Kind::Thanks) => S::Please,
-            (S::Start | S::Thanks, Kind::Thanks) => S::Thanks,
-            (S::Thanks, Kind::Ok | Kind::Praise) => S::ThankedOk,
-            (S::Start | S::Please | S::Ok, Kind::Ok) => S::Ok,
-            (S::Praise, Kind::Ok) => S::Praise,
-            (S::Start | S::Please | S::Ok | S::Praise, Kind::Praise) => S::Praise,
-            (S::Ok | S::Praise | S::ThankedOk, Kind::Thanks) => S::ThankedOk,
-            (S::ThankedOk, Kind::Ok | Kind::Praise) => S::ThankedOk,
-            (stand @ (S::Ok | S::Praise | S::ThankedOk), Kind::Please) => stand,
+            // In the remaining states nothing is decided yet.
+            (_, PieceKind::Yes) => S::Yes,
+            (_, PieceKind::EchoAct) => S::Echoed,
+            (_, PieceKind::Fine) => S::Fine,
+            (_, PieceKind::No) => S::No,
+            (_, PieceKind::Lead) => S::Led,
+            (_, PieceKind::NoLead) => S::NoLed,
+            (S::Please, PieceKind::Enough) => return None,
+            (_, PieceKind::Enough) => S::Enough,
+            (S::Ok | S::Praise | S::ThankedOk, PieceKind::After) => S::Yes,
+            (_, PieceKind::Echo | PieceKind::Aside | PieceKind::After) => return None,
+            (state, PieceKind::Courtesy) => state,
+            (S::Start | S::Thanks | S::Please, PieceKind::Please) => S::Please,
+            (S::Please, PieceKind::Thanks) => S::Please,
+            (S::Start | S::Thanks, PieceKind::Thanks) => S::Thanks,
+            (S::Thanks, PieceKind::Ok | PieceKind::Praise) => S::ThankedOk,
+            (S::Start | S::Please | S::Ok, PieceKind::Ok) => S::Ok,
+            (S::Praise, PieceKind::Ok) => S::Praise,
+            (S::Start | S::Please | S::Ok | S::Praise, PieceKind::Praise) => S::Praise,
+            (S::Ok | S::Praise | S::ThankedOk, PieceKind::Thanks) => S::ThankedOk,
+            (S::ThankedOk, PieceKind::Ok | PieceKind::Praise) => S::ThankedOk,
+            (state @ (S::Ok | S::Praise | S::ThankedOk), PieceKind::Please) => state,
         })
     }
 }

@@ -1,14 +1,14 @@
-//! The languages: tables compiled once, and the yes and no words of every locale.
+//! The languages: their tables, compiled on first use, and the yes and no words of every locale.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
 
 use super::grammar::{Automaton, Table, TableProblem};
-use super::kind::Kind;
+use super::kind::PieceKind;
 use super::lexicon::{FastMap, Lexicon, Word};
 use super::word::{Words, split};
 
-/// Tables of their own: the first tag names the language, the others are read by the same table.
+/// Languages with a file of their own. The first tag names the language; the others share its table.
 const RICH: [(&str, &str); 14] = [
     ("en", include_str!("tables/english.txt")),
     ("es", include_str!("tables/spanish.txt")),
@@ -26,36 +26,36 @@ const RICH: [(&str, &str); 14] = [
     ("zh yue", include_str!("tables/chinese.txt")),
 ];
 
-/// Several short tables, each behind a line `@ tag tag`.
+/// Short tables of further languages, each after a line `@ tag tag`.
 const SHORT: &str = include_str!("tables/others.txt");
-/// What is no yes in each language, behind lines `@ tag`.
+/// Phrases that look like a yes but are none, for each language after a line `@ tag`.
 const DOUBTS: &str = include_str!("tables/doubts.txt");
 const UNIVERSAL: &str = include_str!("tables/universal.txt");
-/// Yes and no words of locales; see the note in the file.
+/// Yes and no words of locales; see the comment in the file.
 const LOCALES: &str = include_str!("tables/locales.tsv");
 
 static TABLES: LazyLock<Tables> = LazyLock::new(|| Tables::build().unwrap_or_default());
 
-/// All languages. A table with a mistake would leave nothing, which reads every reply as `Other`; a test builds them.
+/// Returns all languages. A mistake in a table would leave none, so that every reply reads as `Other`; a test builds
+/// them to find it.
 pub(super) fn tables() -> &'static Tables {
     &TABLES
 }
 
-/// Everything known about words.
+/// The tables of all languages.
 #[derive(Debug, Default)]
 pub(super) struct Tables {
     pub(super) lexicon: Lexicon,
     pub(super) languages: Vec<Language>,
-    /// For each word the languages, by bit, that know it in a pattern or between the words of an echo.
+    /// By word id: the languages, one bit each, that have the word in a pattern or as a glue word.
     known: Vec<u64>,
     tags: HashMap<&'static str, usize>,
     locales: HashMap<String, Locale>,
-    /// For each whole reply: said for yes somewhere, said for no somewhere.
+    /// For each whole reply: true if it means yes in some locale, true if it means no in some.
     anywhere: HashMap<String, (bool, bool)>,
     longest_phrase: usize,
 }
 
-/// One language.
 #[derive(Debug)]
 pub(super) struct Language {
     pub(super) tag: &'static str,
@@ -64,7 +64,7 @@ pub(super) struct Language {
     acts: FastMap<Word, u64>,
 }
 
-/// Words of one locale.
+/// Yes and no words of one locale.
 #[derive(Debug, Default)]
 struct Locale {
     yes: Vec<String>,
@@ -84,45 +84,52 @@ impl Language {
         marks.is_some_and(|marks| marks & mark != 0)
     }
 
-    /// A word that may stand anywhere in an echo.
+    /// Returns true for a glue word such as "the" or "it", which may occur anywhere in an echo.
     pub(super) fn is_glue(&self, word: Option<Word>) -> bool {
         self.is(word, GLUE)
     }
 
-    /// A word that is never an echo: it turns or narrows what is said.
+    /// Returns true for a word that is never part of an echo, because it reverses or narrows the meaning.
     pub(super) fn is_stop(&self, word: Option<Word>) -> bool {
         self.is(word, STOP)
     }
 
-    /// A word that people of all languages use.
+    /// Returns true for a word that speakers of all languages use.
     pub(super) fn is_international(&self, word: Option<Word>) -> bool {
         self.is(word, INTERNATIONAL)
     }
 
-    /// A word with which a prompt asks for more to do.
+    /// Returns true for a word by which a prompt asks for more to do.
     pub(super) fn asks_for_more(&self, word: Option<Word>) -> bool {
         self.is(word, MORE)
     }
 
-    /// A word that names an act.
+    /// Returns true for a word that names an act.
     pub(super) fn is_act(&self, word: Option<Word>) -> bool {
         self.is(word, ACT)
     }
 
-    /// A word that refuses when it stands alone, or that names the same act as one that does: `cancellation`.
+    /// Returns true for a word that refuses when it stands alone, or that names the same act as such a word
+    /// (`cancellation`).
     pub(super) fn is_refusal(&self, word: Option<Word>) -> bool {
         self.is(word, REFUSAL)
     }
 
-    /// Whether the word alone lets things happen: a yes, a filler, praise.
+    /// Returns true if the word alone agrees: a yes, a filler, praise or a please.
     pub(super) fn agrees(&self, word: Option<Word>) -> bool {
         let kinds = word.map(|word| self.automaton.alone(word)).unwrap_or_default();
-        [Kind::Yes, Kind::Fine, Kind::Ok, Kind::Praise, Kind::Please]
-            .into_iter()
-            .any(|kind| kinds.has(kind))
+        [
+            PieceKind::Yes,
+            PieceKind::Fine,
+            PieceKind::Ok,
+            PieceKind::Praise,
+            PieceKind::Please,
+        ]
+        .into_iter()
+        .any(|kind| kinds.has(kind))
     }
 
-    /// The groups of words with one meaning that the word belongs to, by bit.
+    /// Returns the groups of synonyms that the word belongs to, as bits. Tables with more than 64 groups share bits.
     pub(super) fn acts(&self, word: Option<Word>) -> u64 {
         word.and_then(|word| self.acts.get(&word)).copied().unwrap_or(0)
     }
@@ -153,8 +160,8 @@ impl Tables {
             self.tags.insert(tag, number);
         }
         if let Some(locale) = self.locales.get(tag) {
-            for (kind, phrases) in [(Kind::Yes, &locale.yes), (Kind::No, &locale.no)] {
-                // Single letters stand alone or not at all: see `Tables::locale`.
+            for (kind, phrases) in [(PieceKind::Yes, &locale.yes), (PieceKind::No, &locale.no)] {
+                // Single letters count only as a whole reply: see `Tables::locale`.
                 for phrase in phrases.iter().filter(|phrase| phrase.chars().count() > 1) {
                     table.add(kind, phrase, &mut self.lexicon);
                 }
@@ -170,7 +177,7 @@ impl Tables {
             .checked_shl(u32::try_from(number).unwrap_or(u32::MAX))
             .unwrap_or(0);
         self.known.resize(self.lexicon.len(), 0);
-        let refuses = |word: &Word| language.automaton.alone(*word).has(Kind::No);
+        let refuses = |word: &Word| language.automaton.alone(*word).has(PieceKind::No);
         let mut refusals: Vec<Word> = table.words.iter().copied().filter(refuses).collect();
         for (_, words) in table.lists.iter().filter(|(list, _)| *list == "acts") {
             if words.iter().any(refuses) {
@@ -247,7 +254,7 @@ impl Tables {
         }
     }
 
-    /// The language of a tag such as `pt-BR` or `sr_RS@latin`.
+    /// Returns the language of a tag such as `pt-BR` or `sr_RS@latin`.
     pub(super) fn language(&self, tag: &str) -> Option<&Language> {
         let exact = self.tags.get(tag).copied();
         let shorter = || {
@@ -258,7 +265,7 @@ impl Tables {
         self.languages.get(exact.or_else(shorter)?)
     }
 
-    /// What a whole reply means in a locale: yes or no.
+    /// Returns true if the whole reply means yes in a locale, false if it means no, `None` if it means neither or both.
     pub(super) fn locale(&self, tag: &str, reply: &Words) -> Option<bool> {
         let exact = self.locales.get(tag);
         let shorter = || fallbacks(tag).into_iter().find_map(|tag| self.locales.get(&tag));
@@ -271,12 +278,12 @@ impl Tables {
         }
     }
 
-    /// Whether a whole reply means yes somewhere and whether it means no somewhere.
+    /// Returns whether the whole reply means yes in some locale, and whether it means no in some.
     pub(super) fn anywhere(&self, reply: &str) -> (bool, bool) {
         self.anywhere.get(reply).copied().unwrap_or_default()
     }
 
-    /// Whether some locale says `yes` for yes and `no` for no: a pair such as `y/n` that a prompt may offer.
+    /// Returns true if one locale uses `yes` for yes and `no` for no: a pair such as `y/n` that a prompt may offer.
     pub(super) fn is_pair(&self, yes: &str, no: &str) -> bool {
         let says = |phrases: &[String], word: &str| phrases.iter().any(|phrase| phrase == word);
         self.locales
@@ -284,23 +291,23 @@ impl Tables {
             .any(|locale| says(&locale.yes, yes) && says(&locale.no, no))
     }
 
-    /// The most words of a phrase of any locale.
+    /// Returns the number of words in the longest phrase of any locale.
     pub(super) fn longest_phrase(&self) -> usize {
         self.longest_phrase
     }
 
-    /// The languages, by bit, that know the word.
+    /// Returns the languages that know the word, one bit each.
     pub(super) fn known(&self, word: Option<Word>) -> u64 {
         let known = word.and_then(|word| self.known.get(word.0 as usize));
         known.copied().unwrap_or(0)
     }
 
-    /// English, which everybody falls back to.
+    /// Returns English, the fallback of all other languages.
     pub(super) fn english(&self) -> Option<&Language> {
         self.languages.first()
     }
 
-    /// All locales, for tests.
+    /// Returns the yes and no words of all locales.
     #[cfg(test)]
     pub(super) fn every_locale(&self) -> std::collections::BTreeMap<&str, (&[String], &[String])> {
         let locales = self.locales.iter();
@@ -310,7 +317,7 @@ impl Tables {
     }
 }
 
-/// A tag, then its shorter forms: `sr-latn-rs`, `sr-latn`, `sr`.
+/// Returns a tag and its shorter forms, longest first: `sr-latn-rs`, `sr-latn`, `sr`.
 fn fallbacks(tag: &str) -> Vec<String> {
     let tag = tag
         .split('.')
@@ -344,7 +351,7 @@ fn fallbacks(tag: &str) -> Vec<String> {
     forms
 }
 
-/// The tables in one file, each with its tags.
+/// Splits a file that holds several tables into tags and text.
 fn blocks(text: &'static str) -> Vec<(&'static str, String)> {
     let mut tables: Vec<(&'static str, String)> = Vec::new();
     for line in text.lines() {

@@ -1,4 +1,4 @@
-//! Every word that any table knows, once, as a number.
+//! Interns every word of every table as a number.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -6,18 +6,18 @@ use std::hash::{BuildHasherDefault, Hasher};
 use unicode_normalization::UnicodeNormalization as _;
 use unicode_normalization::char::is_combining_mark;
 
-/// A known word.
+/// Id of a known word.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(super) struct Word(pub(super) u32);
 
-/// The words of all tables.
+/// The words of all tables and their ids.
 #[derive(Debug, Default)]
 pub(super) struct Lexicon {
     words: FastMap<Box<str>, Word>,
 }
 
 impl Lexicon {
-    /// The word's number, a new one if it is new.
+    /// Returns the word's id, and assigns one to a new word.
     pub(super) fn intern(&mut self, word: &str) -> Word {
         if let Some(known) = self.words.get(word) {
             return *known;
@@ -27,12 +27,12 @@ impl Lexicon {
         number
     }
 
-    /// The word's number, if any table knows it.
+    /// Returns the word's id if any table has the word.
     pub(super) fn find(&self, word: &str) -> Option<Word> {
         self.words.get(word).copied()
     }
 
-    /// Lets Latin words be written without their accents, where that is not another word.
+    /// Adds Latin words without their accents, unless that spelling is a word of its own.
     pub(super) fn add_plain_forms(&mut self) {
         let mut plain: Vec<(String, Word)> = Vec::new();
         for (text, word) in &self.words {
@@ -41,7 +41,7 @@ impl Lexicon {
                 plain.push((form, *word));
             }
         }
-        // Which of two words a form stands for must not depend on the order of a map.
+        // Sorted, so that a spelling shared by two words does not depend on the map's order.
         plain.sort_unstable();
         for (form, word) in plain {
             self.words.entry(form.into()).or_insert(word);
@@ -53,7 +53,7 @@ impl Lexicon {
     }
 }
 
-/// The letter under a stroke.
+/// Returns the base letter of one with a stroke.
 fn base(c: char) -> char {
     match c {
         'ł' => 'l',
@@ -63,7 +63,7 @@ fn base(c: char) -> char {
     }
 }
 
-/// A map over our own words: nobody can choose its keys, so a quick hash will do.
+/// A map with a fast hash. All keys come from our own tables, so nobody can force collisions.
 pub(super) type FastMap<K, V> = HashMap<K, V, BuildHasherDefault<QuickHasher>>;
 
 /// Multiplies and rotates, eight bytes at a time.
@@ -101,7 +101,7 @@ impl Hasher for QuickHasher {
     }
 
     fn finish(&self) -> u64 {
-        // The table takes its place from the low bits and its tag from the high ones.
+        // The hash map takes the bucket from the low bits and its tag from the high ones.
         self.0 ^ (self.0 >> 32)
     }
 }

@@ -1,19 +1,20 @@
-//! The offer: what a reply is read against.
+//! The offer: the labels and words that a reply is read against.
 //!
-//! Enters: the labels of a card's two buttons, and the act's own words: all of them written by the operator or by us.
-//! Leaves: an [`Offer`]. Deliberately absent: the text of the card. What it shows came from an agent in part, and our
-//! own sentences ("or "no" to cancel") are no vocabulary either.
+//! Input: the labels of a card's two buttons and the act's own words, all written by the operator or by us. Output: an
+//! [`Offer`]. Not here: the text of the card. Part of it comes from an agent, and our own sentences ("or "no" to
+//! cancel") are not words to repeat either.
 //!
-//! A prompt of another program has no such structure. [`Bare`] is its whole text, and is read with more care.
+//! A prompt of another program has no such structure. [`Bare`] holds its whole text.
 
 use std::borrow::Cow;
 
+use super::card::language_of_act;
 use crate::approval::Approval;
 use crate::effect::Effect;
 use crate::policy::{Act, OnFiller, Policy, Terms, VALUE};
 use crate::sentence::Sentences;
 
-/// What a reply is read against.
+/// Labels, words of the act and language that a reply is read against.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Offer<'a> {
     pub(super) yes: Option<Cow<'a, str>>,
@@ -22,14 +23,16 @@ pub struct Offer<'a> {
     pub(super) language: Option<Cow<'a, str>>,
     pub(super) needs_yes: bool,
     pub(super) numbered: usize,
+    /// True if the policy gives a label for either button.
+    pub(super) has_own_labels: bool,
 }
 
-/// The words that a reply may repeat.
+/// Words that a reply may repeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum OfferWords<'a> {
-    /// A card's: the label, where the policy has one for the act, and the act's own.
+    /// Of a card: the policy's label for the act, if it has one, and the act's own words.
     Act { label: Option<String>, act: Option<Act> },
-    /// The text of a prompt that is not ours.
+    /// The text of another program's prompt.
     Text(Cow<'a, str>),
 }
 
@@ -42,15 +45,15 @@ impl Default for OfferWords<'_> {
 /// A prompt of another program: text without structure.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Bare<'a> {
-    /// The text a person saw.
+    /// Text that the person saw.
     pub text: &'a str,
-    /// What the approving button says.
+    /// Label of the approving button.
     pub yes: Option<&'a str>,
-    /// What the denying button says.
+    /// Label of the denying button.
     pub no: Option<&'a str>,
     /// True if a filler such as "ok" is not enough to approve.
     pub needs_yes: bool,
-    /// How many things the text numbers, so that some of them can be named; 0 when it numbers nothing.
+    /// Number of things that the text numbers, so that a reply can name some of them; 0 if it numbers nothing.
     pub numbered: usize,
 }
 
@@ -63,14 +66,16 @@ impl<'a> From<Bare<'a>> for Offer<'a> {
             language: None,
             needs_yes: bare.needs_yes,
             numbered: bare.numbered,
+            has_own_labels: bare.yes.is_some() || bare.no.is_some(),
         }
     }
 }
 
 impl Offer<'_> {
-    /// The offer of an approval's card, in these sentences.
+    /// Returns the offer of an approval's card, labelled from the policy or else with these sentences.
     ///
-    /// INVARIANT: nothing of it comes from arguments, claims or results; a test proposes hostile ones and compares.
+    /// INVARIANT: nothing in the offer comes from arguments, claims or results; a test proposes hostile ones and
+    /// compares.
     pub fn of_card(
         approval: &Approval,
         policy: &Policy,
@@ -78,19 +83,27 @@ impl Offer<'_> {
         numbered: usize,
     ) -> Offer<'static> {
         let calls = approval.calls.as_slice();
-        // One label for all, or none: a button must not name one act and release another.
+        // A label is used only if all calls share it: a button must not name one act and release another.
         let shared = |of: fn(&Terms) -> Option<&String>| {
             let label = of(&calls.first()?.terms)?;
             let is_shared = calls.iter().all(|call| of(&call.terms) == Some(label));
             is_shared.then(|| label.clone())
         };
         let own = shared(|terms| terms.yes.as_ref());
-        let no = shared(|terms| terms.no.as_ref()).unwrap_or_else(|| sentences.no.clone());
+        let own_no = shared(|terms| terms.no.as_ref());
+        let has_own_labels = own.is_some() || own_no.is_some();
+        let no = own_no.unwrap_or_else(|| sentences.no.clone());
         let tool = calls.first().map(|call| &call.tool);
         let is_one_tool = calls.iter().all(|call| Some(&call.tool) == tool);
         let act = tool
             .filter(|_| is_one_tool)
             .and_then(|tool| policy.act(tool.as_str()));
+        // English sentences may only be a default; the operator's label may still be in the person's language.
+        let own_words = own.iter().map(String::as_str).chain(act.map(Act::text));
+        let language = match sentences.language.as_str() {
+            "en" => language_of_act(own_words).unwrap_or("en"),
+            other => other,
+        };
         let is_destructive = calls.iter().any(|call| call.terms.effect == Effect::Destructive);
         Offer {
             yes: Some(Cow::Owned(own.clone().unwrap_or_else(|| sentences.yes.clone()))),
@@ -99,13 +112,14 @@ impl Offer<'_> {
                 label: own,
                 act: act.cloned(),
             },
-            language: Some(Cow::Owned(sentences.language.clone())),
+            language: Some(Cow::Owned(language.to_owned())),
             needs_yes: policy.channel().on_filler == OnFiller::AskAgain && is_destructive,
             numbered,
+            has_own_labels,
         }
     }
 
-    /// What the approving and the denying button say.
+    /// Returns the labels of the approving and the denying button.
     pub fn labels(&self) -> (&str, &str) {
         (
             self.yes.as_deref().unwrap_or_default(),
@@ -113,22 +127,22 @@ impl Offer<'_> {
         )
     }
 
-    /// The language of the card; nothing where it is not known.
+    /// Returns the card's language, or `None` if it is not known.
     pub fn language(&self) -> Option<&str> {
         self.language.as_deref()
     }
 
-    /// True if a filler such as "ok" is not enough to approve.
+    /// Returns true if a filler such as "ok" is not enough to approve.
     pub fn needs_yes(&self) -> bool {
         self.needs_yes
     }
 
-    /// Whether it is the offer of a card of ours.
+    /// Returns true for one of our cards, false for another program's prompt.
     pub(super) fn is_card(&self) -> bool {
         matches!(self.words, OfferWords::Act { .. })
     }
 
-    /// Whether nothing at all is known of what was offered.
+    /// Returns true if nothing is known of what was offered: neither a text nor an approving label.
     pub(super) fn is_nothing(&self) -> bool {
         let says_nothing = match &self.words {
             OfferWords::Act { .. } => false,
@@ -137,7 +151,7 @@ impl Offer<'_> {
         says_nothing && self.yes.is_none()
     }
 
-    /// The words to be repeated, as one text.
+    /// Returns the words that a reply may repeat, as one text.
     pub(super) fn text(&self) -> Cow<'_, str> {
         match &self.words {
             OfferWords::Text(text) => Cow::Borrowed(text),

@@ -1,65 +1,65 @@
-//! Parsing: a reply is read when its words, from first to last, are a row of known pieces.
+//! Splits a reply, from its first word to its last, into known pieces.
 //!
-//! Enters: the words of a reply, one language, and what was offered. Leaves: the stands a whole reading ends in, and
-//! the pieces of it. Deliberately absent: verdicts; see `reply.rs`.
+//! Input: the words of a reply, one language, and the offer. Output: the states in which a reading of the whole reply
+//! can end, and the pieces of such a reading. Not here: verdicts; see `reply.rs`.
 
-use super::echo::{Vocabulary, echoes};
-use super::kind::{Kind, Stand};
+use super::echo::{OfferVocabulary, echoes};
+use super::kind::{PieceKind, ReplyState};
 use super::language::Language;
 use super::lexicon::Word;
 
-/// The most words of a reply that is read at all. No plain yes is longer.
+/// Most words of a reply that is read at all. No plain yes is longer.
 pub(super) const MOST_WORDS: usize = 64;
 
 /// One piece of a reading: its kind and its words, from `start` up to `end`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Piece {
-    pub(super) kind: Kind,
+    pub(super) kind: PieceKind,
     pub(super) start: u8,
     pub(super) end: u8,
 }
 
-/// Where a stand was reached from.
+/// Back pointer: the piece by which a state was reached, and the state before it.
 #[derive(Clone, Copy)]
 struct Step {
     from: u8,
-    stand: u8,
-    kind: Kind,
+    reply_state: u8,
+    kind: PieceKind,
 }
 
 /// All readings of one reply in one language.
 pub(super) struct Parse {
     length: usize,
-    /// For each place between words the stands reached there, by bit.
+    /// For each word boundary, the states reached there, one bit each.
     reached: [u16; MOST_WORDS + 1],
-    steps: Vec<[Step; Stand::ALL.len()]>,
-    /// Whether a doubt stands anywhere behind a beginning that was read, whatever follows it.
+    steps: Vec<[Step; ReplyState::ALL.len()]>,
+    /// True if a doubt follows any beginning that was read, whatever comes after it.
     pub(super) is_doubtful: bool,
-    /// How far any reading came.
+    /// Furthest word boundary that any reading reached.
     pub(super) furthest: usize,
-    /// Places, by bit, where no piece may begin or end: inside a word with a hyphen.
+    /// Word boundaries inside hyphenated words, one bit each. No piece may begin or end there.
     barred: u128,
 }
 
 impl Parse {
-    /// Reads `words`; `None` stands for one that no table knows.
+    /// Reads `words`, in which `None` is a word that no table knows.
     pub(super) fn of(
         words: &[Option<Word>],
         language: &Language,
-        offer: Option<&Vocabulary<'_>>,
-        labels: &[(Kind, usize, usize)],
+        offer: Option<&OfferVocabulary<'_>>,
+        labels: &[(PieceKind, usize, usize)],
         barred: u128,
     ) -> Parse {
         let length = words.len().min(MOST_WORDS);
         let nowhere = Step {
             from: 0,
-            stand: 0,
-            kind: Kind::Courtesy,
+            reply_state: 0,
+            kind: PieceKind::Courtesy,
         };
         let mut parse = Parse {
             length,
             reached: [0; MOST_WORDS + 1],
-            steps: vec![[nowhere; Stand::ALL.len()]; length + 1],
+            steps: vec![[nowhere; ReplyState::ALL.len()]; length + 1],
             is_doubtful: false,
             furthest: 0,
             barred,
@@ -94,18 +94,20 @@ impl Parse {
         parse
     }
 
-    /// Adds a piece from `start` to `end` behind every reading that reached `start`.
-    fn join(&mut self, start: usize, end: usize, kind: Kind) {
+    /// Adds a piece from `start` to `end` to every reading that reached `start`.
+    fn join(&mut self, start: usize, end: usize, kind: PieceKind) {
         if self.barred >> end & 1 != 0 {
             return;
         }
         let stands = self.reached.get(start).copied().unwrap_or(0);
-        self.is_doubtful |= kind == Kind::Doubt;
-        for (number, stand) in (0u8..).zip(Stand::ALL) {
+        self.is_doubtful |= kind == PieceKind::Doubt;
+        for (number, reply_state) in (0u8..).zip(ReplyState::ALL) {
             if stands & (1 << number) == 0 {
                 continue;
             }
-            let Some(next) = stand.after(kind) else { continue };
+            let Some(next) = reply_state.after(kind) else {
+                continue;
+            };
             let bit = 1u16 << next as u16;
             let Some(reached) = self.reached.get_mut(end) else {
                 return;
@@ -115,7 +117,7 @@ impl Parse {
                 self.furthest = self.furthest.max(end);
                 let step = Step {
                     from: u8::try_from(start).unwrap_or(u8::MAX),
-                    stand: number,
+                    reply_state: number,
                     kind,
                 };
                 let slot = self
@@ -129,23 +131,23 @@ impl Parse {
         }
     }
 
-    /// Whether some reading of the whole reply ends in `stand`.
-    pub(super) fn ends_in(&self, stand: Stand) -> bool {
+    /// Returns true if some reading of the whole reply ends in `reply_state`.
+    pub(super) fn ends_in(&self, reply_state: ReplyState) -> bool {
         let last = self.reached.get(self.length).copied().unwrap_or(0);
-        last & (1 << stand as u16) != 0
+        last & (1 << reply_state as u16) != 0
     }
 
-    /// Whether the whole reply was read at all.
+    /// Returns true if the whole reply could be read.
     pub(super) fn is_whole(&self) -> bool {
         self.reached.get(self.length).is_some_and(|stands| *stands != 0)
     }
 
-    /// The pieces of a reading that ends in `stand`, in order.
-    pub(super) fn pieces(&self, stand: Stand) -> Vec<Piece> {
+    /// Returns the pieces of a reading that ends in `reply_state`, in order.
+    pub(super) fn pieces(&self, reply_state: ReplyState) -> Vec<Piece> {
         let mut pieces = Vec::new();
-        let (mut at, mut stand) = (self.length, stand as usize);
+        let (mut at, mut reply_state) = (self.length, reply_state as usize);
         while at > 0 {
-            let Some(step) = self.steps.get(at).and_then(|steps| steps.get(stand)) else {
+            let Some(step) = self.steps.get(at).and_then(|steps| steps.get(reply_state)) else {
                 break;
             };
             pieces.push(Piece {
@@ -156,7 +158,7 @@ impl Parse {
             if usize::from(step.from) >= at {
                 break;
             }
-            (at, stand) = (usize::from(step.from), usize::from(step.stand));
+            (at, reply_state) = (usize::from(step.from), usize::from(step.reply_state));
         }
         pieces.reverse();
         pieces

@@ -1,17 +1,17 @@
-//! "All but the third", "only 1 and 3": a part of a numbered card.
+//! Reads replies that grant some calls of a numbered card: "all but the third", "only 1 and 3".
 //!
-//! Enters: the words of a reply, and how many things the card numbers. Leaves: which of them the reply grants, or
-//! nothing. Deliberately absent: any guess. Every word belongs to the grammar, every number to the card, and a bare
-//! number that may be a count ("only 2") names nothing.
+//! Input: the words of a reply, and how many things the card numbers. Output: the granted ones, or nothing. Not here:
+//! guesses. Every word has to belong to the grammar and every number to the card. A bare number that may be a count
+//! ("only 2") grants nothing.
 
 use super::word::Words;
 
-/// Which of up to 128 calls a reply grants.
+/// Set of the calls that a reply grants, out of up to 128.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Part(u128);
 
 impl Part {
-    /// True when the call at this position, from 1, is granted.
+    /// Returns true if the call at this position, from 1, is granted.
     pub fn grants(self, position: usize) -> bool {
         (1..=128).contains(&position) && self.0 & (1 << (position - 1)) != 0
     }
@@ -63,8 +63,8 @@ const ALL: [&str; 12] = [
     "tutti",
     "tutte",
 ];
-/// Words that leave out what follows.
-// Words come folded: `außer` is `ausser`.
+/// Words that exclude what follows.
+// Words are folded before they are compared: `außer` is `ausser`.
 const BUT: [&str; 11] = [
     "except",
     "excluding",
@@ -78,16 +78,19 @@ const BUT: [&str; 11] = [
     "tranne",
     "behalve",
 ];
-/// Words that leave out what follows only behind "all", or before a "not".
+/// Words that exclude what follows only after "all" or before a "not".
 const WEAK_BUT: [&str; 5] = ["but", "pero", "aber", "mais", "mas"];
 const NOT: [&str; 5] = ["not", "no", "nicht", "pas", "não"];
 const AND: [&str; 8] = ["and", "y", "e", "und", "et", "&", "plus", "also"];
-/// Words that make the number behind them the name of a thing.
-const NAMING: [&str; 20] = [
-    "the", "number", "numbers", "#", "nr", "item", "items", "la", "el", "las", "los", "número", "numero",
-    "le", "les", "die", "der", "das", "den", "nummer",
+/// Words that make the number after them a position rather than a count.
+const NUMBER: [&str; 9] = [
+    "number", "numbers", "#", "nr", "item", "items", "número", "numero", "nummer",
 ];
-/// Words behind a number that change nothing.
+/// Articles. "Only the 2" may mean both of two.
+const ARTICLE: [&str; 11] = [
+    "the", "la", "el", "las", "los", "le", "les", "die", "der", "das", "den",
+];
+/// Words after a number that change nothing.
 const THING: [&str; 3] = ["one", "ones", "item"];
 const COURTESY: [&str; 7] = ["please", "pls", "por", "favor", "bitte", "thanks", "gracias"];
 
@@ -189,40 +192,53 @@ const LAST: [&str; 8] = [
     "ultimo",
 ];
 
-/// What the list in a reply does.
+/// The calls that a reply names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Selected {
+    /// Exactly these calls.
+    Some(Part),
+    /// A bare number, which may be a position or a count: "only 2", "all but 2".
+    Unclear,
+}
+
+/// Effect of a reply's list of calls: it grants them, or all others.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Takes {
     Only,
     AllBut,
 }
 
-/// The part of a card with `count` numbered things that a reply grants; nothing when it says anything else.
-pub(super) fn part(words: &Words, count: usize) -> Option<Part> {
+/// Returns what a reply grants of a card with `count` numbered things, or `None` if the reply says anything else. Only
+/// counts from 2 to 20 are supported.
+pub(super) fn part(words: &Words, count: usize) -> Option<Selected> {
     if !(2..=ORDINALS.len()).contains(&count) || words.is_question || words.hidden.is_some() {
         return None;
     }
-    let mut reader = Reader { words, count, at: 0 };
-    let takes = reader.beginning()?;
-    let listed = reader.list()?;
-    reader.skip(&COURTESY);
-    if reader.at < words.len() {
+    let mut parser = ListParser { words, count, at: 0 };
+    let (takes, is_short) = parser.beginning()?;
+    let (listed, is_named) = parser.list(is_short)?;
+    parser.skip(&COURTESY);
+    if parser.at < words.len() {
         return None;
+    }
+    if listed.len() == 1 && !is_named {
+        return Some(Selected::Unclear);
     }
     let part = match takes {
         Takes::Only => Part::of(&listed),
         Takes::AllBut => Part::of(&listed).inverted(count),
     };
-    // Whoever leaves out everything says no, and says it otherwise.
-    (part != Part(0)).then_some(part)
+    // A reply that excludes everything is not a plain no.
+    (part != Part(0)).then_some(Selected::Some(part))
 }
 
-struct Reader<'a> {
+struct ListParser<'a> {
     words: &'a Words,
     count: usize,
     at: usize,
 }
 
-impl Reader<'_> {
+impl ListParser<'_> {
     fn word(&self) -> &str {
         self.words.get(self.at)
     }
@@ -237,13 +253,14 @@ impl Reader<'_> {
         while self.at < self.words.len() && self.take(list) {}
     }
 
-    /// "Yes, only", "all but", "yes, except", "approve".
-    fn beginning(&mut self) -> Option<Takes> {
+    /// Reads the part before the numbers: "yes, only", "all but", "yes, except", "approve". Also returns whether that is
+    /// no more than a yes: "yes, first" may go on with something else.
+    fn beginning(&mut self) -> Option<(Takes, bool)> {
         self.skip(&COURTESY);
         let says_yes = self.take(&YES);
         self.skip(&COURTESY);
         if self.take(&ONLY) {
-            return Some(Takes::Only);
+            return Some((Takes::Only, false));
         }
         if self.take(&ALL) {
             if self.take(&["of"]) && !self.take(&["them", "these", "those"]) {
@@ -252,24 +269,25 @@ impl Reader<'_> {
             self.skip(&THING);
             return (self.take(&BUT) || self.take(&WEAK_BUT)).then(|| {
                 self.take(&NOT);
-                Takes::AllBut
+                (Takes::AllBut, false)
             });
         }
         if !says_yes {
             return None;
         }
         if self.take(&BUT) || (self.take(&WEAK_BUT) && self.take(&NOT)) {
-            return Some(Takes::AllBut);
+            return Some((Takes::AllBut, false));
         }
         if WEAK_BUT.contains(&self.words.get(self.at.saturating_sub(1))) {
             return None;
         }
-        self.take(&["to", "a", "zu", "à"]);
-        Some(Takes::Only)
+        let is_short = !self.take(&["to", "a", "zu", "à"]);
+        Some((Takes::Only, is_short))
     }
 
-    /// Numbers of the card, each of them once, with something between them.
-    fn list(&mut self) -> Option<Vec<usize>> {
+    /// Reads the numbers, each of them on the card, given once, and separated by a comma or an "and". Also returns
+    /// whether one of them is clearly a position. After a short beginning an ordinal needs an article for that.
+    fn list(&mut self, is_short: bool) -> Option<(Vec<usize>, bool)> {
         let mut found: Vec<usize> = Vec::new();
         let mut is_named = false;
         loop {
@@ -278,16 +296,18 @@ impl Reader<'_> {
                 break;
             }
             let naming = self.at;
-            self.skip(&NAMING);
+            self.skip(&ARTICLE);
+            let numbering = self.at;
+            self.skip(&NUMBER);
             let Some((position, is_ordinal)) = self.number() else {
-                // A comma or an "and" leads somewhere.
+                // After a comma or an "and" a number has to follow.
                 if is_parted && !COURTESY.contains(&self.word()) {
                     return None;
                 }
                 self.at = naming;
                 break;
             };
-            is_named |= is_ordinal || self.at > naming;
+            is_named |= self.at > numbering || (is_ordinal && (numbering > naming || !is_short));
             if found.contains(&position) || !(1..=self.count).contains(&position) {
                 return None;
             }
@@ -295,12 +315,7 @@ impl Reader<'_> {
             self.at += 1;
             self.skip(&THING);
         }
-        match found.len() {
-            0 => None,
-            // "Only 2" may be a count.
-            1 if !is_named => None,
-            _ => Some(found),
-        }
+        (!found.is_empty()).then_some((found, is_named))
     }
 
     fn number(&self) -> Option<(usize, bool)> {
@@ -328,7 +343,11 @@ mod tests {
     fn check(text: &str, expected: Option<&[usize]>) {
         let words = Words::of(text, 64).unwrap();
         let expected = expected.map(Part::of);
-        assert_eq!(part(&words, 5), expected, "reply `{text}`");
+        let granted = match part(&words, 5) {
+            Some(Selected::Some(part)) => Some(part),
+            Some(Selected::Unclear) | None => None,
+        };
+        assert_eq!(granted, expected, "reply `{text}`");
     }
 
     #[test]
@@ -376,8 +395,12 @@ mod tests {
             "all",
             "all but",
             "only",
-            // A count, or a name?
+            // A count or a position?
             "only 2",
+            "only the 2",
+            "solo la 2",
+            "yes first",
+            "approve first",
             "all but 3",
             "yes 2",
             "only two",

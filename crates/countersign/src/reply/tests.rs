@@ -391,7 +391,7 @@ fn x17_what_cannot_be_seen_is_not_read() {
             assert_eq!(read.reading, Reading::Other, "{text:?}");
         }
     }
-    // Letters of other alphabets that look like ours are other letters.
+    // Letters of other alphabets that look like Latin ones are different letters.
     check("уes", Reading::Other);
     check("yеs", Reading::Other);
 }
@@ -545,19 +545,19 @@ const YESES: [&str; 12] = [
 proptest! {
     #![proptest_config(ProptestConfig { cases: 2000, ..ProptestConfig::default() })]
 
-    /// No text outside the grammar approves: letters thrown together are no answer.
+    /// Random text approves only if known words explain it.
     #[test]
     fn x09_noise_never_approves(text in "\\PC{0,40}", prompt in "\\PC{0,40}") {
         let read = interpret(&asking(&prompt), &text, None);
         if read.reading == Reading::Yes {
-            // Only known pieces: read again, the same, and made of words that decided.
+            // Every yes has to name the words that decided.
             let is_explained = matches!(&read.why, Why::Words(words) if !words.is_empty()) || matches!(read.why, Why::Offered(_));
             prop_assert!(is_explained, "{text:?}");
         }
         prop_assert_eq!(interpret(&asking(&prompt), &text, None), read);
     }
 
-    /// One unknown word makes an approving reply something else, wherever it stands.
+    /// One unknown word turns an approving reply into `Other`, wherever it stands.
     #[test]
     fn x09_an_unknown_word_makes_it_other(yes in 0usize..YESES.len(), word in "[b-z]{5,9}q[b-z]{2}", place in 0usize..8) {
         prop_assume!(tables().lexicon.find(&word).is_none());
@@ -569,7 +569,7 @@ proptest! {
         prop_assert_eq!(read.reading, Reading::Other);
     }
 
-    /// A word that turns or narrows the meaning never leaves a yes standing.
+    /// A word that reverses or narrows the meaning prevents a yes.
     #[test]
     fn x09_a_turning_word_never_approves(
         yes in 0usize..YESES.len(),
@@ -581,4 +581,41 @@ proptest! {
         let read = interpret(&asking("Delete the page?"), &words.join(" "), Some("en"));
         prop_assert_ne!(read.reading, Reading::Yes, "{}", words.join(" "));
     }
+}
+
+#[test]
+fn x54_little_words_around_the_act_of_a_bare_prompt_are_no_yes() {
+    let prompt = "Delete contact Bob?";
+    for text in [
+        "delete it",
+        "delete the contact",
+        "yes, delete it",
+        "delete it please",
+        "delete contact Bob",
+    ] {
+        check_to(prompt, text, None, Reading::Yes);
+    }
+    for text in [
+        "delete to me",
+        "delete my the",
+        "delete the",
+        "delete on you",
+        "you delete it",
+        "delete it by me",
+    ] {
+        check_to(prompt, text, None, Reading::Other);
+    }
+}
+
+#[test]
+fn x54_a_way_out_without_a_no_beside_it_is_no_act() {
+    for prompt in [
+        "Type yes to continue, cancel to abort",
+        "Press yes to proceed. Cancel to abort.",
+    ] {
+        check_to(prompt, "yes", None, Reading::Yes);
+        check_to(prompt, "yes, cancel it", None, Reading::Other);
+        check_to(prompt, "yes cancel", None, Reading::Other);
+    }
+    check_to("Cancel order 55? (yes/no)", "yes, cancel it", None, Reading::Yes);
 }

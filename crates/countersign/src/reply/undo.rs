@@ -1,16 +1,16 @@
-//! "Undo that": the one wish that is read without a card.
+//! "Undo that": the one request that is understood without a card.
 //!
-//! Enters: a message. Leaves: whether the whole of it asks to take back what was done last. A message that is taken
-//! for it by mistake does no harm: an undo is shown and decided like anything else.
+//! Input: a message. Output: whether the whole message asks to undo what was done last. A false positive does no harm:
+//! an undo is shown and decided like any other call.
 
 use super::word::split;
 
-/// What may stand around it.
+/// Words that are ignored around the request.
 const COURTESY: [&str; 12] = [
     "please", "pls", "now", "oh", "wait", "sorry", "por", "favor", "bitte", "svp", "ahora", "espera",
 ];
 
-/// What asks for it, word by word.
+/// Messages that ask for an undo.
 const WISHES: [&str; 38] = [
     "undo",
     "undo it",
@@ -52,10 +52,10 @@ const WISHES: [&str; 38] = [
     "ongedaan maken",
 ];
 
-/// The most characters of such a message.
+/// Longest message that is considered, in characters.
 const LONGEST: usize = 80;
 
-/// Whether a message as a whole asks to undo what was done last.
+/// Returns true if the whole message asks to undo what was done last.
 pub fn asks_for_undo(text: &str) -> bool {
     if text.chars().count() > LONGEST {
         return false;

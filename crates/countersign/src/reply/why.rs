@@ -1,34 +1,46 @@
-//! Why a reply was read as it was: for logs, for tests, and for people who wonder.
+//! The reason why a reply was read as it was, for logs, tests and people.
 
 use std::fmt;
 
-/// The reason of a reading.
+/// Reason for a reading.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Why {
-    /// These words decided.
+    /// The words that decided.
     Words(Vec<String>),
-    /// The whole reply is what the prompt offered.
+    /// The whole reply is a label, or one side of a pair, that was offered.
     Offered(String),
-    /// No piece goes on with this word.
+    /// The reply has this word, which fits no known phrase.
     Unknown(String),
-    /// It asks something.
+    /// The reply is a question.
     Question,
-    /// It says yes in one way of reading it and no in another.
+    /// The reply can be read as a yes and as a no.
     Ambiguous(String),
-    /// It is understood, and says neither yes nor no.
+    /// The reply is understood, but says neither yes nor no.
     Undecided(String),
-    /// It greets, or says nothing else that matters.
+    /// The reply is only a greeting or another courtesy.
     Courtesy(String),
-    /// Too little for something that cannot be taken back.
+    /// Only a filler such as "ok", which is not enough for this offer.
     Filler(String),
-    /// It is written as a program writes: this character is in it.
+    /// The reply sounds like a yes, but is not plain enough for a card.
+    NotPlain(String),
+    /// The reply has a bare number, which may be one call's position or a count of calls.
+    WhichOnes(String),
+    /// The reply has this character, which suggests that a program wrote it.
     Code(char),
-    /// It has a character that cannot be seen.
+    /// The reply has this character, which is invisible or reorders text.
     Hidden(char),
-    /// It is too long for a plain answer.
+    /// The reply is too long for a plain answer.
     TooLong,
-    /// It has no words.
+    /// The reply has no words.
     Empty,
+}
+
+impl Why {
+    /// Returns true if the reply seems to answer the card but has more than one possible meaning. The person is then
+    /// asked again.
+    pub fn is_unclear(&self) -> bool {
+        matches!(self, Why::Ambiguous(_) | Why::NotPlain(_) | Why::WhichOnes(_))
+    }
 }
 
 impl fmt::Display for Why {
@@ -46,6 +58,10 @@ impl fmt::Display for Why {
             Why::Ambiguous(text) => write!(f, "`{text}` can mean yes and no"),
             Why::Undecided(text) | Why::Courtesy(text) => write!(f, "`{text}` says neither yes nor no"),
             Why::Filler(text) => write!(f, "`{text}` is too little here"),
+            Why::NotPlain(text) => write!(f, "`{text}` is not a plain yes"),
+            Why::WhichOnes(text) => {
+                write!(f, "`{text}` may be a number of calls, or the call of that number")
+            }
             Why::Code(c) => write!(f, "`{c}` is not part of a plain answer"),
             Why::Hidden(c) => write!(f, "it hides the character U+{:04X}", u32::from(*c)),
             Why::TooLong => f.write_str("it is longer than a plain answer"),

@@ -1,8 +1,7 @@
-//! From text to words: one folding for replies, prompts and tables.
+//! Splits text into words, folded in the same way for replies, prompts and tables.
 //!
-//! Enters: whatever somebody typed. Leaves: words in one form, whatever their case, width, accents' encoding or
-//! apostrophes were. Deliberately absent: meaning, and any guess at characters that cannot be seen: they are
-//! reported, not skipped.
+//! Input: text as somebody typed it. Output: words in one form, regardless of case, width, encoding of accents, and
+//! apostrophes. Not here: meaning. Characters that cannot be seen are reported, not skipped.
 
 use icu_properties::CodePointMapData;
 use icu_properties::props::{GeneralCategory, Script};
@@ -13,16 +12,16 @@ use crate::policy::VALUE;
 /// The words of a text.
 #[derive(Debug, Default)]
 pub(super) struct Words {
-    /// The words, one behind the other.
+    /// Folded text that the spans point into.
     text: String,
     spans: Vec<Span>,
-    /// Whether it asks something.
+    /// True if the text has a question mark of any script.
     pub(super) is_question: bool,
-    /// A character that cannot be seen, or that reorders what is seen.
+    /// First character that is invisible or reorders text.
     pub(super) hidden: Option<char>,
 }
 
-/// One word: where it stands, and what stood before it.
+/// Byte range of one word, and the gap before it.
 #[derive(Clone, Copy, Debug)]
 struct Span {
     start: u32,
@@ -30,21 +29,21 @@ struct Span {
     gap: Gap,
 }
 
-/// What stood between a word and the one before.
+/// Punctuation between a word and the one before.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Gap {
-    /// A comma, a new line, a bullet: another item may begin here.
+    /// A comma, a line break or a bullet: another item may begin here.
     pub(super) is_joint: bool,
     /// A slash, as in `y/n`.
     pub(super) is_slash: bool,
-    /// A hyphen and nothing else: both words are one, as in "yes-man".
+    /// A hyphen and nothing else: both words form one, as in "yes-man".
     pub(super) is_hyphen: bool,
-    /// A value that is no part of an offer's words.
+    /// The placeholder of a value, which is not part of an offer's words.
     pub(super) is_value: bool,
 }
 
 impl Words {
-    /// Reads a text; past `limit` words it stops, and says so with `None`.
+    /// Splits a text into words. Returns `None` if there are more than `limit`.
     pub(super) fn of(text: &str, limit: usize) -> Option<Words> {
         let mut reader = WordReader {
             words: Words {
@@ -62,6 +61,8 @@ impl Words {
             text.nfkc().for_each(|c| reader.character(c));
         }
         reader.close();
+        // The Greek question mark looks like a semicolon and is usually typed as one.
+        reader.words.is_question |= text.trim_end().ends_with([';', '\u{37e}']);
         (reader.words.spans.len() <= limit).then_some(reader.words)
     }
 
@@ -69,7 +70,7 @@ impl Words {
         self.spans.len()
     }
 
-    /// The word at `index`; empty past the end.
+    /// Returns the word at `index`; empty past the end.
     pub(super) fn get(&self, index: usize) -> &str {
         let span = self.spans.get(index);
         span.and_then(|span| self.text.get(span.start as usize..span.end as usize))
@@ -80,7 +81,7 @@ impl Words {
         (0..self.len()).map(|index| self.get(index))
     }
 
-    /// The places, by bit, that lie inside a word with a hyphen; of the first 128.
+    /// Returns a bit set of the first 128 words: bit `n` is set if a hyphen joins word `n` to the one before.
     pub(super) fn hyphens(&self) -> u128 {
         let inside = (0..self.len().min(128)).filter(|index| self.gap(*index).is_hyphen);
         inside.fold(0, |places, index| places | 1 << index)
@@ -91,7 +92,7 @@ impl Words {
     }
 }
 
-/// The text without the quotation marks or asterisks around the whole of it: a label is often repeated with them.
+/// Strips quotation marks or asterisks around the whole text: labels are often repeated with them.
 pub(super) fn unwrapped(text: &str) -> &str {
     let mut text = text.trim();
     for (open, close) in [
@@ -109,7 +110,8 @@ pub(super) fn unwrapped(text: &str) -> &str {
     text
 }
 
-/// The first character with which a program writes: brackets, quotations, keys with values, options, paths.
+/// Returns the first character that suggests that a program wrote the text: brackets, quotation marks, keys with
+/// values, options, paths.
 pub(super) fn code(text: &str) -> Option<char> {
     let mut before = ' ';
     let mut characters = text.chars().peekable();
@@ -136,17 +138,97 @@ pub(super) fn code(text: &str) -> Option<char> {
     None
 }
 
-/// The words of a line of a table.
+/// Returns true if a text has only the characters of a plain answer: letters, digits, blanks, a comma, full stop or
+/// exclamation mark behind a word, an apostrophe or hyphen inside one, and a few emoji. Quotation marks, brackets, other
+/// dots, arrows and joiners are none of these, whatever the script: such a text may quote, hint or hide something.
+pub(super) fn is_plain_text(text: &str) -> bool {
+    use GeneralCategory as G;
+    let text = text.trim();
+    let category = |c: char| CodePointMapData::<GeneralCategory>::new().get(c);
+    let is_letter = |c: char| {
+        matches!(
+            category(c),
+            G::UppercaseLetter | G::LowercaseLetter | G::TitlecaseLetter | G::OtherLetter | G::DecimalNumber
+        ) || matches!(c, 'ー' | '々' | 'ๆ' | 'ｰ')
+    };
+    let is_mark = |c: char| matches!(category(c), G::NonspacingMark | G::SpacingMark);
+    let is_arabic = |c: char| CodePointMapData::<Script>::new().get(c) == Script::Arabic;
+    let is_emoji = |c: char| matches!(c, '✅' | '👍' | '👌' | '🙌' | '🙏' | '🙂' | '😊');
+    let mut before = ' ';
+    let mut is_word_before = false;
+    let mut characters = text.chars().peekable();
+    while let Some(c) = characters.next() {
+        let next = characters.peek().copied();
+        let is_next = |is: &dyn Fn(char) -> bool| next.is_some_and(is);
+        let is_end = next.is_none_or(|c| c.is_whitespace() || c == '!' || c == '！');
+        let is_behind_word = is_word_before || is_emoji(before);
+        let is_plain = match c {
+            ' ' | '\n' | '\r' | '\t' | '\u{a0}' | '\u{202f}' | '\u{3000}' => true,
+            '!' | '！' => {
+                is_behind_word
+                    || matches!(before, '!' | '！')
+                    || (before == ' ' && next.is_none() && text.len() > 1)
+            }
+            '.' | '۔' | '।' | ',' | '،' => is_behind_word && is_end,
+            // Chinese and Japanese put no blank behind them.
+            '。' | '，' | '、' | '．' => is_behind_word,
+            '\'' | '’' | 'ʼ' => is_word_before && is_next(&is_letter),
+            '-' | '\u{2010}' => is_word_before && before.is_alphabetic() && is_next(&char::is_alphabetic),
+            // The joiner inside Persian words.
+            '\u{200c}' => is_arabic(before) && is_next(&is_arabic),
+            '#' => before.is_whitespace() && is_next(&|c| c.is_ascii_digit()),
+            '\u{fe0f}' | '\u{1f3fb}'..='\u{1f3ff}' if is_emoji(before) => continue,
+            c if is_emoji(c) || is_letter(c) => true,
+            // Vowel signs tell words apart that are otherwise spelled alike: with a doubled letter, the Arabic "yes" is
+            // "postpone". Only the ending of adverbs is common: شكراً.
+            '\u{64b}' => before == 'ا' || next == Some('ا'),
+            '\u{64c}'..='\u{652}' | '\u{670}' | '\u{591}'..='\u{5c7}' => false,
+            c => is_mark(c) && is_word_before,
+        };
+        if !is_plain {
+            return false;
+        }
+        is_word_before = is_letter(c) || is_mark(c);
+        before = c;
+    }
+    true
+}
+
+/// Returns true if a text trails off or breaks off: it has an ellipsis or two dots in a row, also with blanks in
+/// between, or ends in a comma or a dash.
+pub(super) fn trails_off(text: &str) -> bool {
+    let is_dot = |c: char| matches!(c, '.' | '。' | '．' | '｡' | '・' | '･' | '۔' | '।');
+    let mut has_dot = false;
+    for c in text.chars().filter(|c| !c.is_whitespace()) {
+        if matches!(c, '…' | '‥' | '⋯' | '︙' | '᠁') || (has_dot && is_dot(c)) {
+            return true;
+        }
+        has_dot = is_dot(c);
+    }
+    text.trim_end().ends_with([
+        ',', '،', '、', '，', '-', '‐', '‑', '–', '—', '―', '~', '〜', '～',
+    ])
+}
+
+/// Returns true for a word of a script without spaces, where each character is a word here.
+pub(super) fn is_unspaced(word: &str) -> bool {
+    word.starts_with(|c| {
+        matches!(c, '\u{e00}'..='\u{eff}' | '\u{1000}'..='\u{109f}' | '\u{1780}'..='\u{17ff}'
+            | '\u{3040}'..='\u{30ff}' | '\u{3400}'..='\u{9fff}')
+    })
+}
+
+/// Returns the words of a text, however many there are.
 pub(super) fn split(text: &str) -> Vec<String> {
     let words = Words::of(text, usize::MAX).unwrap_or_default();
     words.iter().map(str::to_owned).collect()
 }
 
-/// What an ASCII character does.
+/// Role of an ASCII character.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Letter,
-    /// Written or not: `don't`, `dont`.
+    /// Ignored, so that `don't` equals `dont`.
     Apostrophe,
     Space,
     Joint,
@@ -187,17 +269,17 @@ const fn class(byte: u8) -> Class {
     }
 }
 
-/// What the character before was.
+/// Kind of the previous character.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Last {
     None,
     /// A letter or digit of a word.
     Letter,
-    /// A letter of a script in which joiners belong to the spelling.
+    /// A letter of a script in which zero-width joiners belong to the spelling.
     JoiningLetter,
-    /// A sign of its own.
+    /// A symbol, which is a word of its own.
     Sign,
-    /// A joiner behind a sign: the next sign belongs to it.
+    /// A zero-width joiner after a symbol: the next symbol belongs to the same emoji.
     JoinedSign,
 }
 
@@ -209,7 +291,7 @@ struct WordReader {
 }
 
 impl WordReader {
-    /// Reads ASCII: most text. Words stay where they are, in a lower-case copy of the whole.
+    /// Reads ASCII text, the common case. Words are spans of a lower-case copy of the whole text.
     fn plain(&mut self, text: &str) {
         self.words.text = text.to_ascii_lowercase();
         let mut start = None;
@@ -247,7 +329,8 @@ impl WordReader {
         }
     }
 
-    /// A word from `start` to `end`; with an apostrophe in it, its letters are put together behind everything else.
+    /// Adds the word from `start` to `end`. If it has an apostrophe, a copy without it is appended to the text and used
+    /// instead.
     fn span(&mut self, start: usize, end: usize, has_apostrophe: bool) {
         let (mut start, mut end) = (start, end);
         if has_apostrophe {
@@ -309,7 +392,7 @@ impl WordReader {
                 self.close();
             }
             '،' | '、' | '•' | '؛' | '\u{2028}' | '\u{2029}' => self.joint(),
-            // Skin tones and presentation say nothing.
+            // Skin tones and presentation selectors do not change the meaning.
             '\u{1f3fb}'..='\u{1f3ff}' | '\u{fe0e}' | '\u{fe0f}' if self.last == Last::Sign => {}
             '\u{200d}' if self.last == Last::Sign => self.last = Last::JoinedSign,
             '\u{200c}' | '\u{200d}' if self.last == Last::JoiningLetter => {}
@@ -337,12 +420,12 @@ impl WordReader {
         }
     }
 
-    /// Letters that people use for each other.
+    /// Adds a letter, after folding variants that people use interchangeably.
     fn folded(&mut self, c: char) {
         match c {
-            // What lower-casing an İ leaves behind.
+            // The dot that lower-casing `İ` leaves behind.
             '\u{307}' => {}
-            // Turkish writes both; keyboards and phones often cannot.
+            // Turkish has both `ı` and `i`; many keyboards have only `i`.
             'ı' => self.letter('i', Last::Letter),
             'ß' => {
                 self.letter('s', Last::Letter);
@@ -360,12 +443,12 @@ impl WordReader {
     fn letter_of_script(&mut self, c: char) {
         use Script as S;
         let script = match c {
-            // Most text: no need to ask.
+            // Most text needs no lookup.
             '\u{80}'..='\u{5ff}' => S::Latin,
             _ => CodePointMapData::<Script>::new().get(c),
         };
         match script {
-            // These write without spaces: each character is a word here, and a word of theirs is a row of them.
+            // Scripts without spaces: each character is a word here, and a pattern of a table is a sequence of them.
             S::Han | S::Hiragana | S::Katakana | S::Thai | S::Lao | S::Khmer | S::Myanmar => {
                 self.close();
                 self.letter(c, Last::Letter);
@@ -387,7 +470,8 @@ impl WordReader {
 
     fn mark(&mut self, c: char) {
         match c {
-            // The dot that lower-casing a Turkish İ leaves behind; vowel points that are mostly not written.
+            // The dot that lower-casing `İ` leaves behind, and vowel points of Arabic and Hebrew, which are mostly not
+            // written.
             '\u{307}' | '\u{64b}'..='\u{652}' | '\u{670}' | '\u{591}'..='\u{5c7}' => {}
             '\u{901}' => self.letter('\u{902}', Last::JoiningLetter),
             _ if self.open.is_some() => self.words.text.push(c),
@@ -419,7 +503,7 @@ impl WordReader {
         self.gap.is_joint = true;
     }
 
-    /// Ends a word; `is_hyphen` when that alone parts it from the next one.
+    /// Ends a word. `is_hyphen` is true if a hyphen is all that separates it from the next one.
     fn space(&mut self, is_hyphen: bool) {
         let ends_word = self.open.is_some();
         self.close();

@@ -1,12 +1,13 @@
-//! Text without letter case, and finding in it.
+//! Texts without letter case.
 //!
-//! Enters: a text and a form of a secret, without case. Leaves: where in the text it stands, whatever its case.
-//! Deliberately absent: other ways to write a letter, such as full width.
+//! Input: a text. Output: its case-folded copy, and where in the text a range of the copy came from. Not here: the
+//! search itself (see `search`), and other ways to write a letter, such as full width.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 use std::ops::Range;
 
-/// The text without case: also `ß` is `ss`, and both kinds of Greek `σ` are one.
+/// Folds the case of a text: `ß` becomes `ss`, and both lower-case forms of Greek sigma become `σ`.
 pub(super) fn fold(text: &str) -> String {
     match text.is_ascii() {
         true => text.to_ascii_lowercase(),
@@ -15,76 +16,62 @@ pub(super) fn fold(text: &str) -> String {
 }
 
 fn fold_char(character: char) -> impl Iterator<Item = char> {
-    // By way of upper case, which brings together what lower case keeps apart.
+    // Via upper case, which merges letters that lower case keeps apart.
     let upper = character.to_lowercase().flat_map(char::to_uppercase);
     upper.flat_map(char::to_lowercase)
 }
 
-/// A text and the same without case, made once for all that is looked for in it.
-pub(super) struct Searched<'t> {
-    text: Cow<'t, str>,
-    folded: String,
+/// A text and its case-folded copy.
+pub(super) struct FoldedText<'t> {
+    text: &'t str,
+    folded: Cow<'t, str>,
+    is_ascii: bool,
+    /// Where each letter begins: in the folded copy and in the text. Made when it is first needed; a text in ASCII
+    /// needs none.
+    letters: OnceCell<Vec<(usize, usize)>>,
 }
 
-impl<'t> Searched<'t> {
-    pub(super) fn new(text: Cow<'t, str>) -> Searched<'t> {
-        let folded = fold(&text);
-        Searched { text, folded }
-    }
-
-    pub(super) fn text(&self) -> &str {
-        &self.text
-    }
-
-    pub(super) fn into_text(self) -> Cow<'t, str> {
-        self.text
-    }
-
-    /// Where `form`, which is without case, stands in the text; in order, none over another. A letter that is several
-    /// without case, such as `ß`, belongs to a place as a whole.
-    pub(super) fn places(&self, form: &str) -> Vec<Range<usize>> {
-        let found = self.folded.match_indices(form);
-        let found = found.map(|(start, form)| start..start + form.len());
-        if self.text.is_ascii() {
-            return found.collect();
+impl<'t> FoldedText<'t> {
+    pub(super) fn new(text: &'t str) -> FoldedText<'t> {
+        let is_folded = |byte: u8| byte.is_ascii() && !byte.is_ascii_uppercase();
+        let folded = match text.bytes().all(is_folded) {
+            true => Cow::Borrowed(text),
+            false => Cow::Owned(fold(text)),
+        };
+        FoldedText {
+            is_ascii: text.is_ascii(),
+            text,
+            folded,
+            letters: OnceCell::new(),
         }
-        let mut found = found.peekable();
-        if found.peek().is_none() {
-            return Vec::new();
-        }
-        let mut places: Vec<Range<usize>> = Vec::new();
-        let mut letters = self.letters();
-        // The letter at hand: where it stands, and where it does without case.
-        let mut letter = letters.next();
-        for range in found {
-            while letter
-                .as_ref()
-                .is_some_and(|(_, folded)| folded.end <= range.start)
-            {
-                letter = letters.next();
-            }
-            let Some(start) = letter.as_ref().map(|(at, _)| at.start) else {
-                break;
-            };
-            while letter.as_ref().is_some_and(|(_, folded)| folded.end < range.end) {
-                letter = letters.next();
-            }
-            let end = letter.as_ref().map_or(self.text.len(), |(at, _)| at.end);
-            let start = start.max(places.last().map_or(0, |last| last.end));
-            if start < end {
-                places.push(start..end);
-            }
-        }
-        places
     }
 
-    fn letters(&self) -> impl Iterator<Item = (Range<usize>, Range<usize>)> {
+    pub(super) fn folded(&self) -> &str {
+        &self.folded
+    }
+
+    /// Returns the range of the text that a range of the folded copy came from. A letter that folds to several, such as
+    /// `ß`, is included as a whole.
+    pub(super) fn original(&self, place: Range<usize>) -> Range<usize> {
+        if self.is_ascii {
+            return place;
+        }
+        let letters = self.letters.get_or_init(|| self.letters());
+        let begun = letters.partition_point(|(folded, _)| *folded <= place.start);
+        let start = begun.checked_sub(1).and_then(|index| letters.get(index));
+        let behind = letters.partition_point(|(folded, _)| *folded < place.end);
+        let end = letters.get(behind).map_or(self.text.len(), |(_, at)| *at);
+        start.map_or(0, |(_, at)| *at)..end
+    }
+
+    fn letters(&self) -> Vec<(usize, usize)> {
         let mut folded_to = 0;
-        self.text.char_indices().map(move |(at, character)| {
+        let letters = self.text.char_indices().map(|(at, character)| {
             let from = folded_to;
             folded_to += fold_char(character).map(char::len_utf8).sum::<usize>();
-            (at..at + character.len_utf8(), from..folded_to)
-        })
+            (from, at)
+        });
+        letters.collect()
     }
 }
 
@@ -95,9 +82,11 @@ mod tests {
     #[test]
     fn places_are_found_whatever_their_case() {
         let check = |text: &str, form: &str, expected: &[&str]| {
-            let searched = Searched::new(Cow::Borrowed(text));
-            let found = searched.places(&fold(form)).into_iter();
-            let found: Vec<&str> = found.map(|place| &text[place]).collect();
+            let folded_text = FoldedText::new(text);
+            let form = fold(form);
+            let found = folded_text.folded().match_indices(&form);
+            let found = found.map(|(at, form)| &text[folded_text.original(at..at + form.len())]);
+            let found: Vec<&str> = found.collect();
             assert_eq!(found, expected, "`{form}` in `{text}`");
         };
         check("a KEY, a key", "Key", &["KEY", "key"]);
@@ -110,7 +99,7 @@ mod tests {
         );
         check("ΚΩΔΙΚΟΣ κωδικος", "κωδικοσ", &["ΚΩΔΙΚΟΣ", "κωδικος"]);
         check("xß", "xs", &["xß"]);
-        check("ßß", "s", &["ß", "ß"]);
+        check("ßß", "s", &["ß", "ß", "ß", "ß"]);
         check("ßß", "sss", &["ßß"]);
         check("a\u{130}b", "\u{130}", &["\u{130}"]);
         check("no", "key", &[]);

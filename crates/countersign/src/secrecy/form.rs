@@ -1,25 +1,25 @@
-//! The ways in which a secret's text may be written again.
+//! Forms in which the text of a secret may be repeated.
 //!
-//! Enters: the text. Leaves: the text and its usual encodings, longest first, in whatever letter case they come. What is
-//! too short to be told from other text by chance is left out.
+//! Input: the text. Output: the text and its usual encodings, longest first. Encodings that are so short that they may
+//! occur by chance are left out.
 
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
 use super::fold::fold;
 
-/// No encoding of fewer characters is looked for.
+/// Shortest encoding that is searched for, in characters.
 const LEAST: usize = 8;
 
 const STANDARD: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 const URL_SAFE: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
 
-/// One way to write a secret's text.
+/// One way to write the text of a secret.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Form {
-    /// Without case: it is the same in every case.
+    /// Case-folded: matches in any letter case.
     AnyCase(String),
-    /// Only as it stands here: in base64, another case is another text.
+    /// Matches exactly: in base64, another case is another text.
     Exact(String),
 }
 
@@ -31,10 +31,23 @@ impl Form {
     }
 }
 
-/// All forms of a secret's text, longest first.
+impl Form {
+    /// Returns true for base64 and hex, which are often broken up by blanks and line breaks.
+    pub(super) fn is_encoding_of(&self, text: &str) -> bool {
+        match self {
+            Form::Exact(_) => true,
+            Form::AnyCase(form) => {
+                let is_hex = form.len() >= LEAST && form.bytes().all(|byte| byte.is_ascii_hexdigit());
+                is_hex && *form != fold(text)
+            }
+        }
+    }
+}
+
+/// Returns all forms of a secret's text, longest first.
 pub(super) fn forms(text: &str) -> Vec<Form> {
     let mut forms = BTreeSet::new();
-    // What was encoded in capitals is no more the same without case: é is %C3%A9, É is %C3%89.
+    // Encodings of upper and lower case differ beyond their case: é is %C3%A9, É is %C3%89.
     for text in BTreeSet::from([text.to_owned(), text.to_lowercase(), text.to_uppercase()]) {
         let written = written(&text).into_iter();
         forms.extend(written.map(|form| Form::AnyCase(fold(&form))));
@@ -45,7 +58,7 @@ pub(super) fn forms(text: &str) -> Vec<Form> {
     forms
 }
 
-/// The text as JSON, addresses and pages write it, and in hex.
+/// Returns the text as JSON, URLs and HTML write it, and in hex.
 fn written(text: &str) -> BTreeSet<String> {
     let mut forms = BTreeSet::from([text.to_owned()]);
     let mut escaped = BTreeSet::new();
@@ -54,7 +67,7 @@ fn written(text: &str) -> BTreeSet<String> {
             escaped.insert(json(text, ascii, slash));
         }
     }
-    // JSON within JSON: tools often answer with text that holds a document.
+    // JSON within JSON: tools often return text that contains a document.
     let twice: Vec<String> = escaped.iter().map(|text| json(text, Ascii::No, "/")).collect();
     let thrice = twice.iter().map(|text| json(text, Ascii::No, "/"));
     forms.extend(thrice.collect::<Vec<_>>());
@@ -72,7 +85,7 @@ fn written(text: &str) -> BTreeSet<String> {
     forms
 }
 
-/// The text in base64, wherever it begins.
+/// Returns the text in base64, for each possible offset in its group of three bytes.
 fn encoded(text: &str) -> BTreeSet<String> {
     let alphabets = [STANDARD, URL_SAFE].into_iter();
     let offsets = alphabets.flat_map(|alphabet| (0..3).map(move |offset| (alphabet, offset)));
@@ -82,7 +95,7 @@ fn encoded(text: &str) -> BTreeSet<String> {
         .collect()
 }
 
-/// How JSON writers treat what is not ASCII.
+/// Treatment of non-ASCII characters by a JSON writer: kept, or escaped with lower- or upper-case digits.
 #[derive(Clone, Copy, PartialEq)]
 enum Ascii {
     No,
@@ -138,7 +151,7 @@ fn html(text: &str) -> String {
         .replace('\'', "&#39;")
 }
 
-/// The characters of base64 that this text alone decides when `offset` bytes stand before it in its group of three.
+/// Returns the base64 characters that depend on this text alone, if `offset` bytes precede it in its group of three.
 fn base64(text: &[u8], offset: usize, alphabet: &[u8; 64]) -> String {
     let padded: Vec<u8> = std::iter::repeat_n(0, offset)
         .chain(text.iter().copied())
@@ -162,7 +175,7 @@ mod tests {
 
     #[test]
     fn base64_is_found_wherever_it_begins() {
-        // `xxSECRET-1` and so on, encoded apart from this code.
+        // `SECRET-1` after zero to two other bytes, encoded by another program.
         for (whole, offset) in [("U0VDUkVULTE=", 0), ("eFNFQ1JFVC0x", 1), ("eHhTRUNSRVQtMQ==", 2)] {
             let form = base64(b"SECRET-1", offset, STANDARD);
             assert!(form.len() >= LEAST && whole.contains(&form), "{whole} {form}");

@@ -34,8 +34,64 @@ fn x64_a_secret_is_hidden_in_every_form() {
             "{shown}"
         );
     }
-    // A short one only as a word of its own.
+    // A short secret is hidden only as a separate word.
     for text in ["5127", "v12", "nothing", ""] {
+        assert_eq!(secrecy.text(text), text);
+    }
+}
+
+#[test]
+fn x64_a_secret_is_hidden_however_its_letters_are_escaped() {
+    let secrecy = secrecy();
+    let every = |write: fn(u8) -> String| SECRET.bytes().map(write).collect::<String>();
+    let units: String = SECRET
+        .encode_utf16()
+        .map(|unit| format!("\\u{unit:04X}"))
+        .collect();
+    let base64 = "czNjcsOpdCAia2V5Ii8x";
+    let wrapped = |by: &str| {
+        let lines: Vec<&str> = [&base64[..4], &base64[4..11], &base64[11..]].to_vec();
+        lines.join(by)
+    };
+    let texts = [
+        every(|byte| format!("%{byte:02x}")),
+        every(|byte| format!("%{byte:02X}")),
+        every(|byte| format!("%25{byte:02X}")),
+        every(|byte| format!("%2525{byte:02X}")),
+        "k=s3%63r%C3%A9t%20%22key%22/1&y".to_owned(),
+        units.clone(),
+        units.replace('\\', "\\\\"),
+        "s3c\\u0072\\u00e9t \\\"key\\\"/1".to_owned(),
+        "&#115;3cr&#xe9;t &quot;key&quot;/1".to_owned(),
+        wrapped("\n"),
+        wrapped("\r\n  "),
+        wrapped("\\n"),
+        wrapped("\\r\\n"),
+        wrapped("%0A"),
+        wrapped(" "),
+        "7333 6372 c3a9 7420 226b 6579 222f 31".to_owned(),
+        "pin %31%32%33456".to_owned(),
+        "pin \\u0031\\u0032".to_owned(),
+    ];
+    for text in &texts {
+        let text = format!("before, {text}, after");
+        let shown = secrecy.text(&text);
+        assert!(
+            shown.starts_with("before, ") && shown.ends_with(", after") && shown.contains("[hidden, "),
+            "{text}: {shown}"
+        );
+        let rest = shown
+            .replace("before, ", "")
+            .replace(", after", "")
+            .replace("pin ", "");
+        assert!(
+            rest.starts_with('[') && rest.ends_with(']') || rest.starts_with("k="),
+            "{text}: {shown}"
+        );
+        assert!(secrecy.is_in(&text));
+    }
+    // Text with escapes but without a secret stays as it is, to the byte.
+    for text in ["100%25 of \\u0041", "a\\nb c", "%31%33", "czNj csOp"] {
         assert_eq!(secrecy.text(text), text);
     }
 }
@@ -117,17 +173,36 @@ fn x98_looking_in_every_case_stays_fast() {
         SecretPath::parse("pins.*").unwrap(),
     ];
     let secrecy = Secrecy::new(paths, b"salt", [arguments.to_string().as_bytes()]);
-    for text in ["\u{df}", "s", "S\u{17f}", "a", "KEY-", "\u{130}"] {
+    for text in [
+        "\u{df}",
+        "s",
+        "S\u{17f}",
+        "a",
+        "KEY-",
+        "\u{130}",
+        "%",
+        "%2",
+        "%25",
+        "%73",
+        "\\",
+        "\\u00",
+        "\\u0073",
+        "&#",
+        "&#115;",
+        " ",
+        "s\n",
+        "%25%32%35",
+    ] {
         let text = text.repeat(1_000_000 / text.len());
         let begin = std::time::Instant::now();
         let _ = secrecy.text(&text);
-        // A tenth of it even without optimisation; this only keeps it from growing with the square.
+        // Takes a tenth of this even without optimisation; the limit only rules out quadratic growth.
         assert!(begin.elapsed().as_secs() < 10, "{:?}", begin.elapsed());
     }
 }
 
 proptest::proptest! {
-    /// What repeats a secret in another case is a mark, what is around it stays as it is.
+    /// A secret repeated in another case is replaced by its mark; the text around it stays as it is.
     #[test]
     fn x98_nothing_but_whole_repeated_values_is_hidden(
         secret in "[a-zA-Z\u{e4}\u{e9}\u{3c3}\u{416}]{4,12}[0-9]{2}",
@@ -149,7 +224,7 @@ proptest::proptest! {
         proptest::prop_assert!(mark.starts_with("[hidden, ") && mark.ends_with(']'));
         let text = format!("{before}{repeated}{after}");
         proptest::prop_assert_eq!(secrecy.text(&text), format!("{before}{mark}{after}"));
-        // All but its last character is another text.
+        // Without its last character it is another text.
         let most: String = repeated.chars().take(repeated.chars().count() - 1).collect();
         let text = format!("{before}{most}{after}");
         proptest::prop_assert_eq!(secrecy.text(&text), text.as_str());

@@ -1,56 +1,56 @@
-//! Where a call's values came from, in a person's language.
+//! Wording for the provenance of a call's values.
 
 use crate::provenance::Mark;
 
-/// The words of one language. `{count}` and `{total}` stand for numbers, `{values}` for `value` or `values`, as `{total}`
-/// has it, `{kinds}` for the kinds that follow.
+/// Wording in one language. `{count}` and `{total}` are numbers, `{values}` is the singular or plural of "value" for
+/// `{total}`, `{kinds}` is the list of kinds that follows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Origins {
-    /// There is nothing to ask about.
+    /// Used when a call has no values.
     pub none: String,
-    /// Nobody gave the conversation.
+    /// Used when no conversation was given.
     pub unknown_whence: String,
-    /// The only value is the person's.
+    /// Used when the only value was given by the person.
     pub one_given: String,
-    /// All of them are.
+    /// Used when all values were given by the person.
     pub all_given: String,
-    /// All of them are, in all calls of several.
+    /// Used for several calls when all their values were given by the person.
     pub all_given_in_all: String,
-    /// Some are, and the others say nothing; `{default}` of them.
+    /// Used when some values were given by the person and the other `{default}` are empty or defaults.
     pub rest_default: String,
-    /// One is not.
+    /// Used when one value was not given by the person.
     pub one_not_given: String,
-    /// Several are not.
+    /// Used when several values were not given by the person.
     pub not_given: String,
-    /// What one value, and what several are called.
+    /// The word "value": singular, plural.
     pub values: [String; 2],
-    /// What nobody stated: one, several.
+    /// Kind: stated by nobody (singular, plural).
     pub invented: [String; 2],
-    /// What strangers may have written: one, several.
+    /// Kind: possibly written by strangers (singular, plural).
     pub outside: [String; 2],
-    /// What tools answered: one, several.
+    /// Kind: from tool results (singular, plural).
     pub from_tools: [String; 2],
-    /// What was made of something else: one, several.
+    /// Kind: derived from other values (singular, plural).
     pub derived: [String; 2],
-    /// What nobody can tell: one, several.
+    /// Kind: unknown (singular, plural).
     pub unknown: [String; 2],
-    /// What stands in tools' answers, where nobody heard the person: one, several.
+    /// Used when the person's messages are missing: number of values found in tool results (singular, plural).
     pub found: [String; 2],
-    /// The agent itself supplied the conversation that `{verdict}` follows from.
+    /// Prefix of `{verdict}` when the agent itself supplied the conversation.
     pub as_told: String,
-    /// Not all of the conversation was read.
+    /// Suffix used when the conversation was too long to be examined in full.
     pub partial: String,
-    /// There are more values than are named.
+    /// Line after the listed values, for those left out.
     pub more: String,
-    /// The mark before a value that nobody stated.
+    /// Label of a value that nobody stated.
     pub tag_invented: String,
-    /// The mark before a value that strangers may have written.
+    /// Label of a value that strangers may have written.
     pub tag_outside: String,
-    /// The mark before a value that a tool answered.
+    /// Label of a value from a tool result.
     pub tag_tool: String,
-    /// The mark before a value that was made of others.
+    /// Label of a derived value.
     pub tag_derived: String,
-    /// The mark before a value of which nobody can tell.
+    /// Label of a value of unknown origin.
     pub tag_unknown: String,
 }
 
@@ -75,7 +75,7 @@ impl Origins {
         }
     }
 
-    /// English.
+    /// The English wording.
     pub fn english() -> Origins {
         Origins {
             none: "no values".to_owned(),
@@ -107,7 +107,7 @@ impl Origins {
         }
     }
 
-    /// Spanish.
+    /// The Spanish wording.
     pub fn spanish() -> Origins {
         Origins {
             none: "sin valores".to_owned(),

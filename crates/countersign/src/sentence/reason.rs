@@ -1,22 +1,22 @@
-//! Why something is not so, in a person's language.
+//! Reasons for refusals, in a person's language.
 
 use std::collections::HashMap;
 
 use super::fill;
-use crate::call::Because;
+use crate::call::RefusalReason;
 use crate::decision::Refusal;
 
-/// Reasons, by the word that programs know them by. What has no entry is said in English, as it is told to programs.
+/// Reasons by their code. A code without an entry is worded in English, as for programs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Reasons(pub HashMap<String, String>);
 
 impl Reasons {
-    /// English, as everything is told anyway.
+    /// English: no entries, since reasons are in English by default.
     pub fn english() -> Reasons {
         Reasons::default()
     }
 
-    /// Spanish.
+    /// The Spanish wording.
     pub fn spanish() -> Reasons {
         let reasons = [
             ("not_found", "ya no existe"),
@@ -28,6 +28,10 @@ impl Reasons {
             (
                 "incomplete",
                 "ahí no se mostraba toda la tarjeta; ábrela entera y decide allí",
+            ),
+            (
+                "concealed",
+                "un secreto se repite en otro valor, que así no se puede mostrar; rechaza y pide que se proponga sin él",
             ),
             ("not_allowed", "`{person}` no puede decidirlo"),
             (
@@ -58,7 +62,7 @@ impl Reasons {
         Reasons(owned.into_iter().collect())
     }
 
-    /// Why a decision was refused.
+    /// Words the reason for which a decision was refused.
     pub fn refusal(&self, refusal: &Refusal) -> String {
         let Some(reason) = self.0.get(refusal.code()) else {
             return refusal.to_string();
@@ -76,12 +80,12 @@ impl Reasons {
         }
     }
 
-    /// Why a call did not run.
-    pub fn because(&self, because: &Because) -> String {
+    /// Words the reason why a call did not run.
+    pub fn because(&self, because: &RefusalReason) -> String {
         let code = match because {
-            Because::Changed => "changed",
-            Because::Unreadable => "unreadable",
-            Because::NothingToUndo => "nothing_to_undo",
+            RefusalReason::Changed => "changed",
+            RefusalReason::Unreadable => "unreadable",
+            RefusalReason::NothingToUndo => "nothing_to_undo",
             other => other.as_str(),
         };
         self.0
@@ -90,7 +94,7 @@ impl Reasons {
             .unwrap_or_else(|| because.as_str().to_owned())
     }
 
-    /// Why a call is not there to be undone: the state it is in.
+    /// Words the reason why a call cannot be undone, given its state.
     pub fn undone(&self, state: &str) -> String {
         match self.0.get(state) {
             Some(reason) => reason.clone(),

@@ -1,4 +1,4 @@
-//! The store in memory: for tests, and for agents that need no memory beyond their process. Nothing survives it.
+//! A store in memory, for tests and for agents that need no persistence. Its data ends with the process.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -6,17 +6,19 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use futures_util::FutureExt;
 use futures_util::future::ready;
 
+use super::audit::{Audit, AuditProgress, Audited, Fault, LogCheck};
 use super::{Cursor, FeedEvent, Filter, LONGEST_PAGE, Store, StoreError, Stored};
 use crate::approval::{Approval, SharedApproval};
-use crate::command::{Answer, Command, Rows, Saved};
-use crate::event::Event;
+use crate::command::{Answer, Command, Rows, SavedApproval};
+use crate::event::{Event, verify};
 use crate::id::{Agent, ApprovalId, Channel, Key, Tenant};
+use crate::log::{Checkpoint, LogEntry, LogHead};
 use crate::registry::{Entry, Kind};
 use crate::state::State;
 use crate::time::{Clock, SystemClock, Time};
 use crate::wake::Hub;
 
-/// Keeps approvals in memory.
+/// Keeps approvals, events and the registry in memory.
 pub struct MemoryStore {
     inner: Mutex<Inner>,
     clock: Arc<dyn Clock>,
@@ -28,15 +30,18 @@ type Id = (Tenant, ApprovalId);
 #[derive(Default)]
 struct Inner {
     approvals: HashMap<Id, (SharedApproval, Vec<Event>)>,
-    // Ordered by id, which is by time.
+    // Ordered by id, and so by time of creation.
     all: BTreeSet<Id>,
     pending: BTreeSet<Id>,
     due: BTreeSet<(Time, Tenant, ApprovalId)>,
     channels: HashMap<(Tenant, Channel), ApprovalId>,
     keys: HashMap<(Tenant, Agent, Key), ApprovalId>,
-    // Each tenant's events by their sequence, which counts over all tenants.
+    // Events of each tenant by sequence number, which counts over all tenants.
     feed: HashMap<Tenant, Vec<(u64, ApprovalId, u32)>>,
     sequence: u64,
+    // Events of all tenants in order, and the head of that log.
+    log: Vec<LogEntry>,
+    head: LogHead,
     entries: BTreeMap<(Kind, String), Entry>,
     changes: u64,
 }
@@ -48,7 +53,7 @@ impl Default for MemoryStore {
 }
 
 impl MemoryStore {
-    /// A store that lives by this clock.
+    /// Creates an empty store that uses this clock.
     pub fn with_clock(clock: Arc<dyn Clock>) -> MemoryStore {
         MemoryStore {
             inner: Mutex::default(),
@@ -63,10 +68,11 @@ impl MemoryStore {
 
     fn run(&self, command: &Command) -> Result<Answer, StoreError> {
         let mut inner = self.lock();
-        // Lock first, clock second: see `command`.
-        let now = self.clock.now();
+        // Read the clock only after taking the lock, so that no decision beats its expiry by waiting.
+        let (now, certain) = (self.clock.now(), self.clock.certain());
         let mut staged = Staged {
             inner: &inner,
+            certain,
             saved: Vec::new(),
             entries: Vec::new(),
         };
@@ -96,7 +102,7 @@ impl MemoryStore {
 }
 
 impl Inner {
-    fn keep(&mut self, saved: &Saved) {
+    fn keep(&mut self, saved: &SavedApproval) {
         let approval = &saved.approval;
         let id = (approval.tenant.clone(), approval.id);
         let entry = self.approvals.entry(id.clone());
@@ -114,6 +120,14 @@ impl Inner {
         for event in &saved.events {
             self.sequence += 1;
             feed.push((self.sequence, id.1, event.number));
+            let entry = LogEntry {
+                tenant: id.0.clone(),
+                approval: id.1,
+                number: event.number,
+                link: event.link,
+            };
+            self.head.push(entry.leaf());
+            self.log.push(entry);
         }
         if let Some((key, _)) = &approval.key {
             self.keys
@@ -129,6 +143,27 @@ impl Inner {
             State::Pending => _ = self.pending.insert(id),
             _ => _ = self.pending.remove(&id),
         }
+    }
+
+    fn audit(&self, audit: &Audit) -> Audited {
+        let mut audited = Audited::new(self.head.checkpoint());
+        let of_tenant = |id: &&Id| audit.tenant.as_ref().is_none_or(|tenant| id.0 == *tenant);
+        for (id, (approval, events)) in self.approvals.iter().filter(|(id, _)| of_tenant(id)) {
+            audited.approvals += 1;
+            audited.events += events.len() as u64;
+            if let Err(broken) = verify(approval, events) {
+                audited.add(Fault::of_approval(
+                    id.0.as_str(),
+                    id.1.as_bytes(),
+                    "history",
+                    broken,
+                ));
+            }
+        }
+        let mut log = LogCheck::new(self.head.clone(), audit.expected);
+        self.log.iter().for_each(|entry| log.push(entry.leaf()));
+        log.faults().into_iter().for_each(|fault| audited.add(fault));
+        audited
     }
 
     fn get(&self, tenant: &Tenant, id: ApprovalId) -> Option<&SharedApproval> {
@@ -169,16 +204,18 @@ fn fits(approval: &Approval, filter: &Filter, now: Time) -> bool {
     filter.state.is_none_or(|state| approval.state == state)
         && (filter.state != Some(State::Pending) || approval.expires_at > now)
         && (!filter.asked || approval.state != State::Passed)
+        && (!filter.open || approval.due_at().is_some())
         && filter.agent.as_ref().is_none_or(|agent| approval.agent == *agent)
         && (filter.channel.is_none() || approval.channel == filter.channel)
         && (filter.run.is_none() || approval.run == filter.run)
 }
 
-/// A transaction: sees its own changes, and keeps them back until the command is through.
+/// A transaction: reads see its own changes, which become visible to others only if the command succeeds.
 struct Staged<'a> {
     inner: &'a Inner,
-    saved: Vec<Saved>,
-    // Nothing stands for one that was removed.
+    certain: Time,
+    saved: Vec<SavedApproval>,
+    // `None` marks a removed entry.
     entries: Vec<((Kind, String), Option<Entry>)>,
 }
 
@@ -199,6 +236,10 @@ impl Staged<'_> {
 }
 
 impl Rows for Staged<'_> {
+    fn certain(&self, now: Time) -> Time {
+        self.certain.min(now)
+    }
+
     fn approval(&mut self, tenant: &Tenant, id: ApprovalId) -> Result<Option<Approval>, StoreError> {
         Ok(self.find(tenant, id))
     }
@@ -242,9 +283,9 @@ impl Rows for Staged<'_> {
             .collect())
     }
 
-    fn save(&mut self, saved: Saved) -> Result<(), StoreError> {
+    fn save(&mut self, saved: SavedApproval) -> Result<(), StoreError> {
         let approval = &saved.approval;
-        // A new approval under the id of an old one would otherwise take its place.
+        // Otherwise a new approval could overwrite an old one with the same id.
         if self.version(&approval.tenant, approval.id) != saved.version_before {
             let id = approval.id;
             return Err(StoreError::Impossible(format!("approval {id} changed meanwhile")));
@@ -253,17 +294,13 @@ impl Rows for Staged<'_> {
         Ok(())
     }
 
-    // No command looks at an entry again that it changed itself.
+    // Ignores staged changes: no command reads an entry that it has changed itself.
     fn entry(&mut self, kind: Kind, key: &str) -> Result<Option<Entry>, StoreError> {
         Ok(self.inner.entries.get(&(kind, key.to_owned())).cloned())
     }
 
     fn due_entries(&mut self, now: Time, limit: usize) -> Result<Vec<(Kind, String)>, StoreError> {
-        let over = self
-            .inner
-            .entries
-            .iter()
-            .filter(|(_, entry)| !entry.is_there(now));
+        let over = self.inner.entries.iter().filter(|(_, entry)| !entry.is_live(now));
         let mut over: Vec<_> = over.map(|(place, entry)| (entry.expires_at, place)).collect();
         over.sort_unstable();
         let over = over.into_iter().take(limit);
@@ -351,14 +388,33 @@ impl Store for MemoryStore {
         .boxed()
     }
 
-    fn stamp(&self) -> Stored<'_, Option<u64>> {
+    fn log_head(&self) -> Stored<'_, Checkpoint> {
+        ready(Ok(self.lock().head.checkpoint())).boxed()
+    }
+
+    fn log(&self, from: u64, limit: usize) -> Stored<'_, Vec<LogEntry>> {
+        let inner = self.lock();
+        let from = usize::try_from(from).unwrap_or(usize::MAX);
+        let page = inner.log.iter().skip(from).take(limit.min(LONGEST_PAGE));
+        ready(Ok(page.cloned().collect())).boxed()
+    }
+
+    fn audit<'a>(
+        &'a self,
+        audit: &'a Audit,
+        _: &'a (dyn Fn(AuditProgress) + Send + Sync),
+    ) -> Stored<'a, Audited> {
+        ready(Ok(self.lock().audit(audit))).boxed()
+    }
+
+    fn change_counter(&self) -> Stored<'_, Option<u64>> {
         ready(Ok(Some(self.lock().changes))).boxed()
     }
 
     fn entry<'a>(&'a self, kind: Kind, key: &'a str) -> Stored<'a, Option<Entry>> {
         let entry = self.lock().entries.get(&(kind, key.to_owned())).cloned();
         let now = self.clock.now();
-        ready(Ok(entry.filter(|entry| entry.is_there(now)))).boxed()
+        ready(Ok(entry.filter(|entry| entry.is_live(now)))).boxed()
     }
 
     fn entries<'a>(
@@ -370,12 +426,12 @@ impl Store for MemoryStore {
     ) -> Stored<'a, Vec<Entry>> {
         let inner = self.lock();
         let now = self.clock.now();
-        // No key is empty.
+        // Keys are never empty, so the empty string precedes all of them.
         let after = after.unwrap_or_default();
         let behind = inner.entries.range((kind, after.to_owned())..);
         let own = behind.take_while(|((found, _), _)| *found == kind);
         let own = own.map(|(_, entry)| entry);
-        let there = own.filter(|entry| entry.key != after && entry.tenant == *tenant && entry.is_there(now));
+        let there = own.filter(|entry| entry.key != after && entry.tenant == *tenant && entry.is_live(now));
         ready(Ok(there.take(limit.min(LONGEST_PAGE)).cloned().collect())).boxed()
     }
 

@@ -1,7 +1,7 @@
-//! Retention: walks through what is old and erases its content.
+//! Retention: erases the content of old approvals, one page at a time.
 //!
-//! Enters: how old, and how many to look at. Leaves: how many were erased, and where to go on.
-//! Deliberately absent: when to do it, and for how long content is kept; that is the operator's.
+//! Input: an age limit and a page size. Output: how many were erased, and a cursor to continue. Not here: when to purge
+//! and how long content is kept, which the operator decides.
 
 use futures_util::stream::{self, StreamExt as _, TryStreamExt as _};
 
@@ -11,39 +11,40 @@ use crate::hash::Hash;
 use crate::id::{Actor, ApprovalId, Tenant};
 use crate::time::Time;
 
-/// So many at once share a commit.
+/// Number of erasures in flight at once, so that they can share a commit.
 const AT_ONCE: usize = 64;
 
-/// What to erase.
+/// Selection of the approvals to erase.
 #[derive(Clone, Debug)]
 pub struct Purge {
-    /// Whose approvals.
+    /// Tenant whose approvals are erased.
     pub tenant: Tenant,
-    /// Only those that have not changed since.
+    /// Only approvals that have not changed since this time.
     pub before: Time,
-    /// Goes on behind this one; newer ones come first.
+    /// Cursor: continues after this approval. Newer ones come first.
     pub after: Option<ApprovalId>,
-    /// The most approvals to look at.
+    /// Maximum number of approvals to examine.
     pub limit: usize,
-    /// Who wants it.
+    /// Recorded as the author of the erasures.
     pub by: Actor,
-    /// The policy in force.
+    /// Hash of the policy in force, recorded in the events.
     pub policy: Hash,
 }
 
-/// What was erased.
+/// Result of one page of a purge.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Purged {
-    /// Approvals whose content is gone now.
+    /// Number of approvals erased by this page.
     pub erased: usize,
-    /// Approvals whose content was gone before. A page of nothing else says that an earlier purge came this far.
+    /// Number of approvals that had been erased before. A page of nothing else means that an earlier purge got this
+    /// far.
     pub already: usize,
-    /// Where to go on; nothing when all that is old was looked at.
+    /// Cursor for the next page; `None` when all old approvals were examined.
     pub next: Option<ApprovalId>,
 }
 
 pub(super) async fn purge<S: Store + ?Sized>(store: &S, purge: &Purge) -> Result<Purged, StoreError> {
-    // Ids grow with time, so whatever was proposed later stands before this one.
+    // Ids grow with time, and the listing is newest first: start after anything proposed later than `before`.
     let millis = u64::try_from(purge.before.as_micros() / 1000).unwrap_or(0);
     let first = ApprovalId::from_parts(millis.saturating_add(1), &[0; 10]);
     let limit = purge.limit.clamp(1, LONGEST_PAGE);
@@ -58,7 +59,7 @@ pub(super) async fn purge<S: Store + ?Sized>(store: &S, purge: &Purge) -> Result
         already: old.iter().filter(|approval| approval.erased_at.is_some()).count(),
         ..Purged::default()
     };
-    // Looked at again inside the transaction; this only spares needless ones.
+    // The erase command checks this again inside its transaction; the filter only saves needless writes.
     let worth = old
         .iter()
         .filter(|approval| approval.erased_at.is_none() && approval.is_finished());

@@ -1,66 +1,156 @@
-//! How approvals and calls are written into rows: what is searched for in columns, the rest in one compact body.
+//! Row format of approvals and calls: searched fields are columns, everything else is one compact binary body.
 //!
-//! SQL stores share this, so that a change of the format is one change. Each body begins with its version. What a later
-//! version adds stands behind what the first one wrote, so that every version is still read.
+//! Shared by the SQL stores. Each body begins with its version. Later versions only append to what earlier ones wrote,
+//! so all versions remain readable.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 
-use crate::approval::{Approval, Decided, EndorsedWith, Endorsement};
-use crate::call::{Arguments, Because, Call, Execution};
-use crate::hash::Hash;
+use crate::approval::{Approval, Decided, Endorsement, EndorsingAccount};
+use crate::call::{Arguments, Call, Execution, RefusalReason};
+use crate::event::ContentHash;
+use crate::hash::{Fields, Hash};
 use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
-use crate::policy::{Authority, Definition, Stakes, Terms};
-use crate::provenance::{Provenance, Teller};
+use crate::policy::{Authority, Definition, RiskAndAuthority, Terms};
+use crate::provenance::{Provenance, Voucher};
 use crate::snapshot::Snapshot;
 use crate::state::{CallState, State};
 use crate::summary::SecretPath;
 use crate::time::Time;
 use crate::undoes::Undoes;
 
-/// What every version writes is the first part of a body.
-const FIRST: u8 = 1;
-/// The second part follows it.
-const SECOND: u8 = 2;
-/// A call's provenance follows both; of an approval what else it undoes.
-const THIRD: u8 = 3;
-/// What a call would change follows its provenance, if it has one; of an approval whose decisions were refused.
-const FOURTH: u8 = 4;
-/// Which facts about a call the gate knows itself follow its snapshot, if it has one; of an approval what its endorsements
-/// rest on.
-const FIFTH: u8 = 5;
-/// What of a call is secret follows those facts.
-const SIXTH: u8 = 6;
+/// Version 1: the first part alone, which every version has.
+const V1: u8 = 1;
+/// Version 2 appends: of an approval endorsements and the time of erasure, of a call its authority.
+const V2: u8 = 2;
+/// Version 3 appends: of an approval the other calls it undoes, of a call its provenance.
+const V3: u8 = 3;
+/// Version 4 appends: of an approval whose decisions were refused, of a call its snapshot.
+const V4: u8 = 4;
+/// Version 5 appends: of an approval the accounts its endorsements rest on, of a call which facts the gate knows
+/// first-hand.
+const V5: u8 = 5;
+/// Version 6 appends: of a call which parts are secret.
+const V6: u8 = 6;
 
-/// A row that cannot be read.
+/// Flag in an approval's version byte: the link is the last part of the body instead of in its old place.
+const LINKED: u8 = 0x80;
+/// Length of a link in bytes.
+const LINK: usize = 32;
+
+/// Error for a row that cannot be decoded.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadRecord {
-    /// Written by a newer version.
+    /// Written by a newer version of this program.
     #[error("a record has version {0}, which this version does not know")]
     Version(u8),
-    /// Damaged.
+    /// Damaged or truncated.
     #[error("a record cannot be read: {0}")]
     Damaged(String),
 }
 
-/// The bodies of all rows of an approval.
+/// Encoded bodies of all rows of an approval.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bodies {
-    /// Of its own row.
+    /// Body of the approval row.
     pub approval: Vec<u8>,
-    /// Of its calls' rows, in order.
+    /// Bodies of the call rows, in order.
     pub calls: Vec<Vec<u8>>,
 }
 
 impl Bodies {
-    /// Writes them all.
+    /// Encodes an approval and its calls.
     pub fn of(approval: &Approval) -> Bodies {
         Bodies {
             approval: encode_approval(approval),
             calls: approval.calls.iter().map(encode_call).collect(),
         }
+    }
+
+    /// Returns the content hash of the rows of `approval`, which these bodies belong to.
+    pub(crate) fn content(&self, approval: &Approval) -> Option<ContentHash> {
+        let row = ApprovalRow {
+            tenant: approval.tenant.as_str(),
+            id: approval.id.as_bytes(),
+            channel: approval.channel.as_ref().map(Channel::as_str),
+            agent: approval.agent.as_str(),
+            run: approval.run.as_ref().map(|run| run.as_str()),
+            state: approval.state.code(),
+            version: approval.version,
+            body: &self.approval,
+        };
+        let calls = approval.calls.iter().zip(&self.calls);
+        let calls = calls.map(|(call, body)| CallRow {
+            state: call.state.code(),
+            tool: call.tool.as_str(),
+            original: call.original.as_ref().map(|original| original.as_bytes()),
+            sealed: call.sealed.as_deref(),
+            body,
+        });
+        row.content(calls)
+    }
+
+    /// Replaces the link at the end of the approval's body.
+    pub(crate) fn put_link(&mut self, link: Hash) {
+        if let Some(place) = self.approval.last_chunk_mut() {
+            *place = link.0;
+        }
+    }
+}
+
+/// The part of an approval row that its content hash covers. Excludes columns derived from these, and the link, which
+/// is derived from the hash.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the fields are columns")]
+pub struct ApprovalRow<'a> {
+    pub tenant: &'a str,
+    pub id: &'a [u8],
+    pub channel: Option<&'a str>,
+    pub agent: &'a str,
+    pub run: Option<&'a str>,
+    pub state: i16,
+    pub version: u32,
+    pub body: &'a [u8],
+}
+
+/// The part of a call row that the content hash covers. The arguments are covered by the digest in the body, the result
+/// by a hash in an event.
+#[derive(Clone, Copy, Debug)]
+#[expect(missing_docs, reason = "the fields are columns")]
+pub struct CallRow<'a> {
+    pub state: i16,
+    pub tool: &'a str,
+    pub original: Option<&'a [u8]>,
+    pub sealed: Option<&'a [u8]>,
+    pub body: &'a [u8],
+}
+
+impl ApprovalRow<'_> {
+    /// Returns the hash of this row and its call rows, in order; `None` for a row older than content hashes.
+    pub fn content<'c>(&self, calls: impl Iterator<Item = CallRow<'c>>) -> Option<ContentHash> {
+        let is_linked = self.body.first().is_some_and(|version| version & LINKED != 0);
+        let (body, _) = self.body.split_last_chunk::<LINK>().filter(|_| is_linked)?;
+        let fields = Fields::new("countersign/rows/1")
+            .field(self.tenant.as_bytes())
+            .field(self.id)
+            .optional(self.channel.map(str::as_bytes))
+            .field(self.agent.as_bytes())
+            .optional(self.run.map(str::as_bytes))
+            .number(self.state as u64)
+            .number(self.version.into())
+            .field(body);
+        let all = calls.fold(fields, |fields, call| {
+            fields
+                .number(call.state as u64)
+                .field(call.tool.as_bytes())
+                .optional(call.original)
+                .optional(call.sealed)
+                .field(call.body)
+        });
+        let Hash(hash) = all.finish();
+        hash.first_chunk().copied().map(ContentHash)
     }
 }
 
@@ -77,8 +167,9 @@ pub struct ApprovalColumns {
     pub version: u32,
 }
 
-/// What the columns leave over.
-#[derive(Serialize, Deserialize)]
+/// Fields of the body before the link's old place. The link moved to the end of the body when events were bound to
+/// their rows, because it depends on everything else.
+#[derive(Deserialize)]
 struct ApprovalBody {
     session: Option<Session>,
     requester: Person,
@@ -93,7 +184,11 @@ struct ApprovalBody {
     digest: Hash,
     ended_at: Option<Time>,
     changed_at: Time,
-    link: Hash,
+}
+
+/// Fields of the body after the link's old place.
+#[derive(Deserialize)]
+struct ApprovalTail {
     decision: Option<Decided>,
     superseded_by: Option<ApprovalId>,
     replaces: Option<ApprovalId>,
@@ -102,92 +197,99 @@ struct ApprovalBody {
     refusals: u8,
 }
 
-/// What the first version did not know.
-#[derive(Default, Serialize, Deserialize)]
+/// Fields added in version 2.
+#[derive(Default, Deserialize)]
 struct More {
     endorsements: Vec<Endorsement>,
     erased_at: Option<Time>,
 }
 
-/// The body of an approval's row.
+/// Encodes the body of an approval row.
 pub fn encode_approval(approval: &Approval) -> Vec<u8> {
-    let body = ApprovalBody {
-        session: approval.session.clone(),
-        requester: approval.requester.clone(),
-        on_behalf_of: approval.on_behalf_of.clone(),
-        claim: approval.claim.clone(),
-        nonce: approval.nonce,
-        salt: approval.salt,
-        created_at: approval.created_at,
-        expires_at: approval.expires_at,
-        start_within: approval.start_within,
-        policy: approval.policy,
-        digest: approval.digest,
-        ended_at: approval.ended_at,
-        changed_at: approval.changed_at,
-        link: approval.link,
-        decision: approval.decision.clone(),
-        superseded_by: approval.superseded_by,
-        replaces: approval.replaces,
-        undoes: approval
-            .undoes
-            .and_then(|undoes| Some((undoes.approval, undoes.by(1)?.position))),
-        key: approval.key.clone(),
-        refusals: approval.refusals,
-    };
-    let more = More {
-        endorsements: approval.endorsements.clone(),
-        erased_at: approval.erased_at,
-    };
-    let undone = approval.undoes.into_iter().flat_map(Undoes::positions);
+    let mut body = encode_with_link(approval, (), LINKED);
+    body.extend_from_slice(&approval.link.0);
+    body
+}
+
+/// Encodes a body with `link` in its old place; `()` leaves that place empty. Picks the lowest version that holds all
+/// fields.
+fn encode_with_link(approval: &Approval, link: impl Serialize, flags: u8) -> Vec<u8> {
+    let body = (
+        &approval.session,
+        &approval.requester,
+        &approval.on_behalf_of,
+        &approval.claim,
+        &approval.nonce,
+        &approval.salt,
+        approval.created_at,
+        approval.expires_at,
+        approval.start_within,
+        approval.policy,
+        approval.digest,
+        approval.ended_at,
+        approval.changed_at,
+    );
+    let undoes = approval.undoes;
+    let first_undone = undoes.and_then(|undoes| Some((undoes.approval, undoes.by(1)?.position)));
+    let tail = (
+        &approval.decision,
+        approval.superseded_by,
+        approval.replaces,
+        first_undone,
+        &approval.key,
+        approval.refusals,
+    );
+    let more = (&approval.endorsements, approval.erased_at);
+    let undone = undoes.into_iter().flat_map(Undoes::positions);
     let others: Vec<u8> = undone.skip(1).collect();
     let rests_on = approval.endorsements.iter();
-    let rests_on: Vec<(&EndorsedWith, bool)> = rests_on
+    let rests_on: Vec<(&EndorsingAccount, bool)> = rests_on
         .map(|endorsed| (&endorsed.account, endorsed.lapsed))
         .collect();
+    let tried = &approval.tried;
     if !rests_on.is_empty() {
-        return encode(FIFTH, &(body, more, others, &approval.tried, rests_on));
+        return encode(V5 | flags, &(body, link, tail, more, others, tried, rests_on));
     }
-    match (others.is_empty(), approval.tried.is_empty()) {
-        (true, true) => encode(SECOND, &(body, more)),
-        (false, true) => encode(THIRD, &(body, more, others)),
-        (_, false) => encode(FOURTH, &(body, more, others, &approval.tried)),
+    match (others.is_empty(), tried.is_empty()) {
+        (true, true) => encode(V2 | flags, &(body, link, tail, more)),
+        (false, true) => encode(V3 | flags, &(body, link, tail, more, others)),
+        (_, false) => encode(V4 | flags, &(body, link, tail, more, others, tried)),
     }
 }
 
-/// Reads an approval's row, with its calls.
+/// Decodes an approval row.
 pub fn decode_approval(
     columns: ApprovalColumns,
     body: &[u8],
     calls: Vec<Call>,
 ) -> Result<Approval, BadRecord> {
-    type Read = (ApprovalBody, More, Vec<u8>, Vec<(Actor, u8)>);
-    type WithAccounts = (
-        ApprovalBody,
-        More,
-        Vec<u8>,
-        Vec<(Actor, u8)>,
-        Vec<(EndorsedWith, bool)>,
-    );
-    let (body, more, others, tried): Read = match body.split_first() {
-        Some((&FIFTH, body)) => {
-            let (body, mut more, others, tried, rests_on): WithAccounts = whole(body)?;
-            for (endorsed, (account, lapsed)) in more.endorsements.iter_mut().zip(rests_on) {
-                (endorsed.account, endorsed.lapsed) = (account, lapsed);
-            }
-            (body, more, others, tried)
-        }
-        Some((&FOURTH, body)) => whole(body)?,
-        Some((&THIRD, body)) => {
-            let (body, more, others) = whole(body)?;
-            (body, more, others, Vec::new())
-        }
-        _ => {
-            let (body, more) = decode(body)?;
-            (body, more, Vec::new(), Vec::new())
-        }
+    let Some((&version, rest)) = body.split_first() else {
+        return Err(damaged("it is empty"));
     };
-    let undoes = body.undoes.map(|(approval, position)| {
+    let is_linked = version & LINKED != 0;
+    let number = version & !LINKED;
+    if !(V1..=V5).contains(&number) {
+        return Err(BadRecord::Version(version));
+    }
+    let (mut rest, link) = match (is_linked, rest.split_last_chunk::<LINK>()) {
+        (false, _) => (rest, None),
+        (true, Some((rest, link))) => (rest, Some(Hash(*link))),
+        (true, None) => return Err(damaged("it has no link")),
+    };
+    let body: ApprovalBody = take(&mut rest)?;
+    let link = link.map_or_else(|| take(&mut rest), Ok)?;
+    let tail: ApprovalTail = take(&mut rest)?;
+    let mut more: More = take_from(V2, number, &mut rest)?;
+    let others: Vec<u8> = take_from(V3, number, &mut rest)?;
+    let tried: Vec<(Actor, u8)> = take_from(V4, number, &mut rest)?;
+    let rests_on: Vec<(EndorsingAccount, bool)> = take_from(V5, number, &mut rest)?;
+    if !rest.is_empty() {
+        return Err(damaged("something follows it"));
+    }
+    for (endorsed, (account, lapsed)) in more.endorsements.iter_mut().zip(rests_on) {
+        (endorsed.account, endorsed.lapsed) = (account, lapsed);
+    }
+    let undoes = tail.undoes.map(|(approval, position)| {
         let undoes = Undoes::new(approval, others.into_iter().chain([position]));
         undoes.ok_or_else(|| damaged("it undoes nothing that can be"))
     });
@@ -213,18 +315,37 @@ pub fn decode_approval(
         ended_at: body.ended_at,
         changed_at: body.changed_at,
         version: columns.version,
-        link: body.link,
-        decision: body.decision,
+        link,
+        decision: tail.decision,
         endorsements: more.endorsements,
         erased_at: more.erased_at,
-        superseded_by: body.superseded_by,
-        replaces: body.replaces,
+        superseded_by: tail.superseded_by,
+        replaces: tail.replaces,
         undoes: undoes.transpose()?,
-        key: body.key,
-        refusals: body.refusals,
+        key: tail.key,
+        refusals: tail.refusals,
         tried,
         calls,
     })
+}
+
+/// Decodes the next part of a body and advances `rest`.
+fn take<'b, T: Deserialize<'b>>(rest: &mut &'b [u8]) -> Result<T, BadRecord> {
+    let (part, behind) = postcard::take_from_bytes(rest).map_err(|error| damaged(&error.to_string()))?;
+    *rest = behind;
+    Ok(part)
+}
+
+/// Decodes a part that exists from version `since` on, or returns its default.
+fn take_from<'b, T: Deserialize<'b> + Default>(
+    since: u8,
+    version: u8,
+    rest: &mut &'b [u8],
+) -> Result<T, BadRecord> {
+    match version >= since {
+        true => take(rest),
+        false => Ok(T::default()),
+    }
 }
 
 /// The columns of a call's row.
@@ -245,12 +366,12 @@ struct CallBody {
     revision: u32,
     terms: Arc<Terms>,
     digest: Hash,
-    because: Option<Because>,
+    because: Option<RefusalReason>,
     execution: Option<Execution>,
     undone_by: Option<(ApprovalId, u8)>,
 }
 
-/// The body of a call's row.
+/// Encodes the body of a call row, in the lowest version that holds all fields.
 pub fn encode_call(call: &Call) -> Vec<u8> {
     let body = CallBody {
         definition: call.definition.hash(),
@@ -263,23 +384,23 @@ pub fn encode_call(call: &Call) -> Vec<u8> {
     };
     let authority = call.terms.authority();
     let facts = Facts::of(call);
-    let before = call.before.as_deref().map(seen);
+    let before = call.before.as_deref().map(encode_snapshot);
     match (&call.provenance, before) {
         (provenance, before) if call.terms.secret.is_some() => {
             let secret = call.terms.secret.as_deref().unwrap_or_default();
-            encode(SIXTH, &(body, authority, provenance, before, facts, secret))
+            encode(V6, &(body, authority, provenance, before, facts, secret))
         }
-        // As it was read: what of it is secret is still not known.
+        // A row from before version 6: which parts are secret stays unknown.
         (provenance, before) if facts != Facts::default() => {
-            encode(FIFTH, &(body, authority, provenance, before, facts))
+            encode(V5, &(body, authority, provenance, before, facts))
         }
-        (None, None) => encode(SECOND, &(body, authority)),
-        (Some(provenance), None) => encode(THIRD, &(body, authority, provenance)),
-        (provenance, Some(before)) => encode(FOURTH, &(body, authority, provenance, before)),
+        (None, None) => encode(V2, &(body, authority)),
+        (Some(provenance), None) => encode(V3, &(body, authority, provenance)),
+        (provenance, Some(before)) => encode(V4, &(body, authority, provenance, before)),
     }
 }
 
-/// Which facts about a call the gate knows itself. What was written before this was known is the proposer's word.
+/// Facts about a call that the gate knows first-hand. In rows without them, everything counts as the proposer's claim.
 #[derive(Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
 struct Facts {
     has_read_definition: bool,
@@ -291,7 +412,7 @@ impl Facts {
         let provenance = call.provenance.as_deref();
         Facts {
             has_read_definition: matches!(call.definition, Definition::Read(_)),
-            has_heard_conversation: provenance.is_some_and(|found| found.told_by() == Teller::Gate),
+            has_heard_conversation: provenance.is_some_and(|found| found.vouched_by() == Voucher::Gate),
         }
     }
 
@@ -304,13 +425,12 @@ impl Facts {
 
     fn provenance(self, provenance: Arc<Provenance>) -> Arc<Provenance> {
         match self.has_heard_conversation {
-            true => Arc::new(Arc::unwrap_or_clone(provenance).by(Teller::Gate)),
+            true => Arc::new(Arc::unwrap_or_clone(provenance).by(Voucher::Gate)),
             false => provenance,
         }
     }
 }
 
-/// A snapshot as it is written.
 #[derive(Serialize, Deserialize)]
 struct SnapshotBody {
     tool: String,
@@ -319,7 +439,7 @@ struct SnapshotBody {
     hash: Hash,
 }
 
-fn seen(before: &Snapshot) -> SnapshotBody {
+fn encode_snapshot(before: &Snapshot) -> SnapshotBody {
     SnapshotBody {
         tool: before.tool.as_str().to_owned(),
         arguments: before.arguments.as_bytes().to_vec(),
@@ -328,7 +448,7 @@ fn seen(before: &Snapshot) -> SnapshotBody {
     }
 }
 
-fn unseen(body: SnapshotBody) -> Result<Snapshot, BadRecord> {
+fn decode_snapshot(body: SnapshotBody) -> Result<Snapshot, BadRecord> {
     Ok(Snapshot {
         tool: ToolName::new(body.tool).map_err(|error| damaged(&error.to_string()))?,
         arguments: Arguments::stored(body.arguments),
@@ -337,9 +457,9 @@ fn unseen(body: SnapshotBody) -> Result<Snapshot, BadRecord> {
     })
 }
 
-/// Reads a call's row.
+/// Decodes a call row.
 pub fn decode_call(columns: CallColumns, body: &[u8]) -> Result<Call, BadRecord> {
-    // What nobody had thought of yet was not asked for, and is not known.
+    // Parts that an older version lacks are absent: no authority was demanded, and the rest is unknown.
     type Read = (
         CallBody,
         Authority,
@@ -349,19 +469,19 @@ pub fn decode_call(columns: CallColumns, body: &[u8]) -> Result<Call, BadRecord>
         Option<Vec<SecretPath>>,
     );
     let (mut body, authority, provenance, before, facts, secret): Read = match body.split_first() {
-        Some((&SIXTH, body)) => {
+        Some((&V6, body)) => {
             let (body, authority, provenance, before, facts, secret) = whole(body)?;
             (body, authority, provenance, before, facts, Some(secret))
         }
-        Some((&FIFTH, body)) => {
+        Some((&V5, body)) => {
             let (body, authority, provenance, before, facts) = whole(body)?;
             (body, authority, provenance, before, facts, None)
         }
-        Some((&FOURTH, body)) => {
+        Some((&V4, body)) => {
             let (body, authority, provenance, before) = whole(body)?;
             (body, authority, provenance, Some(before), Facts::default(), None)
         }
-        Some((&THIRD, body)) => {
+        Some((&V3, body)) => {
             let (body, authority, provenance) = whole(body)?;
             (body, authority, Some(provenance), None, Facts::default(), None)
         }
@@ -375,7 +495,7 @@ pub fn decode_call(columns: CallColumns, body: &[u8]) -> Result<Call, BadRecord>
     }
     if authority != body.terms.authority() {
         let risk = body.terms.risk();
-        Arc::make_mut(&mut body.terms).stakes = Stakes::stored(risk, authority);
+        Arc::make_mut(&mut body.terms).stakes = RiskAndAuthority::stored(risk, authority);
     }
     Ok(Call {
         tool: ToolName::new(columns.tool).map_err(|error| damaged(&error.to_string()))?,
@@ -394,18 +514,18 @@ pub fn decode_call(columns: CallColumns, body: &[u8]) -> Result<Call, BadRecord>
             .undone_by
             .map(|(approval, position)| CallId { approval, position }),
         provenance: provenance.map(|provenance| facts.provenance(provenance)),
-        before: before.map(unseen).transpose()?.map(Arc::new),
+        before: before.map(decode_snapshot).transpose()?.map(Arc::new),
     })
 }
 
 fn encode<T: Serialize>(version: u8, body: &T) -> Vec<u8> {
-    // Writing into memory does not fail; an empty body would be refused by `decode`.
+    // Serializing into memory cannot fail; if it did, `decode` would reject the empty body.
     let mut bytes = Vec::with_capacity(400);
     bytes.push(version);
     postcard::to_extend(body, bytes).unwrap_or_default()
 }
 
-/// Reads a body of either version.
+/// Decodes a body of version 1 or 2.
 fn decode<B, M>(bytes: &[u8]) -> Result<(B, M), BadRecord>
 where
     B: for<'de> Deserialize<'de>,
@@ -413,8 +533,8 @@ where
 {
     match bytes.split_first() {
         None => Err(damaged("it is empty")),
-        Some((&FIRST, body)) => Ok((whole(body)?, M::default())),
-        Some((&SECOND, body)) => whole(body),
+        Some((&V1, body)) => Ok((whole(body)?, M::default())),
+        Some((&V2, body)) => whole(body),
         Some((version, _)) => Err(BadRecord::Version(*version)),
     }
 }

@@ -1,33 +1,32 @@
-//! What was approved and waits for somebody to run it.
+//! Finds approved calls that nobody runs yet.
 
 use std::collections::BTreeSet;
 
 use super::{Cursor, LONGEST_PAGE, Store, StoreError};
 use crate::approval::{Approval, SharedApproval};
-use crate::event::What;
 use crate::id::{ApprovalId, Tenant};
 use crate::state::CallState;
 
-/// Approvals with calls that may run, none of which is running.
+/// Approvals with a call that is ready to run and none running.
 #[derive(Clone, Debug)]
 pub struct Released {
-    /// The approvals, as they stand now.
+    /// The approvals in their current state.
     pub approvals: Vec<SharedApproval>,
-    /// Where to look on.
+    /// Cursor for the next search.
     pub upto: Cursor,
-    /// True when there is more to look at already.
+    /// True if more events are available already.
     pub is_more: bool,
 }
 
 impl Approval {
-    /// True when a call of it may run and none is running: whoever runs one goes on with the next.
+    /// Returns true if a call is ready to run and none is running. While one runs, its runner continues with the next.
     pub fn is_released(&self) -> bool {
         let has = |state| self.calls.iter().any(|call| call.state == state);
         has(CallState::Released) && !has(CallState::Running)
     }
 }
 
-/// By the events: for stores that have no shorter way.
+/// Default implementation of [`Store::released`], which follows the feed; stores with an index override it.
 pub(super) async fn released<S: Store + ?Sized>(
     store: &S,
     tenant: &Tenant,
@@ -35,12 +34,12 @@ pub(super) async fn released<S: Store + ?Sized>(
 ) -> Result<Released, StoreError> {
     let page = store.feed(tenant, after, LONGEST_PAGE).await?;
     let mut approvals = Vec::new();
-    let approved: BTreeSet<ApprovalId> = page
+    let may_go_on: BTreeSet<ApprovalId> = page
         .iter()
-        .filter(|happened| matches!(happened.event.what, What::Approved { .. }))
+        .filter(|happened| happened.event.what.lets_calls_run())
         .map(|happened| happened.approval)
         .collect();
-    for id in approved {
+    for id in may_go_on {
         let approval = store.approval(tenant, id).await?;
         approvals.extend(approval.filter(|approval| approval.is_released()));
     }

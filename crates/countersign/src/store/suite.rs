@@ -1,8 +1,8 @@
-//! The suite every store passes: a behaviour that only one store tests is not a behaviour of ours.
+//! Conformance suite that every store has to pass: no behaviour counts unless all stores share it.
 //!
-//! A store's author writes `async fn fixture() -> Fixture` and `countersign::conformance!(fixture);`, which gives
-//! one test per case. [`program`] runs the same random programs on several stores, [`race`] sets tasks against each
-//! other, and [`failing`] makes a store break on demand.
+//! A store's author writes `async fn fixture() -> Fixture` and `countersign::conformance!(fixture);`, which generates
+//! one test per case. [`program`] runs the same random programs on several stores, [`race`] runs concurrent tasks
+//! against each other, [`resend`] duplicates and reorders requests, and [`failing`] injects faults into a store.
 
 #![expect(
     clippy::unwrap_used,
@@ -17,11 +17,12 @@ pub mod failing;
 mod fixture;
 pub mod program;
 pub mod race;
+pub mod resend;
 pub mod sample;
 
 pub use fixture::{Fixture, Reopen};
 
-/// Hands the names of all cases to a macro: the one list of them.
+/// Passes the names of all cases to a macro; the only list of them.
 #[macro_export]
 #[doc(hidden)]
 macro_rules! for_each_store_case {
@@ -124,12 +125,14 @@ macro_rules! for_each_store_case {
             f13_finishing_again_gives_the_same_answer,
             x12_lost_run_is_unknown_and_never_starts_again,
             x12_an_executor_that_cannot_tell_leaves_its_words_out_of_events,
+            x84_a_call_that_was_not_sent_is_on_record_as_such,
             x37_late_finish_is_reconciled_and_starts_nothing,
+            x87_a_late_answer_is_appended_behind_a_persons_word,
             x12_a_person_reconciles,
             a_stale_release_is_refused,
             a_batch_has_as_long_again_after_each_call,
             a15_sealed_is_erased_at_every_end,
-            // What a call would change.
+            // Snapshots.
             x22_a_call_over_a_snapshot_starts_only_after_a_look,
             x22_what_has_changed_does_not_run_and_is_asked_again,
             x22_what_cannot_be_read_again_does_not_run,
@@ -153,14 +156,24 @@ macro_rules! for_each_store_case {
             h21_an_edited_approval_still_verifies_when_erased,
             h21_a_purge_goes_through_what_is_old,
             x83_after_an_erasure_nothing_left_confirms_a_guess,
+            x83_after_an_erasure_nothing_tells_how_long_a_result_was,
             x83_an_erased_keys_retry_gets_no_answer,
             x33_after_a_restore_nothing_that_was_open_goes_on,
             x33_voiding_goes_on_until_nothing_is_left,
+            x92_only_what_a_wrong_clock_changed_is_voided,
+            // The log of all events.
+            i16_the_log_has_every_event_once_and_its_head_is_the_root_over_them,
+            i16_the_log_goes_on_after_erasing_and_voiding,
+            i16_the_log_survives_a_restart,
+            i16_a_prefix_of_the_log_is_known_again,
+            x63_whatever_happened_an_honest_store_is_sound,
             // Reads.
             d1_pending_is_listed_oldest_first_and_never_expired,
             d1_everything_else_is_listed_newest_first,
             d1_filters_meet,
             d2_what_was_approved_and_nobody_runs_is_found,
+            x89_what_goes_on_behind_a_call_that_is_over_is_found,
+            x92_everything_pending_is_counted,
             d1_pages_have_no_gaps_and_no_repeats,
             d1_a_page_has_its_limits,
             x62_a_page_ends_when_it_has_its_bytes,
@@ -170,6 +183,7 @@ macro_rules! for_each_store_case {
             x20_other_tenants_see_nothing,
             x20_other_tenants_can_do_nothing,
             the_store_lives_by_its_clock,
+            x92_a_clock_in_doubt_refuses_and_ends_nothing,
             // The registry.
             h02_a_stamp_stays_while_nothing_changes_and_changes_with_everything,
             h02_an_entry_comes_back_as_it_was_put,
@@ -213,7 +227,8 @@ macro_rules! store_case_tests {
     };
 }
 
-/// One test per case, each with a fresh fixture: `conformance!(fixture);` with `async fn fixture() -> Fixture`.
+/// Generates one test per case, each with a fresh fixture: `conformance!(fixture);` with `async fn fixture() ->
+/// Fixture`.
 #[macro_export]
 macro_rules! conformance {
     ($fixture:path) => {

@@ -1,14 +1,15 @@
-//! Which arguments are secret, and what is shown in their place.
+//! Which arguments are secret, and the marks that replace them.
 
 use std::borrow::Cow;
+use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
 use crate::hash::Fields;
-use crate::json::{Node, Tree};
+use crate::json::{Node, Tree, push_segment};
 use crate::secrecy::Secrecy;
 
-/// Where a secret stands: `api_key`, `auth.token`, `users.*.password` (any key or index), or a JSON pointer.
+/// Path of a secret: `api_key`, `auth.token`, `users.*.password` (any key or index), or a JSON pointer.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SecretPath(Vec<Segment>);
 
@@ -16,6 +17,9 @@ pub struct SecretPath(Vec<Segment>);
 enum Segment {
     Named(String),
     Any,
+    /// Part of a text, as a range of bytes; always the last segment. Such a part is hidden wherever it is repeated; its
+    /// own place has to be secret as a whole.
+    Within(u32, u32),
 }
 
 /// Text that is not the path of an argument.
@@ -24,22 +28,30 @@ enum Segment {
 pub struct BadSecretPath(pub String);
 
 impl SecretPath {
-    /// The path of everything: for arguments of which nobody can say what is secret.
+    /// Returns the path that covers everything, for arguments of which nobody can tell what is secret.
     pub fn everything() -> SecretPath {
         SecretPath(Vec::new())
     }
 
-    /// True when all of the arguments are secret.
+    /// Returns true if all arguments are secret.
     pub fn is_everything(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The path of the value at a JSON pointer.
+    /// Returns the path of the value at a JSON pointer.
     pub(crate) fn at(pointer: &str) -> SecretPath {
         SecretPath(segments(pointer).map(Segment::Named).collect())
     }
 
-    /// Reads a path as it is written in a policy.
+    /// Returns the path of a part of the text at a JSON pointer.
+    pub(crate) fn within(pointer: &str, part: &Range<usize>) -> Option<SecretPath> {
+        let mut path = SecretPath::at(pointer);
+        let part = (u32::try_from(part.start).ok()?, u32::try_from(part.end).ok()?);
+        path.0.push(Segment::Within(part.0, part.1));
+        Some(path)
+    }
+
+    /// Parses a path as written in a policy.
     pub fn parse(text: &str) -> Result<SecretPath, BadSecretPath> {
         let segments: Vec<Segment> = match text.strip_prefix('/') {
             Some(pointer) => {
@@ -64,25 +76,39 @@ impl SecretPath {
     }
 }
 
-/// The paths that still apply at some place in the arguments, with what remains of each.
+/// Paths that still apply at some place in the arguments, with the remaining segments of each.
 #[derive(Clone, Debug)]
-pub(super) struct Secrets<'s>(Vec<&'s [Segment]>);
+pub(crate) struct Secrets<'s>(Vec<&'s [Segment]>);
 
 impl<'s> Secrets<'s> {
-    pub(super) fn new(paths: &'s [SecretPath]) -> Secrets<'s> {
+    pub(crate) fn new(paths: &'s [SecretPath]) -> Secrets<'s> {
         Secrets(paths.iter().map(|path| path.0.as_slice()).collect())
     }
 
-    /// Whether the value at this place is secret.
-    pub(super) fn is_here(&self) -> bool {
+    /// Returns true if the value at this place is secret.
+    pub(crate) fn is_here(&self) -> bool {
         self.0.iter().any(|path| path.is_empty())
     }
 
-    /// The paths that apply one step further down.
-    pub(super) fn below(&self, key: &str) -> Secrets<'s> {
+    /// Returns true if a value at this place or below it is secret.
+    pub(crate) fn is_here_or_below(&self) -> bool {
+        !self.0.is_empty()
+    }
+
+    /// Returns the parts of the text at this place that are secret of their own.
+    fn parts(&self) -> impl Iterator<Item = Range<usize>> {
+        self.0.iter().filter_map(|path| match path {
+            [Segment::Within(start, end)] => Some(usize::try_from(*start).ok()?..usize::try_from(*end).ok()?),
+            _ => None,
+        })
+    }
+
+    /// Returns the paths that apply one level further down.
+    pub(crate) fn below(&self, key: &str) -> Secrets<'s> {
         let applies = |segment: &Segment| match segment {
             Segment::Named(name) => name == key,
             Segment::Any => true,
+            Segment::Within(..) => false,
         };
         let further = self.0.iter().filter_map(|path| path.split_first());
         Secrets(
@@ -94,7 +120,7 @@ impl<'s> Secrets<'s> {
     }
 }
 
-/// Whether the value at a JSON pointer is secret, or part of one.
+/// Returns true if the value at a JSON pointer is secret, or part of a secret one.
 pub(crate) fn is_secret(paths: &[SecretPath], pointer: &str) -> bool {
     let mut secrets = Secrets::new(paths);
     secrets.is_here()
@@ -109,37 +135,53 @@ fn segments(pointer: &str) -> impl Iterator<Item = String> {
     segments.map(|segment| segment.replace("~1", "/").replace("~0", "~"))
 }
 
-/// The texts of all secret values of a document that are worth hiding where they are repeated.
-pub(crate) fn secret_values(tree: &Tree<'_>, paths: &[SecretPath]) -> Vec<String> {
+/// Returns the pointers and texts of all secret values in a document that are worth hiding where they are repeated.
+pub(crate) fn secret_values(tree: &Tree<'_>, paths: &[SecretPath]) -> Vec<(String, String)> {
     let mut values = Vec::new();
-    collect(tree, &Secrets::new(paths), false, &mut values);
+    collect(tree, &mut String::new(), &Secrets::new(paths), false, &mut values);
     values
 }
 
-fn collect(tree: &Tree<'_>, secrets: &Secrets<'_>, is_inside: bool, values: &mut Vec<String>) {
+fn collect(
+    tree: &Tree<'_>,
+    pointer: &mut String,
+    secrets: &Secrets<'_>,
+    is_inside: bool,
+    values: &mut Vec<(String, String)>,
+) {
+    let length = pointer.len();
     let is_inside = is_inside || secrets.is_here();
     match &tree.node {
         Node::Array(items) => {
             for (at, item) in items.iter().enumerate() {
-                collect(item, &secrets.below(&at.to_string()), is_inside, values);
+                push_segment(pointer, &at.to_string());
+                collect(item, pointer, &secrets.below(&at.to_string()), is_inside, values);
+                pointer.truncate(length);
             }
         }
         Node::Object(fields) => {
             for (key, value) in fields {
-                collect(value, &secrets.below(key), is_inside, values);
+                push_segment(pointer, key);
+                collect(value, pointer, &secrets.below(key), is_inside, values);
+                pointer.truncate(length);
             }
         }
-        leaf if is_inside && leaf.is_telling() => values.push(tree.text().to_owned()),
+        leaf if is_inside && leaf.is_telling() => {
+            values.push((pointer.clone(), tree.text().to_owned()));
+            let parts = secrets.parts().filter_map(|part| tree.text().get(part));
+            let parts = parts.filter(|part| !part.trim().is_empty());
+            values.extend(parts.map(|part| (pointer.clone(), part.to_owned())));
+        }
         _ => {}
     }
 }
 
-/// What is shown instead of a secret. The salt keeps the hash from confirming a guess.
+/// Returns the mark that is shown instead of a secret. The salt keeps its hash from confirming a guess.
 pub(super) fn mark(value: &Tree<'_>, salt: &[u8]) -> String {
     marked(value.text(), salt)
 }
 
-/// The same for a value's text.
+/// As [`mark`], for a value's text.
 pub(crate) fn marked(text: &str, salt: &[u8]) -> String {
     let bytes = text.as_bytes();
     let hash = Fields::new("countersign secret")
@@ -147,7 +189,43 @@ pub(crate) fn marked(text: &str, salt: &[u8]) -> String {
         .field(bytes)
         .finish();
     let hash: String = hash.to_string().chars().take(8).collect();
-    format!("hidden, {} bytes, hash {hash}", bytes.len())
+    let unit = if bytes.len() == 1 { "byte" } else { "bytes" };
+    format!("hidden, {} {unit}, hash {hash}", bytes.len())
+}
+
+/// Replaces each single value at or below these paths by its mark. Unlike [`hide_values`], keeps lists and objects, so
+/// that a template finds in them what it names.
+pub(crate) fn mark_each<'a>(tree: Tree<'a>, secrets: &Secrets<'_>, is_inside: bool, salt: &[u8]) -> Tree<'a> {
+    let is_inside = is_inside || secrets.is_here();
+    let node = match tree.node {
+        Node::Array(items) => {
+            let items = items.into_iter().enumerate();
+            let items =
+                items.map(|(at, item)| mark_each(item, &secrets.below(&at.to_string()), is_inside, salt));
+            Node::Array(items.collect())
+        }
+        Node::Object(fields) => {
+            let fields = fields.into_iter().map(|(key, value)| {
+                let value = mark_each(value, &secrets.below(&key), is_inside, salt);
+                (key, value)
+            });
+            Node::Object(fields.collect())
+        }
+        leaf => {
+            let tree = Tree {
+                raw: tree.raw,
+                node: leaf,
+            };
+            return match is_inside {
+                true => shown(mark(&tree, salt)),
+                false => tree,
+            };
+        }
+    };
+    let mut marked = Tree { raw: tree.raw, node };
+    // The raw JSON still contains the secret.
+    marked.raw = Cow::Owned(marked.to_json());
+    marked
 }
 
 /// Replaces every secret by its mark, also where another value repeats it.
@@ -161,8 +239,8 @@ pub(crate) fn hide<'a>(tree: Tree<'a>, paths: &[SecretPath], salt: &[u8]) -> Tre
         .tree
 }
 
-/// Replaces what stands at these paths by marks, and other texts by what `repeats` makes of them. True when anything was
-/// replaced; else the tree is as it came, to the byte.
+/// Replaces the values at these paths by marks, and other texts by the result of `repeats`. Also returns whether
+/// anything was replaced; if not, the tree is unchanged to the byte.
 pub(crate) fn hide_values<'a>(
     tree: Tree<'a>,
     paths: &[SecretPath],
@@ -212,7 +290,7 @@ fn hide_below<'a>(
     };
     let mut hidden = Tree { raw: tree.raw, node };
     if is_changed {
-        // What it was written as still holds the secret.
+        // The raw JSON still contains the secret.
         hidden.raw = Cow::Owned(hidden.to_json());
     }
     (hidden, is_changed)

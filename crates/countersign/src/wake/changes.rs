@@ -1,22 +1,22 @@
-//! The signal that something in the store may have changed, for who follows the feed.
+//! Change signal for followers of the feed.
 //!
-//! Enters: a sign after each commit that can be seen here. Leaves: one wake-up for however many came meanwhile.
-//! Deliberately absent: what changed. That is in the feed, and nobody who reads it can miss anything.
+//! Input: a signal after each commit visible here. Output: one wake-up for any number of signals since the last.
+//! Not here: what changed. Followers read that from the feed, which misses nothing.
 
 use tokio::sync::watch;
 
-/// Gives the signal. With nobody there to hear it, that costs one look at a counter.
+/// Sends the signal. Without subscribers it costs only one counter check.
 #[derive(Debug, Default)]
 pub(super) struct Signal(watch::Sender<()>);
 
 impl Signal {
     pub(super) fn give(&self) {
-        if self.is_heard() {
+        if self.has_subscribers() {
             self.0.send_replace(());
         }
     }
 
-    pub(super) fn is_heard(&self) -> bool {
+    pub(super) fn has_subscribers(&self) -> bool {
         self.0.receiver_count() > 0
     }
 
@@ -25,13 +25,13 @@ impl Signal {
     }
 }
 
-/// One who wants to know of changes. Signals that come while nobody waits are remembered as one.
+/// Subscription to changes. Signals that arrive while nobody waits collapse into one.
 #[derive(Clone, Debug)]
 pub struct Changes(watch::Receiver<()>);
 
 impl Changes {
-    /// Waits for the next signal; false when the store is gone. Look at the feed after this: there may be nothing new,
-    /// but what was committed before the signal is there, so far as the feed has come.
+    /// Waits for the next signal; returns false if the store is gone. Read the feed afterwards: it may have nothing
+    /// new, but contains everything committed before the signal, as far as the feed has advanced.
     pub async fn next(&mut self) -> bool {
         self.0.changed().await.is_ok()
     }
@@ -57,7 +57,7 @@ mod tests {
             assert_eq!(changes.next().now_or_never(), None, "both at once");
         }
         drop(other);
-        assert!(signal.is_heard());
+        assert!(signal.has_subscribers());
         drop(signal);
         assert_eq!(changes.next().now_or_never(), Some(false));
     }
@@ -66,6 +66,6 @@ mod tests {
     fn d2_nobody_hears_once_all_are_gone() {
         let signal = Signal::default();
         drop(signal.changes());
-        assert!(!signal.is_heard());
+        assert!(!signal.has_subscribers());
     }
 }

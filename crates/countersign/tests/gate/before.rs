@@ -1,13 +1,13 @@
-//! X22: what a call would change is read when a person is asked, and once more before it runs.
+//! X22: what a call would change is read when a person is asked, and again before it runs.
 
 use std::sync::{Arc, Mutex};
 
 use crate::world::*;
 use countersign::approval::SharedApproval;
-use countersign::call::Because;
+use countersign::call::RefusalReason;
 use countersign::decision::{Choice, Decision, Verdict};
 use countersign::executor::{Outcome, Tools};
-use countersign::gate::{Asking, Gate, Resolved, Ruled, SubmitError};
+use countersign::gate::{ApprovalOptions, Gate, Resolved, Ruled, SubmitError};
 use countersign::id::ToolName;
 use countersign::policy::Policy;
 use countersign::seal::Sealer;
@@ -41,11 +41,11 @@ before = { tool = "get_page", arguments = { id = "{{ args.id }}" } }
 const PAGE: &str = r#"{"title":"About us","sections":["a","b","c","d"],"token":"canary"}"#;
 const DELETE: &str = r#"{"id":"p1"}"#;
 
-/// A site of one page, which others may change, and what was done to it.
+/// A site with one page that others may change, and a record of the calls that ran.
 struct Site {
     gate: Gate,
     store: Arc<dyn Store>,
-    /// Nothing: it cannot be read.
+    /// `None` if the page cannot be read.
     page: Arc<Mutex<Option<String>>>,
     done: Arc<Mutex<Vec<String>>>,
     reads: Arc<Mutex<Vec<Option<Vec<u8>>>>>,
@@ -160,7 +160,7 @@ async fn x22_what_was_changed_in_between_does_not_run_and_is_asked_again() {
     let call = &resolved.approval.as_ref().unwrap().calls[0];
     assert_eq!(
         (call.state, &call.because),
-        (CallState::Refused, &Some(Because::Changed))
+        (CallState::Refused, &Some(RefusalReason::Changed))
     );
     assert!(resolved.ran.is_empty() && site.done().is_empty());
     let pending = site.pending().await;
@@ -176,9 +176,9 @@ async fn x22_what_was_changed_in_between_does_not_run_and_is_asked_again() {
         (&again.agent, &again.channel),
         (&approval.agent, &approval.channel)
     );
-    // Nothing carries over: it takes another yes, and then runs.
+    // The earlier approval does not carry over: the call runs only after another one.
     assert_eq!(again.decision, None);
-    site.approve(again).await;
+    site.approve(again).await.accepted().unwrap();
     assert_eq!(site.done(), [format!("delete_page {DELETE}")]);
 }
 
@@ -200,7 +200,10 @@ async fn x22_what_cannot_be_read_is_neither_asked_about_nor_run() {
     );
     let asked = site
         .gate
-        .ask(submission(vec![call("delete_page", DELETE)]), Asking::default())
+        .ask(
+            submission(vec![call("delete_page", DELETE)]),
+            ApprovalOptions::default(),
+        )
         .await;
     assert!(matches!(asked, Err(SubmitError::NotAskable(1, _))), "{asked:?}");
     site.becomes(Some(&"x".repeat(65 * 1024)));
@@ -217,7 +220,7 @@ async fn x22_what_cannot_be_read_is_neither_asked_about_nor_run() {
     let resolved = site.approve(&approval).await;
     assert_eq!(
         resolved.approval.unwrap().calls[0].because,
-        Some(Because::Unreadable)
+        Some(RefusalReason::Unreadable)
     );
     assert!(site.done().is_empty() && site.pending().await.is_empty());
 }
@@ -229,6 +232,8 @@ async fn x22_a_host_that_starts_the_call_is_stopped_too() {
     site.gate
         .decide(decision(&approval, alice(), Verdict::Approve))
         .await
+        .unwrap()
+        .accepted()
         .unwrap();
     let id = countersign::id::CallId {
         approval: approval.id,
@@ -237,12 +242,14 @@ async fn x22_a_host_that_starts_the_call_is_stopped_too() {
     site.becomes(Some("{}"));
     let refused = site.gate.start(&approval.tenant, id).await.unwrap().unwrap_err();
     assert_eq!(refused.code(), "not_as_shown");
-    // The card that asks again has a sentence that needs a title: it says so, and shows what is there.
+    // The summary of the new card needs a title that is missing: a note says so, and the card shows what is there.
     let pending = site.pending().await;
     assert!(pending[0].calls[0].terms.notes[0].contains("the summary template failed"));
     site.gate
         .decide(decision(&pending[0], alice(), Verdict::Approve))
         .await
+        .unwrap()
+        .accepted()
         .unwrap();
     let id = countersign::id::CallId {
         approval: pending[0].id,
@@ -282,7 +289,7 @@ async fn a15_a_credential_goes_with_the_call_and_never_to_the_read() {
     let submitted = site.gate.submit(submission(vec![call])).await.unwrap();
     site.becomes(Some(r#"{"title":"Other","sections":[]}"#));
     let first = submitted.approval.unwrap();
-    site.approve(&first).await;
+    site.approve(&first).await.accepted().unwrap();
     let after = site
         .store
         .approval(&first.tenant, first.id)
@@ -291,7 +298,7 @@ async fn a15_a_credential_goes_with_the_call_and_never_to_the_read() {
         .unwrap();
     assert_eq!(after.calls[0].sealed, None);
     let pending = site.pending().await;
-    site.approve(&pending[0]).await;
+    site.approve(&pending[0]).await.accepted().unwrap();
     assert_eq!(site.done(), [format!("delete_page {DELETE} with hunter2")]);
     assert!(site.reads.lock().unwrap().iter().all(Option::is_none));
 }
@@ -348,7 +355,7 @@ async fn a7_in_a_conversation_the_new_question_is_shown_at_once() {
     );
 }
 
-/// Whatever store call fails: what ran was on record as started, over what was shown.
+/// Fails each store call in turn: a call runs only if its start is on record and its snapshot is what was shown.
 #[tokio::test(start_paused = true)]
 async fn i11_x22_no_failing_store_call_lets_it_run_over_something_else() {
     for changes in [false, true] {
@@ -389,14 +396,14 @@ async fn i11_x22_no_failing_store_call_lets_it_run_over_something_else() {
                 .await
                 .unwrap()
                 .unwrap();
-            // A card that asks again is there exactly when the old one says that it will not run.
+            // A new card exists exactly if the old call was refused because of the change.
             let pending = store
                 .inner()
                 .list(&approval.tenant, &Filter::pending())
                 .await
                 .unwrap();
             let again = pending.iter().filter(|other| other.id != approval.id).count();
-            let is_refused = found.calls[0].because == Some(Because::Changed);
+            let is_refused = found.calls[0].because == Some(RefusalReason::Changed);
             assert_eq!(again, usize::from(is_refused), "{fault:?}");
             assert!(found.state != State::Denied);
         }

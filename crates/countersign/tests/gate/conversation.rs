@@ -1,6 +1,6 @@
 use crate::world::*;
 use countersign::card::WholeCard;
-use countersign::gate::{Heard, Reply};
+use countersign::gate::{Reply, ReplyOutcome};
 use countersign::id::{Channel, Key, Tenant};
 use countersign::reply::Reading;
 use countersign::state::State;
@@ -25,7 +25,7 @@ async fn a7_yes_runs_and_no_cancels() {
         .hear(reply(Reading::Yes, Some(WholeCard::shown(&first))))
         .await
         .unwrap();
-    assert!(matches!(heard, Heard::Decided(resolved) if resolved.ran.len() == 1));
+    assert!(matches!(heard, ReplyOutcome::Decided(resolved) if resolved.ran.len() == 1));
     let second = world.hold(vec![call("create_contact", MARIA)]).await;
     world
         .gate
@@ -45,14 +45,17 @@ async fn a7_other_message_cancels_and_goes_on() {
         .hear(reply(Reading::Other, Some(WholeCard::shown(&approval))))
         .await
         .unwrap();
-    assert!(matches!(heard, Heard::Cancelled(_)));
+    assert!(matches!(heard, ReplyOutcome::Cancelled(_)));
     assert_eq!(world.now(&approval).await.state, State::Withdrawn);
     let heard = world
         .gate
         .hear(reply(Reading::Yes, Some(WholeCard::shown(&approval))))
         .await
         .unwrap();
-    assert!(matches!(heard, Heard::NotForUs), "nobody is trapped: {heard:?}");
+    assert!(
+        matches!(heard, ReplyOutcome::PassOn),
+        "nobody is trapped: {heard:?}"
+    );
     assert!(world.ran().is_empty());
 }
 
@@ -62,7 +65,7 @@ async fn c9_a_channel_may_keep_the_approval_across_other_messages() {
     let approval = world.hold(vec![call("create_contact", MARIA)]).await;
     assert!(matches!(
         world.gate.hear(reply(Reading::Other, None)).await.unwrap(),
-        Heard::Kept(_)
+        ReplyOutcome::Kept(_)
     ));
     assert_eq!(world.now(&approval).await.state, State::Pending);
 }
@@ -74,7 +77,7 @@ async fn x03_a_yes_to_the_replaced_card_shows_the_current_one_again() {
     let new = world.hold(vec![call("delete_contact", r#"{"id":"c-1"}"#)]).await;
     for seen in [Some(WholeCard::shown(&old)), None] {
         let heard = world.gate.hear(reply(Reading::Yes, seen)).await.unwrap();
-        assert!(matches!(heard, Heard::ShowAgain(shown) if shown.id == new.id));
+        assert!(matches!(heard, ReplyOutcome::ShowAgain(shown) if shown.id == new.id));
     }
     assert!(world.ran().is_empty());
     assert_eq!(world.now(&new).await.state, State::Pending);
@@ -87,7 +90,10 @@ async fn x04_other_peoples_replies_never_count() {
     for reading in [Reading::Yes, Reading::No, Reading::Other] {
         let mut reply = reply(reading, Some(WholeCard::shown(&approval)));
         reply.sender = mallory();
-        assert!(matches!(world.gate.hear(reply).await.unwrap(), Heard::NotForUs));
+        assert!(matches!(
+            world.gate.hear(reply).await.unwrap(),
+            ReplyOutcome::PassOn
+        ));
     }
     assert_eq!(world.now(&approval).await.state, State::Pending);
 }
@@ -99,6 +105,9 @@ async fn x13_the_same_message_twice_counts_once() {
     let mut yes = reply(Reading::Yes, Some(WholeCard::shown(&approval)));
     yes.message = Some(Key::new("message-7").unwrap());
     world.gate.hear(yes.clone()).await.unwrap();
-    assert!(matches!(world.gate.hear(yes).await.unwrap(), Heard::NotForUs));
+    assert!(matches!(
+        world.gate.hear(yes).await.unwrap(),
+        ReplyOutcome::PassOn
+    ));
     assert_eq!(world.ran().len(), 1);
 }

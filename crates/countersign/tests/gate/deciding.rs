@@ -5,7 +5,11 @@ use countersign::call::Arguments;
 use countersign::decision::{Choice, Refusal, Verdict};
 use countersign::gate::{Until, Waited};
 use countersign::id::{Actor, Agent, Key};
+use countersign::prompt::{Prompt, PromptOptions};
+use countersign::sentence::Sentences;
 use countersign::state::{CallState, State};
+use countersign::store::memory::MemoryStore;
+use countersign::time::{ManualClock, Time};
 
 #[tokio::test]
 async fn b2_a_decision_runs_the_exact_bytes() {
@@ -55,6 +59,8 @@ async fn b7_each_refusal_is_distinct_and_true() {
         .gate
         .decide(decision(&denied, alice(), Verdict::Deny))
         .await
+        .unwrap()
+        .accepted()
         .unwrap();
     let refused = refusal(&denied, Verdict::Approve).await;
     assert!(
@@ -76,6 +82,8 @@ async fn b7_each_refusal_is_distinct_and_true() {
         .gate
         .withdraw(&current.tenant, current.id, by, None)
         .await
+        .unwrap()
+        .accepted()
         .unwrap();
     assert_eq!(refusal(&current, Verdict::Approve).await.code(), "withdrawn");
 
@@ -228,6 +236,8 @@ async fn d2_who_waits_is_woken_by_the_decision() {
         .gate
         .decide(decision(&approval, alice(), Verdict::Deny))
         .await
+        .unwrap()
+        .accepted()
         .unwrap();
     let Waited::Done(woken) = waiting.await.unwrap().unwrap() else {
         panic!()
@@ -288,4 +298,35 @@ async fn d7_stale_approvals_are_expired_with_a_count() {
     world.clock.advance(Duration::from_secs(301));
     assert_eq!(world.gate.expire_due().await.unwrap().expired, 3);
     assert_eq!(world.gate.expire_due().await.unwrap().expired, 0);
+}
+
+/// X64: a card that hides a place which the policy does not call secret is not approved, however it came to be: here the
+/// policy calls a place secret after the call was proposed.
+#[tokio::test]
+async fn x64_what_a_secret_hides_is_not_approved() {
+    let clock = std::sync::Arc::new(ManualClock::at(Time::from_micros(1_794_000_000_000_000)));
+    let store: std::sync::Arc<dyn countersign::store::Store> =
+        std::sync::Arc::new(MemoryStore::with_clock(clock.clone()));
+    let then = POLICY.replace("secret = [\"password\"]", "");
+    let then = world_over(store.clone(), clock.clone(), &then);
+    let arguments = r#"{"name":"eve@evil","password":"eve@evil"}"#;
+    let approval = then.hold(vec![call("log_in", arguments)]).await;
+    let now = world_over(store, clock, POLICY);
+    let prompt = Prompt::of(
+        &approval,
+        now.gate.policy(),
+        &Sentences::for_language("en"),
+        PromptOptions::default(),
+    );
+    assert!(prompt.whole().is_none() && prompt.approve.is_none());
+    assert!(prompt.text.contains("cannot be approved"), "{}", prompt.text);
+    for verdict in [Verdict::Approve, Verdict::Each(vec![Choice::Approve])] {
+        let decision = decision(&approval, alice(), verdict);
+        let resolved = now.gate.decide_and_run(decision).await.unwrap();
+        assert_eq!(resolved.refusal.unwrap().code(), "concealed");
+    }
+    assert!(now.ran().is_empty() && then.ran().is_empty());
+    // It can still be read and denied.
+    let decision = decision(&approval, alice(), Verdict::Deny);
+    assert!(now.gate.decide_and_run(decision).await.unwrap().refusal.is_none());
 }

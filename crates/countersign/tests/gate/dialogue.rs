@@ -1,8 +1,8 @@
-//! Whole dialogues: what a person writes, what the channel says, what ran and what the model is told.
+//! Whole dialogues: what a person writes, what the channel answers, what ran and what the model is told.
 
 use std::sync::Arc;
 
-use countersign::conversation::{Conversations, Message, Origin, Said};
+use countersign::conversation::{Conversations, Message, MessageResponse, Origin};
 use countersign::decision::Surface;
 use countersign::executor::{Outcome, Tools};
 use countersign::gate::{Flagged, GUIDE, Gate};
@@ -77,7 +77,7 @@ impl Chat {
         Key::new(format!("message-{}", self.messages.get())).unwrap()
     }
 
-    /// The agent proposes, and the card is shown.
+    /// Proposes a call and shows its card.
     pub async fn propose(&self, tool: &str, arguments: &str) -> countersign::approval::SharedApproval {
         let submitted = self
             .gate
@@ -110,7 +110,7 @@ impl Chat {
         }
     }
 
-    pub async fn says(&self, text: &str) -> Said {
+    pub async fn says(&self, text: &str) -> MessageResponse {
         self.conversations.hear(self.message(text)).await.unwrap()
     }
 
@@ -134,17 +134,23 @@ async fn a13_the_first_sources_dialogue() {
         said.say.as_deref(),
         Some("Done! Create contact Maria Garcia, maria@acme.com, Acme Corp")
     );
-    assert!(!said.goes_on);
+    assert!(!said.forward_to_agent);
     assert_eq!(chat.journal.lock().unwrap()[0].1, MARIA.as_bytes());
 
     chat.propose("create_contact", MARIA).await;
     let said = chat.says("No").await;
-    assert_eq!((said.say.as_deref(), said.goes_on), (Some("Cancelled."), false));
+    assert_eq!(
+        (said.say.as_deref(), said.forward_to_agent),
+        (Some("Cancelled."), false)
+    );
 
     chat.propose("create_contact", MARIA).await;
     let said = chat.says("actually, show me my pipeline").await;
-    assert!(said.goes_on && said.say.unwrap().starts_with("Cancelled, because"));
-    assert!(chat.says("yes").await.goes_on, "nothing is pending any more");
+    assert!(said.forward_to_agent && said.say.unwrap().starts_with("Cancelled, because"));
+    assert!(
+        chat.says("yes").await.forward_to_agent,
+        "nothing is pending any more"
+    );
     assert_eq!(chat.ran(), 1);
 }
 
@@ -164,7 +170,7 @@ async fn c8_the_three_scenarios_of_the_third_source() {
         chat.says("yes").await.say.as_deref(),
         Some("Done! Delete page test page and all 3 sections")
     );
-    // Several in a row: each needs a yes of its own.
+    // Several in a row: each needs its own yes.
     for draft in ["Draft 1", "Draft 2", "Draft 3"] {
         let before = chat.ran();
         chat.propose("delete_page", &page(draft)).await;
@@ -185,7 +191,7 @@ async fn x09_ok_is_too_little_for_a_destructive_call_and_cancels_nothing() {
         said.say.as_deref(),
         Some("This cannot be taken back. Please say \"Delete\" or \"Keep\".")
     );
-    // What can be undone is not said to be for ever, in either language.
+    // A call with an undo is not called permanent, in either language.
     let undoable = CMS.replace(
         "yes = \"Delete\"\n",
         "yes = \"Delete\"\nundo = { tool = \"create_contact\", arguments = {} }\n",
@@ -209,7 +215,7 @@ async fn x09_ok_is_too_little_for_a_destructive_call_and_cancels_nothing() {
         let heard = other.conversations.hear(message).await.unwrap();
         assert_eq!(heard.say.as_deref(), Some(expected));
     }
-    assert!(said.show.is_some() && !said.goes_on);
+    assert!(said.show.is_some() && !said.forward_to_agent);
     assert_eq!(now(&chat, &approval).await.state, State::Pending);
     assert_eq!(chat.ran(), 0);
     chat.says("delete").await;
@@ -250,11 +256,11 @@ async fn b10_thirteen_paddocks_with_the_button_and_with_the_label_typed() {
             (prompt.summary.as_str(), prompt.yes.as_str()),
             ("Borrar 13 potreros", "Sí, borrar")
         );
-        // The label and the sentence stay short; what they leave out stands below.
+        // The label and the sentence stay short; the values they omit are listed below.
         assert!(!prompt.text.contains(&approval.id.to_string()), "{}", prompt.text);
         assert!(
             prompt.text.starts_with(
-                "Borrar 13 potreros\n/ids/0-12: 101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113\n\
+                "Borrar 13 potreros\n/ids/0-12: [101, 102, 103, 104, 105, 106, 107, 108, 109, 110, 111, 112, 113]\n\
                  /confirm: true\n"
             ),
             "{}",
@@ -313,14 +319,14 @@ async fn x03_a_button_belongs_to_its_own_card() {
     let (old_yes, new_yes) = (old_card.approve.unwrap(), new_card.approve.unwrap());
     let resolved = press(old_yes.clone()).await.unwrap();
     assert_eq!(resolved.refusal.unwrap().code(), "superseded");
-    // A payload put together from two cards proves nothing.
+    // A payload combined from two cards is refused.
     let (_, proof) = old_yes.split_once('.').unwrap();
     let (id, _) = new_yes.split_once('.').unwrap();
     let resolved = press(format!("{id}.{proof}")).await.unwrap();
     assert_eq!(resolved.refusal.unwrap().code(), "stale");
     assert!(press("nonsense".to_owned()).await.is_none());
     assert!(new_yes.len() <= 64 && new_yes != new_card.deny);
-    press(new_card.deny.clone()).await.unwrap();
+    press(new_card.deny.clone()).await.unwrap().accepted().unwrap();
     assert_eq!(now(&chat, &new).await.state, State::Denied);
     assert_eq!(chat.ran(), 0);
 }
@@ -336,7 +342,7 @@ async fn x03_a_yes_sent_before_the_card_shows_it_again() {
     let said = chat.conversations.hear(early).await.unwrap();
     assert_eq!(said.show.map(|prompt| prompt.approval), Some(new.id));
     assert_eq!(chat.ran(), 0);
-    // Something else was said since: the card is not the last thing shown.
+    // Something else was said since, so the card is not the last message shown.
     chat.conversations
         .said(&Tenant::single(), &channel())
         .await
@@ -359,12 +365,12 @@ async fn x09_edits_forwards_programs_and_others_never_count() {
     message.sender = mallory();
     chat.conversations.hear(message).await.unwrap();
     assert_eq!(now(&chat, &approval).await.state, State::Pending);
-    // The same message twice counts once, also when another card stands there by then.
+    // A repeated message counts once, even if another card is pending by then.
     let yes = chat.message("yes");
     chat.conversations.hear(yes.clone()).await.unwrap();
     chat.propose("create_contact", MARIA).await;
     let said = chat.conversations.hear(yes).await.unwrap();
-    assert!(!said.goes_on && said.say.is_none());
+    assert!(!said.forward_to_agent && said.say.is_none());
     assert_eq!(chat.ran(), 1);
 }
 
@@ -375,7 +381,7 @@ async fn c9_a_question_may_come_first() {
         .propose("delete_page", r#"{"name":"About","sections":2}"#)
         .await;
     let said = chat.says("which sections are these?").await;
-    assert!(said.goes_on && said.show.is_some());
+    assert!(said.forward_to_agent && said.show.is_some());
     assert_eq!(now(&chat, &approval).await.state, State::Pending);
     chat.says("yes").await;
     assert_eq!(chat.ran(), 1);
@@ -441,14 +447,14 @@ async fn c1_c2_the_flag_is_never_believed() {
     let world = world();
     let flagged = r#"{"id":"c-1","confirmed":true}"#;
     let submit = |arguments: &str| submission(vec![call("delete_contact", arguments)]);
-    // The flag alone is held, and says that a person is asked.
+    // A call with the flag alone is held, and the answer says that a person is asked.
     let Flagged::Submitted(submitted) = world.gate.submit_flagged(submit(flagged)).await.unwrap() else {
         panic!("nobody approved that");
     };
     let answer: serde_json::Value =
         serde_json::from_str(&submitted.requires_confirmation().unwrap()).unwrap();
     assert_eq!(answer["requiresConfirmation"], true);
-    // Without the flag it is held too; approved, the flag runs the bytes that were shown, once.
+    // Without the flag it is held too. After approval, the flagged call runs the bytes that were shown, once.
     let held = world
         .gate
         .submit_flagged(submit(r#"{"id":"c-1"}"#))
@@ -457,7 +463,7 @@ async fn c1_c2_the_flag_is_never_believed() {
     let Flagged::Submitted(held) = held else { panic!() };
     let approval = held.approval.unwrap();
     let approve = decision(&approval, alice(), countersign::decision::Verdict::Approve);
-    world.gate.decide(approve).await.unwrap();
+    world.gate.decide(approve).await.unwrap().accepted().unwrap();
     for other in [
         r#"{"id":"c-2","confirmed":true}"#,
         r#"{"id":"c-1"}"#,

@@ -1,4 +1,4 @@
-//! Ten thousand conversations in a random order of steps: no yes ever lands on a card that was not the last one shown.
+//! Ten thousand conversations with steps in random order: a yes only ever approves the card that was shown last.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use countersign::state::State;
 
 use crate::world::*;
 
-/// A small generator of our own: the seed of a failing run is all it takes to see it again.
+/// A small random generator, so that a failing run can be repeated from its seed.
 struct Dice(u64);
 
 impl Dice {
@@ -40,7 +40,7 @@ async fn run(world: &World, seed: u64) -> u32 {
     let conversations = Conversations::new(world.gate.clone());
     let channel = Channel::new(format!("chat-{seed}")).unwrap();
     let ran_before = world.ran().len();
-    // What stands in the channel: our messages in order, and which approval each shows.
+    // Our messages in the channel in order, with the approval that each shows.
     let mut standing: Vec<(Key, Option<ApprovalId>)> = Vec::new();
     let mut unsent: Vec<(Message, Option<ApprovalId>)> = Vec::new();
     let mut approvals: Vec<SharedApproval> = Vec::new();
@@ -48,7 +48,7 @@ async fn run(world: &World, seed: u64) -> u32 {
     for step in 0..12 {
         let id = Key::new(format!("m-{step}")).unwrap();
         match dice.roll(6) {
-            // Propose, which replaces what is pending; the card may be shown late or never.
+            // Proposes, replacing the pending approval; the card may be shown late or never.
             0 | 1 => {
                 let arguments = format!(r#"{{"name":"N{step}","email":"e","company":"c"}}"#);
                 let mut submission = submission(vec![call("create_contact", &arguments)]);
@@ -64,7 +64,7 @@ async fn run(world: &World, seed: u64) -> u32 {
                 }
                 approvals.push(approval);
             }
-            // A person writes, but the message arrives later.
+            // A person sends a message that arrives later.
             2 | 3 => {
                 let text = ["yes", "no", "what?"][dice.roll(3) as usize];
                 let last = standing.last().cloned();
@@ -121,7 +121,7 @@ async fn run(world: &World, seed: u64) -> u32 {
                     standing.push((key, Some(prompt.approval)));
                 }
             }
-            // Time passes, sometimes too much.
+            // Time passes, sometimes beyond the expiry.
             _ => world
                 .clock
                 .advance(Duration::from_secs(30 + 300 * (dice.roll(8) / 7))),

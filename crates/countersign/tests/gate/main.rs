@@ -1,4 +1,4 @@
-//! The gate as those who embed it meet it: real policy, real store (in memory), tools that write down what they did.
+//! The gate as an embedding program uses it: a real policy, the memory store, and tools that record what they did.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -12,11 +12,14 @@ mod closed;
 mod conversation;
 mod deciding;
 mod dialogue;
+mod embedding;
 mod interleaving;
 mod origins;
+mod outcomes;
 mod passes;
 mod replies;
 mod restraint;
 mod running;
 mod submitting;
+mod values;
 mod world;

@@ -1,4 +1,4 @@
-//! The conversation travels with the call, and the policy can act on where values came from.
+//! Provenance through the gate: policies act on where the values of a call came from.
 
 use crate::world::*;
 use countersign::approval::SharedApproval;
@@ -6,7 +6,7 @@ use countersign::call::Arguments;
 use countersign::decision::{Choice, Verdict};
 use countersign::effect::Risk;
 use countersign::gate::{Ruled, Submission, SubmittedCall};
-use countersign::provenance::{Conversation, Mark, Message, Told};
+use countersign::provenance::{Conversation, Mark, Message, VouchedConversation};
 
 const POLICY: &str = r#"
 [tools.search_contacts]
@@ -49,7 +49,7 @@ fn said(text: &str) -> Conversation {
 
 fn after(conversation: Conversation, calls: Vec<SubmittedCall>) -> Submission {
     Submission {
-        conversation: Some(Told::heard_by_the_host(conversation)),
+        conversation: Some(VouchedConversation::recorded_by_host(conversation)),
         ..submission(calls)
     }
 }
@@ -94,7 +94,7 @@ async fn a18_a_tool_that_passes_is_held_for_an_invented_value() {
     assert!(matches!(passed.calls[0], Ruled::Pass(_)));
     let approval = held(&world, said("find Maria"), search()).await;
     assert_eq!(words(&approval), ["none"]);
-    // Unknown is not fine.
+    // An unknown origin is not accepted.
     let approval = world.hold(vec![search()]).await;
     let notes = &approval.calls[0].terms.notes;
     assert!(
@@ -132,7 +132,7 @@ async fn a18_where_nobody_heard_the_person_a_condition_cannot_be_told() {
             },
         ],
     };
-    // Its one value is known, and yet it cannot be told what the person stated.
+    // The one value came from a tool, but what the person said is unknown.
     let search = call("search_contacts", r#"{"q":"maria@acme.com"}"#);
     let approval = held(&world, seen(), search).await;
     assert_eq!(words(&approval), ["tool:crm/find"]);
@@ -236,7 +236,7 @@ async fn x96_a_policy_forbids_a_name_that_nobody_stated() {
     let text = "share 60 with ana@acme.example";
     let honest = call("share", r#"{"shares":{"ana@acme.example":{"amount":60}}}"#);
     let approval = held(&world, said(text), honest).await;
-    // The names that the schema has are not counted.
+    // Names from the tool's schema are not traced.
     assert_eq!(words(&approval), ["user", "user"]);
     let evil = call("share", r#"{"shares":{"eve@evil.example":{"amount":60}}}"#);
     let submitted = world.gate.submit(after(said(text), vec![evil])).await.unwrap();

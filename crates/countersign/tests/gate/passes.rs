@@ -1,4 +1,4 @@
-//! Passed calls that are more than reads: on record, once, whatever the policy says later.
+//! Passed calls that are more than reads: recorded once, whatever the policy says later.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -13,7 +13,7 @@ use countersign::store::memory::MemoryStore;
 use countersign::store::{Filter, Store};
 use futures_util::future::BoxFuture;
 
-/// Records what runs; a call of `hang` never ends.
+/// Executor that records its calls; a call of `hang` never ends.
 #[derive(Default)]
 struct Recording(Mutex<Vec<String>>);
 
@@ -88,6 +88,7 @@ fn turn(amounts: &[u32], key: Option<&str>) -> Submission {
             Person::new("token").unwrap(),
             amounts.iter().map(call).collect(),
         )
+        .unwrap()
     }
 }
 
@@ -103,14 +104,14 @@ async fn run_all(gate: &Gate, ruled: Vec<Ruled>) {
 async fn x58_a_retry_under_another_policy_runs_nothing_twice() {
     let setting = Setting::new();
     let (passing, holding) = (setting.gate(PASSES), setting.gate(HOLDS));
-    // Passed and ran; the policy now asks. The retry is about what ran.
+    // The call passed and ran, and the policy now holds it: the retry refers to the run.
     let submitted = passing.submit(turn(&[5], Some("a"))).await.unwrap();
     run_all(&passing, submitted.calls).await;
     assert_eq!(setting.runs(), 1);
     let again = holding.submit(turn(&[5], Some("a"))).await.unwrap();
     assert!(matches!(again.calls[0], Ruled::PassedBefore(_)), "{again:?}");
     assert!(again.approval.is_none());
-    // Held; the policy now lets it pass. The question stands.
+    // The call is held, and the policy now passes it: the pending question stands.
     let held = holding.submit(turn(&[6], Some("b"))).await.unwrap();
     let asked = held.approval.unwrap();
     let again = passing.submit(turn(&[6], Some("b"))).await.unwrap();
@@ -118,7 +119,7 @@ async fn x58_a_retry_under_another_policy_runs_nothing_twice() {
         panic!("{again:?}")
     };
     assert_eq!((call.approval, again.approval.unwrap().id), (asked.id, asked.id));
-    // Of several calls it cannot be told which is which: refused, and nothing runs.
+    // With several calls the old and new rulings cannot be matched: refused, and nothing runs.
     let held = holding.submit(turn(&[7, 8], Some("c"))).await.unwrap();
     assert!(held.approval.is_some());
     let again = passing.submit(turn(&[7, 8], Some("c"))).await;

@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 use crate::world::*;
 
-/// Values as an agent may send them: paths, pairs with a slash, words of agreement, other scripts, whole sentences.
+/// Values that an agent might send: paths, pairs with a slash, words of agreement, other scripts, whole sentences.
 fn value() -> impl Strategy<Value = String> {
     prop_oneof![
         "[a-z]{1,3}/[a-z]{1,3}(\\.txt)?",
@@ -39,7 +39,7 @@ fn value() -> impl Strategy<Value = String> {
     ]
 }
 
-/// Replies that lean on the value, or on nothing.
+/// A reply built from the value, from its first word, or from `word`.
 fn reply(value: &str, form: usize, word: &str) -> String {
     let first = value.split(['/', ' ']).next().unwrap_or_default();
     match form {
@@ -72,7 +72,7 @@ fn read(
             &approval,
             world.gate.policy(),
             sentences,
-            countersign::prompt::Delivery::default(),
+            countersign::prompt::PromptOptions::default(),
         );
         readings.extend(languages.map(|language| interpret(prompt.offered(), reply, language)));
     }
@@ -82,7 +82,7 @@ fn read(
 proptest! {
     #![proptest_config(ProptestConfig { cases: 400, ..ProptestConfig::default() })]
 
-    /// Not only does no value gain an approval: every reply is read as if there were no arguments at all.
+    /// Stronger than never gaining an approval: every reply is read as if there were no arguments at all.
     #[test]
     fn x55_no_value_changes_what_a_reply_means(
         value in value(),
@@ -118,8 +118,9 @@ fn x54_what_is_offered_is_the_acts_own_words() {
         ("create_contact", "yes, cancel it", Reading::Other),
         ("create_contact", "yes, create contact Maria", Reading::Other),
         ("delete_contact", "delete it", Reading::Yes),
-        // Another word for it may mean something else.
-        ("delete_contact", "remove the contact", Reading::Other),
+        // Another verb for the same act, and one that could mean something else.
+        ("delete_contact", "remove the contact", Reading::Yes),
+        ("delete_contact", "clear the contact", Reading::Other),
         ("delete_contact", "does it delete the contact", Reading::Other),
         ("delete_contact", "delete my contact", Reading::Other),
         ("delete_contact", "I will delete it", Reading::Other),
@@ -143,4 +144,181 @@ fn x54_what_is_offered_is_the_acts_own_words() {
             readings[0].why
         );
     }
+}
+
+/// Labels that resemble the opposite answer, acts that contain a no, and "it" where there are several calls.
+#[test]
+fn x54_a_yes_that_may_mean_the_other_label_decides_nothing() {
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let world = world_with(
+        r#"
+[tools.block_payment]
+effect = "destructive"
+title = "Block a payment"
+yes = "Block"
+no = "Approve"
+
+[tools.stop_reminders]
+effect = "write"
+title = "Stop sending reminders"
+yes = "Stop sending"
+
+[tools.delete_contact]
+effect = "destructive"
+title = "Delete a contact"
+yes = "Delete"
+no = "Keep"
+"#,
+    );
+    let mut wrong = Vec::new();
+    for (tool, count, replies) in [
+        (
+            "block_payment",
+            1,
+            "approved|i approve|yes approve|yes, approve it|sure|yes|accept|confirm|ok|批准|承認します",
+        ),
+        ("stop_reminders", 1, "yes sending reminders|yes reminders|sending"),
+        (
+            "delete_contact",
+            3,
+            "delete it|delete the contact|delete this contact|delete a contact|remove it",
+        ),
+    ] {
+        let calls = (0..count).map(|number| call(tool, &format!(r#"{{"id":{number}}}"#)));
+        let approval = runtime.block_on(world.hold(calls.collect()));
+        let prompt = Prompt::of(
+            &approval,
+            world.gate.policy(),
+            &Sentences::english(),
+            countersign::prompt::PromptOptions::default(),
+        );
+        for reply in replies.split('|') {
+            if interpret(prompt.offered(), reply, None).reading == Reading::Yes {
+                wrong.push(format!("{reply} to {tool}"));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:?}");
+}
+
+/// Cards and replies of outside testing, one card per line with its labels, words and language. `replies` once approved
+/// the card and must not; `approves` and `denies` are honest answers.
+const MISTAKEN: &str = include_str!("replies/mistaken.jsonl");
+
+/// Reads every reply to its card, and returns those that are read wrongly.
+fn misread(rows: &str) -> (usize, Vec<String>) {
+    let rows: Vec<serde_json::Value> = rows
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let mut policy = String::new();
+    for (number, row) in rows.iter().enumerate() {
+        policy.push_str(&format!("[tools.tool_{number}]\n"));
+        for key in ["effect", "title", "summary", "yes", "no"] {
+            if row[key].is_string() {
+                policy.push_str(&format!("{key} = {}\n", row[key]));
+            }
+        }
+    }
+    let runtime = tokio::runtime::Builder::new_current_thread()
+        .enable_all()
+        .build()
+        .unwrap();
+    let world = world_with(&policy);
+    let conversations = countersign::conversation::Conversations::new(world.gate.clone());
+    let (mut count, mut wrong) = (0, Vec::new());
+    for (number, row) in rows.iter().enumerate() {
+        let calls = (0..row["calls"].as_u64().unwrap_or(1)).map(|at| {
+            call(
+                &format!("tool_{number}"),
+                &format!(r#"{{"name":"Home","to":"Bob","id":{at}}}"#),
+            )
+        });
+        let approval = runtime.block_on(world.hold(calls.collect()));
+        let prompt = Prompt::of(
+            &approval,
+            world.gate.policy(),
+            &conversations.sentences(row["language"].as_str()),
+            countersign::prompt::PromptOptions::default(),
+        );
+        for key in ["replies", "approves", "denies"] {
+            for reply in row[key].as_array().into_iter().flatten() {
+                count += 1;
+                let read = interpret(prompt.offered(), reply.as_str().unwrap(), None);
+                let is_read = match key {
+                    "replies" => !matches!(read.reading, Reading::Yes | Reading::Part(_)),
+                    "approves" => read.reading == Reading::Yes,
+                    _ => read.reading == Reading::No,
+                };
+                if !is_read {
+                    let mut card = row.clone();
+                    card.as_object_mut()
+                        .unwrap()
+                        .retain(|key, _| !["replies", "approves", "denies"].contains(&key.as_str()));
+                    wrong.push(format!("{reply} is {:?} ({}) to {card}", read.reading, read.why));
+                }
+            }
+        }
+    }
+    (count, wrong)
+}
+
+#[test]
+fn x54_what_means_the_other_label_or_another_word_approves_nothing() {
+    let (count, wrong) = misread(MISTAKEN);
+    assert!(count >= 800, "{count}");
+    assert!(
+        wrong.is_empty(),
+        "{} of {count}:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+/// Cards whose own words hold words of another act, with replies that once approved them.
+const ACTS: &str = include_str!("replies/acts.jsonl");
+
+#[test]
+fn x54_a_word_inside_the_act_does_not_name_it() {
+    let (count, wrong) = misread(ACTS);
+    assert!(count >= 300, "{count}");
+    assert!(
+        wrong.is_empty(),
+        "{} of {count}:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+/// Acts that object to something, end it or put it off, in words that the lists do not have; and words that negate.
+const AGAINST: &str = include_str!("replies/against.jsonl");
+
+#[test]
+fn x54_approval_of_what_an_act_objects_to_does_not_approve_the_act() {
+    let (count, wrong) = misread(AGAINST);
+    assert!(count >= 250, "{count}");
+    assert!(
+        wrong.is_empty(),
+        "{} of {count}:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
+}
+
+/// Honest answers in 35 languages to cards that delete a contact or send a mail, in the same form.
+const HONEST: &str = include_str!("replies/honest.jsonl");
+
+#[test]
+fn x54_honest_answers_with_the_acts_verb_decide_in_every_language() {
+    let (count, wrong) = misread(HONEST);
+    assert!(count >= 500, "{count}");
+    assert!(
+        wrong.is_empty(),
+        "{} of {count}:\n{}",
+        wrong.len(),
+        wrong.join("\n")
+    );
 }

@@ -1,4 +1,4 @@
-//! One agent cannot wear people out.
+//! Limits on how much one agent may ask.
 
 use std::time::Duration;
 
@@ -62,6 +62,8 @@ async fn x11_after_a_no_the_same_is_not_asked_again_for_a_while() {
         .gate
         .decide(decision(&approval, alice(), Verdict::Deny))
         .await
+        .unwrap()
+        .accepted()
         .unwrap();
     let refused = world.gate.submit(ask(r#"{"n":1}"#)).await.unwrap_err();
     assert!(

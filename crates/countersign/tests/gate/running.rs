@@ -1,7 +1,7 @@
 use std::time::Duration;
 
 use crate::world::*;
-use countersign::call::Because;
+use countersign::call::RefusalReason;
 use countersign::decision::Verdict;
 use countersign::executor::Outcome;
 use countersign::gate::SubmitError;
@@ -43,7 +43,7 @@ async fn a_failure_stops_the_rest_of_the_batch() {
     );
     assert_eq!(
         resolved.approval.unwrap().calls[2].because,
-        Some(Because::EarlierFailed)
+        Some(RefusalReason::EarlierFailed)
     );
     assert_eq!(world.ran().len(), 2);
 }
@@ -88,6 +88,8 @@ async fn f18_an_oversized_result_is_recorded_as_having_happened() {
         .gate
         .decide(decision(&approval, alice(), Verdict::Approve))
         .await
+        .unwrap()
+        .accepted()
         .unwrap();
     let id = CallId {
         approval: approval.id,
@@ -125,6 +127,8 @@ async fn x06_a_host_gets_one_permit_with_the_exact_bytes() {
         .gate
         .decide(decision(&approval, alice(), Verdict::Approve))
         .await
+        .unwrap()
+        .accepted()
         .unwrap();
     let permit = world.gate.start(tenant, id).await.unwrap().unwrap();
     assert_eq!(permit.arguments().as_bytes(), arguments.as_bytes());
@@ -157,6 +161,8 @@ async fn x12_a_lost_run_is_unknown_and_a_person_reconciles_it() {
         .gate
         .decide(decision(&approval, alice(), Verdict::Approve))
         .await
+        .unwrap()
+        .accepted()
         .unwrap();
     let id = CallId {
         approval: approval.id,
@@ -194,6 +200,8 @@ async fn a_release_that_nobody_starts_in_time_is_refused() {
         .gate
         .decide(decision(&approval, alice(), Verdict::Approve))
         .await
+        .unwrap()
+        .accepted()
         .unwrap();
     world.clock.advance(Duration::from_secs(300));
     let id = CallId {
@@ -244,6 +252,8 @@ async fn a15_a_credential_reaches_the_tool_and_is_erased_with_the_call() {
         .gate
         .decide(decision(&denied, alice(), Verdict::Deny))
         .await
+        .unwrap()
+        .accepted()
         .unwrap();
     assert_eq!(world.now(&denied).await.calls[0].sealed, None);
 }
@@ -281,6 +291,8 @@ async fn a17_an_undo_is_shown_decided_and_run_once() {
         .gate
         .decide_and_run(decision(&undo, alice(), Verdict::Approve))
         .await
+        .unwrap()
+        .accepted()
         .unwrap();
     assert_eq!(world.now(&done).await.calls[0].state, CallState::Undone);
     let late = world
@@ -313,14 +325,13 @@ async fn a17_a_call_without_an_undo_says_so() {
     ));
 }
 
-/// A node that sleeps between the start on record and the sending: by then others may have given the call up.
+/// A node sleeps between the recorded start and sending the call; by then others may have given the call up.
 #[tokio::test]
 async fn x84_what_is_past_its_deadline_is_not_sent() {
     use countersign::executor::{Outcome, Permit, Tools};
     use countersign::gate::{Gate, Ruled, Submission, SubmittedCall};
     use countersign::id::{Agent, Person, Tenant, ToolName};
     use countersign::policy::Policy;
-    use countersign::state::CallState;
     use countersign::store::Store;
     use countersign::store::memory::MemoryStore;
     use std::sync::Arc;
@@ -341,23 +352,25 @@ async fn x84_what_is_past_its_deadline_is_not_sent() {
     let submit = async || {
         let call = SubmittedCall::new("pay", &b"{}"[..]);
         let agent = Agent::new("crm").unwrap();
-        let submission = Submission::new(tenant.clone(), agent, Person::new("p").unwrap(), vec![call]);
+        let submission =
+            Submission::new(tenant.clone(), agent, Person::new("p").unwrap(), vec![call]).unwrap();
         match gate.submit(submission).await.unwrap().calls.pop() {
             Some(Ruled::Pass(permit)) => permit,
             other => panic!("{other:?}"),
         }
     };
-    // Asleep past the deadline, and nobody has looked: it is not sent, and that is on record.
+    // Asleep past the deadline, without a sweep: the call is not sent, and is recorded as failed.
     let permit = submit().await;
     let id = permit.call().unwrap();
     tokio::time::sleep(Duration::from_millis(1_100)).await;
     assert_eq!(permit.time_left(), None);
     let outcome = gate.run_passed(permit).await;
-    assert!(matches!(&outcome, Outcome::Failed(_)), "{outcome:?}");
+    assert!(matches!(&outcome, Outcome::NotSent(_)), "{outcome:?}");
     assert_eq!(ran.load(Ordering::SeqCst), 0);
     let kept = store.approval(&tenant, id.approval).await.unwrap().unwrap();
-    assert_eq!(kept.calls[0].state, CallState::Failed);
-    // Others gave it up and a person settled it: it is not sent either, and what they said stands.
+    assert!(kept.calls[0].was_not_sent(), "{:?}", kept.calls[0]);
+    assert_eq!(gate.outcome_of(&tenant, id).await, outcome);
+    // Given up by the sweep and reconciled by a person: the call is not sent, and the person's word stands.
     let permit = submit().await;
     let id = permit.call().unwrap();
     tokio::time::sleep(Duration::from_millis(1_100)).await;
@@ -369,7 +382,8 @@ async fn x84_what_is_past_its_deadline_is_not_sent() {
         .unwrap();
     gate.run_passed(permit).await;
     assert_eq!(ran.load(Ordering::SeqCst), 0);
-    // In time but given up meanwhile, as after a clock that jumped: the record is read again first.
+    // In time by its own clock but given up meanwhile, as after a clock jump: reading the record again prevents
+    // sending.
     let permit = submit().await;
     let (id, token) = (permit.call().unwrap(), permit.token().cloned().unwrap());
     let lost = Outcome::Unknown("given up".to_owned());
@@ -378,7 +392,7 @@ async fn x84_what_is_past_its_deadline_is_not_sent() {
     assert!(permit.time_left().is_some());
     gate.run_passed(permit).await;
     assert_eq!(ran.load(Ordering::SeqCst), 0);
-    // And what is in time runs.
+    // A call in time runs.
     gate.run_passed(submit().await).await;
     assert_eq!(ran.load(Ordering::SeqCst), 1);
 }

@@ -99,7 +99,7 @@ async fn x23_bad_arguments_are_forbidden_with_the_reason_and_the_rest_goes_on() 
     let submitted = world.submit(calls).await;
     for (ruled, arguments) in submitted.calls.iter().zip(bad) {
         assert!(
-            matches!(ruled, Ruled::Forbidden { .. }),
+            matches!(ruled, Ruled::Malformed { .. }),
             "`{arguments}`: {ruled:?}"
         );
     }

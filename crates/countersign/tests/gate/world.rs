@@ -1,4 +1,4 @@
-//! A small world: contacts that can be created and deleted, and a journal of everything that really ran.
+//! A small world: contacts that can be created and deleted, and a journal of every call that ran.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -55,7 +55,7 @@ effect = "external"
 effect = "external"
 "#;
 
-/// What really ran, in order: the tool and its exact bytes.
+/// Calls that ran, in order: tool name and exact argument bytes.
 pub type Journal = Arc<Mutex<Vec<(String, Vec<u8>)>>>;
 
 pub struct World {

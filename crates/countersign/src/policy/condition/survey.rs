@@ -1,4 +1,4 @@
-//! What can be found wrong with a condition before it ever runs: unknown names, deep loops, bad patterns.
+//! Static checks of a condition at load time: unknown names, deeply nested loops, bad patterns.
 
 use cel::common::ast::{EntryExpr, Expr, IdedEntryExpr, IdedExpr, LiteralValue, operators};
 use cel::{Context, Program};
@@ -6,9 +6,9 @@ use cel::{Context, Program};
 use super::super::problem::nearest;
 use super::{BadCondition, ENVIRONMENT};
 
-/// What a condition may look at.
+/// Variables that a condition may use.
 const VARIABLES: [&str; 2] = ["args", super::ORIGINS];
-/// Types that CEL lets one name.
+/// Type names that CEL defines.
 const TYPES: [&str; 11] = [
     "bool",
     "bytes",
@@ -43,12 +43,12 @@ const FUNCTIONS: [&str; 19] = [
     "type",
     "uint",
 ];
-/// Macros are gone when names are checked, so these serve only as suggestions.
+/// Macros, used only for suggestions: they are expanded before names are checked.
 const MACROS: [&str; 6] = ["has", "all", "exists", "exists_one", "map", "filter"];
 
 const MAX_LOOPS: usize = 2;
 
-/// Returns how deep loops nest, or the first fault.
+/// Returns the nesting depth of loops, or the first fault.
 pub(super) fn survey(program: &Program) -> Result<usize, BadCondition> {
     let mut survey = Survey {
         program,
@@ -58,17 +58,16 @@ pub(super) fn survey(program: &Program) -> Result<usize, BadCondition> {
     survey.visit(program.expression())
 }
 
-/// Looks for names that do not exist and for loops that nest too deep. The parser limits nesting, so recursion is
-/// safe.
+/// Visitor that finds unknown names and loops nested too deeply. The parser limits nesting, so recursion is safe.
 struct Survey<'p> {
     program: &'p Program,
     scope: Vec<&'p str>,
-    /// Loops around the current place.
+    /// Number of loops around the current expression.
     loops: usize,
 }
 
 impl<'p> Survey<'p> {
-    /// Returns how deep loops nest below `expression`.
+    /// Returns the nesting depth of loops within `expression`.
     fn visit(&mut self, expression: &'p IdedExpr) -> Result<usize, BadCondition> {
         match &expression.expr {
             Expr::Unspecified | Expr::Literal(_) => Ok(0),
@@ -83,7 +82,7 @@ impl<'p> Survey<'p> {
                     call.args.iter().try_for_each(|pattern| self.pattern(pattern))?;
                 }
                 let inside = self.visit_all(call.target.as_deref().into_iter().chain(&call.args))?;
-                // Within a loop, looking for something in a list of the arguments is a loop of its own.
+                // `in` on a list from the arguments, inside a loop, costs as much as another nested loop.
                 let is_search = call.func_name == operators::IN && self.loops > 0;
                 let is_literal = call
                     .args
@@ -151,8 +150,8 @@ impl<'p> Survey<'p> {
         Err(self.fault(place, format!("unknown function `{name}` in condition"), hint))
     }
 
-    /// Has the evaluator try a regular expression once, so that a bad one is found now. It has to be a literal:
-    /// the agent must not choose what is compiled.
+    /// Checks a regular expression by running it once. The pattern must be a literal: an agent must not choose which
+    /// pattern is compiled.
     fn pattern(&self, pattern: &IdedExpr) -> Result<(), BadCondition> {
         let Expr::Literal(LiteralValue::String(text)) = &pattern.expr else {
             let message = "`matches` needs a literal pattern".to_owned();

@@ -1,9 +1,9 @@
 use super::*;
-use crate::json::Top;
+use crate::json::TopLevel;
 
 #[track_caller]
 fn check(source: &str, arguments: &str, expected: Result<bool, &str>) {
-    let tree = Tree::read(arguments.as_bytes(), Top::Object).unwrap();
+    let tree = Tree::read(arguments.as_bytes(), TopLevel::Object).unwrap();
     let answer = Condition::compile(source)
         .unwrap()
         .holds_for(&tree, &Origins::Unknown);

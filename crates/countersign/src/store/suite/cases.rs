@@ -1,4 +1,4 @@
-//! The cases. Each takes a fresh store, and is listed once, in `for_each_store_case`.
+//! The test cases. Each takes a fresh store and is listed once, in `for_each_store_case`.
 
 #![expect(missing_docs, reason = "the name of a case says what must be so")]
 
@@ -7,6 +7,7 @@ mod conversations;
 mod decisions;
 mod edits;
 mod entries;
+mod logs;
 mod owners;
 mod passes;
 mod proposals;
@@ -25,6 +26,7 @@ pub use conversations::*;
 pub use decisions::*;
 pub use edits::*;
 pub use entries::*;
+pub use logs::*;
 pub use owners::*;
 pub use passes::*;
 pub use proposals::*;

@@ -1,4 +1,4 @@
-//! A store that breaks on demand: to prove that whatever a store does, nothing runs because of it.
+//! A store with injected faults, to prove that no store error makes a call run.
 
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -9,49 +9,64 @@ use crate::approval::SharedApproval;
 use crate::command::{Answer, Command};
 use crate::event::Event;
 use crate::id::{ApprovalId, Channel, Tenant};
+use crate::log::{Checkpoint, LogEntry};
 use crate::registry::{Entry, Kind};
-use crate::store::{Cursor, FeedEvent, Filter, Released, Store, StoreError, Stored};
+use crate::store::{
+    Audit, AuditProgress, Audited, Cursor, FeedEvent, Filter, Released, Store, StoreError, Stored,
+};
 use crate::time::Time;
 use crate::wake::Hub;
 
-/// Where a call breaks.
+/// Point at which a call fails.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Breaks {
-    /// Before it reaches the store: nothing is written.
+    /// Before the call reaches the store: nothing is written.
     Before,
-    /// After the store did it: the answer is lost.
+    /// After the store has done it: only the answer is lost.
     After,
 }
 
-/// A call that is to break.
+/// An injected fault.
 #[derive(Clone, Debug)]
 pub struct Fault {
-    /// Which call, counted from 1 over all methods.
+    /// Number of the call that fails, counted from 1 over all methods.
     pub call: usize,
-    /// Where it breaks.
+    /// Point at which the call fails.
     pub breaks: Breaks,
-    /// What the caller is told.
+    /// Error returned to the caller.
     pub error: StoreError,
 }
 
-/// Passes everything on to another store, but for the faults it was given.
+/// Wraps another store and injects the given faults.
 pub struct FailingStore<S> {
     store: S,
     calls: AtomicUsize,
     faults: Mutex<Vec<Fault>>,
+    /// State of the random generator, if faults are random.
+    chance: Option<Mutex<u64>>,
 }
 
 impl<S: Store> FailingStore<S> {
-    /// Breaks as these say.
+    /// Wraps a store with these faults.
     pub fn new(store: S, faults: Vec<Fault>) -> FailingStore<S> {
         FailingStore {
             store,
             calls: AtomicUsize::new(0),
             faults: Mutex::new(faults),
+            chance: None,
         }
     }
 
-    /// Every kind of error, each before and after: the faults one call can have.
+    /// Wraps a store so that a quarter of all calls fail before the store ran them and a quarter after, always with
+    /// `InDoubt`. The seed determines which.
+    pub fn by_chance(store: S, seed: u64) -> FailingStore<S> {
+        FailingStore {
+            chance: Some(Mutex::new(seed)),
+            ..FailingStore::new(store, Vec::new())
+        }
+    }
+
+    /// Returns all faults that one call can have: every kind of error, before and after the store ran it.
     pub fn faults_of(call: usize) -> Vec<Fault> {
         let text = || "broken on demand".to_owned();
         let nothing_written = [
@@ -60,7 +75,7 @@ impl<S: Store> FailingStore<S> {
             StoreError::Full(text()),
         ];
         let before = Breaks::Before;
-        // An error that says that nothing was written is only told when nothing was.
+        // Errors that promise that nothing was written only occur before.
         let told_the_truth = nothing_written.into_iter().map(|error| (before, error));
         let in_doubt = [
             StoreError::InDoubt(text()),
@@ -76,24 +91,33 @@ impl<S: Store> FailingStore<S> {
             .collect()
     }
 
-    /// Breaks as these say from now on; calls are counted from 1 again.
+    /// Replaces the faults and restarts the count of calls at 1.
     pub fn set(&self, faults: Vec<Fault>) {
         *self.faults.lock().unwrap() = faults;
         self.calls.store(0, Ordering::SeqCst);
     }
 
-    /// How many calls there were.
+    /// Returns the number of calls so far.
     pub fn calls(&self) -> usize {
         self.calls.load(Ordering::SeqCst)
     }
 
-    /// The store behind it, which does not break.
+    /// Returns the wrapped store, which does not fail.
     pub fn inner(&self) -> &S {
         &self.store
     }
 
     fn next_fault(&self) -> Option<Fault> {
         let call = self.calls.fetch_add(1, Ordering::SeqCst) + 1;
+        if let Some(chance) = &self.chance {
+            let breaks = match random(&mut chance.lock().unwrap()) % 4 {
+                0 => Breaks::Before,
+                1 => Breaks::After,
+                _ => return None,
+            };
+            let error = StoreError::InDoubt("broken by chance".to_owned());
+            return Some(Fault { call, breaks, error });
+        }
         let faults = self.faults.lock().unwrap();
         faults.iter().find(|fault| fault.call == call).cloned()
     }
@@ -112,6 +136,15 @@ impl<S: Store> FailingStore<S> {
             }
         }
     }
+}
+
+/// Returns the next number of a splitmix64 generator.
+pub(super) fn random(state: &mut u64) -> u64 {
+    *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
+    let mut bits = *state;
+    bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
 }
 
 impl<S: Store> Store for FailingStore<S> {
@@ -147,11 +180,31 @@ impl<S: Store> Store for FailingStore<S> {
         self.pass_on(|| self.store.feed_end(tenant))
     }
 
+    fn log_head(&self) -> Stored<'_, Checkpoint> {
+        self.pass_on(|| self.store.log_head())
+    }
+
+    fn log(&self, from: u64, limit: usize) -> Stored<'_, Vec<LogEntry>> {
+        self.pass_on(|| self.store.log(from, limit))
+    }
+
+    fn audit<'a>(
+        &'a self,
+        audit: &'a Audit,
+        progress: &'a (dyn Fn(AuditProgress) + Send + Sync),
+    ) -> Stored<'a, Audited> {
+        self.pass_on(|| self.store.audit(audit, progress))
+    }
+
     fn released<'a>(&'a self, tenant: &'a Tenant, after: Cursor) -> Stored<'a, Released> {
         self.pass_on(|| self.store.released(tenant, after))
     }
 
-    // Those that write go through `write`.
+    fn health(&self) -> Result<(), StoreError> {
+        self.store.health()
+    }
+
+    // `put_entry` and `take_entry` go through `write`.
     fn entry<'a>(&'a self, kind: Kind, key: &'a str) -> Stored<'a, Option<Entry>> {
         self.pass_on(|| self.store.entry(kind, key))
     }

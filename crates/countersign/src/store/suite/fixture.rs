@@ -1,4 +1,4 @@
-//! A store to be tested, with a clock moved by hand. Whatever is written through it is checked at once.
+//! A store under test with a manual clock. Checks the stored approvals after every write.
 
 use std::any::Any;
 use std::collections::BTreeSet;
@@ -16,27 +16,28 @@ use crate::command::{
 };
 use crate::event::{Event, verify};
 use crate::id::{ApprovalId, Channel, Tenant};
-use crate::store::{Cursor, FeedEvent, Store, StoreError};
+use crate::log::{Checkpoint, LogEntry};
+use crate::store::{Audit, Audited, Cursor, FeedEvent, Store, StoreError};
 use crate::time::ManualClock;
 
-/// Opens the same data again.
+/// Opens a new store on the same data.
 pub type Reopen = Box<dyn Fn() -> BoxFuture<'static, Arc<dyn Store>> + Send + Sync>;
 
-/// One fresh store.
+/// A fresh store and its clock.
 pub struct Fixture {
-    /// The store.
+    /// The store under test.
     pub store: Arc<dyn Store>,
-    /// The clock it lives by.
+    /// Clock of the store.
     pub clock: Arc<ManualClock>,
     reopen: Option<Reopen>,
-    // What has to outlive the store, such as its directory.
+    // Must outlive the store, such as its directory.
     _kept: Option<Box<dyn Any + Send + Sync>>,
     known: Mutex<BTreeSet<(Tenant, ApprovalId)>>,
     programs: AtomicU64,
 }
 
 impl Fixture {
-    /// A store that lives by this clock, and keeps nothing beyond its process.
+    /// Creates a fixture for a store without persistence.
     pub fn new(store: Arc<dyn Store>, clock: Arc<ManualClock>) -> Fixture {
         Fixture {
             store,
@@ -48,12 +49,12 @@ impl Fixture {
         }
     }
 
-    /// A clock at [`sample::BEGINNING`].
+    /// Creates a clock at [`sample::BEGINNING`].
     pub fn clock() -> Arc<ManualClock> {
         Arc::new(ManualClock::at(sample::BEGINNING))
     }
 
-    /// Says how to open the same data again, with the same clock. Durable stores must.
+    /// Sets how to reopen the same data with the same clock. Required of durable stores.
     pub fn with_reopen(self, reopen: Reopen) -> Fixture {
         Fixture {
             reopen: Some(reopen),
@@ -61,7 +62,7 @@ impl Fixture {
         }
     }
 
-    /// Keeps something for as long as the fixture.
+    /// Keeps a value alive as long as the fixture.
     pub fn keeping(self, kept: impl Any + Send + Sync) -> Fixture {
         Fixture {
             _kept: Some(Box::new(kept)),
@@ -69,22 +70,22 @@ impl Fixture {
         }
     }
 
-    /// Moves the clock on.
+    /// Advances the clock.
     pub fn advance(&self, by: Duration) {
         self.clock.advance(by);
     }
 
-    /// The number of the next program to run here.
+    /// Returns the number of the next random program on this store.
     pub(super) fn next_program(&self) -> u64 {
         self.programs.load(Ordering::SeqCst) + 1
     }
 
-    /// From here on, that number is taken.
+    /// Marks a program's number as taken.
     pub(super) fn begin_program(&self, serial: u64) {
         self.programs.store(serial, Ordering::SeqCst);
     }
 
-    /// Closes the store and opens its data again; nothing when it does not outlive its process.
+    /// Closes the store and reopens its data; `None` if the store is not durable.
     pub async fn restarted(self) -> Option<Fixture> {
         let Fixture {
             store,
@@ -107,7 +108,7 @@ impl Fixture {
         })
     }
 
-    /// Runs a command, and checks that what is stored is what was answered and what the events say.
+    /// Runs a command, then checks that the stored approvals match the answer and their events.
     pub async fn try_write(&self, command: Command) -> Result<Answer, StoreError> {
         let swept = matches!(command, Command::Sweep(_) | Command::Erase(_) | Command::Void(_));
         let answer = self.store.write(command).await?;
@@ -126,19 +127,19 @@ impl Fixture {
         Ok(answer)
     }
 
-    /// Runs a command that must be answered.
+    /// Runs a command and panics on a store error.
     pub async fn write(&self, command: Command) -> Answer {
         self.try_write(command).await.expect("the store answers")
     }
 
-    /// Checks one approval against its events.
+    /// Verifies one approval against its events.
     pub async fn check(&self, tenant: &Tenant, id: ApprovalId) {
         let approval = self.find(tenant, id).await.expect("a known approval is there");
         let events = self.store.events(tenant, id).await.unwrap();
         assert_eq!(verify(&approval, &events), Ok(()), "approval {id}");
     }
 
-    /// Checks all approvals this fixture has seen.
+    /// Verifies all approvals that this fixture has seen.
     pub async fn check_all(&self) {
         let known = self.known.lock().unwrap().clone();
         for (tenant, id) in &known {
@@ -146,14 +147,14 @@ impl Fixture {
         }
     }
 
-    /// Proposes what must be accepted.
+    /// Proposes; the proposal must be accepted and new.
     pub async fn propose(&self, propose: Propose) -> SharedApproval {
         let proposed = self.try_propose(propose).await.expect("the proposal is accepted");
         assert!(!proposed.repeated, "the proposal is new");
         proposed.approval
     }
 
-    /// Proposes.
+    /// Sends a proposal and returns the answer.
     pub async fn try_propose(&self, propose: Propose) -> Result<Proposed, ProposeRefusal> {
         match self.write(Command::Propose(Box::new(propose))).await {
             Answer::Propose(answer) => answer,
@@ -161,7 +162,7 @@ impl Fixture {
         }
     }
 
-    /// Decides.
+    /// Sends a decision and returns the answer.
     pub async fn decide(&self, decide: Decide) -> DecideAnswer {
         match self.write(Command::Decide(Box::new(decide))).await {
             Answer::Decide(answer) => answer,
@@ -169,7 +170,7 @@ impl Fixture {
         }
     }
 
-    /// Decides so that it must be accepted.
+    /// Decides; the decision must be accepted.
     pub async fn accept(&self, decide: Decide) -> SharedApproval {
         let answer = self.decide(decide).await;
         assert_eq!(answer.refusal, None);
@@ -188,7 +189,7 @@ impl Fixture {
         self.start(sample::start(&approved, 1, 1)).await.unwrap().approval
     }
 
-    /// Withdraws.
+    /// Sends a withdrawal and returns the answer.
     pub async fn withdraw(&self, withdraw: Withdraw) -> DecideAnswer {
         match self.write(Command::Withdraw(withdraw)).await {
             Answer::Withdraw(answer) => answer,
@@ -196,7 +197,7 @@ impl Fixture {
         }
     }
 
-    /// Starts.
+    /// Sends a start and returns the answer.
     pub async fn start(&self, start: Start) -> Result<Started, ExecuteRefusal> {
         match self.write(Command::Start(start)).await {
             Answer::Start(answer) => answer,
@@ -204,7 +205,7 @@ impl Fixture {
         }
     }
 
-    /// Finishes.
+    /// Sends a finish and returns the answer.
     pub async fn finish(&self, finish: Finish) -> Result<Finished, ExecuteRefusal> {
         match self.write(Command::Finish(finish)).await {
             Answer::Finish(answer) => answer,
@@ -212,7 +213,7 @@ impl Fixture {
         }
     }
 
-    /// Reconciles.
+    /// Sends a reconciliation and returns the answer.
     pub async fn reconcile(&self, reconcile: Reconcile) -> Result<SharedApproval, ExecuteRefusal> {
         match self.write(Command::Reconcile(reconcile)).await {
             Answer::Reconcile(answer) => answer,
@@ -220,7 +221,7 @@ impl Fixture {
         }
     }
 
-    /// Sweeps.
+    /// Sends a sweep and returns its counts.
     pub async fn sweep(&self, sweep: Sweep) -> Swept {
         match self.write(Command::Sweep(sweep)).await {
             Answer::Sweep(swept) => swept,
@@ -228,31 +229,31 @@ impl Fixture {
         }
     }
 
-    /// One approval, if it is there.
+    /// Returns an approval, if it exists.
     pub async fn find(&self, tenant: &Tenant, id: ApprovalId) -> Option<SharedApproval> {
         self.store.approval(tenant, id).await.unwrap()
     }
 
-    /// The approval as it is now.
+    /// Returns the current state of an approval, which must exist.
     pub async fn get(&self, approval: &Approval) -> SharedApproval {
         self.find(&approval.tenant, approval.id)
             .await
             .expect("it is there")
     }
 
-    /// Its history.
+    /// Returns the history of an approval.
     pub async fn events(&self, approval: &Approval) -> Vec<Event> {
         self.store.events(&approval.tenant, approval.id).await.unwrap()
     }
 
-    /// Its history, one word per event.
+    /// Returns the history of an approval as one word per event.
     pub async fn words(&self, approval: &Approval) -> Vec<&'static str> {
         let events = self.events(approval).await;
         events.iter().map(|event| event.what.as_str()).collect()
     }
 
-    /// The events behind a cursor, once there are so many. A feed may lag behind: a server shows an event only when
-    /// nothing can be committed before it any more, and others use the same server.
+    /// Waits until at least `count` events follow a cursor, and returns them. A feed may lag: PostgreSQL shows an event
+    /// only once no earlier one can still commit, and other tests use the same server.
     pub async fn feed(&self, tenant: &Tenant, after: Cursor, count: usize) -> Vec<FeedEvent> {
         for _ in 0..2_000 {
             let feed = self.store.feed(tenant, after, 10_000).await.unwrap();
@@ -264,14 +265,40 @@ impl Fixture {
         panic!("the feed does not reach {count} events");
     }
 
-    /// What is pending in a channel of the sample tenant.
+    /// Waits until the log has at least `count` events, and returns all of it. Sweeps while waiting, because in
+    /// PostgreSQL the sweep adds events to the log.
+    pub async fn log(&self, count: usize) -> (Checkpoint, Vec<LogEntry>) {
+        for _ in 0..2_000 {
+            let head = self.store.log_head().await.unwrap();
+            if head.size >= count as u64 {
+                let mut entries = Vec::new();
+                loop {
+                    let page = self.store.log(entries.len() as u64, 100).await.unwrap();
+                    if page.is_empty() {
+                        return (head, entries);
+                    }
+                    entries.extend(page);
+                }
+            }
+            self.sweep(sample::sweep(1)).await;
+            tokio::time::sleep(Duration::from_millis(5)).await;
+        }
+        panic!("the log does not reach {count} events");
+    }
+
+    /// Audits the whole store.
+    pub async fn audit(&self) -> Audited {
+        self.store.audit(&Audit::default(), &|_| ()).await.unwrap()
+    }
+
+    /// Returns the id of the approval pending in a channel of the sample tenant.
     pub async fn pending_in(&self, channel: &Channel) -> Option<ApprovalId> {
         let pending = self.store.pending_in(&sample::tenant(), channel).await.unwrap();
         pending.map(|approval| approval.id)
     }
 }
 
-/// The approval in an answer.
+/// Returns the approval contained in an answer, if any.
 pub(super) fn answered(answer: &Answer) -> Option<&SharedApproval> {
     match answer {
         Answer::Propose(Ok(proposed)) => Some(&proposed.approval),

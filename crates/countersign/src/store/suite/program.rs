@@ -1,8 +1,8 @@
-//! Random programs: the same steps on several stores must give the same answers, and break no invariant on the way.
+//! Random programs: the same steps must give the same answers on all stores and break no invariant.
 //!
-//! [`programs`] makes them, [`run`] runs one and gives its transcript, [`run_on_all`] compares stores step by step,
-//! and [`explore`] does that with many. Few tenants, channels, agents, people and keys take part, so that they
-//! collide, and one page that calls would change. A failure is shrunk and shown as the program that gives it.
+//! [`programs`] generates them, [`run`] runs one and returns its transcript, [`run_on_all`] compares several stores
+//! step by step, and [`explore`] does that with many programs. They use few tenants, channels, agents, people and keys,
+//! so that these collide, and one page that calls would change. A failing program is shrunk and printed.
 
 mod interpreter;
 mod invariants;
@@ -16,11 +16,11 @@ use crate::hash::Hash;
 pub use interpreter::{run, run_on_all};
 pub use make::programs;
 
-/// Steps that are taken one after the other.
+/// A sequence of steps.
 #[derive(Clone, Debug)]
 pub struct Program(pub Vec<Step>);
 
-/// One step. Small numbers name the few things that take part.
+/// One step. Small numbers select tenants, agents, channels, calls and keys.
 #[derive(Clone, Debug)]
 #[expect(missing_docs, reason = "the fields are those of the commands")]
 pub enum Step {
@@ -57,7 +57,7 @@ pub enum Step {
         call: u8,
         look: Look,
     },
-    /// Somebody changes the page.
+    /// Changes the page.
     ChangePage,
     Finish {
         on: Target,
@@ -87,7 +87,7 @@ pub enum Step {
     Advance(Pause),
 }
 
-/// The version of an entry they send along.
+/// The version sent with an entry.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "they say it")]
 pub enum Version {
@@ -96,7 +96,7 @@ pub enum Version {
     Wrong,
 }
 
-/// An approval: so many before the newest one, possibly asked for by another tenant.
+/// Selects the approval `back` places before the newest one; `foreign` asks for it as another tenant.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "said above")]
 pub struct Target {
@@ -104,7 +104,7 @@ pub struct Target {
     pub foreign: bool,
 }
 
-/// A key, and which request it comes with.
+/// An idempotency key and the request body sent with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[expect(missing_docs, reason = "said above")]
 pub struct SampleKey {
@@ -112,33 +112,33 @@ pub struct SampleKey {
     pub body: u8,
 }
 
-/// Who may decide.
+/// People who may decide a proposal.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "they say it")]
 pub enum Approvers {
     Alice,
     AliceAndBob,
-    /// Alice the first call, bob the others.
+    /// Alice may decide the first call, Bob the others.
     Divided,
     Nobody,
 }
 
-/// What approving takes beyond that.
+/// Authority that a proposal demands beyond its list of approvers.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "they say it")]
 pub enum Asking {
     Nothing,
-    /// The last call asks for two people.
+    /// The last call needs two people.
     TwoPeople,
-    /// The agent acts for bob, who may not approve the first call.
+    /// The agent acts for Bob, who may therefore not approve the first call.
     FourEyes,
-    /// No text reply will do.
+    /// A text reply is too weak a surface.
     Button,
-    /// One call passes, and nobody is asked.
+    /// The policy passes one call without asking anybody.
     Nobody,
 }
 
-/// Which calls would change the page, and are shown with it as it is.
+/// Selects which calls carry a snapshot of the page.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(missing_docs, reason = "they say it")]
 pub enum Over {
@@ -147,17 +147,17 @@ pub enum Over {
     All,
 }
 
-/// How the page is looked at again before a start.
+/// How the page is read again before a start.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "they say it")]
 pub enum Look {
     NotAtAll,
     Now,
-    /// It cannot be read.
+    /// The page cannot be read.
     InVain,
 }
 
-/// Who decides.
+/// The person who decides.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "they are names")]
 pub enum Who {
@@ -166,7 +166,7 @@ pub enum Who {
     Mallory,
 }
 
-/// What they say. Letters stand for the calls, in turn: one bit each.
+/// The verdict. `granted` and `edited` have one bit per call.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "they say it")]
 pub enum Saying {
@@ -176,7 +176,7 @@ pub enum Saying {
     TooFew,
 }
 
-/// The digest they send along.
+/// The digest sent with a decision.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[expect(missing_docs, reason = "they say it")]
 pub enum Digest {
@@ -185,7 +185,7 @@ pub enum Digest {
     Absent,
 }
 
-/// Who withdraws.
+/// The actor that withdraws.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "they say it")]
 pub enum Taker {
@@ -194,7 +194,7 @@ pub enum Taker {
     Person,
 }
 
-/// How a run ends.
+/// Outcome of a run.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "they say it")]
 pub enum Ending {
@@ -203,7 +203,7 @@ pub enum Ending {
     CannotTell,
 }
 
-/// How long nothing happens.
+/// Amount by which the clock advances.
 #[derive(Clone, Copy, Debug)]
 #[expect(missing_docs, reason = "they say it")]
 pub enum Pause {
@@ -214,7 +214,7 @@ pub enum Pause {
     Ttl,
 }
 
-/// Runs the `count` programs of a seed on all fixtures; the first one is what the others are compared with.
+/// Runs the `count` programs of a seed on all fixtures and compares each with the first.
 ///
 /// # Panics
 /// When stores disagree or an invariant breaks, with the seed and the smallest program that shows it.

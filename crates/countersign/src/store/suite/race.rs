@@ -1,7 +1,8 @@
-//! Races: many tasks at once, one winner, and losers who are told the truth.
+//! Races: many concurrent tasks, exactly one winner, and correct refusals for the losers.
 //!
-//! Each takes a store of its own, on a runtime with several threads.
+//! Each race needs its own store and a multi-threaded runtime.
 
+mod claims;
 mod pairs;
 
 use std::sync::Arc;
@@ -13,16 +14,17 @@ use super::sample;
 use crate::approval::SharedApproval;
 use crate::command::{Answer, Command, Decide, ExecuteRefusal, Propose};
 use crate::decision::{Refusal, Verdict};
-use crate::event::{What, verify};
+use crate::event::{EventKind, verify};
 use crate::executor::Outcome;
 use crate::id::{ApprovalId, Person};
 use crate::policy::Authority;
 use crate::state::{CallState, State};
 use crate::store::Store;
 
-pub use pairs::{Seen, race_all_pairs};
+pub use claims::race_all_claims;
+pub use pairs::{RaceCounts, race_all_pairs};
 
-/// Runs `work` in `tasks` tasks that begin together, and gives what each made.
+/// Runs `work` in `tasks` tasks that start together, and returns their results.
 async fn together<F, T>(tasks: usize, work: impl Fn(usize) -> F) -> Vec<T>
 where
     F: Future<Output = T> + Send + 'static,
@@ -61,7 +63,7 @@ async fn approved(store: &Arc<dyn Store>, proposal: Propose) -> SharedApproval {
     }
 }
 
-/// The approval as it is now, after its history was checked.
+/// Returns an approval after verifying its history.
 async fn look(store: &Arc<dyn Store>, id: ApprovalId) -> SharedApproval {
     let tenant = sample::tenant();
     let approval = store.approval(&tenant, id).await.unwrap().expect("it is there");
@@ -70,8 +72,8 @@ async fn look(store: &Arc<dyn Store>, id: ApprovalId) -> SharedApproval {
     approval
 }
 
-/// X13, F14: `tasks` tasks all decide the same `approvals` approvals, half of them yes and half no. Each approval has
-/// exactly one winner, and every loser is told who that was.
+/// X13, F14: `tasks` tasks decide the same `approvals` approvals, half of them approving and half denying. Each
+/// approval must have exactly one winner, and every loser must be told who that was.
 pub async fn race_decides(store: &Arc<dyn Store>, tasks: usize, approvals: usize) {
     let mut pending = Vec::with_capacity(approvals);
     for n in 0..approvals as u64 {
@@ -115,8 +117,8 @@ pub async fn race_decides(store: &Arc<dyn Store>, tasks: usize, approvals: usize
     }
 }
 
-/// `tasks` people approve the same approvals at once, each of which takes `quorum` of them: so many are counted, the
-/// last of them releases it, and all who come later are told.
+/// Lets `tasks` people approve each approval at once, with a quorum of `quorum`. Exactly that many must be counted, the
+/// last of them releases the approval, and all later ones are refused.
 pub async fn race_quorums(store: &Arc<dyn Store>, tasks: usize, approvals: usize, quorum: u8) {
     for n in 0..approvals as u64 {
         let authority = Authority {
@@ -167,7 +169,7 @@ fn racer(task: usize, approval: &SharedApproval) -> Decide {
     decide
 }
 
-/// I2: `tasks` tasks all start the same calls: one permit each.
+/// I2: `tasks` tasks start the same call; exactly one must get a permit.
 pub async fn race_starts(store: &Arc<dyn Store>, tasks: usize, approvals: usize) {
     for n in 0..approvals as u64 {
         let approval = approved(store, sample::propose(n)).await;
@@ -197,7 +199,7 @@ pub async fn race_starts(store: &Arc<dyn Store>, tasks: usize, approvals: usize)
     }
 }
 
-/// A17: two or more approved undos of one call are started at once: one permit.
+/// A17: starts several approved undos of one call at once; exactly one must get a permit.
 pub async fn race_undos(store: &Arc<dyn Store>, undos: usize, rounds: usize) {
     for round in 0..rounds as u64 {
         let first = round * 1000;
@@ -225,8 +227,8 @@ pub async fn race_undos(store: &Arc<dyn Store>, undos: usize, rounds: usize) {
     }
 }
 
-/// A4, X40: `tasks` tasks propose in one channel at once, then all send one proposal under one key. One is pending
-/// in the end, all others were replaced by exactly one; and the key gave one approval.
+/// A4, X40: `tasks` tasks propose in one channel at once, then all send one proposal under one key. One must end up
+/// pending while each of the others is replaced by exactly one, and the key must yield one approval.
 pub async fn race_proposals(store: &Arc<dyn Store>, tasks: usize, rounds: usize) {
     for round in 0..rounds as u64 {
         let first = round * 1000;
@@ -258,7 +260,7 @@ pub async fn race_proposals(store: &Arc<dyn Store>, tasks: usize, rounds: usize)
     }
 }
 
-/// Each approval of a channel but the last was replaced by the one that says so.
+/// Checks that each approval of a channel but the last was replaced by the one it names.
 async fn check_chain(store: &Arc<dyn Store>, channel: &str, made: &[ApprovalId]) {
     let mut pending = Vec::new();
     for id in made {
@@ -274,7 +276,7 @@ async fn check_chain(store: &Arc<dyn Store>, channel: &str, made: &[ApprovalId])
         let events = store.events(&sample::tenant(), *id).await.unwrap();
         let ends = events
             .iter()
-            .filter(|event| matches!(event.what, What::Superseded { .. }));
+            .filter(|event| matches!(event.what, EventKind::Superseded { .. }));
         assert!(ends.count() <= 1, "I6");
     }
     assert_eq!(pending.len(), 1, "A4: pending in `{channel}`: {pending:?}");

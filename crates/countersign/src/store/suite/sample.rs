@@ -1,4 +1,4 @@
-//! Proposals, decisions and runs to test with. Everything follows from small numbers, so that runs can be repeated.
+//! Sample proposals, decisions and runs. All of them derive from small numbers, so tests are repeatable.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -11,25 +11,27 @@ use crate::effect::{Effect, Risk};
 use crate::executor::Outcome;
 use crate::hash::Hash;
 use crate::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Run, Session, Tenant, ToolName};
-use crate::policy::{Authority, Definition, OnFailure, Stakes, Terms, Undoable};
-use crate::provenance::{Derived, Heard, How, Making, Mark, Part, Provenance, Quote, ToolQuote, Traced};
+use crate::policy::{Authority, Definition, OnFailure, RiskAndAuthority, Terms, Undoable};
+use crate::provenance::{
+    Coverage, Derivation, Derived, Mark, MatchKind, Part, Provenance, Quote, ToolQuote, Traced,
+};
 use crate::registry::{Entry, Kind};
 use crate::snapshot::Snapshot;
 use crate::time::Time;
 
-/// When test clocks begin: 1 January 2026.
+/// Initial time of test clocks: 1 January 2026.
 pub const BEGINNING: Time = Time::from_micros(1_767_225_600_000_000);
 
-/// How long a sample approval can be decided.
+/// Time to decide a sample approval.
 pub const TTL: Duration = Duration::from_secs(300);
 
-/// How long after its decision, or the end of the call before it, a sample call may be started.
+/// Time within which a sample call must be started, after the decision or the end of the previous call.
 pub const START_WITHIN: Duration = Duration::from_secs(120);
 
-/// How long a sample call may run.
+/// Time limit for the run of a sample call.
 pub const TIMEOUT: Duration = Duration::from_secs(30);
 
-/// Far more than any test needs.
+/// Sweep limit that no test reaches.
 pub const SWEEP_ALL: usize = 100_000;
 
 /// The tenant of all samples.
@@ -37,52 +39,52 @@ pub fn tenant() -> Tenant {
     tenant_named("acme")
 }
 
-/// Another tenant.
+/// A tenant with this name.
 pub fn tenant_named(name: &str) -> Tenant {
     Tenant::new(name).unwrap()
 }
 
-/// A channel.
+/// A channel with this name.
 pub fn channel(name: &str) -> Channel {
     Channel::new(name).unwrap()
 }
 
-/// An agent; samples are proposed by `crm`.
+/// An agent with this name; samples are proposed by `crm`.
 pub fn agent(name: &str) -> Agent {
     Agent::new(name).unwrap()
 }
 
-/// A person; samples can be decided by `alice`, and by the group `ops`.
+/// A person with this name; samples can be decided by `alice`, and by the group `ops`.
 pub fn person(name: &str) -> Person {
     Person::new(name).unwrap()
 }
 
-/// A run.
+/// A run with this name.
 pub fn run(name: &str) -> Run {
     Run::new(name).unwrap()
 }
 
-/// A session.
+/// A session with this name.
 pub fn session(name: &str) -> Session {
     Session::new(name).unwrap()
 }
 
-/// An idempotency key, with the hash of the request it came with.
+/// An idempotency key with the hash of its request body.
 pub fn key(name: &str, body: &str) -> (Key, Hash) {
     (Key::new(name).unwrap(), Hash::of(body.as_bytes()))
 }
 
-/// The policy of all samples.
+/// Hash of the policy that all samples use.
 pub fn policy() -> Hash {
     Hash::of(b"the sample policy")
 }
 
-/// The hash of the permit token number `n`.
+/// Hash of permit token number `n`.
 pub fn permit(n: u64) -> Hash {
     Hash::of(format!("permit {n}").as_bytes())
 }
 
-/// The id number `n`. Later numbers are newer.
+/// Approval id number `n`. Higher numbers are newer.
 pub fn id(n: u64) -> ApprovalId {
     let mut random = [0; 10];
     random[2..].copy_from_slice(&n.to_be_bytes());
@@ -94,7 +96,7 @@ pub fn id(n: u64) -> ApprovalId {
 pub fn terms() -> Terms {
     Terms {
         effect: Effect::Write,
-        stakes: Stakes::stored(Risk::Medium, Authority::default()),
+        stakes: RiskAndAuthority::stored(Risk::Medium, Authority::default()),
         summary: "Create contact Maria Garcia".to_owned(),
         yes: Some("Sí, crear".to_owned()),
         no: None,
@@ -109,15 +111,15 @@ pub fn terms() -> Terms {
     }
 }
 
-/// Terms that ask more of those who approve.
+/// Terms that demand this authority of approvers.
 pub fn terms_asking(authority: Authority) -> Terms {
     Terms {
-        stakes: Stakes::stored(Risk::Medium, authority),
+        stakes: RiskAndAuthority::stored(Risk::Medium, authority),
         ..terms()
     }
 }
 
-/// Terms under which nobody else than these may decide.
+/// Terms under which only these may decide.
 pub fn terms_for(approvers: &[&str]) -> Terms {
     Terms {
         approvers: approvers.iter().map(|&name| name.to_owned()).collect(),
@@ -125,18 +127,18 @@ pub fn terms_for(approvers: &[&str]) -> Terms {
     }
 }
 
-/// Arguments, from text that must be acceptable.
+/// Arguments parsed from valid JSON text.
 pub fn arguments(text: &str) -> Arguments {
     Arguments::parse(text.as_bytes()).unwrap()
 }
 
-/// One mark of every kind.
+/// A provenance with one mark of every kind.
 pub fn provenance() -> Arc<Provenance> {
     let quote = |words: &str| Quote {
         message: 1,
         span: Some((2, 7)),
         words: words.to_owned(),
-        how: How::Number,
+        how: MatchKind::Number,
     };
     let marks = [
         Mark::Unknown,
@@ -149,7 +151,7 @@ pub fn provenance() -> Arc<Provenance> {
         }),
         Mark::Default,
         Mark::Derived(Derived {
-            how: Making::Sum,
+            how: Derivation::Sum,
             parts: vec![Part {
                 tool: Some("orders".to_owned()),
                 is_outside: false,
@@ -163,16 +165,16 @@ pub fn provenance() -> Arc<Provenance> {
         pointer: format!("/{at}"),
         mark,
     });
-    Arc::new(Provenance::new(leaves.collect(), Heard::Recent))
+    Arc::new(Provenance::new(leaves.collect(), Coverage::Recent))
 }
 
-/// What a call would change, as it was read.
+/// A snapshot of page `p1` with this content.
 pub fn snapshot(result: &str) -> Snapshot {
     let tool = ToolName::new("get_page").unwrap();
     Snapshot::new(tool, arguments(r#"{"id":"p1"}"#), result.as_bytes().into())
 }
 
-/// A call over something that was read before.
+/// A call bound to a snapshot with this content.
 pub fn call_over(text: &str, result: &str) -> NewCall {
     NewCall {
         before: Some(Arc::new(snapshot(result))),
@@ -180,7 +182,7 @@ pub fn call_over(text: &str, result: &str) -> NewCall {
     }
 }
 
-/// A call with these arguments under these terms, with a sealed credential.
+/// A call with these arguments and terms and a sealed credential.
 pub fn call_under(text: &str, terms: Terms) -> NewCall {
     NewCall {
         tool: ToolName::new("create_contact").unwrap(),
@@ -193,12 +195,12 @@ pub fn call_under(text: &str, terms: Terms) -> NewCall {
     }
 }
 
-/// A call with these arguments.
+/// A call with these arguments and the default terms.
 pub fn call(text: &str) -> NewCall {
     call_under(text, terms())
 }
 
-/// The proposal number `n`: one call, no channel, no key.
+/// Proposal number `n`: one call, no channel, no key.
 pub fn propose(n: u64) -> Propose {
     Propose {
         tenant: tenant(),
@@ -224,7 +226,7 @@ pub fn propose(n: u64) -> Propose {
     }
 }
 
-/// As [`propose`], in a channel.
+/// Like [`propose`], in a channel.
 pub fn propose_in(n: u64, name: &str) -> Propose {
     Propose {
         channel: Some(channel(name)),
@@ -232,7 +234,7 @@ pub fn propose_in(n: u64, name: &str) -> Propose {
     }
 }
 
-/// As [`propose`], with so many calls under these terms.
+/// Like [`propose`], with `calls` calls under these terms.
 pub fn batch_under(n: u64, calls: usize, terms: &Terms) -> Propose {
     let call = |position| call_under(&format!("{{\"n\":{n},\"position\":{position}}}"), terms.clone());
     Propose {
@@ -241,12 +243,12 @@ pub fn batch_under(n: u64, calls: usize, terms: &Terms) -> Propose {
     }
 }
 
-/// As [`propose`], with so many calls.
+/// Like [`propose`], with `calls` calls.
 pub fn batch(n: u64, calls: usize) -> Propose {
     batch_under(n, calls, &terms())
 }
 
-/// What `person`, who is in no group, decides on a page about what is shown there.
+/// A decision by a person without groups on the inbox page, about the approval exactly as shown.
 pub fn decide_as(name: &str, approval: &Approval, verdict: Verdict) -> Decide {
     let edits = match &verdict {
         Verdict::Each(choices) => choices.as_slice(),
@@ -271,26 +273,27 @@ pub fn decide_as(name: &str, approval: &Approval, verdict: Verdict) -> Decide {
         body: Hash::of(b"the body of a decision"),
         start: None,
         cool_down: None,
+        shown_under: None,
         runs: None,
     }
 }
 
-/// What `alice` decides.
+/// A decision by `alice`.
 pub fn decide(approval: &Approval, verdict: Verdict) -> Decide {
     decide_as("alice", approval, verdict)
 }
 
-/// `alice` approves everything.
+/// An approval of all calls by `alice`.
 pub fn approve(approval: &Approval) -> Decide {
     decide(approval, Verdict::Approve)
 }
 
-/// `alice` denies everything.
+/// A denial of all calls by `alice`.
 pub fn deny(approval: &Approval) -> Decide {
     decide(approval, Verdict::Deny)
 }
 
-/// The same decision, sent under a key.
+/// The same decision with an idempotency key.
 pub fn keyed(mut decide: Decide, name: &str, body: &str) -> Decide {
     let (key, body) = key(name, body);
     decide.decision.key = Some(key);
@@ -298,7 +301,7 @@ pub fn keyed(mut decide: Decide, name: &str, body: &str) -> Decide {
     decide
 }
 
-/// The agent takes back what it proposed.
+/// A withdrawal by the proposing agent.
 pub fn withdraw(approval: &Approval) -> Withdraw {
     Withdraw {
         tenant: approval.tenant.clone(),
@@ -309,7 +312,7 @@ pub fn withdraw(approval: &Approval) -> Withdraw {
     }
 }
 
-/// The name of a call.
+/// Id of the call at this position.
 pub fn call_id(approval: &Approval, position: u8) -> CallId {
     CallId {
         approval: approval.id,
@@ -317,19 +320,19 @@ pub fn call_id(approval: &Approval, position: u8) -> CallId {
     }
 }
 
-/// Starts a call with the permit number `n`.
+/// A start of a call with permit number `n`.
 pub fn start(approval: &Approval, position: u8, n: u64) -> Start {
     Start {
         tenant: approval.tenant.clone(),
         call: call_id(approval, position),
         permit: permit(n),
         policy: policy(),
-        seen: None,
-        instead: None,
+        snapshot: None,
+        replacement: None,
     }
 }
 
-/// Finishes a call with the permit number `n`.
+/// A finish of a call with permit number `n`.
 pub fn finish(approval: &Approval, position: u8, n: u64, outcome: Outcome) -> Finish {
     Finish {
         tenant: approval.tenant.clone(),
@@ -338,10 +341,11 @@ pub fn finish(approval: &Approval, position: u8, n: u64, outcome: Outcome) -> Fi
         outcome,
         policy: policy(),
         start_next: None,
+        late: false,
     }
 }
 
-/// `alice` found out how a call had ended.
+/// A reconciliation by `alice`.
 pub fn reconcile(approval: &Approval, position: u8, succeeded: bool) -> Reconcile {
     Reconcile {
         tenant: approval.tenant.clone(),
@@ -353,7 +357,7 @@ pub fn reconcile(approval: &Approval, position: u8, succeeded: bool) -> Reconcil
     }
 }
 
-/// Sweeps up to `limit` approvals.
+/// A sweep of up to `limit` approvals.
 pub fn sweep(limit: usize) -> Sweep {
     Sweep {
         limit,
@@ -361,7 +365,7 @@ pub fn sweep(limit: usize) -> Sweep {
     }
 }
 
-/// A new entry of the registry that lasts.
+/// A new registry entry without expiry.
 pub fn entry(kind: Kind, key: &str) -> Entry {
     Entry {
         kind,

@@ -1,8 +1,8 @@
-//! What approving takes beyond being on the list: other eyes, more people, a better surface.
+//! Authority beyond the list of approvers: four eyes, quorum, minimum surface.
 
 use crate::approval::SharedApproval;
 use crate::command::{Decide, Propose};
-use crate::decision::{Choice, Ground, Refusal, Surface, Verdict};
+use crate::decision::{AuthorityBasis, Choice, Refusal, Surface, Verdict};
 use crate::policy::Authority;
 use crate::registry::{Entry, Kind, Put};
 use crate::state::{CallState, State};
@@ -22,7 +22,7 @@ fn four_eyes() -> Authority {
     }
 }
 
-/// Somebody of the group that may decide.
+/// A decision by a member of the group `ops`.
 fn member(name: &str, approval: &SharedApproval, verdict: Verdict) -> Decide {
     let mut decide = sample::decide_as(name, approval, verdict);
     decide.decision.decider.groups = vec!["ops".to_owned()];
@@ -40,7 +40,7 @@ pub async fn x34_who_asked_cannot_approve(fixture: Fixture) {
         ..asking(1, four_eyes())
     };
     let approval = fixture.propose(propose).await;
-    // The person counts, whatever credential they come with: who proposed, and whom the agent acts for.
+    // The person counts, not the credential: both the requester and the person the agent acts for are excluded.
     for name in ["alice", "maria"] {
         let person = sample::person(name);
         let answer = fixture.decide(member(name, &approval, Verdict::Approve)).await;
@@ -62,20 +62,20 @@ pub async fn x67_an_endorsement_counts_while_its_account_is_as_it_was(fixture: F
         ..Authority::default()
     };
     let entry = sample::entry(Kind::Person, "bob");
-    assert_eq!(fixture.store.put_entry(entry.clone()).await, Ok(Put::Kept(1)));
+    assert_eq!(fixture.store.put_entry(entry.clone()).await, Ok(Put::Written(1)));
     let endorsed = async |n| {
         let approval = fixture.propose(asking(n, two())).await;
         let mut decide = member("bob", &approval, Verdict::Approve);
-        decide.decision.decider.grounds = vec![Ground::exactly(&entry)];
+        decide.decision.decider.authority_bases = vec![AuthorityBasis::exactly(&entry)];
         let endorsed = fixture.accept(decide).await;
         assert_eq!((endorsed.state, endorsed.missing()), (State::Pending, 1));
         endorsed
     };
-    // As long as nothing changes, one more is enough.
+    // While the first account is unchanged, one more approval is enough.
     let first = endorsed(1).await;
     let approved = fixture.accept(member("carol", &first, Verdict::Approve)).await;
     assert_eq!(approved.state, State::Approved);
-    // The account is removed and made again: its first version again, and another account.
+    // The account is removed and created again: the version is 1 again, but it is another account.
     let (second, third) = (endorsed(2).await, endorsed(3).await);
     fixture.store.take_entry(Kind::Person, "bob").await.unwrap();
     let still = fixture.accept(member("carol", &second, Verdict::Approve)).await;
@@ -84,12 +84,12 @@ pub async fn x67_an_endorsement_counts_while_its_account_is_as_it_was(fixture: F
         body: b"another generation".as_slice().into(),
         ..entry.clone()
     };
-    assert_eq!(fixture.store.put_entry(again.clone()).await, Ok(Put::Kept(1)));
+    assert_eq!(fixture.store.put_entry(again.clone()).await, Ok(Put::Written(1)));
     let still = fixture.accept(member("carol", &third, Verdict::Approve)).await;
     assert_eq!((still.state, still.missing()), (State::Pending, 1));
-    // Bob as he is now may approve it, once more.
+    // Bob may approve again with his new account.
     let mut anew = member("bob", &third, Verdict::Approve);
-    anew.decision.decider.grounds = vec![Ground::exactly(&again)];
+    anew.decision.decider.authority_bases = vec![AuthorityBasis::exactly(&again)];
     let approved = fixture.accept(anew).await;
     assert_eq!(approved.state, State::Approved);
     let kept = fixture.get(&third).await;
@@ -145,7 +145,7 @@ pub async fn x44_under_four_eyes_nobody_edits_alone(fixture: Fixture) {
     let answer = fixture.decide(sample::decide(&approval, edit.clone())).await;
     let (id, call) = (approval.id, 1);
     assert_eq!(answer.refusal, Some(Refusal::EditNotAlone { id, call }));
-    // Nor where only the edited call asks for it.
+    // Editing is refused too if only the edited arguments demand four eyes.
     let approval = fixture.propose(sample::propose(2)).await;
     let mut decide = sample::decide(&approval, edit);
     decide.revisions[0].terms = std::sync::Arc::new(sample::terms_asking(four_eyes()));
@@ -195,7 +195,7 @@ pub async fn quorum_counts_a_person_once(fixture: Fixture) {
     let approval = fixture.propose(asking(1, people(2))).await;
     let first = sample::keyed(sample::approve(&approval), "k", "body");
     fixture.accept(first.clone()).await;
-    // The same click again is the same answer; another one by the same person adds nothing, and says so.
+    // A repeated click gets the same answer. A second approval by the same person adds nothing and is refused.
     let again = fixture.decide(first.clone()).await;
     assert_eq!(again.refusal, None);
     assert_eq!(again.approval.unwrap().endorsements.len(), 1);
@@ -210,7 +210,7 @@ pub async fn quorum_counts_a_person_once(fixture: Fixture) {
     assert_eq!(answer.approval.unwrap().state, State::Pending);
     let approved = fixture.accept(member("bob", &approval, Verdict::Approve)).await;
     assert_eq!(approved.state, State::Approved);
-    // Who came first still gets the answer to what they sent.
+    // A retry by the first approver still gets the original answer.
     assert_eq!(code(&fixture, first).await, None);
 }
 
@@ -222,7 +222,7 @@ pub async fn quorum_ends_with_the_first_no(fixture: Fixture) {
         (denied.state, denied.calls[0].state),
         (State::Denied, CallState::Refused)
     );
-    // Who approved may think again.
+    // An approver may still deny.
     let approval = fixture.propose(asking(2, people(2))).await;
     fixture.accept(sample::approve(&approval)).await;
     let denied = fixture.accept(sample::deny(&approval)).await;
@@ -246,7 +246,7 @@ pub async fn quorum_runs_what_all_approved(fixture: Fixture) {
     let states: Vec<CallState> = approved.calls.iter().map(|call| call.state).collect();
     let (released, refused) = (CallState::Released, CallState::Refused);
     assert_eq!(states, [refused, released, refused]);
-    // With nothing that all approved, nothing can run: that is a no.
+    // If no call was approved by everybody, the approval counts as denied.
     let approval = fixture.propose(propose(2)).await;
     let first = Verdict::Each(vec![yes.clone(), no.clone(), no.clone()]);
     fixture.accept(sample::decide(&approval, first)).await;
@@ -307,7 +307,7 @@ pub async fn quorum_survives_a_restart(fixture: Fixture) {
     assert_eq!(approved.state, State::Approved);
 }
 
-/// Every pair of a surface and the least one asked for.
+/// Tries every surface against every required minimum.
 pub async fn h08_a_weaker_surface_cannot_approve(fixture: Fixture) {
     let surfaces = [
         Surface::Text,

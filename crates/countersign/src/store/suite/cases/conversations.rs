@@ -1,9 +1,9 @@
-//! Conversations: what a person writes in a channel, with the store in the middle.
+//! Conversations: replies in a channel, with their state in the store.
 
 use std::sync::Arc;
 
 use super::super::Fixture;
-use crate::conversation::{Conversations, Message, Origin, Said};
+use crate::conversation::{Conversations, Message, MessageResponse, Origin};
 use crate::decision::{Decider, Surface};
 use crate::executor::{Outcome, Tools};
 use crate::gate::{Gate, Submission, SubmittedCall};
@@ -61,7 +61,7 @@ async fn propose(conversations: &Conversations, shown_as: &str) -> Prompt {
     prompt
 }
 
-async fn says(conversations: &Conversations, id: &str, after: &str, text: &str) -> Said {
+async fn says(conversations: &Conversations, id: &str, after: &str, text: &str) -> MessageResponse {
     let message = Message {
         tenant: Tenant::single(),
         channel: channel(),
@@ -92,7 +92,7 @@ pub async fn b10_thirteen_paddocks_are_deleted_by_typing_the_label(fixture: Fixt
 
 pub async fn a6_a_restart_between_the_card_and_the_yes_changes_nothing(fixture: Fixture) {
     let prompt = propose(&conversations(&fixture), "card-1").await;
-    // Nothing but the store is left of whoever showed the card.
+    // A new `Conversations` shares only the store with the one that showed the card.
     let said = says(&conversations(&fixture), "m-1", "card-1", "sí").await;
     assert_eq!(said.say.as_deref(), Some("¡Listo! Borrar 13 potreros"));
     let approval = fixture.find(&Tenant::single(), prompt.approval).await.unwrap();
@@ -106,10 +106,13 @@ pub async fn x13_a_message_that_comes_to_two_nodes_counts_once(fixture: Fixture)
         says(&here, "m-1", "card-1", "mejor no sé"),
         says(&there, "m-1", "card-1", "mejor no sé"),
     );
-    assert_ne!(one.goes_on, other.goes_on, "the agent gets it once");
+    assert_ne!(
+        one.forward_to_agent, other.forward_to_agent,
+        "the agent gets it once"
+    );
     let new = propose(&here, "card-2").await;
     let said = says(&there, "m-1", "card-2", "mejor no sé").await;
-    assert!(!said.goes_on && said.say.is_none());
+    assert!(!said.forward_to_agent && said.say.is_none());
     let approval = fixture.find(&Tenant::single(), new.approval).await.unwrap();
     assert_eq!(approval.state, State::Pending, "an old message ends nothing new");
 }
@@ -126,13 +129,13 @@ pub async fn x03_a_yes_to_the_replaced_card_decides_nothing(fixture: Fixture) {
 
 pub async fn a7_no_and_other_messages_end_the_question(fixture: Fixture) {
     let conversations = conversations(&fixture);
-    for (id, text, state, goes_on) in [
+    for (id, text, state, forward_to_agent) in [
         ("1", "no, gracias", State::Denied, false),
         ("2", "enséñame la lista", State::Withdrawn, true),
     ] {
         let prompt = propose(&conversations, &format!("card-{id}")).await;
         let said = says(&conversations, &format!("m-{id}"), &format!("card-{id}"), text).await;
-        assert_eq!(said.goes_on, goes_on, "{text}");
+        assert_eq!(said.forward_to_agent, forward_to_agent, "{text}");
         let approval = fixture.find(&Tenant::single(), prompt.approval).await.unwrap();
         assert_eq!(approval.state, state, "{text}");
     }
@@ -143,7 +146,7 @@ pub async fn a5_an_expired_question_hears_nothing(fixture: Fixture) {
     let prompt = propose(&conversations, "card-1").await;
     fixture.advance(std::time::Duration::from_secs(300));
     let said = says(&conversations, "m-1", "card-1", "Sí, borrar").await;
-    assert!(said.goes_on && said.say.is_none());
+    assert!(said.forward_to_agent && said.say.is_none());
     let approval = fixture.find(&Tenant::single(), prompt.approval).await.unwrap();
     assert!(approval.calls[0].execution.is_none());
 }

@@ -1,9 +1,9 @@
-//! Decide and withdraw: who may, on what, and how often.
+//! Decide and withdraw: who may decide what, and how often.
 
 use crate::approval::Approval;
 use crate::command::{Answer, Attempt, Command, Propose, Withdraw};
-use crate::decision::{Choice, Ground, Refusal, Surface, Verdict};
-use crate::event::{Event, What};
+use crate::decision::{AuthorityBasis, Choice, Refusal, Surface, Verdict};
+use crate::event::{Event, EventKind};
 use crate::id::Actor;
 use crate::registry::{Entry, Kind, Put};
 use crate::state::State;
@@ -18,7 +18,7 @@ pub async fn x03_decision_on_another_digest_is_stale(fixture: Fixture) {
     let (id, digest) = (one.id, one.digest);
     assert_eq!(answer.refusal, Some(Refusal::Stale { id, digest }));
     assert_eq!(fixture.get(&one).await.state, State::Pending);
-    // Without a digest it is about whatever is pending; with the right one too.
+    // A decision without a digest is accepted, and so is one with the right digest.
     let mut decide = sample::approve(&one);
     decide.decision.digest = None;
     fixture.accept(decide).await;
@@ -32,7 +32,7 @@ pub async fn x03_the_old_card_does_not_decide_its_replacement(fixture: Fixture) 
     let (id, by) = (old.id, new.id);
     assert_eq!(answer.refusal, Some(Refusal::Superseded { id, by }));
     assert_eq!(fixture.get(&new).await.state, State::Pending);
-    // Nor does the digest of the old card, sent to the new one.
+    // The digest of the old card is not accepted for the new one either.
     let mut decide = sample::approve(&new);
     decide.decision.digest = Some(old.digest);
     assert_eq!(fixture.decide(decide).await.refusal.unwrap().code(), "stale");
@@ -49,7 +49,7 @@ pub async fn x13_same_key_same_answer_other_body_refused(fixture: Fixture) {
     let other = sample::keyed(sample::deny(&approval), "click-1", "another body");
     let (key, _) = sample::key("click-1", "");
     assert_eq!(fixture.decide(other).await.refusal, Some(Refusal::KeyReused(key)));
-    // Without a key, or with another one, it is simply decided already.
+    // Without a key, or with another one, the approval is already decided.
     for late in [
         sample::approve(&approval),
         sample::keyed(sample::approve(&approval), "click-2", "body"),
@@ -87,12 +87,12 @@ pub async fn x01_an_attempt_is_kept_and_decides_nothing(fixture: Fixture) {
     }
     assert_eq!(fixture.get(&approval).await.state, State::Pending);
     let events = fixture.events(&approval).await;
-    let is_refused = |event: &&Event| matches!(event.what, What::DecisionRefused { approve: true, .. });
+    let is_refused = |event: &&Event| matches!(event.what, EventKind::DecisionRefused { approve: true, .. });
     let refused: Vec<&Event> = events.iter().filter(is_refused).collect();
     assert_eq!(refused.len(), 16, "enough is enough");
     assert_eq!(refused[0].by, attempt.by);
     fixture.accept(sample::approve(&approval)).await;
-    // What is over, or not there, takes no evidence.
+    // No evidence is kept for a missing approval.
     let other = Attempt {
         approval: sample::propose(9).id,
         ..attempt
@@ -105,37 +105,48 @@ pub async fn x01_an_attempt_is_kept_and_decides_nothing(fixture: Fixture) {
 
 pub async fn x46_a_role_taken_away_meanwhile_decides_nothing(fixture: Fixture) {
     let entry = sample::entry(Kind::Person, "alice");
-    assert_eq!(fixture.store.put_entry(entry.clone()).await, Ok(Put::Kept(1)));
-    let decide = |approval: &Approval, ground: Ground| {
+    assert_eq!(fixture.store.put_entry(entry.clone()).await, Ok(Put::Written(1)));
+    let decide = |approval: &Approval, basis: AuthorityBasis| {
         let mut decide = sample::approve(approval);
-        decide.decision.decider.grounds = vec![ground];
+        decide.decision.decider.authority_bases = vec![basis];
         decide
     };
-    // As it was looked at, it holds.
+    // The account is unchanged: accepted.
     let approval = fixture.propose(sample::propose(1)).await;
-    fixture.accept(decide(&approval, Ground::exactly(&entry))).await;
-    // Changed since: what she may do now is another question.
+    fixture
+        .accept(decide(&approval, AuthorityBasis::exactly(&entry)))
+        .await;
+    // The account has changed since: refused.
     let changed = Entry {
         version: 1,
         body: b"other".as_slice().into(),
         ..entry.clone()
     };
-    assert_eq!(fixture.store.put_entry(changed.clone()).await, Ok(Put::Kept(2)));
+    assert_eq!(
+        fixture.store.put_entry(changed.clone()).await,
+        Ok(Put::Written(2))
+    );
     let approval = fixture.propose(sample::propose(2)).await;
-    let answer = fixture.decide(decide(&approval, Ground::exactly(&entry))).await;
+    let answer = fixture
+        .decide(decide(&approval, AuthorityBasis::exactly(&entry)))
+        .await;
     assert_eq!(answer.refusal.unwrap().code(), "not_allowed");
-    // Taken away altogether.
+    // The account was removed: refused.
     fixture.store.take_entry(Kind::Person, "alice").await.unwrap();
-    let answer = fixture.decide(decide(&approval, Ground::any(&entry))).await;
+    let answer = fixture
+        .decide(decide(&approval, AuthorityBasis::any(&entry)))
+        .await;
     assert_eq!(answer.refusal.unwrap().code(), "not_allowed");
-    // Made again: the version is the same as at first, and it is still somebody else.
+    // The account was created again: the version is the same as at first, but it counts as another account.
     let again = Entry {
         version: 0,
         body: b"again".as_slice().into(),
         ..entry.clone()
     };
-    assert_eq!(fixture.store.put_entry(again).await, Ok(Put::Kept(1)));
-    let answer = fixture.decide(decide(&approval, Ground::exactly(&entry))).await;
+    assert_eq!(fixture.store.put_entry(again).await, Ok(Put::Written(1)));
+    let answer = fixture
+        .decide(decide(&approval, AuthorityBasis::exactly(&entry)))
+        .await;
     assert_eq!(answer.refusal.unwrap().code(), "not_allowed");
     assert_eq!(fixture.get(&approval).await.state, State::Pending);
 }
@@ -157,7 +168,7 @@ pub async fn x04_nobody_outside_the_list_decides(fixture: Fixture) {
     let mut by_group = sample::decide_as("bob", &approval, Verdict::Approve);
     by_group.decision.decider.groups = vec!["sales".to_owned(), "ops".to_owned()];
     fixture.accept(by_group).await;
-    // In an empty list is nobody.
+    // With an empty list of approvers nobody may decide.
     let closed = fixture
         .propose(sample::batch_under(2, 1, &sample::terms_for(&[])))
         .await;
@@ -198,7 +209,7 @@ pub async fn x04_approving_needs_every_call_and_denying_one(fixture: Fixture) {
             .code(),
         "not_allowed"
     );
-    // What is theirs they may approve, and so refuse the rest.
+    // A person may approve their own part and thereby deny the rest.
     let part = Verdict::Each(vec![Choice::Approve, Choice::Deny]);
     fixture.accept(sample::decide(&approval, part)).await;
     let approval = fixture.propose(propose(2)).await;
@@ -213,7 +224,11 @@ pub async fn b7_each_refusal_is_distinct(fixture: Fixture) {
     let code = |answer: crate::command::DecideAnswer| answer.refusal.map(|refusal| refusal.code());
     let superseded = fixture.propose(sample::propose_in(1, "c")).await;
     let withdrawn = fixture.propose(sample::propose_in(2, "c")).await;
-    fixture.withdraw(sample::withdraw(&withdrawn)).await;
+    fixture
+        .withdraw(sample::withdraw(&withdrawn))
+        .await
+        .accepted()
+        .unwrap();
     let approved = fixture.approved(sample::propose(3)).await;
     let denied = fixture.propose(sample::propose(4)).await;
     fixture.accept(sample::deny(&denied)).await;
@@ -248,24 +263,24 @@ pub async fn x38_refused_decisions_are_kept_up_to_sixteen(fixture: Fixture) {
     };
     for n in 0..20 {
         let decide = sample::decide_as("mallory", &approval, strange(n % 2 == 0));
-        fixture.decide(decide).await;
+        fixture.decide(decide).await.accepted().unwrap_err();
     }
     let events = fixture.events(&approval).await;
     assert_eq!(events.len(), 1 + 16);
     for (n, event) in (0..).zip(&events[1..]) {
         assert_eq!(event.by, Actor::Person(sample::person("mallory")));
-        let expected = What::DecisionRefused {
+        let expected = EventKind::DecisionRefused {
             reason: "not_allowed".to_owned(),
             approve: n % 2 == 0,
             surface: "page".to_owned(),
         };
         assert_eq!(event.what, expected);
     }
-    // Full of evidence or not, it can be decided.
+    // Full evidence does not prevent a decision.
     fixture.accept(sample::approve(&approval)).await;
-    // A late no is evidence too, while there is room.
+    // A late denial is kept as evidence too, while there is room.
     let other = fixture.approved(sample::propose(2)).await;
-    fixture.decide(sample::deny(&other)).await;
+    fixture.decide(sample::deny(&other)).await.accepted().unwrap_err();
     assert_eq!(
         fixture.words(&other).await,
         ["proposed", "approved", "decision_refused"]
@@ -303,7 +318,7 @@ pub async fn a_person_withdraws_by_going_on(fixture: Fixture) {
     let events = fixture.events(&approval).await;
     assert_eq!(events[1].by, Actor::Person(sample::person("maria")));
     let reason = Some("other_reply".to_owned());
-    assert_eq!(events[1].what, What::Withdrawn { reason });
+    assert_eq!(events[1].what, EventKind::Withdrawn { reason });
 }
 
 pub async fn a16_choices_must_fit_the_calls(fixture: Fixture) {

@@ -1,9 +1,9 @@
-//! Part of a batch, and other arguments than proposed.
+//! Partial approval of a batch, and edited arguments.
 
-use crate::call::Because;
+use crate::call::RefusalReason;
 use crate::command::Command;
 use crate::decision::{Choice, Verdict};
-use crate::event::{Edited, What};
+use crate::event::{Edited, EventKind};
 use crate::state::{CallState, State};
 use crate::store::StoreError;
 use crate::store::suite::{Fixture, sample};
@@ -18,14 +18,14 @@ pub async fn a16_partial_batch(fixture: Fixture) {
         states,
         [CallState::Released, CallState::Refused, CallState::Released]
     );
-    assert_eq!(decided.calls[1].because, Some(Because::Denied));
+    assert_eq!(decided.calls[1].because, Some(RefusalReason::Denied));
     let events = fixture.events(&approval).await;
-    let What::Approved { calls, edited, .. } = &events[1].what else {
+    let EventKind::Approved { calls, edited, .. } = &events[1].what else {
         panic!("{:?}", events[1]);
     };
     assert_eq!(calls.as_deref(), Some(&[1, 3][..]));
     assert_eq!(edited, &[]);
-    // The refused one is skipped, not waited for.
+    // The denied call is skipped, not waited for.
     assert_eq!(
         fixture
             .start(sample::start(&decided, 2, 1))
@@ -62,10 +62,10 @@ pub async fn x44_an_edit_is_a_second_revision(fixture: Fixture) {
         assert_eq!(decided.calls[untouched].revision, 1);
         assert_eq!(decided.calls[untouched].original, None);
     }
-    // The decision was made on the card as it was proposed; the event names what came of it.
+    // The decision is about the card as proposed; the event names the resulting digests.
     assert_eq!(decided.digest, approval.digest);
     let events = fixture.events(&approval).await;
-    let What::Approved { edited, digest, .. } = &events[1].what else {
+    let EventKind::Approved { edited, digest, .. } = &events[1].what else {
         panic!("{:?}", events[1]);
     };
     let (call, new_digest) = (2, after.digest);
@@ -76,7 +76,7 @@ pub async fn x44_an_edit_is_a_second_revision(fixture: Fixture) {
     };
     assert_eq!(edited, &[expected]);
     assert_eq!(*digest, approval.digest);
-    // What runs is the edit.
+    // The edited arguments run.
     fixture.start(sample::start(&decided, 1, 1)).await.unwrap();
     let done = crate::executor::Outcome::succeeded("{}");
     fixture
@@ -102,7 +102,7 @@ pub async fn x44_an_edit_nobody_ruled_on_writes_nothing(fixture: Fixture) {
         assert_eq!(fixture.get(&approval).await, approval);
         assert_eq!(fixture.words(&approval).await, ["proposed"]);
     }
-    // Terms that give the edit to somebody else make the editor one who may not.
+    // If the edited arguments have other approvers, the editor may not decide.
     let mut foreign = whole.clone();
     foreign.revisions[1].terms = std::sync::Arc::new(sample::terms_for(&["bob"]));
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The registry: entries that are found by key, change by compare and swap, are taken once, and end by the clock.
+//! The registry: entries are found by key, changed by compare-and-swap, taken once, and expire by the clock.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use crate::store::{LONGEST_PAGE, StoreError};
 
 const MICROSECOND: Duration = Duration::from_micros(1);
 
-/// So many at once.
+/// Number of concurrent tasks.
 const TASKS: usize = 16;
 
 async fn put(fixture: &Fixture, entry: &Entry) -> Put {
@@ -36,9 +36,9 @@ async fn take(fixture: &Fixture, kind: Kind, key: &str) -> Option<Entry> {
         .expect("the store answers")
 }
 
-/// A store need not tell; one that does, tells of everything.
+/// A store may have no change counter; if it has one, every change must count.
 pub async fn h02_a_stamp_stays_while_nothing_changes_and_changes_with_everything(fixture: Fixture) {
-    let stamp = async || fixture.store.stamp().await.expect("the store answers");
+    let stamp = async || fixture.store.change_counter().await.expect("the store answers");
     let Some(mut last) = stamp().await else {
         return;
     };
@@ -73,7 +73,7 @@ pub async fn h02_an_entry_comes_back_as_it_was_put(fixture: Fixture) {
         let mut entry = sample::entry(kind, key);
         entry.body = Arc::from(body);
         entry.expires_at = Some(sample::BEGINNING.plus(Duration::from_secs(9)));
-        assert_eq!(put(&fixture, &entry).await, Put::Kept(1));
+        assert_eq!(put(&fixture, &entry).await, Put::Written(1));
         entry.version = 1;
         entries.push(entry);
     }
@@ -113,19 +113,19 @@ pub async fn h02_an_entry_changes_by_compare_and_swap(fixture: Fixture) {
         version: 1,
         ..entry.clone()
     };
-    assert_eq!(put(&fixture, &unknown).await, Put::Changed, "none is there");
-    assert_eq!(put(&fixture, &entry).await, Put::Kept(1));
-    assert_eq!(put(&fixture, &entry).await, Put::Changed, "one is there");
+    assert_eq!(put(&fixture, &unknown).await, Put::Conflict, "none is there");
+    assert_eq!(put(&fixture, &entry).await, Put::Written(1));
+    assert_eq!(put(&fixture, &entry).await, Put::Conflict, "one is there");
     entry.version = 1;
     entry.body = Arc::from(&b"second"[..]);
-    assert_eq!(put(&fixture, &entry).await, Put::Kept(2));
-    assert_eq!(put(&fixture, &entry).await, Put::Changed, "somebody was faster");
+    assert_eq!(put(&fixture, &entry).await, Put::Written(2));
+    assert_eq!(put(&fixture, &entry).await, Put::Conflict, "somebody was faster");
     let foreign = Entry {
         tenant: sample::tenant_named("mallory"),
         version: 2,
         ..entry.clone()
     };
-    assert_eq!(put(&fixture, &foreign).await, Put::Changed, "another tenant's");
+    assert_eq!(put(&fixture, &foreign).await, Put::Conflict, "another tenant's");
     entry.version = 2;
     assert_eq!(find(&fixture, Kind::Person, "maria").await, Some(entry));
 }
@@ -161,15 +161,15 @@ pub async fn h02_an_entry_ends_by_the_clock(fixture: Fixture) {
         expires_at: None,
         ..entry.clone()
     };
-    assert_eq!(put(&fixture, &late).await, Put::Changed, "it is over");
-    // In its place another one may stand, even another tenant's; who held the old one cannot change that.
+    assert_eq!(put(&fixture, &late).await, Put::Conflict, "it is over");
+    // Another entry may take its place, even another tenant's; holders of the old version cannot change that one.
     let next = Entry {
         tenant: sample::tenant_named("other"),
         version: 0,
         ..late.clone()
     };
-    assert_eq!(put(&fixture, &next).await, Put::Kept(2));
-    assert_eq!(put(&fixture, &late).await, Put::Changed);
+    assert_eq!(put(&fixture, &next).await, Put::Written(2));
+    assert_eq!(put(&fixture, &late).await, Put::Conflict);
     let found = find(&fixture, Kind::Session, "s").await;
     assert_eq!(found.map(|entry| entry.tenant), Some(next.tenant));
 }
@@ -190,7 +190,7 @@ pub async fn h02_the_sweep_removes_what_is_over(fixture: Fixture) {
     fixture.advance(MICROSECOND * 9);
     assert_eq!(fixture.sweep(sample::sweep(3)).await, swept(3, true));
     assert_eq!(fixture.sweep(sample::sweep(3)).await, swept(1, false));
-    // What is still there is there: the longest over went first.
+    // `s0` has not expired yet.
     assert!(find(&fixture, Kind::Session, "s0").await.is_some());
     fixture.advance(MICROSECOND);
     assert_eq!(fixture.sweep(sample::sweep(3)).await, swept(1, false));
@@ -229,9 +229,9 @@ pub async fn h02_many_put_and_one_is_kept(fixture: Fixture) {
             async move { (put(fixture, &entry).await, entry.body) }
         });
         let answers = join_all(putting).await;
-        let kept: Vec<_> = answers.iter().filter(|(put, _)| *put != Put::Changed).collect();
+        let kept: Vec<_> = answers.iter().filter(|(put, _)| *put != Put::Conflict).collect();
         assert_eq!(kept.len(), 1, "version {version}");
-        assert_eq!(kept[0].0, Put::Kept(version + 1));
+        assert_eq!(kept[0].0, Put::Written(version + 1));
         let found = find(&fixture, Kind::Setting, "s").await.unwrap();
         assert_eq!((found.body, found.version), (kept[0].1.clone(), version + 1));
     }
@@ -241,7 +241,7 @@ pub async fn x20_entries_are_listed_by_tenant(fixture: Fixture) {
     let (ours, theirs) = (sample::tenant(), sample::tenant_named("mallory"));
     let mut keys = BTreeSet::new();
     for n in 0..7u8 {
-        // Byte order, whatever the locale: capitals before small letters, and those before other alphabets.
+        // Keys sort by bytes in any locale: capitals before small letters, both before other alphabets.
         let key = ["b", "B", "é", "a b", "ab", "a-b", "🔑"][usize::from(n)].to_owned();
         put(&fixture, &sample::entry(Kind::Person, &key)).await;
         let foreign = Entry {
@@ -283,13 +283,13 @@ pub async fn x20_entries_are_listed_by_tenant(fixture: Fixture) {
 pub async fn a10_turns_of_a_session_come_back_in_order_and_each_number_is_taken_once(fixture: Fixture) {
     let key = |session: &str, number: u32| format!("{session}/{number:08}");
     let mut expected = Vec::new();
-    // Out of order, and among those of others.
+    // Written out of order and between those of other sessions.
     for number in [3, 0, 12, 1, 2] {
         for session in ["a", "b", "b0", "c"] {
             let mut entry = sample::entry(Kind::Turn, &key(session, number));
             entry.body = Arc::from(key(session, number).as_bytes());
-            assert_eq!(put(&fixture, &entry).await, Put::Kept(1));
-            assert_eq!(put(&fixture, &entry).await, Put::Changed, "the number is taken");
+            assert_eq!(put(&fixture, &entry).await, Put::Written(1));
+            assert_eq!(put(&fixture, &entry).await, Put::Conflict, "the number is taken");
         }
         expected.push(key("b", number));
     }

@@ -1,4 +1,4 @@
-//! Owners: a channel belongs to the agent that opened it, and each agent is counted for itself.
+//! Channel owners: a channel belongs to the agent that opened it. Also: evidence is counted per agent.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::registry::Kind;
 use crate::state::State;
 use crate::store::suite::{Fixture, sample};
 
-/// A proposal of an agent in the channel `c`.
+/// A proposal by an agent in the channel `c`.
 fn by(agent: &str, n: u64) -> Propose {
     Propose {
         agent: sample::agent(agent),
@@ -26,11 +26,11 @@ fn is_refused(answer: &Result<crate::command::Proposed, ProposeRefusal>) {
 pub async fn x70_a_channel_belongs_to_the_agent_that_opened_it(fixture: Fixture) {
     let first = fixture.propose(by("alfa", 1)).await;
     is_refused(&fixture.try_propose(by("beta", 2)).await);
-    // Nothing of it is there, and the first card stands.
+    // Nothing of the refused proposal is stored, and the first card stays pending.
     assert_eq!(fixture.find(&sample::tenant(), sample::id(2)).await, None);
     assert_eq!(fixture.get(&first).await.state, State::Pending);
     assert_eq!(fixture.words(&first).await, ["proposed"]);
-    // Also while nothing is pending there, and behind a key.
+    // Refused also while nothing is pending in the channel, and with an idempotency key.
     fixture.accept(sample::deny(&first)).await;
     let keyed = Propose {
         key: Some(sample::key("k", "body")),
@@ -38,7 +38,7 @@ pub async fn x70_a_channel_belongs_to_the_agent_that_opened_it(fixture: Fixture)
     };
     is_refused(&fixture.try_propose(keyed.clone()).await);
     is_refused(&fixture.try_propose(keyed).await);
-    // Its own cards replace each other, and other channels are free.
+    // The owner's cards replace each other, and other channels are free.
     let second = fixture.propose(by("alfa", 4)).await;
     let third = fixture.propose(by("alfa", 5)).await;
     assert_eq!(third.replaces, Some(second.id));
@@ -68,14 +68,14 @@ pub async fn x70_a_channel_that_is_not_used_becomes_free(fixture: Fixture) {
     fixture.propose(by("alfa", 1)).await;
     fixture.advance(OWNED_FOR - Duration::from_secs(1));
     is_refused(&fixture.try_propose(by("beta", 2)).await);
-    // A proposal makes it the agent's for as long again.
+    // A proposal renews the ownership.
     fixture.propose(by("alfa", 3)).await;
     fixture.advance(OWNED_FOR - Duration::from_secs(1));
     is_refused(&fixture.try_propose(by("beta", 4)).await);
     fixture.advance(Duration::from_secs(1));
     fixture.propose(by("beta", 5)).await;
     is_refused(&fixture.try_propose(by("alfa", 6)).await);
-    // A refused proposal does not keep it.
+    // A refused proposal does not renew the ownership.
     fixture.advance(OWNED_FOR);
     fixture.propose(by("alfa", 7)).await;
 }
@@ -164,7 +164,7 @@ pub async fn x70_evidence_is_kept_for_each_who_tries(fixture: Fixture) {
         events.iter().skip(1).filter(|event| event.by == by).count()
     };
     assert_eq!((tries("beta"), tries("alfa")), (16, 1));
-    // However many try, there is an end to it.
+    // The total amount of evidence is limited, however many try.
     for n in 0..40 {
         fixture
             .write(Command::Attempt(attempt(&format!("agent-{n}"))))

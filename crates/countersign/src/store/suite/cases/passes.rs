@@ -1,4 +1,4 @@
-//! Passes: a call that the policy let pass is on record like any other, and nobody seems to have approved it.
+//! Passed calls: recorded like any other, without anybody appearing to have approved them.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use crate::state::{CallState, State};
 use crate::store::Filter;
 use crate::store::suite::{Fixture, sample};
 
-/// The passed call number `n`, started under the permit of the same number.
+/// Passed call number `n`, started under permit number `n`.
 fn pass(n: u64) -> Propose {
     let mut propose = sample::propose(n);
     for call in &mut propose.calls {
@@ -32,7 +32,7 @@ pub async fn x58_a_passed_call_is_recorded_as_started_and_ends_once(fixture: Fix
         ["proposed", "passed", "started"],
         "in one transaction, and none of them a person's"
     );
-    // It runs once: nobody else can start it, or end it without its permit.
+    // The call runs once: it cannot be started again, nor finished without its permit.
     let again = fixture.start(sample::start(&passed, 1, 2)).await;
     assert!(matches!(again, Err(ExecuteRefusal::WrongState { .. })));
     let forged = sample::finish(&passed, 1, 9, Outcome::succeeded("{}"));
@@ -98,7 +98,7 @@ pub async fn x58_a_key_records_a_passed_call_once(fixture: Fixture) {
     assert_eq!(fixture.find(&sample::tenant(), sample::id(2)).await, None);
     let other = fixture.try_propose(keyed(3, "another body")).await;
     assert!(matches!(other, Err(ProposeRefusal::KeyReused(_))));
-    // The same key for a question finds what passed, and the other way round.
+    // A held proposal with the same key finds the passed call, and vice versa.
     let held = Propose {
         passes: None,
         ..keyed(4, "body")
@@ -149,7 +149,7 @@ pub async fn x58_a_passed_call_leaves_the_question_of_its_channel_alone(fixture:
     let passed = fixture.propose(passes.clone()).await;
     assert_eq!(passed.replaces, None);
     assert_eq!(fixture.pending_in(&sample::channel("c")).await, Some(asked.id));
-    // A channel of another agent's is not the place for it.
+    // A passed call in another agent's channel is refused.
     let foreign = Propose {
         agent: sample::agent("other"),
         id: sample::id(3),

@@ -1,4 +1,4 @@
-//! Propose: what comes back, what is replaced, what is repeated.
+//! Propose: round trips, replacement and retries.
 
 use crate::approval::MOST_CALLS;
 use crate::command::{Command, Propose, ProposeRefusal};
@@ -84,7 +84,7 @@ pub async fn x40_propose_retry_gives_one_card(fixture: Fixture) {
         ..sample::propose_in(1, "c")
     };
     let first = fixture.propose(propose.clone()).await;
-    // The retry comes with an id of its own, as the gate makes a new one each time.
+    // The retry has its own id, because the gate makes a new one each time.
     let retry = Propose {
         id: sample::id(2),
         ..propose
@@ -93,7 +93,7 @@ pub async fn x40_propose_retry_gives_one_card(fixture: Fixture) {
     assert!(repeated.repeated);
     assert_eq!(repeated.approval.id, first.id);
     assert_eq!(fixture.find(&first.tenant, sample::id(2)).await, None);
-    // Also when it is over by then: the answer is what became of it.
+    // A retry after the end returns the ended approval.
     fixture.accept(sample::deny(&first)).await;
     let repeated = fixture.try_propose(retry).await.unwrap();
     assert!(repeated.repeated);
@@ -114,7 +114,7 @@ pub async fn x40_same_key_for_another_proposal_is_refused(fixture: Fixture) {
     };
     let answer = fixture.try_propose(other).await;
     assert_eq!(answer.err(), Some(ProposeRefusal::KeyReused(key)));
-    // Nothing was replaced on the way.
+    // The refused proposal replaced nothing.
     assert_eq!(fixture.get(&first).await.state, State::Pending);
     assert_eq!(fixture.find(&first.tenant, sample::id(2)).await, None);
 }
@@ -145,9 +145,9 @@ pub async fn a_repeated_id_never_overwrites(fixture: Fixture) {
     assert!(answer.is_err(), "{answer:?}");
     assert_eq!(fixture.get(&first).await, first);
     assert_eq!(fixture.words(&first).await, ["proposed", "approved"]);
-    // All or nothing: what it would have replaced is still pending.
+    // The failed transaction left the approval it would have replaced pending.
     assert_eq!(fixture.get(&pending).await.state, State::Pending);
-    // And the store goes on.
+    // The store keeps working.
     fixture.propose(sample::propose(3)).await;
 }
 
@@ -211,7 +211,7 @@ pub async fn i7_the_largest_arguments_and_results_come_back(fixture: Fixture) {
             ..sample::propose(1)
         })
         .await;
-    // Not UTF-8, with every byte there is: a result is bytes.
+    // Every byte value, so not UTF-8: results are arbitrary bytes.
     let result: Vec<u8> = (0..=255).cycle().take(LARGEST_RESULT).collect();
     let finish = sample::finish(&approval, 1, 1, Outcome::succeeded(&result));
     fixture.finish(finish).await.unwrap();
@@ -224,7 +224,7 @@ pub async fn names_may_be_in_any_language(fixture: Fixture) {
     let tenant = sample::tenant_named("Größe 株式会社 🦀");
     let channel = sample::channel("канал-1 'or 1=1 -- \"x\" %_");
     let agent = sample::agent("агент\u{200b}");
-    // The same to the eye, and two names: NFC and NFD.
+    // Look the same but are two names: NFC and NFD.
     let (composed, decomposed) = (sample::run("é"), sample::run("e\u{301}"));
     let longest = sample::person(&"ü".repeat(128));
     for (n, run) in [(1, &composed), (2, &decomposed)] {

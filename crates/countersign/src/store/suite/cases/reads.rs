@@ -3,7 +3,7 @@
 use crate::approval::SharedApproval;
 use crate::command::Propose;
 use crate::decision::Verdict;
-use crate::event::What;
+use crate::event::EventKind;
 use crate::executor::Outcome;
 use crate::id::{Actor, ApprovalId};
 use crate::state::State;
@@ -145,7 +145,7 @@ pub async fn d1_pages_have_no_gaps_and_no_repeats(fixture: Fixture) {
             assert_eq!(seen, whole, "{state:?} by {size}");
         }
     }
-    // What is decided between two pages moves nothing.
+    // A decision between two pages shifts nothing.
     let mut filter = Filter {
         limit: Some(3),
         ..Filter::pending()
@@ -226,7 +226,9 @@ pub async fn b8_the_history_tells_everything_in_order(fixture: Fixture) {
     let approval = fixture.propose(sample::propose(1)).await;
     fixture
         .decide(sample::decide_as("mallory", &approval, Verdict::Approve))
-        .await;
+        .await
+        .accepted()
+        .unwrap_err();
     fixture.accept(sample::approve(&approval)).await;
     fixture.start(sample::start(&approval, 1, 1)).await.unwrap();
     let done = sample::finish(&approval, 1, 1, Outcome::succeeded("{}"));
@@ -248,7 +250,7 @@ pub async fn b8_the_history_tells_everything_in_order(fixture: Fixture) {
     );
     assert!(events.iter().all(|event| event.policy == sample::policy()));
     assert_eq!(events[2].by, Actor::Person(sample::person("alice")));
-    let What::Approved { digest, .. } = events[2].what else {
+    let EventKind::Approved { digest, .. } = events[2].what else {
         panic!("{:?}", events[2]);
     };
     assert_eq!(digest, approval.digest);
@@ -256,7 +258,7 @@ pub async fn b8_the_history_tells_everything_in_order(fixture: Fixture) {
     assert_eq!(missing, Ok(Vec::new()));
 }
 
-/// Three approvals whose events are interleaved; gives what the feed must show.
+/// Creates three approvals with interleaved events, and returns what the feed must show.
 async fn busy(fixture: &Fixture) -> Vec<(ApprovalId, u32)> {
     let one = fixture.propose(sample::propose_in(1, "c")).await;
     let two = fixture.propose(sample::batch(2, 2)).await;
@@ -308,7 +310,7 @@ pub async fn b8_the_feed_is_complete_and_in_order(fixture: Fixture) {
     assert_eq!(found, expected);
 }
 
-/// Transactions under way elsewhere may hold the end back; then some come again, and none is missed.
+/// Transactions in flight elsewhere may hold the end of the feed back; then some events repeat, but none is missed.
 pub async fn b8_behind_the_end_of_the_feed_comes_only_what_is_new(fixture: Fixture) {
     let count = busy(&fixture).await.len();
     let tenant = sample::tenant();
@@ -337,7 +339,7 @@ pub async fn b8_the_feed_goes_on_behind_a_cursor(fixture: Fixture) {
         }
         assert_eq!(seen, whole, "by {size}");
     }
-    // What comes later comes behind.
+    // New events follow the cursor.
     let last = whole.last().unwrap().cursor;
     fixture.propose(sample::propose(9)).await;
     let news = fixture.feed(&tenant, last, 1).await;
@@ -348,7 +350,7 @@ pub async fn b8_the_feed_goes_on_behind_a_cursor(fixture: Fixture) {
 pub async fn d2_what_was_approved_and_nobody_runs_is_found(fixture: Fixture) {
     let tenant = sample::tenant();
     let released = async |after: Cursor, count: usize| {
-        // A feed may lag behind.
+        // The feed may lag.
         for _ in 0..200 {
             let found = fixture.store.released(&tenant, after).await.unwrap();
             if found.approvals.len() >= count {
@@ -362,7 +364,7 @@ pub async fn d2_what_was_approved_and_nobody_runs_is_found(fixture: Fixture) {
     let denied = fixture.propose(sample::propose(2)).await;
     fixture.accept(sample::deny(&denied)).await;
     fixture.running(sample::propose(3)).await;
-    // Whoever runs one of a batch goes on with the next.
+    // A batch with a running call is not listed: its runner continues with the next call.
     fixture.running(sample::batch(4, 2)).await;
     let first = fixture.approved(sample::propose(5)).await;
     let second = fixture.approved(sample::batch(6, 2)).await;
@@ -381,11 +383,74 @@ pub async fn d2_what_was_approved_and_nobody_runs_is_found(fixture: Fixture) {
         .await
         .unwrap();
     assert_eq!(ids(&other.approvals), []);
-    // Behind where it ended comes only what was approved since.
+    // Continuing from `upto` finds only what was approved since.
     let third = fixture.approved(sample::propose(7)).await;
     let found = released(found.upto, 1).await;
     assert_eq!(ids(&found.approvals), [third.id]);
     fixture.start(sample::start(&first, 1, 1)).await.unwrap();
     let all = released(Cursor::default(), 2).await;
     assert_eq!(ids(&all.approvals), [second.id, third.id]);
+}
+
+/// Followers of the feed find the rest of a batch after a call was given up, or ended without starting the next.
+pub async fn x89_what_goes_on_behind_a_call_that_is_over_is_found(fixture: Fixture) {
+    let tenant = sample::tenant();
+    let found_after = async |after: Cursor| {
+        // The feed may lag.
+        for _ in 0..200 {
+            let found = fixture.store.released(&tenant, after).await.unwrap();
+            if !found.approvals.is_empty() {
+                return found;
+            }
+            tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+        }
+        panic!("nothing is found");
+    };
+    let going_on = crate::policy::Terms {
+        on_failure: crate::policy::OnFailure::Continue,
+        ..sample::terms()
+    };
+    let lost = fixture.running(sample::batch_under(1, 2, &going_on)).await;
+    let place = fixture.store.feed_end(&tenant).await.unwrap();
+    fixture.advance(sample::TIMEOUT);
+    assert_eq!(fixture.sweep(sample::sweep(10)).await.unknown, 1);
+    let found = found_after(place).await;
+    assert_eq!(found.approvals, [fixture.get(&lost).await]);
+    // A call that ended without starting the next one.
+    let ended = fixture.running(sample::batch(2, 2)).await;
+    let place = fixture.store.feed_end(&tenant).await.unwrap();
+    let done = crate::executor::Outcome::succeeded("{}");
+    fixture.finish(sample::finish(&ended, 1, 1, done)).await.unwrap();
+    let found = found_after(place).await;
+    assert_eq!(found.approvals, [fixture.get(&ended).await]);
+    // Both batches count as open, and so do pending approvals; finished ones do not.
+    let denied = fixture.propose(sample::propose(3)).await;
+    fixture.accept(sample::deny(&denied)).await;
+    let pending = fixture.propose(sample::propose(4)).await;
+    let open = async |state| {
+        let filter = Filter {
+            state,
+            open: true,
+            ..Filter::default()
+        };
+        let page = fixture.store.list(&tenant, &filter).await.unwrap();
+        page.iter().map(|approval| approval.id).collect::<Vec<_>>()
+    };
+    assert_eq!(open(None).await, [pending.id, ended.id, lost.id]);
+    assert_eq!(open(Some(State::Approved)).await, [ended.id, lost.id]);
+}
+
+/// Uses more than one page of approvals.
+pub async fn x92_everything_pending_is_counted(fixture: Fixture) {
+    let tenant = sample::tenant();
+    assert_eq!(fixture.store.count_pending(&tenant).await, Ok(0));
+    for n in 1..=520 {
+        fixture.propose(sample::propose(n)).await;
+    }
+    assert_eq!(fixture.store.count_pending(&tenant).await, Ok(520));
+    let other = sample::tenant_named("globex");
+    assert_eq!(fixture.store.count_pending(&other).await, Ok(0));
+    // Expired approvals do not count, whether or not a sweep has recorded that.
+    fixture.advance(std::time::Duration::from_secs(1_000_000));
+    assert_eq!(fixture.store.count_pending(&tenant).await, Ok(0));
 }

@@ -1,4 +1,4 @@
-//! One agent cannot flood people, and a no is a no for a while.
+//! Restraint: limits on pending approvals per agent, joining, and the cool-down after a denial.
 
 use std::time::Duration;
 
@@ -23,7 +23,7 @@ fn restrained(propose: Propose, most: usize) -> Propose {
     }
 }
 
-/// Proposal number `n`, with arguments of its own and no credential.
+/// Proposal number `n`, with distinct arguments and no credential.
 fn own(n: u64, most: usize) -> Propose {
     let mut propose = sample::propose(n);
     for call in &mut propose.calls {
@@ -43,7 +43,7 @@ pub async fn x11_the_same_calls_join_the_open_card(fixture: Fixture) {
     assert!(joined.repeated);
     assert_eq!(joined.approval, first);
     assert_eq!(fixture.words(&first).await, ["proposed"], "nothing was written");
-    // Another agent's, or with one byte more, is another question.
+    // A proposal by another agent, or with one byte more, does not join.
     let mut other = Propose {
         id: sample::id(3),
         agent: crate::id::Agent::new("another").unwrap(),
@@ -56,7 +56,7 @@ pub async fn x11_the_same_calls_join_the_open_card(fixture: Fixture) {
     };
     other.calls[0].arguments = sample::arguments("{\"n\":1 }");
     assert!(!fixture.try_propose(other).await.unwrap().repeated);
-    // A card that is over is not joined.
+    // A finished card is not joined.
     fixture.accept(sample::approve(&first)).await;
     let anew = Propose {
         id: sample::id(5),
@@ -81,14 +81,14 @@ pub async fn x11_an_agent_has_only_so_many_pending(fixture: Fixture) {
         refused,
         Some(ProposeRefusal::TooManyPending { count: 3, most: 3 })
     );
-    // Others are not in the way, and neither is who asks without restraint.
+    // Other agents are not limited by this, nor are proposals without restraint.
     let other = Propose {
         agent: crate::id::Agent::new("another").unwrap(),
         ..own(5, 3)
     };
     fixture.propose(other).await;
     fixture.propose(sample::propose(6)).await;
-    // What is decided, and what nobody decided in time, makes room.
+    // Decided and expired approvals make room.
     fixture.accept(sample::approve(&first)).await;
     let refused = fixture.try_propose(own(7, 3)).await.err();
     assert_eq!(
@@ -107,7 +107,7 @@ pub async fn x11_who_takes_a_place_does_not_count_twice(fixture: Fixture) {
     let first = fixture.propose(in_channel(1)).await;
     let second = fixture.propose(in_channel(2)).await;
     assert_eq!(second.replaces, Some(first.id));
-    // The same again joins; it replaces nothing.
+    // The same calls again join the card instead of replacing it.
     let again = Propose {
         id: sample::id(3),
         ..in_channel(2)
@@ -116,7 +116,7 @@ pub async fn x11_who_takes_a_place_does_not_count_twice(fixture: Fixture) {
     assert_eq!((joined.repeated, joined.approval.id), (true, second.id));
 }
 
-/// Proposal number `n` of calls with these numbers, each of its own tool call.
+/// Proposal number `n` with one call for each of these numbers.
 fn batch(n: u64, numbers: &[u64]) -> Propose {
     let mut propose = sample::propose(n);
     let call = propose.calls.first().cloned().unwrap();
@@ -131,7 +131,7 @@ fn batch(n: u64, numbers: &[u64]) -> Propose {
 
 const COOL_DOWN: Duration = Duration::from_secs(600);
 
-/// Proposes these calls, and decides as `verdict` says.
+/// Proposes these calls and decides them with a cool-down.
 async fn decided(fixture: &Fixture, n: u64, numbers: &[u64], verdict: Verdict) -> SharedApproval {
     let approval = fixture.propose(batch(n, numbers)).await;
     let decide = Decide {
@@ -141,7 +141,7 @@ async fn decided(fixture: &Fixture, n: u64, numbers: &[u64], verdict: Verdict) -
     fixture.accept(decide).await
 }
 
-/// Whether each of these may be asked.
+/// Checks whether each of these batches may be proposed.
 async fn check(fixture: &Fixture, from: u64, expected: &[(&[u64], bool)]) {
     for (n, (numbers, may_be_asked)) in (from..).zip(expected) {
         let asked = fixture.try_propose(batch(n, numbers)).await;
@@ -161,7 +161,7 @@ pub async fn x11_a_denied_call_cools_down(fixture: Fixture) {
     let refused = fixture.try_propose(batch(2, &[1])).await.err();
     assert_eq!(refused, Some(ProposeRefusal::DeniedLately { until }));
     fixture.propose(batch(3, &[2])).await;
-    // Who asks without restraint is not refused, and neither is another agent.
+    // Proposals without restraint are not refused, nor are those of another agent.
     fixture
         .propose(Propose {
             restraint: None,
@@ -218,7 +218,7 @@ pub async fn x99_a_denied_batch_is_refused_in_any_order(fixture: Fixture) {
         (&[1, 2, 3], true),
     ];
     check(&fixture, 10, &expected).await;
-    // A later no to a part of it is kept beside the first one, each for its own time.
+    // A later denial of a part is kept beside the first, each for its own cool-down.
     fixture.advance(COOL_DOWN / 2);
     decided(&fixture, 2, &[2, 1], Verdict::Deny).await;
     check(
@@ -278,9 +278,9 @@ pub async fn x62_a_limit_counts_what_one_requester_asks(fixture: Fixture) {
     }
     let refused = fixture.try_propose(restrained(4, "crm")).await.unwrap_err();
     assert_eq!(refused, ProposeRefusal::TooManyPending { count: 3, most: 3 });
-    // Another token, or another person who talks to the same agent, is not locked out by the first.
+    // Another requester of the same agent is not locked out by the first.
     let other = fixture.propose(restrained(5, "ana")).await;
-    // The same calls again are another question where the policy does not join them.
+    // The same calls do not join if the restraint does not say so.
     let mut again = restrained(6, "ana");
     for (call, first) in again.calls.iter_mut().zip(&other.calls) {
         call.arguments = first.arguments.clone();

@@ -1,11 +1,11 @@
-//! What is left when content is erased, and when a backup is restored.
+//! Erasure, purging, and voiding after a restore.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
 use crate::approval::{Approval, SharedApproval};
-use crate::call::Because;
+use crate::call::RefusalReason;
 use crate::command::{
     Answer, Command, Decide, ERASED, Erase, Erasure, Propose, ProposeRefusal, Voided, denial_key,
 };
@@ -38,7 +38,7 @@ async fn erased(fixture: &Fixture, erase: Erase) -> Erasure {
     }
 }
 
-/// An approval with a word of everybody in it, over and done with.
+/// Creates a finished approval with text in every field that can hold some.
 async fn talkative(fixture: &Fixture, n: u64) -> SharedApproval {
     let mut call = sample::call("{\"secret\":\"canary\"}");
     let mut terms = sample::terms_asking(Authority {
@@ -79,7 +79,7 @@ pub async fn h21_erasing_leaves_what_happened_and_nothing_that_was_said(fixture:
     for event in fixture.events(&before).await {
         assert!(!holds(event.text().as_bytes()), "{}", event.text());
     }
-    // Who, when, what state and which digests: all still there.
+    // People, times, states and digests are kept.
     assert_eq!(
         (after.state, after.digest, after.calls[0].digest),
         (before.state, before.digest, before.calls[0].digest)
@@ -130,7 +130,7 @@ pub async fn h21_an_edited_approval_still_verifies_when_erased(fixture: Fixture)
     let lost = fixture.finish(lost).await.unwrap().approval;
     assert_eq!(erased(&fixture, erase(&lost)).await, Erasure::Done);
     assert_eq!(fixture.get(&approval).await.calls[0].original, None);
-    // What nobody knew can still be found out.
+    // An unknown outcome can still be reconciled.
     fixture
         .reconcile(sample::reconcile(&approval, 1, true))
         .await
@@ -166,7 +166,7 @@ pub async fn h21_a_purge_goes_through_what_is_old(fixture: Fixture) {
         let Some(next) = purged.next else { break };
         purge.after = Some(next);
     }
-    // One was still pending by its row; it expired, but nobody had written that down.
+    // Number 3 is not erased: it has expired, but no sweep has recorded that.
     assert_eq!(total, 6);
     assert!(pages >= 2, "{pages}");
     let all = fixture
@@ -231,11 +231,12 @@ pub async fn x33_after_a_restore_nothing_that_was_open_goes_on(fixture: Fixture)
     for call in &fixture.get(&released).await.calls {
         assert_eq!(
             (call.state, call.because.clone()),
-            (CallState::Refused, Some(Because::Voided))
+            (CallState::Refused, Some(RefusalReason::Voided))
         );
     }
     assert!(fixture.start(sample::start(&released, 1, 1)).await.is_err());
-    // The one that ran may have done its work; its permit says nothing any more, a person may.
+    // The running call may have had its effect: it is unknown, its permit no longer counts, and only a person can
+    // reconcile it.
     let calls = &fixture.get(&running).await.calls;
     assert_eq!(
         (calls[0].state, calls[1].state),
@@ -252,7 +253,7 @@ pub async fn x33_after_a_restore_nothing_that_was_open_goes_on(fixture: Fixture)
         denied,
         "what was over stays as it was"
     );
-    // A new proposal finds the channel free; and who had signed in has to do so again.
+    // The channel is free again, and everybody has to sign in again.
     fixture.propose(sample::propose_in(6, "c")).await;
     for kind in Kind::ALL {
         let stays = matches!(
@@ -279,6 +280,7 @@ pub async fn x33_voiding_goes_on_until_nothing_is_left(fixture: Fixture) {
         let void = crate::command::Void {
             limit: 3,
             policy: sample::policy(),
+            changed_after: None,
         };
         let Answer::Void(voided) = fixture.write(Command::Void(void)).await else {
             panic!("not the answer to a void");
@@ -291,14 +293,49 @@ pub async fn x33_voiding_goes_on_until_nothing_is_left(fixture: Fixture) {
     assert_eq!(pending, [3, 3, 1]);
 }
 
+/// X92: after the clock was set back, only approvals changed by the wrong clock are voided.
+pub async fn x92_only_what_a_wrong_clock_changed_is_voided(fixture: Fixture) {
+    let before = fixture.propose(sample::propose(1)).await;
+    let reset_at = before.changed_at;
+    let token = crate::registry::Entry {
+        kind: crate::registry::Kind::Token,
+        key: "t".to_owned(),
+        tenant: sample::tenant(),
+        body: std::sync::Arc::from(&b"{}"[..]),
+        version: 0,
+        expires_at: None,
+    };
+    fixture.store.put_entry(token).await.unwrap();
+    fixture.advance(std::time::Duration::from_secs(1));
+    let pending = fixture.propose(sample::propose(2)).await;
+    let running = fixture.running(sample::propose(3)).await;
+    let void = crate::command::Void {
+        limit: 100,
+        policy: sample::policy(),
+        changed_after: Some(reset_at),
+    };
+    let Answer::Void(voided) = fixture.write(Command::Void(void)).await else {
+        panic!("not the answer to a void");
+    };
+    assert_eq!((voided.pending, voided.released, voided.running), (1, 0, 1));
+    assert_eq!(fixture.get(&before).await.state, crate::state::State::Pending);
+    assert_eq!(fixture.get(&pending).await.state, crate::state::State::Withdrawn);
+    assert_eq!(
+        fixture.get(&running).await.calls[0].state,
+        crate::state::CallState::Unknown
+    );
+    let kept = fixture.store.entry(crate::registry::Kind::Token, "t").await;
+    assert!(kept.unwrap().is_some(), "credentials stay");
+}
+
 const PIN: &str = "7291";
 
-/// Arguments, result and words with a PIN in them, which a person might want to find out.
+/// Content with a PIN that somebody might try to guess.
 fn with_pin(pin: &str) -> String {
     format!("{{\"pin\":\"{pin}\"}}")
 }
 
-/// Everything of an approval that is left: its rows, its history and the registry's denials.
+/// Collects everything left of an approval: its rows, its history and the registry's denials.
 async fn left_of(fixture: &Fixture, approval: &SharedApproval) -> (SharedApproval, Vec<u8>) {
     let after = fixture.get(approval).await;
     let bodies = crate::store::record::Bodies::of(&after);
@@ -320,7 +357,7 @@ async fn left_of(fixture: &Fixture, approval: &SharedApproval) -> (SharedApprova
     (after, left)
 }
 
-/// Every hash this code makes of content, for one guess and with whatever salt is left.
+/// Returns every hash this program makes of content, for one guess and with whatever salt is left.
 fn hashes(guess: &str, after: &SharedApproval) -> Vec<Hash> {
     let arguments = with_pin(guess);
     let mut copy = Approval::clone(after);
@@ -347,7 +384,7 @@ fn hashes(guess: &str, after: &SharedApproval) -> Vec<Hash> {
     found
 }
 
-/// The PIN that something in `left` confirms: raw, or as hex digits.
+/// Returns the PIN that a hash in `left`, raw or in hex, confirms.
 fn confirmed(left: &[u8], after: &SharedApproval) -> Option<String> {
     let raw: HashSet<&[u8]> = left.windows(32).collect();
     let hex: HashSet<&[u8]> = left.windows(64).collect();
@@ -369,7 +406,7 @@ pub async fn x83_after_an_erasure_nothing_left_confirms_a_guess(fixture: Fixture
         calls: vec![sample::call(&pin)],
         ..sample::propose(n)
     };
-    // One that ran, one that was denied, and one over a snapshot.
+    // One call that ran, one that was denied, and one with a snapshot.
     let ran = fixture.propose(propose(1)).await;
     let mut approve = sample::keyed(sample::approve(&ran), "d", &pin);
     approve.decision.comment = Some(PIN.to_owned());
@@ -385,7 +422,7 @@ pub async fn x83_after_an_erasure_nothing_left_confirms_a_guess(fixture: Fixture
     };
     let over = fixture.propose(over).await;
     let over = fixture.accept(cooling(sample::deny(&over))).await;
-    // Denied as a batch, and in part: the PIN is in the body of an entry, and in the key of one.
+    // Denied as a batch, and in part: the PIN's hash is in the body of one entry and in the key of another.
     let several = |n: u64| Propose {
         calls: vec![sample::call("{}"), sample::call(&pin), sample::call("{\"a\":1}")],
         ..propose(n)
@@ -417,9 +454,32 @@ pub async fn x83_after_an_erasure_nothing_left_confirms_a_guess(fixture: Fixture
         let (after, left) = left_of(&fixture, approval).await;
         assert_eq!(after.salt, [0; 16]);
         assert_eq!(confirmed(&left, &after), None, "{after:?}");
-        // Four digits alone may stand in any hash.
+        // Searches for the whole arguments, because four digits alone may occur in any hash.
         assert!(!left.windows(pin.len()).any(|bytes| bytes == pin.as_bytes()));
     }
+}
+
+pub async fn x83_after_an_erasure_nothing_tells_how_long_a_result_was(fixture: Fixture) {
+    let long = "x".repeat(5_000);
+    let mut lengths = Vec::new();
+    for (n, outcome) in [
+        (1, Outcome::succeeded("1234")),
+        (2, Outcome::succeeded(long.as_str())),
+        (3, Outcome::failed("1234")),
+        (4, Outcome::failed(long.as_str())),
+    ] {
+        let approval = fixture.propose(sample::propose(n)).await;
+        fixture.accept(sample::approve(&approval)).await;
+        fixture.start(sample::start(&approval, 1, 1)).await.unwrap();
+        let done = sample::finish(&approval, 1, 1, outcome);
+        let done = fixture.finish(done).await.unwrap().approval;
+        fixture.advance(DAY);
+        assert_eq!(erased(&fixture, erase(&done)).await, Erasure::Done);
+        let (_, left) = left_of(&fixture, &done).await;
+        assert!(!String::from_utf8_lossy(&left).contains("bytes"));
+        lengths.push(left.len());
+    }
+    assert_eq!((lengths[0], lengths[2]), (lengths[1], lengths[3]), "{lengths:?}");
 }
 
 pub async fn x83_an_erased_keys_retry_gets_no_answer(fixture: Fixture) {
@@ -431,7 +491,7 @@ pub async fn x83_an_erased_keys_retry_gets_no_answer(fixture: Fixture) {
     let denied = fixture.accept(sample::deny(&denied)).await;
     fixture.advance(DAY);
     assert_eq!(erased(&fixture, erase(&denied)).await, Erasure::Done);
-    // Nobody can tell any more whether it is the same: nothing new is asked, and nothing is answered.
+    // Whether the request is the same cannot be checked any more, so the retry is refused.
     let refused = fixture.try_propose(keyed(2)).await.err();
     assert!(
         matches!(refused, Some(ProposeRefusal::KeyReused(_))),

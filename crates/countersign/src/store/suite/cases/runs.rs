@@ -1,14 +1,14 @@
-//! Start, finish, reconcile: the one run of a call.
+//! Start, finish and reconcile: the single run of a call.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use futures_util::FutureExt;
 
-use crate::call::Because;
+use crate::call::RefusalReason;
 use crate::command::{Decide, ExecuteRefusal, Finish, Finished};
 use crate::decision::Verdict;
-use crate::event::What;
+use crate::event::EventKind;
 use crate::executor::{Outcome, Tools};
 use crate::gate::{Gate, Until, Waited};
 use crate::policy::{OnFailure, Policy, Terms};
@@ -47,11 +47,11 @@ pub async fn a8_decision_is_consumed_before_the_run(fixture: Fixture) {
         fixture.words(&approval).await,
         ["proposed", "approved", "started"]
     );
-    // The double click.
+    // A double click.
     let again = fixture.decide(decide).await;
     assert_eq!(again.refusal.unwrap().code(), "already_decided");
     assert_eq!(again.started, None);
-    // A denial with the wish to start starts nothing.
+    // A denial with `start` set starts nothing.
     let denied = fixture.propose(sample::propose(2)).await;
     let deny = Decide {
         start: Some(sample::permit(2)),
@@ -60,7 +60,7 @@ pub async fn a8_decision_is_consumed_before_the_run(fixture: Fixture) {
     assert_eq!(fixture.decide(deny).await.started, None);
 }
 
-/// A closed tab, a lost connection: the decision is on its way, and so is what it releases.
+/// Dropping the request, as with a closed tab, must not interrupt a decision or what it releases.
 pub async fn a8_who_decides_and_goes_away_leaves_nothing_half_done(fixture: Fixture) {
     let mut propose = sample::batch(1, 2);
     propose.calls.iter_mut().for_each(|call| call.sealed = None);
@@ -94,7 +94,7 @@ pub async fn a8_a_repeated_decision_starts_nothing(fixture: Fixture) {
 
 pub async fn a8_a_call_starts_once(fixture: Fixture) {
     let approval = fixture.running(sample::propose(1)).await;
-    // Also with the very same permit: whoever lost the answer does not know whether somebody runs it.
+    // Refused even with the same permit: after a lost answer nobody knows whether the call runs.
     for permit in [1, 2] {
         let refused = fixture
             .start(sample::start(&approval, 1, permit))
@@ -119,14 +119,18 @@ pub async fn a8_a_call_starts_once(fixture: Fixture) {
 pub async fn what_was_not_approved_never_starts(fixture: Fixture) {
     let superseded = fixture.propose(sample::propose_in(1, "c")).await;
     let withdrawn = fixture.propose(sample::propose_in(2, "c")).await;
-    fixture.withdraw(sample::withdraw(&withdrawn)).await;
+    fixture
+        .withdraw(sample::withdraw(&withdrawn))
+        .await
+        .accepted()
+        .unwrap();
     let denied = fixture.propose(sample::propose(3)).await;
     fixture.accept(sample::deny(&denied)).await;
     let pending = fixture.propose(sample::propose(4)).await;
     let table = [
-        (&superseded, Refused, Some(Because::Superseded)),
-        (&withdrawn, Refused, Some(Because::Withdrawn)),
-        (&denied, Refused, Some(Because::Denied)),
+        (&superseded, Refused, Some(RefusalReason::Superseded)),
+        (&withdrawn, Refused, Some(RefusalReason::Withdrawn)),
+        (&denied, Refused, Some(RefusalReason::Denied)),
         (&pending, CallState::Held, None),
     ];
     for (approval, state, because) in table {
@@ -186,7 +190,7 @@ pub async fn a16_a_failure_stops_the_batch(fixture: Fixture) {
         let Finished { approval, started } = fixture.finish(finish).await.unwrap();
         assert_eq!(started, None);
         assert_eq!(states(&approval), [state, Refused, Refused]);
-        assert_eq!(approval.calls[1].because, Some(Because::EarlierFailed));
+        assert_eq!(approval.calls[1].because, Some(RefusalReason::EarlierFailed));
         assert!(approval.is_finished());
     }
 }
@@ -216,7 +220,7 @@ pub async fn a16_finishing_starts_the_next(fixture: Fixture) {
     let finished = fixture.finish(finish.clone()).await.unwrap();
     assert_eq!(finished.started, Some(2));
     assert_eq!(states(&finished.approval), [Succeeded, Running]);
-    // Said again, it starts nothing.
+    // A repeated finish starts nothing.
     assert_eq!(fixture.finish(finish).await.unwrap().started, None);
     let last = Finish {
         start_next: Some(sample::permit(3)),
@@ -288,7 +292,7 @@ pub async fn x12_lost_run_is_unknown_and_never_starts_again(fixture: Fixture) {
             .unwrap_err();
         assert_eq!(refused.code(), "wrong_state");
     }
-    // Nothing is left to sweep, however late it gets.
+    // Nothing is left to sweep at any later time.
     fixture.advance(Duration::from_secs(1_000_000));
     assert_eq!(fixture.sweep(sample::sweep(10)).await, Default::default());
     assert_eq!(
@@ -309,6 +313,43 @@ pub async fn x12_an_executor_that_cannot_tell_leaves_its_words_out_of_events(fix
     assert!(events.iter().all(|event| !event.text().contains("canary")));
     let call = &fixture.get(&approval).await.calls[0];
     assert_eq!(call.result.as_deref(), Some(words.as_bytes()));
+}
+
+/// A call that was not sent is a failure of which the record says that nothing ran, also when it was given up before.
+pub async fn x84_a_call_that_was_not_sent_is_on_record_as_such(fixture: Fixture) {
+    let not_sent = |approval: &crate::approval::Approval| {
+        let outcome = Outcome::NotSent("too late".to_owned());
+        sample::finish(approval, 1, 1, outcome)
+    };
+    let soon = fixture.running(sample::batch_under(1, 2, &sample::terms())).await;
+    let late = fixture.running(sample::propose(2)).await;
+    fixture.finish(not_sent(&soon)).await.unwrap();
+    fixture.advance(sample::TIMEOUT);
+    fixture.sweep(sample::sweep(10)).await;
+    let given_up = fixture.get(&late).await;
+    assert_eq!(states(&given_up), [Unknown]);
+    fixture.finish(not_sent(&late)).await.unwrap();
+    for approval in [&soon, &late] {
+        fixture.finish(not_sent(approval)).await.unwrap();
+        let stored = fixture.get(approval).await;
+        let call = &stored.calls[0];
+        assert_eq!(call.because, Some(RefusalReason::NotSent));
+        assert!(call.was_not_sent());
+        assert_eq!(call.result.as_deref(), Some(&b"too late"[..]));
+        let told = &crate::transcript::exchanges(&stored, &Policy::empty())[0].result;
+        assert_eq!((told.status, told.ran, told.is_error), ("not_sent", false, true));
+        assert!(told.content.contains("nothing ran"), "{}", told.content);
+    }
+    // The rest of its batch does not run either.
+    let batch = fixture.get(&soon).await;
+    assert_eq!(states(&batch), [Failed, Refused]);
+    // What ran and failed is told as that, whatever the tool says of itself.
+    let ran = fixture.running(sample::propose(3)).await;
+    let outcome = Outcome::failed("not sent: nothing ran");
+    fixture.finish(sample::finish(&ran, 1, 1, outcome)).await.unwrap();
+    let stored = fixture.get(&ran).await;
+    let told = crate::transcript::exchanges(&stored, &Policy::empty());
+    assert_eq!((told[0].result.status, told[0].result.ran), ("failed", true));
 }
 
 pub async fn x37_late_finish_is_reconciled_and_starts_nothing(fixture: Fixture) {
@@ -334,13 +375,14 @@ pub async fn x37_late_finish_is_reconciled_and_starts_nothing(fixture: Fixture) 
         "the rest gets no longer by it"
     );
     let events = fixture.events(&approval).await;
-    let succeeded = true;
-    assert_eq!(
-        events.last().unwrap().what,
-        What::Reconciled { call: 1, succeeded }
-    );
+    let reconciled = EventKind::Reconciled {
+        call: 1,
+        succeeded: true,
+        hash: Some(approval.hash_of_result(br#"{"id":1}"#)),
+    };
+    assert_eq!(events.last().unwrap().what, reconciled);
     assert_eq!(fixture.finish(late).await.unwrap().started, None);
-    // Given up, and then it says again that it does not know: nothing new.
+    // An unknown outcome reported after the call was given up changes nothing.
     let other = fixture.running(sample::propose(2)).await;
     fixture.advance(sample::TIMEOUT);
     fixture.sweep(sample::sweep(10)).await;
@@ -353,6 +395,53 @@ pub async fn x37_late_finish_is_reconciled_and_starts_nothing(fixture: Fixture) 
         fixture.words(&other).await,
         ["proposed", "approved", "started", "lost"]
     );
+}
+
+/// A result that arrives after a person's reconciliation is recorded, but the person's word stands.
+pub async fn x87_a_late_answer_is_appended_behind_a_persons_word(fixture: Fixture) {
+    let approval = fixture.running(sample::batch_under(1, 2, &going_on())).await;
+    fixture.advance(sample::TIMEOUT);
+    fixture.sweep(sample::sweep(10)).await;
+    fixture
+        .reconcile(sample::reconcile(&approval, 1, false))
+        .await
+        .unwrap();
+    let late = Finish {
+        late: true,
+        start_next: Some(sample::permit(2)),
+        ..sample::finish(&approval, 1, 1, done())
+    };
+    let finished = fixture.finish(late.clone()).await.unwrap();
+    assert_eq!(finished.started, None, "it starts nothing");
+    assert_eq!(states(&finished.approval), [Failed, Released]);
+    assert_eq!(
+        finished.approval.calls[0].result.as_deref(),
+        Some(&b"looked it up"[..])
+    );
+    let events = fixture.events(&approval).await;
+    assert_eq!(
+        events.last().unwrap().what,
+        EventKind::LateResult {
+            call: 1,
+            succeeded: true,
+            hash: Some(approval.hash_of_result(br#"{"id":1}"#)),
+        }
+    );
+    crate::event::verify(&finished.approval, &events).expect("the chain holds");
+    // Another permit is refused, and so is an unknown outcome.
+    let forged = Finish {
+        permit: sample::permit(9),
+        ..late.clone()
+    };
+    assert_eq!(
+        fixture.finish(forged).await.unwrap_err().code(),
+        "not_your_permit"
+    );
+    let unknown = Finish {
+        outcome: Outcome::Unknown("?".to_owned()),
+        ..late
+    };
+    assert_eq!(fixture.finish(unknown).await.unwrap_err().code(), "wrong_state");
 }
 
 pub async fn x12_a_person_reconciles(fixture: Fixture) {
@@ -373,7 +462,7 @@ pub async fn x12_a_person_reconciles(fixture: Fixture) {
             .unwrap();
         assert_eq!(states(&reconciled), [state]);
         assert_eq!(reconciled.calls[0].result.as_deref(), Some(&b"looked it up"[..]));
-        // Once; and the executor that comes after that changes nothing.
+        // A call is reconciled once, and a later result from its executor is refused.
         let twice = fixture
             .reconcile(sample::reconcile(&approval, 1, !succeeded))
             .await;

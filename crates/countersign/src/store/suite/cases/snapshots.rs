@@ -1,11 +1,13 @@
-//! X22: what a call would change is what was shown, or the call does not run.
+//! X22: a call runs only if what it would change is still what was shown.
 
 use std::sync::Arc;
 
 use crate::approval::SharedApproval;
-use crate::call::Because;
-use crate::command::{Answer, Command, Decide, Erase, Erasure, ExecuteRefusal, Propose, Seen, Start};
-use crate::event::What;
+use crate::call::RefusalReason;
+use crate::command::{
+    Answer, Command, Decide, Erase, Erasure, ExecuteRefusal, Propose, SnapshotCheck, Start,
+};
+use crate::event::EventKind;
 use crate::id::Actor;
 use crate::policy::{OnFailure, Terms};
 use crate::state::CallState::{self, Refused, Released, Running};
@@ -16,7 +18,7 @@ use crate::time::Time;
 const THEN: &str = r#"{"title":"Old","sections":4}"#;
 const NOW: &str = r#"{"title":"Old","sections":5}"#;
 
-/// A proposal to delete something as it was then.
+/// A proposal bound to a snapshot with the content `THEN`.
 fn over(n: u64) -> Propose {
     Propose {
         calls: vec![sample::call_over(r#"{"id":"p1"}"#, THEN)],
@@ -24,10 +26,10 @@ fn over(n: u64) -> Propose {
     }
 }
 
-/// A start after a look at what is there now; `n` numbers the permit, and the proposal to ask again.
+/// A start that found `found`; `n` numbers the permit and the proposal to make instead.
 fn start_over(approval: &SharedApproval, position: u8, n: u64, found: &str) -> Start {
     let found = sample::snapshot(found);
-    let instead = Propose {
+    let replacement = Propose {
         channel: approval.channel.clone(),
         calls: vec![crate::command::NewCall {
             before: Some(Arc::new(found.clone())),
@@ -36,8 +38,8 @@ fn start_over(approval: &SharedApproval, position: u8, n: u64, found: &str) -> S
         ..sample::propose(1000 + n)
     };
     Start {
-        seen: Some(Seen::Now(found.hash)),
-        instead: Some(Box::new(instead)),
+        snapshot: Some(SnapshotCheck::Read(found.hash)),
+        replacement: Some(Box::new(replacement)),
         ..sample::start(approval, position, n)
     }
 }
@@ -49,7 +51,7 @@ fn states(approval: &SharedApproval) -> Vec<CallState> {
 pub async fn x22_a_call_over_a_snapshot_starts_only_after_a_look(fixture: Fixture) {
     let pending = fixture.propose(over(1)).await;
     assert_eq!(fixture.get(&pending).await.calls, pending.calls);
-    // Not along with the decision: nobody has looked since the card was shown.
+    // Cannot start along with the decision: nothing was read again since the card was shown.
     let decide = Decide {
         start: Some(sample::permit(1)),
         ..sample::approve(&pending)
@@ -72,10 +74,10 @@ pub async fn x22_a_call_over_a_snapshot_starts_only_after_a_look(fixture: Fixtur
 pub async fn x22_what_has_changed_does_not_run_and_is_asked_again(fixture: Fixture) {
     let approval = fixture.approved(over(1)).await;
     let start = start_over(&approval, 1, 1, NOW);
-    let successor = start.instead.as_ref().map(|instead| instead.id);
+    let successor = start.replacement.as_ref().map(|replacement| replacement.id);
     let refused = fixture.start(start.clone()).await.unwrap_err();
     let call = sample::call_id(&approval, 1);
-    let because = Because::Changed;
+    let because = RefusalReason::Changed;
     assert_eq!(
         refused,
         ExecuteRefusal::NotAsShown {
@@ -95,7 +97,7 @@ pub async fn x22_what_has_changed_does_not_run_and_is_asked_again(fixture: Fixtu
         (last.by, last.what),
         (
             Actor::Gate,
-            What::Refused {
+            EventKind::Refused {
                 call: 1,
                 because,
                 successor
@@ -105,7 +107,7 @@ pub async fn x22_what_has_changed_does_not_run_and_is_asked_again(fixture: Fixtu
     let asked = fixture.find(&approval.tenant, successor.unwrap()).await.unwrap();
     assert_eq!((asked.state, asked.replaces), (State::Pending, Some(approval.id)));
     assert_eq!(&*asked.calls[0].before.as_ref().unwrap().result, NOW.as_bytes());
-    // Whoever comes second, with whatever they saw, starts nothing and asks nobody.
+    // A second start changes nothing, whatever it found.
     for found in [THEN, NOW] {
         let again = fixture
             .start(start_over(&approval, 1, 2, found))
@@ -119,13 +121,13 @@ pub async fn x22_what_has_changed_does_not_run_and_is_asked_again(fixture: Fixtu
 pub async fn x22_what_cannot_be_read_again_does_not_run(fixture: Fixture) {
     let approval = fixture.approved(over(1)).await;
     let start = Start {
-        seen: Some(Seen::Nothing),
+        snapshot: Some(SnapshotCheck::Unreadable),
         ..sample::start(&approval, 1, 1)
     };
     let refused = fixture.start(start).await.unwrap_err();
     assert_eq!(refused.code(), "not_as_shown");
     let after = fixture.get(&approval).await;
-    assert_eq!(after.calls[0].because, Some(Because::Unreadable));
+    assert_eq!(after.calls[0].because, Some(RefusalReason::Unreadable));
     fixture.check_all().await;
 }
 
@@ -163,7 +165,7 @@ pub async fn x22_a_batch_stops_behind_what_has_changed_or_goes_on(fixture: Fixtu
     }
 }
 
-/// Two who looked at different moments: one of them has it, and only who has it acts.
+/// Of two starts that read different content, exactly one takes effect.
 pub async fn x22_of_two_starts_that_saw_different_things_one_counts(fixture: Fixture) {
     for n in 1..=20 {
         let approval = fixture.approved(over(n)).await;
@@ -171,7 +173,7 @@ pub async fn x22_of_two_starts_that_saw_different_things_one_counts(fixture: Fix
             .store
             .write(Command::Start(start_over(&approval, 1, 2 * n, THEN)));
         let other = start_over(&approval, 1, 2 * n + 1, NOW);
-        let successor = other.instead.as_ref().unwrap().id;
+        let successor = other.replacement.as_ref().unwrap().id;
         let other = fixture.store.write(Command::Start(other));
         let answers = match n % 2 {
             0 => futures_util::future::join(same, other).await,

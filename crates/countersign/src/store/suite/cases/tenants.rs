@@ -1,4 +1,4 @@
-//! No tenant sees, changes or infers what is another's.
+//! No tenant sees, changes or infers anything of another tenant.
 
 use std::sync::Arc;
 
@@ -108,7 +108,7 @@ pub async fn x20_other_tenants_can_do_nothing(fixture: Fixture) {
         })),
     ];
     for command in commands {
-        // The same answer as for an id that never was.
+        // Same answer as for an id that never existed.
         let answer = format!("{:?}", fixture.write(command).await);
         let says_nothing = answer.contains("NotFound") || answer.contains("not there");
         assert!(says_nothing, "{answer}");

@@ -1,8 +1,8 @@
-//! What time does to approvals and calls, and the sweep that writes it down.
+//! Expiry, staleness and timeouts, and the sweep that records them.
 
 use std::time::Duration;
 
-use crate::call::Because;
+use crate::call::RefusalReason;
 use crate::command::{Finish, Swept};
 use crate::decision::{Refusal, Verdict};
 use crate::executor::Outcome;
@@ -26,7 +26,7 @@ pub async fn a5_expired_is_invisible_and_cannot_be_approved(fixture: Fixture) {
     assert_eq!(answer.refusal, Some(Refusal::Expired { id, at }));
     let stored = fixture.get(&approval).await;
     assert_eq!(stored.state, State::Expired);
-    assert_eq!(stored.calls[0].because, Some(Because::Expired));
+    assert_eq!(stored.calls[0].because, Some(RefusalReason::Expired));
     assert!(fixture.start(sample::start(&approval, 1, 1)).await.is_err());
     assert_eq!(
         fixture.words(&approval).await,
@@ -54,8 +54,11 @@ pub async fn x47_time_never_goes_back_within_an_approval(fixture: Fixture) {
     fixture.advance(later);
     fixture
         .decide(sample::decide_as("mallory", &approval, Verdict::Approve))
-        .await;
-    // Another node's clock, or a new primary's. `check` runs after every step and would find time going back.
+        .await
+        .accepted()
+        .unwrap_err();
+    // Simulates another node's clock, or a new primary's. `check` runs after every step and would notice time going
+    // back.
     let back = || fixture.clock.set(sample::BEGINNING);
     back();
     fixture.accept(sample::approve(&approval)).await;
@@ -73,7 +76,11 @@ pub async fn x47_time_never_goes_back_within_an_approval(fixture: Fixture) {
         .await
         .unwrap();
     back();
-    fixture.decide(sample::deny(&approval)).await;
+    fixture
+        .decide(sample::deny(&approval))
+        .await
+        .accepted()
+        .unwrap_err();
     let times: Vec<_> = fixture
         .events(&approval)
         .await
@@ -81,7 +88,7 @@ pub async fn x47_time_never_goes_back_within_an_approval(fixture: Fixture) {
         .map(|event| event.at)
         .collect();
     assert!(times.is_sorted(), "{times:?}");
-    // And what has expired stays so.
+    // An expired approval stays expired.
     let other = fixture.propose(sample::propose(2)).await;
     fixture.advance(sample::TTL);
     fixture.sweep(sample::sweep(10)).await;
@@ -114,7 +121,7 @@ pub async fn a_stale_release_is_refused(fixture: Fixture) {
         for call in &approval.calls {
             assert_eq!(
                 (call.state, &call.because),
-                (CallState::Refused, &Some(Because::Stale))
+                (CallState::Refused, &Some(RefusalReason::Stale))
             );
         }
         assert_eq!(
@@ -137,7 +144,7 @@ pub async fn a_batch_has_as_long_again_after_each_call(fixture: Fixture) {
     fixture.advance(sample::START_WITHIN - MICROSECOND);
     assert_eq!(fixture.sweep(sample::sweep(10)).await, Swept::default());
     fixture.start(sample::start(&approval, 2, 2)).await.unwrap();
-    // A call that takes longer than a release lives does not make the rest stale.
+    // A long-running call does not make the rest of its batch stale.
     fixture.advance(sample::TIMEOUT - MICROSECOND);
     let finish = Finish {
         start_next: Some(sample::permit(3)),
@@ -166,6 +173,7 @@ pub async fn d7_sweep_counts_what_it_did(fixture: Fixture) {
         stale: 2,
         unknown: 4,
         entries: 0,
+        broken: 0,
         more: false,
     };
     assert_eq!(fixture.sweep(sample::sweep(100)).await, expected);
@@ -202,4 +210,46 @@ pub async fn the_store_lives_by_its_clock(fixture: Fixture) {
     assert_eq!(fixture.store.now().await, Ok(now));
     let approval = fixture.propose(sample::propose(1)).await;
     assert_eq!(approval.created_at, now);
+}
+
+/// X92: while it is not certain how late it is, what is over is refused, and comes back when the clock is set right.
+pub async fn x92_a_clock_in_doubt_refuses_and_ends_nothing(fixture: Fixture) {
+    let later = Duration::from_secs(32 * 24 * 60 * 60);
+    let pending = fixture.propose(sample::propose_in(1, "c")).await;
+    let released = fixture.propose(sample::propose(2)).await;
+    let released = fixture.accept(sample::approve(&released)).await;
+    let running = fixture.propose(sample::propose(3)).await;
+    let running = fixture.accept(sample::approve(&running)).await;
+    fixture.start(sample::start(&running, 1, 1)).await.unwrap();
+    let mut session = sample::entry(crate::registry::Kind::Session, "s");
+    session.expires_at = Some(sample::BEGINNING.plus(sample::TTL));
+    fixture.store.put_entry(session.clone()).await.unwrap();
+    fixture.clock.doubt_after(sample::BEGINNING);
+    fixture.advance(later);
+    // Over, as far as anybody asks.
+    assert_eq!(fixture.pending_in(&sample::channel("c")).await, None);
+    let refused = fixture.decide(sample::approve(&pending)).await;
+    assert_eq!(refused.refusal.unwrap().code(), "expired");
+    assert!(fixture.start(sample::start(&released, 1, 2)).await.is_err());
+    let find = async || {
+        let found = fixture.store.entry(session.kind, &session.key).await;
+        found.unwrap().is_some()
+    };
+    assert!(!find().await);
+    // But not for good.
+    assert_eq!(fixture.sweep(sample::sweep(10)).await, Swept::default());
+    assert_eq!(fixture.words(&pending).await, ["proposed"]);
+    fixture.clock.set(sample::BEGINNING);
+    assert!(find().await);
+    let approved = fixture.accept(sample::approve(&pending)).await;
+    assert_eq!(approved.state, State::Approved);
+    fixture.start(sample::start(&released, 1, 2)).await.unwrap();
+    assert_eq!(fixture.get(&running).await.calls[0].state, CallState::Running);
+    // Certain at last.
+    fixture.clock.doubt_after(sample::BEGINNING.plus(later));
+    fixture.advance(later);
+    let swept = fixture.sweep(sample::sweep(10)).await;
+    // The session, and whose the channel was.
+    assert_eq!((swept.unknown, swept.stale, swept.entries), (2, 1, 2));
+    assert!(!find().await);
 }

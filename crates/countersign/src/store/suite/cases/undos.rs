@@ -1,9 +1,9 @@
-//! Undo, and the credentials that end with their calls.
+//! Undo, and the removal of credentials when their calls end.
 
 use std::time::Duration;
 
 use crate::approval::SharedApproval;
-use crate::call::Because;
+use crate::call::RefusalReason;
 use crate::command::{Decide, ExecuteRefusal, Propose, ProposeRefusal};
 use crate::executor::Outcome;
 use crate::id::CallId;
@@ -22,7 +22,7 @@ fn undo(n: u64, undoes: CallId) -> Propose {
     }
 }
 
-/// An approval whose one call succeeded.
+/// Creates an approval whose one call succeeded.
 async fn succeeded(fixture: &Fixture, n: u64) -> SharedApproval {
     let approval = fixture.running(sample::propose(n)).await;
     let finish = sample::finish(&approval, 1, 1, done());
@@ -74,7 +74,7 @@ pub async fn a17_a_batch_is_undone_by_one_approval_each_call_by_its_own(fixture:
     };
     let one = fixture.running(several(2, &[1, 3])).await;
     assert_eq!(one.undoes, Undoes::new(target.id, [3, 1]));
-    // While the first undoes the last, the other calls are as they were.
+    // While the undo of the last call runs, the other calls are untouched.
     let now = fixture.get(&target).await;
     let undone_by: Vec<Option<CallId>> = now.calls.iter().map(|call| call.undone_by).collect();
     assert_eq!(undone_by, [None, None, Some(sample::call_id(&one, 1))]);
@@ -93,7 +93,7 @@ pub async fn a17_a_batch_is_undone_by_one_approval_each_call_by_its_own(fixture:
         .collect();
     let succeeded = (CallState::Succeeded, false);
     assert_eq!(states, [succeeded, succeeded, (CallState::Undone, true)]);
-    // What failed is free again.
+    // A failed undo releases its target.
     fixture.propose(several(4, &[1, 2])).await;
 }
 
@@ -105,7 +105,7 @@ pub async fn a17_two_undos_of_one_call_do_not_both_run(fixture: Fixture) {
     let three = fixture.propose(undo(4, undoes)).await;
     let four = fixture.approved(undo(6, undoes)).await;
     fixture.start(sample::start(&one, 1, 1)).await.unwrap();
-    // While the first one runs, nobody knows whether it is undone: no other may start.
+    // While the first undo runs, its outcome is open, so no other may start.
     let refused = fixture.start(sample::start(&two, 1, 2)).await.unwrap_err();
     let state = "being undone";
     assert_eq!(refused, ExecuteRefusal::NothingToUndo { undoes, state });
@@ -115,11 +115,11 @@ pub async fn a17_two_undos_of_one_call_do_not_both_run(fixture: Fixture) {
     };
     let answer = fixture.decide(decide).await;
     assert_eq!((answer.refusal, answer.started), (None, None));
-    // Both are over: nobody is left to wait for them.
+    // Both were refused right away rather than left waiting.
     for over in [&two, &three] {
         let over = fixture.get(over).await;
         assert_eq!(over.calls[0].state, CallState::Refused);
-        assert_eq!(over.calls[0].because, Some(Because::NothingToUndo));
+        assert_eq!(over.calls[0].because, Some(RefusalReason::NothingToUndo));
     }
     let refused = fixture.try_propose(undo(5, undoes)).await.err();
     let call = undoes;
@@ -168,7 +168,7 @@ pub async fn a17_a_lost_undo_holds_its_claim_until_reconciled(fixture: Fixture) 
         let again = fixture.try_propose(undo(n + 2, undoes)).await;
         assert_eq!(again.is_ok(), !succeeds);
     }
-    // The late executor itself settles it too.
+    // A late result of the undo settles it too.
     let target = succeeded(&fixture, 30).await;
     let lost = fixture.running(undo(31, sample::call_id(&target, 1))).await;
     fixture.advance(Duration::from_secs(3600));
@@ -218,7 +218,11 @@ pub async fn a15_sealed_is_erased_at_every_end(fixture: Fixture) {
     assert_eq!(sealed(&over), [false], "succeeded");
     let superseded = fixture.propose(sample::propose_in(3, "c")).await;
     let withdrawn = fixture.propose(sample::propose_in(4, "c")).await;
-    fixture.withdraw(sample::withdraw(&withdrawn)).await;
+    fixture
+        .withdraw(sample::withdraw(&withdrawn))
+        .await
+        .accepted()
+        .unwrap();
     let denied = fixture.propose(sample::propose(5)).await;
     fixture.accept(sample::deny(&denied)).await;
     let expired = fixture.propose(sample::propose(6)).await;

@@ -1,4 +1,4 @@
-//! Waiting for a change, and what a restart keeps.
+//! Waiting for changes, and persistence over a restart.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::store::suite::{Fixture, sample};
 use crate::store::{Cursor, Filter};
 use crate::wake::Waiter;
 
-/// Far longer than any store takes, and never waited for when the store does its part.
+/// Timeout that a working store never reaches.
 const LONG: Duration = Duration::from_secs(20);
 
 async fn woken(waiter: Waiter, id: ApprovalId) -> SharedApproval {
@@ -37,7 +37,11 @@ pub async fn d2_waiters_are_woken_by_every_change(fixture: Fixture) {
     let withdrawn = fixture.propose(sample::propose_in(3, "c")).await;
     assert_eq!(woken(waiter, superseded.id).await.state, State::Superseded);
     let waiter = hub.wait_for(withdrawn.id);
-    fixture.withdraw(sample::withdraw(&withdrawn)).await;
+    fixture
+        .withdraw(sample::withdraw(&withdrawn))
+        .await
+        .accepted()
+        .unwrap();
     assert_eq!(woken(waiter, withdrawn.id).await.state, State::Withdrawn);
 
     let approval = fixture.approved(sample::propose(4)).await;
@@ -68,15 +72,24 @@ pub async fn d2_a_change_of_nothing_wakes_nobody(fixture: Fixture) {
     for _ in 0..16 {
         fixture
             .decide(sample::decide_as("mallory", &approval, Verdict::Deny))
-            .await;
+            .await
+            .accepted()
+            .unwrap_err();
     }
     let version = fixture.get(&approval).await.version;
     let waiter = hub.wait_for(approval.id);
-    // No more evidence is kept; a withdrawal is too late; another one changes.
+    // Nothing here changes the approval: evidence is full, the withdrawal is too late, and the last write is another
+    // approval.
     fixture
         .decide(sample::decide_as("mallory", &approval, Verdict::Deny))
-        .await;
-    fixture.withdraw(sample::withdraw(&approval)).await;
+        .await
+        .accepted()
+        .unwrap_err();
+    fixture
+        .withdraw(sample::withdraw(&approval))
+        .await
+        .accepted()
+        .unwrap_err();
     fixture.propose(sample::propose(2)).await;
     assert_eq!(hub.awaited(None), [approval.id]);
     assert_eq!(fixture.get(&approval).await.version, version);
@@ -98,7 +111,7 @@ pub async fn d2_who_follows_hears_of_every_commit(fixture: Fixture) {
     let mut waiting = 1;
     while seen.len() < 5 {
         heard().await;
-        // A feed may lag behind its signal; then another one comes.
+        // The feed may lag behind its signal; then another signal follows.
         let page = fixture.store.feed(&tenant, cursor, 10).await.unwrap();
         for place in page {
             cursor = place.cursor;
@@ -123,7 +136,7 @@ pub async fn d2_who_follows_hears_of_every_commit(fixture: Fixture) {
         waiting += 1;
     }
     assert_eq!(words, ["proposed", "approved", "started", "lost", "reconciled"]);
-    // What a service keeps beside approvals is in no feed, but who follows hears of it.
+    // Registry changes are in no feed, but followers are signalled.
     let entry = sample::entry(Kind::Token, "t");
     fixture.store.put_entry(entry).await.unwrap();
     heard().await;
@@ -133,7 +146,7 @@ pub async fn d2_who_follows_hears_of_every_commit(fixture: Fixture) {
     assert!(!fixture.store.hub().is_followed());
 }
 
-/// One approval in each place of its life.
+/// Creates one approval in each state.
 async fn one_of_each(fixture: &Fixture) -> Vec<SharedApproval> {
     let keyed = Propose {
         key: Some(sample::key("k", "body")),
@@ -178,7 +191,7 @@ pub async fn a6_everything_survives_a_restart(fixture: Fixture) {
     fixture.check_all().await;
     let listed = fixture.store.list(&tenant, &Filter::default()).await.unwrap();
     assert_eq!(listed.len(), all.len());
-    // Whoever read half of the feed before goes on where they were.
+    // A cursor from before the restart still works.
     let (half, rest) = feed.split_at(feed.len() / 2);
     let cursor = half.last().unwrap().cursor;
     let after = fixture.store.feed(&tenant, cursor, 1000).await.unwrap();
@@ -191,7 +204,7 @@ pub async fn x32_what_waits_goes_on_after_a_restart(fixture: Fixture) {
         return says_so();
     };
     let (pending, released, running, denied) = (&all[0], &all[1], &all[2], &all[3]);
-    // The retry of the proposal, and of the denial, find what was done.
+    // Retries of the proposal and of the denial find the original results.
     let retry = Propose {
         key: Some(sample::key("k", "body")),
         ..sample::propose_in(7, "c")
@@ -201,7 +214,7 @@ pub async fn x32_what_waits_goes_on_after_a_restart(fixture: Fixture) {
         .accept(sample::keyed(sample::deny(denied), "d", "body"))
         .await;
     assert_eq!(fixture.pending_in(&sample::channel("c")).await, Some(pending.id));
-    // Old buttons still work, and a new proposal still replaces.
+    // Waiting, replacing and deciding still work.
     let waiter = fixture.store.hub().wait_for(pending.id);
     let next = fixture.propose(sample::propose_in(8, "c")).await;
     assert_eq!(next.replaces, Some(pending.id));
@@ -217,6 +230,7 @@ pub async fn x32_what_waits_goes_on_after_a_restart(fixture: Fixture) {
         stale: 3,
         unknown: 1,
         entries: 0,
+        broken: 0,
         more: false,
     };
     assert_eq!(fixture.sweep(sample::sweep(100)).await, expected);

@@ -1,7 +1,7 @@
 //! Runs a program on a store.
 //!
-//! Programs share a store: each has tenants and ids of its own, begins far behind the one before, and first sweeps
-//! away what that one left, because the sweep is everybody's.
+//! Programs share a store. Each has its own tenants and ids, starts at a much later time than the one before, and first
+//! sweeps away what that one left, because a sweep affects all tenants.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -17,8 +17,8 @@ use super::{
 };
 use crate::approval::{Approval, SharedApproval};
 use crate::command::{
-    Answer, Command, Decide, Erase, ExecuteRefusal, Finish, NewCall, Propose, PutEntry, Seen, Start, Swept,
-    TakeEntry,
+    Answer, Command, Decide, Erase, ExecuteRefusal, Finish, NewCall, Propose, PutEntry, SnapshotCheck, Start,
+    Swept, TakeEntry,
 };
 use crate::decision::{Choice, Surface, Verdict};
 use crate::executor::Outcome;
@@ -31,10 +31,10 @@ use crate::state::{CallState, State};
 use crate::store::suite::{Fixture, sample};
 use crate::store::{Cursor, Filter};
 
-/// Longer than anything in a program waits for.
+/// Longer than any deadline in a program.
 const HOUR: Duration = Duration::from_secs(3600);
 
-/// Runs a program and gives its transcript, one line per step. What it says does not depend on the store.
+/// Runs a program and returns its transcript, one line per step. The transcript does not depend on the store.
 ///
 /// # Panics
 /// When an invariant breaks.
@@ -48,7 +48,7 @@ pub async fn run(program: &Program, fixture: &Fixture) -> Vec<String> {
 /// When stores disagree or an invariant breaks.
 pub async fn run_on_all(fixtures: &[&Fixture], program: &Program) {
     let serial = fixtures.iter().map(|fixture| fixture.next_program()).max();
-    // Side by side, because most of a durable store's time is waiting for its disk.
+    // Concurrently, because durable stores mostly wait for their disk.
     let runs = fixtures
         .iter()
         .map(|fixture| run_as(serial.unwrap_or(0), program, fixture));
@@ -90,7 +90,7 @@ async fn run_as(serial: u64, program: &Program, fixture: &Fixture) -> Vec<String
 
 async fn sweep_leftovers(fixture: &Fixture, start: crate::time::Time) {
     for round in 0..20 {
-        // Ends behind `start` minus some hours, so that nothing swept here is due again later.
+        // Advances an hour per round, because a sweep can leave things that are due later.
         fixture.clock.set(start.plus(HOUR * round));
         let answer = fixture
             .store
@@ -109,20 +109,20 @@ struct World<'a> {
     serial: u64,
     step: u64,
     approvals: Vec<(Tenant, ApprovalId)>,
-    /// What stands on the page, of three things.
+    /// Content of the page, 0 to 2.
     page: u8,
     watch: Watch,
 }
 
 impl World<'_> {
     async fn take(&mut self, step: &Step) -> String {
-        // Every step has a moment of its own, so that stores need not agree on the order within one.
+        // Each step has its own timestamp, so that stores need not agree on the order within one.
         self.fixture.advance(Duration::from_micros(1));
         let Some(command) = self.command(step).await else {
             return format!("{step:?}");
         };
         self.watch.before(&command, self.page_now().hash);
-        // An error is an answer too, but only its kind: the words are the store's own.
+        // Of an error only the kind is compared: its wording differs between stores.
         let answer = match self.fixture.store.write(command.clone()).await {
             Ok(answer) => answer,
             Err(error) => return format!("{step:?}: {}", error.hint()),
@@ -139,7 +139,7 @@ impl World<'_> {
         format!("{step:?}: {}", normal(&answer))
     }
 
-    /// What changed is compared with its history; after a sweep, that is everything.
+    /// Verifies the changed approvals against their events; after a sweep or an erasure, all of them.
     async fn check_touched(&mut self, answer: &Answer) {
         let touched: Vec<(Tenant, ApprovalId)> = match crate::store::suite::fixture::answered(answer) {
             Some(approval) => {
@@ -157,7 +157,8 @@ impl World<'_> {
         }
     }
 
-    /// X22: what is not as shown does not run, and is asked again unless its conversation has gone on.
+    /// X22: checks that a call whose snapshot has changed was refused, and proposed again unless its channel has
+    /// another question.
     async fn check_refused(&mut self, command: &Command, answer: &Answer) {
         let (
             Command::Start(start),
@@ -184,7 +185,7 @@ impl World<'_> {
                 None => true,
             };
             assert!(
-                !is_free || start.instead.is_none(),
+                !is_free || start.replacement.is_none(),
                 "X22: nobody is asked instead of {call}"
             );
             return;
@@ -240,7 +241,7 @@ impl World<'_> {
                 .iter()
                 .map(|place| (place.approval, place.event.number, place.event.link))
                 .collect();
-            // Within one transaction each store has its own order.
+            // The order within a transaction differs between stores.
             feed.sort_unstable();
             lines.push(format!("pending {pending:?}, feed {feed:?}"));
         }
@@ -255,7 +256,7 @@ impl World<'_> {
         sample::id(self.serial * 1000 + self.step)
     }
 
-    /// The approval a step speaks of, as it is now, and the tenant who asks for it.
+    /// Returns the current approval that a step refers to. For a foreign target its tenant is replaced by another one.
     async fn target(&self, target: Target) -> Option<SharedApproval> {
         let count = self.approvals.len();
         let back = usize::from(target.back) % count.max(1);
@@ -345,7 +346,7 @@ impl World<'_> {
         sample::snapshot(&format!("{{\"page\":{}}}", self.page))
     }
 
-    /// A start as the gate makes it: what is not as shown comes with the question to ask instead.
+    /// Builds a start as the gate does: with the snapshot found, and the proposal to make instead if it has changed.
     fn start(&self, approval: &Approval, position: u8, look: Look, permit: u64) -> Start {
         let start = sample::start(approval, position, permit);
         let shown = approval.call(position).filter(|call| call.before.is_some());
@@ -353,12 +354,12 @@ impl World<'_> {
             return start;
         };
         if matches!(look, Look::InVain) {
-            let seen = Some(Seen::Nothing);
-            return Start { seen, ..start };
+            let snapshot = Some(SnapshotCheck::Unreadable);
+            return Start { snapshot, ..start };
         }
         let found = self.page_now();
-        let seen = Some(Seen::Now(found.hash));
-        let instead = Propose {
+        let snapshot = Some(SnapshotCheck::Read(found.hash));
+        let replacement = Propose {
             tenant: approval.tenant.clone(),
             id: self.fresh_id(),
             agent: approval.agent.clone(),
@@ -375,10 +376,10 @@ impl World<'_> {
             }],
             ..sample::propose(self.step)
         };
-        let instead = Some(Box::new(instead));
+        let replacement = Some(Box::new(replacement));
         Start {
-            seen,
-            instead,
+            snapshot,
+            replacement,
             ..start
         }
     }

@@ -1,4 +1,4 @@
-//! What must be so after every step, whatever the program.
+//! Invariants that hold after every step of any program.
 
 use std::collections::{HashMap, HashSet};
 
@@ -6,13 +6,13 @@ use super::{Digest, Step};
 use crate::approval::{Approval, SharedApproval};
 use crate::command::{Answer, Command, Decide, DecideAnswer, Erasure, Propose, ProposeRefusal, Proposed};
 use crate::decision::Refusal;
-use crate::event::{Event, What, verify};
+use crate::event::{Event, EventKind, verify};
 use crate::hash::Hash;
 use crate::id::{Actor, Agent, ApprovalId, CallId, Key, Person, Tenant};
 use crate::state::{CallState, State};
 use crate::time::Time;
 
-/// What was seen so far.
+/// Observations of all steps so far.
 #[derive(Default)]
 pub(super) struct Watch {
     ends: HashMap<ApprovalId, State>,
@@ -21,9 +21,9 @@ pub(super) struct Watch {
     proposals: HashMap<(Tenant, Agent, Key), (Hash, ApprovalId)>,
     decisions: HashMap<(Tenant, ApprovalId, Person, Key), Hash>,
     key_before: Option<Hash>,
-    /// Approvals whose content is gone, and with it what their keys stood for.
+    /// Approvals whose content was erased, and with it the requests of their idempotency keys.
     erased: HashSet<ApprovalId>,
-    /// The page as it is now.
+    /// Hash of the current page.
     page: Option<Hash>,
 }
 
@@ -49,7 +49,11 @@ impl Watch {
                 assert_eq!(started.position, start.call.position);
                 let shown = started.approval.call(started.position);
                 let is_over_page = shown.is_some_and(|call| call.before.is_some());
-                assert_eq!(is_over_page, start.seen.is_some(), "X22: started without a look");
+                assert_eq!(
+                    is_over_page,
+                    start.snapshot.is_some(),
+                    "X22: started without a look"
+                );
                 self.permitted(&started.approval, Some(started.position));
             }
             (Command::Finish(_), Answer::Finish(Ok(finished))) => {
@@ -60,7 +64,7 @@ impl Watch {
         }
     }
 
-    /// I15, X40: a key names one proposal.
+    /// I15, X40: checks that an idempotency key yields one proposal.
     fn proposed(&mut self, propose: &Propose, answer: &Result<Proposed, ProposeRefusal>) {
         if let Ok(proposed) = answer
             && !proposed.repeated
@@ -142,7 +146,7 @@ impl Watch {
         self.permitted(approval, answer.started);
     }
 
-    /// I2: at most one permit for each call, ever.
+    /// I2: checks that each call gets at most one permit, ever.
     fn permitted(&mut self, approval: &Approval, position: Option<u8>) {
         let Some(position) = position else { return };
         let call = CallId {
@@ -173,7 +177,7 @@ impl Watch {
             };
             let starts = events
                 .iter()
-                .filter(|event| matches!(event.what, What::Started { call, .. } if call == position));
+                .filter(|event| matches!(event.what, EventKind::Started { call, .. } if call == position));
             let permits = self.permits.get(&id).copied().unwrap_or(0);
             assert_eq!(
                 starts.count(),
@@ -190,7 +194,7 @@ impl Watch {
         check_starts(approval, events);
     }
 
-    /// I6: an end is an end.
+    /// I6: checks that an ended approval or call keeps its end.
     fn check_ends(&mut self, approval: &Approval) {
         if approval.state != State::Pending {
             let end = *self.ends.entry(approval.id).or_insert(approval.state);
@@ -220,7 +224,7 @@ impl Watch {
         }
     }
 
-    /// A4: one pending approval per channel, and the one the store gives.
+    /// A4: checks that a channel has at most one pending approval, and that the store returns that one.
     pub(super) fn saw_channel(listed: &[SharedApproval], found: Option<&Approval>, now: Time) {
         let mut pending = listed.iter().filter(|approval| approval.state == State::Pending);
         let first = pending.next();
@@ -237,7 +241,8 @@ impl Watch {
     }
 }
 
-/// X22: nobody looks again along with a decision, or with the end of another call.
+/// X22: checks that a call with a snapshot is not started along with a decision or the end of another call, since
+/// nothing reads the snapshot again there.
 fn check_blind_start(approval: &Approval, position: Option<u8>) {
     let call = position.and_then(|position| approval.call(position));
     assert!(
@@ -254,29 +259,31 @@ fn decision_key(decide: &Decide) -> Option<(Tenant, ApprovalId, Person, Key)> {
     Some((decision.tenant.clone(), decision.approval, person, key))
 }
 
-/// I1, I3: every start has an approval of that very call before it, in time, by somebody who may.
+/// I1, I3: checks that each start follows an approval of that very call, given in time by people who may.
 fn check_starts(approval: &Approval, events: &[Event]) {
     let mut approved: Option<&Event> = None;
     for event in events {
         match &event.what {
-            What::Approved { digest, .. } => {
+            EventKind::Approved { digest, .. } => {
                 assert!(event.at < approval.expires_at, "I3: approved at or after expiry");
                 assert_eq!(*digest, approval.digest, "I8");
                 approved = Some(event);
             }
-            What::Denied { .. } => assert!(event.at < approval.expires_at, "I3: denied at or after expiry"),
-            // Nobody was asked: its beginning, its pass and its start are one transaction.
-            What::Started { call, .. } if approval.state == State::Passed => {
+            EventKind::Denied { .. } => {
+                assert!(event.at < approval.expires_at, "I3: denied at or after expiry")
+            }
+            // Passed calls have no decision: proposal, pass and start are the events of one transaction.
+            EventKind::Started { call, .. } if approval.state == State::Passed => {
                 assert_eq!((*call, event.number), (1, 3), "X58");
                 assert!(
                     approval.decision.is_none() && approval.endorsements.is_empty(),
                     "X58"
                 );
             }
-            What::Started { call, .. } => {
+            EventKind::Started { call, .. } => {
                 let Some(Event {
                     by: Actor::Person(person),
-                    what: What::Approved { calls, .. },
+                    what: EventKind::Approved { calls, .. },
                     ..
                 }) = approved
                 else {

@@ -1,4 +1,5 @@
-//! Makes random programs: single steps, and stories of several, so that programs get as far as undoing.
+//! Generates random programs from single steps and from scripted sequences, which reach states that random steps rarely
+//! do.
 
 use proptest::collection::vec;
 use proptest::option::weighted;
@@ -9,7 +10,7 @@ use super::{
     Version, Who,
 };
 
-/// Programs of about twenty steps.
+/// Generates programs of about twenty steps.
 pub fn programs() -> impl Strategy<Value = Program> {
     let part = prop_oneof![
         10 => step().prop_map(|step| vec![step]),
@@ -28,7 +29,7 @@ pub fn programs() -> impl Strategy<Value = Program> {
 /// A call that is approved, started and succeeds.
 fn success() -> impl Strategy<Value = Vec<Step>> {
     (propose(), any::<bool>()).prop_map(|(mut propose, start_next)| {
-        // Else it would have to be looked at before it starts.
+        // A call with a snapshot could not start along with the decision.
         if let Step::Propose { over, .. } = &mut propose {
             *over = Over::None;
         }
@@ -80,7 +81,7 @@ fn failure() -> Vec<Step> {
     vec![propose, approve(NEWEST, true), finish, start(NEWEST, 2)]
 }
 
-/// What is released and not started in time.
+/// A call that is released and not started in time.
 fn forgotten() -> Vec<Step> {
     vec![
         plain(1, Approvers::Alice),
@@ -90,8 +91,8 @@ fn forgotten() -> Vec<Step> {
     ]
 }
 
-/// What would change the page is approved; the page may change meanwhile, and is looked at again. What is asked
-/// instead, if anything is, is approved in its turn.
+/// A call with a snapshot is approved, the page may change, and the start reads it again. If that leads to a new
+/// proposal, it is approved and started too.
 fn looked_at() -> impl Strategy<Value = Vec<Step>> {
     (propose(), any::<bool>(), any::<bool>(), look()).prop_map(|(mut propose, changes, start_too, look)| {
         if let Step::Propose { over, .. } = &mut propose {
@@ -109,7 +110,7 @@ fn looked_at() -> impl Strategy<Value = Vec<Step>> {
     })
 }
 
-/// What would change the page is approved, the page changes, and the conversation has another question by then.
+/// A call with a snapshot is approved and the page changes, but by then the channel has another question.
 fn moved_on() -> Vec<Step> {
     let asked = |over| Step::Propose {
         tenant: 0,
@@ -132,13 +133,13 @@ fn moved_on() -> Vec<Step> {
     ]
 }
 
-/// A start after a look, which calls over nothing do not need.
+/// A start that reads the page again; calls without a snapshot ignore that.
 fn start(on: Target, call: u8) -> Step {
     let look = Look::Now;
     Step::Start { on, call, look }
 }
 
-/// A proposal that nothing stands in the way of.
+/// A proposal without channel, key, snapshot or special authority.
 fn plain(calls: u8, approvers: Approvers) -> Step {
     Step::Propose {
         tenant: 0,
@@ -153,7 +154,7 @@ fn plain(calls: u8, approvers: Approvers) -> Step {
     }
 }
 
-/// Two people approve what takes both.
+/// Two people approve a call that needs both.
 fn together() -> Vec<Step> {
     let propose = Step::Propose {
         tenant: 0,

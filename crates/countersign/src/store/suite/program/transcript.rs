@@ -1,4 +1,4 @@
-//! Answers as text that can be compared between stores.
+//! Formats answers as text that can be compared between stores.
 
 use crate::approval::{Approval, SharedApproval};
 use crate::command::Answer;
@@ -6,7 +6,7 @@ use crate::hash::Hash;
 use crate::id::CallId;
 use crate::store::record::Bodies;
 
-/// An answer as text in which equal answers are equal.
+/// Formats an answer so that equal answers give equal text.
 pub(super) fn normal(answer: &Answer) -> String {
     let of = |approval: &SharedApproval| describe(approval);
     match answer {
@@ -43,7 +43,7 @@ pub(super) fn normal(answer: &Answer) -> String {
     }
 }
 
-/// What one sees at once, and a hash over the rest.
+/// Formats the main fields of an approval, and a hash of everything else.
 pub(super) fn describe(approval: &Approval) -> String {
     let calls: Vec<&str> = approval.calls.iter().map(|call| call.state.as_str()).collect();
     let bytes: Vec<_> = approval
@@ -62,7 +62,7 @@ pub(super) fn describe(approval: &Approval) -> String {
         })
         .collect();
     let undone: Vec<Option<CallId>> = approval.calls.iter().map(|call| call.undone_by).collect();
-    // What an approval does not print of itself, its rows hold.
+    // `Debug` of an approval leaves out some fields; the encoded rows cover them.
     let (channel, run, bodies) = (&approval.channel, &approval.run, Bodies::of(approval));
     let rest = Hash::of(format!("{approval:?} {channel:?} {run:?} {bodies:?} {bytes:?}").as_bytes());
     format!(

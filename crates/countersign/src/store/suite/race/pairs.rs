@@ -1,4 +1,4 @@
-//! X38, F15: approve, deny, expire, supersede and withdraw, each against each, in both orders and at once.
+//! X38, F15: races each pair of approve, deny, expire, supersede and withdraw, in both orders and concurrently.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -7,13 +7,13 @@ use super::{look, propose, together, write};
 use crate::approval::{Approval, SharedApproval};
 use crate::command::{Answer, Command, Propose};
 use crate::decision::Refusal;
-use crate::event::What;
+use crate::event::EventKind;
 use crate::state::State;
 use crate::store::Store;
 use crate::store::suite::{Fixture, sample};
 use crate::time::ManualClock;
 
-/// The ways in which a pending approval ends.
+/// A way to end a pending approval.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Way {
     Approve,
@@ -31,17 +31,17 @@ const WAYS: [Way; 5] = [
     Way::Withdraw,
 ];
 
-/// How often each pair was run, and how often the first of it won.
-pub type Seen = BTreeMap<String, (usize, usize)>;
+/// For each pair: the number of rounds, and how often the first one won.
+pub type RaceCounts = BTreeMap<String, (usize, usize)>;
 
-/// Sets every way against every other, `rounds` times each. A quarter of the rounds runs one after the other, a
-/// quarter the other way round, and half at once: every order is seen.
-pub async fn race_all_pairs(fixture: &Fixture, rounds: usize) -> Seen {
-    let mut seen = Seen::new();
+/// Races every way against every other, `rounds` times each. A quarter of the rounds runs in one order, a quarter in
+/// the other, and half concurrently, so every order occurs.
+pub async fn race_all_pairs(fixture: &Fixture, rounds: usize) -> RaceCounts {
+    let mut counts = RaceCounts::new();
     let mut number = 0;
     for (index, first) in WAYS.into_iter().enumerate() {
         for second in WAYS.into_iter().skip(index + 1) {
-            let count = seen.entry(format!("{first:?} against {second:?}")).or_default();
+            let count = counts.entry(format!("{first:?} against {second:?}")).or_default();
             for round in 0..rounds {
                 number += 1;
                 let won = run_round(fixture, number, round, [first, second]).await;
@@ -50,13 +50,13 @@ pub async fn race_all_pairs(fixture: &Fixture, rounds: usize) -> Seen {
             }
         }
     }
-    for (pair, (count, first_won)) in &seen {
+    for (pair, (count, first_won)) in &counts {
         assert!(
             0 < *first_won && first_won < count,
             "{pair}: one order was never seen"
         );
     }
-    seen
+    counts
 }
 
 async fn run_round(fixture: &Fixture, number: u64, round: usize, ways: [Way; 2]) -> Way {
@@ -110,7 +110,7 @@ impl Context {
             Way::Supersede => Command::Propose(Box::new(self.successor.clone())),
             Way::Withdraw => Command::Withdraw(sample::withdraw(&self.approval)),
             Way::Expire => {
-                // The clock moves while the other one is under way.
+                // The clock moves while the other command is in flight.
                 self.clock.advance(sample::TTL);
                 Command::Sweep(sample::sweep(sample::SWEEP_ALL))
             }
@@ -118,14 +118,14 @@ impl Context {
         write(&self.store, command).await
     }
 
-    /// Gives the way it ended, after everybody was found to have been told so.
+    /// Returns the winner, after checking that both were told the truth.
     async fn check(&self, ways: [Way; 2], answers: &[Answer]) -> Way {
         let approval = look(&self.store, self.approval.id).await;
         let events = self.store.events(&approval.tenant, approval.id).await.unwrap();
         let ends = events.iter().filter(|event| {
             !matches!(
                 event.what,
-                What::Proposed { .. } | What::DecisionRefused { .. } | What::Refused { .. }
+                EventKind::Proposed { .. } | EventKind::DecisionRefused { .. } | EventKind::Refused { .. }
             )
         });
         assert_eq!(ends.count(), 1, "I6: one end");
@@ -156,7 +156,7 @@ impl Context {
     }
 }
 
-/// What a loser must be told.
+/// Returns the refusal that a loser must get.
 fn truth(approval: &Approval) -> Refusal {
     let id = approval.id;
     match (approval.state, &approval.decision, approval.superseded_by) {

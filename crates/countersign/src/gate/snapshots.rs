@@ -1,7 +1,7 @@
-//! The read that comes before: what a call would change, when a person is asked and once more before it runs.
+//! Snapshots: reads what a call would change, when a person is asked and again before the call runs.
 //!
-//! Enters: calls whose tools declare such a read. Leaves: snapshots; at the last moment what was found, and a new
-//! proposal where it is something else. What cannot be read is not asked about, and does not run.
+//! Input: calls whose tools declare such a read. Output: snapshots; before the start the current content, and a new
+//! proposal if it has changed. A call whose snapshot cannot be read is neither shown nor run.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,28 +12,29 @@ use futures_util::stream;
 use super::{Gate, Seeds, Submission, SubmittedCall};
 use crate::approval::Approval;
 use crate::call::{Arguments, Call};
-use crate::command::{NewCall, Propose, Seen};
+use crate::command::{NewCall, Propose, SnapshotCheck};
 use crate::display::clip;
 use crate::executor::{Outcome, Permit};
 use crate::id::{CallId, Tenant, ToolName};
-use crate::policy::{Asked, Definition, Ruling};
+use crate::policy::{CallRequest, Definition, Ruling};
 use crate::secrecy::Secrecy;
 use crate::snapshot::{LARGEST_SNAPSHOT, Snapshot};
 use crate::stopwatch::Stopwatch;
+use crate::summary::generic;
 use crate::undoes::Undoes;
 
-/// The longest that anybody waits for a read, whatever its tool's own time is.
+/// Upper limit for one read, whatever the tool's own timeout is.
 const LONGEST_READ: Duration = Duration::from_secs(10);
-/// So many reads of one submission go on at once.
+/// Maximum number of concurrent reads for one submission.
 const AT_ONCE: usize = 8;
-/// So much of what a failed read said is passed on.
+/// Maximum number of characters passed on from the error of a failed read.
 const REASON_CHARS: usize = 200;
 
-/// For each submitted call: what it would change, or why that cannot be told; nothing where nothing is declared.
+/// For each submitted call: its snapshot, or why it cannot be read; `None` if its tool declares none.
 pub(super) type Snapshots = Vec<Option<Result<Arc<Snapshot>, String>>>;
 
 impl Gate {
-    /// Reads what each call would change. Costs nothing where no tool declares it.
+    /// Reads the snapshots of all calls. Costs nothing if no tool declares one.
     pub(super) async fn snapshots(&self, submission: &Submission) -> Snapshots {
         let declares = |call: &SubmittedCall| self.policy.reads_before(&call.tool);
         if !submission.calls.iter().any(declares) {
@@ -48,7 +49,7 @@ impl Gate {
         stream::iter(reads).buffered(AT_ONCE).collect().await
     }
 
-    /// Reads what one call would change.
+    /// Reads the snapshot of one call.
     pub(super) async fn snapshot(
         &self,
         tenant: &Tenant,
@@ -65,14 +66,13 @@ impl Gate {
         Some(read.map(Arc::new).map_err(told))
     }
 
-    /// Looks again at what a call would change, at the last moment before it starts. When that is something else than
-    /// what was shown, there is a proposal to ask again.
-    pub(super) async fn look_again(
+    /// Reads the snapshot again just before the call starts. If it has changed, also returns a proposal to ask again.
+    pub(super) async fn reread_snapshot(
         &self,
         tenant: &Tenant,
         approval: &Approval,
         position: u8,
-    ) -> (Option<Seen>, Option<Box<Propose>>) {
+    ) -> (Option<SnapshotCheck>, Option<Box<Propose>>) {
         let Some((call, before)) = approval
             .call(position)
             .and_then(|call| Some((call, call.before.as_ref()?)))
@@ -81,25 +81,25 @@ impl Gate {
         };
         let found = self.read(tenant, before.tool.clone(), before.arguments.clone());
         match found.await {
-            Err(_) => (Some(Seen::Nothing), None),
+            Err(_) => (Some(SnapshotCheck::Unreadable), None),
             Ok(found) => {
-                let seen = Some(Seen::Now(found.hash));
+                let snapshot = Some(SnapshotCheck::Read(found.hash));
                 let is_same = found.hash == before.hash;
-                let instead = (!is_same).then(|| self.ask_again(approval, position, call, found));
-                (seen, instead.flatten().map(Box::new))
+                let replacement = (!is_same).then(|| self.ask_again(approval, position, call, found));
+                (snapshot, replacement.flatten().map(Box::new))
             }
         }
     }
 
     async fn read(&self, tenant: &Tenant, tool: ToolName, arguments: Arguments) -> Result<Snapshot, String> {
-        let asked = Asked {
+        let request = CallRequest {
             tool: tool.as_str(),
             arguments: arguments.as_bytes(),
             definition: Definition::Unknown,
             salt: &[],
             before: None,
         };
-        let Ruling::Pass(pass) = self.policy.rule(asked) else {
+        let Ruling::Pass(pass) = self.policy.rule(request) else {
             return Err(format!("`{tool}` does not pass"));
         };
         if !self.executor.runs(&tool) {
@@ -109,13 +109,13 @@ impl Gate {
             tenant: tenant.clone(),
             tool: tool.clone(),
             arguments: arguments.clone(),
-            // The call's credential is for the call alone.
+            // The credential is for the call itself, not for this read.
             secret: None,
             timeout: pass.timeout.min(LONGEST_READ),
             call: None,
             token: None,
             since: Stopwatch::start(),
-            span: None,
+            start_and_deadline: None,
         };
         match self.execute(permit).await.0 {
             Outcome::Succeeded(result) if result.len() > LARGEST_SNAPSHOT => Err(format!(
@@ -127,28 +127,33 @@ impl Gate {
                 let reason = String::from_utf8_lossy(&reason);
                 Err(format!("`{tool}` failed: {}", clip(&reason, REASON_CHARS)))
             }
+            Outcome::NotSent(reason) => {
+                Err(format!("`{tool}` was not asked: {}", clip(&reason, REASON_CHARS)))
+            }
             Outcome::Unknown(_) => Err(format!("`{tool}` did not answer")),
         }
     }
 
-    /// The same call over what is there now. Nothing when the policy forbids it by now, or its credential is lost.
+    /// Builds a proposal of the same call with the new snapshot. `None` if the policy forbids it by now, or the
+    /// credential cannot be opened.
     fn ask_again(&self, approval: &Approval, position: u8, call: &Call, found: Snapshot) -> Option<Propose> {
         let seeds = Seeds::new().ok()?;
-        let asked = Asked {
+        let request = CallRequest {
             tool: call.tool.as_str(),
             arguments: call.arguments.as_bytes(),
             definition: call.definition,
             salt: &seeds.salt,
             before: Some(&found.result),
         };
-        // The agent may have asked for more risk than the policy sees in it.
+        // The agent may have claimed a higher risk than the policy assigns.
         let least = Some(call.terms.risk());
         let mut terms = self
             .policy
-            .hold_traced(asked, call.provenance.as_deref(), least)
+            .hold_traced(request, call.provenance.as_deref(), least)
             .ok()?;
         let secrecy = Secrecy::of(call, &self.policy, &seeds.salt);
-        terms.hide(self.policy.secrets_of(call), &secrecy);
+        let summary = |secrets: &[_]| generic(request.tool, request.arguments, secrets, request.salt);
+        terms.hide(self.policy.secrets_of(call), &secrecy, summary);
         let old = CallId {
             approval: approval.id,
             position,
@@ -186,10 +191,14 @@ impl Gate {
             provenance: call.provenance.clone(),
             before: Some(Arc::new(found)),
         }];
+        // What cannot be shown is not asked about.
+        if self.concealed(&calls, None, &seeds).is_some() {
+            return None;
+        }
         let undoes = approval.undoes.and_then(|undoes| undoes.by(position));
         let propose = self.propose_command(submission, seeds, calls, undoes.map(Undoes::from));
         Some(Propose {
-            // A person approved it a moment ago: it is not the agent that asks too much.
+            // A person has just approved this call, so the agent's limits do not apply.
             restraint: None,
             ..propose
         })

@@ -1,68 +1,82 @@
-//! Which values a call's sentence says, told from the template's own text.
+//! Finds the values that a call's summary contains, from the text of its template.
 //!
-//! Enters: a template when the policy is read; later a call's arguments. Leaves: the pointers of the values that stand
-//! in the sentence whole and unchanged. Every other value is listed below the sentence.
+//! Input: a template when the policy is read; later a call's arguments. Output: the pointers of the values that the
+//! summary shows whole and unchanged. All other values are listed below the summary.
 //!
-//! INVARIANT: a value counts as said only if that is certain. What this does not understand (loops, filters, other
-//! conditions) counts as not said, which lists a value twice and hides none.
+//! INVARIANT: a value counts as said only if that is certain. Anything that is not understood (loops, filters, other
+//! conditions) counts as not said, which shows a value twice but hides none.
 
 use std::collections::HashSet;
 
 use super::{MAX_ITEMS, MAX_VALUE_CHARS, to_value};
-use crate::display::{clip, escape};
+use crate::display::{clip, escape, needs_quotes};
 use crate::json::{Node, Tree, push_segment};
 
-/// What a template is certain to print.
+/// The values that a template is certain to print.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Prints(Vec<Print>);
+pub(crate) struct TemplateOutput(Vec<Print>);
 
 /// One `{{ path }}`, and the paths that must be truthy for it to be reached.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Print {
     path: Vec<String>,
     within: Vec<Vec<String>>,
+    /// The template's words between this value and the last one, without blanks around them. A value that contains one
+    /// of them could look like two values.
+    until_last: Vec<String>,
 }
 
-/// The values that a sentence says.
+impl Print {
+    /// Returns true if a summary that contains this text cannot be read in another way.
+    fn is_clear(&self, text: &str) -> bool {
+        let may_end = |words: &String| match words.is_empty() {
+            true => text.contains(char::is_whitespace),
+            false => text.contains(words.as_str()),
+        };
+        !self.until_last.iter().any(may_end)
+    }
+}
+
+/// The values that a summary contains.
 #[derive(Debug)]
-pub(crate) enum Said {
+pub(crate) enum ShownValues {
     /// All of them.
     All,
-    /// Those at these pointers, escaped as rows have them.
+    /// The values at these pointers, escaped as in rows.
     These(HashSet<String>),
 }
 
-impl Said {
-    /// Nothing is said.
-    pub(crate) fn nothing() -> Said {
-        Said::These(HashSet::new())
+impl ShownValues {
+    /// Returns the empty set.
+    pub(crate) fn nothing() -> ShownValues {
+        ShownValues::These(HashSet::new())
     }
 
-    /// Returns true if the sentence says the value of the row at this pointer.
-    pub(crate) fn says(&self, pointer: &str) -> bool {
+    /// Returns true if the summary contains the value of the row at this pointer.
+    pub(crate) fn includes(&self, pointer: &str) -> bool {
         match self {
-            Said::All => true,
-            Said::These(pointers) => pointers.contains(pointer),
+            ShownValues::All => true,
+            ShownValues::These(pointers) => pointers.contains(pointer),
         }
     }
 }
 
-/// What surrounds a place in a template.
+/// A block that encloses a place in a template.
 enum Block {
     /// `{% if path %}`
     If(Vec<String>),
-    /// A branch or a loop that may not be reached.
+    /// A branch or loop that may not be reached.
     Unclear,
 }
 
-impl Prints {
-    /// Reads a template that compiles.
-    pub(crate) fn read(template: &str) -> Prints {
-        read(template).map(Prints).unwrap_or_default()
+impl TemplateOutput {
+    /// Reads a template that compiles. If it cannot be analysed, no value counts as said.
+    pub(crate) fn read(template: &str) -> TemplateOutput {
+        read(template).map(TemplateOutput).unwrap_or_default()
     }
 
-    /// Returns the values that are said of these arguments, whose secrets are hidden already.
-    pub(crate) fn said(&self, arguments: &Tree<'_>) -> Said {
+    /// Returns the values that the template prints for these arguments, whose secrets are hidden already.
+    pub(crate) fn shown_values(&self, arguments: &Tree<'_>) -> ShownValues {
         let mut pointers = HashSet::new();
         for print in &self.0 {
             let is_reached = |path: &Vec<String>| find(arguments, path).is_some_and(is_true);
@@ -75,39 +89,54 @@ impl Prints {
             let mut pointer = String::new();
             print.path.iter().for_each(|key| push_segment(&mut pointer, key));
             match &value.node {
-                Node::Array(items) if is_plain_list(items) => {
+                Node::Array(items)
+                    if is_plain_list(items) && items.iter().all(|item| print.is_clear(item.text())) =>
+                {
                     pointers
                         .extend((0..items.len()).map(|at| escape(&format!("{pointer}/{at}")).into_owned()));
                 }
-                _ if prints_whole(value) => {
+                _ if prints_whole(value) && print.is_clear(value.text()) => {
                     pointers.insert(escape(&pointer).into_owned());
                 }
                 _ => {}
             }
         }
-        Said::These(pointers)
+        ShownValues::These(pointers)
     }
 }
 
-/// Nothing when something in the template could make the reading wrong.
+/// Returns `None` if something in the template could make the analysis wrong.
 fn read(template: &str) -> Option<Vec<Print>> {
-    let mut prints = Vec::new();
+    let mut prints: Vec<Print> = Vec::new();
+    // The words before each printed value, and how many of these there were when each of `prints` was added.
+    let mut words_between: Vec<String> = Vec::new();
+    let mut words_before: Vec<usize> = Vec::new();
+    let mut words_at_last = 0;
+    let mut literal = String::new();
     let mut blocks: Vec<Block> = Vec::new();
     let mut rest = template;
     while let Some(at) = rest.find('{') {
         let from = rest.get(at..)?;
+        literal.push_str(rest.get(..at)?);
         let (inside, kind) = match from.get(..2) {
             Some("{{") => (inside(from, "}}")?, '{'),
             Some("{%") => (inside(from, "%}")?, '%'),
             Some("{#") => (inside(from, "#}")?, '#'),
             _ => {
+                literal.push('{');
                 rest = from.get(1..)?;
                 continue;
             }
         };
+        let is_print = kind == '{';
+        // Blanks alone separate two values only if nothing else does.
+        if is_print || !literal.trim().is_empty() {
+            words_between.push(literal.trim().to_owned());
+            literal.clear();
+        }
         rest = from.get(inside.len() + 4..)?;
         let words = inside.trim_matches(['-', '+']).trim();
-        // Where a text begins, the end that was found may stand inside of it.
+        // With a quotation mark inside, the end that was found may be part of a string.
         if kind != '#' && words.contains(['"', '\'']) {
             return None;
         }
@@ -120,13 +149,25 @@ fn read(template: &str) -> Option<Vec<Print>> {
                         Block::Unclear => None,
                     })
                     .collect();
+                words_at_last = words_between.len();
                 if let (Some(path), Some(within)) = (path(words), within) {
-                    prints.push(Print { path, within });
+                    words_before.push(words_at_last);
+                    prints.push(Print {
+                        path,
+                        within,
+                        until_last: Vec::new(),
+                    });
                 }
             }
             '%' => follow(words, &mut blocks)?,
             _ => {}
         }
+    }
+    for (print, from) in prints.iter_mut().zip(words_before) {
+        print.until_last = words_between
+            .get(from..words_at_last)
+            .unwrap_or_default()
+            .to_vec();
     }
     blocks.is_empty().then_some(prints)
 }
@@ -136,7 +177,7 @@ fn inside<'t>(from: &'t str, end: &str) -> Option<&'t str> {
     rest.get(..rest.find(end)?)
 }
 
-/// Follows a tag; nothing when it is one that changes what names mean.
+/// Applies a tag to the open blocks. Returns `None` for a tag that may change what names mean.
 fn follow(words: &str, blocks: &mut Vec<Block>) -> Option<()> {
     let (tag, what) = words.split_once(char::is_whitespace).unwrap_or((words, ""));
     match tag {
@@ -154,7 +195,7 @@ fn follow(words: &str, blocks: &mut Vec<Block>) -> Option<()> {
     Some(())
 }
 
-/// `name` or `address.city`, also behind `args.`; nothing for any other expression.
+/// Parses `name` or `address.city`, optionally after `args.`; returns `None` for any other expression.
 fn path(expression: &str) -> Option<Vec<String>> {
     let is_name = |name: &str| {
         let mut characters = name.chars();
@@ -163,11 +204,11 @@ fn path(expression: &str) -> Option<Vec<String>> {
             && characters.all(|character| character.is_ascii_alphanumeric() || character == '_')
     };
     let mut names: Vec<&str> = expression.split('.').collect();
-    // An argument of that name would hide all of them.
+    // `args` is the set of all arguments, also if one of them has that name.
     if names.first() == Some(&"args") {
         names.remove(0);
     }
-    // Keywords, and what the read before answered.
+    // Keywords, and the snapshot.
     let is_other = |name: &&str| matches!(*name, "before" | "true" | "false" | "none" | "loop" | "self");
     let is_path = !names.is_empty() && names.iter().all(|name| is_name(name));
     (is_path && !names.first().is_some_and(is_other)).then(|| names.into_iter().map(str::to_owned).collect())
@@ -184,21 +225,33 @@ fn find<'t, 'a>(tree: &'t Tree<'a>, path: &[String]) -> Option<&'t Tree<'a>> {
     find(below, rest)
 }
 
-/// As a template's `if` has it.
+/// Returns true if a template's `if` would accept the value.
 fn is_true(tree: &Tree<'_>) -> bool {
     to_value(tree, &|_| None).is_some_and(|value| value.is_true())
 }
 
-/// A list whose items can be told apart in a sentence.
+/// Returns true if a summary shows the list unambiguously: each item can be told from the next, and the list from a
+/// single text.
 fn is_plain_list(items: &[Tree<'_>]) -> bool {
-    let is_plain = |item: &Tree<'_>| prints_whole(item) && !item.text().contains(", ");
-    (1..=MAX_ITEMS).contains(&items.len()) && items.iter().all(is_plain)
+    let is_plain = |item: &Tree<'_>| prints_whole(item) && is_item(item.text());
+    (2..=MAX_ITEMS).contains(&items.len()) && items.iter().all(is_plain)
 }
 
-/// Whether a template prints a value as it is, to the last character.
+fn is_item(text: &str) -> bool {
+    !text.is_empty() && !text.contains(|character: char| character.is_whitespace() || character == ',')
+}
+
+/// Returns true if a text looks like a list in a summary.
+fn is_like_list(text: &str) -> bool {
+    text.contains(", ") && text.split(", ").all(is_item)
+}
+
+/// Returns true if a template prints a value to the last character and no other value looks the same.
 fn prints_whole(tree: &Tree<'_>) -> bool {
     match &tree.node {
-        Node::String(text) => !text.is_empty() && !clip(text, MAX_VALUE_CHARS).is_clipped(),
+        Node::String(text) => {
+            !needs_quotes(text) && !is_like_list(text) && !clip(text, MAX_VALUE_CHARS).is_clipped()
+        }
         Node::Bool(_) | Node::Null => true,
         Node::Number => to_value(tree, &|_| None).is_some_and(|value| value.to_string() == *tree.raw),
         Node::Array(_) | Node::Object(_) => false,
@@ -208,12 +261,12 @@ fn prints_whole(tree: &Tree<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::json::Top;
+    use crate::json::TopLevel;
 
     #[track_caller]
     fn check(template: &str, arguments: &str, expected: &[&str]) {
-        let tree = Tree::read(arguments.as_bytes(), Top::Object).unwrap();
-        let Said::These(said) = Prints::read(template).said(&tree) else {
+        let tree = Tree::read(arguments.as_bytes(), TopLevel::Object).unwrap();
+        let ShownValues::These(said) = TemplateOutput::read(template).shown_values(&tree) else {
             panic!("these");
         };
         let mut said: Vec<&str> = said.iter().map(String::as_str).collect();
@@ -225,7 +278,7 @@ mod tests {
     fn x56_only_what_is_certainly_printed_counts_as_said() {
         let all = r#"{"a":"x","b":{"c":1},"d":true,"e":""}"#;
         check("{{ a }} and {{b.c}}{{- args.d -}}", all, &["/a", "/b/c", "/d"]);
-        // An empty text leaves nothing to see.
+        // An empty text shows nothing.
         check("{{ e }}", all, &[]);
         check("{% if a %}, {{ a }}{% endif %}", all, &["/a"]);
         check("{% if e %}, {{ a }}{% endif %}", all, &[]);
@@ -234,7 +287,7 @@ mod tests {
             all,
             &["/a"],
         );
-        // What may not be reached, or is changed on its way, is not said.
+        // Values that may not be reached, or are changed before they are printed.
         for template in [
             "{% if not a %}{{ a }}{% endif %}",
             "{% if e %}y{% else %}{{ a }}{% endif %}",

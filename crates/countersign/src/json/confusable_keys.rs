@@ -1,6 +1,6 @@
-//! Names of members that some tools read as the same: `amount` and `Amount`.
+//! Detection of member names that some tools treat as equal, such as `amount` and `Amount`.
 //!
-//! A condition of a policy reads one of them. A tool that does not mind letter case, blanks or dashes may read the other.
+//! A policy's condition reads one of them; a tool that ignores case, blanks or dashes may read the other.
 
 use std::collections::HashMap;
 
@@ -9,8 +9,9 @@ use unicode_normalization::UnicodeNormalization as _;
 use super::keys;
 use crate::display::escape;
 
-/// Two members of one object whose names differ only in letter case, or in what is no letter and no digit; safe to show.
-pub(crate) fn twins(bytes: &[u8]) -> Option<(String, String)> {
+/// Finds two members of one object whose names are equal apart from letter case, punctuation and blanks. The names are
+/// escaped for display.
+pub(crate) fn confusable_keys(bytes: &[u8]) -> Option<(String, String)> {
     let mut seen: HashMap<(String, String), String> = HashMap::new();
     for key in keys(bytes) {
         let parent = key.pointer.rsplit_once('/').map_or("", |(parent, _)| parent);
@@ -55,7 +56,7 @@ mod tests {
             (r#"{"+":1,"-":2}"#, false),
             ("{}", false),
         ] {
-            assert_eq!(twins(text.as_bytes()).is_some(), expected, "{text}");
+            assert_eq!(confusable_keys(text.as_bytes()).is_some(), expected, "{text}");
         }
     }
 }

@@ -1,8 +1,8 @@
-//! What the agent wrote before: it stays the agent's, in whatever form a tool returns it.
+//! The agent's own earlier words, which stay the agent's in whatever form a tool returns them.
 //!
-//! Enters: the agent's messages and the arguments of its calls. Leaves: whether a value was written there, as it is, in
-//! another case or spacing, percent-encoded, as base64 or hexadecimal digits, inside JSON, or in pieces.
-//! Deliberately absent: arguments that the person or an earlier tool stated. Those are not the agent's own.
+//! Input: the agent's messages and the arguments of its calls. Output: whether a value was written there: as it is, in
+//! another case or spacing, percent-encoded, as base64 or hexadecimal, inside JSON, or in pieces.
+//! Not here: arguments that the person or an earlier tool stated. Those are not the agent's own.
 
 use std::cell::OnceCell;
 use std::collections::HashSet;
@@ -12,52 +12,51 @@ use super::number::Decimal;
 use super::text::{Text, fold_value};
 use crate::json;
 
-/// Shorter values are compared whole, never by their letters alone.
+/// Minimum length for comparing values by their letters and digits alone; shorter ones are compared whole.
 const SHORTEST_SKELETON: usize = 6;
-/// Pieces that a value may be put together from have at least so many letters and digits.
+/// Minimum number of letters and digits in a piece that a value may be assembled from.
 const SHORTEST_PIECE: usize = 2;
-/// Longer texts are not decoded.
+/// Maximum length in bytes of a text that is decoded.
 const LONGEST_DECODED: usize = 8 * 1024;
-/// JSON in a string in JSON is read so deep.
+/// Maximum nesting of JSON inside strings.
 const DEEPEST: usize = 3;
 
-/// One message of the agent.
-pub(super) struct Own<'c> {
+pub(super) struct AgentMessage<'c> {
     pub(super) message: usize,
     text: Text<'c>,
     arguments: OnceCell<Vec<Argument>>,
 }
 
-/// One value that the agent wrote.
+/// A value that the agent wrote.
 pub(super) struct Argument {
     pub(super) value: Value,
-    /// Its spellings: as written, and decoded.
+    /// The value as written, and in each decoded form.
     texts: Vec<Text<'static>>,
     skeletons: Vec<String>,
     is_given: OnceCell<bool>,
 }
 
-impl<'c> Own<'c> {
-    pub(super) fn new(message: usize, text: &'c str) -> Own<'c> {
-        Own {
+impl<'c> AgentMessage<'c> {
+    pub(super) fn new(message: usize, text: &'c str) -> AgentMessage<'c> {
+        AgentMessage {
             message,
             text: Text::new(text),
             arguments: OnceCell::new(),
         }
     }
 
-    /// Whether a word stands in it.
     pub(super) fn has_word(&self, word: &str) -> bool {
         self.text.words().contains(word)
     }
 
-    /// Whether a number stands in it.
     pub(super) fn has_number(&self, number: &Decimal) -> bool {
-        let figures = self.text.figures();
-        figures.iter().any(|figure| figure.readings.contains(number))
+        let number_matches = self.text.number_matches();
+        number_matches
+            .iter()
+            .any(|number_match| number_match.readings.contains(number))
     }
 
-    /// The values of the call it holds; the whole text as one value if it holds none.
+    /// The argument values of the call in this message; the whole text as one value if there is no call.
     fn arguments(&self) -> &[Argument] {
         self.arguments.get_or_init(|| {
             let raw = self.text.raw();
@@ -67,7 +66,7 @@ impl<'c> Own<'c> {
                     if json::check(object.trim_end().as_bytes(), json::Limits::ARGUMENTS).is_ok() =>
                 {
                     texts_of(object, DEEPEST, &mut texts);
-                    // What stands before the arguments is the tool's name, or prose.
+                    // The text before the arguments is the tool's name, or prose.
                     texts.push(raw.split('{').next().unwrap_or_default().to_owned());
                 }
                 _ => texts.push(raw.to_owned()),
@@ -80,7 +79,7 @@ impl<'c> Own<'c> {
 }
 
 impl Argument {
-    /// A value of a call. Prose is the agent's own whatever stands in it.
+    /// Builds an argument. Text outside a call is always the agent's own.
     fn new(text: String, is_call: bool) -> Argument {
         let mut spellings = decoded(&text);
         let is_given = OnceCell::new();
@@ -97,17 +96,22 @@ impl Argument {
     }
 }
 
-/// What is asked about the agent's words before a message.
-pub(super) struct Wrote<'o, 'c, G> {
-    pub(super) own: &'o [Own<'c>],
-    /// Whether the person, or a tool before that message, stated an argument as a whole.
+/// Query about what the agent wrote before a message.
+pub(super) struct AgentEchoCheck<'o, 'c, G> {
+    pub(super) agent_messages: &'o [AgentMessage<'c>],
+    /// Returns true if the person or a tool stated an argument as a whole before that message.
     pub(super) is_given: G,
 }
 
-impl<G: Fn(&Value, usize) -> bool> Wrote<'_, '_, G> {
-    /// Whether the agent itself wrote `value` before `message`. `implied` also counts the value in other words.
+impl<G: Fn(&Value, usize) -> bool> AgentEchoCheck<'_, '_, G> {
+    /// Returns true if the agent itself wrote `value` before `message`. With `implied`, the value in other words counts
+    /// too.
     pub(super) fn has(&self, value: &Value, message: usize, implied: bool) -> bool {
-        let earlier = || self.own.iter().filter(|own| own.message < message);
+        let earlier = || {
+            self.agent_messages
+                .iter()
+                .filter(|agent_message| agent_message.message < message)
+        };
         if earlier().next().is_none() {
             return false;
         }
@@ -128,28 +132,28 @@ impl<G: Fn(&Value, usize) -> bool> Wrote<'_, '_, G> {
                     .iter()
                     .any(|skeleton| skeleton.contains(&wanted))
         };
-        let own_arguments = |own: &Own<'_>, argument: &Argument| {
+        let own_arguments = |agent_message: &AgentMessage<'_>, argument: &Argument| {
             !*argument
                 .is_given
-                .get_or_init(|| (self.is_given)(&argument.value, own.message))
+                .get_or_init(|| (self.is_given)(&argument.value, agent_message.message))
         };
-        let is_there = earlier().any(|own| {
-            let mut arguments = own.arguments().iter();
-            arguments.any(|argument| states(argument) && own_arguments(own, argument))
+        let is_there = earlier().any(|agent_message| {
+            let mut arguments = agent_message.arguments().iter();
+            arguments.any(|argument| states(argument) && own_arguments(agent_message, argument))
         });
         if is_there || wanted.len() < SHORTEST_SKELETON {
             return is_there;
         }
-        // Put together: of pieces that the agent wrote, at least one of them its own.
+        // The value may be assembled from several pieces that the agent wrote, at least one of them its own.
         let (mut given, mut all) = (HashSet::new(), HashSet::new());
-        for own in earlier() {
-            for argument in own.arguments() {
+        for agent_message in earlier() {
+            for argument in agent_message.arguments() {
                 let inside = argument.skeletons.iter().filter(|skeleton| {
                     (SHORTEST_PIECE..wanted.len()).contains(&skeleton.len()) && wanted.contains(*skeleton)
                 });
                 for piece in inside {
                     all.insert(piece);
-                    if !own_arguments(own, argument) {
+                    if !own_arguments(agent_message, argument) {
                         given.insert(piece);
                     }
                 }
@@ -159,7 +163,7 @@ impl<G: Fn(&Value, usize) -> bool> Wrote<'_, '_, G> {
     }
 }
 
-/// Whether a text is nothing but some of these pieces, one after the other.
+/// Returns true if the text is a concatenation of some of these pieces.
 fn is_made_of(wanted: &str, pieces: &HashSet<&String>) -> bool {
     let mut reached = vec![false; wanted.len() + 1];
     if let Some(first) = reached.first_mut() {
@@ -181,7 +185,7 @@ fn is_made_of(wanted: &str, pieces: &HashSet<&String>) -> bool {
     reached.last() == Some(&true)
 }
 
-/// The texts of an object's values and keys; of JSON in a string also those of its values.
+/// Collects the texts of an object's values and keys, including those of JSON objects inside strings.
 fn texts_of(object: &str, deepest: usize, texts: &mut Vec<String>) {
     let bytes = object.trim_end().as_bytes();
     for leaf in json::leaves(bytes) {
@@ -195,12 +199,12 @@ fn texts_of(object: &str, deepest: usize, texts: &mut Vec<String>) {
     texts.extend(json::keys(bytes).into_iter().map(|key| key.text));
 }
 
-/// A text's letters and digits alone, folded.
+/// Reduces a text to its folded letters and digits.
 fn skeleton(text: &str) -> String {
     fold_value(text).chars().filter(|c| c.is_alphanumeric()).collect()
 }
 
-/// What a text says when it is decoded, in each way that gives readable text.
+/// Decodes a text in every way that gives readable text.
 fn decoded(text: &str) -> Vec<String> {
     let text = text.trim();
     if text.len() > LONGEST_DECODED {
@@ -209,7 +213,7 @@ fn decoded(text: &str) -> Vec<String> {
     let decoders = [percent, base64, hexadecimal, entities, escapes];
     let readable = decoders.into_iter().filter_map(|decode| decode(text));
     let mut found: Vec<String> = readable.filter(|plain| plain != text).collect();
-    // Once encoded again, as a link in a link is.
+    // Percent-decode once more, for a link within a link.
     let again: Vec<String> = found.iter().filter_map(|plain| percent(plain)).collect();
     found.extend(again);
     found
@@ -326,7 +330,7 @@ fn escapes(text: &str) -> Option<String> {
     text.contains('\\').then(|| json::unescape(text).into_owned())
 }
 
-/// Bytes that are text a person could read.
+/// Returns the bytes as text if they are UTF-8 without control characters.
 fn readable(bytes: Vec<u8>) -> Option<String> {
     let text = String::from_utf8(bytes).ok()?;
     let is_readable = !text.is_empty() && !text.chars().any(|c| c.is_control() && !c.is_whitespace());

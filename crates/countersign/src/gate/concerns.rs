@@ -1,4 +1,4 @@
-//! Looking twice: what the history says about pending approvals.
+//! Concerns: facts from an agent's history that deserve a second look at a pending approval.
 
 use std::collections::HashMap;
 
@@ -9,26 +9,27 @@ use crate::concern::{Concern, History};
 use crate::id::{Agent, ApprovalId};
 use crate::store::{Filter, StoreError};
 
-/// So many of an agent's latest approvals are its history.
+/// Maximum number of an agent's latest approvals to read as its history.
 const HISTORY: usize = 200;
-/// On a page with several agents' cards so many approvals are looked at in all, and of each agent at least a few.
+/// Maximum number of approvals to read in total for a page with several agents' cards; each agent gets at least
+/// `A_FEW`.
 const MOST: usize = 1_000;
 const A_FEW: usize = 20;
-/// Ends a page early once its arguments and results reach this many bytes.
+/// Byte budget for reading one agent's history.
 const MOST_BYTES: usize = 4 * 1024 * 1024;
 
-/// What deserves a second look about each call of an approval.
+/// The concerns about each call of an approval.
 pub type Concerns = Vec<Vec<Concern>>;
 
 impl Gate {
-    /// What deserves a second look about each call, by what the same agent asked before this was proposed. Asked
-    /// when a card is shown, so that proposing costs nothing.
+    /// Returns the concerns about each call, judged by what the same agent asked before. Computed when a card is shown,
+    /// so that proposing stays cheap.
     pub async fn concerns(&self, approval: &Approval) -> Result<Concerns, StoreError> {
         let found = self.concerns_about(&[approval]).await?;
         Ok(found.into_iter().next().unwrap_or_default())
     }
 
-    /// The same for a whole page of one tenant's approvals, with each agent's history read once.
+    /// Returns the concerns for a page of one tenant's approvals, reading each agent's history once.
     pub async fn concerns_about(&self, approvals: &[&Approval]) -> Result<Vec<Concerns>, StoreError> {
         let mut newest: HashMap<&Agent, ApprovalId> = HashMap::new();
         for approval in approvals {
@@ -44,7 +45,7 @@ impl Gate {
                 continue;
             };
             let filter = Filter {
-                // Passed calls carry no person's judgement, and many of them must not push decided approvals off the page.
+                // Passed calls carry no person's judgement, and must not crowd decided approvals off the page.
                 asked: true,
                 agent: Some(agent.clone()),
                 after: Some(id),

@@ -1,0 +1,725 @@
+//! The words of a card that name its act, and where a reply may use them.
+//!
+//! Input: the offer of a card, and a reply from some word on. Output: how many of the reply's words name the act. Not
+//! here: yeses; see `card.rs`.
+//!
+//! A word names the act by its place, not by standing somewhere on the card: in "Undo the delete of", "delete" is what
+//! is undone. The verb is the first word of the label or the summary, or the last where a language puts it there. After
+//! it, a reply may say "it" or the whole object. If the act goes on after its object ("twice", "to delete a contact",
+//! "from savings"), its verb is not enough, and only the label or all of the words name it.
+
+use unicode_normalization::UnicodeNormalization as _;
+
+use super::kind::{Kinds, PieceKind};
+use super::language::{Language, Tables};
+use super::offer::{Offer, OfferWords};
+use super::phrases::{Phrase, Phrases, all_phrases, begins, holds, phrases_of};
+use super::word::{Words, is_unspaced, split};
+
+/// Words of the offer that name the act.
+#[derive(Default)]
+pub(super) struct ActWords {
+    /// Label of the approving button.
+    label: Phrase,
+    names: Vec<Name>,
+    /// True if the act refuses, stops, undoes or defers something, so that its verb may as well refuse the card.
+    pub(super) refuses: bool,
+    /// True if the act waits or keeps something as it is, so that "go ahead" may mean not to wait.
+    pub(super) waits: bool,
+    /// True if the card says nothing of its act, or its verb is a known one. Another verb may object to something
+    /// ("Dispute charge") or put it off ("Shelve project"), so that "approved" and "go ahead" may mean the opposite.
+    pub(super) is_familiar: bool,
+    /// True if the act is negated and the reply repeats a word of it: "do it" to "Do not notify".
+    pub(super) is_turned: bool,
+    /// True if one of the act's words negates or doubts the others.
+    pub(super) is_negated: bool,
+    /// True if the act is more than its verb and object, so that these are too little.
+    is_more: bool,
+    /// True if the act says nothing of a time, so that "now" adds nothing to it.
+    pub(super) may_be_now: bool,
+}
+
+/// One way in which the card words its act.
+#[derive(Clone, Debug, Default)]
+struct Name {
+    /// All fixed words, in order.
+    whole: Phrase,
+    /// The verb; empty if it could not be found.
+    verb: Phrase,
+    /// What directly follows the verb (or precedes it, in languages with the verb last), without articles.
+    object: Phrase,
+    /// True if the verb is in a list. Any other first word may be a noun: "Order hold".
+    is_known: bool,
+    is_verb_last: bool,
+    is_more: bool,
+    has_time: bool,
+}
+
+/// A part of a reply that names the act.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Named {
+    /// Number of the reply's words.
+    pub(super) length: usize,
+    /// True if it is the verb as the card has it and nothing else, so that it may mean several calls.
+    pub(super) is_verb_alone: bool,
+}
+
+impl ActWords {
+    pub(super) fn of(
+        tables: &Tables,
+        offer: &Offer<'_>,
+        language: Option<&Language>,
+        tag: &str,
+        reply: &[&str],
+    ) -> ActWords {
+        let label = offer.yes.as_deref().map(split).unwrap_or_default();
+        let (own, act) = match &offer.words {
+            OfferWords::Act { label, act } => (label.as_deref(), act.as_ref()),
+            OfferWords::Text(_) => (None, None),
+        };
+        let own_words = own.map(split).unwrap_or_default();
+        let act_words = act.map(|act| split(act.text())).unwrap_or_default();
+        let in_either = |of: fn(&Phrases) -> &Vec<Phrase>| {
+            let is_in = |words: &[String]| {
+                let mut verbs = all_phrases().values().flat_map(of);
+                verbs.any(|verb| holds(words, verb))
+            };
+            is_in(&own_words) || is_in(&act_words)
+        };
+        let refuses = in_either(|phrases| &phrases.refuse);
+        let offered: Vec<&String> = own_words.iter().chain(&act_words).collect();
+        let is_never = |word: &&String| NEVER.contains(&word.as_str());
+        let waits = in_either(|phrases| &phrases.wait) || offered.iter().any(is_never);
+        let languages = [language, tables.english()];
+        // "Yes, charge" does not name the act "never charge again".
+        let is_part = |word: &String| {
+            let own = phrases_of(tag);
+            own.is_some_and(|own| own.part.iter().any(|part| part.iter().eq([word])))
+        };
+        let turns = |word: &String| {
+            if is_part(word) {
+                return false;
+            }
+            let id = tables.lexicon.find(word);
+            let kinds = |language: &&Language| id.map_or(Kinds::NONE, |id| language.automaton.alone(id));
+            languages
+                .iter()
+                .flatten()
+                .any(|language| turns(kinds(language)) || NEVER.contains(&word.as_str()))
+        };
+        let title = act.filter(|act| act.has_title()).map(|act| act.title());
+        let mut texts = [own, act.and_then(|act| act.summary()), title]
+            .into_iter()
+            .flatten()
+            .peekable();
+        let is_verb_last = phrases_of(tag).is_some_and(|phrases| phrases.is_verb_last);
+        let is_familiar = match texts.peek() {
+            Some(_) => texts.all(|text| has_known_verb(&split(text), is_verb_last)),
+            None => act.is_none_or(|act| has_known_verb(&split(act.title()), is_verb_last)),
+        };
+        let is_negated = offered.iter().any(|word| turns(word));
+        let is_told = |word: &&String| !turns(word) || reply.contains(&word.as_str());
+        if !offered.iter().all(is_told) {
+            return ActWords {
+                refuses,
+                waits,
+                is_familiar,
+                is_negated,
+                is_turned: offered.iter().any(|word| reply.contains(&word.as_str())),
+                ..ActWords::default()
+            };
+        }
+        let reader = NameReader::new(tables, language, tag);
+        let of_label = own.and_then(|own| reader.read(own, own, true));
+        let summary = act.and_then(|act| reader.read(act.summary()?, act.every()?, false));
+        let title = act.and_then(|act| {
+            let name = reader.read(act.title(), act.title(), false)?;
+            // A tool's name says what it does only if it begins with a verb.
+            let is_act = || name.verb.first().is_some_and(|verb| reader.is_act(verb));
+            (act.has_title() || is_act()).then_some(name)
+        });
+        let mut names: Vec<Name> = of_label
+            .into_iter()
+            .filter(|name| !name.verb.is_empty())
+            .collect();
+        // Words with another verb name something else than the label, or the title something else than the summary.
+        for name in summary.into_iter().chain(title) {
+            let is_same = |first: &Name| first.verb == name.verb || reader.is_same(&first.verb, &name.verb);
+            if names.first().is_none_or(is_same) {
+                names.push(name);
+            }
+        }
+        ActWords {
+            refuses,
+            waits,
+            is_familiar,
+            is_turned: false,
+            is_negated,
+            is_more: names.iter().any(|name| name.is_more),
+            may_be_now: !names.is_empty() && !names.iter().any(|name| name.is_more || name.has_time),
+            names,
+            label,
+        }
+    }
+
+    /// Returns what is known of the act, without the words that name it.
+    pub(super) fn unnamed(&self) -> ActWords {
+        ActWords {
+            refuses: self.refuses,
+            waits: self.waits,
+            is_familiar: self.is_familiar,
+            ..ActWords::default()
+        }
+    }
+
+    /// Returns how long the act's verb, or one that means the same, is at the start of `rest`.
+    pub(super) fn verb(&self, rest: &[&str], listed: &[&Phrases]) -> Option<usize> {
+        let names = self.names.iter().filter(|name| !self.is_more && name.is_known);
+        names.filter_map(|name| name.verb_at(rest, listed)).max()
+    }
+
+    /// Returns the ways in which the words at the start of `rest` may name the act.
+    pub(super) fn named(&self, rest: &[&str], listed: &[&Phrases]) -> Vec<Named> {
+        let mut found = Vec::new();
+        let mut add = |length: usize, is_verb_alone: bool| {
+            found.push(Named {
+                length,
+                is_verb_alone,
+            });
+        };
+        if begins(rest, &self.label) {
+            add(self.label.len(), true);
+        }
+        for name in &self.names {
+            // A title that says less than the summary is too little.
+            if name.is_more == self.is_more
+                && rest.first().copied() == name.whole.first().map(String::as_str)
+                && let Some(length) = repeats(rest, &name.whole, listed)
+            {
+                add(length, false);
+            }
+            if self.is_more {
+                continue;
+            }
+            let object_at = |at: usize| {
+                let rest = rest.get(at..).unwrap_or_default();
+                let full = repeats(rest, &name.object, listed);
+                let pronoun = longest(rest, listed, |phrases| &phrases.object).filter(|_| name.is_known);
+                full.into_iter().chain(pronoun).map(move |length| at + length)
+            };
+            if let Some(length) = name.verb_at(rest, listed) {
+                if name.is_known || name.object.is_empty() {
+                    add(length, begins(rest, &name.verb));
+                }
+                object_at(length).for_each(|end| add(end, false));
+            }
+            if name.is_verb_last {
+                for end in object_at(0) {
+                    let behind = rest.get(end..).unwrap_or_default();
+                    if let Some(length) = name.verb_at(behind, listed) {
+                        add(end + length, false);
+                    }
+                }
+            }
+        }
+        found
+    }
+
+    /// Returns the act's verbs.
+    pub(super) fn verbs(&self) -> impl Iterator<Item = &Phrase> {
+        self.names
+            .iter()
+            .map(|name| &name.verb)
+            .filter(|verb| !verb.is_empty())
+    }
+
+    /// Returns true if a word stands in the act's object.
+    pub(super) fn is_object(&self, word: &str) -> bool {
+        let mut words = self.names.iter().flat_map(|name| &name.object);
+        words.any(|own| own == word)
+    }
+}
+
+impl Name {
+    /// Returns how long this verb, or one that means the same, is at the start of `rest`.
+    fn verb_at(&self, rest: &[&str], listed: &[&Phrases]) -> Option<usize> {
+        let own = begins(rest, &self.verb).then_some(self.verb.len());
+        let lists = listed.iter().flat_map(|phrases| &phrases.same);
+        let same = lists
+            .filter(|list| list.contains(&self.verb))
+            .flatten()
+            .filter(|verb| begins(rest, verb))
+            .map(Vec::len);
+        let told = match (self.verb.as_slice(), rest.first()) {
+            ([verb], Some(word)) => is_told_to(verb, word).then_some(1),
+            _ => None,
+        };
+        own.into_iter().chain(same).chain(told).max()
+    }
+}
+
+/// Returns the length of the longest phrase of these lists at the start of `rest`.
+pub(super) fn longest(rest: &[&str], listed: &[&Phrases], of: fn(&Phrases) -> &Vec<Phrase>) -> Option<usize> {
+    let phrases = listed.iter().flat_map(|phrases| of(phrases));
+    phrases.filter(|phrase| begins(rest, phrase)).map(Vec::len).max()
+}
+
+/// Returns how many words at the start of `rest` repeat `words` in their order. Before each of them, an article may be
+/// added or left out, also one that is a pronoun elsewhere: "delete this contact".
+fn repeats(rest: &[&str], words: &[String], listed: &[&Phrases]) -> Option<usize> {
+    let is_article = |word: &str| is_article(word, listed);
+    let is_pronoun = |word: &str| {
+        let mut objects = listed.iter().flat_map(|phrases| &phrases.object);
+        objects.any(|object| object.iter().eq([word]))
+    };
+    let wanted: Vec<&String> = words.iter().filter(|word| !is_article(word)).collect();
+    let mut length = 0;
+    for next in &wanted {
+        if rest
+            .get(length)
+            .is_some_and(|said| said != next && (is_article(said) || is_pronoun(said)))
+        {
+            length += 1;
+        }
+        if rest.get(length) != Some(&next.as_str()) {
+            return None;
+        }
+        length += 1;
+    }
+    (!wanted.is_empty()).then_some(length)
+}
+
+fn is_article(word: &str, listed: &[&Phrases]) -> bool {
+    let english = phrases_of("en");
+    let mut articles = listed
+        .iter()
+        .copied()
+        .chain(english)
+        .flat_map(|phrases| &phrases.article);
+    articles.any(|article| article.iter().eq([word]))
+}
+
+/// Finds the verb and the object in a label, summary or title.
+struct NameReader<'a> {
+    tables: &'a Tables,
+    languages: [Option<&'a Language>; 2],
+    own: Option<&'static Phrases>,
+    /// Phrases of the card's language and of English, which a policy is often written in.
+    listed: Vec<&'static Phrases>,
+}
+
+/// A fixed word of an act and what stands before it.
+struct Fixed {
+    word: String,
+    is_after_value: bool,
+    is_after_comma: bool,
+}
+
+impl<'a> NameReader<'a> {
+    fn new(tables: &'a Tables, language: Option<&'a Language>, tag: &str) -> NameReader<'a> {
+        let own = phrases_of(tag);
+        NameReader {
+            tables,
+            languages: [language, tables.english()],
+            own,
+            listed: own.into_iter().chain(phrases_of("en")).collect(),
+        }
+    }
+
+    /// Returns true if two verbs are in one list of verbs that mean the same.
+    fn is_same(&self, one: &Phrase, other: &Phrase) -> bool {
+        let mut lists = self.listed.iter().flat_map(|phrases| &phrases.same);
+        lists.any(|list| list.contains(one) && list.contains(other))
+    }
+
+    fn is_in(&self, word: &str, of: fn(&Phrases) -> &Vec<Phrase>) -> bool {
+        let mut phrases = self.listed.iter().flat_map(|phrases| of(phrases));
+        phrases.any(|phrase| phrase.iter().eq([word]))
+    }
+
+    /// Returns true for a word that some list has as a verb.
+    fn is_verb(&self, word: &str) -> bool {
+        self.is_act(word)
+            || self.is_in(word, |phrases| &phrases.refuse)
+            || self.is_in(word, |phrases| &phrases.wait)
+    }
+
+    /// Returns true for a verb that does something, rather than refuse or wait.
+    fn is_act(&self, word: &str) -> bool {
+        let is_word = |phrase: &Phrase| phrase.iter().eq([word]);
+        let mut same = self
+            .listed
+            .iter()
+            .flat_map(|phrases| phrases.same.iter().flatten());
+        let id = self.tables.lexicon.find(word);
+        same.any(is_word)
+            || self
+                .languages
+                .iter()
+                .flatten()
+                .any(|language| language.is_act(id))
+    }
+
+    /// Returns true for a word that cannot be a verb: an article, a pronoun, a conjunction.
+    fn is_little(&self, word: &str) -> bool {
+        let id = self.tables.lexicon.find(word);
+        let mut languages = self.languages.iter().flatten();
+        languages.any(|language| language.is_glue(id) || language.is_stop(id))
+            || self.is_in(word, |phrases| &phrases.article)
+            || self.is_in(word, |phrases| &phrases.part)
+    }
+
+    fn agrees(&self, word: &str) -> bool {
+        let id = self.tables.lexicon.find(word);
+        let mut languages = self.languages.iter().flatten();
+        languages.any(|language| language.agrees(id))
+    }
+
+    /// Reads a label, summary or title. `every` also has the words that are shown only sometimes. The verb of the result
+    /// is empty if it cannot be told.
+    fn read(&self, text: &str, every: &str, is_label: bool) -> Option<Name> {
+        let words = fixed(text);
+        let mut whole: Phrase = words.iter().map(|fixed| fixed.word.clone()).collect();
+        // A reply that ends in a preposition was broken off.
+        while !is_label
+            && whole
+                .last()
+                .is_some_and(|last| self.is_in(last, |phrases| &phrases.part))
+        {
+            whole.pop();
+        }
+        let is_courtesy = |fixed: &&Fixed| {
+            self.agrees(&fixed.word)
+                || self.is_in(&fixed.word, |phrases| &phrases.soft)
+                || self.is_in(&fixed.word, |phrases| &phrases.thanks)
+        };
+        let skipped = match is_label {
+            true => words.iter().take_while(is_courtesy).count(),
+            false => 0,
+        };
+        let words = words.get(skipped..).unwrap_or_default();
+        let first = words.first()?;
+        let mut name = match is_unspaced(&first.word) {
+            true => self.unspaced(words),
+            false => self
+                .verb_last(words, text)
+                .or_else(|| {
+                    self.verb_first(words, text)
+                        .filter(|_| self.may_begin_with_verb(&first.word))
+                })
+                .unwrap_or_default(),
+        };
+        if every != text {
+            let every_words = fixed(every);
+            let is_longer = match name.is_verb_last {
+                true => every_words.len() != words.len(),
+                false => self
+                    .verb_first(&every_words, every)
+                    .is_none_or(|other| other.is_more || other.verb != name.verb),
+            };
+            // What may be left out cannot be repeated.
+            if is_longer {
+                name.is_more = true;
+                whole.clear();
+            }
+        }
+        let is_excepted = |of: fn(&Phrases) -> &Vec<Phrase>| {
+            let mut phrases = self.listed.iter().flat_map(|phrases| of(phrases));
+            phrases.any(|phrase| !is_article(&phrase.concat(), &self.listed) && contains(&whole, phrase))
+        };
+        name.is_more |= is_excepted(|phrases| &phrases.except);
+        name.has_time |= is_excepted(|phrases| &phrases.narrow);
+        name.whole = whole;
+        Some(name)
+    }
+
+    /// Returns true if a text that does not end in a known verb may begin with one. In a language that puts the verb last,
+    /// the first word of "Löschen verhindern" is a noun; commands such as "Lösche" and English words are not.
+    fn may_begin_with_verb(&self, word: &str) -> bool {
+        let Some(own) = self.own.filter(|own| own.is_verb_last) else {
+            return true;
+        };
+        let is_in = |phrases: &Phrases| phrases.same.iter().flatten().any(|verb| verb.iter().eq([word]));
+        let id = self.tables.lexicon.find(word);
+        let is_english = || self.tables.english().is_some_and(|english| english.is_act(id));
+        let is_command = own.has_commands_first && is_in(own) && !word.ends_with("en");
+        is_command || phrases_of("en").is_some_and(is_in) || is_english()
+    }
+
+    /// Reads "Delete contact …": verb, object, and then only prepositions before values.
+    fn verb_first(&self, words: &[Fixed], text: &str) -> Option<Name> {
+        let first = words
+            .first()
+            .filter(|first| !first.is_after_value && !self.is_little(&first.word))?;
+        let is_particle =
+            |fixed: &&Fixed| !fixed.is_after_value && self.is_in(&fixed.word, |phrases| &phrases.particle);
+        let mut verb = vec![first.word.clone()];
+        verb.extend(
+            words
+                .get(1)
+                .filter(is_particle)
+                .map(|particle| particle.word.clone()),
+        );
+        let behind = words.get(verb.len()..).unwrap_or_default();
+        // A word before an article is a verb.
+        let is_before_article = words
+            .get(1)
+            .is_some_and(|next| !next.is_after_value && self.is_in(&next.word, |phrases| &phrases.article));
+        let is_known = self.is_verb(&first.word) || self.is_same(&verb, &verb) || is_before_article;
+        let mut name = self.objects(behind, text);
+        // "Order return" returns an order.
+        let ends_in_act = behind
+            .iter()
+            .take(name.object.len())
+            .next_back()
+            .is_some_and(|last| {
+                const ENDINGS: [&str; 5] = ["tion", "sion", "al", "ance", "ing"];
+                self.is_verb(&last.word) || ENDINGS.iter().any(|ending| last.word.ends_with(ending))
+            });
+        name.is_more |= ends_in_act && !is_before_article && self.is_in(&first.word, |phrases| &phrases.both);
+        name.is_known = is_known;
+        name.verb = verb;
+        Some(name)
+    }
+
+    /// Reads "Kontakt … löschen" in a language that puts the verb last.
+    fn verb_last(&self, words: &[Fixed], text: &str) -> Option<Name> {
+        let own = self.own.filter(|own| own.is_verb_last)?;
+        let verbs = own.same.iter().flatten().chain(&own.refuse).chain(&own.wait);
+        let ends = |verb: &&Phrase| {
+            let before = words.len().checked_sub(verb.len());
+            let end = before.and_then(|before| words.get(before..)).unwrap_or_default();
+            !end.is_empty() && end.iter().map(|fixed| &fixed.word).eq(verb.iter())
+        };
+        let listed = verbs.filter(ends).max_by_key(|verb| verb.len()).cloned();
+        let last = words.last().filter(|last| {
+            let id = self.tables.lexicon.find(&last.word);
+            let language = self.languages.first().copied().flatten();
+            language.is_some_and(|language| language.is_act(id))
+        });
+        let verb = listed.or_else(|| last.map(|last| vec![last.word.clone()]))?;
+        let before = words.get(..words.len() - verb.len()).unwrap_or_default();
+        let mut name = self.objects(before, &format!("{text}{}", crate::policy::VALUE));
+        name.is_more |= before
+            .iter()
+            .any(|fixed| fixed.is_after_comma && !fixed.is_after_value);
+        let is_second = |fixed: &Fixed| {
+            let is_word = |phrase: &Phrase| phrase.iter().eq([&fixed.word]);
+            own.same.iter().flatten().chain(&own.refuse).any(is_word)
+        };
+        name.is_more |= before.iter().any(is_second);
+        name.is_known = true;
+        name.is_verb_last = true;
+        name.verb = verb;
+        Some(name)
+    }
+
+    /// Reads a text of a script without spaces, in which only a listed verb at the beginning or end can be told.
+    fn unspaced(&self, words: &[Fixed]) -> Name {
+        let Some(own) = self.own else {
+            return Name::default();
+        };
+        let texts: Phrase = words.iter().map(|fixed| fixed.word.clone()).collect();
+        // A single character is as often part of another word.
+        let verbs = || own.same.iter().flatten().filter(|verb| verb.len() > 1);
+        let found = match own.is_verb_last {
+            true => verbs()
+                .filter(|verb| texts.ends_with(verb))
+                .max_by_key(|verb| verb.len()),
+            false => verbs()
+                .filter(|verb| texts.starts_with(verb))
+                .max_by_key(|verb| verb.len()),
+        };
+        let Some(verb) =
+            found.filter(|_| own.is_verb_last || words.first().is_some_and(|word| !word.is_after_value))
+        else {
+            return Name::default();
+        };
+        let others = match own.is_verb_last {
+            true => texts.get(..texts.len() - verb.len()),
+            false => texts.get(verb.len()..),
+        };
+        let others = others.unwrap_or_default();
+        let mut seconds = verbs().chain(&own.refuse).chain(&own.wait).chain(&own.narrow);
+        Name {
+            verb: verb.clone(),
+            is_more: others.len() > MOST_OBJECT || seconds.any(|second| contains(others, second)),
+            is_known: true,
+            has_time: true,
+            ..Name::default()
+        }
+    }
+
+    /// Returns true if the word at `at` only says what the value behind it is: "for order …", "to the account …". Behind
+    /// a bare "to" it may be a verb. English only: elsewhere, infinitives follow other prepositions, too.
+    fn is_noun_of_value(&self, rest: &[Fixed], at: usize) -> bool {
+        let before = |by: usize| at.checked_sub(by).and_then(|at| rest.get(at));
+        let is_article = |fixed: &Fixed| self.is_in(&fixed.word, |phrases| &phrases.article);
+        let (Some(noun), Some(first)) = (rest.get(at), before(1)) else {
+            return false;
+        };
+        let has_article = is_article(first) && !first.is_after_value;
+        let preposition = if has_article { before(2) } else { Some(first) };
+        let is_plain = |word: &str| ["of", "for", "from", "in", "into", "on", "at"].contains(&word);
+        let is_introduced = preposition.is_some_and(|preposition| {
+            is_plain(&preposition.word) || (has_article && preposition.word == "to")
+        });
+        let is_verb =
+            (self.is_verb(&noun.word) && !has_article && noun.word != "order") || noun.word.ends_with("ing");
+        let is_next_value = rest.get(at + 1).is_none_or(|next| next.is_after_value);
+        is_introduced
+            && is_next_value
+            && !noun.is_after_value
+            && !is_verb
+            && !self.is_in(&noun.word, |phrases| &phrases.narrow)
+            && !self.is_in(&noun.word, |phrases| &phrases.part)
+    }
+
+    /// Reads the words beside the verb: the object, up to the first value or preposition, and the rest. The rest adds
+    /// nothing if it only introduces values: "to …", "with email …".
+    fn objects(&self, words: &[Fixed], text: &str) -> Name {
+        let is_part = |fixed: &Fixed| self.is_in(&fixed.word, |phrases| &phrases.part);
+        let is_article = |fixed: &Fixed| self.is_in(&fixed.word, |phrases| &phrases.article);
+        let ends_object = |at: usize, fixed: &Fixed| {
+            fixed.is_after_value || is_part(fixed) || (fixed.is_after_comma && at > 0)
+        };
+        let length = (0..)
+            .zip(words)
+            .find(|(at, fixed)| ends_object(*at, fixed))
+            .map_or(words.len(), |(at, _)| at);
+        let (object, rest) = words.split_at_checked(length).unwrap_or((words, &[]));
+        let is_before_value = |at: usize| match rest.get(at + 1) {
+            Some(next) => next.is_after_value,
+            None => {
+                at + 1 == rest.len()
+                    && text
+                        .trim_end_matches(|c: char| !c.is_alphanumeric() && c != crate::policy::VALUE)
+                        .ends_with(crate::policy::VALUE)
+            }
+        };
+        let is_bare = |at: usize| {
+            let (Some(fixed), before) = (rest.get(at), at.checked_sub(1).and_then(|at| rest.get(at))) else {
+                return false;
+            };
+            let is_named = before.is_some_and(|before| self.is_in(&before.word, |phrases| &phrases.with));
+            let is_unit = fixed.is_after_value && UNITS.contains(&fixed.word.as_str());
+            if is_unit || self.is_noun_of_value(rest, at) {
+                return true;
+            }
+            let next_is_bare = || {
+                rest.get(at + 1)
+                    .is_some_and(|next| is_article(next) && !next.is_after_value)
+            };
+            match is_part(fixed) {
+                true => {
+                    is_before_value(at)
+                        || next_is_bare()
+                        || self.is_noun_of_value(rest, at + 1)
+                        || (self.is_in(&fixed.word, |phrases| &phrases.with) && at + 1 < rest.len())
+                }
+                false => is_before_value(at) && (is_article(fixed) || is_named),
+            }
+        };
+        // Behind an article, "the hold" is a thing; behind another noun, "order hold" is an act.
+        let is_act_noun = |at: usize, fixed: &Fixed| {
+            let before = at.checked_sub(1).and_then(|at| object.get(at));
+            let is_act = self.is_in(&fixed.word, |phrases| &phrases.noun)
+                || self.is_in(&fixed.word, |phrases| &phrases.refuse)
+                || self.is_in(&fixed.word, |phrases| &phrases.wait);
+            is_act && !before.is_some_and(is_article)
+        };
+        let is_narrow = |fixed: &Fixed| self.is_in(&fixed.word, |phrases| &phrases.narrow);
+        let is_more = !(0..rest.len()).all(is_bare)
+            || object.iter().any(is_narrow)
+            || (0..).zip(object).any(|(at, fixed)| is_act_noun(at, fixed));
+        let is_place = |fixed: &Fixed| {
+            let word = fixed.word.as_str();
+            ["to", "for", "of", "with"].contains(&word) || UNITS.contains(&word)
+        };
+        let content = object.iter().filter(|fixed| !is_article(fixed));
+        Name {
+            object: content.map(|fixed| fixed.word.clone()).collect(),
+            is_more,
+            has_time: !rest.iter().all(is_place),
+            ..Name::default()
+        }
+    }
+}
+
+/// Units that may follow a value.
+const UNITS: [&str; 20] = [
+    "eur", "usd", "gbp", "chf", "jpy", "cny", "inr", "pln", "sek", "nok", "dkk", "czk", "euro", "euros",
+    "dollar", "dollars", "pounds", "€", "$", "£",
+];
+
+/// Most characters of an object in a script without spaces. A longer text may say anything.
+const MOST_OBJECT: usize = 8;
+
+/// Returns true if `words` contain `phrase`.
+fn contains(words: &[String], phrase: &[String]) -> bool {
+    !phrase.is_empty() && words.windows(phrase.len()).any(|part| part == phrase)
+}
+
+/// Returns the fixed words of an act.
+fn fixed(text: &str) -> Vec<Fixed> {
+    let words = Words::of(text, usize::MAX).unwrap_or_default();
+    let read = |index: usize| Fixed {
+        word: words.get(index).to_owned(),
+        is_after_value: words.gap(index).is_value,
+        is_after_comma: words.gap(index).is_joint,
+    };
+    (0..words.len()).map(read).collect()
+}
+
+/// Returns true if words begin with a listed verb of any language, or end with one.
+fn has_known_verb(words: &[String], is_verb_last: bool) -> bool {
+    let mut known = all_phrases()
+        .values()
+        .flat_map(|phrases| phrases.same.iter().flatten().chain(&phrases.familiar));
+    known.any(|verb| !verb.is_empty() && (words.starts_with(verb) || (is_verb_last && words.ends_with(verb))))
+}
+
+/// Words that reverse the meaning of an act and that no table lists alone.
+const NEVER: [&str; 4] = ["never", "not", "dont", "without"];
+
+fn turns(kinds: Kinds) -> bool {
+    kinds.has(PieceKind::No) || kinds.has(PieceKind::NoLead) || kinds.has(PieceKind::Doubt)
+}
+
+/// Returns true if `word` is a Spanish imperative of `verb` with its object: `bórralo` of `borrar`.
+fn is_told_to(verb: &str, word: &str) -> bool {
+    let plain: String = word
+        .nfd()
+        .filter(|c| !('\u{300}'..='\u{36f}').contains(c))
+        .collect();
+    let stem = ["ar", "er", "ir"]
+        .iter()
+        .find_map(|ending| verb.strip_suffix(ending))
+        .filter(|stem| stem.len() >= 3);
+    let rest = stem.and_then(|stem| plain.strip_prefix(stem));
+    let objects = ["lo", "la", "los", "las"];
+    let object = rest.map(|rest| rest.trim_start_matches(['a', 'e']));
+    let vowels = rest.map_or(0, str::len) - object.map_or(0, str::len);
+    vowels == 1 && object.is_some_and(|object| objects.contains(&object))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x54_a_verb_with_its_object_names_the_act() {
+        for (verb, word, expected) in [
+            ("borrar", "bórralo", true),
+            ("borrar", "borrala", true),
+            ("borrar", "bórrelos", true),
+            ("borrar", "borra", false),
+            ("borrar", "borrado", false),
+            ("borrar", "borralolo", false),
+            ("delete", "deletelo", false),
+            ("ir", "ilo", false),
+        ] {
+            assert_eq!(is_told_to(verb, word), expected, "{verb} {word}");
+        }
+    }
+}

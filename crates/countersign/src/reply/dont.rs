@@ -1,0 +1,133 @@
+//! Refusals that name the act: "don't delete it", "nicht löschen", "no borres".
+//!
+//! Input: a reply that the larger tables do not understand, and the card's offer. Output: whether it refuses the act. Not
+//! here: plain noes, which the larger tables know.
+//!
+//! Every word has to be a negation, a form of the act's verb, its object, or a courtesy. So "don't only delete it" and
+//! "no, delete it" refuse nothing.
+
+use super::act::{ActWords, longest};
+use super::language::Tables;
+use super::offer::Offer;
+use super::phrases::{Phrase, Phrases, base, begins, listed, phrases_of};
+use super::word::Words;
+
+/// Returns true if a reply negates the act's verb.
+pub(super) fn refuses(tables: &Tables, offer: &Offer<'_>, words: &Words, said: Option<&str>) -> bool {
+    let tag = said.or(offer.language()).unwrap_or("en");
+    let reply: Vec<&str> = words.iter().collect();
+    let act = ActWords::of(tables, offer, tables.language(tag), base(tag), &[]);
+    if !offer.is_card() || act.is_negated {
+        return false;
+    }
+    let own = listed(tag);
+    // A policy is often written in English, and so may be the answer.
+    let lists: Vec<&Phrases> = own.iter().copied().chain(phrases_of("en")).collect();
+    let verbs: Vec<&Phrase> = act.verbs().collect();
+    let is_no = |at: usize| {
+        let word = reply.get(at).and_then(|word| Words::of(word, 1));
+        word.is_some_and(|word| tables.locale(tag, &word) == Some(false))
+    };
+    let is_particle = |word: &str| {
+        verbs
+            .iter()
+            .any(|verb| verb.iter().skip(1).any(|own| own == word))
+    };
+    let (mut at, mut negations, mut noes) = (0, 0, 0);
+    let mut form = None;
+    while at < reply.len() {
+        let rest = reply.get(at..).unwrap_or_default();
+        let found = verb_form(rest, &verbs, &lists);
+        if let Some((length, kind)) = found {
+            // A second verb may be another wish.
+            if form.is_some() {
+                return false;
+            }
+            form = Some(kind);
+            at += length;
+            continue;
+        }
+        if let Some(length) = longest(rest, &lists, |phrases| &phrases.dont) {
+            // A comma separates the negation from the verb: "no, delete it".
+            let is_cut = words.gap(at + length).is_joint;
+            noes += usize::from(is_no(at));
+            negations += usize::from(!is_cut);
+            at += length;
+            continue;
+        }
+        let courtesies: [fn(&Phrases) -> &Vec<Phrase>; 4] = [
+            |phrases| &phrases.soft,
+            |phrases| &phrases.thanks,
+            |phrases| &phrases.object,
+            |phrases| &phrases.article,
+        ];
+        let courtesy = courtesies
+            .into_iter()
+            .filter_map(|of| longest(rest, &lists, of))
+            .max();
+        match courtesy {
+            Some(length) => at += length,
+            None if act.is_object(rest.first().unwrap_or(&"")) => at += 1,
+            None if is_no(at) => at += 1,
+            None if is_particle(rest.first().unwrap_or(&"")) => at += 1,
+            None => return false,
+        }
+    }
+    match form {
+        Some(Form::Against) => true,
+        Some(Form::Unsaid) => negations > 0,
+        // Where "no" and "not" are one word, "no, delete" is no refusal.
+        Some(Form::Said) => negations > noes,
+        None => false,
+    }
+}
+
+/// Forms of a verb, by what they need to be a refusal.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Also used to tell somebody to do it.
+    Said,
+    /// Used only behind a negation.
+    Unsaid,
+    /// Negated already.
+    Against,
+}
+
+/// Returns the longest form of one of the verbs at the start of `rest`.
+fn verb_form(rest: &[&str], verbs: &[&Phrase], lists: &[&Phrases]) -> Option<(usize, Form)> {
+    let mut found: Option<(usize, Form)> = None;
+    let mut add = |phrase: &Phrase, form: Form| {
+        let is_longer = found.is_none_or(|(length, _)| phrase.len() >= length);
+        if is_longer && begins(rest, phrase) {
+            found = Some((phrase.len(), form));
+        }
+    };
+    for verb in verbs {
+        add(verb, Form::Said);
+        // A verb of two words may have the negation in between: "ta inte bort".
+        if verb.len() > 1 {
+            verb.iter()
+                .take(1)
+                .for_each(|word| add(&vec![word.clone()], Form::Said));
+        }
+        for phrases in lists {
+            let same: Vec<&Phrase> = phrases
+                .same
+                .iter()
+                .filter(|list| list.contains(verb))
+                .flatten()
+                .collect();
+            same.iter().for_each(|form| add(form, Form::Said));
+            let is_linked = |list: &&Vec<Phrase>| {
+                let first = list.first();
+                first.is_some_and(|first| first == *verb || same.contains(&first))
+            };
+            for (all, form) in [(&phrases.unsaid, Form::Unsaid), (&phrases.against, Form::Against)] {
+                // The first word only links the list to its act.
+                let forms = all.iter().filter(is_linked).flat_map(|list| list.iter().skip(1));
+                forms.for_each(|phrase| add(phrase, form));
+            }
+        }
+    }
+    found
+}

@@ -1,0 +1,219 @@
+//! The phrases with which people answer cards, read from `tables/cards.txt`.
+//!
+//! Input: the text of the table. Output: lists of phrases for each language. Not here: what a reply made of them means;
+//! see `card.rs`, and `act.rs` for words that name the act.
+
+use std::collections::HashMap;
+use std::sync::OnceLock;
+
+use super::word::split;
+
+pub(super) type Phrase = Vec<String>;
+
+/// Phrases of one language. The sections are described in `tables/cards.txt`.
+#[derive(Default)]
+pub(super) struct Phrases {
+    pub(super) yes: Vec<Phrase>,
+    /// Like `yes`, but not for an act that refuses or is not known: "correct" may be said of what the act objects to.
+    pub(super) judgement: Vec<Phrase>,
+    /// Like `yes`, but not for an act that refuses.
+    pub(super) approval: Vec<Phrase>,
+    /// Like `yes`, but only for an act that does not refuse, on a card without labels of its own.
+    pub(super) go_on: Vec<Phrase>,
+    pub(super) praise: Vec<Phrase>,
+    pub(super) now: Vec<Phrase>,
+    /// Like `yes`, but not for an act that refuses, stops or waits.
+    pub(super) onward: Vec<Phrase>,
+    /// Verbs of acts by which something waits or stays as it is.
+    pub(super) wait: Vec<Phrase>,
+    /// Verbs of acts that refuse, stop, undo or defer.
+    pub(super) refuse: Vec<Phrase>,
+    /// Words with which a denying label lets things go on.
+    pub(super) opposite: Vec<Phrase>,
+    /// Words that narrow what an act does or join another act to it.
+    pub(super) except: Vec<Phrase>,
+    /// Words that begin another part of an act, such as "to".
+    pub(super) part: Vec<Phrase>,
+    /// Words that introduce a value with its name, such as "with".
+    pub(super) with: Vec<Phrase>,
+    /// Words that belong to the verb before them, such as "up".
+    pub(super) particle: Vec<Phrase>,
+    /// Words that say when, how often or how much.
+    pub(super) narrow: Vec<Phrase>,
+    /// Nouns of acts: behind another noun they are the act, as in "order cancellation".
+    pub(super) noun: Vec<Phrase>,
+    /// Verbs that are nouns, too.
+    pub(super) both: Vec<Phrase>,
+    /// Words that negate a verb.
+    pub(super) dont: Vec<Phrase>,
+    /// Forms that a verb of `same` has only behind a word of `dont`, one list per act, with one word of that act's list.
+    pub(super) unsaid: Vec<Vec<Phrase>>,
+    /// Like `unsaid`, but negated without another word.
+    pub(super) against: Vec<Vec<Phrase>>,
+    /// True if little more than the plain yes is listed.
+    pub(super) has_particles_only: bool,
+    pub(super) soft: Vec<Phrase>,
+    pub(super) thanks: Vec<Phrase>,
+    /// Like `yes`, but not enough where the offer needs a yes.
+    pub(super) mild: Vec<Phrase>,
+    pub(super) object: Vec<Phrase>,
+    pub(super) article: Vec<Phrase>,
+    pub(super) lead: Vec<Phrase>,
+    /// Verbs that name the same act, one list per act.
+    pub(super) same: Vec<Vec<Phrase>>,
+    /// More verbs that object to nothing and put nothing off.
+    pub(super) familiar: Vec<Phrase>,
+    /// True if the verb may also follow its object.
+    pub(super) is_verb_last: bool,
+    /// True if a command begins with its verb although other sentences end with theirs.
+    pub(super) has_commands_first: bool,
+    pub(super) not: Vec<Phrase>,
+    /// Like `not`, but anywhere in a reply.
+    pub(super) never: Vec<Phrase>,
+    /// Allowed only at the beginning of a reply: elsewhere the same words may not be a greeting.
+    pub(super) greeting: Vec<Phrase>,
+    /// Phrases that mean all of several calls.
+    pub(super) all: Vec<Phrase>,
+}
+
+/// Returns true for a single letter of an alphabet. Many languages shorten yes to one letter, but the same letter is a no
+/// or a word of its own in another. A character of Chinese or Korean is a word.
+pub(super) fn is_letter(word: &str) -> bool {
+    let mut letters = word.chars();
+    let is_letter = letters
+        .next()
+        .is_some_and(|c| c.is_alphabetic() && c < '\u{2e80}');
+    is_letter && letters.next().is_none()
+}
+
+/// Returns true if `words` contain `phrase`. A single letter is not looked for.
+pub(super) fn holds(words: &[String], phrase: &[String]) -> bool {
+    let is_letter = |phrase: &[String]| matches!(phrase, [word] if is_letter(word));
+    !phrase.is_empty() && !is_letter(phrase) && words.windows(phrase.len()).any(|part| part == phrase)
+}
+
+pub(super) fn begins(rest: &[&str], phrase: &[String]) -> bool {
+    !phrase.is_empty()
+        && rest.len() >= phrase.len()
+        && phrase.iter().zip(rest).all(|(word, said)| word == said)
+}
+
+/// Returns a tag without its region, in the form that `tables/cards.txt` uses: `pt` for `pt-BR`, `no` for `nb`.
+pub(super) fn base(tag: &str) -> &str {
+    match tag.split(['-', '_', '.', '@']).next().unwrap_or(tag) {
+        "nb" | "nn" => "no",
+        "iw" => "he",
+        "in" => "id",
+        "tl" => "fil",
+        "sh" => "hr",
+        base => base,
+    }
+}
+
+/// Returns the phrases that answer a card in this language: its own, and the few English words that are used everywhere.
+pub(super) fn listed(tag: &str) -> Vec<&'static Phrases> {
+    let beside = (base(tag) != "en").then(|| phrases_of("abroad")).flatten();
+    [phrases_of(base(tag)), beside].into_iter().flatten().collect()
+}
+
+pub(super) fn phrases_of(tag: &str) -> Option<&'static Phrases> {
+    all_phrases().get(&tag.to_ascii_lowercase())
+}
+
+pub(super) fn all_phrases() -> &'static HashMap<String, Phrases> {
+    static ALL: OnceLock<HashMap<String, Phrases>> = OnceLock::new();
+    ALL.get_or_init(|| read(include_str!("tables/cards.txt")))
+}
+
+fn read(text: &str) -> HashMap<String, Phrases> {
+    let mut all: HashMap<String, Phrases> = HashMap::new();
+    let (mut tag, mut section) = (String::new(), "");
+    for line in text
+        .lines()
+        .map(str::trim)
+        .filter(|line| !line.is_empty() && !line.starts_with('#'))
+    {
+        if let Some(name) = line.strip_prefix("@ ") {
+            tag = name.to_owned();
+            all.entry(tag.clone()).or_default();
+        } else if line.starts_with('[') {
+            section = line;
+            if let Some(phrases) = all.get_mut(&tag) {
+                phrases.is_verb_last |= line == "[verb last]";
+                phrases.has_commands_first |= line == "[commands first]";
+                phrases.has_particles_only |= line == "[particles only]";
+            }
+        } else if let Some(phrases) = all.get_mut(&tag) {
+            let read = line.split('|').map(split).filter(|phrase| !phrase.is_empty());
+            let list = match section {
+                "[yes]" => &mut phrases.yes,
+                "[judgement]" => &mut phrases.judgement,
+                "[mild]" => &mut phrases.mild,
+                "[approval]" => &mut phrases.approval,
+                "[go on]" => &mut phrases.go_on,
+                "[praise]" => &mut phrases.praise,
+                "[now]" => &mut phrases.now,
+                "[refuse]" => &mut phrases.refuse,
+                "[opposite]" => &mut phrases.opposite,
+                "[except]" => &mut phrases.except,
+                "[soft]" => &mut phrases.soft,
+                "[thanks]" => &mut phrases.thanks,
+                "[not]" => &mut phrases.not,
+                "[never]" => &mut phrases.never,
+                "[greeting]" => &mut phrases.greeting,
+                "[all]" => &mut phrases.all,
+                "[article]" => &mut phrases.article,
+                "[lead]" => &mut phrases.lead,
+                "[onward]" => &mut phrases.onward,
+                "[familiar]" => &mut phrases.familiar,
+                "[wait]" => &mut phrases.wait,
+                "[part]" => &mut phrases.part,
+                "[with]" => &mut phrases.with,
+                "[particle]" => &mut phrases.particle,
+                "[narrow]" => &mut phrases.narrow,
+                "[noun]" => &mut phrases.noun,
+                "[both]" => &mut phrases.both,
+                "[dont]" => &mut phrases.dont,
+                "[same]" | "[unsaid]" | "[against]" => {
+                    let lists = match section {
+                        "[same]" => &mut phrases.same,
+                        "[unsaid]" => &mut phrases.unsaid,
+                        _ => &mut phrases.against,
+                    };
+                    lists.push(read.collect());
+                    continue;
+                }
+                _ => &mut phrases.object,
+            };
+            list.extend(read);
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn x54_no_phrase_is_in_two_sections_of_a_language() {
+        for (tag, phrases) in all_phrases() {
+            assert!(!phrases.yes.is_empty(), "{tag}");
+            let weaker = [
+                &phrases.judgement,
+                &phrases.approval,
+                &phrases.go_on,
+                &phrases.praise,
+                &phrases.now,
+                &phrases.onward,
+            ];
+            let weaker = weaker.into_iter().flatten().chain(&phrases.soft);
+            for soft in weaker.chain(&phrases.mild).chain(&phrases.thanks) {
+                assert!(!phrases.yes.contains(soft), "{tag}: {soft:?}");
+            }
+            for article in &phrases.article {
+                assert!(!phrases.object.contains(article), "{tag}: {article:?}");
+            }
+        }
+    }
+}
