@@ -1,7 +1,8 @@
-//! What the SQLite store costs: `cargo bench -p countersign-store --bench sqlite -- FOLDER SECONDS`.
+//! Benchmarks of the SQLite store: `cargo bench -p countersign-store --bench sqlite -- FOLDER SECONDS`.
 //!
-//! One line per measurement. Run it under `strace -f -c -e fsync,fdatasync` with `-- FOLDER SECONDS cycle CALLERS` to
-//! count syncs per approval.
+//! Prints one line per measurement. Run it under `strace -f -c -e fsync,fdatasync` with `-- FOLDER SECONDS cycle
+//! CALLERS` to count syncs per approval. `-- FOLDER 0 audit COUNT` creates COUNT approvals, audits them, and measures
+//! the migration that builds the log of an older file.
 
 #![expect(
     clippy::print_stdout,
@@ -17,8 +18,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use countersign::id::Tenant;
-use countersign::store::{Filter, Store};
-use countersign_store::sqlite::{SqliteOptions, SqliteStore};
+use countersign::store::{Audit, Filter, Store};
+use countersign_store::sqlite::{SqliteOptions, SqliteStore, audit_file};
 
 #[tokio::main]
 async fn main() {
@@ -33,6 +34,7 @@ async fn main() {
     let callers = word(3).and_then(|word| word.parse().ok());
     match (word(2), callers) {
         (Some("propose"), Some(callers)) => load(folder.path(), "propose", callers, duration).await,
+        (Some("audit"), Some(count)) => audit(folder.path(), count).await,
         (Some("cycle"), Some(callers)) => load(folder.path(), "cycle", callers, duration).await,
         _ => {
             for callers in [1, 64] {
@@ -50,7 +52,7 @@ fn store(folder: &Path, name: &str) -> Arc<SqliteStore> {
     Arc::new(SqliteStore::open(path, SqliteOptions::default()).expect("a store"))
 }
 
-/// So many callers, each with one write under way.
+/// Runs `callers` concurrent callers, each with one write in flight.
 async fn load(folder: &Path, what: &'static str, callers: usize, duration: Duration) {
     let store = store(folder, &format!("{what}-{callers}.db"));
     let start = Instant::now();
@@ -83,7 +85,7 @@ async fn load(folder: &Path, what: &'static str, callers: usize, duration: Durat
     check_kept(folder, &format!("{what}-{callers}.db"), what, done);
 }
 
-/// A number counts only when the file holds what was answered, no less and no more.
+/// Checks that the file holds exactly what was acknowledged; otherwise the figure does not count.
 fn check_kept(folder: &Path, name: &str, what: &str, done: usize) {
     let file = rusqlite::Connection::open(folder.join(name)).expect("the file");
     let count = |sql: &str| {
@@ -104,7 +106,41 @@ fn check_kept(folder: &Path, name: &str, what: &str, done: usize) {
     assert_eq!(count("SELECT count(*) FROM event"), done * events, "events");
 }
 
+/// Measures the audit of a file, and the migration that builds the log of an older one.
+async fn audit(folder: &Path, count: usize) {
+    fill(folder, count).await;
+    let path = folder.join("size.db");
+    for _ in 0..3 {
+        let start = Instant::now();
+        let audited = audit_file(&path, &Audit::default(), &|_| ())
+            .await
+            .expect("an audit");
+        assert!(audited.is_sound(), "{:?}", audited.faults);
+        assert_eq!(audited.approvals, count as u64, "approvals");
+        let (seconds, events) = (start.elapsed().as_secs_f64(), audited.events);
+        let per_second = count as f64 / seconds;
+        println!("audit: {count} approvals with {events} events in {seconds:.2} s, {per_second:.0}/s");
+    }
+    let file = rusqlite::Connection::open(&path).expect("the file");
+    file.execute_batch(
+        "ALTER TABLE event DROP COLUMN content; DROP TABLE log; DELETE FROM migration WHERE version = 4;
+         PRAGMA user_version = 3",
+    )
+    .expect("an older file");
+    drop(file);
+    let start = Instant::now();
+    store(folder, "size.db").close().await;
+    println!("migration: {:?}", start.elapsed());
+}
+
 async fn size(folder: &Path, count: usize) {
+    fill(folder, count).await;
+    let bytes = std::fs::metadata(folder.join("size.db")).expect("the file").len();
+    println!("size: {} bytes per finished approval", bytes / count as u64);
+}
+
+/// Creates a file with `count` finished approvals.
+async fn fill(folder: &Path, count: usize) {
     let store = store(folder, "size.db");
     let tasks: Vec<_> = (0..50)
         .map(|_| {
@@ -120,8 +156,6 @@ async fn size(folder: &Path, count: usize) {
         task.await.expect("a caller");
     }
     store.close().await;
-    let bytes = std::fs::metadata(folder.join("size.db")).expect("the file").len();
-    println!("size: {} bytes per finished approval", bytes / count as u64);
 }
 
 async fn reads(folder: &Path) {

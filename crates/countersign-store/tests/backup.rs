@@ -1,4 +1,4 @@
-//! Backups of the SQLite store: whole, checksummed, without what was erased, and voided when restored.
+//! Backups of the SQLite store: complete, checksummed, without erased content, and voided on restore.
 
 #![expect(clippy::unwrap_used, reason = "made for tests, where a panic is the report")]
 
@@ -30,7 +30,7 @@ fn folder() -> (TempDir, PathBuf) {
 }
 
 #[tokio::test]
-async fn h21_what_was_erased_is_in_no_file() {
+async fn h21_erased_content_is_in_no_file() {
     let (folder, path) = folder();
     let store = open(&path).unwrap();
     let secret = "canary that must go ".repeat(500);
@@ -65,6 +65,14 @@ async fn h21_what_was_erased_is_in_no_file() {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f22_a_backup_under_load_is_whole_and_is_voided_when_restored() {
+    let rounds: usize = std::env::var("COUNTERSIGN_TEST_F22").map_or(1, |text| text.parse().unwrap());
+    for _ in 0..rounds {
+        back_up_under_load().await;
+    }
+    println!("F22 sqlite rounds={rounds} violations=0");
+}
+
+async fn back_up_under_load() {
     let (folder, path) = folder();
     let store = Arc::new(open(&path).unwrap());
     for _ in 0..50 {
@@ -97,7 +105,7 @@ async fn f22_a_backup_under_load_is_whole_and_is_voided_when_restored() {
         let mode = std::fs::metadata(&backup).unwrap().permissions().mode();
         assert_eq!(mode & 0o777, 0o600);
     }
-    // Restored: everything in it verifies, before and after what was open is voided.
+    // The restored store verifies, both before and after open approvals are voided.
     let restored = open(&backup).unwrap();
     let all = Filter {
         limit: Some(500),
@@ -117,7 +125,7 @@ async fn f22_a_backup_under_load_is_whole_and_is_voided_when_restored() {
 }
 
 #[tokio::test]
-async fn h15_a_changed_backup_is_found() {
+async fn h15_a_changed_backup_is_detected() {
     let (folder, path) = folder();
     let store = open(&path).unwrap();
     proposed(&store, propose(new_id())).await.unwrap();
@@ -137,4 +145,28 @@ async fn h15_a_changed_backup_is_found() {
         store.backup_to(&nowhere).await,
         Err(BackupError::File { .. })
     ));
+}
+
+#[cfg(unix)]
+#[tokio::test]
+async fn x94_temporary_names_are_unguessable_and_links_not_followed() {
+    use std::os::unix::fs::symlink;
+    let (folder, path) = folder();
+    let store = open(&path).unwrap();
+    let at = |name: &str| folder.path().join(name);
+    std::fs::write(at("victim"), "mine").unwrap();
+    // Name that earlier versions used for an unfinished copy.
+    symlink(at("victim"), at("backup.db.partial")).unwrap();
+    store.backup_to(&at("backup.db")).await.unwrap();
+    check_backup(&at("backup.db")).unwrap();
+    for (taken, backup) in [("linked.db", "linked.db"), ("summed.db.sha256", "summed.db")] {
+        symlink(at("nowhere"), at(taken)).unwrap();
+        let made = store.backup_to(&at(backup)).await;
+        assert!(matches!(made, Err(BackupError::Exists(_))), "{made:?}");
+    }
+    assert_eq!(std::fs::read(at("victim")).unwrap(), b"mine");
+    assert!(!at("nowhere").exists());
+    let left = std::fs::read_dir(folder.path()).unwrap().flatten();
+    let hidden = left.filter(|file| file.file_name().to_string_lossy().starts_with('.'));
+    assert_eq!(hidden.count(), 0, "nothing half made is left");
 }

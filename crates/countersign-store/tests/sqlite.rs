@@ -1,4 +1,4 @@
-//! What only the SQLite store has: files, group commits, other processes. All else is in the common suite.
+//! Tests specific to the SQLite store: files, group commits, several processes. The rest is in the common suite.
 
 #![expect(
     clippy::unwrap_used,
@@ -13,13 +13,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use countersign::command::{Answer, Command};
-use countersign::decision::{Ground, Verdict};
+use countersign::decision::{AuthorityBasis, Verdict};
 use countersign::id::{Channel, Run, Tenant};
 use countersign::registry::{Entry, Kind, Put};
 use countersign::state::{CallState, State};
-use countersign::store::{Cursor, Filter, Store, StoreError};
+use countersign::store::{Audit, Cursor, Filter, Store, StoreError};
 use countersign::time::{ManualClock, Time};
-use countersign_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
+use countersign_store::sqlite::{OpenError, SqliteOptions, SqliteStore, audit_file};
 use fixture::{decide, finish, id, new_id, propose, proposed, whole};
 use rusqlite::Connection;
 use tempfile::TempDir;
@@ -34,7 +34,7 @@ fn folder() -> (TempDir, PathBuf) {
     (folder, path)
 }
 
-/// How many approvals were ever proposed.
+/// Counts the events of all approvals.
 async fn count(store: &SqliteStore) -> usize {
     let (tenant, mut count, mut from) = (Tenant::single(), 0, Cursor::default());
     loop {
@@ -44,7 +44,7 @@ async fn count(store: &SqliteStore) -> usize {
     }
 }
 
-/// Expects that opening is refused, and that the file is as it was.
+/// Expects that opening fails and leaves the file unchanged.
 #[track_caller]
 fn refused(path: &Path) -> OpenError {
     let before = std::fs::read(path).unwrap();
@@ -55,7 +55,7 @@ fn refused(path: &Path) -> OpenError {
 }
 
 #[test]
-fn f08_another_programs_file_is_left_alone() {
+fn f08_another_programs_file_is_left_unchanged() {
     for mode in ["DELETE", "WAL"] {
         let (_folder, path) = folder();
         let other = Connection::open(&path).unwrap();
@@ -72,7 +72,7 @@ fn f08_another_programs_file_is_left_alone() {
 }
 
 #[test]
-fn f08_what_is_no_database_is_left_alone() {
+fn f08_a_file_that_is_no_database_is_left_unchanged() {
     for text in ["hello", &"not a database\n".repeat(1000)] {
         let (_folder, path) = folder();
         std::fs::write(&path, text).unwrap();
@@ -81,7 +81,47 @@ fn f08_what_is_no_database_is_left_alone() {
 }
 
 #[test]
-fn f08_a_newer_schema_is_left_alone() {
+fn f08_a_damaged_file_is_refused_and_left_unchanged() {
+    let (_folder, path) = folder();
+    drop(open(&path).unwrap());
+    let mut bytes = std::fs::read(&path).unwrap();
+    // Overwrites the page with the table definitions.
+    bytes[100..4096].fill(0xa5);
+    std::fs::write(&path, bytes).unwrap();
+    assert!(matches!(refused(&path), OpenError::NotADatabase(_)));
+}
+
+/// X91: a commit to a file that was deleted or moved is not acknowledged.
+#[cfg(unix)]
+#[tokio::test]
+async fn x91_a_store_whose_file_is_gone_stops() {
+    // Before the first write, and after the first acknowledgement.
+    for (beside, count) in [
+        ("store.db", 0),
+        ("store.db", 1),
+        ("store.db-wal", 0),
+        ("store.db-wal", 1),
+        ("store.db-shm", 0),
+        ("store.db-shm", 1),
+    ] {
+        let (folder, path) = folder();
+        let store = open(&path).unwrap();
+        for _ in 0..count {
+            proposed(&store, propose(new_id())).await.unwrap();
+        }
+        std::fs::rename(folder.path().join(beside), folder.path().join("away")).unwrap();
+        let refused = proposed(&store, propose(new_id())).await;
+        let Err(StoreError::Stopped(why)) = refused else {
+            panic!("{beside}: {refused:?}");
+        };
+        assert!(why.contains(beside) && why.contains("was moved to"), "{why}");
+        assert!(matches!(store.health(), Err(StoreError::Stopped(_))));
+        assert!(proposed(&store, propose(new_id())).await.is_err());
+    }
+}
+
+#[test]
+fn f08_a_newer_schema_is_left_unchanged() {
     let (_folder, path) = folder();
     drop(open(&path).unwrap());
     let newer = Connection::open(&path).unwrap();
@@ -100,7 +140,7 @@ fn a_missing_folder_is_named() {
 
 #[cfg(unix)]
 #[test]
-fn a_new_file_is_its_owners_alone() {
+fn a_new_file_is_readable_only_by_its_owner() {
     use std::os::unix::fs::PermissionsExt;
     let (_folder, path) = folder();
     let _store = open(&path).unwrap();
@@ -113,9 +153,9 @@ fn a_new_file_is_its_owners_alone() {
     }
 }
 
-/// Nobody pauses here, so no quiet moment helps: the log is moved while it is written, and begins anew.
+/// Without pauses between writes, the WAL must be checkpointed while it is written, and restart.
 #[tokio::test]
-async fn the_log_stays_short_while_one_write_follows_another() {
+async fn the_wal_stays_short_under_continuous_writes() {
     let (_folder, path) = folder();
     let store = open(&path).unwrap();
     let log = path.with_file_name("store.db-wal");
@@ -136,7 +176,7 @@ async fn the_log_stays_short_while_one_write_follows_another() {
 }
 
 #[tokio::test]
-async fn a_restart_keeps_everything() {
+async fn everything_survives_a_restart() {
     let (_folder, path) = folder();
     let tenant = Tenant::single();
     let (done, open_id) = (new_id(), new_id());
@@ -178,7 +218,7 @@ async fn a_restart_keeps_everything() {
 }
 
 #[tokio::test]
-async fn x47_time_does_not_go_back_over_a_restart() {
+async fn x47_time_does_not_go_back_after_a_restart() {
     let (_folder, path) = folder();
     let future = Time::from_micros(7_000_000_000_000_000);
     let clock = SqliteOptions {
@@ -197,7 +237,7 @@ async fn a_group_keeps_each_commands_own_outcome() {
     let store = Arc::new(open(&path).unwrap());
     let twice = new_id();
     proposed(&*store, propose(twice)).await.unwrap();
-    // All are queued before the writer can have served more than the first.
+    // All are queued before the writer has processed more than the first.
     let writes = (0..50).map(|number| {
         let id = if number % 10 == 3 { twice } else { new_id() };
         store.write(Command::Propose(Box::new(propose(id))))
@@ -287,7 +327,7 @@ async fn lists_are_pages_in_order() {
 }
 
 #[tokio::test]
-async fn a_decision_through_one_store_wakes_who_waits_at_another() {
+async fn a_decision_in_one_store_wakes_waiters_of_another() {
     let (_folder, path) = folder();
     let (here, there) = (open(&path).unwrap(), open(&path).unwrap());
     for _ in 0..20 {
@@ -296,19 +336,19 @@ async fn a_decision_through_one_store_wakes_who_waits_at_another() {
         let waiter = here.hub().wait_for(id);
         there.write(decide(id, Verdict::Approve)).await.unwrap();
         let decided = async {
-            // A late look may tell of the proposal first.
+            // A delayed notification may report the proposal first.
             while waiter.changed().await.unwrap().state == State::Pending {}
         };
         let woken = tokio::time::timeout(Duration::from_secs(3), decided);
         woken.await.expect("woken in time");
-        // Both write, so that each finds the other's events between its own.
+        // Both write, so that each store finds the other's events between its own.
         here.write(finish(id)).await.unwrap();
     }
 }
 
-/// The writer knows without looking what it committed itself. Once somebody else has written, it looks.
+/// The writer's cache of its own commits is dropped once another process has written.
 #[tokio::test]
-async fn x18_what_another_store_decided_is_not_decided_again() {
+async fn x18_a_decision_of_another_store_is_final() {
     let (_folder, path) = folder();
     let (here, there) = (open(&path).unwrap(), open(&path).unwrap());
     for verdict in [Verdict::Deny, Verdict::Approve] {
@@ -321,9 +361,9 @@ async fn x18_what_another_store_decided_is_not_decided_again() {
     }
 }
 
-/// X46, with the credential taken back by another process.
+/// X46 with a credential revoked by another process.
 #[tokio::test]
-async fn x46_a_credential_that_another_store_took_back_decides_nothing() {
+async fn x46_a_credential_revoked_in_another_store_decides_nothing() {
     let (_folder, path) = folder();
     let (here, there) = (open(&path).unwrap(), open(&path).unwrap());
     let put = Entry {
@@ -337,7 +377,7 @@ async fn x46_a_credential_that_another_store_took_back_decides_nothing() {
     here.put_entry(put.clone()).await.unwrap();
     let resting_on_it = |id| match decide(id, Verdict::Approve) {
         Command::Decide(mut decide) => {
-            decide.decision.decider.grounds = vec![Ground::exactly(&put)];
+            decide.decision.decider.authority_bases = vec![AuthorityBasis::exactly(&put)];
             Command::Decide(decide)
         }
         other => other,
@@ -346,7 +386,7 @@ async fn x46_a_credential_that_another_store_took_back_decides_nothing() {
     for id in ids {
         proposed(&here, propose(id)).await.unwrap();
     }
-    // Twice: the first time it is read, the second time it is known.
+    // Twice: the first time the entry is read, the second time it is cached.
     for id in &ids[..2] {
         let answer = here.write(resting_on_it(*id)).await.unwrap();
         assert_eq!(refusal(&answer), None);
@@ -358,9 +398,9 @@ async fn x46_a_credential_that_another_store_took_back_decides_nothing() {
     assert_eq!(left.state, State::Pending);
 }
 
-/// The same where this very store changes it, alone or together with the decision.
+/// X46 with an entry changed by the same store, both alone and in the same transaction.
 #[tokio::test]
-async fn x46_a_credential_that_changed_here_is_read_anew() {
+async fn x46_a_changed_credential_is_read_again() {
     let (_folder, path) = folder();
     let store = open(&path).unwrap();
     let entry = |version| Entry {
@@ -371,20 +411,23 @@ async fn x46_a_credential_that_changed_here_is_read_anew() {
         version,
         expires_at: None,
     };
-    assert_eq!(store.put_entry(entry(0)).await.unwrap(), Put::Kept(1));
-    assert_eq!(store.put_entry(entry(1)).await.unwrap(), Put::Kept(2));
+    assert_eq!(store.put_entry(entry(0)).await.unwrap(), Put::Written(1));
+    assert_eq!(store.put_entry(entry(1)).await.unwrap(), Put::Written(2));
     // Queued together, so that they share a transaction.
     let (changed, again, taken) = tokio::join!(
         store.put_entry(entry(2)),
         store.put_entry(entry(2)),
         store.take_entry(Kind::Token, "alice's"),
     );
-    assert_eq!((changed.unwrap(), again.unwrap()), (Put::Kept(3), Put::Changed));
+    assert_eq!(
+        (changed.unwrap(), again.unwrap()),
+        (Put::Written(3), Put::Conflict)
+    );
     assert_eq!(taken.unwrap().unwrap().version, 3);
     assert_eq!(store.take_entry(Kind::Token, "alice's").await.unwrap(), None);
 }
 
-/// The code of the refusal of a decision.
+/// Returns the code of a decision's refusal.
 fn refusal(answer: &Answer) -> Option<&'static str> {
     match answer {
         Answer::Decide(answer) => answer.refusal.as_ref().map(|refusal| refusal.code()),
@@ -393,7 +436,7 @@ fn refusal(answer: &Answer) -> Option<&'static str> {
 }
 
 #[tokio::test]
-async fn d2_who_follows_hears_of_what_another_store_writes() {
+async fn d2_followers_learn_of_writes_of_another_store() {
     let (_folder, path) = folder();
     let (here, there) = (open(&path).unwrap(), open(&path).unwrap());
     let tenant = Tenant::single();
@@ -411,7 +454,7 @@ async fn d2_who_follows_hears_of_what_another_store_writes() {
             .await
             .expect("heard in time");
     }
-    // What is in no feed is a change, too.
+    // Registry changes are in no feed, but still signal followers.
     let entry = Entry {
         kind: Kind::Token,
         key: "t".to_owned(),
@@ -432,13 +475,13 @@ async fn d2_who_follows_hears_of_what_another_store_writes() {
 }
 
 #[tokio::test]
-async fn a_decision_of_another_process_wakes_who_waits_here() {
+async fn a_decision_of_another_process_wakes_waiters() {
     let (_folder, path) = folder();
     let store = open(&path).unwrap();
     let id = id(0);
     proposed(&store, propose(id)).await.unwrap();
     let waiter = store.hub().wait_for(id);
-    // This test again, in another process, as the one who decides.
+    // Runs the deciding half in another process.
     let mut other = tokio::process::Command::new(std::env::current_exe().unwrap());
     other.args(["--exact", "decides_for_another_process", "--ignored"]);
     other.env("COUNTERSIGN_TEST_FILE", &path);
@@ -456,10 +499,11 @@ async fn decides_for_another_process() {
     }
 }
 
-/// The file may not grow beyond 22 MB, and is nearly there: what fails is the moving of the log, which is shorter.
+/// Limits file size to 22 MB with the database nearly there, so that the checkpoint fails but the shorter WAL still
+/// fits.
 #[cfg(unix)]
 #[tokio::test]
-async fn f07_when_the_log_cannot_be_moved_the_store_stops_and_nothing_is_lost() {
+async fn f07_a_failed_checkpoint_stops_the_store_and_loses_nothing() {
     let (_folder, path) = folder();
     open(&path).unwrap().close().await;
     let ballast = Connection::open(&path).unwrap();
@@ -468,7 +512,7 @@ async fn f07_when_the_log_cannot_be_moved_the_store_stops_and_nothing_is_lost() 
         .unwrap();
     ballast.close().unwrap();
     let mut other = tokio::process::Command::new("sh");
-    // In blocks of 512 bytes. Without the signal, a write beyond that fails as on a broken disk.
+    // The limit is in blocks of 512 bytes. With the signal ignored, a write beyond it fails as on a broken disk.
     let limited = "trap '' XFSZ; ulimit -f 45056; exec \"$0\" --exact writes_until_the_store_stops --ignored";
     other.args(["-c", limited]).arg(std::env::current_exe().unwrap());
     other.env("COUNTERSIGN_TEST_FILE", &path);
@@ -504,7 +548,7 @@ async fn writes_until_the_store_stops() {
 }
 
 #[tokio::test]
-async fn f08_a_lock_held_too_long_is_said_within_five_seconds() {
+async fn f08_a_lock_held_too_long_is_reported_within_five_seconds() {
     let (_folder, path) = folder();
     let store = open(&path).unwrap();
     let other = Connection::open(&path).unwrap();
@@ -534,4 +578,128 @@ async fn an_erased_credential_is_overwritten() {
     store.close().await;
     let file = std::fs::read(&path).unwrap();
     assert!(!file.windows(secret.len()).any(|bytes| bytes == secret));
+}
+
+async fn is_consistent(path: &Path) -> bool {
+    let audited = audit_file(path, &Audit::default(), &|_| ()).await;
+    audited.is_ok_and(|audited| audited.is_sound())
+}
+
+/// I16: the audit detects a change of any byte of an approval's rows and events. Of long values every third byte is
+/// tried.
+#[tokio::test]
+async fn i16_any_changed_byte_of_a_row_is_detected() {
+    let (_folder, path) = folder();
+    let store = open(&path).unwrap();
+    let mut whole = propose(new_id());
+    whole.channel = Some(Channel::new("c").unwrap());
+    whole.run = Some(Run::new("r").unwrap());
+    whole.claim = Some("claim".to_owned());
+    let approval = proposed(&store, whole).await.unwrap();
+    store.write(decide(approval.id, Verdict::Approve)).await.unwrap();
+    store.write(finish(approval.id)).await.unwrap();
+    store.close().await;
+    assert!(is_consistent(&path).await);
+    let file = Connection::open(&path).unwrap();
+    let columns = [
+        ("approval", "seq", "tenant id channel agent run body"),
+        ("call", "id", "tool arguments result body"),
+        ("event", "seq", "by what link content"),
+    ];
+    let mut tried = 0;
+    for (table, key, names) in columns {
+        for name in names.split(' ') {
+            let sql = format!(
+                "SELECT {key}, CAST({name} AS BLOB), typeof({name}) FROM {table} WHERE {name} IS NOT NULL"
+            );
+            let rows: Vec<(i64, Vec<u8>, String)> = file
+                .prepare(&sql)
+                .unwrap()
+                .query_map([], |row| Ok((row.get(0)?, row.get(1)?, row.get(2)?)))
+                .unwrap()
+                .map(Result::unwrap)
+                .collect();
+            for (row, bytes, kind) in rows {
+                let sql = format!("UPDATE {table} SET {name} = CAST(?2 AS {kind}) WHERE {key} = ?1");
+                let step = if bytes.len() > 40 { 3 } else { 1 };
+                for at in (tried % step..bytes.len()).step_by(step) {
+                    let mut changed = bytes.clone();
+                    changed[at] ^= 1;
+                    file.execute(&sql, (row, changed)).unwrap();
+                    assert!(
+                        !is_consistent(&path).await,
+                        "byte {at} of {table}.{name} in row {row}"
+                    );
+                    tried += 1;
+                }
+                file.execute(&sql, (row, bytes)).unwrap();
+            }
+        }
+    }
+    assert!(tried > 400, "{tried}");
+    assert!(is_consistent(&path).await);
+}
+
+/// X63: a writer with an approval in its cache still detects changes by another process.
+#[tokio::test]
+async fn x63_rows_of_other_processes_are_checked_before_a_start() {
+    let (_folder, path) = folder();
+    let store = open(&path).unwrap();
+    let (forged, honest) = (new_id(), new_id());
+    for id in [forged, honest] {
+        proposed(&store, propose(id)).await.unwrap();
+    }
+    let file = Connection::open(&path).unwrap();
+    let sql = "UPDATE call SET tool = 'delete_everything' WHERE id = 129";
+    assert_eq!(file.execute(sql, []).unwrap(), 1);
+    // Queued together to share a transaction; the forged one must not affect the other.
+    let (one, other) = (
+        store.write(decide(forged, Verdict::Approve)),
+        store.write(decide(honest, Verdict::Approve)),
+    );
+    let (one, other) = tokio::join!(one, other);
+    let error = one.expect_err("a forged card is not decided");
+    assert!(
+        matches!(&error, StoreError::Impossible(why) if why.contains("changed by other means")),
+        "{error}"
+    );
+    assert!(error.hint().contains("countersign verify"));
+    assert!(matches!(other.unwrap(), Answer::Decide(answer) if answer.started == Some(1)));
+    // The sweep skips the forged approval and counts it as broken.
+    let sweep = countersign::command::Sweep {
+        limit: 10,
+        policy: fixture::POLICY,
+    };
+    file.execute("UPDATE approval SET due_at = 1 WHERE seq = 1", [])
+        .unwrap();
+    match store.write(Command::Sweep(sweep)).await.unwrap() {
+        Answer::Sweep(swept) => assert_eq!((swept.broken, swept.expired), (1, 0)),
+        other => panic!("{other:?}"),
+    }
+    store.close().await;
+}
+
+/// Several stores on one file append to one log.
+#[tokio::test]
+async fn i16_processes_that_take_turns_write_one_log() {
+    let (_folder, path) = folder();
+    let (one, other) = (open(&path).unwrap(), open(&path).unwrap());
+    for _ in 0..3 {
+        whole(&one).await.unwrap();
+        whole(&other).await.unwrap();
+        whole(&other).await.unwrap();
+    }
+    let head = one.log_head().await.unwrap();
+    assert_eq!(head.size, 9 * 4);
+    assert!(is_consistent(&path).await);
+    // Simulates an older version of this program, which appends events without updating the log.
+    let file = Connection::open(&path).unwrap();
+    file.execute("UPDATE log SET size = 0, last = 0, frontier = x''", [])
+        .unwrap();
+    assert!(!is_consistent(&path).await);
+    whole(&one).await.unwrap();
+    assert!(is_consistent(&path).await);
+    assert_eq!(one.log_head().await.unwrap().size, 10 * 4);
+    one.close().await;
+    other.close().await;
 }

@@ -1,31 +1,33 @@
-//! The server's clock, as this node last heard it. It answers "how long until then" without an exchange.
+//! Estimates the server's clock without a round trip, for timers.
 //!
-//! Enters: what the server's clock said, with every transaction. Leaves: what it says now, unless nobody heard it lately.
-//! Deliberately absent: any guard. Whether an approval has expired is asked of the server itself, under its lock.
+//! Input: the server's time, as seen in each transaction. Output: the server's time now, unless the last sample is too
+//! old.
+//! Not here: decisions on expiry. Those use the time that the server itself reports under the lock.
 
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use countersign::time::Time;
 
-/// Two clocks drift apart, and the server's may be set. So long what was heard is good enough for a timer.
-const GOOD_FOR: Duration = Duration::from_secs(5);
+/// Maximum age of a sample. Clocks drift, and the server's may be set, but so recent a sample is good enough for
+/// timers.
+const LONGEST_AGE: Duration = Duration::from_secs(5);
 
 #[derive(Default)]
 pub(super) struct ServerClock(Mutex<Option<(Instant, Time)>>);
 
 impl ServerClock {
-    /// The server's clock said this, just now.
-    pub(super) fn hear(&self, now: Time) {
+    /// Records the server's time as of now.
+    pub(super) fn record(&self, now: Time) {
         *self.0.lock().unwrap_or_else(PoisonError::into_inner) = Some((Instant::now(), now));
     }
 
-    /// What it says now; nothing when it was not heard lately.
+    /// Returns the estimated server time, or `None` if the last sample is too old.
     pub(super) fn now(&self) -> Option<Time> {
-        let heard = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let (at, said) = heard?;
+        let sample = *self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let (at, time) = sample?;
         let since = at.elapsed();
-        (since < GOOD_FOR).then(|| said.plus(since))
+        (since < LONGEST_AGE).then(|| time.plus(since))
     }
 }
 
@@ -34,14 +36,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn goes_on_from_what_was_heard_and_not_for_long() {
+    fn estimates_from_the_last_sample_until_it_is_too_old() {
         let clock = ServerClock::default();
         assert_eq!(clock.now(), None);
-        let said = Time::from_micros(1_700_000_000_000_000);
-        clock.hear(said);
+        let time = Time::from_micros(1_700_000_000_000_000);
+        clock.record(time);
         let now = clock.now().unwrap();
-        assert!(now >= said && now.since(said) < GOOD_FOR);
-        *clock.0.lock().unwrap() = Instant::now().checked_sub(GOOD_FOR).map(|then| (then, said));
+        assert!(now >= time && now.since(time) < LONGEST_AGE);
+        *clock.0.lock().unwrap() = Instant::now().checked_sub(LONGEST_AGE).map(|then| (then, time));
         assert_eq!(clock.now(), None);
     }
 }

@@ -1,29 +1,29 @@
-//! Rows as parameters: a list of rows goes to the server as one array of a composite type.
+//! Sends a list of rows to the server as one parameter: an array of a composite type.
 //!
-//! One array for each column would say the same, but the server keeps every array it unfolds apart: for a group of
-//! commands that costs more than writing the rows.
+//! One array per column would carry the same values, but the server processes each unnested array separately, which for
+//! a group of commands costs more than writing the rows.
 
 use std::error::Error;
 
 use bytes::{BufMut, BytesMut};
 use tokio_postgres::types::{Field, IsNull, Kind, ToSql, Type};
 
-type Written = Result<(), Box<dyn Error + Sync + Send>>;
+type WriteResult = Result<(), Box<dyn Error + Sync + Send>>;
 
-/// Something that is written as a row of a composite type, field by field in the type's order.
+/// A value that is written as a row of a composite type, field by field in the type's order.
 pub(super) trait Composite {
-    fn write(&self, row: &mut RowWriter<'_>) -> Written;
+    fn write(&self, row: &mut RowWriter<'_>) -> WriteResult;
 }
 
-/// Takes the fields of one row.
+/// Encodes the fields of one row.
 pub(super) struct RowWriter<'a> {
     fields: std::slice::Iter<'a, Field>,
     out: &'a mut BytesMut,
 }
 
 impl RowWriter<'_> {
-    /// Writes the next field.
-    pub(super) fn put(&mut self, value: &(dyn ToSql + Sync)) -> Written {
+    /// Encodes the next field; fails if the type has no more fields.
+    pub(super) fn put(&mut self, value: &(dyn ToSql + Sync)) -> WriteResult {
         let field = self.fields.next().ok_or("the type has too few fields")?;
         self.out.put_u32(field.type_().oid());
         let length_at = self.out.len();
@@ -38,10 +38,10 @@ impl RowWriter<'_> {
     }
 }
 
-/// A row as the driver wants it.
+/// Makes a [`Composite`] a parameter for the driver.
 pub(super) struct AsRow<T>(pub(super) T);
 
-/// What is in it does not print itself.
+/// `ToSql` requires `Debug`, which the wrapped types do not implement.
 impl<T> std::fmt::Debug for AsRow<T> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str("a row")

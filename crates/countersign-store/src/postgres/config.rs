@@ -1,7 +1,7 @@
-//! From a URL to what a connection needs: where, as whom, and under which TLS.
+//! Turns a PostgreSQL URL into the configuration of a connection.
 //!
-//! Enters: the URL and options. Leaves: a driver's configuration and a TLS configuration that verifies.
-//! Deliberately absent: a connection over a network that nobody verified, unless the URL says `sslmode=disable`.
+//! Input: the URL and options. Output: configurations for the driver and for TLS with verification.
+//! Not here: unverified connections over a network, unless the URL says `sslmode=disable`.
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
@@ -16,11 +16,9 @@ use tokio_postgres::config::{Host, SslMode};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
 use super::error::ConnectError;
+use super::limits;
 
-/// How long one attempt to connect may take.
-pub(super) const CONNECT_TIMEOUT: Duration = Duration::from_secs(3);
-
-/// Where to connect, and how.
+/// Server to connect to, with credentials and TLS configuration.
 pub(super) struct Target {
     pub(super) config: Config,
     pub(super) tls: MakeRustlsConnect,
@@ -48,31 +46,31 @@ impl Target {
             } else {
                 SslMode::Disable
             })
-            .connect_timeout(CONNECT_TIMEOUT)
+            .connect_timeout(limits::CONNECT)
             .tcp_user_timeout(Duration::from_secs(10))
             .keepalives_idle(Duration::from_secs(10))
             .keepalives_interval(Duration::from_secs(5))
             .keepalives_retries(3)
             .application_name(name);
-        let roots = match encrypted {
-            true => roots(ca_file)?,
+        let root_certificates = match encrypted {
+            true => root_certificates(ca_file)?,
             false => RootCertStore::empty(),
         };
-        let tls = MakeRustlsConnect::new(tls(roots)?);
+        let tls = MakeRustlsConnect::new(tls(root_certificates)?);
         Ok(Target { config, tls })
     }
 
-    /// Where this leads, for messages. Never the password.
-    pub(super) fn place(&self) -> String {
+    /// Returns hosts and port for messages, never the password.
+    pub(super) fn address(&self) -> String {
         let hosts = self.config.get_hosts().iter().map(|host| match host {
             Host::Tcp(name) => name.clone(),
             #[cfg(unix)]
             Host::Unix(path) => path.display().to_string(),
         });
         let addresses = self.config.get_hostaddrs().iter().map(IpAddr::to_string);
-        let places: Vec<String> = hosts.chain(addresses).collect();
+        let addresses: Vec<String> = hosts.chain(addresses).collect();
         let port = self.config.get_ports().first().copied().unwrap_or(5432);
-        format!("{}:{port}", places.join(","))
+        format!("{}:{port}", addresses.join(","))
     }
 
     pub(super) fn role(&self) -> String {
@@ -91,59 +89,59 @@ struct TlsParameters {
     root_certificate: Option<PathBuf>,
 }
 
-/// Takes out what the driver would not understand.
+/// Splits off `sslmode` and `sslrootcert`, whose values the driver would not understand.
 fn take_tls_parameters(url: &str) -> (String, TlsParameters) {
-    let mut taken = TlsParameters::default();
+    let mut tls_parameters = TlsParameters::default();
     let Some((base, query)) = url.split_once('?') else {
-        return (url.to_owned(), taken);
+        return (url.to_owned(), tls_parameters);
     };
     let mut kept = Vec::new();
     for parameter in query.split('&') {
         match parameter.split_once('=') {
-            Some(("sslmode", mode)) => taken.mode = Some(mode.to_owned()),
+            Some(("sslmode", mode)) => tls_parameters.mode = Some(mode.to_owned()),
             Some(("sslrootcert", path)) => {
-                taken.root_certificate = Some(PathBuf::from(percent_decoded(path)))
+                tls_parameters.root_certificate = Some(PathBuf::from(percent_decode(path)))
             }
             _ => kept.push(parameter),
         }
     }
     match kept.is_empty() {
-        true => (base.to_owned(), taken),
-        false => (format!("{base}?{}", kept.join("&")), taken),
+        true => (base.to_owned(), tls_parameters),
+        false => (format!("{base}?{}", kept.join("&")), tls_parameters),
     }
 }
 
-fn percent_decoded(text: &str) -> String {
+fn percent_decode(text: &str) -> String {
     let mut bytes = Vec::with_capacity(text.len());
     let mut rest = text.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        let code = behind
+    while let Some((first, tail)) = rest.split_first() {
+        let code = tail
             .get(..2)
             .and_then(|pair| std::str::from_utf8(pair).ok())
             .and_then(|pair| u8::from_str_radix(pair, 16).ok());
         match (first, code) {
             (b'%', Some(byte)) => {
                 bytes.push(byte);
-                rest = behind.get(2..).unwrap_or_default();
+                rest = tail.get(2..).unwrap_or_default();
             }
             _ => {
                 bytes.push(*first);
-                rest = behind;
+                rest = tail;
             }
         }
     }
     String::from_utf8_lossy(&bytes).into_owned()
 }
 
-/// Every mode that encrypts also verifies, so there are only two ways: verified, or plain.
+/// Returns true for TLS and false for plain text. Every mode that encrypts also verifies the certificate.
 fn is_encrypted(config: &Config, mode: Option<&str>, has_ca: bool) -> Result<bool, ConnectError> {
     match mode {
         Some("require" | "verify-ca" | "verify-full") => Ok(true),
         Some("disable") => Ok(false),
-        // Whoever names an authority wants it asked.
+        // A CA file implies TLS.
         None if has_ca => Ok(true),
-        // `prefer` falls back to plain text, or to a stranger's certificate: only safe where there is no network.
-        None | Some("prefer" | "allow") => match distant_host(config) {
+        // `prefer` may fall back to plain text or accept any certificate, which is safe only on this machine.
+        None | Some("prefer" | "allow") => match remote_host(config) {
             None => Ok(false),
             Some(host) => Err(ConnectError::Insecure { host }),
         },
@@ -151,53 +149,56 @@ fn is_encrypted(config: &Config, mode: Option<&str>, has_ca: bool) -> Result<boo
     }
 }
 
-/// A host that is reached over a network.
-fn distant_host(config: &Config) -> Option<String> {
-    let is_near = |name: &str| {
+/// Returns the first host that is reached over a network, if any.
+fn remote_host(config: &Config) -> Option<String> {
+    let is_local = |name: &str| {
         name.eq_ignore_ascii_case("localhost")
             || name.parse::<IpAddr>().is_ok_and(|address| address.is_loopback())
     };
-    let distant_address = config
+    let remote_address = config
         .get_hostaddrs()
         .iter()
         .find(|address| !address.is_loopback());
-    let distant_name = config.get_hosts().iter().find_map(|host| match host {
-        Host::Tcp(name) if !is_near(name) => Some(name.clone()),
+    let remote_name = config.get_hosts().iter().find_map(|host| match host {
+        Host::Tcp(name) if !is_local(name) => Some(name.clone()),
         _ => None,
     });
-    distant_address.map(IpAddr::to_string).or(distant_name)
+    remote_address.map(IpAddr::to_string).or(remote_name)
 }
 
-fn roots(ca_file: Option<&Path>) -> Result<RootCertStore, ConnectError> {
-    let mut roots = RootCertStore::empty();
+fn root_certificates(ca_file: Option<&Path>) -> Result<RootCertStore, ConnectError> {
+    let mut root_certificates = RootCertStore::empty();
     let Some(path) = ca_file else {
-        let (added, _) = roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
+        let (added, _) =
+            root_certificates.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         return match added {
             0 => Err(ConnectError::Tls("this machine trusts no authority".to_owned())),
-            _ => Ok(roots),
+            _ => Ok(root_certificates),
         };
     };
-    let bad = |why: String| ConnectError::Tls(format!("`{}` {why}", path.display()));
+    let invalid = |reason: String| ConnectError::Tls(format!("`{}` {reason}", path.display()));
     let certificates =
-        CertificateDer::pem_file_iter(path).map_err(|error| bad(format!("cannot be read: {error}")))?;
+        CertificateDer::pem_file_iter(path).map_err(|error| invalid(format!("cannot be read: {error}")))?;
     for certificate in certificates {
-        let certificate = certificate.map_err(|error| bad(format!("cannot be read: {error}")))?;
-        roots
+        let certificate = certificate.map_err(|error| invalid(format!("cannot be read: {error}")))?;
+        root_certificates
             .add(certificate)
-            .map_err(|error| bad(format!("holds no authority: {error}")))?;
+            .map_err(|error| invalid(format!("holds no authority: {error}")))?;
     }
-    match roots.is_empty() {
-        true => Err(bad("holds no certificate".to_owned())),
-        false => Ok(roots),
+    match root_certificates.is_empty() {
+        true => Err(invalid("holds no certificate".to_owned())),
+        false => Ok(root_certificates),
     }
 }
 
-fn tls(roots: RootCertStore) -> Result<ClientConfig, ConnectError> {
-    // The provider is named here, so that nothing depends on what the process installed.
+fn tls(root_certificates: RootCertStore) -> Result<ClientConfig, ConnectError> {
+    // Name the provider explicitly, so that nothing depends on the process-wide default.
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let builder = ClientConfig::builder_with_provider(provider).with_safe_default_protocol_versions();
     let builder = builder.map_err(|error| ConnectError::Tls(error.to_string()))?;
-    Ok(builder.with_root_certificates(roots).with_no_client_auth())
+    Ok(builder
+        .with_root_certificates(root_certificates)
+        .with_no_client_auth())
 }
 
 #[cfg(test)]
@@ -219,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn h17_nothing_crosses_a_network_unverified_by_accident() {
+    fn h17_network_connections_are_verified_by_default() {
         check("postgresql://a:canary@db.example/x", Err("without TLS"));
         check(
             "postgresql://a:canary@db.example/x?sslmode=prefer",
@@ -244,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn says_what_is_wrong_with_a_url_without_quoting_it() {
+    fn url_errors_do_not_quote_the_url() {
         check("mysql://a:canary@h/x", Err("does not begin"));
         check("postgresql://a:canary@h:port/x", Err("cannot be read"));
         check("postgresql:///x", Err("names no host"));
@@ -259,9 +260,9 @@ mod tests {
     }
 
     #[test]
-    fn keeps_other_parameters() {
-        let (url, taken) = take_tls_parameters("postgresql://h/x?a=1&sslmode=verify-full&b=2");
+    fn other_parameters_are_kept() {
+        let (url, tls_parameters) = take_tls_parameters("postgresql://h/x?a=1&sslmode=verify-full&b=2");
         assert_eq!(url, "postgresql://h/x?a=1&b=2");
-        assert_eq!(taken.mode.as_deref(), Some("verify-full"));
+        assert_eq!(tls_parameters.mode.as_deref(), Some("verify-full"));
     }
 }

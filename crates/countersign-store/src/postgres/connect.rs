@@ -1,87 +1,168 @@
-//! Connections: opening one, keeping it driven, and not knocking too often at a door that is shut.
+//! Opens connections, drives each in a background task, and backs off after a failed attempt.
 
+use std::pin::pin;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use countersign::store::StoreError;
+use futures_util::stream::{self, StreamExt as _};
 use tokio::task::JoinHandle;
+use tokio_postgres::error::Severity;
 use tokio_postgres::tls::MakeTlsConnect;
-use tokio_postgres::{Client, Connection, Error, Socket};
+use tokio_postgres::{AsyncMessage, Client, Connection, Error, Row, RowStream, Socket};
 use tokio_postgres_rustls::MakeRustlsConnect;
 
-use super::config::{CONNECT_TIMEOUT, Target};
-use super::error::{ConnectError, words};
-use super::tenants::Tenants;
+use super::config::Target;
+use super::error::{ConnectError, StatementError};
+use super::limits;
+use super::tenants::VisibleTenants;
 
-/// After a failure nobody tries again for so long; all who ask meanwhile get the same answer at once.
+/// Back-off after a failed attempt to connect: until then callers get the same error at once.
 const PAUSE_AFTER_FAILURE: Duration = Duration::from_millis(200);
 
 /// The oldest server with 64-bit transaction ids in SQL, which the feed needs.
 const OLDEST_SERVER: i32 = 130_000;
 
-/// What every connection is set to.
+/// Settings of every connection.
 ///
-/// - The path holds only our schema, so nobody can put a function or table of theirs before ours.
-/// - Waiting ends: for a lock, a statement, a client that went away in the middle.
-/// - Plans use indexes from the first row on. A plan made while a table was empty would otherwise read all of it until
-///   statistics are taken, and a plan for each execution costs more than the execution.
-/// - What is acknowledged is on disk, also where the server's default says otherwise.
+/// - `search_path` contains only our schema, so that nobody can shadow its functions and tables.
+/// - Waits are bounded: for a lock, for a statement, and for a client that vanished within a transaction.
+/// - Plans use indexes from the first row on and are made once. A plan made for an empty table would otherwise scan the
+///   table until statistics exist, and planning each execution costs more than the execution.
+/// - The server ends statements that run longer than we wait, and detects vanished clients by TCP keepalives.
+/// - An acknowledged commit is on disk, also on that of a synchronous standby, whatever the defaults of the server and
+///   the role. `remote_apply` waits for more and is kept.
 const SETTINGS: &str = "
     SET search_path = countersign, pg_temp;
     SET lock_timeout = '3s';
-    SET statement_timeout = '15s';
+    SET statement_timeout = '8s';
     SET idle_in_transaction_session_timeout = '20s';
+    SET tcp_keepalives_idle = 30;
+    SET tcp_keepalives_interval = 10;
+    SET tcp_keepalives_count = 3;
     SET enable_seqscan = off;
     SET enable_hashjoin = off;
     SET enable_mergejoin = off;
     SET jit = off;
     SET plan_cache_mode = force_generic_plan;
-    SELECT set_config('synchronous_commit', 'on', false) WHERE current_setting('synchronous_commit') = 'off'";
+    SELECT set_config('synchronous_commit', 'on', false)
+    WHERE current_setting('synchronous_commit') NOT IN ('on', 'remote_apply')";
 
-pub(super) type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
-pub(super) type Driver = Connection<Socket, Stream>;
+/// Commits an empty message if a synchronous standby is configured. An answer without a warning proves that the standby
+/// has everything committed before. After a crash, or a cancelled wait for the standby, the server may show commits
+/// that the standby lacks.
+pub(super) const CONFIRM: &str = "SELECT pg_logical_emit_message(true, 'countersign', '')
+    WHERE current_setting('synchronous_standby_names') <> ''";
 
-/// Opens connections.
+type Stream = <MakeRustlsConnect as MakeTlsConnect<Socket>>::Stream;
+type Driver = Connection<Socket, Stream>;
+
+/// Opens connections to one server and remembers the last failure.
 pub(super) struct Connector {
     target: Target,
     failure: Mutex<Option<(Instant, StoreError)>>,
 }
 
-/// A task that ends with its owner.
-pub(super) struct Owned(JoinHandle<()>);
+/// A task that is aborted when this handle is dropped.
+pub(super) struct AbortOnDrop(JoinHandle<()>);
 
-impl Owned {
-    pub(super) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> Owned {
-        Owned(tokio::spawn(task))
+impl AbortOnDrop {
+    pub(super) fn spawn(task: impl Future<Output = ()> + Send + 'static) -> AbortOnDrop {
+        AbortOnDrop(tokio::spawn(task))
+    }
+
+    fn abort(&self) {
+        self.0.abort();
     }
 }
 
-impl Drop for Owned {
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
 }
 
 /// An open connection, driven by a task of its own.
+///
+/// Answers are awaited only through [`Session::within`], so that each has a time limit.
 pub(super) struct Session {
-    pub(super) client: Client,
-    /// Whose rows it sees, when that is known.
-    tenants: Mutex<Tenants>,
-    _driver: Owned,
+    client: Client,
+    /// Tenants whose rows this connection sees; empty if unknown.
+    tenants: Mutex<VisibleTenants>,
+    /// Set when a statement got no answer in time.
+    is_timed_out: AtomicBool,
+    warnings: Arc<AtomicUsize>,
+    driver: AbortOnDrop,
 }
 
 impl Session {
-    /// Lets this connection see the rows of these tenants and no others. For connections that one owner uses at a time.
-    pub(super) async fn see(&self, tenants: &Tenants) -> Result<(), Error> {
+    /// Runs statements with a time limit. Without an answer in time the connection is closed, since its state is
+    /// unknown.
+    pub(super) async fn within<'s, T, F>(
+        &'s self,
+        limit: Duration,
+        statements: impl FnOnce(&'s Client) -> F,
+    ) -> Result<T, StatementError>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        match tokio::time::timeout(limit, statements(&self.client)).await {
+            Ok(answered) => answered.map_err(StatementError::Driver),
+            Err(_) => {
+                self.is_timed_out.store(true, Ordering::SeqCst);
+                self.driver.abort();
+                Err(StatementError::NoAnswer(limit))
+            }
+        }
+    }
+
+    /// Collects the rows of a query. The limit applies to each row.
+    pub(super) async fn rows<'s, F>(
+        &'s self,
+        limit: Duration,
+        query: impl FnOnce(&'s Client) -> F,
+    ) -> Result<Vec<Row>, StatementError>
+    where
+        F: Future<Output = Result<RowStream, Error>>,
+    {
+        let mut stream = pin!(self.within(limit, query).await?);
+        let mut rows = Vec::new();
+        while let Some(row) = self
+            .within(limit, |_| async { stream.next().await.transpose() })
+            .await?
         {
-            let mut seen = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
-            if *seen == *tenants {
+            rows.push(row);
+        }
+        Ok(rows)
+    }
+
+    /// Sends statements without waiting for the answer.
+    pub(super) fn send(&self, statements: impl FnOnce(&Client)) {
+        statements(&self.client);
+    }
+
+    /// Returns true if this connection can no longer be used.
+    pub(super) fn is_closed(&self) -> bool {
+        self.is_timed_out.load(Ordering::SeqCst) || self.client.is_closed()
+    }
+
+    /// Number of warnings received so far. A warning arrives before the answer it belongs to.
+    pub(super) fn warnings(&self) -> usize {
+        self.warnings.load(Ordering::SeqCst)
+    }
+
+    /// Restricts this connection to the rows of these tenants. For connections with a single user at a time.
+    pub(super) async fn restrict_to(&self, tenants: &VisibleTenants) -> Result<(), StatementError> {
+        {
+            let mut current = self.tenants.lock().unwrap_or_else(PoisonError::into_inner);
+            if *current == *tenants {
                 return Ok(());
             }
-            // Not known until the server has answered.
-            *seen = Tenants::default();
+            // Unknown until the server has answered.
+            *current = VisibleTenants::default();
         }
-        tenants.show(&self.client).await?;
+        self.within(limits::SHORT, |client| tenants.apply(client)).await?;
         *self.tenants.lock().unwrap_or_else(PoisonError::into_inner) = tenants.clone();
         Ok(())
     }
@@ -99,57 +180,89 @@ impl Connector {
         &self.target
     }
 
-    /// Opens a connection the way `PostgresStore::connect` reports it.
+    /// Opens the first connection, for `PostgresStore::connect`: with detailed errors and a check of the server's
+    /// version.
     pub(super) async fn open_first(&self) -> Result<Session, ConnectError> {
-        let failed = |error| ConnectError::from_driver(&error, &self.target);
-        let (session, version) = self.open_raw().await.map_err(failed)?;
-        let row = session.client.query_one("SHOW server_version_num", &[]).await;
-        let number = row.and_then(|row| row.try_get::<_, String>(0)).map_err(failed)?;
+        let failed = |error| ConnectError::from_statement(&error, &self.target);
+        let (session, version) = self.open_in_time().await.map_err(failed)?;
+        let number = session
+            .within(limits::SHORT, |client| async {
+                let row = client.query_one("SHOW server_version_num", &[]).await?;
+                row.try_get::<_, String>(0)
+            })
+            .await
+            .map_err(failed)?;
         match number.parse::<i32>() {
             Ok(number) if number >= OLDEST_SERVER => Ok(session),
             _ => Err(ConnectError::OldServer(version)),
         }
     }
 
-    /// Opens a connection, or says at once that there is none to be had.
+    /// Opens a connection; fails at once if another attempt failed just now.
     pub(super) async fn open(&self) -> Result<Session, StoreError> {
         if let Some(error) = self.recent_failure() {
             return Err(error);
         }
-        // The driver's own limit is for each address; this one is for all of it.
-        let attempt = tokio::time::timeout(CONNECT_TIMEOUT * 2, self.open_raw()).await;
-        let why = match attempt {
-            Ok(Ok((session, _))) => {
+        let reason = match self.open_in_time().await {
+            Ok((session, _)) => {
                 *self.failure() = None;
                 return Ok(session);
             }
-            Ok(Err(error)) => words(&error),
-            Err(_) => "no answer in time".to_owned(),
+            Err(error) => error.message(),
         };
-        let error = StoreError::Unavailable(why);
+        let error = StoreError::Unavailable(reason);
         *self.failure() = Some((Instant::now(), error.clone()));
         Err(error)
     }
 
-    /// A connection that nobody drives yet, for the one who wants its notifications.
-    pub(super) async fn open_undriven(&self) -> Result<(Client, Driver), tokio_postgres::Error> {
-        self.target.config.connect(self.target.tls.clone()).await
+    /// Opens a connection within `limits::OPEN`. The driver's own limit covers only the socket, for each address.
+    async fn open_in_time(&self) -> Result<(Session, String), StatementError> {
+        let opened = tokio::time::timeout(limits::OPEN, async {
+            let (session, version) = self.open_unconfigured(|_| {}).await?;
+            session.client.batch_execute(SETTINGS).await?;
+            Ok::<_, Error>((session, version))
+        });
+        let opened = opened.await.map_err(|_| StatementError::NoAnswer(limits::OPEN))?;
+        opened.map_err(StatementError::Driver)
     }
 
-    async fn open_raw(&self) -> Result<(Session, String), tokio_postgres::Error> {
-        let (client, driver) = self.open_undriven().await?;
+    /// Opens a connection without our settings; `on_notification` gets the payload of each notification.
+    pub(super) async fn open_listening(
+        &self,
+        on_notification: impl Fn(String) + Send + 'static,
+    ) -> Result<Session, StatementError> {
+        let opened = tokio::time::timeout(limits::OPEN, self.open_unconfigured(on_notification)).await;
+        let opened = opened.map_err(|_| StatementError::NoAnswer(limits::OPEN))?;
+        Ok(opened.map_err(StatementError::Driver)?.0)
+    }
+
+    async fn open_unconfigured(
+        &self,
+        on_notification: impl Fn(String) + Send + 'static,
+    ) -> Result<(Session, String), Error> {
+        let connected = self.target.config.connect(self.target.tls.clone()).await;
+        let (client, driver): (Client, Driver) = connected?;
         let version = driver.parameter("server_version").unwrap_or("?").to_owned();
-        let driver = Owned::spawn(async move {
-            // Whoever uses the connection is told of its end by the client.
-            let _ = driver.await;
-        });
+        let warnings = Arc::new(AtomicUsize::new(0));
+        let driver = AbortOnDrop::spawn(drive(driver, warnings.clone(), on_notification));
         let session = Session {
             client,
             tenants: Mutex::default(),
-            _driver: driver,
+            is_timed_out: AtomicBool::new(false),
+            warnings,
+            driver,
         };
-        session.client.batch_execute(SETTINGS).await?;
         Ok((session, version))
+    }
+
+    /// Cancels the wait for the standby on a connection that was given up. Otherwise its server process would go on
+    /// waiting, and every attempt would add another.
+    pub(super) fn cancel_standby_wait(&self, session: &Session) {
+        let (token, tls) = (session.client.cancel_token(), self.target.tls.clone());
+        tokio::spawn(async move {
+            // If this fails, the server process stays until the standby is back.
+            let _ = tokio::time::timeout(limits::OPEN, token.cancel_query(tls)).await;
+        });
     }
 
     fn recent_failure(&self) -> Option<StoreError> {
@@ -160,5 +273,19 @@ impl Connector {
 
     fn failure(&self) -> std::sync::MutexGuard<'_, Option<(Instant, StoreError)>> {
         self.failure.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Drives a connection until it ends. Its users notice the end through the client.
+async fn drive(mut driver: Driver, warnings: Arc<AtomicUsize>, on_notification: impl Fn(String)) {
+    let mut messages = stream::poll_fn(move |context| driver.poll_message(context));
+    while let Some(Ok(message)) = messages.next().await {
+        match message {
+            AsyncMessage::Notice(notice) if notice.parsed_severity() == Some(Severity::Warning) => {
+                warnings.fetch_add(1, Ordering::SeqCst);
+            }
+            AsyncMessage::Notification(notification) => on_notification(notification.payload().to_owned()),
+            _ => {}
+        }
     }
 }

@@ -1,37 +1,40 @@
-//! From rows to approvals and events. What cannot be read is an error, never a guess.
+//! Decodes rows into approvals and events. Anything unreadable is an error, never a guess.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use countersign::approval::{Approval, SharedApproval};
 use countersign::call::Call;
-use countersign::event::Event;
+use countersign::event::{ContentHash, Event};
 use countersign::hash::Hash;
 use countersign::id::{Agent, ApprovalId, BadName, Channel, Run, Tenant};
 use countersign::state::State;
-use countersign::store::record::{ApprovalColumns, CallColumns, decode_approval, decode_call};
+use countersign::store::audit::check_locked;
+use countersign::store::record::{
+    ApprovalColumns, ApprovalRow, CallColumns, CallRow, decode_approval, decode_call,
+};
 use countersign::store::{Cursor, FeedEvent, StoreError};
 use countersign::time::Time;
 use tokio_postgres::Row;
 use tokio_postgres::types::FromSql;
 
-/// The columns of an approval `a`.
+/// Columns of an approval, with the table alias `a`.
 pub(super) const APPROVAL: &str = "a.tenant, a.id, a.channel, a.agent, a.run, a.state, a.version, a.body";
 const APPROVAL_WIDTH: usize = 8;
 const STATE: usize = 5;
 
-/// The columns of a call `c`.
+/// Columns of a call, with the table alias `c`.
 pub(super) const CALL: &str =
     "c.position, c.state, c.tool, c.arguments, c.original, c.result, c.sealed, c.body";
 
-/// The join of both: one statement, so an approval and its calls are of the same moment.
+/// Joins an approval with its calls. One statement reads both, so they come from the same snapshot.
 pub(super) const WITH_CALLS: &str = "LEFT JOIN call c ON c.tenant = a.tenant AND c.approval = a.id";
 
 /// The columns of an event, in the order [`event`] reads them.
-pub(super) const EVENT_COLUMNS: &str = "number, at, policy, by, what, link";
+pub(super) const EVENT_COLUMNS: &str = "number, at, policy, by, what, link, content";
 
-/// Reads rows of [`APPROVAL`] and [`CALL`] joined, which come ordered by approval and position.
-pub(super) fn joined(rows: &[Row]) -> Result<Vec<SharedApproval>, StoreError> {
+/// Decodes joined rows of [`APPROVAL`] and [`CALL`], which must be ordered by approval and position.
+pub(super) fn joined_approvals(rows: &[Row]) -> Result<Vec<SharedApproval>, StoreError> {
     let mut approvals = Vec::new();
     for group in rows.chunk_by(|one, other| key(one, 0) == key(other, 0)) {
         if let Some(first) = group.first() {
@@ -42,33 +45,116 @@ pub(super) fn joined(rows: &[Row]) -> Result<Vec<SharedApproval>, StoreError> {
     Ok(approvals)
 }
 
-/// Reads rows of [`APPROVAL`], and of their calls: the calls' tenant and approval at `from`, then [`CALL`].
+/// Decodes locked approvals from rows of [`APPROVAL`], of their calls (tenant and approval at `from`, then [`CALL`])
+/// and of their events (tenant and approval first).
 ///
-/// Who held a channel and ended while its lock was waited for is left out: the statement behind the wait, which reads
-/// the calls, no longer finds it in the channel.
-pub(super) fn apart(
+/// Skips an approval that ended while its lock was awaited, if it was locked only as a pending one of a channel or an
+/// agent: the later statement that reads the calls no longer finds it.
+///
+/// INVARIANT: an approval counts as consistent only if its events agree with its rows; see `check_locked`.
+pub(super) fn locked_approvals(
     approvals: &[Row],
     calls: &[Row],
     from: usize,
-) -> Result<Vec<SharedApproval>, StoreError> {
-    let mut placed: HashMap<_, Vec<&Row>> = HashMap::with_capacity(approvals.len());
-    for call in calls {
-        placed.entry(key(call, from)).or_default().push(call);
+    events: &[Row],
+) -> Result<LockedApprovals, StoreError> {
+    let mut events_by_approval: HashMap<_, Vec<&Row>> = HashMap::with_capacity(approvals.len());
+    for event in events {
+        events_by_approval.entry(key(event, 0)).or_default().push(event);
     }
-    for calls in placed.values_mut() {
+    for events in events_by_approval.values_mut() {
+        events.sort_by_key(|event| event.try_get::<_, i32>(2).ok());
+    }
+    let mut calls_by_approval: HashMap<_, Vec<&Row>> = HashMap::with_capacity(approvals.len());
+    for call in calls {
+        calls_by_approval.entry(key(call, from)).or_default().push(call);
+    }
+    for calls in calls_by_approval.values_mut() {
         calls.sort_by_key(|call| call.try_get::<_, Option<i16>>(from + 2).ok().flatten());
     }
-    let is_wanted = |row: &&Row| {
+    let is_current = |row: &&Row| {
         let is_pending = row
             .try_get(STATE)
             .is_ok_and(|state: i16| state == State::Pending.code());
-        is_pending || placed.contains_key(&key(row, 0))
+        is_pending || calls_by_approval.contains_key(&key(row, 0))
     };
     let read = |row: &Row| {
-        let calls = placed.get(&key(row, 0)).map(Vec::as_slice).unwrap_or_default();
-        Ok(Arc::new(approval(row, calls, from + 2)?))
+        let calls = calls_by_approval
+            .get(&key(row, 0))
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let events = events_by_approval
+            .get(&key(row, 0))
+            .map(Vec::as_slice)
+            .unwrap_or_default();
+        let approval = approval(row, calls, from + 2)?;
+        let events = events
+            .iter()
+            .map(|row| event(row, 2))
+            .collect::<Result<Vec<Event>, _>>()?;
+        check_locked(&approval, &events, content_of(row, calls, from + 2)?)?;
+        Ok(Arc::new(approval))
     };
-    approvals.iter().filter(is_wanted).map(read).collect()
+    let mut found = LockedApprovals::default();
+    for row in approvals.iter().filter(is_current) {
+        match read(row) {
+            Ok(approval) => found.consistent.push(approval),
+            Err(error) => {
+                let id = (name(get::<String>(row, 0)?, Tenant::new)?, id(row, 1)?);
+                let (channel, agent) = (get(row, 2)?, get(row, 3)?);
+                let reason = error;
+                found.corrupt.insert(
+                    id,
+                    CorruptApproval {
+                        channel,
+                        agent,
+                        reason,
+                    },
+                );
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// Locked approvals, consistent and corrupt.
+#[derive(Default)]
+pub(super) struct LockedApprovals {
+    pub(super) consistent: Vec<SharedApproval>,
+    /// Approvals whose rows cannot be decoded or disagree with their events.
+    pub(super) corrupt: HashMap<(Tenant, ApprovalId), CorruptApproval>,
+}
+
+/// A corrupt approval, with the channel it may hold and the agent whose keys it may hold.
+pub(super) struct CorruptApproval {
+    pub(super) channel: Option<String>,
+    pub(super) agent: String,
+    pub(super) reason: StoreError,
+}
+
+/// Computes the content hash of an approval's rows as they are stored.
+fn content_of(row: &Row, calls: &[&Row], from: usize) -> Result<Option<ContentHash>, StoreError> {
+    let stored = ApprovalRow {
+        tenant: get(row, 0)?,
+        id: get(row, 1)?,
+        channel: get(row, 2)?,
+        agent: get(row, 3)?,
+        run: get(row, 4)?,
+        state: get(row, STATE)?,
+        version: count(get(row, 6)?)?,
+        body: get(row, 7)?,
+    };
+    let calls = calls.iter().map(|row| {
+        Ok(CallRow {
+            state: get(row, from + 1)?,
+            tool: get(row, from + 2)?,
+            original: get(row, from + 4)?,
+            sealed: get(row, from + 6)?,
+            body: get(row, from + 7)?,
+        })
+    });
+    let calls = calls.collect::<Result<Vec<CallRow<'_>>, StoreError>>()?;
+    Ok(stored.content(calls.into_iter()))
 }
 
 type ReadKey<'a> = (Option<&'a str>, Option<&'a [u8]>);
@@ -77,7 +163,7 @@ fn key(row: &Row, from: usize) -> ReadKey<'_> {
     (row.try_get(from).ok(), row.try_get(from + 1).ok())
 }
 
-/// Reads an approval whose calls, ordered by position, have their columns from `from` on.
+/// Decodes an approval and its calls, which are ordered by position and have their columns from `from` on.
 fn approval(row: &Row, calls: &[&Row], from: usize) -> Result<Approval, StoreError> {
     let columns = ApprovalColumns {
         tenant: name(get::<String>(row, 0)?, Tenant::new)?,
@@ -110,7 +196,7 @@ fn call(row: &Row, from: usize) -> Result<Call, StoreError> {
     decode_call(columns, get(row, from + 7)?).map_err(impossible)
 }
 
-/// Reads an event whose columns begin at `from`.
+/// Decodes an event whose columns begin at `from`.
 pub(super) fn event(row: &Row, from: usize) -> Result<Event, StoreError> {
     let by: String = get(row, from + 3)?;
     let event = Event::stored(
@@ -120,11 +206,12 @@ pub(super) fn event(row: &Row, from: usize) -> Result<Event, StoreError> {
         by.parse().map_err(impossible)?,
         get(row, from + 4)?,
         hash(row, from + 5)?,
+        content(row, from + 6)?,
     );
     event.map_err(impossible)
 }
 
-/// Reads an event of the feed: transaction, place, approval, and then the event.
+/// Decodes a row of the feed: transaction, sequence and approval, then the event's columns.
 pub(super) fn feed_event(row: &Row) -> Result<FeedEvent, StoreError> {
     let number = |number: i64| u64::try_from(number).map_err(impossible);
     Ok(FeedEvent {
@@ -137,18 +224,23 @@ pub(super) fn feed_event(row: &Row) -> Result<FeedEvent, StoreError> {
     })
 }
 
-/// Reads one column.
+/// Reads one column; a value of another type is a corrupt store.
 pub(super) fn get<'a, T: FromSql<'a>>(row: &'a Row, index: usize) -> Result<T, StoreError> {
     row.try_get(index).map_err(impossible)
 }
 
-/// Reads an approval's id.
 pub(super) fn id(row: &Row, index: usize) -> Result<ApprovalId, StoreError> {
     let bytes: &[u8] = get(row, index)?;
     Ok(ApprovalId::from_bytes(bytes.try_into().map_err(impossible)?))
 }
 
-fn hash(row: &Row, index: usize) -> Result<Hash, StoreError> {
+fn content(row: &Row, index: usize) -> Result<Option<ContentHash>, StoreError> {
+    let bytes: Option<&[u8]> = get(row, index)?;
+    let hash = bytes.map(|bytes| bytes.try_into().map(ContentHash));
+    hash.transpose().map_err(impossible)
+}
+
+pub(super) fn hash(row: &Row, index: usize) -> Result<Hash, StoreError> {
     let bytes: &[u8] = get(row, index)?;
     Ok(Hash(bytes.try_into().map_err(impossible)?))
 }
@@ -166,12 +258,12 @@ fn optional_name<T>(
     text.map(|text| name(text, make)).transpose()
 }
 
-/// Reads a version or number, which is never negative.
+/// Converts a stored version or number, which is never negative.
 pub(super) fn count(number: i32) -> Result<u32, StoreError> {
     u32::try_from(number).map_err(impossible)
 }
 
-/// What is stored cannot be true.
-pub(super) fn impossible(why: impl std::fmt::Display) -> StoreError {
-    StoreError::Impossible(format!("the store holds something impossible: {why}"))
+/// Returns the error for stored data that cannot be valid.
+pub(super) fn impossible(reason: impl std::fmt::Display) -> StoreError {
+    StoreError::Impossible(format!("the store holds something impossible: {reason}"))
 }

@@ -1,7 +1,7 @@
-//! The registry's entries: locked and read with a group's rows, and written with them.
+//! Registry entries: locked and read with a group's rows, and written with them.
 //!
-//! Enters: which entries a group names, and what its commands make of them. Leaves: what is to be written.
-//! Deliberately absent: what may be changed (the library's), and transactions (`transaction`).
+//! Input: the entries a group names, and its commands' changes to them. Output: the changes to write.
+//! Not here: which changes are allowed (the library's), and transactions (`transaction`).
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -12,13 +12,13 @@ use countersign::time::Time;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Row, Statement};
 
+use super::composite_rows::number;
 use super::decode;
-use super::fields::number;
 
-/// Which entry.
-pub(super) type Place = (Kind, String);
+/// Kind and key of an entry.
+pub(super) type EntryKey = (Kind, String);
 
-/// The columns of an entry, in the order [`read`] reads them.
+/// Columns of an entry, in the order [`read`] reads them.
 pub(super) const ENTRY: &str = "e.kind, e.key, e.tenant, e.body, e.version, e.expires_at";
 
 const REMOVE_KINDS: &str = "DELETE FROM entry WHERE kind = ANY($1::smallint[])";
@@ -27,7 +27,7 @@ const REMOVE: &str = "
     DELETE FROM entry e USING unnest($1::smallint[], $2::text[]) AS r(kind, key)
     WHERE e.kind = r.kind AND e.key = r.key";
 
-const KEEP: &str = "
+const UPSERT: &str = "
     INSERT INTO entry (kind, key, tenant, body, version, expires_at)
     SELECT * FROM unnest($1::smallint[], $2::text[], $3::text[], $4::bytea[], $5::integer[], $6::bigint[])
     ON CONFLICT (kind, key) DO UPDATE
@@ -38,7 +38,7 @@ pub(super) struct EntryStatements {
     lock_named: Statement,
     read_named: Statement,
     lock_due: Statement,
-    keep: Statement,
+    upsert: Statement,
     remove: Statement,
     remove_kinds: Statement,
 }
@@ -49,7 +49,7 @@ impl EntryStatements {
             "SELECT {ENTRY} FROM unnest($1::smallint[], $2::text[]) AS w(kind, key)
              JOIN entry e ON e.kind = w.kind AND e.key = w.key"
         );
-        // Locked rows are skipped: somebody is about to replace them, and the next sweep comes soon.
+        // Locked rows are skipped: another transaction is about to replace them, and the next sweep comes soon.
         let due = format!(
             "SELECT {ENTRY} FROM entry e
              WHERE e.expires_at <= COALESCE($1::bigint, (SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint))
@@ -61,31 +61,31 @@ impl EntryStatements {
                 .await?,
             read_named: client.prepare(&named).await?,
             lock_due: client.prepare(&due).await?,
-            keep: client.prepare(KEEP).await?,
+            upsert: client.prepare(UPSERT).await?,
             remove: client.prepare(REMOVE).await?,
             remove_kinds: client.prepare(REMOVE_KINDS).await?,
         })
     }
 
-    /// Locks and reads the entries named. What is not there is locked by its slot; see `lock`.
+    /// Locks and reads the named entries. A missing one is protected by an advisory lock; see `lock`.
     pub(super) async fn lock_named(
         &self,
         client: &Client,
-        wanted: &BTreeSet<Place>,
+        needed: &BTreeSet<EntryKey>,
     ) -> Result<Vec<Row>, Error> {
-        find(client, &self.lock_named, wanted).await
+        find(client, &self.lock_named, needed).await
     }
 
-    /// Reads the entries named as they are now. Whoever takes one away waits for nobody, and nobody for them.
+    /// Reads the named entries without locking them, so that revoking one neither blocks nor is blocked.
     pub(super) async fn read_named(
         &self,
         client: &Client,
-        wanted: &BTreeSet<Place>,
+        needed: &BTreeSet<EntryKey>,
     ) -> Result<Vec<Row>, Error> {
-        find(client, &self.read_named, wanted).await
+        find(client, &self.read_named, needed).await
     }
 
-    /// Locks and reads some whose time is over.
+    /// Locks and reads up to `limit` expired entries.
     pub(super) async fn lock_due(
         &self,
         client: &Client,
@@ -95,15 +95,15 @@ impl EntryStatements {
         client.query(&self.lock_due, &[&now, &limit]).await
     }
 
-    /// Removes what a group removed.
-    pub(super) async fn remove(&self, client: &Client, changes: &Changes) -> Result<(), Error> {
-        // Comes alone: see `Entries::clear`.
+    /// Deletes the entries that a group removed.
+    pub(super) async fn remove(&self, client: &Client, changes: &EntryChanges) -> Result<(), Error> {
+        // A removed kind is the only change; see `GroupEntries::clear`.
         if !changes.1.is_empty() {
             let kinds: Vec<i16> = changes.1.iter().map(|kind| kind.code()).collect();
             return client.execute(&self.remove_kinds, &[&kinds]).await.map(|_| ());
         }
         let removed = changes.0.iter().filter(|(_, entry)| entry.is_none());
-        let removed: Vec<&Place> = removed.map(|(place, _)| place).collect();
+        let removed: Vec<&EntryKey> = removed.map(|(key, _)| key).collect();
         if removed.is_empty() {
             return Ok(());
         }
@@ -112,30 +112,34 @@ impl EntryStatements {
         client.execute(&self.remove, &[&kinds, &keys]).await.map(|_| ())
     }
 
-    /// Writes what a group kept.
-    pub(super) async fn keep(&self, client: &Client, changes: &Changes) -> Result<(), Error> {
-        let kept: Vec<&Entry> = changes.0.iter().filter_map(|(_, entry)| entry.as_ref()).collect();
-        if kept.is_empty() {
+    /// Inserts or updates the entries that a group added or changed.
+    pub(super) async fn upsert(&self, client: &Client, changes: &EntryChanges) -> Result<(), Error> {
+        let upserted: Vec<&Entry> = changes.0.iter().filter_map(|(_, entry)| entry.as_ref()).collect();
+        if upserted.is_empty() {
             return Ok(());
         }
         let parameters: [&(dyn ToSql + Sync); 6] = [
-            &column(&kept, |entry| entry.kind.code()),
-            &column(&kept, |entry| entry.key.as_str()),
-            &column(&kept, |entry| entry.tenant.as_str()),
-            &column(&kept, |entry| &*entry.body),
-            &column(&kept, |entry| number(entry.version)),
-            &column(&kept, |entry| entry.expires_at.map(Time::as_micros)),
+            &column(&upserted, |entry| entry.kind.code()),
+            &column(&upserted, |entry| entry.key.as_str()),
+            &column(&upserted, |entry| entry.tenant.as_str()),
+            &column(&upserted, |entry| &*entry.body),
+            &column(&upserted, |entry| number(entry.version)),
+            &column(&upserted, |entry| entry.expires_at.map(Time::as_micros)),
         ];
-        client.execute(&self.keep, &parameters).await.map(|_| ())
+        client.execute(&self.upsert, &parameters).await.map(|_| ())
     }
 }
 
-async fn find(client: &Client, statement: &Statement, wanted: &BTreeSet<Place>) -> Result<Vec<Row>, Error> {
-    if wanted.is_empty() {
+async fn find(
+    client: &Client,
+    statement: &Statement,
+    needed: &BTreeSet<EntryKey>,
+) -> Result<Vec<Row>, Error> {
+    if needed.is_empty() {
         return Ok(Vec::new());
     }
-    let kinds: Vec<i16> = wanted.iter().map(|(kind, _)| kind.code()).collect();
-    let keys: Vec<&str> = wanted.iter().map(|(_, key)| key.as_str()).collect();
+    let kinds: Vec<i16> = needed.iter().map(|(kind, _)| kind.code()).collect();
+    let keys: Vec<&str> = needed.iter().map(|(_, key)| key.as_str()).collect();
     client.query(statement, &[&kinds, &keys]).await
 }
 
@@ -143,7 +147,7 @@ fn column<'a, R, T>(rows: &'a [R], value: impl Fn(&'a R) -> T) -> Vec<T> {
     rows.iter().map(value).collect()
 }
 
-/// Reads the columns of [`ENTRY`].
+/// Decodes the columns of [`ENTRY`].
 pub(super) fn read(row: &Row) -> Result<Entry, StoreError> {
     let code: i16 = decode::get(row, 0)?;
     let tenant: &str = decode::get(row, 2)?;
@@ -159,72 +163,72 @@ pub(super) fn read(row: &Row) -> Result<Entry, StoreError> {
     })
 }
 
-/// What a group's commands made of its entries; nothing stands for one that was removed.
+/// A group's changes: entries, with `None` for a removed one, and kinds that are removed entirely.
 #[derive(Default)]
-pub(super) struct Changes(Vec<(Place, Option<Entry>)>, Vec<Kind>);
+pub(super) struct EntryChanges(Vec<(EntryKey, Option<Entry>)>, Vec<Kind>);
 
-impl Changes {
+impl EntryChanges {
     pub(super) fn is_empty(&self) -> bool {
         self.0.is_empty() && self.1.is_empty()
     }
 }
 
-/// The entries a group may see.
+/// The entries a group may see and change.
 #[derive(Default)]
-pub(super) struct Entries {
-    // Nothing stands for one that is not there. One that nobody locked has no place here at all.
-    current: HashMap<Place, Option<Entry>>,
-    due: Vec<Place>,
-    changed: BTreeSet<Place>,
+pub(super) struct GroupEntries {
+    // `None` if the entry does not exist. Entries that the group did not name are not in the map.
+    current: HashMap<EntryKey, Option<Entry>>,
+    due: Vec<EntryKey>,
+    changed: BTreeSet<EntryKey>,
     cleared: Vec<Kind>,
 }
 
-impl Entries {
-    pub(super) fn new<'w>(wanted: impl Iterator<Item = &'w Place>, found: Vec<Entry>) -> Entries {
-        let mut entries = Entries::default();
-        entries.current.extend(wanted.cloned().map(|place| (place, None)));
+impl GroupEntries {
+    pub(super) fn new<'w>(needed: impl Iterator<Item = &'w EntryKey>, found: Vec<Entry>) -> GroupEntries {
+        let mut entries = GroupEntries::default();
+        entries.current.extend(needed.cloned().map(|key| (key, None)));
         for entry in found {
-            let place = (entry.kind, entry.key.clone());
-            entries.due.push(place.clone());
-            entries.current.insert(place, Some(entry));
+            let key = (entry.kind, entry.key.clone());
+            entries.due.push(key.clone());
+            entries.current.insert(key, Some(entry));
         }
         entries
     }
 
-    /// The entry as it is now; an error when nobody locked it.
+    /// Returns the current entry; fails if the group did not name it.
     pub(super) fn find(&self, kind: Kind, key: &str) -> Result<Option<Entry>, StoreError> {
-        let place = (kind, key.to_owned());
-        let found = self.current.get(&place).ok_or_else(super::rows::unlocked)?;
+        let key = (kind, key.to_owned());
+        let found = self.current.get(&key).ok_or_else(super::rows::unlocked)?;
         Ok(found.clone())
     }
 
-    /// Those whose time is over, longest first.
-    pub(super) fn due(&self, now: Time, limit: usize) -> Vec<Place> {
-        let is_over = |place: &&Place| {
-            let entry = self.current.get(place).and_then(Option::as_ref);
-            entry.is_some_and(|entry| !entry.is_there(now))
+    /// Returns expired entries, the longest expired first.
+    pub(super) fn due(&self, now: Time, limit: usize) -> Vec<EntryKey> {
+        let is_over = |key: &&EntryKey| {
+            let entry = self.current.get(key).and_then(Option::as_ref);
+            entry.is_some_and(|entry| !entry.is_live(now))
         };
         self.due.iter().filter(is_over).take(limit).cloned().collect()
     }
 
-    /// Keeps or removes one.
-    pub(super) fn change(&mut self, place: Place, entry: Option<Entry>) {
-        self.changed.insert(place.clone());
-        self.current.insert(place, entry);
+    /// Sets an entry, or removes it with `None`.
+    pub(super) fn change(&mut self, key: EntryKey, entry: Option<Entry>) {
+        self.changed.insert(key.clone());
+        self.current.insert(key, entry);
     }
 
-    /// Removes all of a kind. Only a command that runs alone, and changes no other entry, does this.
+    /// Removes all entries of a kind. Only a command that runs alone and changes no other entry does this.
     pub(super) fn clear(&mut self, kind: Kind) {
         self.cleared.push(kind);
     }
 
-    /// What is to be written.
-    pub(super) fn into_changes(mut self) -> Changes {
+    /// Returns the changes to write.
+    pub(super) fn into_changes(mut self) -> EntryChanges {
         let changed = std::mem::take(&mut self.changed);
-        let changes = changed.into_iter().map(|place| {
-            let entry = self.current.remove(&place).flatten();
-            (place, entry)
+        let changes = changed.into_iter().map(|key| {
+            let entry = self.current.remove(&key).flatten();
+            (key, entry)
         });
-        Changes(changes.collect(), self.cleared)
+        EntryChanges(changes.collect(), self.cleared)
     }
 }

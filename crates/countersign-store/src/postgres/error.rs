@@ -1,6 +1,7 @@
-//! What can go wrong with PostgreSQL, in our words: once when connecting, and once for every statement.
+//! Errors from PostgreSQL, classified: [`ConnectError`] when connecting, `StatementError` for statements.
 
 use std::error::Error as _;
+use std::time::Duration;
 
 use countersign::store::StoreError;
 use tokio_postgres::Error;
@@ -8,77 +9,131 @@ use tokio_postgres::error::SqlState;
 
 use super::config::Target;
 
-/// Why there is no store. No message holds a password.
+/// Failure of a statement.
+#[derive(Debug)]
+pub(super) enum StatementError {
+    /// Error from the driver, often with the server's message.
+    Driver(Error),
+    /// No answer within this time. The connection has been closed.
+    NoAnswer(Duration),
+}
+
+impl From<Error> for StatementError {
+    fn from(error: Error) -> StatementError {
+        StatementError::Driver(error)
+    }
+}
+
+impl StatementError {
+    /// Returns true if the connection can no longer be used.
+    pub(super) fn is_lost(&self) -> bool {
+        match self {
+            StatementError::Driver(error) => is_lost(error),
+            StatementError::NoAnswer(_) => true,
+        }
+    }
+
+    /// Returns true if a concurrent transaction was in the way, so that a retry may succeed.
+    pub(super) fn is_collision(&self) -> bool {
+        matches!(self, StatementError::Driver(error) if is_collision(error))
+    }
+
+    /// Returns true if the server itself rejected the statement.
+    pub(super) fn is_refusal(&self) -> bool {
+        matches!(self, StatementError::Driver(error) if error.code().is_some() && !is_lost(error))
+    }
+
+    /// Returns the server's message, or that of the innermost cause.
+    pub(super) fn message(&self) -> String {
+        match self {
+            StatementError::Driver(error) => message(error),
+            StatementError::NoAnswer(limit) => format!("no answer within {} s", limit.as_secs()),
+        }
+    }
+
+    /// Converts to an error for the caller, provided that nothing was written.
+    pub(super) fn store_error(&self) -> StoreError {
+        match self {
+            StatementError::Driver(error) => store_error(error),
+            StatementError::NoAnswer(_) => StoreError::Unavailable(self.message()),
+        }
+    }
+}
+
+/// Failure to open the store. No message contains the password.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ConnectError {
-    /// The URL makes no sense.
+    /// The URL cannot be used.
     #[error("the PostgreSQL URL is no good: {0}")]
     BadUrl(&'static str),
-    /// Passwords and arguments would cross a network in the open.
+    /// Passwords and arguments would cross a network unencrypted.
     #[error("the connection to `{host}` would be without TLS")]
     Insecure {
-        /// The host that is not this machine.
+        /// Host that is reached over a network.
         host: String,
     },
-    /// Nobody answers.
-    #[error("PostgreSQL at `{place}` cannot be reached: {why}")]
+    /// The server cannot be reached, or accepts no more connections.
+    #[error("PostgreSQL at `{address}` cannot be reached: {reason}")]
     Unreachable {
         /// Host and port.
-        place: String,
-        /// What the network said.
-        why: String,
+        address: String,
+        /// Message of the network or the server.
+        reason: String,
     },
-    /// Wrong password, no such role, or this role may not connect from here.
-    #[error("PostgreSQL does not let role `{role}` in: {why}")]
-    NotLetIn {
-        /// The role.
+    /// Wrong password, no such role, or the role may not connect from here.
+    #[error("PostgreSQL does not let role `{role}` in: {reason}")]
+    AuthenticationFailed {
+        /// Role used to connect.
         role: String,
-        /// What the server said.
-        why: String,
+        /// Message of the server.
+        reason: String,
     },
-    /// There is no such database.
+    /// The database does not exist.
     #[error("there is no database `{0}`")]
     NoDatabase(String),
-    /// The server has no TLS, or a certificate we do not trust.
+    /// The server has no TLS or an untrusted certificate, or the CA file cannot be used.
     #[error("TLS failed: {0}")]
     Tls(String),
-    /// The role may not do what is needed.
-    #[error("role `{role}` lacks rights: {why}")]
-    NoRights {
-        /// The role.
+    /// The role lacks a privilege.
+    #[error("role `{role}` lacks rights: {reason}")]
+    InsufficientPrivilege {
+        /// Role used to connect.
         role: String,
-        /// What the server said.
-        why: String,
+        /// Message of the server.
+        reason: String,
     },
     /// The database was migrated by a newer version.
     #[error("the database has schema {found}, and this version knows only {known}")]
     NewerSchema {
-        /// The last step applied there.
+        /// Last migration applied to the database.
         found: i32,
-        /// The last step we know.
+        /// Last migration this version knows.
         known: i32,
     },
-    /// The database was not migrated yet, and this store was told not to do it.
+    /// The database lacks migrations, and this store was told not to apply them.
     #[error("the database has schema {found}, and this version needs {known}")]
     OlderSchema {
-        /// The last step applied there; 0 when there is none.
+        /// Last migration applied to the database; 0 if there is none.
         found: i32,
-        /// The last step we know.
+        /// Last migration this version knows.
         known: i32,
     },
-    /// A step that was applied is not the one we know.
+    /// A migration that was applied differs from the one this version knows.
     #[error("step `{0}` of the schema is not the one that was applied")]
-    ChangedStep(String),
-    /// The server is too old.
+    ChangedMigration(String),
+    /// Another node has held the migration lock for too long.
+    #[error("another node has been migrating the database for too long")]
+    Migrating,
+    /// The server is older than PostgreSQL 13.
     #[error("PostgreSQL {0} is too old")]
     OldServer(String),
-    /// Something else.
+    /// Any other failure, with the server's message.
     #[error("PostgreSQL failed: {0}")]
     Other(String),
 }
 
 impl ConnectError {
-    /// What to do now.
+    /// Returns advice on how to fix the problem.
     pub fn hint(&self) -> &'static str {
         match self {
             ConnectError::BadUrl(_) => "write it as postgresql://role:password@host:5432/database",
@@ -86,31 +141,47 @@ impl ConnectError {
                 "add sslmode=verify-full to the URL, and sslrootcert=FILE when the authority is your own"
             }
             ConnectError::Unreachable { .. } => "check that the server runs, and its host and port",
-            ConnectError::NotLetIn { .. } => "check the role, its password, and pg_hba.conf on the server",
+            ConnectError::AuthenticationFailed { .. } => {
+                "check the role, its password, and pg_hba.conf on the server"
+            }
             ConnectError::NoDatabase(_) => "create it with `createdb`, or correct the URL",
             ConnectError::Tls(_) => {
                 "check that the server has `ssl = on`, that its certificate names this host, and sslrootcert"
             }
-            ConnectError::NoRights { .. } => "see docs/postgres.md for what each role needs",
+            ConnectError::InsufficientPrivilege { .. } => "see docs/postgres.md for what each role needs",
             ConnectError::NewerSchema { .. } => "run the newer version of Countersign",
             ConnectError::OlderSchema { .. } => "migrate it first, as the role that owns the tables",
-            ConnectError::ChangedStep(_) => {
+            ConnectError::ChangedMigration(_) => {
                 "this database was not made by a released version: restore or recreate it"
+            }
+            ConnectError::Migrating => {
+                "wait for it and start again; `SELECT * FROM pg_locks WHERE locktype = 'advisory'` shows which connection it is"
             }
             ConnectError::OldServer(_) => "use PostgreSQL 13 or newer",
             ConnectError::Other(_) => "see the log of the server",
         }
     }
 
-    /// Sorts what the driver said.
-    pub(super) fn from_driver(error: &Error, target: &Target) -> ConnectError {
-        let why = words(error);
+    /// Classifies the failure of a statement while connecting.
+    pub(super) fn from_statement(error: &StatementError, target: &Target) -> ConnectError {
+        match error {
+            StatementError::Driver(error) => ConnectError::from_driver(error, target),
+            StatementError::NoAnswer(_) => ConnectError::Unreachable {
+                address: target.address(),
+                reason: error.message(),
+            },
+        }
+    }
+
+    /// Classifies an error from the driver while connecting.
+    fn from_driver(error: &Error, target: &Target) -> ConnectError {
+        let reason = message(error);
         let Some(code) = error.code() else {
             return match is_tls(error) {
-                true => ConnectError::Tls(why),
+                true => ConnectError::Tls(reason),
                 false => ConnectError::Unreachable {
-                    place: target.place(),
-                    why,
+                    address: target.address(),
+                    reason,
                 },
             };
         };
@@ -120,19 +191,19 @@ impl ConnectError {
         } else if *code == SqlState::INVALID_PASSWORD
             || *code == SqlState::INVALID_AUTHORIZATION_SPECIFICATION
         {
-            ConnectError::NotLetIn { role, why }
+            ConnectError::AuthenticationFailed { role, reason }
         } else if *code == SqlState::INSUFFICIENT_PRIVILEGE {
-            ConnectError::NoRights { role, why }
+            ConnectError::InsufficientPrivilege { role, reason }
         } else if is_lost(error) || *code == SqlState::TOO_MANY_CONNECTIONS {
-            let place = target.place();
-            ConnectError::Unreachable { place, why }
+            let address = target.address();
+            ConnectError::Unreachable { address, reason }
         } else {
-            ConnectError::Other(why)
+            ConnectError::Other(reason)
         }
     }
 }
 
-/// True when the failure lies in the encryption, not in the network.
+/// Returns true if TLS failed, not the network.
 fn is_tls(error: &Error) -> bool {
     let mut cause = error.source();
     while let Some(inner) = cause {
@@ -148,8 +219,8 @@ fn is_tls(error: &Error) -> bool {
     error.to_string().contains("TLS")
 }
 
-/// The message of the server, or of the innermost cause.
-pub(super) fn words(error: &Error) -> String {
+/// Returns the server's message, or that of the innermost cause.
+fn message(error: &Error) -> String {
     if let Some(database) = error.as_db_error() {
         return database.message().to_owned();
     }
@@ -162,14 +233,14 @@ pub(super) fn words(error: &Error) -> String {
     text
 }
 
-/// True when the connection is of no more use.
-pub(super) fn is_lost(error: &Error) -> bool {
+/// Returns true if the connection can no longer be used.
+fn is_lost(error: &Error) -> bool {
     match error.code() {
-        // A value that does not fit is a bug of ours, not of the connection; nothing was sent.
+        // A parameter of the wrong type is a bug of ours, not a failure of the connection: nothing was sent.
         None => {
             error.is_closed()
                 || error.source().is_some_and(|cause| cause.is::<std::io::Error>())
-                || is_unclear(error)
+                || is_protocol_error(error)
         }
         Some(code) => {
             code.code().starts_with("08")
@@ -186,30 +257,31 @@ pub(super) fn is_lost(error: &Error) -> bool {
     }
 }
 
-/// An answer that makes no sense leaves the connection in an unknown state.
-fn is_unclear(error: &Error) -> bool {
+/// Returns true for an answer that breaks the protocol, which leaves the connection in an unknown state.
+fn is_protocol_error(error: &Error) -> bool {
     error.to_string().starts_with("unexpected message") || error.to_string().starts_with("error parsing")
 }
 
-/// True when another transaction was in the way, or something that should not happen twice did.
-pub(super) fn is_collision(error: &Error) -> bool {
-    let collisions = [
+/// Returns true for a deadlock, a serialization failure, a duplicate key, or a row that changed (division by zero; see
+/// `save.rs`).
+fn is_collision(error: &Error) -> bool {
+    let codes = [
         SqlState::T_R_DEADLOCK_DETECTED,
         SqlState::T_R_SERIALIZATION_FAILURE,
         SqlState::UNIQUE_VIOLATION,
         SqlState::DIVISION_BY_ZERO,
     ];
-    error.code().is_some_and(|code| collisions.contains(code))
+    error.code().is_some_and(|code| codes.contains(code))
 }
 
-/// What a statement's failure means to the caller, when nothing was written.
-pub(super) fn store_error(error: &Error) -> StoreError {
-    let why = words(error);
+/// Converts an error from the driver, provided that nothing was written.
+fn store_error(error: &Error) -> StoreError {
+    let reason = message(error);
     if is_lost(error) {
-        return StoreError::Unavailable(why);
+        return StoreError::Unavailable(reason);
     }
     let Some(code) = error.code() else {
-        return StoreError::Impossible(why);
+        return StoreError::Impossible(reason);
     };
     let busy = [
         SqlState::LOCK_NOT_AVAILABLE,
@@ -218,17 +290,17 @@ pub(super) fn store_error(error: &Error) -> StoreError {
         SqlState::T_R_SERIALIZATION_FAILURE,
     ];
     if busy.contains(code) {
-        StoreError::Busy(why)
+        StoreError::Busy(reason)
     } else if *code == SqlState::DISK_FULL {
-        StoreError::Full(why)
+        StoreError::Full(reason)
     } else if *code == SqlState::UNIQUE_VIOLATION {
-        StoreError::Impossible(format!("something is there twice: {why}"))
+        StoreError::Impossible(format!("something is there twice: {reason}"))
     } else if *code == SqlState::DIVISION_BY_ZERO {
-        // See `save.rs`.
+        // The version check in `save.rs` failed.
         StoreError::Impossible("a row changed while it was locked".to_owned())
     } else if code.code().starts_with("53") || *code == SqlState::INSUFFICIENT_PRIVILEGE {
-        StoreError::Unavailable(why)
+        StoreError::Unavailable(reason)
     } else {
-        StoreError::Impossible(why)
+        StoreError::Impossible(reason)
     }
 }

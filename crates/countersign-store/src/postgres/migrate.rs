@@ -1,15 +1,16 @@
-//! The schema: brought forward step by step, never back, each step in one transaction.
+//! Migrates the schema: step by step, never back, each step in one transaction.
 //!
-//! Enters: a connection. Leaves: a schema this version knows, or the reason why there is none.
-//! The table `migration` remembers the SHA-256 of every step, so that a step edited after the fact is noticed.
+//! Input: a connection. Output: a schema that this version knows, or the reason why not.
+//! The table `migration` records the SHA-256 of every step, so that an edited step is detected.
 
 use countersign::hash::Hash;
 
 use super::connect::{Connector, Session};
-use super::error::ConnectError;
+use super::error::{ConnectError, StatementError};
+use super::limits;
 
-/// All steps, in order. A step that was released is never edited.
-const STEPS: [(&str, &str); 4] = [
+/// All steps, in order. A released step is never edited.
+const MIGRATIONS: [(&str, &str); 5] = [
     (
         "0001_approvals",
         include_str!("../../migrations/postgres/0001_approvals.sql"),
@@ -26,9 +27,10 @@ const STEPS: [(&str, &str); 4] = [
         "0004_passed",
         include_str!("../../migrations/postgres/0004_passed.sql"),
     ),
+    ("0005_log", include_str!("../../migrations/postgres/0005_log.sql")),
 ];
 
-/// Any number no other program uses: "countersign" in the letters of a telephone.
+/// Number of the advisory lock, unlikely to be used by another program: "countersign" on a telephone keypad.
 const LOCK: i64 = 26_868_377_446;
 
 const TABLE: &str = "
@@ -39,102 +41,116 @@ const TABLE: &str = "
         applied_at timestamptz NOT NULL DEFAULT now()
     )";
 
-/// Brings the schema forward. Several nodes may do this at once: one works, the others wait and find it done.
+/// Applies missing steps. Several nodes may do this at once: one works, the others wait and find it done.
 pub(super) async fn migrate(connector: &Connector, session: &Session) -> Result<(), ConnectError> {
-    let failed = |error| ConnectError::from_driver(&error, connector.target());
-    let client = &session.client;
-    // A step over a large table takes its time.
+    let failed = |error| ConnectError::from_statement(&error, connector.target());
+    // Usually the schema is up to date, and no lock is needed.
+    if check(&applied(session).await.map_err(failed)?)? == MIGRATIONS.len() {
+        return Ok(());
+    }
+    // A step over a large table may take long.
     let settings =
         "SET statement_timeout = 0; SET lock_timeout = 0; SET idle_in_transaction_session_timeout = 0";
-    client.batch_execute(settings).await.map_err(failed)?;
-    // The lock is the connection's, and goes with it.
-    client
-        .execute("SELECT pg_advisory_lock($1)", &[&LOCK])
+    session
+        .within(limits::SHORT, |client| client.batch_execute(settings))
         .await
         .map_err(failed)?;
+    // The lock belongs to the connection and is released with it.
+    let lock = "SELECT pg_advisory_lock($1)";
+    let locked = session
+        .within(limits::MIGRATION_LOCK, |client| client.execute(lock, &[&LOCK]))
+        .await;
+    match locked {
+        Err(StatementError::NoAnswer(_)) => return Err(ConnectError::Migrating),
+        locked => locked.map_err(failed)?,
+    };
     if !has_table(session).await.map_err(failed)? {
-        client
-            .batch_execute("CREATE SCHEMA IF NOT EXISTS countersign")
+        let make = format!("CREATE SCHEMA IF NOT EXISTS countersign; {TABLE}");
+        session
+            .within(limits::SHORT, |client| client.batch_execute(&make))
             .await
             .map_err(failed)?;
-        client.batch_execute(TABLE).await.map_err(failed)?;
     }
     let applied = check(&applied(session).await.map_err(failed)?)?;
-    for (step, (name, sql)) in (1i32..).zip(STEPS).skip(applied) {
+    for (step, (name, sql)) in (1i32..).zip(MIGRATIONS).skip(applied) {
         apply(session, step, name, sql).await.map_err(failed)?;
     }
-    client
-        .execute("SELECT pg_advisory_unlock($1)", &[&LOCK])
+    let unlock = "SELECT pg_advisory_unlock($1)";
+    session
+        .within(limits::SHORT, |client| client.execute(unlock, &[&LOCK]))
         .await
         .map_err(failed)?;
     Ok(())
 }
 
-/// Looks whether the schema is ours, and changes nothing.
+/// Checks that the schema is up to date, without changing it.
 pub(super) async fn verify(connector: &Connector, session: &Session) -> Result<(), ConnectError> {
-    let failed = |error| ConnectError::from_driver(&error, connector.target());
-    let steps = match has_table(session).await.map_err(failed)? {
-        true => applied(session).await.map_err(failed)?,
-        false => Vec::new(),
-    };
-    let found = check(&steps)?;
-    match found == STEPS.len() {
+    let failed = |error| ConnectError::from_statement(&error, connector.target());
+    let found = check(&applied(session).await.map_err(failed)?)?;
+    match found == MIGRATIONS.len() {
         true => Ok(()),
         false => Err(ConnectError::OlderSchema {
             found: number(found),
-            known: number(STEPS.len()),
+            known: number(MIGRATIONS.len()),
         }),
     }
 }
 
-async fn has_table(session: &Session) -> Result<bool, tokio_postgres::Error> {
+async fn has_table(session: &Session) -> Result<bool, StatementError> {
     let sql = "SELECT to_regclass('countersign.migration') IS NOT NULL";
-    session.client.query_one(sql, &[]).await?.try_get(0)
+    session
+        .within(limits::SHORT, |client| async {
+            client.query_one(sql, &[]).await?.try_get(0)
+        })
+        .await
 }
 
 type Applied = (i32, String, Vec<u8>);
 
-async fn applied(session: &Session) -> Result<Vec<Applied>, tokio_postgres::Error> {
+/// Returns the recorded steps; none if there is no `migration` table.
+async fn applied(session: &Session) -> Result<Vec<Applied>, StatementError> {
+    if !has_table(session).await? {
+        return Ok(Vec::new());
+    }
+    let sql = "SELECT step, name, sha256 FROM migration ORDER BY step";
     let rows = session
-        .client
-        .query("SELECT step, name, sha256 FROM migration ORDER BY step", &[])
+        .within(limits::SHORT, |client| client.query(sql, &[]))
         .await?;
-    rows.iter()
-        .map(|row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?)))
-        .collect()
+    let read = |row: &tokio_postgres::Row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
+    rows.iter().map(read).collect()
 }
 
-/// How many steps were applied, if they were the first of ours.
+/// Returns the number of applied steps; fails if they are not the first of `MIGRATIONS`.
 fn check(applied: &[Applied]) -> Result<usize, ConnectError> {
     if let Some((found, _, _)) = applied.last()
-        && *found > number(STEPS.len())
+        && *found > number(MIGRATIONS.len())
     {
         return Err(ConnectError::NewerSchema {
             found: *found,
-            known: number(STEPS.len()),
+            known: number(MIGRATIONS.len()),
         });
     }
-    for ((step, (name, sql)), (found, _, sha256)) in (1i32..).zip(STEPS).zip(applied) {
+    for ((step, (name, sql)), (found, _, sha256)) in (1i32..).zip(MIGRATIONS).zip(applied) {
         if step != *found || Hash::of(sql.as_bytes()).0.as_slice() != sha256 {
-            return Err(ConnectError::ChangedStep(name.to_owned()));
+            return Err(ConnectError::ChangedMigration(name.to_owned()));
         }
     }
     Ok(applied.len())
 }
 
-async fn apply(session: &Session, step: i32, name: &str, sql: &str) -> Result<(), tokio_postgres::Error> {
-    let client = &session.client;
-    let run = async {
-        client.batch_execute("BEGIN").await?;
-        client.batch_execute(sql).await?;
-        let remember = "INSERT INTO migration (step, name, sha256) VALUES ($1, $2, $3)";
-        let sha256 = Hash::of(sql.as_bytes()).0;
-        client
-            .execute(remember, &[&step, &name, &sha256.as_slice()])
-            .await?;
-        client.batch_execute("COMMIT").await
-    };
-    run.await
+async fn apply(session: &Session, step: i32, name: &str, sql: &str) -> Result<(), StatementError> {
+    session
+        .within(limits::MIGRATION_STEP, |client| async move {
+            client.batch_execute("BEGIN").await?;
+            client.batch_execute(sql).await?;
+            let insert = "INSERT INTO migration (step, name, sha256) VALUES ($1, $2, $3)";
+            let sha256 = Hash::of(sql.as_bytes()).0;
+            client
+                .execute(insert, &[&step, &name, &sha256.as_slice()])
+                .await?;
+            client.batch_execute("COMMIT").await
+        })
+        .await
 }
 
 fn number(count: usize) -> i32 {
@@ -146,7 +162,7 @@ mod tests {
     use super::*;
 
     fn first() -> Applied {
-        let (name, sql) = STEPS[0];
+        let (name, sql) = MIGRATIONS[0];
         (1, name.to_owned(), Hash::of(sql.as_bytes()).0.to_vec())
     }
 
@@ -156,10 +172,10 @@ mod tests {
         assert_eq!(check(&[first()]), Ok(1));
         let newer = [
             first(),
-            (number(STEPS.len()) + 1, "later".to_owned(), vec![0; 32]),
+            (number(MIGRATIONS.len()) + 1, "later".to_owned(), vec![0; 32]),
         ];
         assert!(matches!(check(&newer), Err(ConnectError::NewerSchema { .. })));
         let changed = [(1, "x".to_owned(), vec![0; 32])];
-        assert!(matches!(check(&changed), Err(ConnectError::ChangedStep(_))));
+        assert!(matches!(check(&changed), Err(ConnectError::ChangedMigration(_))));
     }
 }

@@ -1,27 +1,30 @@
-//! The store in PostgreSQL: for several nodes that share their approvals.
+//! PostgreSQL store, for several nodes that share their approvals.
 //!
-//! A write goes through a lane (`batch`), which runs it with others in one transaction (`transaction`: `lock`,
-//! `rows`, `save`). Reads go over connections of their own (`read`), waiters are woken by `notify`. Nodes hold no state:
-//! any of them may stop at any time.
+//! A write goes through a lane (`lanes`), which runs it with others in one transaction (`transaction`: `lock`, `rows`,
+//! `save`). Reads use connections of their own (`read`), and `notify` wakes waiters. Nodes hold no state: any of them
+//! may stop at any time.
 
-mod batch;
+mod audit;
+mod batched_reads;
 mod clock;
 mod composite;
+mod composite_rows;
 mod config;
 mod connect;
 mod decode;
 mod entries;
 mod error;
-mod fields;
-mod gather;
+mod group_commit;
+mod lanes;
+mod limits;
 mod lock;
+mod log;
 mod migrate;
 mod notify;
 mod read;
 mod rows;
 mod save;
 mod tenants;
-mod together;
 mod transaction;
 
 use std::path::PathBuf;
@@ -31,37 +34,41 @@ use countersign::approval::SharedApproval;
 use countersign::command::{Answer, Command};
 use countersign::event::Event;
 use countersign::id::{ApprovalId, Channel, Tenant};
+use countersign::log::{Checkpoint, LogEntry};
 use countersign::registry::{Entry, Kind};
-use countersign::store::{Cursor, FeedEvent, Filter, Store, StoreError, Stored};
-use countersign::time::{Clock, Time};
+use countersign::store::{
+    Audit, AuditProgress, Audited, Cursor, FeedEvent, Filter, LONGEST_PAGE, Released, Store, StoreError,
+    Stored,
+};
+use countersign::time::{Clock, ClockTrouble, LARGEST_JUMP, SystemClock, Time};
 use countersign::wake::Hub;
 
-use batch::{Lane, Lanes};
+use batched_reads::BatchedReads;
 use clock::ServerClock;
 use config::Target;
 use connect::Connector;
-use gather::Gathering;
+use group_commit::GroupCommit;
+use lanes::{Lane, Lanes};
 use notify::Wakers;
 use read::Readers;
-use together::Looks;
 
 pub use error::ConnectError;
 
-/// How to use a database.
+/// Options for connecting to a database.
 #[derive(Clone)]
 pub struct PostgresOptions {
-    /// How many transactions this node has under way at once. One is mostly best: what waits for a lane shares its
-    /// commit, and more lanes make smaller groups. More help where a commit takes long, as with a distant standby.
+    /// Number of concurrent write transactions of this node. One is usually best: commands that wait for a lane share
+    /// its commit, and more lanes make smaller groups. More help where a commit takes long, as with a distant standby.
     pub lanes: usize,
     /// Replaces the server's clock, in tests.
     pub clock: Option<Arc<dyn Clock>>,
-    /// The name the server shows for our connections.
+    /// Name that the server shows for our connections.
     pub application_name: String,
-    /// Brings the schema forward first; otherwise it has to be there.
+    /// Applies missing migrations when connecting; if false, a schema that lacks any is an error.
     pub migrate: bool,
-    /// The authority that signed the server's certificate, when it is not one this machine trusts anyway.
+    /// CA certificates to verify the server with, instead of those this machine trusts.
     pub ca_file: Option<PathBuf>,
-    /// Tells other nodes of changes, and listens to them. A pooler that knows no LISTEN needs this off; waiters then
+    /// Notifies other nodes of changes, and listens to them. Turn this off behind a pooler without LISTEN; waiters then
     /// learn of other nodes' changes within a second.
     pub notify: bool,
 }
@@ -81,20 +88,23 @@ impl Default for PostgresOptions {
 
 /// Keeps approvals in PostgreSQL.
 pub struct PostgresStore {
-    place: String,
+    address: String,
+    connector: Arc<Connector>,
     lanes: RwLock<Option<Arc<Lanes>>>,
     readers: Arc<Readers>,
-    looks: Arc<Looks>,
+    batched_reads: Arc<BatchedReads>,
+    server_clock: Arc<ServerClock>,
+    machine_clock: Arc<SystemClock>,
     wakers: RwLock<Option<Wakers>>,
     hub: Arc<Hub>,
 }
 
 impl PostgresStore {
-    /// Connects, and makes or checks the schema. The URL's `sslmode` and `sslrootcert` are understood; over a network
-    /// the server's certificate is always verified, unless the URL says `sslmode=disable`.
+    /// Connects, and migrates or checks the schema. Supports `sslmode` and `sslrootcert` in the URL; over a network the
+    /// server's certificate is always verified, unless the URL says `sslmode=disable`.
     pub async fn connect(url: &str, options: PostgresOptions) -> Result<PostgresStore, ConnectError> {
         let target = Target::read(url, &options.application_name, options.ca_file.as_deref())?;
-        let place = format!("{}/{}", target.place(), target.database());
+        let address = format!("{}/{}", target.address(), target.database());
         let connector = Connector::new(target);
         let first = connector.open_first().await?;
         match options.migrate {
@@ -104,6 +114,7 @@ impl PostgresStore {
         drop(first);
         let hub = Arc::new(Hub::default());
         let server_clock = Arc::new(ServerClock::default());
+        let machine_clock = Arc::new(SystemClock::default());
         let readers = Readers::new(connector.clone(), options.clock.clone(), server_clock.clone());
         let readers = Arc::new(readers);
         let (wakers, announcer) = Wakers::start(&hub, &connector, &readers, options.notify);
@@ -111,21 +122,25 @@ impl PostgresStore {
             connector: connector.clone(),
             clock: options.clock.clone(),
             server_clock: server_clock.clone(),
+            machine_clock: machine_clock.clone(),
             announcer: announcer.clone(),
             session: None,
-            gathering: Gathering::default(),
+            group_commit: GroupCommit::default(),
         });
         Ok(PostgresStore {
-            place,
+            address,
+            connector,
             lanes: RwLock::new(Some(Arc::new(lanes))),
             readers,
-            looks: Arc::default(),
+            batched_reads: Arc::default(),
+            server_clock: server_clock.clone(),
+            machine_clock,
             wakers: RwLock::new(Some(wakers)),
             hub,
         })
     }
 
-    /// Takes no more writes and ends what runs in the background. What was taken already is still finished. Dropping
+    /// Refuses further writes and stops the background tasks. Writes that were already accepted are finished. Dropping
     /// the store does the same.
     pub fn close(&self) {
         *self.lanes.write().unwrap_or_else(PoisonError::into_inner) = None;
@@ -142,7 +157,7 @@ impl PostgresStore {
 
 impl std::fmt::Debug for PostgresStore {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "PostgresStore({})", self.place)
+        write!(f, "PostgresStore({})", self.address)
     }
 }
 
@@ -152,7 +167,7 @@ impl Store for PostgresStore {
     }
 
     fn approval<'a>(&'a self, tenant: &'a Tenant, id: ApprovalId) -> Stored<'a, Option<SharedApproval>> {
-        Box::pin(self.looks.look(&self.readers, (tenant.clone(), id)))
+        Box::pin(self.batched_reads.read(&self.readers, (tenant.clone(), id)))
     }
 
     fn pending_in<'a>(
@@ -175,8 +190,34 @@ impl Store for PostgresStore {
         Box::pin(self.readers.feed(tenant, after, limit))
     }
 
+    fn released<'a>(&'a self, tenant: &'a Tenant, after: Cursor) -> Stored<'a, Released> {
+        Box::pin(self.readers.released(tenant, after))
+    }
+
+    fn count_pending<'a>(&'a self, tenant: &'a Tenant) -> Stored<'a, u64> {
+        Box::pin(self.readers.count_pending(tenant))
+    }
+
     fn feed_end<'a>(&'a self, _: &'a Tenant) -> Stored<'a, Cursor> {
         Box::pin(self.readers.feed_end())
+    }
+
+    fn log_head(&self) -> Stored<'_, Checkpoint> {
+        Box::pin(self.readers.log_head())
+    }
+
+    fn log(&self, from: u64, limit: usize) -> Stored<'_, Vec<LogEntry>> {
+        Box::pin(
+            async move { log::entries(&self.connector.open().await?, from, limit.min(LONGEST_PAGE)).await },
+        )
+    }
+
+    fn audit<'a>(
+        &'a self,
+        audit: &'a Audit,
+        progress: &'a (dyn Fn(AuditProgress) + Send + Sync),
+    ) -> Stored<'a, Audited> {
+        Box::pin(async move { audit::run(&self.connector.open().await?, audit, progress).await })
     }
 
     fn entry<'a>(&'a self, kind: Kind, key: &'a str) -> Stored<'a, Option<Entry>> {
@@ -194,11 +235,16 @@ impl Store for PostgresStore {
         after: Option<&'a str>,
         limit: usize,
     ) -> Stored<'a, Vec<Entry>> {
-        // No key is empty.
+        // Every key is greater than the empty one.
         Box::pin(
             self.readers
                 .entries(tenant, kind, after.unwrap_or_default(), limit),
         )
+    }
+
+    fn clock_trouble(&self) -> Option<ClockTrouble> {
+        let ahead = self.server_clock.now()?.since(self.machine_clock.now());
+        (ahead > LARGEST_JUMP).then_some(ClockTrouble::StoreIsAhead(ahead))
     }
 
     fn now(&self) -> Stored<'_, Time> {

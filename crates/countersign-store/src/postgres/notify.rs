@@ -1,8 +1,7 @@
-//! Waking: at once in this process, by a notification in others, and within a second when that is lost.
+//! Wakes waiters: at once in this process, by a notification in others, and within a second if that is lost.
 //!
-//! A notification is sent right behind the COMMIT, as a transaction of its own, and tells of a whole group: inside the
-//! transaction it would make all commits of the server queue behind one lock, and a stuck listener could hold a
-//! decision up.
+//! A notification is sent right after the COMMIT, in a transaction of its own, and covers a whole group. Inside the
+//! transaction it would make all commits of the server queue for one lock, and a stuck listener could delay a decision.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, Hasher, RandomState};
@@ -12,51 +11,51 @@ use std::time::Duration;
 use countersign::id::ApprovalId;
 use countersign::store::StoreError;
 use countersign::wake::Hub;
-use futures_util::stream::{self, StreamExt};
 use tokio::sync::mpsc;
 use tokio::time::MissedTickBehavior;
-use tokio_postgres::{AsyncMessage, Error};
 
-use super::connect::{Connector, Owned};
+use super::connect::{AbortOnDrop, Connector};
+use super::error::StatementError;
+use super::limits;
 use super::read::Readers;
-use super::transaction::Done;
+use super::transaction::GroupResult;
 
-/// The longest a waiter in one process does not see what happened in another, when a notification is lost.
-const FLOOR: Duration = Duration::from_secs(1);
-/// A payload has room for 8,000 bytes; an id and its comma take 37.
+/// Polling interval: the longest delay for a waiter when another process's notification is lost.
+const POLL_INTERVAL: Duration = Duration::from_secs(1);
+/// Maximum number of ids in a payload, which holds less than 8,000 bytes; an id and its comma take 37.
 const MOST_IDS: usize = 200;
-/// So many approvals are looked at in one question.
-const LARGEST_LOOK: usize = 1000;
+/// Maximum number of approvals read by one query.
+const LARGEST_QUERY: usize = 1000;
 const SHORTEST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
-/// Tells of what changed.
+/// Announces changes to waiters of this process and to other nodes.
 #[derive(Clone)]
 pub(super) struct Announcer {
     hub: Arc<Hub>,
-    /// This node's name, when others are told.
+    /// Name of this node; `None` if other nodes are not notified.
     node: Option<Arc<str>>,
 }
 
 impl Announcer {
-    /// Wakes those who wait here.
-    pub(super) fn publish(&self, done: &Done) {
-        if done.is_unchanged() {
+    /// Wakes waiters of this process.
+    pub(super) fn publish(&self, result: &GroupResult) {
+        if result.is_unchanged() {
             return;
         }
-        for change in &done.changed {
+        for change in &result.changed {
             self.hub.publish(&change.approval);
         }
         self.hub.signal();
     }
 
-    /// What to tell other nodes. Without any id it still says that something is new.
-    pub(super) fn payloads(&self, done: &Done) -> Vec<String> {
-        let Some(node) = self.node.as_ref().filter(|_| !done.is_unchanged()) else {
+    /// Returns payloads for other nodes. One without ids still says that something changed.
+    pub(super) fn payloads(&self, result: &GroupResult) -> Vec<String> {
+        let Some(node) = self.node.as_ref().filter(|_| !result.is_unchanged()) else {
             return Vec::new();
         };
-        // In another process nobody can wait for what was not there before; but they may follow all that changes.
-        let old = done.changed.iter().filter(|change| !change.is_new);
+        // No other process can be waiting for a new approval, but it may be following all changes.
+        let old = result.changed.iter().filter(|change| !change.is_new);
         let ids: Vec<ApprovalId> = old.map(|change| change.approval.id).collect();
         let mut chunks = ids.chunks(MOST_IDS);
         let first = chunks.next().unwrap_or_default();
@@ -65,13 +64,13 @@ impl Announcer {
     }
 }
 
-/// The tasks that wake. They end with their owner.
+/// Background tasks that wake waiters. They stop when this is dropped.
 pub(super) struct Wakers {
-    _tasks: Vec<Owned>,
+    _tasks: Vec<AbortOnDrop>,
 }
 
 impl Wakers {
-    /// Starts them; with `notify`, other nodes are told and listened to.
+    /// Starts the tasks. With `notify`, other nodes are notified and listened to.
     pub(super) fn start(
         hub: &Arc<Hub>,
         connector: &Arc<Connector>,
@@ -83,9 +82,9 @@ impl Wakers {
             hub: hub.clone(),
             readers: readers.clone(),
         };
-        let mut tasks = vec![Owned::spawn(keep_floor(waker.clone()))];
+        let mut tasks = vec![AbortOnDrop::spawn(poll(waker.clone()))];
         if notify {
-            tasks.push(Owned::spawn(listen(connector.clone(), node.clone(), waker)));
+            tasks.push(AbortOnDrop::spawn(listen(connector.clone(), node.clone(), waker)));
         }
         let announcer = Announcer {
             hub: hub.clone(),
@@ -100,13 +99,13 @@ fn payload(node: &str, ids: &[ApprovalId]) -> String {
     format!("{node}:{}", ids.join(","))
 }
 
-/// The ids in a payload that another node sent; nothing when it is one's own.
+/// Returns the ids in another node's payload; `None` for our own or an unreadable one.
 fn read_payload(node: &str, payload: &str) -> Option<Vec<ApprovalId>> {
     let (sender, ids) = payload.split_once(':')?;
     (sender != node).then(|| ids.split(',').filter_map(|id| id.parse().ok()).collect())
 }
 
-/// Listens to other nodes, and connects again whenever that ends.
+/// Listens to other nodes, and reconnects with growing pauses whenever the connection ends.
 async fn listen(connector: Arc<Connector>, node: Arc<str>, waker: Waker) {
     let mut pause = SHORTEST_PAUSE;
     loop {
@@ -118,27 +117,31 @@ async fn listen(connector: Arc<Connector>, node: Arc<str>, waker: Waker) {
     }
 }
 
-/// Ends well when it had listened for a while.
-async fn listen_once(connector: &Connector, node: &str, waker: &Waker) -> Result<(), Error> {
-    let (client, mut driver) = connector.open_undriven().await?;
-    let (sender, mut heard) = mpsc::unbounded_channel();
-    let _driver = Owned::spawn(async move {
-        let mut messages = stream::poll_fn(move |context| driver.poll_message(context));
-        while let Some(Ok(message)) = messages.next().await {
-            if let AsyncMessage::Notification(notification) = message {
-                let _ = sender.send(notification.payload().to_owned());
-            }
-        }
-    });
-    client.batch_execute("LISTEN countersign").await?;
-    while let Some(payload) = heard.recv().await {
-        let mut told = read_payload(node, &payload);
-        while let Ok(payload) = heard.try_recv() {
+/// Listens until the connection ends. Fails only if listening could not begin.
+async fn listen_once(connector: &Connector, node: &str, waker: &Waker) -> Result<(), StatementError> {
+    let (sender, mut payloads) = mpsc::unbounded_channel();
+    let on_notification = move |payload| {
+        let _ = sender.send(payload);
+    };
+    let session = connector.open_listening(on_notification).await?;
+    let listen = || session.within(limits::SHORT, |client| client.batch_execute("LISTEN countersign"));
+    listen().await?;
+    loop {
+        let payload = match tokio::time::timeout(limits::HEARTBEAT, payloads.recv()).await {
+            Ok(Some(payload)) => payload,
+            Ok(None) => break,
+            // Silence may mean that nothing happens, or that the connection is dead: only an answer tells the two
+            // apart. Repeating LISTEN changes nothing.
+            Err(_) if listen().await.is_ok() => continue,
+            Err(_) => break,
+        };
+        let mut changed = read_payload(node, &payload);
+        while let Ok(payload) = payloads.try_recv() {
             if let Some(more) = read_payload(node, &payload) {
-                told.get_or_insert_default().extend(more);
+                changed.get_or_insert_default().extend(more);
             }
         }
-        if let Some(ids) = told {
+        if let Some(ids) = changed {
             waker.hub.signal();
             waker.wake(&ids).await;
         }
@@ -146,17 +149,17 @@ async fn listen_once(connector: &Connector, node: &str, waker: &Waker) -> Result
     Ok(())
 }
 
-/// Looks after those who wait here, once a second and only while there are any.
-async fn keep_floor(waker: Waker) {
-    let mut ticks = tokio::time::interval(FLOOR);
+/// Polls once a second for changes that local waiters wait for.
+async fn poll(waker: Waker) {
+    let mut ticks = tokio::time::interval(POLL_INTERVAL);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    let mut seen = HashMap::new();
+    let mut last_versions = HashMap::new();
     loop {
         ticks.tick().await;
-        // Who follows all that changes looks for himself.
+        // Followers of all changes read the feed themselves.
         waker.hub.signal();
-        // What cannot be read now is looked at again in a second.
-        let _ = waker.look(&mut seen).await;
+        // A failed read is repeated in a second.
+        let _ = waker.wake_changed(&mut last_versions).await;
     }
 }
 
@@ -167,39 +170,39 @@ struct Waker {
 }
 
 impl Waker {
-    /// Wakes those who wait here for any of these.
+    /// Wakes local waiters of these approvals.
     async fn wake(&self, ids: &[ApprovalId]) {
         let awaited = self.hub.awaited(Some(ids));
-        for ids in awaited.chunks(LARGEST_LOOK) {
-            // What cannot be read now is left to the floor.
+        for ids in awaited.chunks(LARGEST_QUERY) {
+            // A failed read is left to `poll`.
             for approval in self.readers.by_ids(ids).await.unwrap_or_default() {
                 self.hub.publish(&approval);
             }
         }
     }
 
-    /// Wakes those who wait for something that is not at the version it had at the last look.
-    async fn look(&self, seen: &mut HashMap<ApprovalId, u32>) -> Result<(), StoreError> {
+    /// Wakes local waiters of approvals whose version has changed since the last poll.
+    async fn wake_changed(&self, last_versions: &mut HashMap<ApprovalId, u32>) -> Result<(), StoreError> {
         let awaited = match self.hub.is_idle() {
             true => Vec::new(),
             false => self.hub.awaited(None),
         };
-        let mut now_seen = HashMap::with_capacity(awaited.len());
-        for ids in awaited.chunks(LARGEST_LOOK) {
+        let mut versions = HashMap::with_capacity(awaited.len());
+        for ids in awaited.chunks(LARGEST_QUERY) {
             let mut changed = Vec::new();
             for (id, version) in self.readers.versions(ids).await? {
-                // At first sight nobody knows what the waiter saw, unless nothing ever happened.
-                let known = seen.get(&id).copied().unwrap_or(1);
-                if version != known {
+                // A waiter may have missed changes before the first poll, except at version 1, when there was none yet.
+                let last_version = last_versions.get(&id).copied().unwrap_or(1);
+                if version != last_version {
                     changed.push(id);
                 }
-                now_seen.insert(id, version);
+                versions.insert(id, version);
             }
             if !changed.is_empty() {
                 self.wake(&changed).await;
             }
         }
-        *seen = now_seen;
+        *last_versions = versions;
         Ok(())
     }
 }
@@ -209,7 +212,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn payloads_read_back_except_ones_own() {
+    fn payloads_of_other_nodes_can_be_read_back() {
         let ids: Vec<ApprovalId> = (0..MOST_IDS as u8)
             .map(|n| ApprovalId::from_parts(1_700_000_000_000, &[n; 10]))
             .collect();

@@ -1,7 +1,8 @@
-//! Reads: a few shared connections, each with many questions under way at once.
+//! Reads over a few shared connections, each with many queries in flight.
 //!
-//! An approval and its calls come from one statement, so they are of one moment. Every question but two names the
-//! tenant: those two serve waiters of this process, who got their ids from questions that did.
+//! One statement reads an approval with its calls, so both come from the same snapshot. All queries of approvals and
+//! events name the tenant, except `by_ids` and `versions`: these serve waiters of this process, whose ids come from
+//! queries that did.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -10,9 +11,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use countersign::approval::SharedApproval;
 use countersign::event::Event;
 use countersign::id::{ApprovalId, Channel, Tenant};
+use countersign::log::Checkpoint;
 use countersign::registry::{Entry, Kind};
 use countersign::state::State;
-use countersign::store::{Cursor, FeedEvent, Filter, LONGEST_PAGE, StoreError};
+use countersign::store::{Cursor, FeedEvent, Filter, LONGEST_PAGE, Released, StoreError};
 use countersign::time::{Clock, Time};
 use tokio::sync::{Mutex, RwLock, RwLockReadGuard};
 use tokio_postgres::types::{ToSql, Type};
@@ -22,18 +24,20 @@ use super::clock::ServerClock;
 use super::connect::{Connector, Session};
 use super::decode::{self, APPROVAL, CALL, EVENT_COLUMNS, WITH_CALLS};
 use super::entries::{self, ENTRY};
-use super::error::{is_lost, store_error};
-use super::tenants::Tenants;
+use super::error::StatementError;
+use super::limits;
+use super::log::{HEAD, StoredLogHead};
+use super::tenants::VisibleTenants;
 
-/// The most events one look at the feed gives.
+/// Maximum number of events in one page of the feed.
 const LONGEST_FEED: usize = 10_000;
 
-/// The server's clock in microseconds; a constant within its statement, so that indexes can be used with it.
+/// The server's clock in microseconds, evaluated once per statement, so that indexes can be used with it.
 const NOW: &str = "(SELECT (extract(epoch FROM clock_timestamp()) * 1000000)::bigint)";
 
 type Parameters<'a> = [&'a (dyn ToSql + Sync)];
 
-struct Statements {
+struct ReadStatements {
     approval: Statement,
     approvals: Statement,
     pending_in: Statement,
@@ -46,14 +50,14 @@ struct Statements {
     entries: Statement,
 }
 
-impl Statements {
-    async fn prepare(client: &Client) -> Result<Statements, Error> {
+impl ReadStatements {
+    async fn prepare(client: &Client) -> Result<ReadStatements, Error> {
         let approvals = |condition: &str| {
             format!(
                 "SELECT {APPROVAL}, {CALL} FROM approval a {WITH_CALLS} WHERE {condition} ORDER BY a.tenant, a.id, c.position"
             )
         };
-        let of_several = format!(
+        let by_tenant_and_id = format!(
             "SELECT {APPROVAL}, {CALL} FROM unnest($1::text[], $2::bytea[]) AS n(tenant, id)
              JOIN approval a ON a.tenant = n.tenant AND a.id = n.id {WITH_CALLS} ORDER BY a.tenant, a.id, c.position"
         );
@@ -62,28 +66,28 @@ impl Statements {
         );
         let events =
             format!("SELECT {EVENT_COLUMNS} FROM event WHERE tenant = $1 AND approval = $2 ORDER BY number");
-        // A transaction that is still under way may commit behind this one with a smaller number. So the feed ends
-        // before the oldest that is under way: whatever commits later stands behind it.
+        // A running transaction may commit later with a smaller id. So the feed ends before the oldest running one:
+        // whatever commits later sorts after that.
         let feed = format!(
             "SELECT xact::text::bigint, seq, approval, {EVENT_COLUMNS} FROM event
              WHERE tenant = $1 AND (xact, seq) > ($2::text::xid8, $3::integer)
                AND xact < (SELECT pg_snapshot_xmin(pg_current_snapshot()))
              ORDER BY xact, seq LIMIT $4"
         );
-        let there = format!("(e.expires_at IS NULL OR e.expires_at > COALESCE($3::bigint, {NOW}))");
-        let entry = format!("SELECT {ENTRY} FROM entry e WHERE e.kind = $1 AND e.key = $2 AND {there}");
+        let is_live = format!("(e.expires_at IS NULL OR e.expires_at > COALESCE($3::bigint, {NOW}))");
+        let entry = format!("SELECT {ENTRY} FROM entry e WHERE e.kind = $1 AND e.key = $2 AND {is_live}");
         let entries_named = format!(
             "SELECT {ENTRY} FROM unnest($1::smallint[], $2::text[]) AS w(kind, key)
              JOIN entry e ON e.kind = w.kind AND e.key = w.key
              WHERE e.expires_at IS NULL OR e.expires_at > COALESCE($3::bigint, {NOW})"
         );
         let entries = format!(
-            "SELECT {ENTRY} FROM entry e WHERE e.tenant = $1 AND e.kind = $2 AND e.key > $4 AND {there}
+            "SELECT {ENTRY} FROM entry e WHERE e.tenant = $1 AND e.kind = $2 AND e.key > $4 AND {is_live}
              ORDER BY e.key LIMIT $5"
         );
-        Ok(Statements {
+        Ok(ReadStatements {
             approval: client.prepare(&approvals("a.tenant = $1 AND a.id = $2")).await?,
-            approvals: client.prepare(&of_several).await?,
+            approvals: client.prepare(&by_tenant_and_id).await?,
             pending_in: client.prepare(&approvals(&pending)).await?,
             by_ids: client.prepare(&approvals("a.id = ANY($1::bytea[])")).await?,
             versions: client
@@ -100,58 +104,73 @@ impl Statements {
 
 struct Reader {
     session: Session,
-    statements: Statements,
-    /// Whose rows this connection shows. Questions about the same tenants are under way together; the first about others
-    /// waits until they are answered.
-    shown: RwLock<Tenants>,
+    statements: ReadStatements,
+    /// Tenants whose rows this connection sees. Queries for the same tenants run concurrently; one for other tenants
+    /// waits until they are done.
+    visible: RwLock<VisibleTenants>,
 }
 
 impl Reader {
-    /// Lets the connection see the rows of these tenants while the returned guard is held.
-    async fn show(&self, tenants: &Tenants) -> Result<Option<RwLockReadGuard<'_, Tenants>>, Error> {
-        if tenants.is_nobody() {
+    /// Makes the rows of these tenants visible while the returned guard is held.
+    async fn show(
+        &self,
+        tenants: &VisibleTenants,
+    ) -> Result<Option<RwLockReadGuard<'_, VisibleTenants>>, StatementError> {
+        if tenants.is_empty() {
             return Ok(None);
         }
-        let shown = self.shown.read().await;
-        if *shown == *tenants {
-            return Ok(Some(shown));
+        let visible = self.visible.read().await;
+        if *visible == *tenants {
+            return Ok(Some(visible));
         }
-        drop(shown);
-        let mut shown = self.shown.write().await;
-        if *shown != *tenants {
-            // Not known until the server has answered: whoever asks may give up meanwhile.
-            *shown = Tenants::default();
-            tenants.show(&self.session.client).await?;
-            shown.clone_from(tenants);
+        drop(visible);
+        let mut visible = self.visible.write().await;
+        if *visible != *tenants {
+            // Unknown until the server has answered: the caller may be cancelled meanwhile.
+            *visible = VisibleTenants::default();
+            let session = &self.session;
+            session
+                .within(limits::SHORT, |client| tenants.apply(client))
+                .await?;
+            visible.clone_from(tenants);
         }
-        Ok(Some(shown.downgrade()))
+        Ok(Some(visible.downgrade()))
     }
 }
 
-/// Something to ask, on whichever connection.
-enum Question<'a> {
-    Prepared(fn(&Statements) -> &Statement, &'a Parameters<'a>),
+/// A query that can be run on any of the connections.
+enum ReadQuery<'a> {
+    Prepared(fn(&ReadStatements) -> &Statement, &'a Parameters<'a>),
     Text(&'a str, &'a [(&'a (dyn ToSql + Sync), Type)]),
 }
 
-impl Question<'_> {
-    async fn put(&self, reader: &Reader) -> Result<Vec<Row>, Error> {
-        let client = &reader.session.client;
+impl ReadQuery<'_> {
+    async fn run(&self, reader: &Reader) -> Result<Vec<Row>, StatementError> {
+        let (session, statements) = (&reader.session, &reader.statements);
         match self {
-            Question::Prepared(statement, parameters) => {
-                client.query(statement(&reader.statements), parameters).await
+            ReadQuery::Prepared(statement, parameters) => {
+                let parameters = parameters.iter().copied();
+                let statement = statement(statements);
+                session
+                    .rows(limits::ROW, |client| client.query_raw(statement, parameters))
+                    .await
             }
-            Question::Text(sql, parameters) => client.query_typed(sql, parameters).await,
+            ReadQuery::Text(sql, parameters) => {
+                let parameters = parameters.iter().map(|(value, of)| (*value, of.clone()));
+                session
+                    .rows(limits::ROW, |client| client.query_typed_raw(sql, parameters))
+                    .await
+            }
         }
     }
 }
 
-/// The connections that read.
+/// Pool of read connections, opened on demand.
 pub(super) struct Readers {
     connector: Arc<Connector>,
     clock: Option<Arc<dyn Clock>>,
     server_clock: Arc<ServerClock>,
-    /// Two for questions that name a tenant, one for those that do not.
+    /// Two for queries of certain tenants or none, one for queries of all tenants.
     slots: [Mutex<Option<Arc<Reader>>>; 3],
     next: AtomicUsize,
 }
@@ -176,19 +195,19 @@ impl Readers {
         ids: &BTreeSet<&(Tenant, ApprovalId)>,
     ) -> Result<Vec<SharedApproval>, StoreError> {
         let tenants: Vec<&str> = ids.iter().map(|(tenant, _)| tenant.as_str()).collect();
-        let of = Tenants::several(ids.iter().map(|(tenant, _)| tenant));
+        let of = VisibleTenants::of(ids.iter().map(|(tenant, _)| tenant));
         let ids: Vec<&[u8]> = ids.iter().map(|(_, id)| id.as_bytes().as_slice()).collect();
         let rows = match (tenants.as_slice(), ids.as_slice()) {
             ([tenant], [id]) => {
-                self.query(of, |statements| &statements.approval, &[tenant, id])
+                self.run_prepared(of, |statements| &statements.approval, &[tenant, id])
                     .await
             }
             _ => {
-                self.query(of, |statements| &statements.approvals, &[&tenants, &ids])
+                self.run_prepared(of, |statements| &statements.approvals, &[&tenants, &ids])
                     .await
             }
         };
-        decode::joined(&rows?)
+        decode::joined_approvals(&rows?)
     }
 
     pub(super) async fn pending_in(
@@ -196,29 +215,29 @@ impl Readers {
         tenant: &Tenant,
         channel: &Channel,
     ) -> Result<Option<SharedApproval>, StoreError> {
-        let parameters: &Parameters<'_> = &[&tenant.as_str(), &channel.as_str(), &self.moved_clock()];
+        let parameters: &Parameters<'_> = &[&tenant.as_str(), &channel.as_str(), &self.test_clock()];
         let rows = self
-            .query(
-                Tenants::one(tenant),
+            .run_prepared(
+                VisibleTenants::one(tenant),
                 |statements| &statements.pending_in,
                 parameters,
             )
             .await?;
-        Ok(decode::joined(&rows)?.pop())
+        Ok(decode::joined_approvals(&rows)?.pop())
     }
 
     pub(super) async fn by_ids(&self, ids: &[ApprovalId]) -> Result<Vec<SharedApproval>, StoreError> {
         let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes().as_slice()).collect();
         let rows = self
-            .query(Tenants::all(), |statements| &statements.by_ids, &[&ids])
+            .run_prepared(VisibleTenants::all(), |statements| &statements.by_ids, &[&ids])
             .await?;
-        decode::joined(&rows)
+        decode::joined_approvals(&rows)
     }
 
     pub(super) async fn versions(&self, ids: &[ApprovalId]) -> Result<Vec<(ApprovalId, u32)>, StoreError> {
         let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes().as_slice()).collect();
         let rows = self
-            .query(Tenants::all(), |statements| &statements.versions, &[&ids])
+            .run_prepared(VisibleTenants::all(), |statements| &statements.versions, &[&ids])
             .await?;
         let version = |row: &Row| Ok((decode::id(row, 0)?, decode::count(decode::get(row, 1)?)?));
         rows.iter().map(version).collect()
@@ -228,7 +247,11 @@ impl Readers {
         let id = id.as_bytes().as_slice();
         let parameters: &Parameters<'_> = &[&tenant.as_str(), &id];
         let rows = self
-            .query(Tenants::one(tenant), |statements| &statements.events, parameters)
+            .run_prepared(
+                VisibleTenants::one(tenant),
+                |statements| &statements.events,
+                parameters,
+            )
             .await?;
         rows.iter().map(|row| decode::event(row, 0)).collect()
     }
@@ -244,15 +267,22 @@ impl Readers {
         let limit = i64::try_from(limit.min(LONGEST_FEED)).unwrap_or(i64::MAX);
         let parameters: &Parameters<'_> = &[&tenant.as_str(), &transaction, &sequence, &limit];
         let rows = self
-            .query(Tenants::one(tenant), |statements| &statements.feed, parameters)
+            .run_prepared(
+                VisibleTenants::one(tenant),
+                |statements| &statements.feed,
+                parameters,
+            )
             .await?;
         rows.iter().map(decode::feed_event).collect()
     }
 
-    /// Everything older than the oldest transaction under way has been given out, or never will be.
+    /// Returns the end of the feed: a cursor just before the oldest running transaction. Everything up to there is
+    /// final.
     pub(super) async fn feed_end(&self) -> Result<Cursor, StoreError> {
         let sql = "SELECT pg_snapshot_xmin(pg_current_snapshot())::text";
-        let rows = self.ask(&Tenants::default(), Question::Text(sql, &[])).await?;
+        let rows = self
+            .run_query(&VisibleTenants::default(), ReadQuery::Text(sql, &[]))
+            .await?;
         let row = rows.first().ok_or_else(|| decode::impossible("no snapshot"))?;
         let oldest: String = decode::get(row, 0)?;
         let oldest: u64 = oldest.parse().map_err(|_| decode::impossible("no snapshot"))?;
@@ -262,30 +292,42 @@ impl Readers {
         })
     }
 
+    pub(super) async fn log_head(&self) -> Result<Checkpoint, StoreError> {
+        let rows = self
+            .run_query(&VisibleTenants::default(), ReadQuery::Text(HEAD, &[]))
+            .await?;
+        Ok(StoredLogHead::read(rows.first())?.head.checkpoint())
+    }
+
     pub(super) async fn entry(&self, kind: Kind, key: &str) -> Result<Option<Entry>, StoreError> {
-        // A key that cannot be stored is not there; the server would refuse the question.
+        // A key with a NUL cannot be stored, and the server would reject the query.
         if key.contains('\0') {
             return Ok(None);
         }
-        let parameters: &Parameters<'_> = &[&kind.code(), &key, &self.moved_clock()];
+        let parameters: &Parameters<'_> = &[&kind.code(), &key, &self.test_clock()];
         let rows = self
-            .query(Tenants::default(), |statements| &statements.entry, parameters)
+            .run_prepared(
+                VisibleTenants::default(),
+                |statements| &statements.entry,
+                parameters,
+            )
             .await?;
         rows.first().map(entries::read).transpose()
     }
 
-    /// Several entries with one question, in the order asked for.
+    /// Reads several entries with one query; the result is in the order of `names`.
     pub(super) async fn entries_named(
         &self,
         names: &[(Kind, String)],
     ) -> Result<Vec<Option<Entry>>, StoreError> {
-        let asked = names.iter().filter(|(_, key)| !key.contains('\0'));
-        let (kinds, keys): (Vec<i16>, Vec<&str>) =
-            asked.map(|(kind, key)| (kind.code(), key.as_str())).unzip();
-        let parameters: &Parameters<'_> = &[&kinds, &keys, &self.moved_clock()];
+        let keys_without_nul = names.iter().filter(|(_, key)| !key.contains('\0'));
+        let (kinds, keys): (Vec<i16>, Vec<&str>) = keys_without_nul
+            .map(|(kind, key)| (kind.code(), key.as_str()))
+            .unzip();
+        let parameters: &Parameters<'_> = &[&kinds, &keys, &self.test_clock()];
         let rows = self
-            .query(
-                Tenants::default(),
+            .run_prepared(
+                VisibleTenants::default(),
                 |statements| &statements.entries_named,
                 parameters,
             )
@@ -306,15 +348,14 @@ impl Readers {
         limit: usize,
     ) -> Result<Vec<Entry>, StoreError> {
         let limit = i64::try_from(limit.min(LONGEST_PAGE)).unwrap_or(i64::MAX);
-        let parameters: &Parameters<'_> = &[
-            &tenant.as_str(),
-            &kind.code(),
-            &self.moved_clock(),
-            &after,
-            &limit,
-        ];
+        let parameters: &Parameters<'_> =
+            &[&tenant.as_str(), &kind.code(), &self.test_clock(), &after, &limit];
         let rows = self
-            .query(Tenants::default(), |statements| &statements.entries, parameters)
+            .run_prepared(
+                VisibleTenants::default(),
+                |statements| &statements.entries,
+                parameters,
+            )
             .await?;
         rows.iter().map(entries::read).collect()
     }
@@ -327,10 +368,12 @@ impl Readers {
             return Ok(now);
         }
         let sql = format!("SELECT {NOW}");
-        let rows = self.ask(&Tenants::default(), Question::Text(&sql, &[])).await?;
+        let rows = self
+            .run_query(&VisibleTenants::default(), ReadQuery::Text(&sql, &[]))
+            .await?;
         let row = rows.first().ok_or_else(|| decode::impossible("no clock"))?;
         let now = Time::from_micros(decode::get(row, 0)?);
-        self.server_clock.hear(now);
+        self.server_clock.record(now);
         Ok(now)
     }
 
@@ -339,20 +382,23 @@ impl Readers {
         tenant: &Tenant,
         filter: &Filter,
     ) -> Result<Vec<SharedApproval>, StoreError> {
-        let of = Tenants::one(tenant);
+        let of = VisibleTenants::one(tenant);
         let tenant = tenant.as_str();
         let state = filter.state.map(State::code);
         let agent = filter.agent.as_ref().map(|agent| agent.as_str());
         let channel = filter.channel.as_ref().map(|channel| channel.as_str());
         let run = filter.run.as_ref().map(|run| run.as_str());
         let after = filter.after.as_ref().map(|id| id.as_bytes().as_slice());
-        let now = self.moved_clock();
+        let now = self.test_clock();
         let limit = i64::try_from(filter.page()).unwrap_or(i64::MAX);
         let order = if filter.oldest_first() { "ASC" } else { "DESC" };
         let side = if filter.oldest_first() { '>' } else { '<' };
 
-        // Only what is asked for is in the text, so that the planner can see which index fits.
+        // The query contains only the conditions asked for, so that the planner can choose the fitting index.
         let mut conditions = vec!["tenant = $1".to_owned()];
+        if filter.open {
+            conditions.push("due_at IS NOT NULL".to_owned());
+        }
         let mut parameters: Vec<(&(dyn ToSql + Sync), Type)> = vec![(&tenant, Type::TEXT)];
         let mut add = |condition: &str, value, kind| {
             parameters.push((value, kind));
@@ -394,8 +440,8 @@ impl Readers {
             .map(|most| i64::try_from(most).unwrap_or(i64::MAX));
         if let Some(most_bytes) = &most_bytes {
             parameters.push((most_bytes, Type::INT8));
-            // Lengths are known without reading the values. This counts less than `Approval::weight` does, never more,
-            // so the page below is cut where that says.
+            // Computing a length does not read the value. This size is at most `Approval::weight`, so the page may be
+            // too long and is cut by the exact weight below.
             page = format!(
                 "SELECT * FROM (SELECT p.*, sum(size) OVER (ORDER BY id {order}) - size AS before FROM
                      (SELECT l.*, (SELECT coalesce(sum(octet_length(c.arguments) + coalesce(octet_length(c.original), 0)
@@ -408,8 +454,8 @@ impl Readers {
         let sql = format!(
             "SELECT {APPROVAL}, {CALL} FROM ({page}) a {WITH_CALLS} ORDER BY a.id {order}, c.position"
         );
-        let rows = self.ask(&of, Question::Text(&sql, &parameters)).await?;
-        let mut approvals = decode::joined(&rows)?;
+        let rows = self.run_query(&of, ReadQuery::Text(&sql, &parameters)).await?;
+        let mut approvals = decode::joined_approvals(&rows)?;
         approvals.truncate(
             filter
                 .count_within(approvals.iter().map(|approval| &**approval))
@@ -418,61 +464,118 @@ impl Readers {
         Ok(approvals)
     }
 
-    /// The clock that tests move, in microseconds; nothing when the server's counts.
-    fn moved_clock(&self) -> Option<i64> {
+    /// Returns the number of approvals that wait for a decision.
+    pub(super) async fn count_pending(&self, tenant: &Tenant) -> Result<u64, StoreError> {
+        let sql = format!(
+            "SELECT count(*) FROM approval WHERE tenant = $1 AND state = 0 AND expires_at > COALESCE($2, {NOW})"
+        );
+        let now = self.test_clock();
+        let parameters: &[(&(dyn ToSql + Sync), Type)] =
+            &[(&tenant.as_str(), Type::TEXT), (&now, Type::INT8)];
+        let rows = self
+            .run_query(&VisibleTenants::one(tenant), ReadQuery::Text(&sql, parameters))
+            .await?;
+        let row = rows.first().ok_or_else(|| decode::impossible("no count"))?;
+        let count: i64 = decode::get(row, 0)?;
+        Ok(u64::try_from(count).unwrap_or_default())
+    }
+
+    /// Returns the approvals with calls that may run, among those that changed after a cursor. One query reads all of
+    /// them.
+    pub(super) async fn released(&self, tenant: &Tenant, after: Cursor) -> Result<Released, StoreError> {
+        let page = self.feed(tenant, after, LONGEST_PAGE).await?;
+        let ids: BTreeSet<ApprovalId> = page
+            .iter()
+            .filter(|feed_event| feed_event.event.what.lets_calls_run())
+            .map(|feed_event| feed_event.approval)
+            .collect();
+        let mut approvals = Vec::new();
+        if !ids.is_empty() {
+            let ids: Vec<&[u8]> = ids.iter().map(|id| id.as_bytes().as_slice()).collect();
+            let sql = format!(
+                "SELECT {APPROVAL}, {CALL} FROM (SELECT * FROM approval WHERE tenant = $1 AND id = ANY($2) AND state = 1
+                     AND due_at IS NOT NULL) a {WITH_CALLS} ORDER BY a.id, c.position"
+            );
+            let parameters: &[(&(dyn ToSql + Sync), Type)] =
+                &[(&tenant.as_str(), Type::TEXT), (&ids, Type::BYTEA_ARRAY)];
+            let rows = self
+                .run_query(&VisibleTenants::one(tenant), ReadQuery::Text(&sql, parameters))
+                .await?;
+            approvals = decode::joined_approvals(&rows)?;
+            approvals.retain(|approval| approval.is_released());
+        }
+        Ok(Released {
+            approvals,
+            upto: page.last().map_or(after, |last| last.cursor),
+            is_more: page.len() == LONGEST_PAGE,
+        })
+    }
+
+    /// Returns the time of the test clock in microseconds; `None` if the server's clock counts.
+    fn test_clock(&self) -> Option<i64> {
         self.clock.as_ref().map(|clock| clock.now().as_micros())
     }
 
-    async fn query(
+    async fn run_prepared(
         &self,
-        of: Tenants,
-        statement: fn(&Statements) -> &Statement,
+        of: VisibleTenants,
+        statement: fn(&ReadStatements) -> &Statement,
         parameters: &Parameters<'_>,
     ) -> Result<Vec<Row>, StoreError> {
-        self.ask(&of, Question::Prepared(statement, parameters)).await
+        self.run_query(&of, ReadQuery::Prepared(statement, parameters))
+            .await
     }
 
-    /// Asks about rows of these tenants on one of the connections; when that turns out to be gone, once more on another.
-    async fn ask(&self, of: &Tenants, question: Question<'_>) -> Result<Vec<Row>, StoreError> {
-        match self.put(of, &question).await? {
-            Err(error) if is_lost(&error) => {}
-            answer => return answer.map_err(|error| store_error(&error)),
+    /// Runs a query of these tenants' rows; if the connection turns out to be lost, once more on another.
+    async fn run_query(&self, of: &VisibleTenants, query: ReadQuery<'_>) -> Result<Vec<Row>, StoreError> {
+        match self.run(of, &query).await? {
+            Err(error) if error.is_lost() => {}
+            answer => return answer.map_err(|error| error.store_error()),
         }
-        let second = self.put(of, &question).await?;
-        second.map_err(|error| store_error(&error))
+        let second = self.run(of, &query).await?;
+        second.map_err(|error| error.store_error())
     }
 
-    async fn put(
+    async fn run(
         &self,
-        of: &Tenants,
-        question: &Question<'_>,
-    ) -> Result<Result<Vec<Row>, Error>, StoreError> {
+        of: &VisibleTenants,
+        query: &ReadQuery<'_>,
+    ) -> Result<Result<Vec<Row>, StatementError>, StoreError> {
         let reader = self.reader(of).await?;
         let _shown = match reader.show(of).await {
-            Ok(shown) => shown,
+            Ok(visible) => visible,
             Err(error) => return Ok(Err(error)),
         };
-        Ok(question.put(&reader).await)
+        Ok(query.run(&reader).await)
     }
 
-    async fn reader(&self, of: &Tenants) -> Result<Arc<Reader>, StoreError> {
-        let [first, second, every] = &self.slots;
+    async fn reader(&self, of: &VisibleTenants) -> Result<Arc<Reader>, StoreError> {
+        let [first, second, all_tenants] = &self.slots;
         let slot = match self.next.fetch_add(1, Ordering::Relaxed) % 2 {
-            _ if *of == Tenants::all() => every,
+            _ if *of == VisibleTenants::all() => all_tenants,
             0 => first,
             _ => second,
         };
         let mut slot = slot.lock().await;
-        if let Some(reader) = slot.as_ref().filter(|reader| !reader.session.client.is_closed()) {
+        if let Some(reader) = slot.as_ref().filter(|reader| !reader.session.is_closed()) {
             return Ok(reader.clone());
         }
         let session = self.connector.open().await?;
-        let statements = Statements::prepare(&session.client).await;
-        let statements = statements.map_err(|error| store_error(&error))?;
+        let prepared = async {
+            // Shorter than the limit for a row, so that the server ends a slow query and the connection is kept.
+            let timeout = "SET statement_timeout = '4s'";
+            session
+                .within(limits::SHORT, |client| client.batch_execute(timeout))
+                .await?;
+            session.within(limits::PREPARE, ReadStatements::prepare).await
+        };
+        let statements = prepared
+            .await
+            .map_err(|error: StatementError| error.store_error())?;
         let reader = Arc::new(Reader {
             session,
             statements,
-            shown: RwLock::default(),
+            visible: RwLock::default(),
         });
         *slot = Some(reader.clone());
         Ok(reader)

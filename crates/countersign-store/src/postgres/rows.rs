@@ -1,78 +1,80 @@
-//! The working set: the rows a group of commands locked, as they were and as the commands leave them.
+//! Working set: the rows that were locked for a group of commands, as stored and as the commands leave them.
 //!
-//! Enters: what the commands need, and the rows found for it. Leaves: what is to be saved.
-//! Commands are applied in order, and each sees what those before it did. One that fails leaves no trace.
+//! Input: what the commands need, and the rows found for it. Output: the rows to save.
+//! Commands are applied in order, and each sees the changes of those before it. One that fails changes nothing.
 
 use std::collections::{BTreeSet, HashMap};
 
-use countersign::approval::{Approval, EndorsedWith, SharedApproval};
-use countersign::command::{Answer, Command, Rows, Saved};
+use countersign::approval::{Approval, EndorsingAccount, SharedApproval};
+use countersign::command::{Answer, Command, Rows, SavedApproval};
 use countersign::event::Event;
 use countersign::id::{Agent, ApprovalId, Channel, Key, Tenant};
 use countersign::registry::{Entry as RegistryEntry, Kind};
 use countersign::state::State;
 use countersign::store::StoreError;
+use countersign::store::record::Bodies;
 use countersign::time::Time;
 
-use super::entries::{Changes, Entries, Place};
-use super::tenants::Tenants;
+use super::decode::{CorruptApproval, LockedApprovals};
+use super::entries::{EntryChanges, EntryKey, GroupEntries};
+use super::tenants::VisibleTenants;
 
-pub(super) type Id = (Tenant, ApprovalId);
+pub(super) type TenantAndId = (Tenant, ApprovalId);
 
-/// Which rows to lock, in an order without repeats.
+/// Rows to lock, sorted and without duplicates.
 #[derive(Default)]
-pub(super) struct Wanted {
-    pub(super) approvals: BTreeSet<Id>,
+pub(super) struct NeededRows {
+    pub(super) approvals: BTreeSet<TenantAndId>,
     pub(super) channels: BTreeSet<(Tenant, Channel)>,
     pub(super) keys: BTreeSet<(Tenant, Agent, Key)>,
     /// Agents whose pending approvals are counted.
     pub(super) agents: BTreeSet<(Tenant, Agent)>,
-    pub(super) entries: BTreeSet<Place>,
-    /// Entries that are only looked at.
-    pub(super) grounds: BTreeSet<Place>,
-    /// Whose rows are looked at and written.
+    pub(super) entries: BTreeSet<EntryKey>,
+    /// Entries that are read without a lock.
+    pub(super) read_only_entries: BTreeSet<EntryKey>,
+    /// Tenants whose rows are read and written.
     tenants: BTreeSet<Tenant>,
-    /// Up to so many due ones, for the sweep.
+    /// For a sweep: the maximum number of due approvals to lock.
     pub(super) due: Option<usize>,
-    /// With `due`: whatever will ever be due, and no entries.
+    /// With `due`: locks open approvals whether due or not, and no entries.
     pub(super) open: bool,
 }
 
-impl Wanted {
-    pub(super) fn of(commands: &[&Command]) -> Wanted {
-        let mut wanted = Wanted::default();
+impl NeededRows {
+    pub(super) fn of(commands: &[&Command]) -> NeededRows {
+        let mut needed = NeededRows::default();
         for command in commands {
             let needs = command.needs();
-            wanted.due = wanted.due.max(needs.due);
-            wanted.open |= needs.open;
+            needed.due = needed.due.max(needs.due);
+            needed.open |= needs.open;
             let entries = needs.entries.into_iter();
-            wanted
+            needed
                 .entries
                 .extend(entries.map(|(kind, key)| (kind, key.into_owned())));
-            let grounds = needs
-                .grounds
+            let read_only_entries = needs
+                .read_only_entries
                 .into_iter()
                 .map(|(kind, key)| (kind, key.to_owned()));
-            wanted.grounds.extend(grounds);
+            needed.read_only_entries.extend(read_only_entries);
             let Some(tenant) = needs.tenant else { continue };
-            wanted.tenants.insert(tenant.clone());
+            needed.tenants.insert(tenant.clone());
             let approvals = needs.approvals.into_iter().map(|id| (tenant.clone(), id));
-            wanted.approvals.extend(approvals);
-            wanted
+            needed.approvals.extend(approvals);
+            needed
                 .channels
                 .extend(needs.channel.map(|channel| (tenant.clone(), channel.clone())));
             let key = needs
                 .key
                 .map(|(agent, key)| (tenant.clone(), agent.clone(), key.clone()));
-            wanted.keys.extend(key);
+            needed.keys.extend(key);
             let agent = needs.pending_of.map(|agent| (tenant.clone(), agent.clone()));
-            wanted.agents.extend(agent);
+            needed.agents.extend(agent);
         }
-        wanted
+        needed
     }
 
-    /// Adds what those of the named ones that were found would undo; true when that was not wanted before.
-    pub(super) fn add_undone(&mut self, named: &BTreeSet<Id>, found: &[SharedApproval]) -> bool {
+    /// Adds the approvals that those of `named` among `found` would undo. Returns true if any of them is new.
+    pub(super) fn add_undone(&mut self, named: &BTreeSet<TenantAndId>, found: &[SharedApproval]) -> bool {
         let before = self.approvals.len();
         for approval in found {
             if let Some(undoes) = approval.undoes
@@ -84,19 +86,19 @@ impl Wanted {
         self.approvals.len() > before
     }
 
-    /// Adds the accounts that endorsements of those found rest on; true when one was not wanted before.
+    /// Adds the accounts behind the endorsements of `found`. Returns true if any of them is new.
     pub(super) fn add_endorsers(&mut self, found: &[SharedApproval]) -> bool {
-        let before = self.grounds.len();
+        let before = self.read_only_entries.len();
         let endorsed = found.iter().flat_map(|approval| &approval.endorsements);
         for endorsement in endorsed {
-            if let EndorsedWith::Account(key, _) = &endorsement.account {
-                self.grounds.insert((Kind::Person, key.clone()));
+            if let EndorsingAccount::Account(key, _) = &endorsement.account {
+                self.read_only_entries.insert((Kind::Person, key.clone()));
             }
         }
-        self.grounds.len() > before
+        self.read_only_entries.len() > before
     }
 
-    /// Adds the entries that commands ask for because of an approval that was found; true when one was not wanted before.
+    /// Adds the entries that commands need because of an approval in `found`. Returns true if any of them is new.
     pub(super) fn add_needs_of(&mut self, commands: &[&Command], found: &[SharedApproval]) -> bool {
         let before = self.entries.len();
         for command in commands {
@@ -106,37 +108,39 @@ impl Wanted {
         self.entries.len() > before
     }
 
-    /// The tenants whose rows the connection has to see.
-    pub(super) fn tenants(&self) -> Tenants {
+    /// Returns the tenants whose rows the connection has to see.
+    pub(super) fn tenants(&self) -> VisibleTenants {
         match self.due {
-            Some(_) => Tenants::all(),
-            None => Tenants::several(self.tenants.iter()),
+            Some(_) => VisibleTenants::all(),
+            None => VisibleTenants::of(self.tenants.iter()),
         }
     }
 
-    /// True when no row has to be looked at.
+    /// Returns true if no row has to be locked.
     pub(super) fn is_empty(&self) -> bool {
         self.approvals.is_empty() && self.has_no_slots() && self.entries.is_empty()
     }
 
-    /// True when neither a channel nor a key nor an agent is needed.
+    /// Returns true if no channel, key or agent is needed.
     pub(super) fn has_no_slots(&self) -> bool {
         self.channels.is_empty() && self.keys.is_empty() && self.agents.is_empty()
     }
 }
 
 /// One approval of the working set.
-pub(super) struct Entry {
-    /// As it is stored; nothing when it is new.
+pub(super) struct WorkingApproval {
+    /// As stored; `None` if new.
     pub(super) before: Option<SharedApproval>,
     /// As the commands left it.
     pub(super) after: SharedApproval,
-    /// What happened in between.
+    /// Events that the commands added.
     pub(super) events: Vec<Event>,
+    /// Encoded bodies of its rows, once a command has saved it.
+    pub(super) bodies: Option<Bodies>,
 }
 
-impl Entry {
-    /// True when there is something to write.
+impl WorkingApproval {
+    /// Returns true if there is something to write.
     pub(super) fn is_changed(&self) -> bool {
         match &self.before {
             None => true,
@@ -148,41 +152,45 @@ impl Entry {
 /// The rows a group may see.
 #[derive(Default)]
 pub(super) struct WorkingSet {
-    // Nothing stands for a row that was looked for and is not there. A row nobody looked for has no entry at all.
-    entries: HashMap<Id, Option<Entry>>,
+    // `None` if the row was queried and does not exist. Rows that were not queried are not in the map.
+    entries: HashMap<TenantAndId, Option<WorkingApproval>>,
+    // Corrupt approvals: a command that asks for one gets an error.
+    corrupt: HashMap<TenantAndId, CorruptApproval>,
     channels: HashMap<(Tenant, Channel), Option<ApprovalId>>,
     keys: HashMap<(Tenant, Agent, Key), Option<ApprovalId>>,
     agents: BTreeSet<(Tenant, Agent)>,
-    due: Vec<Id>,
+    due: Vec<TenantAndId>,
     // In the order in which they were first saved, which is the order of the feed.
-    saved: Vec<Id>,
-    registry: Entries,
+    saved: Vec<TenantAndId>,
+    registry: GroupEntries,
 }
 
 impl WorkingSet {
     pub(super) fn new(
-        wanted: &Wanted,
-        found: Vec<SharedApproval>,
+        needed: &NeededRows,
+        found: LockedApprovals,
         entries: Vec<RegistryEntry>,
     ) -> WorkingSet {
         let mut set = WorkingSet {
-            registry: Entries::new(wanted.entries.union(&wanted.grounds), entries),
+            corrupt: found.corrupt,
+            registry: GroupEntries::new(needed.entries.union(&needed.read_only_entries), entries),
             ..WorkingSet::default()
         };
         set.channels
-            .extend(wanted.channels.iter().cloned().map(|slot| (slot, None)));
+            .extend(needed.channels.iter().cloned().map(|slot| (slot, None)));
         set.keys
-            .extend(wanted.keys.iter().cloned().map(|slot| (slot, None)));
-        set.agents.extend(wanted.agents.iter().cloned());
+            .extend(needed.keys.iter().cloned().map(|slot| (slot, None)));
+        set.agents.extend(needed.agents.iter().cloned());
         set.entries
-            .extend(wanted.approvals.iter().cloned().map(|id| (id, None)));
-        for approval in found {
+            .extend(needed.approvals.iter().cloned().map(|id| (id, None)));
+        for approval in found.consistent {
             let id = (approval.tenant.clone(), approval.id);
             set.take_slots(&approval);
-            let entry = Entry {
+            let entry = WorkingApproval {
                 before: Some(approval.clone()),
                 after: approval,
                 events: Vec::new(),
+                bodies: None,
             };
             set.due.push(id.clone());
             set.entries.insert(id, Some(entry));
@@ -190,44 +198,52 @@ impl WorkingSet {
         set
     }
 
-    /// Applies one command.
-    pub(super) fn apply(&mut self, command: &Command, now: Time) -> Result<Answer, StoreError> {
-        let mut staged = Staged {
+    /// Applies one command. If it fails, the working set stays as it was.
+    pub(super) fn apply(
+        &mut self,
+        command: &Command,
+        now: Time,
+        certain: Time,
+    ) -> Result<Answer, StoreError> {
+        let mut staged = StagedCommand {
             set: self,
+            certain,
             saved: Vec::new(),
             entries: Vec::new(),
             kinds: Vec::new(),
         };
         let answer = command.apply(&mut staged, now);
         let (saved, entries, kinds) = (staged.saved, staged.entries, staged.kinds);
-        // Only a command that is through as a whole is kept.
+        // Changes are kept only if the whole command succeeded.
         let answer = answer?;
         saved.into_iter().for_each(|saved| self.keep(saved));
-        for (place, entry) in entries {
-            self.registry.change(place, entry);
+        for (key, entry) in entries {
+            self.registry.change(key, entry);
         }
         kinds.into_iter().for_each(|kind| self.registry.clear(kind));
         Ok(answer)
     }
 
-    /// What is to be written, in the order it was saved.
-    pub(super) fn into_changed(mut self) -> (Vec<Entry>, Changes) {
+    /// Returns what to write, in the order in which it was first saved.
+    pub(super) fn into_changed(mut self) -> (Vec<WorkingApproval>, EntryChanges) {
         let saved = std::mem::take(&mut self.saved);
         let entries = saved.iter().filter_map(|id| self.entries.remove(id).flatten());
-        let entries = entries.filter(Entry::is_changed).collect();
+        let entries = entries.filter(WorkingApproval::is_changed).collect();
         (entries, self.registry.into_changes())
     }
 
-    fn keep(&mut self, saved: Saved) {
+    fn keep(&mut self, saved: SavedApproval) {
         let id = (saved.approval.tenant.clone(), saved.approval.id);
         self.take_slots(&saved.approval);
         let slot = self.entries.entry(id.clone()).or_insert(None);
-        let mut entry = slot.take().unwrap_or_else(|| Entry {
+        let mut entry = slot.take().unwrap_or_else(|| WorkingApproval {
             before: None,
             after: saved.approval.clone(),
             events: Vec::new(),
+            bodies: None,
         });
         entry.after = saved.approval;
+        entry.bodies = Some(saved.bodies);
         entry.events.extend(saved.events);
         *slot = Some(entry);
         if !self.saved.contains(&id) {
@@ -235,7 +251,7 @@ impl WorkingSet {
         }
     }
 
-    /// Notes the channel and key an approval holds now, among those that were looked for.
+    /// Records the channel and key that an approval holds now, if the group asked for them.
     fn take_slots(&mut self, approval: &Approval) {
         let tenant = &approval.tenant;
         if let Some(channel) = &approval.channel
@@ -256,30 +272,53 @@ impl WorkingSet {
     }
 }
 
-/// One command's view: sees its own changes, and keeps them back until it is through.
-struct Staged<'a> {
+/// View of one command: sees its own changes, and buffers them until it succeeds.
+struct StagedCommand<'a> {
     set: &'a mut WorkingSet,
-    saved: Vec<Saved>,
-    entries: Vec<(Place, Option<RegistryEntry>)>,
+    certain: Time,
+    saved: Vec<SavedApproval>,
+    entries: Vec<(EntryKey, Option<RegistryEntry>)>,
     kinds: Vec<Kind>,
 }
 
-impl Staged<'_> {
+impl StagedCommand<'_> {
     fn find(&self, tenant: &Tenant, id: ApprovalId) -> Result<Option<Approval>, StoreError> {
         let mut staged = self.saved.iter().rev().map(|saved| &saved.approval);
         if let Some(approval) = staged.find(|approval| approval.tenant == *tenant && approval.id == id) {
             return Ok(Some(Approval::clone(approval)));
         }
+        if let Some(corrupt) = self.set.corrupt.get(&(tenant.clone(), id)) {
+            return Err(corrupt.reason.clone());
+        }
         let entry = self.set.entries.get(&(tenant.clone(), id)).ok_or_else(unlocked)?;
         Ok(entry.as_ref().map(|entry| Approval::clone(&entry.after)))
     }
 
-    fn find_held(&self, tenant: &Tenant, id: Option<ApprovalId>) -> Result<Option<Approval>, StoreError> {
-        id.map_or(Ok(None), |id| self.find(tenant, id))
+    /// Returns the approval that holds a channel or a key. If there is none, but a corrupt approval may be the holder
+    /// (`may_hold`), fails with that approval's error.
+    fn find_held(
+        &self,
+        tenant: &Tenant,
+        id: Option<ApprovalId>,
+        may_hold: impl Fn(&CorruptApproval) -> bool,
+    ) -> Result<Option<Approval>, StoreError> {
+        let own = self.set.corrupt.iter().filter(|((of, _), _)| of == tenant);
+        let mut holders = own
+            .map(|(_, corrupt)| corrupt)
+            .filter(|corrupt| may_hold(corrupt));
+        match (id, holders.next()) {
+            (Some(id), _) => self.find(tenant, id),
+            (None, Some(corrupt)) => Err(corrupt.reason.clone()),
+            (None, None) => Ok(None),
+        }
     }
 }
 
-impl Rows for Staged<'_> {
+impl Rows for StagedCommand<'_> {
+    fn certain(&self, now: Time) -> Time {
+        self.certain.min(now)
+    }
+
     fn approval(&mut self, tenant: &Tenant, id: ApprovalId) -> Result<Option<Approval>, StoreError> {
         self.find(tenant, id)
     }
@@ -287,13 +326,15 @@ impl Rows for Staged<'_> {
     fn pending_in(&mut self, tenant: &Tenant, channel: &Channel) -> Result<Option<Approval>, StoreError> {
         let slot = (tenant.clone(), channel.clone());
         let id = self.set.channels.get(&slot).ok_or_else(unlocked)?;
-        self.find_held(tenant, *id)
+        self.find_held(tenant, *id, |corrupt| {
+            corrupt.channel.as_deref() == Some(channel.as_str())
+        })
     }
 
     fn by_key(&mut self, tenant: &Tenant, agent: &Agent, key: &Key) -> Result<Option<Approval>, StoreError> {
         let slot = (tenant.clone(), agent.clone(), key.clone());
         let id = self.set.keys.get(&slot).ok_or_else(unlocked)?;
-        self.find_held(tenant, *id)
+        self.find_held(tenant, *id, |corrupt| corrupt.agent == agent.as_str())
     }
 
     fn due(&mut self, now: Time, limit: usize) -> Result<Vec<Approval>, StoreError> {
@@ -322,9 +363,13 @@ impl Rows for Staged<'_> {
         Ok(found?.into_iter().flatten().filter(is_own).take(limit).collect())
     }
 
-    fn save(&mut self, saved: Saved) -> Result<(), StoreError> {
+    fn skipped(&self) -> usize {
+        self.set.corrupt.len()
+    }
+
+    fn save(&mut self, saved: SavedApproval) -> Result<(), StoreError> {
         let approval = &saved.approval;
-        // A new approval was not looked for; a row of its id shows when it is inserted.
+        // A new approval was not queried; if its id exists already, the insert fails.
         let version = match saved.version_before {
             0 if !self
                 .set
@@ -347,12 +392,12 @@ impl Rows for Staged<'_> {
         Ok(())
     }
 
-    // No command looks at an entry again that it changed itself.
+    // No command reads an entry again after changing it.
     fn entry(&mut self, kind: Kind, key: &str) -> Result<Option<RegistryEntry>, StoreError> {
         self.set.registry.find(kind, key)
     }
 
-    fn due_entries(&mut self, now: Time, limit: usize) -> Result<Vec<Place>, StoreError> {
+    fn due_entries(&mut self, now: Time, limit: usize) -> Result<Vec<EntryKey>, StoreError> {
         Ok(self.set.registry.due(now, limit))
     }
 
@@ -372,7 +417,7 @@ impl Rows for Staged<'_> {
     }
 }
 
-/// A row that was not locked must not be looked at, still less taken for absent.
+/// Returns the error for a row that was not locked. Such a row must not be read, and must not be taken for absent.
 pub(super) fn unlocked() -> StoreError {
     StoreError::Impossible("a command asked for a row it had not named".to_owned())
 }

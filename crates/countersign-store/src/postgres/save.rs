@@ -1,36 +1,38 @@
-//! Writing a group: one statement over arrays, however many commands there were.
+//! Writes a group's approvals with one statement over arrays, however many commands there were.
 //!
-//! INVARIANT: an approval is updated only from the version it was read at. The statement and the COMMIT are sent at
-//! once, so a mismatch cannot be left to us to notice: the statement itself fails, by dividing by zero, and with it
-//! the transaction.
+//! INVARIANT: an approval is updated only from the version it was read at. The COMMIT is sent together with the
+//! statement, so on a mismatch the statement itself has to abort the transaction: it divides by zero.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use countersign::approval::Approval;
+use countersign::store::record::Bodies;
 use futures_util::FutureExt as _;
 use futures_util::future::join4;
 use tokio_postgres::types::ToSql;
 use tokio_postgres::{Client, Error, Statement};
 
 use super::composite::AsRow;
-use super::entries::{Changes, EntryStatements};
-use super::fields::{ChangedApproval, ChangedCall, NewApproval, NewEvent, placed};
-use super::rows::Entry;
+use super::composite_rows::{
+    ChangedApprovalRow, ChangedCallRow, NewApprovalRow, NewEventRow, positioned_calls,
+};
+use super::entries::{EntryChanges, EntryStatements};
+use super::rows::WorkingApproval;
 
 const INSERT_EVENTS: &str = "
-    INSERT INTO event (seq, tenant, approval, number, at, policy, by, what, link)
+    INSERT INTO event (seq, tenant, approval, number, at, policy, by, what, link, content)
     SELECT * FROM unnest($1::new_event[])";
 
-/// New approvals, their calls, and their events.
+/// Inserts new approvals and their calls; followed by `INSERT_EVENTS`.
 const INSERT: &str = "
     WITH new AS (INSERT INTO approval SELECT * FROM unnest($2::approval[])),
     new_calls AS (INSERT INTO call SELECT * FROM unnest($3::call[]))";
 
-/// All that a group changed and added. Large values are sent and written only where they changed.
+/// Writes all that a group changed and added. Large values are sent and written only where they changed.
 ///
-/// The old approval of a channel leaves before the new one enters: a new row waits for the check, which waits for all
-/// that is changed.
+/// The old approval of a channel is updated before the new one is inserted, as the unique index requires: the insert
+/// depends on `checked`, which depends on all updates.
 const UPDATE_AND_INSERT: &str = "
     WITH changed AS (
         UPDATE approval a
@@ -55,70 +57,84 @@ const UPDATE_AND_INSERT: &str = "
     new_calls AS (INSERT INTO call SELECT * FROM unnest($3::call[]))";
 
 /// The statements that write, prepared on one connection.
-pub(super) struct Writes {
+pub(super) struct WriteStatements {
     insert: Statement,
     update_and_insert: Statement,
 }
 
-impl Writes {
-    pub(super) async fn prepare(client: &Client) -> Result<Writes, Error> {
+impl WriteStatements {
+    pub(super) async fn prepare(client: &Client) -> Result<WriteStatements, Error> {
         let insert = format!("{INSERT} {INSERT_EVENTS}");
         let all = format!("{UPDATE_AND_INSERT}, events AS ({INSERT_EVENTS}) SELECT one FROM checked");
-        Ok(Writes {
+        Ok(WriteStatements {
             insert: client.prepare(&insert).await?,
             update_and_insert: client.prepare(&all).await?,
         })
     }
 
-    /// Writes all entries, and those of the registry, and commits, in one exchange, and sends what `behind` sends in the same flight. The error is
-    /// the first that happened.
+    /// Writes approvals and registry entries and runs `commit`, all in one round trip; what `after_commit` sends goes
+    /// right after. Returns the first error.
     pub(super) async fn save_and_commit(
         &self,
         client: &Client,
-        entries: &[Entry],
-        (statements, changes): (&EntryStatements, &Changes),
-        behind: impl FnOnce(),
+        entries: &[WorkingApproval],
+        (statements, changes): (&EntryStatements, &EntryChanges),
+        commit: &str,
+        after_commit: impl FnOnce(),
     ) -> Result<(), Error> {
-        // The driver sends in the order in which these are first polled, which is the order they stand in.
+        // The driver sends statements in the order in which they are first polled, which is the order of these
+        // arguments.
         let failed = AtomicBool::new(false);
-        let (written, removed, kept, committed) = join4(
-            noting(&failed, self.write(client, entries)),
-            noting(&failed, statements.remove(client, changes)),
-            noting(&failed, statements.keep(client, changes)),
+        let (written, removed, upserted, committed) = join4(
+            record_failure(&failed, self.write(client, entries)),
+            record_failure(&failed, statements.remove(client, changes)),
+            record_failure(&failed, statements.upsert(client, changes)),
             async {
-                // A statement that could not even be sent, for its size, aborts nothing at the server.
+                // A statement that is too large to be sent does not abort the transaction at the server.
                 if failed.load(Ordering::Relaxed) {
                     return client.batch_execute("ROLLBACK").await;
                 }
-                let mut commit = pin!(client.batch_execute("COMMIT"));
-                // It is on its way when it was polled once; what is sent now is behind it.
-                let at_once = commit.as_mut().now_or_never();
-                behind();
-                match at_once {
+                let mut commit = pin!(client.batch_execute(commit));
+                // The first poll sends the COMMIT, so what is sent now comes after it.
+                let early_answer = commit.as_mut().now_or_never();
+                after_commit();
+                match early_answer {
                     Some(committed) => committed,
                     None => commit.await,
                 }
             },
         )
         .await;
-        written.and(removed).and(kept).and(committed)
+        written.and(removed).and(upserted).and(committed)
     }
 
-    async fn write(&self, client: &Client, entries: &[Entry]) -> Result<(), Error> {
+    async fn write(&self, client: &Client, entries: &[WorkingApproval]) -> Result<(), Error> {
         let events = entries
             .iter()
             .flat_map(|entry| entry.events.iter().map(|event| (&*entry.after, event)));
-        // The place within the transaction; the transaction itself is the column's default.
+        // Sequence number within the transaction; the transaction id is the column's default.
         let events = (1i32..).zip(events);
-        let events = events.map(|(seq, (approval, event))| AsRow(NewEvent { seq, approval, event }));
+        let events = events.map(|(seq, (approval, event))| AsRow(NewEventRow { seq, approval, event }));
         let events: Vec<_> = events.collect();
-        let new_calls: Vec<_> = added(entries).flat_map(placed).map(AsRow).collect();
-        let new: Vec<_> = added(entries).map(|new| AsRow(NewApproval(new))).collect();
-        let pairs = changed(entries).flat_map(|(before, after)| before.calls.iter().zip(placed(after)));
+        let new_calls: Vec<_> = new_approvals(entries)
+            .flat_map(positioned_calls)
+            .map(AsRow)
+            .collect();
+        let new: Vec<_> = new_approvals(entries)
+            .map(|(new, bodies)| AsRow(NewApprovalRow(new, bodies)))
+            .collect();
+        let pairs = changed_approvals(entries)
+            .flat_map(|(before, after, bodies)| before.calls.iter().zip(positioned_calls((after, bodies))));
         let calls = pairs.filter(|(before, after)| *before != after.call);
-        let calls = calls.map(|(before, after)| AsRow(ChangedCall { before, after }));
+        let calls = calls.map(|(before, after)| AsRow(ChangedCallRow { before, after }));
         let calls: Vec<_> = calls.collect();
-        let changed = changed(entries).map(|(before, after)| AsRow(ChangedApproval { before, after }));
+        let changed = changed_approvals(entries).map(|(before, after, bodies)| {
+            AsRow(ChangedApprovalRow {
+                before,
+                after,
+                bodies,
+            })
+        });
         let changed: Vec<_> = changed.collect();
         if !changed.is_empty() {
             let all: [&(dyn ToSql + Sync); 5] = [&events, &new, &new_calls, &changed, &calls];
@@ -131,7 +147,10 @@ impl Writes {
     }
 }
 
-async fn noting(failed: &AtomicBool, write: impl Future<Output = Result<(), Error>>) -> Result<(), Error> {
+async fn record_failure(
+    failed: &AtomicBool,
+    write: impl Future<Output = Result<(), Error>>,
+) -> Result<(), Error> {
     let result = write.await;
     if result.is_err() {
         failed.store(true, Ordering::Relaxed);
@@ -139,14 +158,13 @@ async fn noting(failed: &AtomicBool, write: impl Future<Output = Result<(), Erro
     result
 }
 
-fn added(entries: &[Entry]) -> impl Iterator<Item = &Approval> {
+fn new_approvals(entries: &[WorkingApproval]) -> impl Iterator<Item = (&Approval, &Bodies)> {
     let new = entries.iter().filter(|entry| entry.before.is_none());
-    new.map(|entry| &*entry.after)
+    new.filter_map(|entry| Some((&*entry.after, entry.bodies.as_ref()?)))
 }
 
-fn changed(entries: &[Entry]) -> impl Iterator<Item = (&Approval, &Approval)> {
-    let pairs = entries
+fn changed_approvals(entries: &[WorkingApproval]) -> impl Iterator<Item = (&Approval, &Approval, &Bodies)> {
+    entries
         .iter()
-        .map(|entry| (entry.before.as_deref(), &*entry.after));
-    pairs.filter_map(|(before, after)| Some((before?, after)))
+        .filter_map(|entry| Some((entry.before.as_deref()?, &*entry.after, entry.bodies.as_ref()?)))
 }

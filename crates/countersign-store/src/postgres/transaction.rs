@@ -1,202 +1,231 @@
-//! One transaction for a group of commands: lock, look, read the clock, apply, write, commit. Two exchanges.
+//! Runs a group of commands in one transaction: lock, read, read the clock, apply, write, commit. Two round trips.
 //!
-//! Enters: commands. Leaves: their answers, or whether anything can have been written.
+//! Input: commands. Output: their answers, or whether anything can have been written.
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use countersign::approval::SharedApproval;
 use countersign::command::{Answer, Command};
 use countersign::store::StoreError;
-use countersign::time::Clock;
+use countersign::time::{Clock, LARGEST_JUMP, SystemClock};
 use futures_util::FutureExt as _;
 use tokio_postgres::{Client, Error, Statement};
 
 use super::clock::ServerClock;
 use super::connect::Session;
 use super::entries::EntryStatements;
-use super::error::{is_collision, is_lost, store_error, words};
-use super::lock::{self, Locked, Locks};
+use super::error::StatementError;
+use super::limits;
+use super::lock::{self, LockStatements, LockedRows};
 use super::notify::Announcer;
-use super::rows::{Entry, Wanted, WorkingSet};
-use super::save::Writes;
-
-/// Longer than the server's own limits, which answer first as long as the server can be heard.
-const EXCHANGE_TIMEOUT: Duration = Duration::from_secs(20);
+use super::rows::{NeededRows, WorkingApproval, WorkingSet};
+use super::save::WriteStatements;
 
 /// The statements of a lane, prepared on one connection.
-pub(super) struct Statements {
-    locks: Locks,
-    writes: Writes,
+pub(super) struct LaneStatements {
+    locks: LockStatements,
+    writes: WriteStatements,
     entries: EntryStatements,
-    tell: Statement,
+    notify: Statement,
 }
 
-/// In a transaction of its own, which is worth no disk: otherwise the server would sync for each notification.
-const TELL: &str = "SELECT set_config('synchronous_commit', 'off', true), pg_notify('countersign', $1)";
+/// Notifies other nodes, in a transaction without a sync: a lost notification does no harm.
+const NOTIFY: &str = "SELECT set_config('synchronous_commit', 'off', true), pg_notify('countersign', $1)";
 
-impl Statements {
-    pub(super) async fn prepare(client: &Client) -> Result<Statements, Error> {
-        Ok(Statements {
-            locks: Locks::prepare(client).await?,
-            writes: Writes::prepare(client).await?,
+/// Ends a transaction that wrote nothing; see `connect::CONFIRM`.
+const CONFIRM_AND_COMMIT: &str = "SELECT pg_logical_emit_message(true, 'countersign', '')
+    WHERE current_setting('synchronous_standby_names') <> ''; COMMIT";
+
+impl LaneStatements {
+    pub(super) async fn prepare(client: &Client) -> Result<LaneStatements, Error> {
+        Ok(LaneStatements {
+            locks: LockStatements::prepare(client).await?,
+            writes: WriteStatements::prepare(client).await?,
             entries: EntryStatements::prepare(client).await?,
-            tell: client.prepare(TELL).await?,
+            notify: client.prepare(NOTIFY).await?,
         })
     }
 
-    /// Tells other nodes, behind whatever was sent before. Nobody waits for it: what is lost is found by the floor.
-    pub(super) fn tell(&self, client: &Client, payloads: &[String]) {
+    /// Notifies other nodes, after whatever was sent before, without waiting for an answer. Polling makes up for a lost
+    /// notification; see `notify::poll`.
+    pub(super) fn notify(&self, client: &Client, payloads: &[String]) {
         for payload in payloads {
-            // It is sent when it is first polled; the answer is dropped.
-            let _ = client.query(&self.tell, &[payload]).now_or_never();
+            // The first poll sends the query; the answer is dropped.
+            let _ = client.query(&self.notify, &[payload]).now_or_never();
         }
     }
 }
 
-/// What a group did.
-pub(super) struct Done {
-    /// For each command, in order.
+/// Result of a group's transaction.
+pub(super) struct GroupResult {
+    /// One for each command, in order.
     pub(super) answers: Vec<Result<Answer, StoreError>>,
-    /// What changed, for those who wait.
-    pub(super) changed: Vec<Changed>,
-    /// True when entries of the registry changed.
+    /// Approvals that changed, for waiters.
+    pub(super) changed: Vec<ChangedApproval>,
+    /// True if registry entries changed.
     pub(super) entries: bool,
 }
 
-impl Done {
-    /// True when nothing was written.
+impl GroupResult {
+    /// Returns true if nothing was written.
     pub(super) fn is_unchanged(&self) -> bool {
         self.changed.is_empty() && !self.entries
     }
 }
 
-/// An approval that changed.
-pub(super) struct Changed {
+pub(super) struct ChangedApproval {
     pub(super) approval: SharedApproval,
-    /// Nobody can have waited for it in another process.
+    /// True if the transaction created it, so that no other process can be waiting for it.
     pub(super) is_new: bool,
 }
 
-/// Why a group is not known to be committed.
-pub(super) enum Failure {
-    /// The server refused; nothing was written, and the connection is in order.
+/// Reason why a group is not known to be committed.
+pub(super) enum GroupError {
+    /// The server refused. Nothing was written, and the connection can be used again.
     Refused(StoreError),
-    /// Others were in the way: the same again may well succeed. Nothing was written.
+    /// Concurrent transactions were in the way, and a retry may succeed. Nothing was written.
     Collided(StoreError),
-    /// The connection is gone, and nothing was written.
+    /// The connection is lost, and nothing was written.
     Lost(String),
-    /// The connection is gone, and transaction `xact` may have been committed.
-    InDoubt { xact: i64, done: Done, why: String },
+    /// The connection is lost or the server warned; transaction `xact` may have been committed, or be on no standby.
+    InDoubt {
+        xact: i64,
+        result: GroupResult,
+        reason: String,
+    },
 }
 
-/// Where a transaction runs, and by which clock.
-pub(super) struct Run<'a> {
+/// Connection, statements and clocks of a transaction.
+pub(super) struct GroupTransaction<'a> {
     pub(super) session: &'a Session,
-    pub(super) statements: &'a Statements,
-    /// Replaces the server's, in tests.
+    pub(super) statements: &'a LaneStatements,
+    /// Replaces the server's clock, in tests.
     pub(super) clock: Option<&'a Arc<dyn Clock>>,
     pub(super) server_clock: &'a ServerClock,
+    /// Clock of this machine. Sweeps end nothing that is due more than [`LARGEST_JUMP`] after its certain time.
+    pub(super) machine_clock: &'a SystemClock,
     pub(super) announcer: &'a Announcer,
 }
 
-impl Run<'_> {
-    /// Runs commands in one transaction.
-    pub(super) async fn commands(&self, commands: &[&Command]) -> Result<Done, Failure> {
-        let Run {
-            statements, clock, ..
+impl GroupTransaction<'_> {
+    /// Runs commands in one transaction. On failure, says whether anything can have been written.
+    pub(super) async fn run(&self, commands: &[&Command]) -> Result<GroupResult, GroupError> {
+        let GroupTransaction {
+            session,
+            statements,
+            clock,
+            ..
         } = *self;
-        let client = &self.session.client;
-        let mut wanted = Wanted::of(commands);
-        let tenants = wanted.tenants();
-        let shown = self.session.see(&tenants);
-        match tokio::time::timeout(EXCHANGE_TIMEOUT, shown).await {
-            Ok(Ok(())) => {}
-            Ok(Err(error)) if is_lost(&error) => return Err(Failure::Lost(words(&error))),
-            Ok(Err(error)) => return Err(sorted(&error)),
-            Err(_) => return Err(Failure::Lost("no answer in time".to_owned())),
-        }
-        let mut locked = lock(client, statements, clock, &wanted).await?;
-        // What an approval would undo never changes, so it is known now; but its lock has to be taken in order. Accounts
-        // that endorsed it are looked at again, behind the lock, and so is where a denial is noted.
-        let named = wanted.approvals.clone();
-        let decides = commands
+        let mut needed = NeededRows::of(commands);
+        let tenants = needed.tenants();
+        session
+            .restrict_to(&tenants)
+            .await
+            .map_err(|error| classify(&error))?;
+        let mut locked = lock(session, statements, clock, &needed).await?;
+        // The rows found may name further ones: the approval to undo (which never changes), accounts that endorsed, the
+        // entry that notes a denial. Locks are taken in one order, so roll back and lock all rows again.
+        let first_approvals = needed.approvals.clone();
+        let has_decision = commands
             .iter()
             .any(|command| matches!(command, Command::Decide(_)));
-        while wanted.due.is_none()
-            && (wanted.add_undone(&named, &locked.found)
-                | (decides && wanted.add_endorsers(&locked.found))
-                | (decides && wanted.add_needs_of(commands, &locked.found)))
+        while needed.due.is_none()
+            && (needed.add_undone(&first_approvals, &locked.found.consistent)
+                | (has_decision && needed.add_endorsers(&locked.found.consistent))
+                | (has_decision && needed.add_needs_of(commands, &locked.found.consistent)))
         {
-            roll_back(client).await?;
-            locked = lock(client, statements, clock, &wanted).await?;
+            roll_back(session).await?;
+            locked = lock(session, statements, clock, &needed).await?;
         }
-        self.server_clock.hear(locked.now);
-        // Lock first, clock second.
+        self.server_clock.record(locked.now);
+        // The clock is read after the locks are held.
         let now = clock.map_or(locked.now, |clock| clock.now());
-        let mut set = WorkingSet::new(&wanted, locked.found, locked.entries);
-        let answers = commands.iter().map(|command| set.apply(command, now)).collect();
-        let (entries, registry) = set.into_changed();
-        let done = Done {
+        let certain = match clock {
+            Some(clock) => clock.certain(),
+            None => now.min(self.machine_clock.certain().plus(LARGEST_JUMP)),
+        };
+        let mut working_set = WorkingSet::new(&needed, locked.found, locked.entries);
+        let answers = commands
+            .iter()
+            .map(|command| working_set.apply(command, now, certain))
+            .collect();
+        let (entries, registry) = working_set.into_changed();
+        let result = GroupResult {
             answers,
-            changed: entries.iter().map(changed).collect(),
+            changed: entries.iter().map(changed_approval).collect(),
             entries: !registry.is_empty(),
         };
-        let payloads = self.announcer.payloads(&done);
+        let payloads = self.announcer.payloads(&result);
         let registry = (&statements.entries, &registry);
-        let behind = || statements.tell(client, &payloads);
-        let saving = statements
-            .writes
-            .save_and_commit(client, &entries, registry, behind);
-        let why = match tokio::time::timeout(EXCHANGE_TIMEOUT, saving).await {
-            Ok(Ok(())) => return Ok(done),
-            Ok(Err(error)) if !is_lost(&error) => return Err(sorted(&error)),
-            Ok(Err(error)) => words(&error),
-            Err(_) => "no answer in time".to_owned(),
+        // A refusal, or the answer to a repeated request, rests on rows that may be on no standby yet, so these are
+        // confirmed first. A sweep that finds nothing promises nothing.
+        let commit = match result.is_unchanged() && needed.due.is_none() {
+            true => CONFIRM_AND_COMMIT,
+            false => "COMMIT",
+        };
+        let warnings = session.warnings();
+        let saved = session.within(limits::COMMIT, |client| {
+            let after_commit = || statements.notify(client, &payloads);
+            statements
+                .writes
+                .save_and_commit(client, &entries, registry, commit, after_commit)
+        });
+        let reason = match saved.await {
+            Ok(()) if session.warnings() == warnings => return Ok(result),
+            // INVARIANT: a COMMIT with a warning is no acknowledgement. The server warns when its wait for the standby
+            // was cancelled, and commits all the same.
+            Ok(()) => "the server warned that the standby may not have it".to_owned(),
+            Err(error) if !error.is_lost() => return Err(classify(&error)),
+            Err(error) => error.message(),
         };
         let xact = locked.xact;
-        Err(Failure::InDoubt { xact, done, why })
+        Err(GroupError::InDoubt { xact, result, reason })
     }
 }
 
-fn changed(entry: &Entry) -> Changed {
-    Changed {
+fn changed_approval(entry: &WorkingApproval) -> ChangedApproval {
+    ChangedApproval {
         approval: entry.after.clone(),
         is_new: entry.before.is_none(),
     }
 }
 
-/// Begins a transaction, locks and reads. A failure leaves no transaction behind.
+/// Begins a transaction, locks and reads. A failure leaves no transaction open.
 async fn lock(
-    client: &Client,
-    statements: &Statements,
+    session: &Session,
+    statements: &LaneStatements,
     clock: Option<&Arc<dyn Clock>>,
-    wanted: &Wanted,
-) -> Result<Locked, Failure> {
-    let locking = lock::lock(client, &statements.locks, &statements.entries, clock, wanted);
-    match tokio::time::timeout(EXCHANGE_TIMEOUT, locking).await {
-        Ok(Ok(Ok(locked))) => Ok(locked),
-        Ok(Ok(Err(unreadable))) => {
-            roll_back(client).await?;
-            Err(Failure::Refused(unreadable))
+    needed: &NeededRows,
+) -> Result<LockedRows, GroupError> {
+    let locking = session.within(limits::LOCK, |client| {
+        lock::lock(client, &statements.locks, &statements.entries, clock, needed)
+    });
+    match locking.await {
+        Ok(Ok(locked)) => Ok(locked),
+        Ok(Err(unreadable)) => {
+            roll_back(session).await?;
+            Err(GroupError::Refused(unreadable))
         }
-        Ok(Err(error)) if is_lost(&error) => Err(Failure::Lost(words(&error))),
-        Ok(Err(error)) => {
-            roll_back(client).await?;
-            Err(sorted(&error))
+        Err(error) if error.is_lost() => Err(classify(&error)),
+        Err(error) => {
+            roll_back(session).await?;
+            Err(classify(&error))
         }
-        Err(_) => Err(Failure::Lost("no answer in time".to_owned())),
     }
 }
 
-async fn roll_back(client: &Client) -> Result<(), Failure> {
-    let rolled_back = client.batch_execute("ROLLBACK").await;
-    rolled_back.map_err(|lost| Failure::Lost(words(&lost)))
+async fn roll_back(session: &Session) -> Result<(), GroupError> {
+    let rolled_back = session.within(limits::SHORT, |client| client.batch_execute("ROLLBACK"));
+    rolled_back.await.map_err(|lost| GroupError::Lost(lost.message()))
 }
 
-fn sorted(error: &Error) -> Failure {
-    match is_collision(error) {
-        true => Failure::Collided(store_error(error)),
-        false => Failure::Refused(store_error(error)),
+/// Classifies a failure before the commit.
+fn classify(error: &StatementError) -> GroupError {
+    if error.is_lost() {
+        GroupError::Lost(error.message())
+    } else if error.is_collision() {
+        GroupError::Collided(error.store_error())
+    } else {
+        GroupError::Refused(error.store_error())
     }
 }

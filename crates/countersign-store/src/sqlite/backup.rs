@@ -1,13 +1,13 @@
-//! Backups: a whole copy of the file as it is at one moment, while others read and write.
+//! Backups: consistent copies of the database file, made while it is in use.
 //!
-//! Enters: where to put it. Leaves: a file that opens like any other, checked page by page, and beside it its SHA-256 as
-//! `sha256sum -c` reads it. Deliberately absent: bringing one back. Whoever does must void what was open in it first; see
-//! `Store::void_open`.
+//! Input: the path of the copy. Output: a database file that passed an integrity check, and next to it its SHA-256 in
+//! the format of `sha256sum -c`.
+//! Not here: restoring a backup. Everything that was open in the backup must be voided first; see `Store::void_open`.
 //!
-//! The copy holds only what is there: no log, no free pages, nothing that was erased.
+//! The copy has no WAL, no free pages, and nothing that was erased.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, Read as _, Write as _};
+use std::fs::File;
+use std::io::{self, Read as _};
 use std::path::{Path, PathBuf};
 
 use countersign::hash::Hash;
@@ -15,98 +15,99 @@ use rusqlite::Connection;
 use sha2::{Digest as _, Sha256};
 
 use super::open::{self, OpenError};
-use super::schema::Label;
+use super::schema::FileHeader;
+use crate::private_file;
 
 /// A backup that was made or checked.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Backup {
-    /// Its length.
+    /// Length of the file in bytes.
     pub bytes: u64,
-    /// Over all of them.
+    /// SHA-256 of the file.
     pub sha256: Hash,
 }
 
-/// Why there is no backup, or none to be trusted.
+/// Reason why a backup could not be made or cannot be trusted.
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
-    /// Nothing is overwritten.
+    /// The target exists already; nothing is overwritten.
     #[error("`{}` is there already", .0.display())]
     Exists(PathBuf),
-    /// It cannot be written or read.
+    /// The file cannot be read or written.
     #[error("`{}`: {reason}", path.display())]
     File {
-        /// Which file.
+        /// Path of the file.
         path: PathBuf,
-        /// What the system said.
+        /// Error message of the operating system or of SQLite.
         reason: String,
     },
-    /// It is not a store of ours, or damaged.
+    /// The file is not a Countersign store, or it is damaged.
     #[error("the copy cannot be used: {0}")]
     Damaged(String),
-    /// It is not what its checksum was made of.
+    /// The file does not match its checksum.
     #[error("`{}` does not fit its checksum", .0.display())]
-    OtherBytes(PathBuf),
+    ChecksumMismatch(PathBuf),
 }
 
 impl BackupError {
-    /// What to do now.
+    /// Returns advice for the operator.
     pub fn hint(&self) -> &'static str {
         match self {
             BackupError::Exists(_) => "give another path, or remove the file",
             BackupError::File { .. } => "check the path, the space on the disk and who may write there",
             BackupError::Damaged(_) => "use another backup, and keep this one to look at",
-            BackupError::OtherBytes(_) => "copy it again from where it came, or use another backup",
+            BackupError::ChecksumMismatch(_) => "copy it again from where it came, or use another backup",
         }
     }
 }
 
-/// Copies the store at `from` to a new file.
-pub(super) fn make(from: &Path, to: &Path) -> Result<Backup, BackupError> {
-    let sums = checksum_path(to);
-    for taken in [to, &sums] {
-        if taken.exists() {
+/// Copies the store at `from` to a new file, checks the copy, and writes its checksum.
+pub(super) fn create(from: &Path, to: &Path) -> Result<Backup, BackupError> {
+    let checksum_file = checksum_path(to);
+    for taken in [to, &checksum_file] {
+        if taken.symlink_metadata().is_ok() {
             return Err(BackupError::Exists(taken.to_owned()));
         }
     }
-    // Under another name until it is whole: a backup that is there is one.
-    let partial = with_ending(to, ".partial");
-    let made = copy(from, &partial).and_then(|()| look(&partial));
-    let kept = made.and_then(|backup| {
-        write_checksum(&sums, to, backup.sha256)?;
-        std::fs::rename(&partial, to).map_err(|error| failed(to, &error))?;
-        sync_folder(to)?;
+    // Temporary name until the copy is complete, so that a file with the final name is always a whole backup.
+    let partial = private_file::temporary_path(to).map_err(|error| failed(to, &error))?;
+    let copied = copy(from, &partial).and_then(|()| check_file(&partial));
+    let finished = copied.and_then(|backup| {
+        write_checksum(&checksum_file, to, backup.sha256)?;
+        std::fs::rename(&partial, to).map_err(|error| {
+            let _ = std::fs::remove_file(&checksum_file);
+            failed(to, &error)
+        })?;
+        private_file::sync_parent(to).map_err(|error| failed(to, &error))?;
         Ok(backup)
     });
-    if kept.is_err() {
-        // What cannot be removed either is seen for what it is by its name.
+    if finished.is_err() {
+        // If removing it fails, its name still shows that it is temporary.
         let _ = std::fs::remove_file(&partial);
-        let _ = std::fs::remove_file(&sums);
     }
-    kept
+    finished
 }
 
-/// Checks a backup against its checksum, and page by page.
+/// Checks a backup against its checksum and with SQLite's integrity check.
 pub fn check_backup(path: &Path) -> Result<Backup, BackupError> {
-    let sums = checksum_path(path);
-    let text = std::fs::read_to_string(&sums).map_err(|error| failed(&sums, &error))?;
+    let checksum_file = checksum_path(path);
+    let text = std::fs::read_to_string(&checksum_file).map_err(|error| failed(&checksum_file, &error))?;
     let expected = text.split_whitespace().next().and_then(Hash::from_hex);
-    let backup = look(path)?;
+    let backup = check_file(path)?;
     match expected == Some(backup.sha256) {
         true => Ok(backup),
-        false => Err(BackupError::OtherBytes(path.to_owned())),
+        false => Err(BackupError::ChecksumMismatch(path.to_owned())),
     }
+}
+
+/// Runs SQLite's integrity check on a file that is not in use, without creating files next to it.
+pub fn check_unused(path: &Path) -> Result<(), BackupError> {
+    check_file(path).map(drop)
 }
 
 fn copy(from: &Path, to: &Path) -> Result<(), BackupError> {
-    let mut options = OpenOptions::new();
-    options.write(true).create_new(true);
-    // It holds what the store holds, so it is its owner's alone.
-    #[cfg(unix)]
-    std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-    options.open(to).map_err(|error| match error.kind() {
-        io::ErrorKind::AlreadyExists => BackupError::Exists(to.to_owned()),
-        _ => failed(to, &error),
-    })?;
+    // The copy is as confidential as the store, so only its owner can read it.
+    let file = private_file::create_new(to).map_err(|error| failed(to, &error))?;
     let target = to.to_str().ok_or_else(|| BackupError::File {
         path: to.to_owned(),
         reason: "its name is not Unicode".to_owned(),
@@ -119,22 +120,28 @@ fn copy(from: &Path, to: &Path) -> Result<(), BackupError> {
             reason: error.to_string(),
         })?;
     drop(connection);
-    let file = File::open(to).map_err(|error| failed(to, &error))?;
+    // SQLite opens the file by name, so make sure that it is still the file created above.
+    let is_same = private_file::is_same_file(&file, to).map_err(|error| failed(to, &error))?;
+    if !is_same {
+        let reason = "another file was put in its place".to_owned();
+        let path = to.to_owned();
+        return Err(BackupError::File { path, reason });
+    }
     file.sync_all().map_err(|error| failed(to, &error))
 }
 
-/// A store of ours that is whole, with its checksum.
-fn look(path: &Path) -> Result<Backup, BackupError> {
+/// Checks that the file is an intact Countersign store, and returns its checksum.
+fn check_file(path: &Path) -> Result<Backup, BackupError> {
     let damaged = |error: rusqlite::Error| BackupError::Damaged(error.to_string());
     if !path.exists() {
         let reason = "it is not there".to_owned();
         let path = path.to_owned();
         return Err(BackupError::File { path, reason });
     }
-    let connection = open::still(path).map_err(|error| BackupError::Damaged(error.to_string()))?;
-    let label = Label::read(&connection).map_err(damaged)?;
-    let ours = label.check();
-    ours.map_err(|error: OpenError| BackupError::Damaged(error.to_string()))?;
+    let connection = open::immutable(path).map_err(|error| BackupError::Damaged(error.to_string()))?;
+    let header = FileHeader::read(&connection).map_err(damaged)?;
+    let checked = header.check();
+    checked.map_err(|error: OpenError| BackupError::Damaged(error.to_string()))?;
     let found = integrity(&connection).map_err(damaged)?;
     if found != "ok" {
         return Err(BackupError::Damaged(found));
@@ -166,30 +173,18 @@ fn hash(path: &Path) -> io::Result<Backup> {
     })
 }
 
-/// Where the checksum of a backup stands.
+/// Path of a backup's checksum file.
 fn checksum_path(path: &Path) -> PathBuf {
     with_ending(path, ".sha256")
 }
 
-fn write_checksum(sums: &Path, of: &Path, sha256: Hash) -> Result<(), BackupError> {
+fn write_checksum(checksum_file: &Path, of: &Path, sha256: Hash) -> Result<(), BackupError> {
     let name = of.file_name().unwrap_or_default().to_string_lossy();
-    let write = || {
-        let mut options = OpenOptions::new();
-        options.write(true).create_new(true);
-        #[cfg(unix)]
-        std::os::unix::fs::OpenOptionsExt::mode(&mut options, 0o600);
-        let mut file = options.open(sums)?;
-        file.write_all(format!("{sha256}  {name}\n").as_bytes())?;
-        file.sync_all()
-    };
-    write().map_err(|error| failed(sums, &error))
-}
-
-fn sync_folder(path: &Path) -> Result<(), BackupError> {
-    let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty());
-    let folder = folder.unwrap_or(Path::new("."));
-    let sync = || File::open(folder)?.sync_all();
-    sync().map_err(|error| failed(folder, &error))
+    let line = format!("{sha256}  {name}\n");
+    private_file::write_new(checksum_file, line.as_bytes()).map_err(|error| match error.kind() {
+        io::ErrorKind::AlreadyExists => BackupError::Exists(checksum_file.to_owned()),
+        _ => failed(checksum_file, &error),
+    })
 }
 
 fn with_ending(path: &Path, ending: &str) -> PathBuf {

@@ -1,7 +1,7 @@
-//! The registry's entries, in SQL.
+//! SQL statements for registry entries.
 //!
-//! Enters: a connection, and which entries. Leaves: what their rows say, or rows that were changed.
-//! Deliberately absent: what may be changed (the library's), and the transaction (the caller's).
+//! Input: a connection, and a kind, key or tenant. Output: the entries found, or changed rows.
+//! Not here: which changes are permitted (the library decides), and the transaction (the caller's).
 
 use countersign::id::Tenant;
 use countersign::registry::{Entry, Kind};
@@ -17,23 +17,23 @@ const BY_KEY: &str =
 const LIST: &str = "SELECT kind, key, tenant, body, version, expires_at FROM entry INDEXED BY entry_tenant
     WHERE tenant = ?1 AND kind = ?2 AND key > ?3 AND (expires_at IS NULL OR expires_at > ?4)
     ORDER BY key LIMIT ?5";
-const DUE: &str =
+const EXPIRED: &str =
     "SELECT kind, key FROM entry WHERE expires_at <= ?1 ORDER BY expires_at, kind, key LIMIT ?2";
-const KEEP: &str = "INSERT INTO entry (kind, key, tenant, body, version, expires_at)
+const UPSERT: &str = "INSERT INTO entry (kind, key, tenant, body, version, expires_at)
     VALUES (?1, ?2, ?3, ?4, ?5, ?6)
     ON CONFLICT (kind, key) DO UPDATE SET tenant = excluded.tenant, body = excluded.body,
         version = excluded.version, expires_at = excluded.expires_at";
 const REMOVE_KIND: &str = "DELETE FROM entry WHERE kind = ?1";
 const REMOVE: &str = "DELETE FROM entry WHERE kind = ?1 AND key = ?2";
 
-/// The entry of this kind and key, also when its time is over.
+/// Returns the entry with this kind and key, even if it has expired.
 pub(super) fn find(connection: &Connection, kind: Kind, key: &str) -> Result<Option<Entry>, LoadError> {
     let mut statement = connection.prepare_cached(BY_KEY)?;
     let mut rows = statement.query(params![kind.code(), key])?;
     rows.next()?.map(entry).transpose()
 }
 
-/// A page of a tenant's entries.
+/// Returns a page of a tenant's entries that have not expired, ordered by key.
 pub(super) fn list(
     connection: &Connection,
     tenant: &Tenant,
@@ -58,24 +58,24 @@ pub(super) fn list(
     Ok(entries)
 }
 
-/// Some entries whose time is over, longest first.
-pub(super) fn due(
+/// Returns up to `limit` expired entries, the longest expired first.
+pub(super) fn expired(
     connection: &Connection,
     now: Time,
     limit: usize,
 ) -> Result<Vec<(Kind, String)>, LoadError> {
     let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-    let mut statement = connection.prepare_cached(DUE)?;
+    let mut statement = connection.prepare_cached(EXPIRED)?;
     let mut rows = statement.query((now.as_micros(), limit))?;
-    let mut due = Vec::new();
+    let mut expired = Vec::new();
     while let Some(row) = rows.next()? {
-        due.push((kind(row)?, row.get(1)?));
+        expired.push((kind(row)?, row.get(1)?));
     }
-    Ok(due)
+    Ok(expired)
 }
 
-pub(super) fn keep(connection: &Connection, entry: &Entry) -> Result<(), LoadError> {
-    connection.prepare_cached(KEEP)?.execute(params![
+pub(super) fn upsert(connection: &Connection, entry: &Entry) -> Result<(), LoadError> {
+    connection.prepare_cached(UPSERT)?.execute(params![
         entry.kind.code(),
         entry.key,
         entry.tenant.as_str(),
@@ -122,15 +122,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn f16_no_statement_reads_more_than_it_gives() {
+    fn f16_statements_read_only_the_rows_they_return() {
         check(BY_KEY, "SEARCH entry USING PRIMARY KEY (kind=? AND key=?)");
         check(
             LIST,
             "SEARCH entry USING INDEX entry_tenant (tenant=? AND kind=? AND key>?)",
         );
-        // What is over at the same moment is sorted, and nothing else.
+        // Only entries that expire at the same moment are sorted.
         check(
-            DUE,
+            EXPIRED,
             "SEARCH entry USING COVERING INDEX entry_expiry (expires_at<?)",
         );
     }

@@ -1,32 +1,32 @@
-//! What SQLite's errors mean to us.
+//! Classification of SQLite errors.
 //!
-//! Enters: an error of the database. Leaves: what the caller is told, and whether the writer may go on.
-//! Deliberately absent: any retry. Who may try again is told so and does it himself.
+//! Input: an error of the database. Output: the error for the caller, and whether the writer may continue.
+//! Not here: retries. A caller that may retry is told so by its error.
 
 use countersign::store::StoreError;
 use countersign::store::record::BadRecord;
 use rusqlite::{Error, ErrorCode, ffi};
 
-/// A failure inside a transaction, sorted by what it means for the others in it and for the store.
+/// Failure inside a transaction, classified by its consequence for the other commands in it and for the store.
 #[derive(Clone, Debug)]
 pub(super) enum Fault {
-    /// This transaction cannot be written now; the store goes on.
+    /// The transaction cannot be written now; the store continues.
     Transaction(StoreError),
-    /// The file, or the disk under it, is broken: nothing may be written any more.
+    /// The file or its disk is broken: nothing may be written any more.
     Broken(String),
-    /// One command is at fault; the others in its transaction are not.
+    /// One command failed; the others of its transaction are unaffected.
     Command(StoreError),
 }
 
 impl Fault {
-    /// Sorts an error of a statement that writes, or begins or ends a transaction.
+    /// Classifies an error of a statement that writes, or that begins or ends a transaction.
     pub(super) fn of(error: &Error) -> Fault {
         let text = error.to_string();
         match (error.sqlite_error_code(), extended_code(error)) {
             (Some(ErrorCode::DatabaseBusy | ErrorCode::DatabaseLocked), _) => {
                 Fault::Transaction(StoreError::Busy(text))
             }
-            // The index beside the log could not grow: nothing was written, and nothing synced.
+            // The WAL index (`-shm`) could not grow: nothing was written or synced.
             (_, ffi::SQLITE_IOERR_SHMSIZE | ffi::SQLITE_IOERR_SHMMAP | ffi::SQLITE_IOERR_SHMOPEN) => {
                 Fault::Transaction(StoreError::Full(text))
             }
@@ -34,7 +34,7 @@ impl Fault {
             (Some(ErrorCode::OutOfMemory | ErrorCode::ReadOnly | ErrorCode::CannotOpen), _) => {
                 Fault::Transaction(StoreError::Unavailable(text))
             }
-            // After a failed sync the system may have thrown the pages away and will call the next sync a success.
+            // After a failed fsync the kernel may have dropped the dirty pages and report the next fsync as a success.
             (Some(ErrorCode::SystemIoFailure | ErrorCode::DatabaseCorrupt | ErrorCode::NotADatabase), _) => {
                 Fault::Broken(text)
             }
@@ -43,7 +43,7 @@ impl Fault {
     }
 }
 
-/// What a failed read means. It changes nothing, so that is said to the caller alone.
+/// Classifies a failed read. Reads change nothing, so only the caller is told.
 pub(super) fn read_error(error: &Error) -> StoreError {
     match Fault::of(error) {
         Fault::Transaction(error) => error,
@@ -52,7 +52,7 @@ pub(super) fn read_error(error: &Error) -> StoreError {
     }
 }
 
-/// A row that says something no version of ours wrote.
+/// Returns the error for a row that no version of this program can have written.
 pub(super) fn damaged(what: impl std::fmt::Display) -> StoreError {
     StoreError::Impossible(format!("the store holds something impossible: {what}"))
 }

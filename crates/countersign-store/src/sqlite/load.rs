@@ -1,31 +1,33 @@
-//! From rows to approvals and events.
+//! Decodes rows into approvals and events.
 //!
-//! Enters: a connection inside a transaction, and which rows. Leaves: what they say.
-//! Deliberately absent: writing, and any rule. Whoever reads several rows holds a transaction, so they fit together.
+//! Input: a connection inside a transaction, and a query. Output: decoded approvals and events.
+//! Not here: writes and rules. Callers that read several rows hold a transaction, so that the rows are consistent.
 
 use std::sync::Arc;
 
 use countersign::approval::SharedApproval;
 use countersign::call::Call;
-use countersign::event::Event;
+use countersign::event::{ContentHash, Event};
 use countersign::hash::Hash;
 use countersign::id::{Agent, ApprovalId, Channel, Run, Tenant};
 use countersign::store::StoreError;
-use countersign::store::record::{ApprovalColumns, CallColumns, decode_approval, decode_call};
+use countersign::store::record::{
+    ApprovalColumns, ApprovalRow, CallColumns, CallRow, decode_approval, decode_call,
+};
 use countersign::time::Time;
 use rusqlite::{Connection, Params, Row, params};
 
 use super::fault::{bad_record, damaged, read_error};
 
-/// An approval's place among the calls' ids: room for positions 1 to 127.
+/// Number of call ids reserved for each approval; positions 1 to 127 are used.
 pub(super) const CALLS_PER_APPROVAL: i64 = 128;
 
-/// Why something was not read.
+/// Reason why a row could not be read.
 #[derive(Debug)]
 pub(super) enum LoadError {
     /// The database failed.
     Sql(rusqlite::Error),
-    /// The row makes no sense.
+    /// The row cannot be decoded.
     Damaged(StoreError),
 }
 
@@ -50,23 +52,23 @@ impl From<LoadError> for StoreError {
     }
 }
 
-/// An approval and its number in this file.
+/// An approval with the `seq` of its row.
 #[derive(Clone, Debug)]
 pub(super) struct Loaded {
     pub(super) seq: i64,
     pub(super) approval: SharedApproval,
 }
 
-/// Where an approval stands in this file, and in which version.
+/// The `seq` and version of an approval's row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Place {
+pub(super) struct RowVersion {
     pub(super) seq: i64,
     pub(super) version: u32,
 }
 
 impl Loaded {
-    pub(super) fn place(&self) -> Place {
-        Place {
+    pub(super) fn row_version(&self) -> RowVersion {
+        RowVersion {
             seq: self.seq,
             version: self.approval.version,
         }
@@ -83,7 +85,7 @@ macro_rules! approvals {
 }
 
 pub(super) const BY_ID: &str = approvals!("WHERE tenant = ?1 AND id = ?2");
-const PLACE: &str = "SELECT seq, version FROM approval WHERE tenant = ?1 AND id = ?2";
+const ROW_VERSION: &str = "SELECT seq, version FROM approval WHERE tenant = ?1 AND id = ?2";
 pub(super) const BY_CHANNEL: &str = approvals!("WHERE tenant = ?1 AND channel = ?2 AND state = 0");
 pub(super) const BY_KEY: &str = approvals!("WHERE tenant = ?1 AND agent = ?2 AND key = ?3");
 pub(super) const PENDING_OF: &str = approvals!(
@@ -93,7 +95,7 @@ pub(super) const COUNT_PENDING_OF: &str = "SELECT count(*) FROM (SELECT 1 FROM a
     INDEXED BY approval_pending WHERE state = 0 AND tenant = ?1 AND agent = ?2 LIMIT ?3)";
 pub(super) const DUE: &str = approvals!("WHERE due_at <= ?1 ORDER BY due_at, tenant, id LIMIT ?2");
 
-// The indexes are named where another choice of SQLite's would make the cost grow with history.
+// Indexes are named where another choice by SQLite would make the cost grow with history.
 pub(super) const LIST_PENDING: &str = approvals!(
     "INDEXED BY approval_pending WHERE state = 0 AND tenant = ?1 AND id > ?2 AND due_at > ?3 AND (?8 IS NULL OR state <> ?8)
      AND (?4 IS NULL OR agent = ?4) AND (?5 IS NULL OR channel = ?5) AND (?6 IS NULL OR run = ?6)
@@ -109,11 +111,23 @@ pub(super) const LIST_ALL: &str = approvals!(
      AND (?4 IS NULL OR agent = ?4) AND (?5 IS NULL OR channel = ?5) AND (?6 IS NULL OR run = ?6)
      ORDER BY id DESC LIMIT ?7"
 );
-/// What is said here by numbers: approved is 1, released 2, running 3, and an approval has room for 128 calls. An event's text
-/// begins with what it is.
+/// Open approvals are exactly those with a due time.
+pub(super) const LIST_OPEN: &str = approvals!(
+    "INDEXED BY approval_due WHERE due_at IS NOT NULL AND tenant = ?1 AND id < ?2 AND (?3 IS NULL OR state = ?3) AND (?8 IS NULL OR state <> ?8)
+     AND (?4 IS NULL OR agent = ?4) AND (?5 IS NULL OR channel = ?5) AND (?6 IS NULL OR run = ?6)
+     ORDER BY id DESC LIMIT ?7"
+);
+pub(super) const COUNT_PENDING: &str = "SELECT count(*) FROM approval INDEXED BY approval_pending
+    WHERE state = 0 AND tenant = ?1 AND due_at > ?2";
+/// Approvals with a released call and no running one, among those with events in a range.
+///
+/// Codes in the SQL: approval state 1 is approved, call state 2 is released and 3 is running; an approval has room for
+/// 128 calls. An event's text begins with `{"what":"`, and the next four letters identify the events of
+/// `EventKind::lets_calls_run`.
 pub(super) const RELEASED: &str = approvals!(
-    "NOT INDEXED WHERE seq IN (SELECT approval FROM event WHERE seq > ?2 AND seq <= ?3 AND substr(what, 1, 18) = '{\"what\":\"approved\"')
-     AND tenant = ?1 AND state = 1
+    "NOT INDEXED WHERE seq IN (SELECT approval FROM event WHERE seq > ?2 AND seq <= ?3
+         AND substr(what, 10, 4) IN ('appr', 'succ', 'fail', 'lost', 'refu'))
+     AND tenant = ?1 AND state = 1 AND due_at IS NOT NULL
      AND EXISTS (SELECT 1 FROM call AS c WHERE c.id > approval.seq * 128 AND c.id < (approval.seq + 1) * 128 AND c.state = 2)
      AND NOT EXISTS (SELECT 1 FROM call AS c WHERE c.id > approval.seq * 128 AND c.id < (approval.seq + 1) * 128 AND c.state = 3)
      ORDER BY seq"
@@ -122,25 +136,25 @@ pub(super) const RELEASED: &str = approvals!(
 const CALLS: &str = "SELECT state, tool, arguments, original, result, sealed, body FROM call
     WHERE id > ?1 AND id < ?2 ORDER BY id";
 
-/// Where an approval stands now.
-pub(super) fn place(
+/// Returns the current row and version of an approval.
+pub(super) fn row_version(
     connection: &Connection,
     tenant: &Tenant,
     id: ApprovalId,
-) -> Result<Option<Place>, LoadError> {
-    let mut statement = connection.prepare_cached(PLACE)?;
+) -> Result<Option<RowVersion>, LoadError> {
+    let mut statement = connection.prepare_cached(ROW_VERSION)?;
     let mut rows = statement.query(params![tenant.as_str(), id.as_bytes()])?;
-    let place = |row: &Row<'_>| -> Result<Place, LoadError> {
-        Ok(Place {
+    let read = |row: &Row<'_>| -> Result<RowVersion, LoadError> {
+        Ok(RowVersion {
             seq: row.get(0)?,
             version: row.get(1)?,
         })
     };
-    rows.next()?.map(place).transpose()
+    rows.next()?.map(read).transpose()
 }
 
-/// The first approval that `sql` finds.
-pub(super) fn one(
+/// Returns the first approval that `sql` finds.
+pub(super) fn first_approval(
     connection: &Connection,
     sql: &str,
     params: impl Params,
@@ -150,17 +164,32 @@ pub(super) fn one(
     rows.next()?.map(|row| approval(connection, row)).transpose()
 }
 
-/// All approvals that `sql` finds.
-pub(super) fn many(
+/// Returns all approvals that `sql` finds.
+pub(super) fn approvals(
     connection: &Connection,
     sql: &str,
     params: impl Params,
 ) -> Result<Vec<Loaded>, LoadError> {
-    within(connection, sql, params, usize::MAX)
+    approvals_within(connection, sql, params, usize::MAX)
 }
 
-/// Approvals that `sql` finds, up to the one with which they have `most_bytes`. The rest is not read.
-pub(super) fn within(
+/// Returns all approvals that `sql` finds, with a separate result for each: an unreadable one does not hide the others.
+pub(super) fn approval_results(
+    connection: &Connection,
+    sql: &str,
+    params: impl Params,
+) -> Result<Vec<Result<Loaded, LoadError>>, LoadError> {
+    let mut statement = connection.prepare_cached(sql)?;
+    let mut rows = statement.query(params)?;
+    let mut approvals = Vec::new();
+    while let Some(row) = rows.next()? {
+        approvals.push(approval(connection, row));
+    }
+    Ok(approvals)
+}
+
+/// Returns approvals that `sql` finds until their sizes add up to `most_bytes`. The rest is not read.
+pub(super) fn approvals_within(
     connection: &Connection,
     sql: &str,
     params: impl Params,
@@ -224,7 +253,58 @@ fn calls(connection: &Connection, seq: i64) -> Result<Vec<Call>, LoadError> {
     Ok(calls)
 }
 
-/// The id of a call's row.
+const EVENTS: &str = "SELECT e.number, e.at, p.hash, e.by, e.what, e.link, e.content
+    FROM event AS e CROSS JOIN policy AS p ON p.id = e.policy WHERE e.approval = ?1 ORDER BY e.number";
+const ROW: &str = "SELECT tenant, id, channel, agent, run, state, version, body FROM approval WHERE seq = ?1";
+
+/// Returns the events of the approval with this `seq`.
+pub(super) fn events(connection: &Connection, seq: i64) -> Result<Vec<Event>, LoadError> {
+    let mut statement = connection.prepare_cached(EVENTS)?;
+    let mut rows = statement.query([seq])?;
+    let mut events = Vec::new();
+    while let Some(row) = rows.next()? {
+        events.push(event(row, 0)?);
+    }
+    Ok(events)
+}
+
+/// Returns the hash of an approval's rows as they are stored.
+pub(super) fn content(connection: &Connection, seq: i64) -> Result<Option<ContentHash>, LoadError> {
+    type Columns = (i16, String, Option<Vec<u8>>, Option<Vec<u8>>, Vec<u8>);
+    let first = call_id(seq, 0)?;
+    let mut statement = connection.prepare_cached(CALLS)?;
+    let mut rows = statement.query((first, first.saturating_add(CALLS_PER_APPROVAL)))?;
+    let mut calls: Vec<Columns> = Vec::new();
+    while let Some(row) = rows.next()? {
+        calls.push((row.get(0)?, row.get(1)?, row.get(3)?, row.get(5)?, row.get(6)?));
+    }
+    let mut statement = connection.prepare_cached(ROW)?;
+    let mut rows = statement.query([seq])?;
+    let Some(row) = rows.next()? else {
+        return Ok(None);
+    };
+    let stored = ApprovalRow {
+        tenant: text(row, 0)?,
+        id: blob(row, 1)?,
+        channel: optional_text(row, 2)?,
+        agent: text(row, 3)?,
+        run: optional_text(row, 4)?,
+        state: row.get(5)?,
+        version: row.get(6)?,
+        body: blob(row, 7)?,
+    };
+    Ok(
+        stored.content(calls.iter().map(|(state, tool, original, sealed, body)| CallRow {
+            state: *state,
+            tool,
+            original: original.as_deref(),
+            sealed: sealed.as_deref(),
+            body,
+        })),
+    )
+}
+
+/// Returns the id of a call's row.
 pub(super) fn call_id(seq: i64, position: u8) -> Result<i64, StoreError> {
     seq.checked_mul(CALLS_PER_APPROVAL)
         .and_then(|first| first.checked_add(position.into()))
@@ -232,7 +312,7 @@ pub(super) fn call_id(seq: i64, position: u8) -> Result<i64, StoreError> {
         .ok_or_else(|| damaged("a call that has no place"))
 }
 
-/// Reads an event out of the six columns number, at, policy hash, by, what, link, from `first` on.
+/// Reads an event from seven columns starting at `first`: number, at, policy hash, by, what, link, content.
 pub(super) fn event(row: &Row<'_>, first: usize) -> Result<Event, LoadError> {
     let event = Event::stored(
         row.get(first)?,
@@ -241,6 +321,7 @@ pub(super) fn event(row: &Row<'_>, first: usize) -> Result<Event, LoadError> {
         text(row, first + 3)?.parse().map_err(damaged)?,
         row.get(first + 4)?,
         Hash(row.get(first + 5)?),
+        row.get::<_, Option<_>>(first + 6)?.map(ContentHash),
     );
     Ok(event.map_err(damaged)?)
 }
@@ -249,7 +330,7 @@ pub(super) fn approval_id(row: &Row<'_>, column: usize) -> Result<ApprovalId, Lo
     Ok(ApprovalId::from_bytes(row.get(column)?))
 }
 
-fn text<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a str, LoadError> {
+pub(super) fn text<'a>(row: &'a Row<'_>, column: usize) -> Result<&'a str, LoadError> {
     Ok(row.get_ref(column)?.as_str().map_err(damaged)?)
 }
 
@@ -266,7 +347,7 @@ pub(super) mod tests {
     use super::*;
     use crate::sqlite::schema;
 
-    /// The steps of SQLite's plan, with as many parameters as the statement has.
+    /// Returns the steps of SQLite's query plan, with all parameters NULL.
     fn plan(sql: &str) -> String {
         let mut connection = Connection::open_in_memory().unwrap();
         schema::migrate(&mut connection).unwrap();
@@ -285,17 +366,23 @@ pub(super) mod tests {
         assert_eq!(plan(sql), expected, "`{sql}`");
     }
 
-    /// No step scans a table, and only what is due at the same moment is sorted: what is over costs nothing.
+    /// No step scans a table, and only approvals due at the same moment are sorted: finished approvals cost nothing.
     #[test]
     fn f16_cost_does_not_grow_with_history() {
         let by = |index: &str| format!("SEARCH approval USING INDEX {index}");
-        check(PLACE, &by("approval_id (tenant=? AND id=?)"));
+        check(ROW_VERSION, &by("approval_id (tenant=? AND id=?)"));
         check(BY_ID, &by("approval_id (tenant=? AND id=?)"));
         check(BY_CHANNEL, &by("approval_channel (tenant=? AND channel=?)"));
         check(BY_KEY, &by("approval_key (tenant=? AND agent=? AND key=?)"));
         check(LIST_PENDING, &by("approval_pending (tenant=? AND id>?)"));
         check(LIST_RUN, &by("approval_run (tenant=? AND run=? AND id<?)"));
         check(LIST_ALL, &by("approval_id (tenant=? AND id<?)"));
+        // Reads all open approvals, and no finished ones.
+        check(
+            LIST_OPEN,
+            &by("approval_due (due_at>?); USE TEMP B-TREE FOR ORDER BY"),
+        );
+        check(COUNT_PENDING, &by("approval_pending (tenant=?)"));
         check(
             DUE,
             &by("approval_due (due_at<?); USE TEMP B-TREE FOR LAST 2 TERMS OF ORDER BY"),

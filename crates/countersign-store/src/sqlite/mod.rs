@@ -1,24 +1,28 @@
-//! The SQLite store: one file, one writing thread, a few readers.
+//! The SQLite store: one file, one writer thread, and a few reader connections.
 //!
-//! Enters: commands and questions. Leaves: answers that survive a power cut.
-//! Deliberately absent: rules (they are the library's), and any type of the database in what is public here.
+//! Input: commands and queries. Output: answers whose writes survive a power loss.
+//! Not here: rules (they are in the library), and database types in the public interface.
 
+mod audit;
 mod backup;
+mod checkpointer;
 mod entries;
 mod fault;
-mod gather;
+mod file_identity;
+mod group_commit;
+mod integrity;
 mod load;
-mod log;
-mod mover;
+mod log_head;
 mod open;
-mod own;
 mod read;
-mod recent;
+mod reader_cache;
 mod rows;
 mod schema;
-mod sign;
+mod wal;
+mod wal_watch;
 mod watch;
 mod writer;
+mod writer_cache;
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -27,28 +31,42 @@ use countersign::approval::SharedApproval;
 use countersign::command::{Answer, Command};
 use countersign::event::Event;
 use countersign::id::{ApprovalId, Channel, Tenant};
+use countersign::log::{Checkpoint, LogEntry};
 use countersign::registry::{Entry, Kind};
-use countersign::store::{Cursor, FeedEvent, Filter, Released, Store, Stored};
-use countersign::time::{Clock, SystemClock, Time};
+use countersign::store::{
+    Audit, AuditProgress, Audited, Cursor, FeedEvent, Filter, Released, Store, StoreError, Stored,
+};
+use countersign::time::{Clock, ClockTrouble, SystemClock, Time};
 use countersign::wake::Hub;
 use futures_util::FutureExt;
 use futures_util::future::ready;
 use rusqlite::{Connection, OptionalExtension};
 
-pub use backup::{Backup, BackupError, check_backup};
-pub use open::OpenError;
+pub use audit::audit_file;
+pub use backup::{Backup, BackupError, check_backup, check_unused};
+use fault::Fault;
+use file_identity::FileIdentities;
+pub use integrity::{Depth, check_integrity};
+pub use open::{OpenError, is_unused};
 use read::Readers;
-use recent::Recent;
-use watch::{Seen, Watcher};
+use reader_cache::ReaderCache;
+use watch::{PublishProgress, Watcher};
 use writer::Writer;
 
-/// How a file is used.
+/// Key of the setting that holds the `seq` of the last event before a clock reset. The times of events up to that one
+/// are ignored when the store's clock starts.
+pub const CLOCK_RESET: &str = "clock/reset";
+
+/// Key of the setting that holds the clock's [`Anchor`](countersign::time::Anchor).
+pub const CLOCK_ANCHOR: &str = "clock/anchor";
+
+/// Options for opening a [`SqliteStore`].
 #[derive(Clone)]
 pub struct SqliteOptions {
-    /// The clock to live by; the machine's own when there is none.
+    /// Clock of the store; the system clock if `None`.
     pub clock: Option<Arc<dyn Clock>>,
-    /// True when other processes may write to the same file, such as the command line. Their writes wake who waits
-    /// here.
+    /// True if other processes, such as the command line, may write to the same file. A watcher thread then wakes
+    /// callers here when another process commits.
     pub other_processes: bool,
 }
 
@@ -61,12 +79,12 @@ impl Default for SqliteOptions {
     }
 }
 
-/// Keeps approvals in an SQLite file.
+/// A store in an SQLite file.
 ///
-/// Dropping it finishes what was queued and closes the file; [`SqliteStore::close`] does so without blocking.
+/// Dropping the store finishes queued commands and closes the file; [`SqliteStore::close`] does so without blocking.
 pub struct SqliteStore {
     path: PathBuf,
-    // Dropped in this order: who only reads first, so that the writer is the last and leaves no log behind.
+    // Drop order matters: readers close first, so that the writer is the last connection and removes the WAL.
     watcher: std::sync::Mutex<Option<Watcher>>,
     readers: Arc<Readers>,
     writer: Writer,
@@ -75,34 +93,41 @@ pub struct SqliteStore {
 }
 
 impl SqliteStore {
-    /// Opens the store in this file. A file that is not there is made, for its owner only; one that is not ours is
-    /// left as it is.
+    /// Opens the store at `path`. A missing file is created, readable only by its owner; another program's file is left
+    /// unchanged.
     pub fn open(path: impl AsRef<Path>, options: SqliteOptions) -> Result<SqliteStore, OpenError> {
         let connection = open::writer(path.as_ref())?;
-        // With links followed, as SQLite did: its log stands beside the file itself.
+        // SQLite resolves symbolic links, and its WAL is next to the real file.
         let path = connection.path().map_or(path.as_ref().to_owned(), PathBuf::from);
         let (last_event, last_time) = last_event(&connection)?;
+        // An unreadable anchor is ignored and replaced with the next write.
+        let anchor = setting(&connection, CLOCK_ANCHOR)?.and_then(|text| text.parse().ok());
+        let file_identities = FileIdentities::record(&path, &connection).map_err(|fault| match fault {
+            Fault::Broken(said) => OpenError::Moved(said),
+            Fault::Transaction(error) | Fault::Command(error) => OpenError::Failed(error.to_string()),
+        })?;
         let clock = options
             .clock
-            .unwrap_or_else(|| Arc::new(SystemClock::starting_at(last_time)));
+            .unwrap_or_else(|| Arc::new(SystemClock::resuming(last_time, anchor)));
         let hub = Arc::new(Hub::default());
-        let seen = Seen::up_to(last_event);
+        let progress = PublishProgress::starting_at(last_event);
         let watcher = match options.other_processes {
-            true => Some(Watcher::start(path.clone(), hub.clone(), seen.clone())?),
+            true => Some(Watcher::start(path.clone(), hub.clone(), progress.clone())?),
             false => None,
         };
-        let recent = Arc::new(Recent::default());
+        let reader_cache = Arc::new(ReaderCache::default());
         let writer = Writer::start(
             connection,
             path.clone(),
+            file_identities,
             clock.clone(),
             hub.clone(),
-            seen,
-            recent.clone(),
+            progress,
+            reader_cache.clone(),
         );
         Ok(SqliteStore {
             watcher: std::sync::Mutex::new(watcher),
-            readers: Readers::new(path.clone(), recent),
+            readers: Readers::new(path.clone(), reader_cache),
             path,
             writer: writer.map_err(|error| OpenError::Failed(error.to_string()))?,
             clock,
@@ -110,26 +135,26 @@ impl SqliteStore {
         })
     }
 
-    /// Copies the whole store to a new file, as it is at one moment; others go on reading and writing. Beside it, at the
-    /// same name with `.sha256` behind it, stands its checksum.
+    /// Copies a consistent snapshot of the store to a new file while reads and writes continue. Its checksum is written
+    /// next to it, to the same name with `.sha256` appended.
     pub async fn backup_to(&self, path: impl Into<PathBuf>) -> Result<Backup, BackupError> {
         let (from, to) = (self.path.clone(), path.into());
-        let place = to.clone();
-        let made = tokio::task::spawn_blocking(move || backup::make(&from, &to)).await;
-        made.unwrap_or_else(|error| {
+        let target = to.clone();
+        let created = tokio::task::spawn_blocking(move || backup::create(&from, &to)).await;
+        created.unwrap_or_else(|error| {
             let reason = error.to_string();
-            Err(BackupError::File { path: place, reason })
+            Err(BackupError::File { path: target, reason })
         })
     }
 
-    /// Finishes what was queued and closes the file. Whoever asks later is told that the store stopped.
+    /// Finishes queued commands and closes the file. Later calls fail with [`StoreError::Stopped`].
     pub async fn close(&self) {
         let watcher = self
             .watcher
             .lock()
             .unwrap_or_else(std::sync::PoisonError::into_inner)
             .take();
-        // Ending the thread takes some milliseconds; not on a thread that others need.
+        // Joining the thread takes some milliseconds, too long for an async worker thread.
         let _ = tokio::task::spawn_blocking(move || drop(watcher)).await;
         self.readers.close();
         self.writer.close().await;
@@ -142,14 +167,25 @@ impl Drop for SqliteStore {
     }
 }
 
-/// The number and time of the last event: time never goes back behind it, whatever the machine's clock says now.
+/// Returns the `seq` and time of the last event. The store's clock never goes back before that time, whatever the
+/// system clock says, unless an operator has reset the clock since: then the time is 0.
 fn last_event(connection: &Connection) -> Result<(i64, Time), OpenError> {
     let sql = "SELECT seq, at FROM event ORDER BY seq DESC LIMIT 1";
     let found: Option<(i64, i64)> = connection
         .query_row(sql, [], |row| Ok((row.get(0)?, row.get(1)?)))
         .optional()?;
     let (seq, at) = found.unwrap_or_default();
-    Ok((seq, Time::from_micros(at)))
+    let reset = setting(connection, CLOCK_RESET)?.and_then(|text| text.parse::<i64>().ok());
+    match reset {
+        Some(reset) if seq <= reset => Ok((seq, Time::from_micros(0))),
+        _ => Ok((seq, Time::from_micros(at))),
+    }
+}
+
+fn setting(connection: &Connection, key: &str) -> Result<Option<String>, OpenError> {
+    let entry = entries::find(connection, Kind::Setting, key)
+        .map_err(|error| OpenError::Failed(StoreError::from(error).to_string()))?;
+    Ok(entry.and_then(|entry| String::from_utf8(entry.body.to_vec()).ok()))
 }
 
 impl Store for SqliteStore {
@@ -167,50 +203,83 @@ impl Store for SqliteStore {
         channel: &'a Channel,
     ) -> Stored<'a, Option<SharedApproval>> {
         let (tenant, channel, clock) = (tenant.clone(), channel.clone(), self.clock.clone());
-        let look =
+        let query =
             move |connection: &Connection| read::pending_in(connection, &tenant, &channel, clock.now());
-        self.readers.glance(look).boxed()
+        self.readers.run_inline(query).boxed()
     }
 
     fn list<'a>(&'a self, tenant: &'a Tenant, filter: &'a Filter) -> Stored<'a, Vec<SharedApproval>> {
         let (tenant, filter, clock) = (tenant.clone(), filter.clone(), self.clock.clone());
-        let look = move |connection: &Connection| read::list(connection, &tenant, &filter, clock.now());
-        self.readers.read(look).boxed()
+        let query = move |connection: &Connection| read::list(connection, &tenant, &filter, clock.now());
+        self.readers.run_blocking(query).boxed()
     }
 
     fn events<'a>(&'a self, tenant: &'a Tenant, id: ApprovalId) -> Stored<'a, Vec<Event>> {
         let tenant = tenant.clone();
-        let look = move |connection: &Connection| read::events(connection, &tenant, id);
-        self.readers.read(look).boxed()
+        let query = move |connection: &Connection| read::events(connection, &tenant, id);
+        self.readers.run_blocking(query).boxed()
     }
 
     fn feed<'a>(&'a self, tenant: &'a Tenant, after: Cursor, limit: usize) -> Stored<'a, Vec<FeedEvent>> {
         let tenant = tenant.clone();
-        let look = move |connection: &Connection| read::feed(connection, &tenant, after, limit);
-        self.readers.read(look).boxed()
+        let query = move |connection: &Connection| read::feed(connection, &tenant, after, limit);
+        self.readers.run_blocking(query).boxed()
     }
 
     fn feed_end<'a>(&'a self, _: &'a Tenant) -> Stored<'a, Cursor> {
-        self.readers.read(read::feed_end).boxed()
+        self.readers.run_blocking(read::feed_end).boxed()
+    }
+
+    fn log_head(&self) -> Stored<'_, Checkpoint> {
+        let query =
+            |connection: &Connection| Ok(log_head::StoredLogHead::read(connection)?.head.checkpoint());
+        self.readers.run_blocking(query).boxed()
+    }
+
+    fn log(&self, from: u64, limit: usize) -> Stored<'_, Vec<LogEntry>> {
+        let query = move |connection: &Connection| read::log(connection, from, limit);
+        self.readers.run_blocking(query).boxed()
+    }
+
+    fn audit<'a>(
+        &'a self,
+        audit: &'a Audit,
+        progress: &'a (dyn Fn(AuditProgress) + Send + Sync),
+    ) -> Stored<'a, Audited> {
+        audit::audit_file(&self.path, audit, progress).boxed()
     }
 
     fn released<'a>(&'a self, tenant: &'a Tenant, after: Cursor) -> Stored<'a, Released> {
         let tenant = tenant.clone();
-        let look = move |connection: &Connection| read::released(connection, &tenant, after);
-        self.readers.read(look).boxed()
+        let query = move |connection: &Connection| read::released(connection, &tenant, after);
+        self.readers.run_blocking(query).boxed()
     }
 
-    fn stamp(&self) -> Stored<'_, Option<u64>> {
-        ready(self.readers.stamp().map(Some)).boxed()
+    fn count_pending<'a>(&'a self, tenant: &'a Tenant) -> Stored<'a, u64> {
+        let (tenant, clock) = (tenant.clone(), self.clock.clone());
+        let query = move |connection: &Connection| read::count_pending(connection, &tenant, clock.now());
+        self.readers.run_blocking(query).boxed()
+    }
+
+    fn health(&self) -> Result<(), StoreError> {
+        self.writer.health()
+    }
+
+    fn clock_trouble(&self) -> Option<ClockTrouble> {
+        self.clock.trouble()
+    }
+
+    fn change_counter(&self) -> Stored<'_, Option<u64>> {
+        ready(self.readers.change_counter().map(Some)).boxed()
     }
 
     fn entry<'a>(&'a self, kind: Kind, key: &'a str) -> Stored<'a, Option<Entry>> {
         let (key, clock) = (key.to_owned(), self.clock.clone());
-        let look = move |connection: &Connection| {
+        let query = move |connection: &Connection| {
             let entry = entries::find(connection, kind, &key)?;
-            Ok(entry.filter(|entry| entry.is_there(clock.now())))
+            Ok(entry.filter(|entry| entry.is_live(clock.now())))
         };
-        self.readers.glance_once(look).boxed()
+        self.readers.run_statement(query).boxed()
     }
 
     fn entries<'a>(
@@ -220,13 +289,13 @@ impl Store for SqliteStore {
         after: Option<&'a str>,
         limit: usize,
     ) -> Stored<'a, Vec<Entry>> {
-        // No key is empty.
+        // The empty string sorts before all keys, none of which is empty.
         let after = after.unwrap_or_default().to_owned();
         let (tenant, clock) = (tenant.clone(), self.clock.clone());
-        let look = move |connection: &Connection| {
+        let query = move |connection: &Connection| {
             entries::list(connection, &tenant, kind, &after, clock.now(), limit)
         };
-        self.readers.read(look).boxed()
+        self.readers.run_blocking(query).boxed()
     }
 
     fn now(&self) -> Stored<'_, Time> {

@@ -1,128 +1,140 @@
-//! Reads: a few connections that cannot write, each used by one caller at a time.
+//! Reader connections: a small pool of read-only connections, each used by one caller at a time.
 //!
-//! Enters: what to look up. Leaves: approvals and events, each answer from one moment.
-//! Deliberately absent: locks. Readers and the writer never wait for each other.
+//! Input: queries. Output: approvals and events, each answer from one snapshot.
+//! Not here: locks. Readers and the writer never wait for each other.
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use countersign::approval::SharedApproval;
 use countersign::event::Event;
+use countersign::hash::Hash;
 use countersign::id::{ApprovalId, Channel, Tenant};
+use countersign::log::LogEntry;
 use countersign::state::State;
-use countersign::store::{Cursor, FeedEvent, Filter, Released, StoreError};
+use countersign::store::{Cursor, FeedEvent, Filter, LONGEST_PAGE, Released, StoreError};
 use countersign::time::Time;
 use rusqlite::{Connection, params};
 use tokio::sync::Semaphore;
 
+use super::fault::damaged;
 use super::load::{self, LoadError, Loaded};
 use super::open;
-use super::recent::Recent;
+use super::reader_cache::ReaderCache;
 use super::watch::data_version;
 
-/// More than this would only wait for each other's processor.
+/// Maximum number of reader connections. More would only compete for the processor.
 const MOST_READERS: usize = 4;
 
-/// Events gone through at a time, for what they led to.
+/// Maximum number of events that [`released`] scans in one call.
 const MOST_EVENTS: i64 = 10_000;
 
-const EVENTS: &str = "SELECT e.number, e.at, p.hash, e.by, e.what, e.link
+const EVENTS: &str = "SELECT e.number, e.at, p.hash, e.by, e.what, e.link, e.content
     FROM event AS e CROSS JOIN policy AS p ON p.id = e.policy
     WHERE e.approval = (SELECT seq FROM approval WHERE tenant = ?1 AND id = ?2) ORDER BY e.number";
-const FEED: &str = "SELECT e.seq, a.id, e.number, e.at, p.hash, e.by, e.what, e.link
+const FEED: &str = "SELECT e.seq, a.id, e.number, e.at, p.hash, e.by, e.what, e.link, e.content
     FROM event AS e CROSS JOIN approval AS a ON a.seq = e.approval CROSS JOIN policy AS p ON p.id = e.policy
     WHERE e.seq > ?2 AND a.tenant = ?1 ORDER BY e.seq LIMIT ?3";
+// `seq` starts at 1, positions in the log at 0.
+const LOG: &str =
+    "SELECT a.tenant, a.id, e.number, e.link FROM event AS e CROSS JOIN approval AS a ON a.seq = e.approval
+    WHERE e.seq > ?1 ORDER BY e.seq LIMIT ?2";
 const FEED_END: &str = "SELECT coalesce(max(seq), 0) FROM event";
 
-/// The connections that read.
+/// The pool of reader connections.
 pub(super) struct Readers {
     path: PathBuf,
-    recent: Arc<Recent>,
-    // None once the store is closed.
+    reader_cache: Arc<ReaderCache>,
+    // `None` once the store is closed.
     idle: Mutex<Option<Vec<Connection>>>,
     permits: Semaphore,
-    // Each connection counts for itself what others commit, so one of them counts for all.
-    stamps: Mutex<Option<Connection>>,
+    // The change counter belongs to a connection, so it is always read from the same one.
+    counter_connection: Mutex<Option<Connection>>,
 }
 
 impl Readers {
-    pub(super) fn new(path: PathBuf, recent: Arc<Recent>) -> Arc<Readers> {
+    pub(super) fn new(path: PathBuf, reader_cache: Arc<ReaderCache>) -> Arc<Readers> {
         Arc::new(Readers {
             path,
-            recent,
+            reader_cache,
             idle: Mutex::new(Some(Vec::new())),
             permits: Semaphore::new(MOST_READERS),
-            stamps: Mutex::default(),
+            counter_connection: Mutex::default(),
         })
     }
 
-    /// Runs `look` on a thread that may block, in a transaction that sees one moment.
-    pub(super) async fn read<T: Send + 'static>(
+    /// Runs `query` on a blocking thread, in a transaction with one snapshot.
+    pub(super) async fn run_blocking<T: Send + 'static>(
         self: &Arc<Self>,
-        look: impl FnOnce(&Connection) -> Result<T, LoadError> + Send + 'static,
+        query: impl FnOnce(&Connection) -> Result<T, LoadError> + Send + 'static,
     ) -> Result<T, StoreError> {
         let readers = self.clone();
         let _permit = self.permits.acquire().await.map_err(|_| closed())?;
-        let task = tokio::task::spawn_blocking(move || readers.look(look));
+        let task = tokio::task::spawn_blocking(move || readers.run(query));
         task.await
             .unwrap_or_else(|error| Err(StoreError::Unavailable(error.to_string())))
     }
 
-    /// Runs `look` at once, on the caller's thread: for single rows by key, which take microseconds. Handing one of
-    /// those to another thread costs several times the look itself, and readers never wait for the writer.
-    pub(super) async fn glance<T>(
+    /// Runs `query` on the caller's thread: for single rows by key, which take microseconds. Moving such a read to
+    /// another thread costs several times as much, and readers never wait for the writer.
+    pub(super) async fn run_inline<T>(
         self: &Arc<Self>,
-        look: impl FnOnce(&Connection) -> Result<T, LoadError>,
+        query: impl FnOnce(&Connection) -> Result<T, LoadError>,
     ) -> Result<T, StoreError> {
         let _permit = self.permits.acquire().await.map_err(|_| closed())?;
-        self.look(look)
+        self.run(query)
     }
 
-    /// The same for a single statement, which sees one moment by itself.
-    pub(super) async fn glance_once<T>(
+    /// Like [`Readers::run_inline`], for a single statement, which needs no transaction.
+    pub(super) async fn run_statement<T>(
         self: &Arc<Self>,
-        look: impl FnOnce(&Connection) -> Result<T, LoadError>,
+        query: impl FnOnce(&Connection) -> Result<T, LoadError>,
     ) -> Result<T, StoreError> {
         let _permit = self.permits.acquire().await.map_err(|_| closed())?;
         let connection = self.take()?;
-        let result = look(&connection);
+        let result = query(&connection);
         self.give_back(connection);
         Ok(result?)
     }
 
-    /// One approval: as it was seen last, if that is how it still stands.
+    /// Returns one approval, from the cache if its version there is current.
     pub(super) async fn approval(
         self: &Arc<Self>,
         tenant: &Tenant,
         id: ApprovalId,
     ) -> Result<Option<SharedApproval>, StoreError> {
-        let place = self.glance_once(|connection| load::place(connection, tenant, id));
-        let Some(place) = place.await? else {
+        let row_version = self.run_statement(|connection| load::row_version(connection, tenant, id));
+        let Some(row_version) = row_version.await? else {
             return Ok(None);
         };
-        if let Some(kept) = self.recent.get(id, place) {
-            return Ok(Some(kept.approval));
+        if let Some(cached) = self.reader_cache.get(id, row_version) {
+            return Ok(Some(cached.approval));
         }
-        let loaded = self.glance(|connection| approval(connection, tenant, id)).await?;
+        let loaded = self
+            .run_inline(|connection| approval(connection, tenant, id))
+            .await?;
         Ok(loaded.map(|loaded| {
-            self.recent.keep(loaded.clone());
+            self.reader_cache.insert(loaded.clone());
             loaded.approval
         }))
     }
 
-    fn look<T>(&self, look: impl FnOnce(&Connection) -> Result<T, LoadError>) -> Result<T, StoreError> {
+    fn run<T>(&self, query: impl FnOnce(&Connection) -> Result<T, LoadError>) -> Result<T, StoreError> {
         let connection = self.take()?;
-        let result = in_transaction(&connection, look);
-        // One that failed half-way is not used again.
+        let result = in_transaction(&connection, query);
+        // A connection with an open transaction is not used again.
         if connection.is_autocommit() {
             self.give_back(connection);
         }
         Ok(result?)
     }
 
-    /// A number that changes with every commit.
-    pub(super) fn stamp(&self) -> Result<u64, StoreError> {
-        let mut connection = self.stamps.lock().unwrap_or_else(PoisonError::into_inner);
+    /// Returns a number that changes with every commit.
+    pub(super) fn change_counter(&self) -> Result<u64, StoreError> {
+        let mut connection = self
+            .counter_connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner);
         if self.permits.is_closed() {
             return Err(closed());
         }
@@ -137,10 +149,13 @@ impl Readers {
         Ok(u64::try_from(version).unwrap_or_default())
     }
 
-    /// Lets go of the file.
+    /// Closes all reader connections. Later reads fail.
     pub(super) fn close(&self) {
         self.permits.close();
-        *self.stamps.lock().unwrap_or_else(PoisonError::into_inner) = None;
+        *self
+            .counter_connection
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner) = None;
         *self.idle.lock().unwrap_or_else(PoisonError::into_inner) = None;
     }
 
@@ -165,13 +180,13 @@ fn closed() -> StoreError {
     StoreError::Stopped("it was closed".to_owned())
 }
 
-/// Runs `look` so that all it reads is from one moment.
+/// Runs `query` in a transaction, so that it sees one snapshot.
 pub(super) fn in_transaction<T>(
     connection: &Connection,
-    look: impl FnOnce(&Connection) -> Result<T, LoadError>,
+    query: impl FnOnce(&Connection) -> Result<T, LoadError>,
 ) -> Result<T, LoadError> {
     connection.prepare_cached("BEGIN")?.execute([])?;
-    let result = look(connection);
+    let result = query(connection);
     connection.prepare_cached("COMMIT")?.execute([])?;
     result
 }
@@ -181,7 +196,7 @@ pub(super) fn approval(
     tenant: &Tenant,
     id: ApprovalId,
 ) -> Result<Option<Loaded>, LoadError> {
-    load::one(connection, load::BY_ID, params![tenant.as_str(), id.as_bytes()])
+    load::first_approval(connection, load::BY_ID, params![tenant.as_str(), id.as_bytes()])
 }
 
 pub(super) fn pending_in(
@@ -190,8 +205,10 @@ pub(super) fn pending_in(
     channel: &Channel,
     now: Time,
 ) -> Result<Option<SharedApproval>, LoadError> {
-    let found = load::one(connection, load::BY_CHANNEL, [tenant.as_str(), channel.as_str()])?;
-    Ok(found.map(share).filter(|approval| approval.expires_at > now))
+    let found = load::first_approval(connection, load::BY_CHANNEL, [tenant.as_str(), channel.as_str()])?;
+    Ok(found
+        .map(into_approval)
+        .filter(|approval| approval.expires_at > now))
 }
 
 pub(super) fn list(
@@ -200,15 +217,16 @@ pub(super) fn list(
     filter: &Filter,
     now: Time,
 ) -> Result<Vec<SharedApproval>, LoadError> {
-    // Longer than any id, so it comes behind them all; the empty one comes before.
+    // The start of the list. 17 bytes are longer than any id and sort after all of them; the empty blob sorts before.
     let end: &[u8] = match filter.oldest_first() {
         true => &[],
         false => &[255; 17],
     };
     let after = filter.after.as_ref().map_or(end, |id| id.as_bytes());
-    // A pending approval is due when it expires.
+    // The due time of a pending approval is its expiry.
     let (sql, third) = match (filter.oldest_first(), &filter.run) {
         (true, _) => (load::LIST_PENDING, Some(now.as_micros())),
+        (false, _) if filter.open => (load::LIST_OPEN, filter.state.map(code)),
         (false, Some(_)) => (load::LIST_RUN, filter.state.map(code)),
         (false, None) => (load::LIST_ALL, filter.state.map(code)),
     };
@@ -222,8 +240,14 @@ pub(super) fn list(
         limit(filter.page()),
         filter.asked.then(|| code(State::Passed)),
     ];
-    let found = load::within(connection, sql, params, filter.most_bytes.unwrap_or(usize::MAX))?;
-    Ok(found.into_iter().map(share).collect())
+    let found = load::approvals_within(connection, sql, params, filter.most_bytes.unwrap_or(usize::MAX))?;
+    Ok(found.into_iter().map(into_approval).collect())
+}
+
+pub(super) fn count_pending(connection: &Connection, tenant: &Tenant, now: Time) -> Result<u64, LoadError> {
+    let mut statement = connection.prepare_cached(load::COUNT_PENDING)?;
+    let count: i64 = statement.query_row(params![tenant.as_str(), now.as_micros()], |row| row.get(0))?;
+    Ok(u64::try_from(count).unwrap_or_default())
 }
 
 pub(super) fn events(
@@ -261,11 +285,27 @@ pub(super) fn feed(
     Ok(events)
 }
 
+pub(super) fn log(connection: &Connection, from: u64, most: usize) -> Result<Vec<LogEntry>, LoadError> {
+    let from = i64::try_from(from).unwrap_or(i64::MAX);
+    let mut statement = connection.prepare_cached(LOG)?;
+    let mut rows = statement.query([from, limit(most.min(LONGEST_PAGE))])?;
+    let mut entries = Vec::new();
+    while let Some(row) = rows.next()? {
+        entries.push(LogEntry {
+            tenant: Tenant::new(load::text(row, 0)?).map_err(damaged)?,
+            approval: load::approval_id(row, 1)?,
+            number: row.get(2)?,
+            link: Hash(row.get(3)?),
+        });
+    }
+    Ok(entries)
+}
+
 pub(super) fn feed_end(connection: &Connection) -> Result<Cursor, LoadError> {
     Ok(cursor(last_event(connection)?))
 }
 
-/// Goes through the events without reading what they say: that would be most of the work.
+/// Finds approvals with calls to run after the cursor. Does not decode the events, which would be most of the work.
 pub(super) fn released(
     connection: &Connection,
     tenant: &Tenant,
@@ -274,9 +314,9 @@ pub(super) fn released(
     let after = i64::try_from(after.sequence).unwrap_or(i64::MAX);
     let end = last_event(connection)?;
     let upto = end.min(after.saturating_add(MOST_EVENTS)).max(after);
-    let found = load::many(connection, load::RELEASED, (tenant.as_str(), after, upto))?;
+    let found = load::approvals(connection, load::RELEASED, (tenant.as_str(), after, upto))?;
     Ok(Released {
-        approvals: found.into_iter().map(share).collect(),
+        approvals: found.into_iter().map(into_approval).collect(),
         upto: cursor(upto),
         is_more: upto < end,
     })
@@ -294,7 +334,7 @@ fn cursor(sequence: i64) -> Cursor {
     }
 }
 
-fn share(loaded: Loaded) -> SharedApproval {
+fn into_approval(loaded: Loaded) -> SharedApproval {
     loaded.approval
 }
 

@@ -1,27 +1,29 @@
-//! What one transaction sees and changes: the library's `Rows`, in SQL.
+//! Implementation of the library's `Rows` in SQL: reads and writes of one transaction.
 //!
-//! Enters: what a command asks for or saves. Leaves: rows, in a transaction that somebody else commits.
-//! Deliberately absent: the clock, the commit, and every rule.
+//! Input: what a command reads or saves. Output: rows, in a transaction that the caller commits.
+//! Not here: the clock, the commit, and the rules.
 
 use std::collections::HashMap;
 
 use countersign::approval::{Approval, SharedApproval};
 use countersign::call::Call;
-use countersign::command::{Rows, Saved};
+use countersign::command::{Rows, SavedApproval};
 use countersign::event::Event;
 use countersign::hash::Hash;
 use countersign::id::{Agent, ApprovalId, Channel, Key, Tenant};
+use countersign::log::leaf;
 use countersign::registry::{Entry, Kind};
 use countersign::store::StoreError;
-use countersign::store::record::{Bodies, encode_approval, encode_call};
+use countersign::store::audit::check_locked;
 use countersign::time::Time;
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Params, params};
 
 use super::entries;
 use super::fault::{Fault, damaged};
 use super::load::{self, LoadError, Loaded, call_id};
-use super::own::Own;
-use super::recent::Recent;
+use super::log_head::StoredLogHead;
+use super::reader_cache::ReaderCache;
+use super::writer_cache::WriterCache;
 
 const INSERT_APPROVAL: &str = "INSERT INTO approval
     (tenant, id, channel, agent, run, state, version, due_at, key, body)
@@ -32,38 +34,56 @@ const INSERT_CALL: &str = "INSERT INTO call (id, state, tool, arguments, origina
     VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 const UPDATE_CALL: &str = "UPDATE call SET state = ?2, result = ?3, sealed = ?4, body = ?5 WHERE id = ?1";
 const UPDATE_ARGUMENTS: &str = "UPDATE call SET arguments = ?2, original = ?3 WHERE id = ?1";
-const INSERT_EVENT: &str = "INSERT INTO event (approval, number, at, policy, by, what, link)
-    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7)";
+const INSERT_EVENT: &str = "INSERT INTO event (approval, number, at, policy, by, what, link, content)
+    VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8)";
 
-/// Policies whose numbers are remembered; there is rarely more than one in force.
+/// Maximum number of cached policy numbers; there is rarely more than one policy in force.
 const MOST_POLICIES: usize = 64;
 
-type Id = (Tenant, ApprovalId);
+type TenantAndId = (Tenant, ApprovalId);
 
-/// One transaction: what it read, what it saved, and what went wrong.
+/// State of one transaction: what it read, what it saved, and what failed.
 pub(super) struct SqlRows<'a> {
     connection: &'a Connection,
-    recent: &'a Recent,
-    own: &'a Own,
-    // The write lock is held, so what was read once stays true until the end.
-    loaded: HashMap<Id, Loaded>,
+    reader_cache: &'a ReaderCache,
+    writer_cache: &'a WriterCache,
+    // Head of the event log after the last commit, unless another process has written since.
+    last_log_head: Option<&'a StoredLogHead>,
+    // Latest time that has certainly passed, even if the clock is wrong. Sweeps end only what is due by then.
+    certain: Time,
+    // Head of the event log, including the events of this transaction.
+    log_head: Option<StoredLogHead>,
+    // Number of approvals that were left out because their rows are inconsistent.
+    skipped: usize,
+    // Approvals read or saved so far. The write lock is held, so they remain current.
+    loaded: HashMap<TenantAndId, Loaded>,
     policies: HashMap<Hash, i64>,
     saved: Vec<SharedApproval>,
     events: Option<(i64, i64)>,
     entries_changed: bool,
     fault: Option<Fault>,
-    // Looked up once for a whole group.
-    insert_approval: Slot<'a>,
-    insert_call: Slot<'a>,
-    insert_event: Slot<'a>,
-    update_approval: Slot<'a>,
-    update_call: Slot<'a>,
+    // Statements, prepared once per group.
+    insert_approval: StatementSlot<'a>,
+    insert_call: StatementSlot<'a>,
+    insert_event: StatementSlot<'a>,
+    update_approval: StatementSlot<'a>,
+    update_call: StatementSlot<'a>,
 }
 
-type Slot<'a> = Option<CachedStatement<'a>>;
+/// Result of a committed transaction.
+pub(super) struct Committed {
+    /// Changed approvals, oldest change first.
+    pub(super) saved: Vec<SharedApproval>,
+    /// The `seq` of its first and last event.
+    pub(super) events: Option<(i64, i64)>,
+    /// Head of the log after these events, if there were any.
+    pub(super) log_head: Option<StoredLogHead>,
+}
+
+type StatementSlot<'a> = Option<CachedStatement<'a>>;
 
 fn statement<'s, 'a>(
-    slot: &'s mut Slot<'a>,
+    slot: &'s mut StatementSlot<'a>,
     connection: &'a Connection,
     sql: &str,
 ) -> Result<&'s mut CachedStatement<'a>, rusqlite::Error> {
@@ -74,11 +94,20 @@ fn statement<'s, 'a>(
 }
 
 impl<'a> SqlRows<'a> {
-    pub(super) fn new(connection: &'a Connection, recent: &'a Recent, own: &'a Own) -> SqlRows<'a> {
+    pub(super) fn new(
+        connection: &'a Connection,
+        reader_cache: &'a ReaderCache,
+        writer_cache: &'a WriterCache,
+        last_log_head: Option<&'a StoredLogHead>,
+    ) -> SqlRows<'a> {
         SqlRows {
             connection,
-            recent,
-            own,
+            reader_cache,
+            writer_cache,
+            last_log_head,
+            certain: Time::from_micros(i64::MAX),
+            log_head: None,
+            skipped: 0,
             loaded: HashMap::new(),
             policies: HashMap::new(),
             saved: Vec::new(),
@@ -93,29 +122,101 @@ impl<'a> SqlRows<'a> {
         }
     }
 
-    /// Why the last command failed, sorted.
+    /// Sets the time that has certainly passed; sweeps end nothing that is due later.
+    pub(super) fn set_certain_time(&mut self, certain: Time) {
+        self.certain = certain;
+    }
+
+    /// Writes a setting, and overwrites any earlier value.
+    pub(super) fn write_setting(&mut self, key: &str, body: String) -> Result<(), Fault> {
+        let before = self
+            .entry(Kind::Setting, key)
+            .map_err(|error| self.fault(error))?;
+        let entry = Entry {
+            kind: Kind::Setting,
+            key: key.to_owned(),
+            tenant: Tenant::single(),
+            body: body.into_bytes().into(),
+            version: before.map_or(0, |before| before.version).saturating_add(1),
+            expires_at: None,
+        };
+        self.keep_entry(entry).map_err(|error| self.fault(error))
+    }
+
+    /// Returns the fault of the last failed statement, or else blames the command.
     pub(super) fn fault(&mut self, error: StoreError) -> Fault {
         self.fault.take().unwrap_or(Fault::Command(error))
     }
 
-    /// True when anything was written.
-    pub(super) fn is_changed(&self) -> bool {
+    /// Returns true if the transaction wrote anything.
+    pub(super) fn has_changes(&self) -> bool {
         self.events.is_some() || self.entries_changed
     }
 
-    /// After the commit: what changed, oldest first, and the first and last number of its events.
-    pub(super) fn into_saved(self) -> (Vec<SharedApproval>, Option<(i64, i64)>) {
+    /// Writes the head of the log if events were appended. To be called before the commit.
+    pub(super) fn write_log_head(&mut self) -> Result<(), Fault> {
+        let written = self
+            .log_head
+            .as_ref()
+            .map_or(Ok(()), |log| log.write(self.connection));
+        written.map_err(|error| {
+            let error = self.record_error(error);
+            self.fault(error)
+        })
+    }
+
+    /// Fills the caches and returns what changed. To be called after the commit.
+    pub(super) fn into_committed(self) -> Committed {
         for loaded in self.loaded.into_values() {
-            self.own.keep(loaded.clone());
-            self.recent.keep(loaded);
+            self.writer_cache.insert(loaded.clone());
+            self.reader_cache.insert(loaded);
         }
-        (self.saved, self.events)
+        Committed {
+            saved: self.saved,
+            events: self.events,
+            log_head: self.log_head,
+        }
     }
 
     fn find(&mut self, sql: &str, params: impl Params) -> Result<Option<Approval>, StoreError> {
-        let found = load::one(self.connection, sql, params);
-        let found = found.map_err(|error| self.note(error))?;
-        Ok(found.map(|loaded| self.remember(loaded)))
+        let found = load::first_approval(self.connection, sql, params);
+        let found = found.map_err(|error| self.record_error(error))?;
+        found.map(|loaded| self.accept(loaded)).transpose()
+    }
+
+    /// Accepts an approval that was read from the file. INVARIANT: only if it matches its events; see `check_locked`.
+    fn accept(&mut self, loaded: Loaded) -> Result<Approval, StoreError> {
+        let (tenant, id) = (&loaded.approval.tenant, loaded.approval.id);
+        let known = self.loaded.get(&(tenant.clone(), id)).cloned();
+        let known = known.or_else(|| self.writer_cache.approval(tenant, id));
+        if known.is_none_or(|known| known.row_version() != loaded.row_version()) {
+            let read = load::events(self.connection, loaded.seq)
+                .and_then(|events| Ok((events, load::content(self.connection, loaded.seq)?)));
+            let (events, content) = read.map_err(|error| self.record_error(error))?;
+            check_locked(&loaded.approval, &events, content)?;
+        }
+        Ok(self.remember(loaded))
+    }
+
+    /// Accepts the approvals that match their events. The others are counted as skipped and left for a person to look
+    /// at.
+    fn accept_consistent(
+        &mut self,
+        found: Vec<Result<Loaded, LoadError>>,
+    ) -> Result<Vec<Approval>, StoreError> {
+        let mut consistent = Vec::with_capacity(found.len());
+        for loaded in found {
+            let accepted = match loaded {
+                Ok(loaded) => self.accept(loaded),
+                Err(error) => Err(self.record_error(error)),
+            };
+            match accepted {
+                Ok(approval) => consistent.push(approval),
+                Err(StoreError::Impossible(_)) if self.fault.is_none() => self.skipped += 1,
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(consistent)
     }
 
     fn remember(&mut self, loaded: Loaded) -> Approval {
@@ -124,7 +225,7 @@ impl<'a> SqlRows<'a> {
         approval
     }
 
-    fn note(&mut self, error: LoadError) -> StoreError {
+    fn record_error(&mut self, error: LoadError) -> StoreError {
         if let LoadError::Sql(error) = &error {
             self.fault = Some(Fault::of(error));
         }
@@ -133,34 +234,31 @@ impl<'a> SqlRows<'a> {
 
     fn change_entries(&mut self) {
         self.entries_changed = true;
-        self.own.forget_entries();
+        self.writer_cache.clear_entries();
     }
 
-    fn write(&mut self, saved: &Saved) -> Result<(), LoadError> {
+    fn write(&mut self, saved: &SavedApproval) -> Result<(), LoadError> {
         let approval = &saved.approval;
         let id = (approval.tenant.clone(), approval.id);
         let seq = match (saved.version_before, self.loaded.remove(&id)) {
             (0, _) => self.insert(saved)?,
             (_, None) => return Err(damaged("a change of something that was not read").into()),
             (before, Some(old)) => {
-                self.update(before, &old, approval)?;
+                self.update(before, &old, saved)?;
                 old.seq
             }
         };
         for event in &saved.events {
-            self.append(seq, event)?;
+            self.append(seq, approval, event)?;
         }
         let approval = approval.clone();
         self.loaded.insert(id, Loaded { seq, approval });
         Ok(())
     }
 
-    fn insert(&mut self, saved: &Saved) -> Result<i64, LoadError> {
+    fn insert(&mut self, saved: &SavedApproval) -> Result<i64, LoadError> {
         let approval = &saved.approval;
-        let written = saved.bodies.is_none().then(|| Bodies::of(approval));
-        let Some(bodies) = saved.bodies.as_ref().or(written.as_ref()) else {
-            return Err(damaged("an approval without a body").into());
-        };
+        let bodies = &saved.bodies;
         let statement = statement(&mut self.insert_approval, self.connection, INSERT_APPROVAL)?;
         let seq = statement.insert(params![
             approval.tenant.as_str(),
@@ -190,8 +288,10 @@ impl<'a> SqlRows<'a> {
         Ok(seq)
     }
 
-    /// INVARIANT: compare and swap. Whatever else fails, a version is replaced once.
-    fn update(&mut self, before: u32, old: &Loaded, approval: &Approval) -> Result<(), LoadError> {
+    /// Updates an approval and its changed calls.
+    /// INVARIANT: compare-and-swap on the version, so each version is replaced only once.
+    fn update(&mut self, before: u32, old: &Loaded, saved: &SavedApproval) -> Result<(), LoadError> {
+        let (approval, bodies) = (&saved.approval, &saved.bodies);
         let statement = statement(&mut self.update_approval, self.connection, UPDATE_APPROVAL)?;
         let changed = statement.execute(params![
             old.seq,
@@ -199,26 +299,28 @@ impl<'a> SqlRows<'a> {
             approval.state.code(),
             approval.version,
             approval.due_at().map(Time::as_micros),
-            encode_approval(approval),
+            bodies.approval,
         ])?;
         if changed != 1 || old.approval.calls.len() != approval.calls.len() {
             return Err(damaged("an approval of another version than was read").into());
         }
-        let calls = approval.numbered().zip(&old.approval.calls);
-        for ((position, call), old_call) in calls.filter(|((_, call), old_call)| *call != *old_call) {
-            self.update_call(call_id(old.seq, position)?, old_call, call)?;
+        let calls = approval.numbered().zip(&old.approval.calls).zip(&bodies.calls);
+        for (((position, call), old_call), body) in calls {
+            if call != old_call {
+                self.update_call(call_id(old.seq, position)?, old_call, call, body)?;
+            }
         }
         Ok(())
     }
 
-    fn update_call(&mut self, id: i64, old: &Call, call: &Call) -> Result<(), LoadError> {
+    fn update_call(&mut self, id: i64, old: &Call, call: &Call, body: &[u8]) -> Result<(), LoadError> {
         let statement = statement(&mut self.update_call, self.connection, UPDATE_CALL)?;
         statement.execute(params![
             id,
             call.state.code(),
             call.result.as_deref(),
             call.sealed.as_deref(),
-            encode_call(call),
+            body,
         ])?;
         if call.arguments != old.arguments || call.original != old.original {
             let original = call.original.as_ref().map(|original| original.as_bytes());
@@ -228,25 +330,36 @@ impl<'a> SqlRows<'a> {
         Ok(())
     }
 
-    fn append(&mut self, approval: i64, event: &Event) -> Result<(), LoadError> {
-        let policy = self.policy(event.policy)?;
+    fn append(&mut self, number: i64, approval: &Approval, event: &Event) -> Result<(), LoadError> {
+        let policy = self.policy_id(event.policy)?;
+        if self.log_head.is_none() {
+            self.log_head = Some(match self.last_log_head {
+                Some(known) => known.clone(),
+                None => StoredLogHead::current(self.connection)?,
+            });
+        }
         let statement = statement(&mut self.insert_event, self.connection, INSERT_EVENT)?;
         let seq = statement.insert(params![
-            approval,
+            number,
             event.number,
             event.at.as_micros(),
             policy,
             event.by.to_string(),
             event.text(),
             event.link.0,
+            event.content.map(|content| content.0),
         ])?;
+        if let Some(log) = &mut self.log_head {
+            let (tenant, id) = (approval.tenant.as_str(), approval.id.as_bytes());
+            log.push(seq, leaf(tenant, id, event.number, event.link));
+        }
         let first = self.events.map_or(seq, |(first, _)| first);
         self.events = Some((first, seq));
         Ok(())
     }
 
-    /// The number of a policy in this file; it gets one when it is new.
-    fn policy(&mut self, hash: Hash) -> Result<i64, LoadError> {
+    /// Returns the number of a policy in this file, and assigns one if it is new.
+    fn policy_id(&mut self, hash: Hash) -> Result<i64, LoadError> {
         if let Some(id) = self.policies.get(&hash) {
             return Ok(*id);
         }
@@ -273,7 +386,7 @@ impl Rows for SqlRows<'_> {
         if let Some(loaded) = self.loaded.get(&(tenant.clone(), id)) {
             return Ok(Some(Approval::clone(&loaded.approval)));
         }
-        match self.own.approval(tenant, id) {
+        match self.writer_cache.approval(tenant, id) {
             Some(loaded) => Ok(Some(self.remember(loaded))),
             None => self.find(load::BY_ID, params![tenant.as_str(), id.as_bytes()]),
         }
@@ -289,9 +402,17 @@ impl Rows for SqlRows<'_> {
 
     fn due(&mut self, now: Time, limit: usize) -> Result<Vec<Approval>, StoreError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let due = load::many(self.connection, load::DUE, (now.as_micros(), limit));
-        let due = due.map_err(|error| self.note(error))?;
-        Ok(due.into_iter().map(|loaded| self.remember(loaded)).collect())
+        let due = load::approval_results(self.connection, load::DUE, (now.as_micros(), limit));
+        let due = due.map_err(|error| self.record_error(error))?;
+        self.accept_consistent(due)
+    }
+
+    fn certain(&self, now: Time) -> Time {
+        self.certain.min(now)
+    }
+
+    fn skipped(&self) -> usize {
+        self.skipped
     }
 
     fn pending_of(
@@ -301,13 +422,13 @@ impl Rows for SqlRows<'_> {
         limit: usize,
     ) -> Result<Vec<Approval>, StoreError> {
         let limit = i64::try_from(limit).unwrap_or(i64::MAX);
-        let own = load::many(
+        let own = load::approval_results(
             self.connection,
             load::PENDING_OF,
             (tenant.as_str(), agent.as_str(), limit),
         );
-        let own = own.map_err(|error| self.note(error))?;
-        Ok(own.into_iter().map(|loaded| self.remember(loaded)).collect())
+        let own = own.map_err(|error| self.record_error(error))?;
+        self.accept_consistent(own)
     }
 
     fn count_pending_of(
@@ -325,17 +446,17 @@ impl Rows for SqlRows<'_> {
                     row.get::<_, i64>(0)
                 })
             });
-        let count = counted.map_err(|error| self.note(error.into()))?;
+        let count = counted.map_err(|error| self.record_error(error.into()))?;
         Ok(usize::try_from(count).unwrap_or(usize::MAX))
     }
 
-    fn save(&mut self, saved: Saved) -> Result<(), StoreError> {
-        // A refused decision beyond those we count leaves everything as it was.
+    fn save(&mut self, saved: SavedApproval) -> Result<(), StoreError> {
+        // A refused decision beyond the number that is recorded changes nothing.
         if saved.version_before == saved.approval.version {
             return Ok(());
         }
-        self.write(&saved).map_err(|error| self.note(error))?;
-        // Nobody can wait for what nobody has heard of yet.
+        self.write(&saved).map_err(|error| self.record_error(error))?;
+        // No caller can wait for an approval that is new.
         if saved.version_before > 0 {
             self.saved.push(saved.approval);
         }
@@ -343,35 +464,35 @@ impl Rows for SqlRows<'_> {
     }
 
     fn entry(&mut self, kind: Kind, key: &str) -> Result<Option<Entry>, StoreError> {
-        // What this very transaction changed is not in memory.
-        let is_kept = !self.entries_changed;
-        if let Some(entry) = self.own.entry(kind, key).filter(|_| is_kept) {
+        // The cache does not have the entries that this transaction changed.
+        let is_cache_current = !self.entries_changed;
+        if let Some(entry) = self.writer_cache.entry(kind, key).filter(|_| is_cache_current) {
             return Ok(Some(entry));
         }
-        let found = entries::find(self.connection, kind, key).map_err(|error| self.note(error))?;
+        let found = entries::find(self.connection, kind, key).map_err(|error| self.record_error(error))?;
         found
             .iter()
-            .filter(|_| is_kept)
-            .for_each(|entry| self.own.keep_entry(entry));
+            .filter(|_| is_cache_current)
+            .for_each(|entry| self.writer_cache.insert_entry(entry));
         Ok(found)
     }
 
     fn due_entries(&mut self, now: Time, limit: usize) -> Result<Vec<(Kind, String)>, StoreError> {
-        entries::due(self.connection, now, limit).map_err(|error| self.note(error))
+        entries::expired(self.connection, now, limit).map_err(|error| self.record_error(error))
     }
 
     fn keep_entry(&mut self, entry: Entry) -> Result<(), StoreError> {
         self.change_entries();
-        entries::keep(self.connection, &entry).map_err(|error| self.note(error))
+        entries::upsert(self.connection, &entry).map_err(|error| self.record_error(error))
     }
 
     fn remove_kind(&mut self, kind: Kind) -> Result<(), StoreError> {
         self.change_entries();
-        entries::remove_kind(self.connection, kind).map_err(|error| self.note(error))
+        entries::remove_kind(self.connection, kind).map_err(|error| self.record_error(error))
     }
 
     fn remove_entry(&mut self, kind: Kind, key: &str) -> Result<(), StoreError> {
         self.change_entries();
-        entries::remove(self.connection, kind, key).map_err(|error| self.note(error))
+        entries::remove(self.connection, kind, key).map_err(|error| self.record_error(error))
     }
 }

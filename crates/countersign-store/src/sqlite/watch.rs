@@ -1,8 +1,8 @@
-//! Other processes: wakes who waits here for what another process commits to the same file.
+//! Watcher thread: wakes callers in this process when another process commits to the same file.
 //!
-//! Enters: a sign that somebody wrote to the log. Leaves: the approvals whose events nobody here has published yet, and
-//! the signal that something changed.
-//! Deliberately absent: any work while nothing is written; see `sign` for the systems where that cannot be had.
+//! Input: notifications that the WAL was written. Output: approvals with events that this process has not published
+//! yet, and a signal that something changed.
+//! Not here: polling, except where `wal_watch` has no other way.
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, AtomicI64, AtomicU64, Ordering};
@@ -16,61 +16,64 @@ use countersign::wake::Hub;
 use rusqlite::Connection;
 
 use super::load::LoadError;
-use super::sign::{Ringer, Sign};
+use super::wal_watch::{StopHandle, WalWatch};
 use super::{open, read};
 
-/// The log is written some time before its commit can be seen, and nothing tells of the latter. So we look again.
-const LOOK_AGAIN: Duration = Duration::from_millis(1);
-/// While this process writes again and again, its writer sees what others wrote sooner than we would, and wakes us.
-const LOOK_AGAIN_BUSY: Duration = Duration::from_millis(20);
-/// Also while nobody waits: who comes in between must not miss it.
-const LOOK_AGAIN_UNWATCHED: Duration = Duration::from_millis(20);
-/// A commit that takes longer than this has failed, or its disk has.
+/// Interval between two checks for a commit. The WAL is written some time before the commit becomes visible, and
+/// nothing notifies of the latter.
+const CHECK_INTERVAL: Duration = Duration::from_millis(1);
+/// Interval while this process writes often: its writer notices other processes' commits sooner, and wakes this thread.
+const CHECK_INTERVAL_BUSY: Duration = Duration::from_millis(20);
+/// Interval while no caller waits. Checking continues, so that a caller that comes meanwhile misses nothing.
+const CHECK_INTERVAL_UNWATCHED: Duration = Duration::from_millis(20);
+/// Longest time to wait for a commit to become visible. One that takes longer has failed, or its disk has.
 const LONGEST_COMMIT: Duration = Duration::from_secs(5);
-/// Events looked through at a time.
+/// Maximum number of events per query.
 const PAGE: usize = 1_000;
 
-const NEW: &str =
+const UNPUBLISHED: &str =
     "SELECT e.seq, a.tenant, a.id FROM event AS e CROSS JOIN approval AS a ON a.seq = e.approval
     WHERE e.seq > ?1 ORDER BY e.seq LIMIT ?2";
 
-/// How far the events are published, whoever wrote them, how often this process began to write, and whether it then found
-/// that others had.
+/// Progress shared by the writer and the watcher: the last published event, how often this process took the write lock,
+/// and whether other processes had written before.
 #[derive(Debug)]
-pub(super) struct Seen {
+pub(super) struct PublishProgress {
     published: AtomicI64,
-    began: AtomicU64,
-    others: AtomicBool,
-    wrote: AtomicBool,
+    lock_count: AtomicU64,
+    others_wrote: AtomicBool,
+    wrote_recently: AtomicBool,
     watcher: OnceLock<Thread>,
 }
 
-impl Seen {
-    pub(super) fn up_to(seq: i64) -> Arc<Seen> {
-        Arc::new(Seen {
+impl PublishProgress {
+    pub(super) fn starting_at(seq: i64) -> Arc<PublishProgress> {
+        Arc::new(PublishProgress {
             published: AtomicI64::new(seq),
-            began: AtomicU64::new(0),
-            others: AtomicBool::new(false),
-            wrote: AtomicBool::new(false),
+            lock_count: AtomicU64::new(0),
+            others_wrote: AtomicBool::new(false),
+            wrote_recently: AtomicBool::new(false),
             watcher: OnceLock::new(),
         })
     }
 
-    /// This process got the write lock: what others wrote before can be seen now, and it says whether they did.
-    pub(super) fn begin(&self, others_wrote: bool) {
+    /// Records that this process took the write lock, and whether other processes wrote before. All their earlier
+    /// commits are visible now.
+    pub(super) fn record_lock(&self, others_wrote: bool) {
         if others_wrote {
-            self.others.store(true, Ordering::SeqCst);
+            self.others_wrote.store(true, Ordering::SeqCst);
         }
-        self.began.fetch_add(1, Ordering::SeqCst);
+        self.lock_count.fetch_add(1, Ordering::SeqCst);
         if others_wrote {
             self.watcher.get().into_iter().for_each(Thread::unpark);
         }
     }
 
-    /// The writer published its own events. When others stand before them, the watcher goes through all of them.
-    pub(super) fn published(&self, events: Option<(i64, i64)>) {
+    /// Records the first and last event that the writer has published. If events of other processes precede them, the
+    /// watcher publishes all of them.
+    pub(super) fn record_published(&self, events: Option<(i64, i64)>) {
         if let Some((first, last)) = events {
-            self.wrote.store(true, Ordering::SeqCst);
+            self.wrote_recently.store(true, Ordering::SeqCst);
             let before = first.saturating_sub(1);
             let _ = self
                 .published
@@ -79,29 +82,33 @@ impl Seen {
     }
 }
 
-/// The watching thread. Dropping this ends it.
+/// Handle of the watcher thread. Dropping it ends the thread.
 pub(super) struct Watcher {
-    ringer: Ringer,
+    stop_handle: StopHandle,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Watcher {
-    pub(super) fn start(path: PathBuf, hub: Arc<Hub>, seen: Arc<Seen>) -> Result<Watcher, open::OpenError> {
+    pub(super) fn start(
+        path: PathBuf,
+        hub: Arc<Hub>,
+        progress: Arc<PublishProgress>,
+    ) -> Result<Watcher, open::OpenError> {
         let connection = open::reader(&path)?;
-        let (sign, ringer) = Sign::of_writing(&path);
-        let watch = Watch {
+        let (wal_watch, stop_handle) = WalWatch::start(&path);
+        let state = WatcherThread {
             connection,
-            sign,
+            wal_watch,
             hub,
-            seen: seen.clone(),
+            progress: progress.clone(),
             data_version: 0,
         };
         let builder = std::thread::Builder::new().name("countersign-watch".to_owned());
-        let thread = builder.spawn(move || watch.run());
+        let thread = builder.spawn(move || state.run());
         let thread = thread.map_err(|error| open::OpenError::Failed(error.to_string()))?;
-        let _ = seen.watcher.set(thread.thread().clone());
+        let _ = progress.watcher.set(thread.thread().clone());
         Ok(Watcher {
-            ringer,
+            stop_handle,
             thread: Some(thread),
         })
     }
@@ -109,7 +116,7 @@ impl Watcher {
 
 impl Drop for Watcher {
     fn drop(&mut self) {
-        self.ringer.stop(self.thread.as_ref());
+        self.stop_handle.stop(self.thread.as_ref());
         if let Some(thread) = self.thread.take() {
             // A panic was reported where it happened.
             let _ = thread.join();
@@ -117,65 +124,67 @@ impl Drop for Watcher {
     }
 }
 
-struct Watch {
+struct WatcherThread {
     connection: Connection,
-    sign: Sign,
+    wal_watch: WalWatch,
     hub: Arc<Hub>,
-    seen: Arc<Seen>,
-    // Changes with each commit, whoever made it.
+    progress: Arc<PublishProgress>,
+    // SQLite's counter of commits by other connections.
     data_version: i64,
 }
 
-impl Watch {
+impl WatcherThread {
     fn run(mut self) {
-        while self.sign.wait() {
-            match self.sign.is_poll() {
+        while self.wal_watch.wait() {
+            match self.wal_watch.is_polling() {
                 true if self.hub.is_idle() => {}
-                true => self.look(),
-                false => self.follow(),
+                true => self.check(),
+                false => self.check_until_visible(),
             }
         }
     }
 
-    /// Looks until what was being written can be seen, or never will be.
-    fn follow(&mut self) {
-        let mut began = self.seen.began.load(Ordering::SeqCst);
+    /// Checks repeatedly until the write that was noticed has become visible, or must have failed.
+    fn check_until_visible(&mut self) {
+        let mut lock_count = self.progress.lock_count.load(Ordering::SeqCst);
         let mut quiet = Duration::ZERO;
-        while quiet < LONGEST_COMMIT && !self.sign.is_over() {
-            // Who writes just now is mostly this process: its writer may be there again before we have to look.
-            if self.seen.wrote.swap(false, Ordering::SeqCst) {
-                std::thread::park_timeout(LOOK_AGAIN_BUSY);
+        while quiet < LONGEST_COMMIT && !self.wal_watch.is_stopped() {
+            // Most writes are by this process: its writer may take the lock again before a check is needed.
+            if self.progress.wrote_recently.swap(false, Ordering::SeqCst) {
+                std::thread::park_timeout(CHECK_INTERVAL_BUSY);
             }
-            // Once we had the lock ourselves, all that others wrote before is there to be seen.
-            let is_last = self.seen.began.load(Ordering::SeqCst) != began;
-            // INVARIANT: asked behind `began`, so it speaks of all that was written before that lock was ours.
-            let is_ours = is_last && !self.seen.others.swap(false, Ordering::SeqCst);
+            // After this process has taken the write lock, all earlier writes of others are visible.
+            let is_last = self.progress.lock_count.load(Ordering::SeqCst) != lock_count;
+            // INVARIANT: read after `lock_count`, so it covers everything written before this process took the lock.
+            let is_ours = is_last && !self.progress.others_wrote.swap(false, Ordering::SeqCst);
             if !is_ours {
-                self.look();
+                self.check();
             }
-            let least = match self.hub.is_idle() {
-                true => LOOK_AGAIN_UNWATCHED,
-                false if is_ours => LOOK_AGAIN_BUSY,
-                false => LOOK_AGAIN,
+            let interval = match self.hub.is_idle() {
+                true => CHECK_INTERVAL_UNWATCHED,
+                false if is_ours => CHECK_INTERVAL_BUSY,
+                false => CHECK_INTERVAL,
             };
-            let pause = least.max(quiet / 4);
+            let pause = interval.max(quiet / 4);
             std::thread::park_timeout(pause);
-            match self.sign.again() {
-                // INVARIANT: counted behind the sign, so only a lock we got after that write ends the looking.
-                true => (began, quiet) = (self.seen.began.load(Ordering::SeqCst), Duration::ZERO),
+            match self.wal_watch.was_written() {
+                // INVARIANT: read after the notification, so only a lock taken after that write ends the loop.
+                true => {
+                    (lock_count, quiet) = (self.progress.lock_count.load(Ordering::SeqCst), Duration::ZERO)
+                }
                 false if is_last => return,
                 false => quiet += pause,
             }
         }
     }
 
-    fn look(&mut self) {
-        // A failed look is made good by the next one; there is nobody to tell.
+    fn check(&mut self) {
+        // A failed check is repeated by the next one; there is no caller to report it to.
         let _ = self.publish_new();
         let _ = self.signal_change();
     }
 
-    /// Events are not all that others write: there are entries, too. So this goes by the file as a whole.
+    /// Signals a change if the file has changed at all. Other processes also write entries, which have no events.
     fn signal_change(&mut self) -> Result<(), StoreError> {
         if !self.hub.is_followed() {
             return Ok(());
@@ -188,18 +197,20 @@ impl Watch {
         Ok(())
     }
 
-    /// Goes through the events that nobody here has published yet.
+    /// Publishes the approvals of events that this process has not published yet.
     fn publish_new(&mut self) -> Result<(), StoreError> {
         loop {
-            let after = self.seen.published.load(Ordering::SeqCst);
-            let new = read::in_transaction(&self.connection, |connection| new(connection, after))?;
-            let Some((last, _, _)) = new.last() else {
+            let after = self.progress.published.load(Ordering::SeqCst);
+            let events = read::in_transaction(&self.connection, |connection| {
+                unpublished_events(connection, after)
+            })?;
+            let Some((last, _, _)) = events.last() else {
                 return Ok(());
             };
-            for (_, tenant, id) in &new {
+            for (_, tenant, id) in &events {
                 self.publish(tenant, *id)?;
             }
-            self.seen.published.fetch_max(*last, Ordering::SeqCst);
+            self.progress.published.fetch_max(*last, Ordering::SeqCst);
         }
     }
 
@@ -217,22 +228,22 @@ impl Watch {
     }
 }
 
-/// A number that changes with each commit of another connection.
+/// Returns a number that changes with each commit of another connection.
 pub(super) fn data_version(connection: &Connection) -> rusqlite::Result<i64> {
     let mut statement = connection.prepare_cached("PRAGMA data_version")?;
     statement.query_row([], |row| row.get(0))
 }
 
-type New = (i64, Tenant, ApprovalId);
+type UnpublishedEvent = (i64, Tenant, ApprovalId);
 
-fn new(connection: &Connection, after: i64) -> Result<Vec<New>, LoadError> {
-    let mut statement = connection.prepare_cached(NEW)?;
+fn unpublished_events(connection: &Connection, after: i64) -> Result<Vec<UnpublishedEvent>, LoadError> {
+    let mut statement = connection.prepare_cached(UNPUBLISHED)?;
     let mut rows = statement.query((after, i64::try_from(PAGE).unwrap_or(i64::MAX)))?;
-    let mut new = Vec::new();
+    let mut events = Vec::new();
     while let Some(row) = rows.next()? {
         let tenant: String = row.get(1)?;
         let tenant = Tenant::new(tenant).map_err(super::fault::damaged)?;
-        new.push((row.get(0)?, tenant, super::load::approval_id(row, 2)?));
+        events.push((row.get(0)?, tenant, super::load::approval_id(row, 2)?));
     }
-    Ok(new)
+    Ok(events)
 }

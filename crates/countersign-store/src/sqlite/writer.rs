@@ -1,16 +1,17 @@
-//! The writer: one thread, one connection, and as many commands in one transaction as are waiting.
+//! The writer thread: owns the writing connection and runs all queued commands in one transaction (group commit).
 //!
-//! Enters: commands, each with somebody who waits for its answer. Leaves: answers, all of them after the commit.
-//! Deliberately absent: rules, and second tries. A sync that failed is never tried again: the store stops.
+//! Input: commands, each with a channel for its answer. Output: answers, sent after the commit.
+//! Not here: rules and retries. A failed fsync is never retried: the store stops.
 
 use std::path::PathBuf;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
+use std::sync::{Arc, OnceLock};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use countersign::approval::SharedApproval;
-use countersign::command::{Answer, Command, Prepared};
+use countersign::command::{Answer, Command, PreparedCommand};
 use countersign::store::StoreError;
 use countersign::time::Clock;
 use countersign::wake::Hub;
@@ -18,88 +19,118 @@ use rusqlite::Connection;
 use tokio::sync::oneshot;
 
 use super::fault::Fault;
-use super::gather::{Arrivals, LARGEST_GROUP, Returns};
-use super::log::Log;
-use super::own::Own;
-use super::recent::Recent;
+use super::file_identity::FileIdentities;
+use super::group_commit::{Arrivals, CallerReturns, LARGEST_GROUP};
+use super::log_head::StoredLogHead;
+use super::reader_cache::ReaderCache;
 use super::rows::SqlRows;
-use super::watch::{Seen, data_version};
+use super::wal::CheckpointPolicy;
+use super::watch::{PublishProgress, data_version};
+use super::writer_cache::WriterCache;
 
-/// Nobody came for so long: a quiet moment.
+/// Time for which the queue must be empty before the writer checkpoints the WAL.
 const QUIET: Duration = Duration::from_millis(200);
 
-type Outcome = Result<Answer, StoreError>;
+type CommandResult = Result<Answer, StoreError>;
 
-/// The task goes back with the answer: freeing it is work, too, and the caller has time for that.
-type Reply = (Outcome, Option<Task>);
+/// The task is returned with the answer, so that the caller and not the writer thread spends time on freeing it.
+type JobResult = (CommandResult, Option<Task>);
 
-/// A command and who waits for its answer.
+/// A queued command with the channel for its answer.
 pub(super) struct Job {
     task: Task,
     pub(super) queued_at: Instant,
-    answer: oneshot::Sender<Reply>,
+    answer: oneshot::Sender<JobResult>,
 }
 
-/// A command, with what its caller worked out ahead. That serves one try.
+/// A command and its precomputed part, which can be used for one attempt only.
 struct Task {
     command: Command,
-    prepared: Option<Prepared>,
+    prepared: Option<PreparedCommand>,
 }
 
-pub(super) enum Message {
+pub(super) enum WriterMessage {
     Write(Box<Job>),
+    /// Checks that the database files have not been moved or deleted.
+    CheckFiles,
     Close(oneshot::Sender<()>),
 }
 
-/// The way to the writing thread. Dropping it lets the thread finish what is queued, and waits for that.
+/// Handle of the writer thread. Dropping it waits until the thread has finished all queued commands.
 pub(super) struct Writer {
     clock: Arc<dyn Clock>,
-    queue: Option<Sender<Message>>,
+    queue: Option<Sender<WriterMessage>>,
     thread: Option<JoinHandle<()>>,
+    stop_reason: Arc<OnceLock<String>>,
+    // True while a `WriterMessage::CheckFiles` is queued.
+    is_check_queued: Arc<AtomicBool>,
 }
 
 impl Writer {
     pub(super) fn start(
         connection: Connection,
         path: PathBuf,
+        file_identities: FileIdentities,
         clock: Arc<dyn Clock>,
         hub: Arc<Hub>,
-        seen: Arc<Seen>,
-        recent: Arc<Recent>,
+        progress: Arc<PublishProgress>,
+        reader_cache: Arc<ReaderCache>,
     ) -> std::io::Result<Writer> {
         let (sender, queue) = channel();
-        let work = Work {
+        let stop_reason = Arc::<OnceLock<String>>::default();
+        let is_check_queued = Arc::<AtomicBool>::default();
+        let thread_state = WriterThread {
+            file_identities,
+            is_check_queued: is_check_queued.clone(),
             connection,
             clock: clock.clone(),
             hub,
-            seen,
-            recent,
-            own: Own::default(),
+            progress,
+            reader_cache,
+            writer_cache: WriterCache::default(),
+            log_head: None,
             data_version: 0,
             queue,
-            log: Log::of(path),
-            behind: Vec::new(),
-            returns: Returns::none(),
+            checkpoints: CheckpointPolicy::new(path),
+            next_group: Vec::new(),
+            caller_returns: CallerReturns::none(),
             last_commit: Duration::ZERO,
-            broken: None,
+            stop_reason: stop_reason.clone(),
             closing: None,
         };
         let builder = std::thread::Builder::new().name("countersign-write".to_owned());
         Ok(Writer {
             clock,
             queue: Some(sender),
-            thread: Some(builder.spawn(move || work.run())?),
+            thread: Some(builder.spawn(move || thread_state.run())?),
+            stop_reason,
+            is_check_queued,
         })
     }
 
-    /// Queues a command and waits for its answer. Once it is queued it will be run, also when nobody waits any more.
-    pub(super) async fn write(&self, command: Command) -> Outcome {
+    /// Fails once the writer has stopped. Also makes the writer check its files in the background, even if there are no
+    /// writes; the next call reports the result.
+    pub(super) fn health(&self) -> Result<(), StoreError> {
+        match self.stop_reason.get() {
+            None => {
+                if !self.is_check_queued.swap(true, Ordering::SeqCst) {
+                    // A closed writer has no files to check.
+                    let _ = self.send(WriterMessage::CheckFiles);
+                }
+                Ok(())
+            }
+            Some(reason) => Err(StoreError::Stopped(reason.clone())),
+        }
+    }
+
+    /// Queues a command and waits for its answer. A queued command runs even if the caller stops waiting.
+    pub(super) async fn write(&self, command: Command) -> CommandResult {
         let (answer, receiver) = oneshot::channel();
-        // Here, where many can do it at once, and not in the one thread that all wait for.
+        // Runs on the caller's thread, in parallel with other callers, instead of on the single writer thread.
         let prepared = command.prepare(&*self.clock);
         let task = Task { command, prepared };
         let queued_at = Instant::now();
-        self.send(Message::Write(Box::new(Job {
+        self.send(WriterMessage::Write(Box::new(Job {
             task,
             queued_at,
             answer,
@@ -110,16 +141,16 @@ impl Writer {
         }
     }
 
-    /// Finishes what is queued, then closes the file. Later writes are refused.
+    /// Finishes queued commands, then closes the file. Later writes are refused.
     pub(super) async fn close(&self) {
         let (done, receiver) = oneshot::channel();
-        if self.send(Message::Close(done)).is_ok() {
-            // An error only says that it has ended, too.
+        if self.send(WriterMessage::Close(done)).is_ok() {
+            // An error means that the writer has ended already.
             let _ = receiver.await;
         }
     }
 
-    fn send(&self, message: Message) -> Result<(), StoreError> {
+    fn send(&self, message: WriterMessage) -> Result<(), StoreError> {
         let sent = self.queue.as_ref().map(|queue| queue.send(message));
         match sent {
             Some(Ok(())) => Ok(()),
@@ -138,45 +169,51 @@ impl Drop for Writer {
     }
 }
 
-/// What the thread owns.
-struct Work {
-    // Dropped before the connection, which is the last to close and so leaves no log behind.
-    log: Log,
+/// State of the writer thread.
+struct WriterThread {
+    // Dropped before the connection, which must be the last to close so that SQLite removes the WAL.
+    checkpoints: CheckpointPolicy,
     connection: Connection,
     clock: Arc<dyn Clock>,
     hub: Arc<Hub>,
-    seen: Arc<Seen>,
-    recent: Arc<Recent>,
-    own: Own,
-    // Changes with each commit that is not ours.
+    progress: Arc<PublishProgress>,
+    reader_cache: Arc<ReaderCache>,
+    writer_cache: WriterCache,
+    // Head of the event log after this writer's last commit; `None` if another process may have written since.
+    log_head: Option<StoredLogHead>,
+    // SQLite's counter of commits by other connections.
     data_version: i64,
-    queue: Receiver<Message>,
-    // Those who queued up while the last group was being committed.
-    behind: Vec<Job>,
-    returns: Returns,
+    queue: Receiver<WriterMessage>,
+    // Commands that were queued while the last group was being committed.
+    next_group: Vec<Job>,
+    caller_returns: CallerReturns,
     last_commit: Duration,
-    broken: Option<String>,
+    file_identities: FileIdentities,
+    is_check_queued: Arc<AtomicBool>,
+    stop_reason: Arc<OnceLock<String>>,
     closing: Option<oneshot::Sender<()>>,
 }
 
-/// What a transaction did, for those who wait for it elsewhere.
+/// Changes of a transaction, to be published to waiting callers.
 #[derive(Default)]
-struct News {
+struct CommittedChanges {
     saved: Vec<SharedApproval>,
     events: Option<(i64, i64)>,
-    is_changed: bool,
+    has_changes: bool,
 }
 
-impl Work {
+impl WriterThread {
     fn run(mut self) {
-        while self.closing.is_none() || !self.behind.is_empty() {
-            let Some(group) = self.first() else { break };
-            self.serve(group);
+        while self.closing.is_none() || !self.next_group.is_empty() {
+            let Some(group) = self.next_group_or_wait() else {
+                break;
+            };
+            self.run_group(group);
         }
         let closing = self.closing.take();
-        if self.broken.is_none() {
-            // What fails here is found in the log when the file is opened again.
-            self.move_log();
+        if self.stop_reason.get().is_none() {
+            // If this checkpoint fails, the WAL is replayed when the file is opened again.
+            self.checkpoint_all();
         }
         drop(self);
         if let Some(done) = closing {
@@ -184,128 +221,155 @@ impl Work {
         }
     }
 
-    /// Those who queued up behind the last group, or the next to come; nothing when the store is gone.
-    fn first(&mut self) -> Option<Vec<Job>> {
-        let mut group = std::mem::take(&mut self.behind);
+    /// Returns the commands queued during the last group, or waits for the next one; `None` when the store was
+    /// dropped.
+    fn next_group_or_wait(&mut self) -> Option<Vec<Job>> {
+        let mut group = std::mem::take(&mut self.next_group);
         if group.is_empty() {
-            let first = self.next()?;
-            self.take(first, &mut group);
+            let first = self.next_message()?;
+            self.handle(first, &mut group);
         }
         Some(group)
     }
 
-    /// Waits for somebody; a quiet moment is used to move the log.
-    fn next(&mut self) -> Option<Message> {
-        if self.log.is_worth_moving() && self.broken.is_none() {
+    /// Waits for the next message. Checkpoints the WAL if none comes for [`QUIET`].
+    fn next_message(&mut self) -> Option<WriterMessage> {
+        if self.checkpoints.is_due_when_idle() && self.stop_reason.get().is_none() {
             match self.queue.recv_timeout(QUIET) {
                 Ok(message) => return Some(message),
                 Err(RecvTimeoutError::Disconnected) => return None,
-                Err(RecvTimeoutError::Timeout) => self.move_log(),
+                Err(RecvTimeoutError::Timeout) => self.checkpoint_all(),
             }
         }
         self.queue.recv().ok()
     }
 
-    fn move_log(&mut self) {
-        if let Err(Fault::Broken(reason)) = self.log.empty(&self.connection) {
-            self.break_down(reason);
+    fn checkpoint_all(&mut self) {
+        if let Err(Fault::Broken(reason)) = self.checkpoints.truncate(&self.connection) {
+            self.stop_store(reason);
         }
     }
 
-    /// Takes who is queued now, before anybody is answered: so nobody is counted twice.
-    fn take_behind(&mut self) {
-        let mut behind = std::mem::take(&mut self.behind);
-        while behind.len() < LARGEST_GROUP && self.closing.is_none() {
+    /// Takes the commands that are queued now, before the current group is answered, so that [`CallerReturns`] does not
+    /// count them as callers that return.
+    fn take_queued(&mut self) {
+        let mut next_group = std::mem::take(&mut self.next_group);
+        while next_group.len() < LARGEST_GROUP && self.closing.is_none() {
             let Ok(message) = self.queue.try_recv() else { break };
-            self.take(message, &mut behind);
+            self.handle(message, &mut next_group);
         }
-        self.behind = behind;
+        self.next_group = next_group;
     }
 
-    fn take(&mut self, message: Message, group: &mut Vec<Job>) {
+    fn handle(&mut self, message: WriterMessage, group: &mut Vec<Job>) {
         match message {
-            Message::Write(job) => {
-                self.returns.note(job.queued_at);
+            WriterMessage::Write(job) => {
+                self.caller_returns.record_queued(job.queued_at);
                 group.push(*job);
             }
-            Message::Close(done) => self.closing = Some(done),
+            WriterMessage::CheckFiles => self.check_files(),
+            WriterMessage::Close(done) => self.closing = Some(done),
         }
     }
 
-    /// Runs a group in one transaction, with all who come while it is at work; when one of it is at fault, each in a
-    /// transaction of its own.
-    fn serve(&mut self, mut group: Vec<Job>) {
-        let mut arrivals = Arrivals::new(self.last_commit, &self.returns);
-        let (outcomes, news) = match self.transact(&mut group, &mut arrivals) {
-            Ok((answers, news)) => (answers.into_iter().map(Ok).collect(), news),
-            Err(Fault::Command(_)) if group.len() > 1 => (self.one_by_one(&mut group), News::default()),
-            Err(fault) => (self.refuse(fault, group.len()), News::default()),
+    /// Stops the store if its files were moved or deleted.
+    fn check_files(&mut self) {
+        self.is_check_queued.store(false, Ordering::SeqCst);
+        if self.stop_reason.get().is_none()
+            && let Err(Fault::Broken(reason)) = self.file_identities.check()
+        {
+            self.stop_store(reason);
+        }
+    }
+
+    /// Runs a group in one transaction, together with commands that arrive meanwhile. If one of the commands fails,
+    /// runs each in a transaction of its own.
+    fn run_group(&mut self, mut group: Vec<Job>) {
+        let mut arrivals = Arrivals::new(self.last_commit, &self.caller_returns);
+        let (outcomes, changes) = match self.transact(&mut group, &mut arrivals) {
+            Ok((answers, changes)) => (answers.into_iter().map(Ok).collect(), changes),
+            Err(Fault::Command(_)) if group.len() > 1 => {
+                (self.run_one_by_one(&mut group), CommittedChanges::default())
+            }
+            Err(fault) => (self.refuse_group(fault, group.len()), CommittedChanges::default()),
         };
         self.closing = self.closing.take().or(arrivals.closing);
-        self.take_behind();
+        self.is_check_queued.store(false, Ordering::SeqCst);
+        self.take_queued();
         let count = group.len();
-        self.returns.answer(count, self.behind.len());
-        // Who has a call to run hears first: it may end while the next group is at work, and be recorded with it.
-        let has_started = |(_, outcome): &(_, Outcome)| outcome.as_ref().is_ok_and(Answer::has_started);
+        self.caller_returns.record_answered(count, self.next_group.len());
+        // Answer callers with a started call first: the call may end while the next group runs, and be recorded with
+        // it.
+        let has_started = |(_, outcome): &(_, CommandResult)| outcome.as_ref().is_ok_and(Answer::has_started);
         let (first, others): (Vec<_>, Vec<_>) = group.into_iter().zip(outcomes).partition(has_started);
-        let answer = |(job, outcome): (Job, Outcome)| {
-            // Who no longer waits does not want to know.
+        let answer = |(job, outcome): (Job, CommandResult)| {
+            // Fails only if the caller no longer waits.
             let _ = job.answer.send((outcome, Some(job.task)));
         };
         first.into_iter().for_each(answer);
-        self.publish(&news);
+        self.publish(&changes);
         others.into_iter().for_each(answer);
-        self.keep_log_short(count);
+        self.checkpoint_if_long(count);
     }
 
-    fn one_by_one(&mut self, group: &mut Vec<Job>) -> Vec<Outcome> {
+    fn run_one_by_one(&mut self, group: &mut Vec<Job>) -> Vec<CommandResult> {
         let mut outcomes = Vec::with_capacity(group.len());
         for job in std::mem::take(group) {
             let mut alone = vec![job];
-            match self.transact(&mut alone, &mut Arrivals::none()) {
-                Ok((answers, news)) => {
-                    self.publish(&news);
+            match self.transact(&mut alone, &mut Arrivals::closed()) {
+                Ok((answers, changes)) => {
+                    self.publish(&changes);
                     outcomes.extend(answers.into_iter().map(Ok));
                 }
-                Err(fault) => outcomes.extend(self.refuse(fault, 1)),
+                Err(fault) => outcomes.extend(self.refuse_group(fault, 1)),
             }
             group.append(&mut alone);
         }
         outcomes
     }
 
-    /// Says why to all of them, and to those who queued up behind a lock that was not given: they have waited, too.
-    fn refuse(&mut self, fault: Fault, count: usize) -> Vec<Outcome> {
+    /// Returns the error for each command of the group. If the write lock was not granted, also answers the commands
+    /// queued behind the group, which have waited as long.
+    fn refuse_group(&mut self, fault: Fault, count: usize) -> Vec<CommandResult> {
         let error = match fault {
             Fault::Transaction(error) | Fault::Command(error) => error,
-            Fault::Broken(reason) => StoreError::Stopped(self.break_down(reason)),
+            Fault::Broken(reason) => StoreError::Stopped(self.stop_store(reason)),
         };
         if matches!(error, StoreError::Busy(_)) {
-            self.take_behind();
-            for job in std::mem::take(&mut self.behind) {
+            self.take_queued();
+            for job in std::mem::take(&mut self.next_group) {
                 let _ = job.answer.send((Err(error.clone()), None));
             }
         }
         vec![Err(error); count]
     }
 
-    /// INVARIANT: after this nothing is written: not a command, and not what the log still holds.
-    fn break_down(&mut self, reason: String) -> String {
+    /// Stops the store and returns the reason.
+    /// INVARIANT: nothing is written afterwards: no command, and no checkpoint of the WAL.
+    fn stop_store(&mut self, reason: String) -> String {
         use rusqlite::config::DbConfig::SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE;
-        self.log.stop();
-        // When even this fails, closing syncs once more, but nobody is told that it helped.
+        if let Some(known) = self.stop_reason.get() {
+            return known.clone();
+        }
+        self.checkpoints.stop();
+        // A missing file explains any other failure, and the check restores a deleted WAL.
+        let reason = match self.file_identities.check() {
+            Err(Fault::Broken(cause)) => cause,
+            _ => reason,
+        };
+        // If this fails, closing the connection syncs once more, but nothing is acknowledged because of that.
         let _ = self
             .connection
             .set_db_config(SQLITE_DBCONFIG_NO_CKPT_ON_CLOSE, true);
-        self.broken.get_or_insert(reason).clone()
+        self.stop_reason.get_or_init(|| reason).clone()
     }
 
-    fn publish(&self, news: &News) {
-        for approval in &news.saved {
+    fn publish(&self, changes: &CommittedChanges) {
+        for approval in &changes.saved {
             self.hub.publish(approval);
         }
-        self.seen.published(news.events);
-        if news.is_changed {
+        self.progress.record_published(changes.events);
+        if changes.has_changes {
             self.hub.signal();
         }
     }
@@ -314,26 +378,45 @@ impl Work {
         &mut self,
         group: &mut Vec<Job>,
         arrivals: &mut Arrivals,
-    ) -> Result<(Vec<Answer>, News), Fault> {
-        if let Some(reason) = &self.broken {
+    ) -> Result<(Vec<Answer>, CommittedChanges), Fault> {
+        if let Some(reason) = self.stop_reason.get() {
             return Err(Fault::Broken(reason.clone()));
         }
-        self.log.check()?;
+        self.checkpoints.check()?;
         if group.is_empty() {
-            return Ok(<(Vec<Answer>, News)>::default());
+            return Ok(<(Vec<Answer>, CommittedChanges)>::default());
         }
-        self.apply(group, arrivals).inspect_err(|_| self.roll_back())
+        // Also check before the transaction: readers would see a commit in a deleted WAL although it is never
+        // acknowledged.
+        self.file_identities.check()?;
+        let done = self.apply(group, arrivals).inspect_err(|_| self.roll_back())?;
+        // INVARIANT: no commit is acknowledged if its file was deleted or replaced.
+        self.file_identities.check()?;
+        Ok(done)
     }
 
-    fn apply(&mut self, group: &mut Vec<Job>, arrivals: &mut Arrivals) -> Result<(Vec<Answer>, News), Fault> {
+    fn apply(
+        &mut self,
+        group: &mut Vec<Job>,
+        arrivals: &mut Arrivals,
+    ) -> Result<(Vec<Answer>, CommittedChanges), Fault> {
         self.run_sql("BEGIN IMMEDIATE")?;
-        let others_wrote = self.heed_others()?;
-        self.seen.begin(others_wrote);
-        let mut rows = SqlRows::new(&self.connection, &self.recent, &self.own);
+        let others_wrote = self.clear_caches_if_others_wrote()?;
+        self.progress.record_lock(others_wrote);
+        let mut rows = SqlRows::new(
+            &self.connection,
+            &self.reader_cache,
+            &self.writer_cache,
+            self.log_head.as_ref(),
+        );
+        let anchor = self.clock.to_keep();
+        if let Some(anchor) = &anchor {
+            rows.write_setting(super::CLOCK_ANCHOR, anchor.to_string())?;
+        }
         let mut answers = Vec::with_capacity(group.len());
         loop {
             let Some(job) = group.get_mut(answers.len()) else {
-                let Some(job) = arrivals.next(&self.queue, &mut self.returns, group.len()) else {
+                let Some(job) = arrivals.next(&self.queue, &mut self.caller_returns, group.len()) else {
                     break;
                 };
                 group.push(job);
@@ -341,30 +424,37 @@ impl Work {
             };
             // INVARIANT: lock first, clock second: see `command`.
             let (now, task) = (self.clock.now(), &mut job.task);
+            rows.set_certain_time(self.clock.certain());
             let answer = task.command.apply_prepared(task.prepared.take(), &mut rows, now);
             answers.push(answer.map_err(|error| rows.fault(error))?);
         }
+        rows.write_log_head()?;
         let begun = Instant::now();
         self.run_sql("COMMIT")?;
-        let is_changed = rows.is_changed();
-        let (saved, events) = rows.into_saved();
+        if let Some(anchor) = anchor {
+            self.clock.kept(anchor);
+        }
+        let has_changes = rows.has_changes();
+        let committed = rows.into_committed();
+        self.log_head = committed.log_head.or(self.log_head.take());
         self.last_commit = begun.elapsed();
-        let news = News {
-            saved,
-            events,
-            is_changed,
+        let changes = CommittedChanges {
+            saved: committed.saved,
+            events: committed.events,
+            has_changes,
         };
-        Ok((answers, news))
+        Ok((answers, changes))
     }
 
-    /// INVARIANT: what anybody else did to the file is read as it stands before anything is decided or started.
-    /// True when others wrote.
-    fn heed_others(&mut self) -> Result<bool, Fault> {
+    /// Returns true if another process has committed since the last transaction, and then clears all caches.
+    /// INVARIANT: changes by other processes are read from the file before anything is decided or started.
+    fn clear_caches_if_others_wrote(&mut self) -> Result<bool, Fault> {
         let version = data_version(&self.connection).map_err(|error| Fault::of(&error))?;
         let others_wrote = version != self.data_version;
         if others_wrote {
-            self.recent.clear();
-            self.own.clear();
+            self.reader_cache.clear();
+            self.writer_cache.clear();
+            self.log_head = None;
             self.data_version = version;
         }
         Ok(others_wrote)
@@ -382,13 +472,13 @@ impl Work {
         run().map(|_| ()).map_err(|error| Fault::of(&error))
     }
 
-    /// Everybody has an answer by now, so nobody waits for this but the next.
-    fn keep_log_short(&mut self, commands: usize) {
-        if self.broken.is_some() {
+    /// Checkpoints the WAL if it is long. Runs after the callers were answered, so it delays only the next group.
+    fn checkpoint_if_long(&mut self, commands: usize) {
+        if self.stop_reason.get().is_some() {
             return;
         }
-        if let Err(Fault::Broken(reason)) = self.log.wrote(&self.connection, commands) {
-            self.break_down(reason);
+        if let Err(Fault::Broken(reason)) = self.checkpoints.record_commands(&self.connection, commands) {
+            self.stop_store(reason);
         }
     }
 }

@@ -1,4 +1,4 @@
-//! Time and order: what happens while a lock is waited for, and what a feed shows meanwhile.
+//! Time and order: commands that wait for a lock, and the feed meanwhile.
 
 use std::time::Duration;
 
@@ -19,7 +19,7 @@ fn short_lived(number: u64) -> Propose {
     }
 }
 
-/// A decision that waited behind a lock until its approval had expired comes too late, with the server's own clock.
+/// A decision that waited for a lock until its approval had expired is refused, by the server's own clock.
 #[tokio::test]
 async fn m1_a_decision_that_waited_past_expiry_is_refused() {
     let url = database().await;
@@ -33,7 +33,7 @@ async fn m1_a_decision_that_waited_past_expiry_is_refused() {
         .unwrap();
 
     let late = async { approve(&store, 1).await.unwrap() };
-    // The control: the guard that looks right, in one statement. Its clock was read before the wait.
+    // Control: the naive guard in one statement approves too late, because its clock is read before the wait.
     let client = raw(&url).await;
     let naive = "UPDATE approval SET state = 1, due_at = NULL
                  WHERE id = $1 AND state = 0 AND expires_at > (extract(epoch FROM now()) * 1000000)::bigint";
@@ -53,9 +53,9 @@ async fn m1_a_decision_that_waited_past_expiry_is_refused() {
     assert_eq!(naive.unwrap(), 1, "the naive guard accepts after expiry");
 }
 
-/// An approval that was decided while another decision waited for its lock is seen as decided, with its calls.
+/// A decision that waited for a lock sees the approval as decided meanwhile, with its calls.
 #[tokio::test]
-async fn reads_behind_the_lock_what_the_wait_was_for() {
+async fn rows_are_read_after_the_lock_is_granted() {
     let url = database().await;
     let (one, other) = (open(&url).await, open(&url).await);
     propose(&one, new_approval(1)).await;
@@ -78,9 +78,9 @@ async fn reads_behind_the_lock_what_the_wait_was_for() {
     assert_eq!((started, refused.count()), (1, 1), "{answers:?}");
 }
 
-/// A proposal that waited for the approval in its channel, which was decided meanwhile, finds the channel free.
+/// A proposal that waited for its channel's pending approval finds the channel free once that is decided.
 #[tokio::test]
-async fn a_proposal_goes_on_when_the_one_it_waited_for_was_decided() {
+async fn a_proposal_continues_after_the_approval_it_waited_for_is_decided() {
     let url = database().await;
     let (one, other) = (open(&url).await, open(&url).await);
     propose(&one, in_channel(1, "c")).await;
@@ -90,7 +90,7 @@ async fn a_proposal_goes_on_when_the_one_it_waited_for_was_decided() {
         .await
         .unwrap();
     let second = async {
-        // Behind the decision.
+        // Queues behind the decision.
         tokio::time::sleep(Duration::from_millis(200)).await;
         propose(&other, in_channel(2, "c")).await
     };
@@ -104,9 +104,9 @@ async fn a_proposal_goes_on_when_the_one_it_waited_for_was_decided() {
     assert_eq!(stored(&one, 1).await.unwrap().state, State::Approved);
 }
 
-/// A lock that is held for too long makes its command busy, and only that one.
+/// A lock held for too long fails the waiting command as busy, and no other.
 #[tokio::test]
-async fn a_lock_held_too_long_is_busy_not_a_hang() {
+async fn a_lock_held_too_long_is_reported_as_busy() {
     let url = database().await;
     let store = open(&url).await;
     propose(&store, new_approval(1)).await;
@@ -123,7 +123,7 @@ async fn a_lock_held_too_long_is_busy_not_a_hang() {
     assert_eq!(approve(&store, 1).await.unwrap().started, Some(1));
 }
 
-/// Of a group, only the command whose row is held fails.
+/// In a group commit, only the command whose row is locked fails.
 #[tokio::test]
 async fn each_command_of_a_group_keeps_its_own_outcome() {
     let url = database().await;
@@ -156,7 +156,7 @@ async fn each_command_of_a_group_keeps_its_own_outcome() {
     }
 }
 
-/// An event that is committed late stands behind all that were given out before.
+/// An event that commits late is placed after all events returned before.
 #[tokio::test]
 async fn the_feed_never_skips_a_late_commit() {
     let url = database().await;
@@ -175,7 +175,7 @@ async fn the_feed_never_skips_a_late_commit() {
     late.batch_execute("BEGIN").await.unwrap();
     late.batch_execute(&insert(2)).await.unwrap();
     late.batch_execute("COMMIT").await.unwrap();
-    // The second is committed, but whoever saw it now would never look for the first.
+    // The second is committed, but a reader that saw it now would later skip the first.
     assert!(
         store
             .feed(&tenant, Cursor::default(), 10)
@@ -200,9 +200,9 @@ async fn the_feed_never_skips_a_late_commit() {
     );
 }
 
-/// The sweep goes by the server's clock, and past what somebody else is busy with.
+/// The sweep uses the server's clock and skips rows that others have locked.
 #[tokio::test]
-async fn the_sweep_skips_what_is_locked() {
+async fn the_sweep_skips_locked_rows() {
     let url = database().await;
     let store = open(&url).await;
     for number in 1..=3 {

@@ -1,9 +1,9 @@
-//! Who gets in, by which roads, and into which schema.
+//! Connecting: TLS, roles, and schema versions.
 
 use std::path::PathBuf;
 
 use countersign::id::Tenant;
-use countersign::store::{Filter, Store};
+use countersign::store::{Filter, Store, StoreError};
 use countersign_store::postgres::{ConnectError, PostgresOptions, PostgresStore};
 
 use crate::support::{
@@ -20,13 +20,16 @@ async fn failure(url: &str) -> ConnectError {
 }
 
 #[tokio::test]
-async fn says_why_it_cannot_connect() {
+async fn connection_errors_state_the_reason() {
     let error = failure("postgresql://postgres:canary@127.0.0.1:1/postgres").await;
     assert!(matches!(error, ConnectError::Unreachable { .. }), "{error:?}");
     let error = failure(&with_database(&server(), "nowhere")).await;
     assert_eq!(error, ConnectError::NoDatabase("nowhere".to_owned()));
     let error = failure(&with_role(&server(), "nobody:canary")).await;
-    assert!(matches!(error, ConnectError::NotLetIn { .. }), "{error:?}");
+    assert!(
+        matches!(error, ConnectError::AuthenticationFailed { .. }),
+        "{error:?}"
+    );
     let error = failure("postgresql://postgres:canary@db.example/postgres").await;
     assert!(matches!(error, ConnectError::Insecure { .. }), "{error:?}");
 }
@@ -53,12 +56,12 @@ async fn h17_tls_is_verified_or_refused() {
     };
     PostgresStore::connect(&url, by_option).await.unwrap();
 
-    // The machine's own authorities did not sign it, whatever the mode is called.
+    // The system's certificate authorities did not sign it, so every mode refuses.
     for mode in ["verify-full", "verify-ca", "require"] {
         let error = failure(&format!("{url}?sslmode={mode}")).await;
         assert!(matches!(error, ConnectError::Tls(_)), "{mode}: {error:?}");
     }
-    // A certificate for somebody else.
+    // The certificate is for another host.
     let elsewhere = by_parameter.replace("@127.0.0.1:", "@127.0.0.2:");
     let error = failure(&elsewhere).await;
     assert!(
@@ -68,7 +71,7 @@ async fn h17_tls_is_verified_or_refused() {
 }
 
 #[tokio::test]
-async fn h16_the_schema_goes_forward_only() {
+async fn h16_the_schema_is_never_downgraded() {
     let url = database().await;
     let verify_only = PostgresOptions {
         migrate: false,
@@ -82,7 +85,7 @@ async fn h16_the_schema_goes_forward_only() {
         "{error:?}"
     );
 
-    // Many nodes start at once; one of them makes the schema.
+    // Many nodes start at once; one of them creates the schema.
     let nodes = (0..8).map(|_| PostgresStore::connect(&url, PostgresOptions::default()));
     for node in futures_util::future::join_all(nodes).await {
         node.unwrap();
@@ -107,10 +110,10 @@ async fn h16_the_schema_goes_forward_only() {
         )
         .await
         .unwrap();
-    assert!(matches!(failure(&url).await, ConnectError::ChangedStep(_)));
+    assert!(matches!(failure(&url).await, ConnectError::ChangedMigration(_)));
 }
 
-/// The rights in docs/postgres.md are enough, and not more than enough.
+/// The grants in docs/postgres.md are sufficient, and allow nothing else.
 #[tokio::test]
 async fn h17_the_app_role_can_do_its_work_and_nothing_else() {
     let url = database().await;
@@ -145,7 +148,7 @@ async fn h17_the_app_role_can_do_its_work_and_nothing_else() {
     assert_eq!(stored(&store, 1).await.unwrap().superseded_by, Some(id(2)));
 
     let app = raw(&as_app).await;
-    // X101: without a tenant no row is seen, with one its own.
+    // X101: without a tenant no row is visible, with one only its own.
     for table in ["approval", "call", "event"] {
         let count = async |tenants: &str| -> i64 {
             let set = format!("SET countersign.tenants = '{tenants}'");
@@ -172,20 +175,23 @@ async fn h17_the_app_role_can_do_its_work_and_nothing_else() {
         let code = error.code().map(|code| code.code().to_owned());
         assert_eq!(code.as_deref(), Some("42501"), "`{forbidden}`: {error}");
     }
-    // It may not migrate either, and is told so. On a current schema there is nothing to do.
+    // The role may not migrate, and gets a clear error. On a current schema no migration is needed.
     let denied = with_role(&database().await, &role);
     let error = failure(&denied).await;
-    assert!(matches!(error, ConnectError::NoRights { .. }), "{error:?}");
+    assert!(
+        matches!(error, ConnectError::InsufficientPrivilege { .. }),
+        "{error:?}"
+    );
 }
 
-/// A database of 0.1.0 is brought forward with what is in it.
+/// A database of 0.1.0 is migrated with its contents and gets row-level security.
 #[tokio::test]
-async fn x101_a_database_of_the_first_release_gets_its_walls() {
+async fn x101_a_database_of_the_first_release_gets_row_security() {
     let url = database().await;
     let store = open(&url).await;
     propose(&store, in_channel(1, "telegram:1")).await;
     drop(store);
-    // Back to how 0.1.0 left it.
+    // Restores the schema of 0.1.0.
     let owner = raw(&url).await;
     for table in ["approval", "call", "event"] {
         let sql = format!(
@@ -196,23 +202,27 @@ async fn x101_a_database_of_the_first_release_gets_its_walls() {
     }
     owner
         .batch_execute(
-            "DELETE FROM migration WHERE step >= 3; ALTER TABLE approval DROP CONSTRAINT approval_state_check; \
+            "DELETE FROM migration WHERE step >= 3; DROP TABLE log; ALTER TABLE event DROP COLUMN content; \
+             ALTER TYPE new_event DROP ATTRIBUTE content; ALTER TABLE approval DROP CONSTRAINT approval_state_check; \
              ALTER TABLE approval ADD CONSTRAINT approval_state_check CHECK (state BETWEEN 0 AND 5)",
         )
         .await
         .unwrap();
     let store = open(&url).await;
     assert!(stored(&store, 1).await.is_some());
-    assert_eq!(approve(&store, 1).await.unwrap().started, Some(1));
+    // The content hash that approval 1 was bound to was dropped with its column.
+    assert!(matches!(approve(&store, 1).await, Err(StoreError::Impossible(_))));
+    propose(&store, in_channel(2, "telegram:2")).await;
+    assert_eq!(approve(&store, 2).await.unwrap().started, Some(1));
     let forced = "SELECT count(*) FROM pg_class WHERE relrowsecurity AND relforcerowsecurity \
                   AND relnamespace = 'countersign'::regnamespace";
     let walls: i64 = owner.query_one(forced, &[]).await.unwrap().get(0);
     assert_eq!(walls, 3);
 }
 
-/// Tenants that take turns on the same connections see their own, always.
+/// Tenants that share connections in turn always see only their own rows.
 #[tokio::test]
-async fn x101_tenants_that_take_turns_see_their_own() {
+async fn x101_alternating_tenants_see_only_their_own_rows() {
     let url = database().await;
     open(&url).await;
     let owner = raw(&url).await;

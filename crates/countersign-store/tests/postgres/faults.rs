@@ -1,8 +1,10 @@
-//! Connections that die: before, during and after the commit. The answer is right, or says that it does not know.
+//! Connections that break before, during and after the commit. The answer is either right or in doubt.
 
 use std::time::{Duration, Instant};
 
+use countersign::event::EventKind;
 use countersign::id::Tenant;
+use countersign::state::State;
 use countersign::store::{Store, StoreError};
 use countersign_store::postgres::{PostgresOptions, PostgresStore};
 
@@ -10,7 +12,7 @@ use crate::proxy::Proxy;
 use crate::support::{approve, database, id, new_approval, open, propose, raw, stored, try_propose};
 
 #[tokio::test]
-async fn works_again_after_every_connection_was_killed() {
+async fn recovers_after_all_connections_were_killed() {
     let url = database().await;
     let store = open(&url).await;
     propose(&store, new_approval(1)).await;
@@ -27,18 +29,33 @@ async fn works_again_after_every_connection_was_killed() {
     tokio::time::sleep(Duration::from_millis(100)).await;
     assert!(stored(&store, 1).await.is_some());
     assert_eq!(approve(&store, 1).await.unwrap().started, Some(1));
-    // The listener came back too.
+    // The listener has reconnected too.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let other = open(&url).await;
     propose(&store, new_approval(2)).await;
     let waiter = store.hub().wait_for(id(2));
-    approve(&other, 2).await.unwrap();
+    approve(&other, 2).await.unwrap().accepted().unwrap();
     let woken = tokio::time::timeout(Duration::from_millis(1100), waiter.changed()).await;
     assert!(woken.unwrap().is_some());
 }
 
-/// Cuts the road to the server at many places of the exchange. Whatever the answer, it is true.
-async fn check_cuts(step: i64, cut: impl Fn(&Proxy, i64)) -> (usize, usize) {
+/// Number of cuts at every byte, from `COUNTERSIGN_TEST_F11`; `None` means one cut at some of the bytes.
+fn repeats() -> Option<usize> {
+    let text = std::env::var("COUNTERSIGN_TEST_F11").ok()?;
+    Some(text.parse().expect("a number"))
+}
+
+/// Command in flight when the connection is cut.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Operation {
+    Propose,
+    /// A decision together with the start of its call.
+    Approve,
+}
+
+/// Cuts the connection to the server at many points of the exchange, and checks that every answer is true.
+#[expect(clippy::print_stdout, reason = "a script collects the figures")]
+async fn check_cuts(operation: Operation, step: i64, cut: impl Fn(&Proxy, i64)) -> (usize, usize) {
     let url = database().await;
     let direct = open(&url).await;
     let proxy = Proxy::before(&url).await;
@@ -49,53 +66,85 @@ async fn check_cuts(step: i64, cut: impl Fn(&Proxy, i64)) -> (usize, usize) {
         ..PostgresOptions::default()
     };
     let store = PostgresStore::connect(&proxy.url, options).await.unwrap();
-    let (mut committed, mut aborted) = (0, 0);
-    for number in 0u64.. {
-        // A connection that stands, so that the cut falls into the exchange.
-        propose(&store, new_approval(1_000_000 + number)).await;
-        cut(&proxy, number as i64 * step);
-        let answer = try_propose(&store, new_approval(number)).await;
-        let was_cut = proxy.mend();
-        let there = stored(&direct, number).await;
-        match answer {
-            Ok(proposed) => {
-                committed += usize::from(was_cut);
-                assert_eq!(there, Some(proposed.approval), "cut {number}: said to be there");
-                let events = direct.events(&Tenant::single(), id(number)).await.unwrap();
-                assert_eq!(events.len(), 1);
+    let (mut committed, mut aborted, mut cuts) = (0, 0, 0);
+    let (step, repeats) = repeats().map_or((step, 1), |repeats| (1, repeats));
+    let mut number = 0;
+    for _ in 0..repeats {
+        for place in 0.. {
+            number += 1;
+            // Makes sure that a connection is open, so that the cut falls into the exchange.
+            propose(&store, new_approval(1_000_000 + number)).await;
+            if operation == Operation::Approve {
+                propose(&direct, new_approval(number)).await;
             }
-            Err(StoreError::Unavailable(_)) => {
-                aborted += 1;
-                assert_eq!(there, None, "cut {number}: said not to be there");
+            cut(&proxy, place * step);
+            let answer = match operation {
+                Operation::Propose => try_propose(&store, new_approval(number)).await.map(|_| ()),
+                Operation::Approve => approve(&store, number)
+                    .await
+                    .map(|answer| assert_eq!(answer.started, Some(1))),
+            };
+            let was_cut = proxy.mend();
+            cuts += usize::from(was_cut);
+            let there = match operation {
+                Operation::Propose => stored(&direct, number).await.is_some(),
+                Operation::Approve => stored(&direct, number).await.unwrap().state == State::Approved,
+            };
+            match answer {
+                Ok(()) => {
+                    committed += usize::from(was_cut);
+                    assert!(there, "cut {place}: said to be there");
+                }
+                Err(StoreError::Unavailable(_)) => {
+                    aborted += 1;
+                    assert!(!there, "cut {place}: said not to be there");
+                }
+                Err(error) => panic!("cut {place}: {error:?}"),
             }
-            Err(error) => panic!("cut {number}: {error:?}"),
-        }
-        if !was_cut {
-            // The exchange is shorter than that: every place was tried.
-            return (committed, aborted);
+            if operation == Operation::Approve {
+                // A second attempt starts the call or is told that it was started; never both.
+                let _ = approve(&direct, number).await.unwrap();
+            }
+            let events = direct.events(&Tenant::single(), id(number)).await.unwrap();
+            let starts = events
+                .iter()
+                .filter(|event| matches!(event.what, EventKind::Started { .. }));
+            let expected = usize::from(operation == Operation::Approve);
+            assert_eq!(starts.count(), expected, "I2: cut {place}");
+            if !was_cut {
+                // The exchange is shorter than this offset: all points were tried.
+                break;
+            }
         }
     }
-    unreachable!()
+    println!(
+        "F11 postgres rounds={cuts} violations=0 operation={operation:?} every={step} committed={committed} aborted={aborted}"
+    );
+    (committed, aborted)
 }
 
 #[tokio::test]
 async fn f11_cut_on_the_way_to_the_server() {
-    let (_, aborted) = check_cuts(31, Proxy::cut_to_server).await;
-    assert!(aborted > 20, "{aborted}");
+    for operation in [Operation::Propose, Operation::Approve] {
+        let (_, aborted) = check_cuts(operation, 31, Proxy::cut_to_server).await;
+        assert!(aborted > 20, "{aborted}");
+    }
 }
 
 #[tokio::test]
 async fn f11_cut_on_the_way_back() {
-    let (committed, aborted) = check_cuts(7, Proxy::cut_to_client).await;
-    assert!(
-        committed >= 3,
-        "{committed}: the COMMIT went through, and its answer did not"
-    );
-    assert!(aborted >= 3, "{aborted}");
+    for operation in [Operation::Propose, Operation::Approve] {
+        let (committed, aborted) = check_cuts(operation, 7, Proxy::cut_to_client).await;
+        assert!(
+            committed >= 3,
+            "{committed}: the COMMIT went through, and its answer did not"
+        );
+        assert!(aborted >= 3, "{aborted}");
+    }
 }
 
 #[tokio::test]
-async fn a_server_that_is_gone_is_said_to_be_gone() {
+async fn an_unreachable_server_is_reported() {
     let url = database().await;
     let store = open(&url).await;
     propose(&store, new_approval(1)).await;
@@ -124,7 +173,7 @@ async fn a_server_that_is_gone_is_said_to_be_gone() {
 }
 
 #[tokio::test]
-async fn a_closed_store_says_so() {
+async fn a_closed_store_reports_it() {
     let url = database().await;
     let store = open(&url).await;
     propose(&store, new_approval(1)).await;

@@ -1,5 +1,5 @@
-//! What only the PostgreSQL store can get wrong: its locks, its clock, its network, its roles. What every store has to
-//! do is in the suite of the library.
+//! Tests specific to the PostgreSQL store: locks, clock, network, roles. The requirements on every store are in the
+//! library's suite.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,

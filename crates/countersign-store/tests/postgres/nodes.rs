@@ -1,10 +1,10 @@
-//! Several nodes on one database: one wins, and all learn of it.
+//! Several nodes on one database: one wins each race, and all are notified.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use countersign::command::{Answer, Command, Finish, Propose};
-use countersign::event::Life;
+use countersign::event::Replay;
 use countersign::executor::Outcome;
 use countersign::hash::Hash;
 use countersign::id::{CallId, Key, Tenant};
@@ -18,12 +18,12 @@ use crate::support::{
     PERMIT, approve, database, id, in_channel, new_approval, open, propose, stored, try_propose,
 };
 
-/// The time from a decision on one node until the waiter on the other has it.
+/// Measures the time from a decision on one node until a waiter on another is woken.
 async fn wake_after(waiting: &PostgresStore, deciding: &PostgresStore, number: u64) -> Duration {
     propose(waiting, new_approval(number)).await;
     let waiter = waiting.hub().wait_for(id(number));
     assert_eq!(stored(waiting, number).await.unwrap().state, State::Pending);
-    approve(deciding, number).await.unwrap();
+    approve(deciding, number).await.unwrap().accepted().unwrap();
     let begun = Instant::now();
     let woken = tokio::time::timeout(Duration::from_secs(5), waiter.changed()).await;
     assert_eq!(woken.unwrap().unwrap().state, State::Approved);
@@ -38,7 +38,7 @@ async fn i14_a_waiter_learns_of_another_nodes_decision() {
         ..PostgresOptions::default()
     };
     let (one, other) = (open(&url).await, open(&url).await);
-    // The listener needs a moment to be there; before that, the floor would answer.
+    // The listener needs a moment to connect; before that, the polling fallback would answer.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let notified = wake_after(&one, &other, 1).await;
     assert!(notified < Duration::from_millis(500), "{notified:?}");
@@ -52,7 +52,7 @@ async fn i14_a_waiter_learns_of_another_nodes_decision() {
     assert!(lost < Duration::from_millis(1100), "{lost:?}");
 }
 
-/// The time from a commit on one node until who follows on the other has its event.
+/// Measures the time from a commit on one node until a follower on another sees its event.
 async fn follow_after(following: &PostgresStore, writing: &PostgresStore, number: u64) -> Duration {
     let tenant = Tenant::single();
     let mut changes = following.hub().changes();
@@ -70,12 +70,13 @@ async fn follow_after(following: &PostgresStore, writing: &PostgresStore, number
 }
 
 #[tokio::test]
-async fn d2_who_follows_hears_of_another_nodes_proposal() {
+async fn d2_followers_learn_of_another_nodes_proposal() {
     let url = database().await;
     let (one, other) = (open(&url).await, open(&url).await);
-    // The listener needs a moment to be there; before that, the floor would answer.
+    // The listener needs a moment to connect; before that, the polling fallback would answer.
     tokio::time::sleep(Duration::from_millis(500)).await;
-    // The feed ends before the oldest transaction under way, and other tests use the same server: one of several.
+    // The feed ends before the oldest transaction in flight, and other tests use the same server: take the best of
+    // several.
     let mut fastest = Duration::MAX;
     for number in 1..6 {
         fastest = fastest.min(follow_after(&one, &other, number).await);
@@ -88,7 +89,7 @@ async fn d2_who_follows_hears_of_another_nodes_proposal() {
     let deaf = PostgresStore::connect(&url, silent).await.unwrap();
     let lost = follow_after(&deaf, &other, 6).await;
     assert!(lost < Duration::from_secs(3), "{lost:?}");
-    // An entry is in no feed, but it is a change.
+    // Registry changes are in no feed, but still signal followers.
     let mut changes = one.hub().changes();
     let entry = Entry {
         kind: Kind::Token,
@@ -98,7 +99,7 @@ async fn d2_who_follows_hears_of_another_nodes_proposal() {
         version: 0,
         expires_at: None,
     };
-    assert_eq!(other.put_entry(entry).await, Ok(Put::Kept(1)));
+    assert_eq!(other.put_entry(entry).await, Ok(Put::Written(1)));
     let heard = tokio::time::timeout(Duration::from_secs(5), changes.next()).await;
     assert_eq!(heard, Ok(true));
     assert!(one.entry(Kind::Token, "t").await.unwrap().is_some());
@@ -128,13 +129,13 @@ async fn m10_of_many_decisions_on_many_nodes_one_wins() {
     assert_eq!(wins, [1; 20]);
     for number in 0..20 {
         let events = nodes[0].events(&Tenant::single(), id(number)).await.unwrap();
-        let life = Life::fold(&Tenant::single(), id(number), &events).unwrap();
-        assert_eq!(life.state, State::Approved);
+        let replay = Replay::fold(&Tenant::single(), id(number), &events).unwrap();
+        assert_eq!(replay.state, State::Approved);
     }
 }
 
 #[tokio::test]
-async fn one_pending_approval_for_each_channel_whoever_proposes() {
+async fn one_pending_approval_per_channel_across_nodes() {
     let url = database().await;
     let nodes = [Arc::new(open(&url).await), Arc::new(open(&url).await)];
     let proposals = (0..64u64).map(|number| {
@@ -163,7 +164,7 @@ async fn one_pending_approval_for_each_channel_whoever_proposes() {
 }
 
 #[tokio::test]
-async fn one_approval_for_each_key_whoever_proposes() {
+async fn one_approval_per_key_across_nodes() {
     let url = database().await;
     let nodes = [Arc::new(open(&url).await), Arc::new(open(&url).await)];
     let proposals = (0..32u64).map(|number| {
@@ -181,7 +182,7 @@ async fn one_approval_for_each_key_whoever_proposes() {
     assert!(answers.iter().all(|answer| answer.approval.id == first));
 }
 
-/// An undo locks and changes two approvals; the other one was not named by the command.
+/// An undo locks and changes two approvals, of which the command names only one.
 #[tokio::test]
 async fn an_undo_reaches_the_call_it_undoes() {
     let url = database().await;
@@ -197,11 +198,12 @@ async fn an_undo_reaches_the_call_it_undoes() {
             outcome: Outcome::succeeded("{}"),
             policy: Hash([1; 32]),
             start_next: None,
+            late: false,
         }))
     };
     let proposed = propose(&store, new_approval(1)).await;
     assert_eq!(proposed.calls[0].arguments.as_bytes(), br#"{"b": 1e2,"a":-0}"#);
-    approve(&store, 1).await.unwrap();
+    approve(&store, 1).await.unwrap().accepted().unwrap();
     finish(1).await.unwrap();
     let undo = Propose {
         undoes: Undoes::new(id(1), [1]),

@@ -1,4 +1,4 @@
-//! A road to the server that can be cut at any byte.
+//! A TCP proxy to the server that can cut the connection at any byte.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
@@ -10,20 +10,21 @@ use tokio::net::{TcpListener, TcpStream};
 
 const OPEN: i64 = i64::MAX;
 
-/// Forwards connections until it is told to cut them.
+/// Forwards connections until told to cut them.
 pub struct Proxy {
     pub url: String,
     cut: Arc<Cut>,
 }
 
-/// How many bytes may still pass, each way. What passes the limit is held back and the connection dropped.
+/// Number of bytes that may still pass in each direction. Bytes beyond the limit are dropped together with the
+/// connection.
 struct Cut {
     to_server: AtomicI64,
     to_client: AtomicI64,
 }
 
 impl Proxy {
-    /// A proxy before the server of this URL.
+    /// Starts a proxy for the server at this URL.
     pub async fn before(url: &str) -> Proxy {
         let (start, rest) = url.split_once('@').unwrap();
         let (address, database) = rest.split_once('/').unwrap();
@@ -40,17 +41,17 @@ impl Proxy {
         }
     }
 
-    /// Cuts the road after so many more bytes to the server.
+    /// Cuts the connection after this many more bytes to the server.
     pub fn cut_to_server(&self, bytes: i64) {
         self.cut.to_server.store(bytes, Ordering::SeqCst);
     }
 
-    /// Cuts the road after so many more bytes to the client: the server has done its part.
+    /// Cuts the connection after this many more bytes to the client, when the server may already have committed.
     pub fn cut_to_client(&self, bytes: i64) {
         self.cut.to_client.store(bytes, Ordering::SeqCst);
     }
 
-    /// True when it was cut since it was told to. The road is whole afterwards.
+    /// Removes any limit. Returns true if the connection was cut.
     pub fn mend(&self) -> bool {
         let to_server = self.cut.to_server.swap(OPEN, Ordering::SeqCst);
         let to_client = self.cut.to_client.swap(OPEN, Ordering::SeqCst);
@@ -87,7 +88,7 @@ async fn forward(mut from: OwnedReadHalf, mut to: OwnedWriteHalf, limit: &Atomic
             continue;
         }
         if passes < count {
-            // What passed is on its way; then the line is dead, once, and new connections are let through.
+            // Lets the forwarded bytes arrive, then drops this connection; new ones pass without limit.
             limit.store(OPEN, Ordering::SeqCst);
             tokio::time::sleep(Duration::from_millis(20)).await;
             return;

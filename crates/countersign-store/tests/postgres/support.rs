@@ -1,4 +1,4 @@
-//! A database of its own for each test, and commands to fill it with.
+//! A separate database for each test, and sample commands.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,8 @@ use tokio_postgres::{Client, NoTls};
 
 pub const PERMIT: Hash = Hash([7; 32]);
 
-/// The server the tests run against. There is no skipping: without it half of our promises are untested.
+/// Returns the URL of the test server. Tests fail without one rather than being skipped, because half of them would be
+/// missing.
 pub fn server() -> String {
     std::env::var("COUNTERSIGN_TEST_POSTGRES").expect(
         "COUNTERSIGN_TEST_POSTGRES is not set\nhint: run `scripts/test`, which starts a server for the tests",
@@ -31,13 +32,13 @@ pub fn authority() -> String {
     )
 }
 
-/// The same server, another database.
+/// Replaces the database in a URL.
 pub fn with_database(url: &str, name: &str) -> String {
     let (base, _) = url.rsplit_once('/').expect("a URL with a database");
     format!("{base}/{name}")
 }
 
-/// The same server, another role.
+/// Replaces the role in a URL.
 pub fn with_role(url: &str, role: &str) -> String {
     let (_, place) = url.split_once('@').expect("a URL with a role");
     format!("postgresql://{role}@{place}")
@@ -53,7 +54,7 @@ pub async fn raw(url: &str) -> Client {
     client
 }
 
-/// The URL of a new, empty database.
+/// Creates an empty database and returns its URL.
 pub async fn database() -> String {
     static COUNT: AtomicU64 = AtomicU64::new(0);
     let server = server();
@@ -63,7 +64,7 @@ pub async fn database() -> String {
         COUNT.fetch_add(1, Ordering::Relaxed)
     );
     let admin = raw(&server).await;
-    // Process ids come again; what an earlier run left behind is of no use.
+    // Process ids are reused, so an earlier run may have left this database behind.
     admin
         .batch_execute(&format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)"))
         .await
@@ -124,7 +125,7 @@ pub fn new_approval(number: u64) -> Propose {
         calls: vec![NewCall {
             tool: ToolName::new("delete_paddocks").unwrap(),
             definition: Definition::Unknown,
-            // What a database that understands JSON would change: order, a number's form, a space.
+            // A JSON column would change the order, the notation of numbers and the spaces.
             arguments: Arguments::parse(br#"{"b": 1e2,"a":-0}"#.to_vec()).unwrap(),
             terms: Arc::new(terms),
             sealed: None,
@@ -170,6 +171,7 @@ pub fn approval_of(number: u64, by: &str, start: Option<Hash>) -> Command {
         start,
         runs: None,
         cool_down: None,
+        shown_under: None,
     }))
 }
 
@@ -184,7 +186,8 @@ pub async fn stored(store: &PostgresStore, number: u64) -> Option<SharedApproval
     store.approval(&Tenant::single(), id(number)).await.unwrap()
 }
 
-/// The whole feed, once it has so many events: transactions of other tests hold it back while they are under way.
+/// Waits until the feed has at least `count` events, and returns it. Transactions of other tests hold it back while
+/// they are open.
 pub async fn feed(store: &PostgresStore, count: usize) -> Vec<FeedEvent> {
     for _ in 0..200 {
         let feed = store

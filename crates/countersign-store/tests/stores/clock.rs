@@ -1,4 +1,4 @@
-//! M2: a decision that waited for the file's lock past expiry is late. The same for PostgreSQL is in
+//! M2: a decision that waited for the file's lock past expiry is refused. The same test for PostgreSQL is in
 //! `postgres/clock.rs`.
 
 use std::time::Duration;
@@ -31,7 +31,7 @@ async fn m2_a_decision_that_waited_past_expiry_is_refused() {
     let store = fixture.store.clone();
     let decision = Command::Decide(Box::new(sample::approve(&late)));
     let decided = tokio::spawn(async move { store.write(decision).await.unwrap() });
-    // The control: the guard that looks right, with a clock that was read before the lock.
+    // Control: the naive guard approves too late, because its clock is read before the lock.
     let naive = {
         let (connection, now) = (connect(), clock.now().as_micros());
         tokio::task::spawn_blocking(move || {
@@ -43,7 +43,7 @@ async fn m2_a_decision_that_waited_past_expiry_is_refused() {
             changed
         })
     };
-    // Both wait for the lock by now.
+    // By now both wait for the lock.
     tokio::time::sleep(Duration::from_millis(300)).await;
     clock.advance(sample::TTL);
     holder.execute_batch("ROLLBACK").unwrap();

@@ -1,4 +1,4 @@
-//! The common suite, on each database.
+//! Runs the common suite on each database.
 
 mod sqlite {
     countersign::conformance!(crate::database::sqlite);

@@ -1,4 +1,4 @@
-//! Fresh stores: a file, or a database of its own on the test server.
+//! Fresh stores: a file, or a separate database on the test server.
 
 use std::hash::{DefaultHasher, Hash as _, Hasher as _};
 use std::path::Path;
@@ -14,7 +14,7 @@ use countersign_store::sqlite::{SqliteOptions, SqliteStore};
 use futures_util::FutureExt;
 use tokio_postgres::{Client, NoTls};
 
-/// A SQLite store in a directory that goes with its fixture.
+/// Creates a SQLite store in a directory that is removed with its fixture.
 pub async fn sqlite() -> Fixture {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("store.db");
@@ -39,7 +39,7 @@ pub fn open_sqlite(path: &Path, clock: Arc<dyn Clock>) -> Arc<dyn Store> {
     Arc::new(SqliteStore::open(path, options).unwrap())
 }
 
-/// A PostgreSQL store in a database that goes with its fixture.
+/// Creates a PostgreSQL store in a database that is dropped with its fixture.
 pub async fn postgres() -> Fixture {
     let database = Database::new().await;
     let (clock, url) = (Fixture::clock(), database.url.clone());
@@ -52,7 +52,7 @@ pub async fn postgres() -> Fixture {
         .keeping(database)
 }
 
-/// One node. Several may be opened on the same database.
+/// Opens one node. Several may share a database.
 pub async fn open_postgres(url: String, clock: Arc<ManualClock>) -> Arc<dyn Store> {
     let options = PostgresOptions {
         clock: Some(clock),
@@ -62,7 +62,7 @@ pub async fn open_postgres(url: String, clock: Arc<ManualClock>) -> Arc<dyn Stor
     Arc::new(PostgresStore::connect(&url, options).await.unwrap())
 }
 
-/// A migrated database, dropped with this.
+/// A migrated database, dropped with this value.
 pub struct Database {
     pub url: String,
     name: String,
@@ -75,7 +75,7 @@ impl Database {
         let template = template(&admin).await;
         let number = COUNT.fetch_add(1, Ordering::Relaxed);
         let name = format!("case_{}_{number}", std::process::id());
-        // Process ids come again; what a killed run left behind is of no use.
+        // Process ids are reused, so a killed run may have left this database behind.
         run(&admin, &format!("DROP DATABASE IF EXISTS {name} WITH (FORCE)")).await;
         run(&admin, &format!("CREATE DATABASE {name} TEMPLATE {template}")).await;
         let url = with_database(&server(), &name);
@@ -86,7 +86,7 @@ impl Database {
 impl Drop for Database {
     fn drop(&mut self) {
         let drop_it = format!("DROP DATABASE IF EXISTS {} WITH (FORCE)", self.name);
-        // On a thread of its own, because a test's runtime may be this very thread.
+        // On a separate thread, because the test's runtime may run on this one.
         let dropping = std::thread::spawn(move || {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
             runtime.unwrap().block_on(async {
@@ -97,14 +97,15 @@ impl Drop for Database {
     }
 }
 
-/// The name of a database that was migrated once, to copy from. Tests run as processes of their own, so the server
-/// remembers whether it is there; its name says which schema it has.
+/// Returns the name of a migrated database to copy from, creating it if necessary. Each test is a process, so the
+/// server has to remember the template; a hash of the schema is in its name.
 async fn template(admin: &Client) -> String {
     let mut schema = DefaultHasher::new();
     include_str!("../../migrations/postgres/0001_approvals.sql").hash(&mut schema);
     include_str!("../../migrations/postgres/0002_entries.sql").hash(&mut schema);
     include_str!("../../migrations/postgres/0003_row_security.sql").hash(&mut schema);
     include_str!("../../migrations/postgres/0004_passed.sql").hash(&mut schema);
+    include_str!("../../migrations/postgres/0005_log.sql").hash(&mut schema);
     let name = format!("countersign_template_{:016x}", schema.finish());
     let made = format!("SELECT 1 FROM pg_database WHERE datname = '{name}' AND datistemplate");
     run(admin, "SELECT pg_advisory_lock(20261115)").await;
@@ -124,7 +125,7 @@ async fn template(admin: &Client) -> String {
     name
 }
 
-/// Who copies a database must be alone with it.
+/// Waits until nobody uses a database, which copying it requires.
 async fn wait_until_unused(admin: &Client, name: &str) {
     let used = format!("SELECT count(*) FROM pg_stat_activity WHERE datname = '{name}'");
     for _ in 0..500 {
@@ -136,7 +137,8 @@ async fn wait_until_unused(admin: &Client, name: &str) {
     panic!("the store does not let go of its connections");
 }
 
-/// The server the tests run against. There is no skipping: without it half of our promises are untested.
+/// Returns the URL of the test server. Tests fail without one rather than being skipped, because half of them would be
+/// missing.
 fn server() -> String {
     std::env::var("COUNTERSIGN_TEST_POSTGRES").expect(
         "COUNTERSIGN_TEST_POSTGRES is not set\nhint: run `scripts/test`, which starts a server for the tests",

@@ -1,16 +1,17 @@
-//! A store around another one: what it changes is its writes, or whom it asks.
+//! A wrapper around a store that can intercept writes or choose the store to call.
 
 use countersign::approval::SharedApproval;
 use countersign::command::{Answer, Command};
 use countersign::event::Event;
 use countersign::id::{ApprovalId, Channel, Tenant};
+use countersign::log::{Checkpoint, LogEntry};
 use countersign::registry::{Entry, Kind};
-use countersign::store::{Cursor, FeedEvent, Filter, Store, Stored};
+use countersign::store::{Audit, AuditProgress, Audited, Cursor, FeedEvent, Filter, Store, Stored};
 use countersign::time::Time;
 use countersign::wake::Hub;
 
 pub trait Layer: Send + Sync + 'static {
-    /// The store to ask now.
+    /// Returns the store to use for the next call.
     fn store(&self) -> &dyn Store;
 
     fn write(&self, command: Command) -> Stored<'_, Answer> {
@@ -51,6 +52,22 @@ impl<L: Layer> Store for Layered<L> {
 
     fn feed_end<'a>(&'a self, tenant: &'a Tenant) -> Stored<'a, Cursor> {
         self.0.store().feed_end(tenant)
+    }
+
+    fn log_head(&self) -> Stored<'_, Checkpoint> {
+        self.0.store().log_head()
+    }
+
+    fn log(&self, from: u64, limit: usize) -> Stored<'_, Vec<LogEntry>> {
+        self.0.store().log(from, limit)
+    }
+
+    fn audit<'a>(
+        &'a self,
+        audit: &'a Audit,
+        progress: &'a (dyn Fn(AuditProgress) + Send + Sync),
+    ) -> Stored<'a, Audited> {
+        self.0.store().audit(audit, progress)
     }
 
     fn entry<'a>(&'a self, kind: Kind, key: &'a str) -> Stored<'a, Option<Entry>> {

@@ -1,6 +1,6 @@
-//! Both databases under everything a store must stand: the common suite, random programs, races, kills.
+//! Tests of both databases: the common suite, random programs, races, kills.
 //!
-//! What only one of them has is tested in `sqlite.rs` and `postgres/`.
+//! Tests specific to one of them are in `sqlite.rs` and `postgres/`.
 #![expect(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -12,9 +12,17 @@
 mod clock;
 mod conformance;
 mod database;
+mod faults;
+mod figures;
+mod frozen;
 mod kill;
 mod kill_server;
 mod layer;
-mod life;
+mod listen;
+mod many;
+mod partition;
 mod programs;
 mod race;
+mod server;
+mod standby;
+mod workload;

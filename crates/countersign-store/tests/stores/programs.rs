@@ -1,6 +1,6 @@
-//! The same random programs on memory, SQLite and PostgreSQL, which must agree step by step.
+//! Runs the same random programs on memory, SQLite and PostgreSQL, which must agree step by step.
 //!
-//! `COUNTERSIGN_TEST_SEED` gives other programs, `COUNTERSIGN_TEST_PROGRAMS` more of them.
+//! `COUNTERSIGN_TEST_SEED` selects other programs, `COUNTERSIGN_TEST_PROGRAMS` their number.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use countersign::store::suite::{Fixture, program};
 use crate::database::{postgres, sqlite};
 
 const SEED: u64 = 20_261_115;
-/// For each of the eight seeds.
+/// Number of programs for each of the eight seeds.
 const PROGRAMS: u32 = 250;
 
 pub fn from_environment<T: std::str::FromStr>(name: &str, default: T) -> T {
@@ -33,7 +33,7 @@ fn agree(part: u64) {
     program::explore(&runtime, &[&memory, &sqlite, &postgres], count, seed);
 }
 
-/// Two at a time, because both databases spend their time waiting for the disk.
+/// Runs two parts at a time, because both databases mostly wait for the disk.
 fn agree_on_both(parts: [u64; 2]) {
     std::thread::scope(|scope| {
         for part in parts {

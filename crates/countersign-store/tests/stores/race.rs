@@ -1,4 +1,4 @@
-//! Races on both databases. On PostgreSQL two nodes share the tasks, so that it is the server that decides.
+//! Races on both databases. On PostgreSQL two nodes share the tasks, so that the server has to arbitrate.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -7,9 +7,10 @@ use countersign::store::Store;
 use countersign::store::suite::{Fixture, race};
 
 use crate::database::{Database, open_postgres, sqlite};
+use crate::figures::{report, rounds};
 use crate::layer::{Layer, Layered};
 
-/// Hands every call to the next of its nodes.
+/// Store that alternates between its nodes for every call.
 struct InTurn {
     nodes: [Arc<dyn Store>; 2],
     calls: AtomicUsize,
@@ -35,22 +36,30 @@ async fn two_nodes() -> Fixture {
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f14_race_decides_on_postgres() {
-    race::race_decides(&two_nodes().await.store, 64, 1_000).await;
+    let rounds = rounds("F14", 1_000);
+    race::race_decides(&two_nodes().await.store, 64, rounds).await;
+    report("F14", "postgres", rounds, "tasks=64 nodes=2");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f14_race_decides_on_sqlite() {
-    race::race_decides(&sqlite().await.store, 16, 500).await;
+    let rounds = rounds("F14", 500);
+    race::race_decides(&sqlite().await.store, 16, rounds).await;
+    report("F14", "sqlite", rounds, "tasks=16");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f15_race_all_pairs_on_postgres() {
-    assert_eq!(race::race_all_pairs(&two_nodes().await, 100).await.len(), 10);
+    let rounds = rounds("F15", 100);
+    assert_eq!(race::race_all_pairs(&two_nodes().await, rounds).await.len(), 10);
+    report("F15", "postgres", rounds, "pairs=10 nodes=2");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn f15_race_all_pairs_on_sqlite() {
-    assert_eq!(race::race_all_pairs(&sqlite().await, 100).await.len(), 10);
+    let rounds = rounds("F15", 100);
+    assert_eq!(race::race_all_pairs(&sqlite().await, rounds).await.len(), 10);
+    report("F15", "sqlite", rounds, "pairs=10");
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]

@@ -1,13 +1,14 @@
-//! Stopping at a given step, to be killed there: around each command, and within its transaction.
+//! Stops a process at a given step, to be killed there: around each command, and within its transaction.
 //!
-//! The store reads its clock under the lock, once for each command. So a clock that never answers stops a
-//! transaction that holds the lock; and for the second command of a group it stops one that has written its first.
+//! The store reads its clock under the lock, once per command. A clock that never returns therefore stops a transaction
+//! that holds the lock; and at the second command of a group commit it stops one that has written its first.
 
 use std::future::{pending, poll_fn};
 use std::pin::Pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex};
 use std::task::Poll;
+use std::time::Duration;
 
 use countersign::command::{Answer, Command, Sweep};
 use countersign::hash::Hash;
@@ -18,8 +19,8 @@ use futures_util::FutureExt;
 use super::child::say;
 use crate::layer::Layer;
 
-/// K1 to K12: every place at which a life can be cut off.
-pub const POINTS: [&str; 22] = [
+/// K1 to K13: every point at which an approval can be interrupted.
+pub const POINTS: [&str; 26] = [
     "before propose",
     "locked propose",
     "written propose",
@@ -42,24 +43,28 @@ pub const POINTS: [&str; 22] = [
     "locked finish",
     "written finish",
     "after finish",
+    "before sweep",
+    "locked sweep",
+    "written sweep",
+    "after sweep",
 ];
 
-/// The point to stop at, and how often to pass it before.
-pub struct Halt {
+/// The point to stop at, and how often to pass it first.
+pub struct HaltPoint {
     point: String,
     passes: AtomicU64,
 }
 
-impl Halt {
-    pub fn new(point: String, passes: u64) -> Halt {
-        Halt {
+impl HaltPoint {
+    pub fn new(point: String, passes: u64) -> HaltPoint {
+        HaltPoint {
             point,
             passes: AtomicU64::new(passes),
         }
     }
 
-    /// True when this is the point, and it was passed often enough.
-    fn is_here(&self, point: &str) -> bool {
+    /// Returns true if this is the point and it was passed often enough.
+    pub fn is_here(&self, point: &str) -> bool {
         let less = |passes: u64| passes.checked_sub(1);
         self.point == point
             && self
@@ -75,27 +80,29 @@ impl Halt {
     }
 }
 
-/// Waits for death.
-fn stop(point: &str) -> ! {
+/// Blocks until the process is killed.
+pub fn stop(point: &str) -> ! {
     say(&format!("at {point}"));
     loop {
         std::thread::park();
     }
 }
 
-/// The machine's clock, which can be told to hold up or to stop whoever asks.
+/// The system clock, which can be told to delay or block its callers.
 pub struct HaltingClock {
     clock: SystemClock,
-    order: Mutex<Order>,
+    /// Offset ahead of the system clock, in microseconds.
+    ahead: AtomicU64,
+    mode: Mutex<ClockMode>,
     changed: Condvar,
 }
 
-enum Order {
-    Tell,
-    /// The next one waits.
+enum ClockMode {
+    Run,
+    /// The next caller waits.
     Hold,
     Held,
-    /// After so many, the next one stops for ever.
+    /// After this many calls, the next caller blocks forever.
     Stop(u32, String),
 }
 
@@ -103,53 +110,64 @@ impl HaltingClock {
     pub fn starting_at(time: Time) -> HaltingClock {
         HaltingClock {
             clock: SystemClock::starting_at(time),
-            order: Mutex::new(Order::Tell),
+            ahead: AtomicU64::new(0),
+            mode: Mutex::new(ClockMode::Run),
             changed: Condvar::new(),
         }
     }
 
-    fn give(&self, order: Order) {
-        *self.order.lock().unwrap() = order;
+    pub fn advance(&self, by: Duration) {
+        let micros = u64::try_from(by.as_micros()).unwrap();
+        self.ahead.fetch_add(micros, Ordering::SeqCst);
+    }
+
+    fn time(&self) -> Time {
+        let ahead = Duration::from_micros(self.ahead.load(Ordering::SeqCst));
+        self.clock.now().plus(ahead)
+    }
+
+    fn set_mode(&self, mode: ClockMode) {
+        *self.mode.lock().unwrap() = mode;
         self.changed.notify_all();
     }
 
     fn wait_until_held(&self) {
-        let order = self.order.lock().unwrap();
-        let held = |order: &mut Order| !matches!(order, Order::Held);
-        drop(self.changed.wait_while(order, held).unwrap());
+        let mode = self.mode.lock().unwrap();
+        let is_waiting = |mode: &mut ClockMode| !matches!(mode, ClockMode::Held);
+        drop(self.changed.wait_while(mode, is_waiting).unwrap());
     }
 }
 
 impl Clock for HaltingClock {
     fn now(&self) -> Time {
-        // Callers ask too, ahead of the lock; the orders are for the writer.
+        // Other threads read the clock without the lock; orders apply only to the writer thread.
         if std::thread::current().name() != Some("countersign-write") {
-            return self.clock.now();
+            return self.time();
         }
-        let mut order = self.order.lock().unwrap();
-        match &mut *order {
-            Order::Tell | Order::Held => {}
-            Order::Hold => {
-                *order = Order::Held;
+        let mut mode = self.mode.lock().unwrap();
+        match &mut *mode {
+            ClockMode::Run | ClockMode::Held => {}
+            ClockMode::Hold => {
+                *mode = ClockMode::Held;
                 self.changed.notify_all();
-                let held = |order: &mut Order| matches!(order, Order::Held);
-                drop(self.changed.wait_while(order, held).unwrap());
+                let is_waiting = |mode: &mut ClockMode| matches!(mode, ClockMode::Held);
+                drop(self.changed.wait_while(mode, is_waiting).unwrap());
             }
-            Order::Stop(0, point) => stop(point),
-            Order::Stop(passes, _) => *passes -= 1,
+            ClockMode::Stop(0, point) => stop(point),
+            ClockMode::Stop(passes, _) => *passes -= 1,
         }
-        self.clock.now()
+        self.time()
     }
 }
 
-/// Stops around and within the commands of a store.
-pub struct Halting {
+/// Store wrapper that stops around and within commands.
+pub struct HaltingStore {
     pub store: Arc<dyn Store>,
     pub clock: Arc<HaltingClock>,
-    pub halt: Arc<Halt>,
+    pub halt: Arc<HaltPoint>,
 }
 
-impl Layer for Halting {
+impl Layer for HaltingStore {
     fn store(&self) -> &dyn Store {
         &*self.store
     }
@@ -161,13 +179,14 @@ impl Layer for Halting {
             Command::Decide(_) => "decide",
             Command::Start(_) => "start",
             Command::Finish(_) => "finish",
+            Command::Sweep(_) => "sweep",
             _ => return self.store.write(command),
         };
         async move {
             self.halt.reached(&format!("before {name}"));
             let (locked, written) = (format!("locked {name}"), format!("written {name}"));
             if self.halt.is_here(&locked) {
-                self.clock.give(Order::Stop(0, locked));
+                self.clock.set_mode(ClockMode::Stop(0, locked));
             }
             if self.halt.is_here(&written) {
                 self.stop_before_commit(command, written).await;
@@ -180,9 +199,9 @@ impl Layer for Halting {
     }
 }
 
-impl Halting {
-    /// While the writer is held up, the command and a sweep queue up behind it. It takes them as one group, and is
-    /// stopped in the sweep: the command's rows are written and not committed.
+impl HaltingStore {
+    /// Queues the command and a sweep while the writer is delayed. The writer takes both as one group and is stopped in
+    /// the sweep, when the command's rows are written and not committed.
     async fn stop_before_commit(&self, command: Command, point: String) -> ! {
         let sweep = || {
             Command::Sweep(Sweep {
@@ -190,19 +209,19 @@ impl Halting {
                 policy: Hash([0; 32]),
             })
         };
-        self.clock.give(Order::Hold);
-        let mut held = self.store.write(sweep());
-        begin(&mut held).await;
+        self.clock.set_mode(ClockMode::Hold);
+        let mut is_waiting = self.store.write(sweep());
+        begin(&mut is_waiting).await;
         self.clock.wait_until_held();
         let (mut written, mut stopped) = (self.store.write(command), self.store.write(sweep()));
         begin(&mut written).await;
         begin(&mut stopped).await;
-        self.clock.give(Order::Stop(1, point));
+        self.clock.set_mode(ClockMode::Stop(1, point));
         pending().await
     }
 }
 
-/// Queues a command and does not wait for its answer.
+/// Queues a command without waiting for its answer.
 async fn begin(write: &mut Stored<'_, Answer>) {
     poll_fn(|context| {
         assert!(Pin::new(&mut *write).poll(context).is_pending());

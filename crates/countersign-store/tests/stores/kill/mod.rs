@@ -1,11 +1,13 @@
-//! kill -9 of processes that use a SQLite file: at every step, at random, and one among several.
+//! kill -9 of processes that use a SQLite file: at every step, at random, and one among several. For PostgreSQL see
+//! `postgres`.
 //!
-//! A child (`child`) lives whole lives and says on its standard output what was acknowledged. When it is dead, the
-//! parent opens the file and compares. `COUNTERSIGN_TEST_KILLS` multiplies the kills, for a longer run.
+//! A child process (`child`) runs whole approvals and prints what was acknowledged. Once it is dead, the parent opens
+//! the file and compares. `COUNTERSIGN_TEST_F01=10500` sets the number of kills of F01, and so on.
 
 mod child;
 mod halt;
-mod look;
+mod postgres;
+mod snapshot;
 
 use std::io::{BufRead, BufReader, Read as _};
 use std::path::{Path, PathBuf};
@@ -19,31 +21,32 @@ use countersign::time::{Clock, ManualClock, SystemClock};
 use tempfile::TempDir;
 
 use crate::database::open_sqlite;
-use crate::life::{Ack, Living, check, check_sweep, everything};
-use crate::programs::from_environment;
+use crate::faults::report;
+use crate::figures::rounds;
+use crate::workload::{Ack, TestClient, all_approvals, check, check_sweep};
 use child::MARK;
 use halt::POINTS;
 
-/// Longer than anything in a life waits for.
+/// Longer than any deadline of a test approval.
 const HOUR: Duration = Duration::from_secs(3600);
-/// How many children may have worked on something before it is swept away.
+/// Number of kills after which everything open is swept.
 const GENERATION: usize = 5;
 
-/// A file, and all that was ever acknowledged or done with it.
-struct Grave {
+/// A store file, with everything ever acknowledged by or run from it.
+struct KillHistory {
     folder: TempDir,
-    /// Where the clock of the file stands: each generation lives an hour after the one before.
+    /// Clock of the file: each generation runs an hour after the one before.
     clock: Arc<ManualClock>,
     acks: Vec<Ack>,
-    /// How many of them belong to generations that were swept.
+    /// Number of `acks` from generations that were swept.
     swept: usize,
     deaths: usize,
     random: u64,
 }
 
-impl Grave {
-    fn new(seed: u64) -> Grave {
-        Grave {
+impl KillHistory {
+    fn new(seed: u64) -> KillHistory {
+        KillHistory {
             folder: tempfile::tempdir().unwrap(),
             clock: Arc::new(ManualClock::at(SystemClock::default().now())),
             acks: Vec::new(),
@@ -57,7 +60,7 @@ impl Grave {
         self.folder.path().join("store.db")
     }
 
-    /// A random number below `limit` (splitmix64).
+    /// Returns a random number below `limit` (splitmix64).
     fn random(&mut self, limit: u64) -> u64 {
         self.random = self.random.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut bits = self.random;
@@ -66,7 +69,7 @@ impl Grave {
         (bits ^ (bits >> 31)) % limit
     }
 
-    fn child(&self, lives: u64, point: &str, passes: u64) -> Working {
+    fn child(&self, lives: u64, point: &str, passes: u64) -> ChildProcess {
         let clock = self.clock.now().as_micros().to_string();
         spawn(
             "kill::child::works_until_it_is_killed",
@@ -81,15 +84,39 @@ impl Grave {
         )
     }
 
+    fn backing_up(&self) -> ChildProcess {
+        let clock = self.clock.now().as_micros().to_string();
+        spawn(
+            "kill::child::backs_up_until_it_is_killed",
+            self.folder.path(),
+            |command| {
+                command.env("COUNTERSIGN_TEST_KILL_CLOCK", clock);
+            },
+        )
+    }
+
+    /// Checks that every backup under its final name is complete; interrupted ones have another name.
+    fn check_copies(&self) {
+        let entries = self.folder.path().read_dir().unwrap().flatten();
+        let named = entries.map(|entry| (entry.file_name().into_string().unwrap(), entry.path()));
+        let copies: Vec<(String, PathBuf)> = named.filter(|(name, _)| name.starts_with("copy-")).collect();
+        for (name, path) in copies.iter().filter(|(name, _)| !name.contains('.')) {
+            countersign_store::sqlite::check_backup(path).unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+        for (_, path) in copies {
+            std::fs::remove_file(path).unwrap();
+        }
+    }
+
     fn effects(&self) -> Vec<CallId> {
         let text = std::fs::read_to_string(self.folder.path().join("effects")).unwrap_or_default();
         text.lines().map(|line| line.parse().unwrap()).collect()
     }
 
-    /// Takes in what the dead one said, and compares it with what is in the file.
-    fn bury(&mut self, said: Vec<Ack>) {
+    /// Adds the acknowledgements of a killed child, and compares them with the file.
+    fn verify_after_kill(&mut self, acks: Vec<Ack>) {
         self.deaths += 1;
-        self.acks.extend(said);
+        self.acks.extend(acks);
         let over = self.deaths.is_multiple_of(GENERATION);
         let recent = &self.acks[self.swept..];
         let approvals: std::collections::HashSet<_> = recent.iter().map(Ack::approval).collect();
@@ -106,7 +133,7 @@ impl Grave {
                 let tenant = countersign::id::Tenant::single();
                 let newest = store.list(&tenant, &filter).await.unwrap();
                 self.clock.advance(HOUR);
-                check_sweep(&living(store).gate, &newest).await;
+                check_sweep(&client(store).gate, &newest).await;
             }
         });
         if over {
@@ -114,14 +141,14 @@ impl Grave {
         }
     }
 
-    /// Looks at everything once more.
+    /// Checks everything once more.
     fn close(self, least_deaths: usize) {
         let effects = self.effects();
         runtime().block_on(async {
             let store = open_sqlite(&self.path(), self.clock.clone());
-            let all = everything(&*store).await;
+            let all = all_approvals(&*store).await;
             self.clock.advance(HOUR);
-            check_sweep(&living(store.clone()).gate, &all).await;
+            check_sweep(&client(store.clone()).gate, &all).await;
             check(&*store, &self.acks, &effects).await;
         });
         let connection = rusqlite::Connection::open(self.path()).unwrap();
@@ -135,8 +162,8 @@ impl Grave {
     }
 }
 
-fn living(store: Arc<dyn Store>) -> Living {
-    Living::new(
+fn client(store: Arc<dyn Store>) -> TestClient {
+    TestClient::new(
         store,
         Arc::new(|_| {}),
         Arc::new(|call| panic!("call {call} runs again")),
@@ -150,8 +177,8 @@ fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-/// This test binary again, as a process of its own that runs one ignored test in a folder.
-fn spawn(test: &str, folder: &Path, settings: impl FnOnce(&mut Command)) -> Working {
+/// Starts this test binary again as a process that runs one ignored test in a folder.
+fn spawn(test: &str, folder: &Path, settings: impl FnOnce(&mut Command)) -> ChildProcess {
     let mut command = Command::new(std::env::current_exe().unwrap());
     command
         .args(["--exact", test, "--ignored", "--nocapture"])
@@ -160,30 +187,29 @@ fn spawn(test: &str, folder: &Path, settings: impl FnOnce(&mut Command)) -> Work
     settings(&mut command);
     let mut child = command.spawn().unwrap();
     let output = BufReader::new(child.stdout.take().unwrap());
-    Working { child, output }
+    ChildProcess { child, output }
 }
 
-/// A child that lives.
-struct Working {
+struct ChildProcess {
     child: Child,
     output: BufReader<std::process::ChildStdout>,
 }
 
-impl Working {
-    /// Reads on until it says this; gives what was acknowledged on the way.
+impl ChildProcess {
+    /// Reads until the child prints this word, and returns the acknowledgements on the way.
     fn until(&mut self, word: &str) -> Vec<Ack> {
         let mut acks = Vec::new();
         loop {
-            let said = self.next();
-            if said == word {
+            let message = self.next();
+            if message == word {
                 return acks;
             }
-            acks.extend(said.parse::<Ack>());
+            acks.extend(message.parse::<Ack>());
         }
     }
 
-    /// Reads so many acknowledgements.
-    fn more(&mut self, count: u64) -> Vec<Ack> {
+    /// Reads `count` acknowledgements.
+    fn read_acks(&mut self, count: u64) -> Vec<Ack> {
         (0..count)
             .map(|_| self.next().parse().expect("an acknowledgement"))
             .collect()
@@ -192,108 +218,129 @@ impl Working {
     fn next(&mut self) -> String {
         let mut line = String::new();
         while self.output.read_line(&mut line).unwrap() > 0 {
-            if let Some(said) = said(&line) {
-                return said.to_owned();
+            if let Some(message) = child_message(&line) {
+                return message.to_owned();
             }
             line.clear();
         }
         panic!("the child ended too early");
     }
 
-    /// Waits until it has done everything.
+    /// Waits until the child has finished.
     fn end(mut self) -> Vec<Ack> {
         let acks = self.until("over");
         assert!(self.child.wait().unwrap().success());
         acks
     }
 
-    /// kill -9; gives what it had said before.
+    /// Kills the child with SIGKILL, and returns what it printed before.
     fn kill(mut self) -> Vec<Ack> {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
         let mut rest = String::new();
         self.output.read_to_string(&mut rest).unwrap();
-        rest.lines().filter_map(|line| said(line)?.parse().ok()).collect()
+        rest.lines()
+            .filter_map(|line| child_message(line)?.parse().ok())
+            .collect()
     }
 }
 
-/// The test harness says things too, also in the middle of a line.
-fn said(line: &str) -> Option<&str> {
-    line.split_once(MARK).map(|(_, said)| said.trim_end())
-}
-
-fn times(kills: usize) -> usize {
-    kills * from_environment::<usize>("COUNTERSIGN_TEST_KILLS", 1)
+/// Returns the child's message in a line of output; the test harness prints too, even in the middle of a line.
+fn child_message(line: &str) -> Option<&str> {
+    line.split_once(MARK).map(|(_, message)| message.trim_end())
 }
 
 #[test]
 fn f01_kill_at_every_step_on_sqlite() {
-    let mut grave = Grave::new(1);
-    let rounds = times(9);
+    let mut history = KillHistory::new(1);
+    // Each round kills once at each point.
+    let rounds = rounds("F01", 9 * POINTS.len()).div_ceil(POINTS.len());
     for round in 0..rounds {
         for point in POINTS {
-            let mut child = grave.child(12, point, round as u64 % 3);
-            let mut said = child.until(&format!("at {point}"));
-            said.extend(child.kill());
-            grave.bury(said);
+            let mut child = history.child(12, point, round as u64 % 3);
+            let mut acks = child.until(&format!("at {point}"));
+            acks.extend(child.kill());
+            history.verify_after_kill(acks);
         }
     }
-    grave.close(rounds * POINTS.len());
+    history.close(rounds * POINTS.len());
+    report("F01", "sqlite", rounds * POINTS.len());
+}
+
+/// K15: kills during a backup and during a checkpoint.
+#[test]
+fn f01_kill_during_backup_and_checkpoint_on_sqlite() {
+    let mut history = KillHistory::new(5);
+    let kills = rounds("F01", 16);
+    for _ in 0..kills {
+        let mut child = history.backing_up();
+        let mut acks = child.until("open");
+        let delay = history.random(900_000);
+        std::thread::sleep(Duration::from_micros(delay));
+        acks.extend(child.kill());
+        history.verify_after_kill(acks);
+        history.check_copies();
+    }
+    history.close(kills);
+    report("F01-K15", "sqlite", kills);
 }
 
 #[test]
 fn f03_kill_at_random_on_sqlite() {
-    let mut grave = Grave::new(2);
-    let rounds = times(80);
+    let mut history = KillHistory::new(2);
+    let rounds = rounds("F03", 80);
     for round in 0..rounds {
-        let mut child = grave.child(10_000, "", 0);
-        let mut said = Vec::new();
-        // Some die while they open the file.
+        let mut child = history.child(10_000, "", 0);
+        let mut acks = Vec::new();
+        // Some are killed while they open the file.
         if round % 8 != 0 {
-            said.extend(child.until("open"));
-            said.extend(child.more(grave.random(10)));
+            acks.extend(child.until("open"));
+            acks.extend(child.read_acks(history.random(10)));
         }
-        let delay = grave.random(10_000);
+        let delay = history.random(10_000);
         std::thread::sleep(Duration::from_micros(delay));
-        said.extend(child.kill());
-        grave.bury(said);
+        acks.extend(child.kill());
+        history.verify_after_kill(acks);
     }
-    grave.close(rounds);
+    history.close(rounds);
+    report("F03", "sqlite", rounds);
 }
 
 #[test]
 fn f03_kill_of_one_among_three_on_sqlite() {
-    let mut grave = Grave::new(3);
-    let rounds = times(15);
+    let mut history = KillHistory::new(3);
+    let rounds = rounds("F03", 15);
     for _ in 0..rounds {
-        let mut children: Vec<Working> = (0..3).map(|_| grave.child(8, "", 0)).collect();
-        let victim = grave.random(3) as usize;
+        let mut children: Vec<ChildProcess> = (0..3).map(|_| history.child(8, "", 0)).collect();
+        let victim = history.random(3) as usize;
         let mut victim = children.swap_remove(victim);
-        let mut said = victim.until("open");
-        said.extend(victim.more(grave.random(10)));
-        let delay = grave.random(10_000);
+        let mut acks = victim.until("open");
+        acks.extend(victim.read_acks(history.random(10)));
+        let delay = history.random(10_000);
         std::thread::sleep(Duration::from_micros(delay));
-        said.extend(victim.kill());
-        // The others do not even notice.
+        acks.extend(victim.kill());
+        // The others continue undisturbed.
         for child in children {
-            said.extend(child.end());
+            acks.extend(child.end());
         }
-        grave.bury(said);
+        history.verify_after_kill(acks);
     }
-    grave.close(rounds);
+    history.close(rounds);
+    report("F03", "sqlite-three", rounds);
 }
 
-/// K14: a file half made is made by the next.
+/// K14: the next process completes a file whose creation was interrupted by a kill.
 #[test]
 fn f01_kill_while_the_file_is_made_on_sqlite() {
-    let mut grave = Grave::new(4);
-    let rounds = times(20);
+    let mut history = KillHistory::new(4);
+    let rounds = rounds("F01", 20);
     for _ in 0..rounds {
-        let child = grave.child(0, "", 0);
-        let delay = grave.random(25_000);
+        let child = history.child(0, "", 0);
+        let delay = history.random(25_000);
         std::thread::sleep(Duration::from_micros(delay));
         assert_eq!(child.kill(), []);
-        drop(open_sqlite(&grave.path(), grave.clock.clone()));
-        grave.folder = tempfile::tempdir().unwrap();
+        drop(open_sqlite(&history.path(), history.clock.clone()));
+        history.folder = tempfile::tempdir().unwrap();
     }
+    report("F01-K14", "sqlite", rounds);
 }

@@ -1,22 +1,22 @@
-//! What is written of an approval, a call and an event: each as a row of a type in the schema, in that type's order.
+//! Rows to write for approvals, calls and events, each as a composite type of the schema, in that type's field order.
 
 use countersign::approval::Approval;
 use countersign::call::Call;
 use countersign::event::Event;
 use countersign::id::Actor;
-use countersign::store::record::{encode_approval, encode_call};
+use countersign::store::record::Bodies;
 use countersign::time::Time;
 
 use super::composite::{Composite, RowWriter};
 
-type Written = Result<(), Box<dyn std::error::Error + Sync + Send>>;
+type WriteResult = Result<(), Box<dyn std::error::Error + Sync + Send>>;
 
 /// A row of `approval`.
-pub(super) struct NewApproval<'a>(pub(super) &'a Approval);
+pub(super) struct NewApprovalRow<'a>(pub(super) &'a Approval, pub(super) &'a Bodies);
 
-impl Composite for NewApproval<'_> {
-    fn write(&self, row: &mut RowWriter<'_>) -> Written {
-        let NewApproval(new) = self;
+impl Composite for NewApprovalRow<'_> {
+    fn write(&self, row: &mut RowWriter<'_>) -> WriteResult {
+        let NewApprovalRow(new, bodies) = self;
         row.put(&new.tenant.as_str())?;
         row.put(&new.id.as_bytes().as_slice())?;
         row.put(&new.channel.as_ref().map(|channel| channel.as_str()))?;
@@ -29,18 +29,19 @@ impl Composite for NewApproval<'_> {
         row.put(&new.key.as_ref().map(|(key, _)| key.as_str()))?;
         let undoes = new.undoes.as_ref();
         row.put(&undoes.map(|call| call.approval.as_bytes().as_slice()))?;
-        row.put(&encode_approval(new))
+        row.put(&bodies.approval)
     }
 }
 
 /// A row of `changed_approval`.
-pub(super) struct ChangedApproval<'a> {
+pub(super) struct ChangedApprovalRow<'a> {
     pub(super) before: &'a Approval,
     pub(super) after: &'a Approval,
+    pub(super) bodies: &'a Bodies,
 }
 
-impl Composite for ChangedApproval<'_> {
-    fn write(&self, row: &mut RowWriter<'_>) -> Written {
+impl Composite for ChangedApprovalRow<'_> {
+    fn write(&self, row: &mut RowWriter<'_>) -> WriteResult {
         let after = self.after;
         row.put(&after.tenant.as_str())?;
         row.put(&after.id.as_bytes().as_slice())?;
@@ -48,34 +49,39 @@ impl Composite for ChangedApproval<'_> {
         row.put(&after.state.code())?;
         row.put(&number(after.version))?;
         row.put(&after.due_at().map(Time::as_micros))?;
-        row.put(&encode_approval(after))
+        row.put(&self.bodies.approval)
     }
 }
 
-/// A call in its place: a row of `call`.
-pub(super) struct Placed<'a> {
+/// A call with its position: a row of `call`.
+pub(super) struct PositionedCall<'a> {
     approval: &'a Approval,
     position: i16,
     pub(super) call: &'a Call,
+    body: &'a Vec<u8>,
 }
 
-impl Placed<'_> {
+impl PositionedCall<'_> {
     fn original(&self) -> Option<&[u8]> {
         self.call.original.as_ref().map(|original| original.as_bytes())
     }
 }
 
-/// The calls of an approval, in order.
-pub(super) fn placed(approval: &Approval) -> impl Iterator<Item = Placed<'_>> {
-    approval.numbered().map(move |(position, call)| Placed {
+/// Returns the calls of an approval, in order.
+pub(super) fn positioned_calls<'a>(
+    (approval, bodies): (&'a Approval, &'a Bodies),
+) -> impl Iterator<Item = PositionedCall<'a>> {
+    let calls = approval.numbered().zip(&bodies.calls);
+    calls.map(move |((position, call), body)| PositionedCall {
         approval,
         position: position.into(),
         call,
+        body,
     })
 }
 
-impl Composite for Placed<'_> {
-    fn write(&self, row: &mut RowWriter<'_>) -> Written {
+impl Composite for PositionedCall<'_> {
+    fn write(&self, row: &mut RowWriter<'_>) -> WriteResult {
         row.put(&self.approval.tenant.as_str())?;
         row.put(&self.approval.id.as_bytes().as_slice())?;
         row.put(&self.position)?;
@@ -85,28 +91,28 @@ impl Composite for Placed<'_> {
         row.put(&self.original())?;
         row.put(&self.call.result.as_deref())?;
         row.put(&self.call.sealed.as_deref())?;
-        row.put(&encode_call(self.call))
+        row.put(self.body)
     }
 }
 
 /// A row of `changed_call`.
-pub(super) struct ChangedCall<'a> {
+pub(super) struct ChangedCallRow<'a> {
     pub(super) before: &'a Call,
-    pub(super) after: Placed<'a>,
+    pub(super) after: PositionedCall<'a>,
 }
 
-impl Composite for ChangedCall<'_> {
-    fn write(&self, row: &mut RowWriter<'_>) -> Written {
-        let (before, placed, after) = (self.before, &self.after, self.after.call);
+impl Composite for ChangedCallRow<'_> {
+    fn write(&self, row: &mut RowWriter<'_>) -> WriteResult {
+        let (before, positioned, after) = (self.before, &self.after, self.after.call);
         let ended = before.result != after.result || before.sealed != after.sealed;
         let edited = before.arguments != after.arguments || before.original != after.original;
-        row.put(&placed.approval.tenant.as_str())?;
-        row.put(&placed.approval.id.as_bytes().as_slice())?;
-        row.put(&placed.position)?;
+        row.put(&positioned.approval.tenant.as_str())?;
+        row.put(&positioned.approval.id.as_bytes().as_slice())?;
+        row.put(&positioned.position)?;
         row.put(&after.state.code())?;
-        row.put(&encode_call(after))?;
+        row.put(positioned.body)?;
         row.put(&edited.then(|| after.arguments.as_bytes()))?;
-        row.put(&placed.original())?;
+        row.put(&positioned.original())?;
         row.put(&ended)?;
         row.put(&after.result.as_deref().filter(|_| ended))?;
         row.put(&after.sealed.as_deref().filter(|_| ended))
@@ -114,14 +120,14 @@ impl Composite for ChangedCall<'_> {
 }
 
 /// A row of `new_event`.
-pub(super) struct NewEvent<'a> {
+pub(super) struct NewEventRow<'a> {
     pub(super) seq: i32,
     pub(super) approval: &'a Approval,
     pub(super) event: &'a Event,
 }
 
-impl Composite for NewEvent<'_> {
-    fn write(&self, row: &mut RowWriter<'_>) -> Written {
+impl Composite for NewEventRow<'_> {
+    fn write(&self, row: &mut RowWriter<'_>) -> WriteResult {
         let event = self.event;
         row.put(&self.seq)?;
         row.put(&self.approval.tenant.as_str())?;
@@ -131,11 +137,12 @@ impl Composite for NewEvent<'_> {
         row.put(&event.policy.0.as_slice())?;
         row.put(&Actor::to_string(&event.by))?;
         row.put(&event.text())?;
-        row.put(&event.link.0.as_slice())
+        row.put(&event.link.0.as_slice())?;
+        row.put(&event.content.as_ref().map(|content| content.0.as_slice()))
     }
 }
 
-/// A version or number, for a column.
+/// Converts a version or number for an `integer` column.
 pub(super) fn number(number: u32) -> i32 {
     i32::try_from(number).unwrap_or(i32::MAX)
 }

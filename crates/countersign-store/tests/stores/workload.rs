@@ -1,4 +1,4 @@
-//! Whole lives through the real gate: what was acknowledged of them, and what has to be true of them after a crash.
+//! Whole approvals through the real gate: records what was acknowledged, and checks it after a crash.
 
 use std::collections::{BTreeSet, HashSet};
 use std::str::FromStr;
@@ -6,9 +6,9 @@ use std::sync::Arc;
 
 use countersign::approval::{Approval, SharedApproval};
 use countersign::decision::{Decider, Decision, Surface, Verdict};
-use countersign::event::{Event, What, verify};
+use countersign::event::{Event, EventKind, verify};
 use countersign::executor::{Outcome, Tools};
-use countersign::gate::{Gate, Submission, SubmitError, SubmittedCall};
+use countersign::gate::{Gate, Ran, Submission, SubmitError, SubmittedCall};
 use countersign::id::{Actor, Agent, ApprovalId, CallId, Person, Tenant, ToolName};
 use countersign::policy::Policy;
 use countersign::state::{CallState, State};
@@ -24,13 +24,18 @@ effect = "destructive"
 approvers = ["alice"]
 timeout = "30s"
 
+[tools.left_alone]
+effect = "destructive"
+approvers = ["alice"]
+ttl = "1s"
+
 [tools.run_by_host]
 effect = "destructive"
 approvers = ["alice"]
 timeout = "30s"
 "#;
 
-/// Something a caller was told. From then on it must be so, whatever dies.
+/// A fact acknowledged to a caller. It must hold from then on, whatever crashes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Ack {
     Proposed(ApprovalId),
@@ -79,40 +84,48 @@ impl Ack {
     }
 }
 
-/// Somebody who lives through the gate, says what was acknowledged, and has effects.
-pub struct Living {
+/// A client of the gate that reports acknowledgements and effects.
+pub struct TestClient {
     pub gate: Gate,
-    note: Arc<dyn Fn(Ack) + Send + Sync>,
-    effect: Arc<dyn Fn(CallId) + Send + Sync>,
+    on_ack: Arc<dyn Fn(Ack) + Send + Sync>,
+    on_effect: Arc<dyn Fn(CallId) + Send + Sync>,
 }
 
-impl Living {
+impl TestClient {
     pub fn new(
         store: Arc<dyn Store>,
-        note: Arc<dyn Fn(Ack) + Send + Sync>,
-        effect: Arc<dyn Fn(CallId) + Send + Sync>,
-    ) -> Living {
+        on_ack: Arc<dyn Fn(Ack) + Send + Sync>,
+        on_effect: Arc<dyn Fn(CallId) + Send + Sync>,
+    ) -> TestClient {
         let policy = Arc::new(Policy::parse(POLICY).unwrap());
-        let affecting = effect.clone();
+        let tool_effect = on_effect.clone();
         let tools = Tools::default().with(ToolName::new("run_by_gate").unwrap(), move |permit| {
-            affecting(permit.call().expect("a held call"));
+            tool_effect(permit.call().expect("a held call"));
             async { Outcome::succeeded("done") }
         });
         let gate = Gate::new(store, policy).with_executor(Arc::new(tools));
-        Living { gate, note, effect }
+        TestClient {
+            gate,
+            on_ack,
+            on_effect,
+        }
     }
 
-    /// One life: decided and run here, decided and run by its host, denied, or left for whoever comes next.
-    pub async fn live(&self, number: u64) -> Result<(), StoreError> {
+    /// Runs one approval: decided and run by the gate, decided and run by its host, denied, or left pending.
+    pub async fn run_one(&self, number: u64) -> Result<(), StoreError> {
         match number % 4 {
             0 => self.approve(&*self.propose("run_by_gate", 2).await?).await,
             1 => self.approve(&*self.propose("run_by_host", 1).await?).await,
             2 => self.deny(&*self.propose("run_by_gate", 1).await?).await,
-            _ => self.propose("run_by_gate", 1).await.map(|_| ()),
+            _ => {
+                self.propose("run_by_gate", 1).await?;
+                // Expires soon, for the sweep.
+                self.propose("left_alone", 1).await.map(|_| ())
+            }
         }
     }
 
-    /// Goes on with what somebody left behind.
+    /// Continues with approvals that another client left behind.
     pub async fn resume(&self) -> Result<(), StoreError> {
         let tenant = Tenant::single();
         let approved = Filter {
@@ -122,7 +135,7 @@ impl Living {
         for approval in self.gate.store().list(&tenant, &approved).await? {
             self.run_by_host(&approval).await?;
             let (_, ran) = self.gate.run_released(&tenant, approval).await?;
-            ran.iter().for_each(|ran| (self.note)(Ack::Finished(ran.call)));
+            self.record_finished(&ran);
         }
         for approval in self.gate.store().list(&tenant, &Filter::pending()).await? {
             self.approve(&approval).await?;
@@ -148,7 +161,7 @@ impl Living {
         match self.gate.submit(submission).await {
             Ok(submitted) => {
                 let approval = submitted.approval.expect("it is held");
-                (self.note)(Ack::Proposed(approval.id));
+                (self.on_ack)(Ack::Proposed(approval.id));
                 Ok(approval)
             }
             Err(SubmitError::Store(error)) => Err(error),
@@ -158,15 +171,22 @@ impl Living {
 
     async fn approve(&self, approval: &Approval) -> Result<(), StoreError> {
         let resolved = self.gate.decide_and_run(approve(approval)).await?;
-        // Somebody else may have been faster with what was left behind.
+        // Another client may have been faster.
         if resolved.refusal.is_some() {
             return Ok(());
         }
-        (self.note)(Ack::Approved(approval.id));
-        for ran in &resolved.ran {
-            (self.note)(Ack::Finished(ran.call));
-        }
+        (self.on_ack)(Ack::Approved(approval.id));
+        self.record_finished(&resolved.ran);
         self.run_by_host(&resolved.approval.expect("it is there")).await
+    }
+
+    /// Reports calls that succeeded. A call whose record could not be read before sending was not sent and counts as
+    /// failed.
+    fn record_finished(&self, ran: &[Ran]) {
+        let succeeded = |ran: &&Ran| matches!(ran.outcome, Outcome::Succeeded(_));
+        for ran in ran.iter().filter(succeeded) {
+            (self.on_ack)(Ack::Finished(ran.call));
+        }
     }
 
     async fn run_by_host(&self, approval: &Approval) -> Result<(), StoreError> {
@@ -186,15 +206,15 @@ impl Living {
         let Ok(permit) = self.gate.start(&approval.tenant, call).await? else {
             return Ok(());
         };
-        (self.note)(Ack::Started(call));
-        (self.effect)(call);
+        (self.on_ack)(Ack::Started(call));
+        (self.on_effect)(call);
         let token = permit.token().expect("a held call");
         let finished = self
             .gate
             .finish(&approval.tenant, call, token, Outcome::succeeded("done"))
             .await?;
         if finished.is_ok() {
-            (self.note)(Ack::Finished(call));
+            (self.on_ack)(Ack::Finished(call));
         }
         Ok(())
     }
@@ -202,13 +222,13 @@ impl Living {
     async fn deny(&self, approval: &Approval) -> Result<(), StoreError> {
         let answer = self.gate.decide(decision(approval, Verdict::Deny)).await?;
         if answer.refusal.is_none() {
-            (self.note)(Ack::Denied(approval.id));
+            (self.on_ack)(Ack::Denied(approval.id));
         }
         Ok(())
     }
 }
 
-/// What alice says to a card when she approves it.
+/// An approval by `alice`.
 pub fn approve(approval: &Approval) -> Decision {
     decision(approval, Verdict::Approve)
 }
@@ -222,7 +242,8 @@ fn decision(approval: &Approval, verdict: Verdict) -> Decision {
     )
 }
 
-/// I1, I2, I4, I5: what was acknowledged is there, what had an effect was approved and started before, once.
+/// I1, I2, I4, I5: checks that every acknowledged fact is stored, and that every effect was approved and started
+/// before, and happened once.
 pub async fn check(store: &dyn Store, acks: &[Ack], effects: &[CallId]) {
     let mut once = HashSet::new();
     for call in effects {
@@ -233,7 +254,7 @@ pub async fn check(store: &dyn Store, acks: &[Ack], effects: &[CallId]) {
         .chain(effects.iter().map(|call| call.approval))
         .collect();
     for id in ids {
-        let (approval, events) = look(store, id).await;
+        let (approval, events) = verified_approval(store, id).await;
         for ack in acks.iter().filter(|ack| ack.approval() == id) {
             let holds = match ack {
                 Ack::Proposed(_) => true,
@@ -255,8 +276,8 @@ pub async fn check(store: &dyn Store, acks: &[Ack], effects: &[CallId]) {
     }
 }
 
-/// One approval and its history, which fit together.
-pub async fn look(store: &dyn Store, id: ApprovalId) -> (SharedApproval, Vec<Event>) {
+/// Returns an approval and its history after verifying them.
+pub async fn verified_approval(store: &dyn Store, id: ApprovalId) -> (SharedApproval, Vec<Event>) {
     let tenant = Tenant::single();
     let approval = store.approval(&tenant, id).await.unwrap();
     let approval = approval.unwrap_or_else(|| panic!("I5: approval {id} is lost"));
@@ -265,11 +286,11 @@ pub async fn look(store: &dyn Store, id: ApprovalId) -> (SharedApproval, Vec<Eve
     let mut approved = false;
     for event in &events {
         match event.what {
-            What::Approved { .. } => {
+            EventKind::Approved { .. } => {
                 assert_eq!(event.by, Actor::Person(Person::new("alice").unwrap()), "I1");
                 approved = true;
             }
-            What::Started { call, .. } => {
+            EventKind::Started { call, .. } => {
                 assert!(
                     approved,
                     "I1: call {id}.{call} was started and nobody had approved it"
@@ -282,11 +303,12 @@ pub async fn look(store: &dyn Store, id: ApprovalId) -> (SharedApproval, Vec<Eve
     (approval, events)
 }
 
-/// I12: what was running is unknown once its time is over, and never starts again. The clock must be past all of it.
+/// I12: checks that a running call becomes unknown once its time is over, and never starts again. The clock must be
+/// past all deadlines.
 pub async fn check_sweep(gate: &Gate, approvals: &[SharedApproval]) {
     gate.expire_due().await.unwrap();
     for before in approvals {
-        let (after, _) = look(gate.store(), before.id).await;
+        let (after, _) = verified_approval(gate.store(), before.id).await;
         assert_ne!(after.state, State::Pending, "approval {}", after.id);
         for (position, call) in after.numbered() {
             assert!(
@@ -314,8 +336,8 @@ pub async fn check_sweep(gate: &Gate, approvals: &[SharedApproval]) {
     }
 }
 
-/// Every approval there is, newest first.
-pub async fn everything(store: &dyn Store) -> Vec<SharedApproval> {
+/// Returns all approvals, newest first.
+pub async fn all_approvals(store: &dyn Store) -> Vec<SharedApproval> {
     let mut all: Vec<SharedApproval> = Vec::new();
     loop {
         let filter = Filter {
@@ -332,7 +354,7 @@ pub async fn everything(store: &dyn Store) -> Vec<SharedApproval> {
 }
 
 fn starts(events: &[Event], position: u8) -> usize {
-    let started = |event: &&Event| matches!(event.what, What::Started { call, .. } if call == position);
+    let started = |event: &&Event| matches!(event.what, EventKind::Started { call, .. } if call == position);
     events.iter().filter(started).count()
 }
 
@@ -340,16 +362,16 @@ fn state(approval: &Approval, call: CallId) -> CallState {
     approval.call(call.position).expect("it has that call").state
 }
 
-/// A check that sees nothing would prove nothing.
+/// Tests that `check` detects violations.
 mod tests {
     use countersign::store::memory::MemoryStore;
 
     use super::*;
 
-    async fn lived() -> (Arc<MemoryStore>, CallId) {
+    async fn finished_workload() -> (Arc<MemoryStore>, CallId) {
         let store = Arc::new(MemoryStore::default());
-        let living = Living::new(store.clone(), Arc::new(|_| {}), Arc::new(|_| {}));
-        let approval = living.propose("run_by_gate", 1).await.unwrap().id;
+        let client = TestClient::new(store.clone(), Arc::new(|_| {}), Arc::new(|_| {}));
+        let approval = client.propose("run_by_gate", 1).await.unwrap().id;
         (
             store,
             CallId {
@@ -361,29 +383,29 @@ mod tests {
 
     #[tokio::test]
     #[should_panic = "I5: approval"]
-    async fn a_lost_proposal_is_seen() {
-        let (_, call) = lived().await;
+    async fn check_finds_a_lost_proposal() {
+        let (_, call) = finished_workload().await;
         check(&MemoryStore::default(), &[Ack::Proposed(call.approval)], &[]).await;
     }
 
     #[tokio::test]
     #[should_panic = "I5: `approved"]
-    async fn a_lost_decision_is_seen() {
-        let (store, call) = lived().await;
+    async fn check_finds_a_lost_decision() {
+        let (store, call) = finished_workload().await;
         check(&*store, &[Ack::Approved(call.approval)], &[]).await;
     }
 
     #[tokio::test]
     #[should_panic = "I1: the effect of call"]
-    async fn an_effect_without_a_start_is_seen() {
-        let (store, call) = lived().await;
+    async fn check_finds_an_effect_without_a_start() {
+        let (store, call) = finished_workload().await;
         check(&*store, &[], &[call]).await;
     }
 
     #[tokio::test]
     #[should_panic = "had its effect twice"]
-    async fn an_effect_that_happens_twice_is_seen() {
-        let (store, call) = lived().await;
+    async fn check_finds_a_repeated_effect() {
+        let (store, call) = finished_workload().await;
         check(&*store, &[], &[call, call]).await;
     }
 }

@@ -1,7 +1,8 @@
-//! X22: kill -9 around the last look. What was shown is what runs, once, or nothing does.
+//! X22: kill -9 around the last read of a snapshot. Either the content shown is what the call runs on, once, or nothing
+//! runs.
 //!
-//! A page stands in a file; whoever changes it does so while the process is dead, or just before it looks again. Each
-//! effect writes down the page it found, so that it can be compared with what was shown.
+//! The page is a file, which is changed while the process is dead or just before it is read again. Each effect records
+//! the page it found, to be compared with what was shown.
 
 use std::io::Write as _;
 use std::path::{Path, PathBuf};
@@ -9,7 +10,7 @@ use std::process::Command;
 use std::sync::Arc;
 
 use countersign::approval::SharedApproval;
-use countersign::call::Because;
+use countersign::call::RefusalReason;
 use countersign::executor::{Outcome, Permit, Tools};
 use countersign::gate::{Gate, Submission, SubmittedCall};
 use countersign::id::{Agent, CallId, Person, Tenant, ToolName};
@@ -20,11 +21,12 @@ use countersign::time::{Clock as _, ManualClock, SystemClock, Time};
 use tempfile::TempDir;
 
 use super::child::{number, say, setting};
-use super::halt::{Halt, Halting, HaltingClock};
-use super::{HOUR, Working, runtime, spawn, times};
+use super::halt::{HaltPoint, HaltingClock, HaltingStore};
+use super::{ChildProcess, HOUR, runtime, spawn};
 use crate::database::open_sqlite;
+use crate::figures::rounds;
 use crate::layer::Layered;
-use crate::life::{approve, check_sweep, everything, look};
+use crate::workload::{all_approvals, approve, check_sweep, verified_approval};
 
 const POLICY: &str = r#"
 [agents]
@@ -50,56 +52,56 @@ before = { tool = "read_page" }
 const OLD: &str = r#"{"title":"Old","sections":4}"#;
 const NEW: &str = r#"{"title":"Old","sections":5}"#;
 
-/// How far a call had come on record when its process died, and whether the page was touched.
+/// Recorded state of a call when its process died, and whether it had its effect.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Reached {
+struct CallAtKill {
     state: CallState,
     affected: bool,
 }
 
-const fn reached(state: CallState, affected: bool) -> Reached {
-    Reached { state, affected }
+const fn at_kill(state: CallState, affected: bool) -> CallAtKill {
+    CallAtKill { state, affected }
 }
 
-/// Every place from the look to the end.
-const POINTS: [(&str, Reached); 12] = [
-    ("before look", reached(CallState::Released, false)),
-    ("after look", reached(CallState::Released, false)),
-    ("before start", reached(CallState::Released, false)),
-    ("locked start", reached(CallState::Released, false)),
-    ("written start", reached(CallState::Released, false)),
-    ("after start", reached(CallState::Running, false)),
-    ("before effect", reached(CallState::Running, false)),
-    ("after effect", reached(CallState::Running, true)),
-    ("before finish", reached(CallState::Running, true)),
-    ("locked finish", reached(CallState::Running, true)),
-    ("written finish", reached(CallState::Running, true)),
-    ("after finish", reached(CallState::Succeeded, true)),
+/// Every point from the last read to the end.
+const POINTS: [(&str, CallAtKill); 12] = [
+    ("before look", at_kill(CallState::Released, false)),
+    ("after look", at_kill(CallState::Released, false)),
+    ("before start", at_kill(CallState::Released, false)),
+    ("locked start", at_kill(CallState::Released, false)),
+    ("written start", at_kill(CallState::Released, false)),
+    ("after start", at_kill(CallState::Running, false)),
+    ("before effect", at_kill(CallState::Running, false)),
+    ("after effect", at_kill(CallState::Running, true)),
+    ("before finish", at_kill(CallState::Running, true)),
+    ("locked finish", at_kill(CallState::Running, true)),
+    ("written finish", at_kill(CallState::Running, true)),
+    ("after finish", at_kill(CallState::Succeeded, true)),
 ];
 
-/// Who changes the page, and when.
+/// When the page is changed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Changed {
+enum PageChange {
     Never,
     WhileDead,
-    BeforeTheLook,
+    BeforeRead,
 }
 
 fn page(folder: &Path) -> PathBuf {
     folder.join("page")
 }
 
-/// A gate over a page: its tools stop where they are told to.
-fn gate(store: Arc<dyn Store>, folder: PathBuf, halt: Arc<Halt>) -> Gate {
-    let (reading, looking) = (folder.clone(), halt.clone());
+/// Creates a gate whose tools read and change the page, and stop at the given point.
+fn gate(store: Arc<dyn Store>, folder: PathBuf, halt: Arc<HaltPoint>) -> Gate {
+    let (reading, read_halt) = (folder.clone(), halt.clone());
     let read = move |_: Permit| {
-        looking.reached("before look");
+        read_halt.reached("before look");
         let found = std::fs::read(page(&reading)).unwrap();
-        looking.reached("after look");
+        read_halt.reached("after look");
         async { Outcome::succeeded(found) }
     };
     let run = move |permit: Permit| {
-        affect(&folder, permit.call().expect("a held call"), &halt);
+        apply_effect(&folder, permit.call().expect("a held call"), &halt);
         async { Outcome::succeeded("done") }
     };
     let tools = Tools::default()
@@ -109,7 +111,7 @@ fn gate(store: Arc<dyn Store>, folder: PathBuf, halt: Arc<Halt>) -> Gate {
     Gate::new(store, policy).with_executor(Arc::new(tools))
 }
 
-fn affect(folder: &Path, call: CallId, halt: &Halt) {
+fn apply_effect(folder: &Path, call: CallId, halt: &HaltPoint) {
     halt.reached("before effect");
     let found = std::fs::read_to_string(page(folder)).unwrap();
     let mut options = std::fs::OpenOptions::new();
@@ -120,18 +122,18 @@ fn affect(folder: &Path, call: CallId, halt: &Halt) {
     halt.reached("after effect");
 }
 
-/// The other half: proposes, approves and runs, or goes on with what is released.
+/// The killed process: proposes, approves and runs, or continues with released calls.
 #[tokio::test]
-#[ignore = "the other half of the tests in `look`"]
+#[ignore = "child process of the tests in `snapshot`"]
 async fn works_over_a_page_until_it_is_killed() {
     let Some(folder) = setting("FOLDER").map(PathBuf::from) else {
         return;
     };
-    let halt = Arc::new(Halt::new(setting("POINT").unwrap(), number("PASSES")));
+    let halt = Arc::new(HaltPoint::new(setting("POINT").unwrap(), number("PASSES")));
     let begin = Time::from_micros(i64::try_from(number("CLOCK")).unwrap());
     let clock = Arc::new(HaltingClock::starting_at(begin));
     let store = open_sqlite(&folder.join("store.db"), clock.clone());
-    let store = Arc::new(Layered(Halting {
+    let store = Arc::new(Layered(HaltingStore {
         store,
         clock,
         halt: halt.clone(),
@@ -145,7 +147,7 @@ async fn works_over_a_page_until_it_is_killed() {
         let resolved = gate.decide_and_run(approve(&approval)).await.unwrap();
         assert_eq!(resolved.refusal, None);
     }
-    go_on(&gate, &folder, &halt).await;
+    resume(&gate, &folder, &halt).await;
     say("over");
 }
 
@@ -161,7 +163,7 @@ async fn propose(gate: &Gate, tool: &str) -> SharedApproval {
         claim: None,
         key: None,
         conversation: None,
-        calls: vec![SubmittedCall::new(tool, b"{}".to_vec())],
+        calls: vec![SubmittedCall::new(tool, b"{}")],
     };
     gate.submit(submission)
         .await
@@ -170,8 +172,8 @@ async fn propose(gate: &Gate, tool: &str) -> SharedApproval {
         .expect("it is held")
 }
 
-/// Runs what is released, here or as its host.
-async fn go_on(gate: &Gate, folder: &Path, halt: &Halt) {
+/// Runs released calls, by the gate or as its host.
+async fn resume(gate: &Gate, folder: &Path, halt: &HaltPoint) {
     let tenant = Tenant::single();
     let approved = Filter {
         state: Some(State::Approved),
@@ -187,7 +189,7 @@ async fn go_on(gate: &Gate, folder: &Path, halt: &Halt) {
             position,
         };
         if let Ok(permit) = gate.start(&tenant, call).await.unwrap() {
-            affect(folder, call, halt);
+            apply_effect(folder, call, halt);
             let token = permit.token().expect("a held call");
             let finished = gate.finish(&tenant, call, token, Outcome::succeeded("done"));
             finished.await.unwrap().unwrap();
@@ -195,7 +197,7 @@ async fn go_on(gate: &Gate, folder: &Path, halt: &Halt) {
     }
 }
 
-/// A folder with a page and a store.
+/// A folder with a page file and a store.
 struct Site {
     folder: TempDir,
     clock: Arc<ManualClock>,
@@ -207,23 +209,23 @@ impl Site {
             folder: tempfile::tempdir().unwrap(),
             clock: Arc::new(ManualClock::at(SystemClock::default().now())),
         };
-        site.becomes(OLD);
+        site.write_page(OLD);
         site
     }
 
-    fn becomes(&self, text: &str) {
+    fn write_page(&self, text: &str) {
         std::fs::write(page(self.folder.path()), text).unwrap();
     }
 
-    fn child(&self, point: &str, passes: u64, more: impl FnOnce(&mut Command)) -> Working {
-        let test = "kill::look::works_over_a_page_until_it_is_killed";
+    fn child(&self, point: &str, passes: u64, configure: impl FnOnce(&mut Command)) -> ChildProcess {
+        let test = "kill::snapshot::works_over_a_page_until_it_is_killed";
         let clock = self.clock.now().as_micros().to_string();
         spawn(test, self.folder.path(), |command| {
             command
                 .env("COUNTERSIGN_TEST_KILL_CLOCK", clock)
                 .env("COUNTERSIGN_TEST_KILL_POINT", point)
                 .env("COUNTERSIGN_TEST_KILL_PASSES", passes.to_string());
-            more(command);
+            configure(command);
         })
     }
 
@@ -231,7 +233,7 @@ impl Site {
         open_sqlite(&self.folder.path().join("store.db"), self.clock.clone())
     }
 
-    /// Each effect, with the page it found.
+    /// Returns the effects, each with the page it found.
     fn effects(&self) -> Vec<(CallId, String)> {
         let text = std::fs::read_to_string(self.folder.path().join("effects")).unwrap_or_default();
         let effect = |line: &str| {
@@ -241,13 +243,13 @@ impl Site {
         text.lines().map(effect).collect()
     }
 
-    /// The call that was proposed first, and what was asked instead of it.
+    /// Returns the first approval and those proposed instead of it, after verifying all.
     fn approvals(&self) -> (SharedApproval, Vec<SharedApproval>) {
         let mut all = runtime().block_on(async {
             let store = self.store();
-            let all = everything(&*store).await;
+            let all = all_approvals(&*store).await;
             for approval in &all {
-                look(&*store, approval.id).await;
+                verified_approval(&*store, approval.id).await;
             }
             all
         });
@@ -255,11 +257,12 @@ impl Site {
     }
 }
 
-/// One call that is killed at a point, and whoever comes after.
-fn die(tool: &str, point: &str, reached: Reached, changed: Changed) {
+/// Kills a process at one point of a call, runs successors, and checks the result.
+fn check_kill(tool: &str, point: &str, at_kill: CallAtKill, change: PageChange) {
     let site = Site::new();
-    let told = format!("{tool}, {point}, changed {changed:?}");
-    // What is asked for over a page is read once when it is proposed; a host's first try is told to look first.
+    let case = format!("{tool}, {point}, changed {change:?}");
+    // Proposing reads the page once, and a host's first start is refused until the page is read: the point is passed
+    // once before.
     let earlier = match (point.ends_with("look"), point.ends_with("start")) {
         (true, _) => 1,
         (_, true) if tool == "run_by_host" => 1,
@@ -267,65 +270,68 @@ fn die(tool: &str, point: &str, reached: Reached, changed: Changed) {
     };
     let mut child = site.child(point, earlier, |command| {
         command.env("COUNTERSIGN_TEST_KILL_TOOL", tool);
-        if changed == Changed::BeforeTheLook {
+        if change == PageChange::BeforeRead {
             command.env("COUNTERSIGN_TEST_KILL_CHANGES", "");
         }
     });
     child.until(&format!("at {point}"));
     child.kill();
-    let (dead, instead) = site.approvals();
-    let refused = changed == Changed::BeforeTheLook && point == "after start";
+    let (dead, replacements) = site.approvals();
+    let refused = change == PageChange::BeforeRead && point == "after start";
     let on_record = match refused {
         true => CallState::Refused,
-        false => reached.state,
+        false => at_kill.state,
     };
-    assert_eq!(dead.calls[0].state, on_record, "{told}");
-    assert_eq!(site.effects().len(), usize::from(reached.affected), "{told}");
-    assert_eq!(instead.len(), usize::from(refused), "{told}: in one commit");
+    assert_eq!(dead.calls[0].state, on_record, "{case}");
+    assert_eq!(site.effects().len(), usize::from(at_kill.affected), "{case}");
+    assert_eq!(replacements.len(), usize::from(refused), "{case}: in one commit");
 
-    if changed == Changed::WhileDead {
-        site.becomes(NEW);
+    if change == PageChange::WhileDead {
+        site.write_page(NEW);
     }
-    // Twice: whoever comes later finds nothing left to do.
+    // Twice: the second process finds nothing left to do.
     for _ in 0..2 {
         site.child("", 0, |_| {}).end();
     }
-    let (after, instead) = site.approvals();
+    let (after, replacements) = site.approvals();
     let call = &after.calls[0];
-    let (state, because) = match (reached.state, changed) {
-        (CallState::Released, Changed::Never) => (CallState::Succeeded, None),
-        (CallState::Released, _) | (_, Changed::BeforeTheLook) => {
-            (CallState::Refused, Some(Because::Changed))
+    let (state, because) = match (at_kill.state, change) {
+        (CallState::Released, PageChange::Never) => (CallState::Succeeded, None),
+        (CallState::Released, _) | (_, PageChange::BeforeRead) => {
+            (CallState::Refused, Some(RefusalReason::Changed))
         }
         (state, _) => (state, None),
     };
-    assert_eq!((call.state, &call.because), (state, &because), "{told}");
+    assert_eq!((call.state, &call.because), (state, &because), "{case}");
     let effects = site.effects();
-    let ran = reached.affected || state == CallState::Succeeded;
-    assert_eq!(effects.len(), usize::from(ran), "{told}: at most once");
+    let ran = at_kill.affected || state == CallState::Succeeded;
+    assert_eq!(effects.len(), usize::from(ran), "{case}: at most once");
     for (id, found) in &effects {
-        assert_eq!(id.approval, after.id, "{told}: only what was approved");
+        assert_eq!(id.approval, after.id, "{case}: only what was approved");
         let shown = call.before.as_ref().unwrap();
-        assert_eq!(found.as_bytes(), &*shown.result, "{told}: over what was shown");
+        assert_eq!(found.as_bytes(), &*shown.result, "{case}: over what was shown");
     }
-    match (state, instead.as_slice()) {
-        (CallState::Refused, [asked]) => {
-            assert_eq!((asked.state, asked.replaces), (State::Pending, Some(after.id)));
-            let shown = asked.calls[0].before.as_ref().unwrap();
-            assert_eq!(&*shown.result, NEW.as_bytes(), "{told}: what is there now");
+    match (state, replacements.as_slice()) {
+        (CallState::Refused, [replacement]) => {
+            assert_eq!(
+                (replacement.state, replacement.replaces),
+                (State::Pending, Some(after.id))
+            );
+            let shown = replacement.calls[0].before.as_ref().unwrap();
+            assert_eq!(&*shown.result, NEW.as_bytes(), "{case}: what is there now");
         }
-        (CallState::Refused, _) => panic!("{told}: asked again {} times", instead.len()),
-        _ => assert_eq!(instead, [], "{told}: nobody is asked again"),
+        (CallState::Refused, _) => panic!("{case}: asked again {} times", replacements.len()),
+        _ => assert_eq!(replacements, [], "{case}: nobody is asked again"),
     }
-    bury(&site, &effects);
+    verify_after_kill(&site, &effects);
 }
 
-/// An hour later nothing is open, and nothing runs.
-fn bury(site: &Site, effects: &[(CallId, String)]) {
+/// Checks that an hour later nothing is open and nothing more runs.
+fn verify_after_kill(site: &Site, effects: &[(CallId, String)]) {
     let (first, mut all) = site.approvals();
     all.push(first);
     site.clock.advance(HOUR);
-    let halt = Arc::new(Halt::new(String::new(), 0));
+    let halt = Arc::new(HaltPoint::new(String::new(), 0));
     runtime().block_on(async {
         let gate = gate(site.store(), site.folder.path().to_owned(), halt);
         check_sweep(&gate, &all).await;
@@ -335,25 +341,25 @@ fn bury(site: &Site, effects: &[(CallId, String)]) {
 
 #[test]
 fn x22_kill_around_the_last_look_on_sqlite() {
-    for _ in 0..times(1) {
+    for _ in 0..rounds("X22", 1) {
         for tool in ["run_by_gate", "run_by_host"] {
-            for (point, reached) in POINTS {
-                die(tool, point, reached, Changed::Never);
-                die(tool, point, reached, Changed::WhileDead);
+            for (point, at_kill) in POINTS {
+                check_kill(tool, point, at_kill, PageChange::Never);
+                check_kill(tool, point, at_kill, PageChange::WhileDead);
             }
         }
     }
 }
 
-/// Refusing and asking again are one commit: nobody is left without a question, and nobody is asked twice.
+/// The refusal and the new proposal are one commit: the question is neither lost nor asked twice.
 #[test]
 fn x22_kill_while_a_changed_call_is_refused_on_sqlite() {
     let to_refusal = POINTS
         .into_iter()
         .take_while(|(point, _)| *point != "before effect");
-    for (point, reached) in to_refusal {
+    for (point, at_kill) in to_refusal {
         for tool in ["run_by_gate", "run_by_host"] {
-            die(tool, point, reached, Changed::BeforeTheLook);
+            check_kill(tool, point, at_kill, PageChange::BeforeRead);
         }
     }
 }

@@ -1,0 +1,65 @@
+//! Writer cache: approvals and entries that the writer can use without reading the file.
+//!
+//! Input: rows that the writer committed, or read under the write lock. Output: the same rows, if still current.
+//! INVARIANT: used only under the write lock, and cleared when another process has written. An approval is cached only
+//! if its events match it: the writer wrote it, or compared it with its events when it read it.
+
+use countersign::cache::GenerationalCache;
+use countersign::id::{ApprovalId, Tenant};
+use countersign::registry::{Entry, Kind};
+
+use super::load::Loaded;
+use super::reader_cache::{BASE_BYTES, MOST_BYTES, estimated_bytes};
+
+/// Room for a few hundred tokens and accounts.
+const MOST_ENTRY_BYTES: usize = 256 * 1024;
+
+/// The writer cache. Readers must not fill it: a slow reader could add an outdated row.
+pub(super) struct WriterCache {
+    approvals: GenerationalCache<ApprovalId, Loaded>,
+    entries: GenerationalCache<(Kind, String), Entry>,
+}
+
+impl Default for WriterCache {
+    fn default() -> Self {
+        WriterCache {
+            approvals: GenerationalCache::new(MOST_BYTES),
+            entries: GenerationalCache::new(MOST_ENTRY_BYTES),
+        }
+    }
+}
+
+impl WriterCache {
+    pub(super) fn approval(&self, tenant: &Tenant, id: ApprovalId) -> Option<Loaded> {
+        self.approvals
+            .get(&id, |cached| cached.approval.tenant == *tenant)
+    }
+
+    /// Caches an approval. INVARIANT: only after its transaction has committed.
+    pub(super) fn insert(&self, loaded: Loaded) {
+        let bytes = estimated_bytes(&loaded.approval);
+        self.approvals.insert(loaded.approval.id, loaded, bytes);
+    }
+
+    pub(super) fn entry(&self, kind: Kind, key: &str) -> Option<Entry> {
+        self.entries.get(&(kind, key.to_owned()), |_| true)
+    }
+
+    /// Caches an entry that was read. INVARIANT: only if it is committed.
+    pub(super) fn insert_entry(&self, entry: &Entry) {
+        let bytes = BASE_BYTES + entry.body.len();
+        let name = (entry.kind, entry.key.clone());
+        self.entries.insert(name, entry.clone(), bytes);
+    }
+
+    /// Clears the cached entries before one of them changes. Changes are rare, so all are dropped.
+    pub(super) fn clear_entries(&self) {
+        self.entries.clear();
+    }
+
+    /// Clears the cache after another process has written.
+    pub(super) fn clear(&self) {
+        self.approvals.clear();
+        self.entries.clear();
+    }
+}
