@@ -1,13 +1,14 @@
-//! The agent: a person's message in, an answer and perhaps a card out.
+//! The agent: takes a person's message and produces an answer, and a card if a call needs approval.
 //!
-//! Enters: messages and decisions, from verified people. Leaves: [`Progress`], and a session that knows all of it. The
-//! order is fixed: what became of earlier cards, the pending approval, and only then a model.
+//! Enters: messages and decisions from verified people. Leaves: [`Progress`] for the listener, and a session that holds
+//! the whole conversation. Each turn first settles earlier cards, then reads the message as a reply to the pending
+//! approval, and only then asks a model.
 //!
-//! It fails closed: a store that fails ends the turn, and nothing of it runs. Only the evaluator fails open.
+//! Fails closed: a store error ends the turn and nothing of the turn runs. Only the evaluator fails open.
 
 mod calls;
 mod error;
-mod judge;
+mod evaluator;
 mod route;
 mod settle;
 mod turn;
@@ -16,42 +17,42 @@ mod undo;
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use countersign::conversation::{Conversations, Message as Heard};
+use countersign::conversation::{Conversations, Message as IncomingMessage};
 use countersign::decision::Decider;
-use countersign::gate::{Gate, Heard as Happened};
+use countersign::gate::{Gate, ReplyOutcome};
 use countersign::id::{self, CallId, Channel, Person, Tenant};
 
 use crate::message::Message;
 use crate::model::Model;
 use crate::progress::{Listener, Progress};
-use crate::session::{Owner, Session, Step};
+use crate::session::{Session, SessionKey, Step};
 use crate::tool::Tool;
 
 pub use error::{LONGEST_MESSAGE, TurnError};
 
-/// Everything an agent is made of.
-pub struct Plan {
-    /// Its name.
+/// Configuration of an agent.
+pub struct AgentConfig {
+    /// Name of the agent.
     pub name: id::Agent,
-    /// The credential it proposes with.
+    /// Credential under which the agent proposes calls.
     pub requester: Person,
-    /// The language it talks in, such as `es`.
+    /// Default language of the conversation, such as `es`.
     pub language: Option<String>,
-    /// Who picks a specialist; not asked when there is only one.
+    /// Role that picks a specialist for each message; not used when there is only one specialist.
     pub orchestrator: Option<Role>,
-    /// Who answers, the first one when nobody was picked.
+    /// Specialists that answer messages. The first one answers if the orchestrator picks none.
     pub specialists: Vec<Specialist>,
-    /// Who judges answers, if anybody does.
+    /// Role that judges answers before a person sees them, if configured.
     pub evaluator: Option<Evaluator>,
-    /// What happens once a card was decided.
+    /// Whether the model continues after a card is decided.
     pub after_decision: AfterDecision,
-    /// Tools whose results are what strangers wrote.
-    pub outside: HashSet<String>,
-    /// How much is enough.
+    /// Tools whose results hold text written by strangers, such as web pages and mail.
+    pub outside_tools: HashSet<String>,
+    /// Limits on one turn and on what a model is given.
     pub limits: Limits,
 }
 
-/// A prompt and the model that gets it.
+/// A system prompt and the model that receives it.
 #[derive(Clone)]
 pub struct Role {
     /// The system prompt.
@@ -60,50 +61,50 @@ pub struct Role {
     pub model: Arc<dyn Model>,
 }
 
-/// One who answers, with tools of its own.
+/// A role that answers messages, with its own tools.
 #[derive(Clone)]
 pub struct Specialist {
-    /// Its name.
+    /// Name of the specialist.
     pub name: String,
-    /// What it is for, so that it can be picked.
+    /// Description of the specialist, given to the orchestrator.
     pub about: String,
-    /// Its prompt and model.
+    /// Prompt and model.
     pub role: Role,
-    /// What it may call.
+    /// Tools that the specialist may call.
     pub tools: Vec<Arc<Tool>>,
 }
 
-/// One who judges answers.
+/// A role that judges answers.
 #[derive(Clone)]
 pub struct Evaluator {
-    /// Its prompt and model.
+    /// Prompt and model.
     pub role: Role,
-    /// How often an answer is given again because of it.
+    /// Maximum number of times an answer is generated again after a failed verdict.
     pub retries: u32,
 }
 
-/// What happens once a card was decided, and what it released has run.
+/// Whether the model continues after a card is decided and its released calls have run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum AfterDecision {
-    /// The model is told, and goes on.
+    /// The model is told the results and continues its answer.
     #[default]
-    GoOn,
-    /// The channel says what came of it; the model is told with the next message.
+    Continue,
+    /// The channel says what became of the card; the model learns of the results with the next message.
     Stop,
 }
 
-/// How much is enough.
+/// Limits on one turn and on what a model is given.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
-    /// The most answers of a model in one turn.
+    /// Maximum number of model answers in one turn.
     pub steps: u32,
-    /// How often the same call may come in one turn.
+    /// Maximum number of times the same call may occur in one turn.
     pub repeats: u32,
-    /// The most tokens of one answer.
+    /// Maximum number of tokens in one answer.
     pub tokens: u32,
-    /// The most bytes of the conversation that a model is given.
+    /// Maximum bytes of conversation sent to a model; older messages are left out.
     pub conversation: usize,
-    /// The most bytes of one result that a model is given.
+    /// Maximum bytes of one tool result sent to a model; the rest is cut off.
     pub result: usize,
 }
 
@@ -119,198 +120,216 @@ impl Default for Limits {
     }
 }
 
-/// An agent over one gate. Clones share everything.
+/// An agent on top of one gate. Clones share all state.
 #[derive(Clone)]
 pub struct Agent {
     conversations: Conversations,
-    plan: Arc<Plan>,
+    config: Arc<AgentConfig>,
 }
 
-/// Where and for whom a turn happens.
+/// Tenant, channel and person of a turn.
 #[derive(Clone, Debug)]
-pub struct Place {
-    /// Whose world.
+pub struct TurnContext {
+    /// The tenant.
     pub tenant: Tenant,
-    /// The conversation.
+    /// The channel of the conversation.
     pub channel: Channel,
     /// The person the agent acts for.
     pub person: Person,
 }
 
 impl Agent {
-    /// An agent over conversations. Its tools are the gate's executor's.
-    pub fn new(conversations: Conversations, plan: Plan) -> Agent {
+    /// Creates an agent. Its tools run through the executor of the conversations' gate.
+    pub fn new(conversations: Conversations, config: AgentConfig) -> Agent {
         Agent {
             conversations,
-            plan: Arc::new(plan),
+            config: Arc::new(config),
         }
     }
 
-    /// Names the address of the inbox page: a card that is too long for a message is shown there.
-    pub fn leading_to(self, page: &str) -> Agent {
+    /// Sets the URL of the inbox page, which shows cards that are too long for a message.
+    pub fn with_inbox_url(self, page: &str) -> Agent {
         Agent {
             conversations: self.conversations.with_page(page),
-            plan: self.plan,
+            config: self.config,
         }
     }
 
-    /// Its name.
+    /// Returns the agent's name.
     pub fn name(&self) -> &id::Agent {
-        &self.plan.name
+        &self.config.name
     }
 
-    /// What it is made of.
-    pub fn plan(&self) -> &Plan {
-        &self.plan
+    /// Returns the agent's configuration.
+    pub fn config(&self) -> &AgentConfig {
+        &self.config
     }
 
-    /// The gate behind it.
+    /// Returns the gate that every call goes through.
     pub fn gate(&self) -> &Gate {
         self.conversations.gate()
     }
 
-    /// The conversations it talks in. A surface that showed a card says so there.
+    /// Returns the conversations. A surface that has shown a card reports that here.
     pub fn conversations(&self) -> &Conversations {
         &self.conversations
     }
 
-    /// What was said in a conversation so far.
+    /// Loads the session of a channel.
     pub async fn session(&self, tenant: &Tenant, channel: &Channel) -> Result<Session, TurnError> {
-        let owner = Owner {
+        let session_key = SessionKey {
             tenant: tenant.clone(),
-            agent: self.plan.name.clone(),
+            agent: self.config.name.clone(),
             channel: channel.clone(),
         };
-        Ok(Session::open(self.gate().store(), owner).await?)
+        Ok(Session::open(self.gate().store(), session_key).await?)
     }
 
-    /// Hears a message: the pending approval first, then, if the message goes on, a model.
-    pub async fn hear(&self, message: Heard, listener: &Listener) -> Result<(), TurnError> {
+    /// Handles a message: as a reply to the pending approval first, and then, unless it only answered that, with a
+    /// model.
+    pub async fn handle_message(
+        &self,
+        message: IncomingMessage,
+        listener: &Listener,
+    ) -> Result<(), TurnError> {
         if message.text.len() > LONGEST_MESSAGE {
             return Err(TurnError::MessageTooLong(message.text.len()));
         }
-        let place = Place {
+        let context = TurnContext {
             tenant: message.tenant.clone(),
             channel: message.channel.clone(),
             person: message.sender.person.clone(),
         };
         let text = message.text.clone();
         let language = self.language(message.language.as_deref()).map(str::to_owned);
-        let message = Heard {
+        let message = IncomingMessage {
             language: language.clone(),
             ..message
         };
-        let mut turn = self.turn(place, listener).await?;
-        turn.catch_up().await?;
-        let said = self.conversations.hear(message).await?;
-        turn.tell_answer(&said.heard).await;
-        match &said.heard {
-            Happened::Decided(_) => {
-                turn.reply(&text, said.say.as_deref()).await?;
-                if turn.settle().await? && self.plan.after_decision == AfterDecision::GoOn {
-                    turn.go_on().await?;
+        let mut turn = self.turn(context, listener).await?;
+        turn.settle_earlier_cards().await?;
+        let reading = self.conversations.hear(message).await?;
+        turn.report_decision(&reading.heard).await;
+        match &reading.heard {
+            ReplyOutcome::Decided(_) => {
+                turn.record_reply(&text, reading.say.as_deref()).await?;
+                if turn.settle().await? && self.config.after_decision == AfterDecision::Continue {
+                    turn.continue_after_decision().await?;
                 }
             }
-            Happened::NotForUs if !said.goes_on => {}
-            Happened::NotForUs => turn.ask(&text).await?,
-            Happened::Cancelled(_) => {
-                turn.say(said.say.as_deref()).await?;
+            ReplyOutcome::PassOn if !reading.forward_to_agent => {}
+            ReplyOutcome::PassOn => turn.answer_message(&text).await?,
+            ReplyOutcome::Cancelled(_) => {
+                turn.say_as_channel(reading.say.as_deref()).await?;
                 turn.settle().await?;
-                turn.ask(&text).await?;
+                turn.answer_message(&text).await?;
             }
-            Happened::Kept(approval) => {
-                turn.ask(&text).await?;
-                // A newer card took its place, or it is still the question.
+            ReplyOutcome::Kept(approval) => {
+                turn.answer_message(&text).await?;
+                // Show the kept card again unless the answer opened a newer one, which superseded it.
                 if !turn.has_card() {
-                    turn.say(said.say.as_deref()).await?;
+                    turn.say_as_channel(reading.say.as_deref()).await?;
                     turn.show_again(approval.id).await?;
                 }
             }
-            // What was said decided nothing, so the model is not told of it: it would only take it for a yes.
-            Happened::ShowAgain(approval) => {
-                turn.say(said.say.as_deref()).await?;
+            // The reply decided nothing, so it is not added to the session: a model could mistake it for an approval.
+            ReplyOutcome::ShowAgain(approval) => {
+                turn.say_as_channel(reading.say.as_deref()).await?;
                 turn.show_again(approval.id).await?;
             }
-            // The card stands; a second one would be as short as the first.
-            Happened::Incomplete(_) => turn.say(said.say.as_deref()).await?,
-            Happened::Refused(_) => {
-                turn.say(said.say.as_deref()).await?;
-                if said.goes_on {
-                    turn.ask(&text).await?;
+            // The card stays pending; another prompt would be as incomplete as the first.
+            ReplyOutcome::Incomplete(_) => turn.say_as_channel(reading.say.as_deref()).await?,
+            ReplyOutcome::Refused(_) => {
+                turn.say_as_channel(reading.say.as_deref()).await?;
+                if reading.forward_to_agent {
+                    turn.answer_message(&text).await?;
                 }
             }
         }
-        turn.end().await
+        turn.finish().await
     }
 
-    /// Takes a pressed button, and goes on from there. Of several calls it may approve `only` some, by position.
-    pub async fn press(
+    /// Handles a pressed button, then continues the turn. `only` approves some of the card's calls, by position.
+    pub async fn handle_button(
         &self,
-        place: Place,
+        context: TurnContext,
         payload: &str,
         only: Option<&[u8]>,
         by: Decider,
         listener: &Listener,
     ) -> Result<(), TurnError> {
-        let mut turn = self.turn(place.clone(), listener).await?;
-        turn.catch_up().await?;
+        let mut turn = self.turn(context.clone(), listener).await?;
+        turn.settle_earlier_cards().await?;
         let pressed = self
             .conversations
-            .press_only(&place.tenant, &place.channel, payload, only, by, None)
+            .press_only(&context.tenant, &context.channel, payload, only, by, None)
             .await?;
         let Some(resolved) = pressed else {
             return Err(TurnError::NoSuchCard);
         };
         let (approval, refusal) = (resolved.approval.clone(), resolved.refusal.clone());
-        turn.tell(Progress::Answered { approval, refusal }).await;
+        turn.report(Progress::Answered { approval, refusal }).await;
         let say = self.conversations.outcome(&resolved, self.language(None));
-        turn.say(Some(&say)).await?;
-        if turn.settle().await? && self.plan.after_decision == AfterDecision::GoOn {
-            turn.go_on().await?;
+        turn.say_as_channel(Some(&say)).await?;
+        if turn.settle().await? && self.config.after_decision == AfterDecision::Continue {
+            turn.continue_after_decision().await?;
         }
-        turn.end().await
+        turn.finish().await
     }
 
-    /// Proposes the undo of one call of this conversation, as a card of its own; or says why there is none.
-    pub async fn undo(&self, place: Place, call: CallId, listener: &Listener) -> Result<(), TurnError> {
-        let mut turn = self.turn(place, listener).await?;
-        turn.catch_up().await?;
-        turn.undo_one(call).await?;
-        turn.end().await
+    /// Proposes to undo one call of this conversation, as a card of its own, or says why it cannot be undone.
+    pub async fn undo(
+        &self,
+        context: TurnContext,
+        call: CallId,
+        listener: &Listener,
+    ) -> Result<(), TurnError> {
+        let mut turn = self.turn(context, listener).await?;
+        turn.settle_earlier_cards().await?;
+        turn.undo_call(call).await?;
+        turn.finish().await
     }
 
-    /// Goes on after something was decided elsewhere: on a page, by another program, or by time. Nothing happens when
-    /// nothing was.
-    pub async fn resume(&self, place: Place, listener: &Listener) -> Result<(), TurnError> {
-        let mut turn = self.turn(place, listener).await?;
-        if turn.catch_up().await? && self.plan.after_decision == AfterDecision::GoOn {
-            turn.go_on().await?;
+    /// Continues after a card was decided elsewhere (on a page, by another program) or expired. Does nothing if no card
+    /// was settled.
+    pub async fn resume(&self, context: TurnContext, listener: &Listener) -> Result<(), TurnError> {
+        let mut turn = self.turn(context, listener).await?;
+        if turn.settle_earlier_cards().await? && self.config.after_decision == AfterDecision::Continue {
+            turn.continue_after_decision().await?;
         }
-        turn.end().await
+        turn.finish().await
     }
 
-    /// Shows the card that waits in a conversation, as after a restart.
-    pub async fn greet(&self, place: Place, listener: &Listener) -> Result<(), TurnError> {
-        let mut turn = self.turn(place, listener).await?;
-        turn.catch_up().await?;
-        if let Some(open) = turn.waiting().await? {
+    /// Shows the card that is pending in a conversation, for example after a restart.
+    pub async fn show_pending_card(
+        &self,
+        context: TurnContext,
+        listener: &Listener,
+    ) -> Result<(), TurnError> {
+        let mut turn = self.turn(context, listener).await?;
+        turn.settle_earlier_cards().await?;
+        if let Some(open) = turn.pending_approval().await? {
             turn.show_again(open).await?;
         }
-        turn.end().await
+        turn.finish().await
     }
 
-    fn language<'a>(&'a self, said: Option<&'a str>) -> Option<&'a str> {
-        said.or(self.plan.language.as_deref())
+    fn language<'a>(&'a self, message_language: Option<&'a str>) -> Option<&'a str> {
+        message_language.or(self.config.language.as_deref())
     }
 
-    async fn turn<'a>(&'a self, place: Place, listener: &'a Listener) -> Result<turn::Turn<'a>, TurnError> {
-        let session = self.session(&place.tenant, &place.channel).await?;
-        Ok(turn::Turn::new(self, place, session, listener))
+    async fn turn<'a>(
+        &'a self,
+        context: TurnContext,
+        listener: &'a Listener,
+    ) -> Result<turn::Turn<'a>, TurnError> {
+        let session = self.session(&context.tenant, &context.channel).await?;
+        Ok(turn::Turn::new(self, context, session, listener))
     }
 }
 
-/// What a channel adds to a session.
-fn channel_said(text: &str) -> Step {
+/// Builds the step for a message that the channel itself says.
+fn channel_step(text: &str) -> Step {
     Step {
         messages: vec![Message::Channel {
             text: text.to_owned(),
@@ -319,7 +338,6 @@ fn channel_said(text: &str) -> Step {
     }
 }
 
-/// Tells what a session took in.
-async fn tell(listener: &Listener, progress: Progress) {
-    listener.tell(progress).await;
+async fn report(listener: &Listener, progress: Progress) {
+    listener.report(progress).await;
 }

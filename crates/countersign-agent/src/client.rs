@@ -1,8 +1,10 @@
-//! A small HTTP client: one request, one connection, to an address that was checked. No redirects, no proxies, no
-//! cookies, nothing remembered. Models are called with it, and so is whatever else a service calls.
+//! A small HTTP client: one connection per request, to an address that was checked against [`AllowedTargets`]. No
+//! redirects, proxies or cookies, and no state between requests. Used for models and for every other outgoing request
+//! of the service.
 
-mod address;
+mod allowed;
 
+use std::io;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -16,13 +18,13 @@ use hyper::http::uri::Scheme;
 use hyper::http::{HeaderMap, HeaderValue, Method, Request, Uri, header};
 use hyper_util::rt::TokioIo;
 use rustls::pki_types::ServerName;
-use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-pub use address::{Allowed, NoPort};
+pub use allowed::{AllowedTargets, NoPort};
 
-/// Where requests go.
+/// URL of a request, parsed.
 #[derive(Clone, Debug)]
 pub struct Target {
     is_secure: bool,
@@ -32,18 +34,18 @@ pub struct Target {
 }
 
 impl Target {
-    /// Reads an address.
+    /// Parses an `http` or `https` URL. URLs with user info are refused.
     pub fn parse(url: &str) -> Result<Target, String> {
-        let bad = |problem: &str| format!("`{url}` is not an address to call: {problem}");
-        let uri: Uri = url.parse().map_err(|_| bad("it cannot be read"))?;
+        let invalid = |problem: &str| format!("`{url}` is not an address to call: {problem}");
+        let uri: Uri = url.parse().map_err(|_| invalid("it cannot be read"))?;
         let is_secure = match uri.scheme() {
             Some(scheme) if *scheme == Scheme::HTTP => false,
             Some(scheme) if *scheme == Scheme::HTTPS => true,
-            _ => return Err(bad("it starts with neither http:// nor https://")),
+            _ => return Err(invalid("it starts with neither http:// nor https://")),
         };
-        let authority = uri.authority().ok_or_else(|| bad("it names no host"))?;
+        let authority = uri.authority().ok_or_else(|| invalid("it names no host"))?;
         if authority.as_str().contains('@') {
-            return Err(bad("it holds a name or a password"));
+            return Err(invalid("it holds a name or a password"));
         }
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
         Ok(Target {
@@ -54,13 +56,13 @@ impl Target {
         })
     }
 
-    /// `HOST:PORT`, as operators name places.
-    pub fn place(&self) -> String {
+    /// Returns `HOST:PORT`, the form used in `private_targets`.
+    pub fn host_and_port(&self) -> String {
         format!("{}:{}", self.host, self.port)
     }
 
-    /// Whether what is sent there can be read on the way: without TLS, only this machine is safe.
-    pub fn is_open_to_others(&self) -> bool {
+    /// Returns true if requests could be read on the way: plain HTTP to a host other than this machine.
+    pub fn is_remote_plaintext(&self) -> bool {
         let bare = self.host.trim_start_matches('[').trim_end_matches(']');
         let is_loopback = match bare.parse::<IpAddr>() {
             Ok(address) => address.is_loopback(),
@@ -69,13 +71,13 @@ impl Target {
         !self.is_secure && !is_loopback
     }
 
-    /// The path.
+    /// Returns the path and query.
     pub fn path(&self) -> &str {
         &self.path
     }
 
-    /// The same place, another path.
-    pub fn at(&self, path: &str) -> Target {
+    /// Returns the same host and port with another path.
+    pub fn with_path(&self, path: &str) -> Target {
         Target {
             path: path.to_owned(),
             ..self.clone()
@@ -83,140 +85,151 @@ impl Target {
     }
 }
 
-/// What came back.
+/// A complete response.
 #[derive(Debug)]
-pub struct Answered {
+pub struct Response {
     /// The status code.
     pub status: u16,
     /// The whole body.
     pub body: Bytes,
 }
 
-/// Why nothing came back.
+/// Reason why there is no response.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum NoAnswer {
-    /// The request was not sent: nothing can have happened.
+pub enum RequestError {
+    /// The request was not sent, so nothing can have happened.
     NotSent(String),
-    /// It was sent, or may have been: nobody knows what happened.
+    /// The request was sent, or may have been; its effect is unknown.
     Unknown(String),
 }
 
-/// Sends requests.
+/// HTTP client with an address filter, a size limit for responses and an optional connect timeout.
 #[derive(Clone, Debug)]
 pub struct Client {
-    allowed: Allowed,
-    largest: usize,
-    connect: Option<Duration>,
+    allowed: AllowedTargets,
+    most_bytes: usize,
+    connect_timeout: Option<Duration>,
 }
 
 impl Client {
-    /// A client for these places, that takes answers up to `largest` bytes.
-    pub fn new(allowed: Allowed, largest: usize) -> Client {
+    /// Creates a client that may call `allowed` addresses and reads at most `most_bytes` bytes of a response body.
+    pub fn new(allowed: AllowedTargets, most_bytes: usize) -> Client {
         Client {
             allowed,
-            largest,
-            connect: None,
+            most_bytes,
+            connect_timeout: None,
         }
     }
 
-    /// Gives up when there is no connection after this long.
-    pub fn connecting_within(self, limit: Duration) -> Client {
+    /// Limits the time for connecting, including name resolution and TLS.
+    pub fn with_connect_timeout(self, limit: Duration) -> Client {
         Client {
-            connect: Some(limit),
+            connect_timeout: Some(limit),
             ..self
         }
     }
 
-    /// Sends one request and takes the whole answer.
+    /// Sends one request and reads the whole response.
     pub async fn send(
         &self,
         method: Method,
         target: &Target,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Answered, NoAnswer> {
-        self.send_if(method, target, headers, body, || Ok(())).await
+    ) -> Result<Response, RequestError> {
+        self.send_after_check(method, target, headers, body, || Ok(()))
+            .await
     }
 
-    /// The same, unless `check` says no once there is a connection: the last moment before the request goes out.
-    pub async fn send_if(
+    /// Like [`Client::send`], but calls `check` just before the first byte of the request is written. If `check` fails,
+    /// nothing is sent.
+    pub async fn send_after_check(
         &self,
         method: Method,
         target: &Target,
         headers: HeaderMap,
         body: Bytes,
-        check: impl FnOnce() -> Result<(), String>,
-    ) -> Result<Answered, NoAnswer> {
-        let Opened {
+        check: impl FnOnce() -> Result<(), String> + Send + 'static,
+    ) -> Result<Response, RequestError> {
+        let StreamedResponse {
             status,
             body,
             connection,
             ..
-        } = self.open_if(method, target, headers, body, check).await?;
-        let body = Limited::new(body, self.largest);
-        let body = body.collect().await.map_err(|error| lost(&error.to_string()))?;
+        } = self
+            .open_after_check(method, target, headers, body, check)
+            .await?;
+        let body = Limited::new(body, self.most_bytes);
+        let body = body
+            .collect()
+            .await
+            .map_err(|error| connection_broken(&error.to_string()))?;
         drop(connection);
-        Ok(Answered {
+        Ok(Response {
             status,
             body: body.to_bytes(),
         })
     }
 
-    /// Sends one request and takes the answer's head; the body is still to come.
+    /// Sends one request and returns once the response headers have arrived; the body is streamed.
     pub async fn open(
         &self,
         method: Method,
         target: &Target,
         headers: HeaderMap,
         body: Bytes,
-    ) -> Result<Opened, NoAnswer> {
-        self.open_if(method, target, headers, body, || Ok(())).await
+    ) -> Result<StreamedResponse, RequestError> {
+        self.open_after_check(method, target, headers, body, || Ok(()))
+            .await
     }
 
-    async fn open_if(
+    /// Like [`Client::open`], with a `check` as in [`Client::send_after_check`].
+    pub async fn open_after_check(
         &self,
         method: Method,
         target: &Target,
         headers: HeaderMap,
         body: Bytes,
-        check: impl FnOnce() -> Result<(), String>,
-    ) -> Result<Opened, NoAnswer> {
-        let request = request(method, target, headers, body).map_err(NoAnswer::NotSent)?;
+        check: impl FnOnce() -> Result<(), String> + Send + 'static,
+    ) -> Result<StreamedResponse, RequestError> {
+        let request = request(method, target, headers, body).map_err(RequestError::NotSent)?;
         let connecting = self.connect(target);
-        let connected = match self.connect {
+        let connected = match self.connect_timeout {
             None => connecting.await?,
             Some(limit) => tokio::time::timeout(limit, connecting).await.map_err(|_| {
-                let place = target.place();
-                NoAnswer::NotSent(format!("no connection to `{place}` within {} s", limit.as_secs()))
+                let address = target.host_and_port();
+                RequestError::NotSent(format!(
+                    "no connection to `{address}` within {} s",
+                    limit.as_secs()
+                ))
             })??,
         };
-        check().map_err(NoAnswer::NotSent)?;
         match connected {
-            Connected::Plain(stream) => exchange(stream, request).await,
-            Connected::Secure(stream) => exchange(*stream, request).await,
+            Connected::Plain(stream) => exchange(stream, request, check).await,
+            Connected::Secure(stream) => exchange(*stream, request, check).await,
         }
     }
 
-    async fn connect(&self, target: &Target) -> Result<Connected, NoAnswer> {
+    async fn connect(&self, target: &Target) -> Result<Connected, RequestError> {
         let address = self
             .allowed
             .resolve(&target.host, target.port)
             .await
-            .map_err(NoAnswer::NotSent)?;
-        let stream = TcpStream::connect(address)
-            .await
-            .map_err(|error| NoAnswer::NotSent(format!("cannot connect to `{}`: {error}", target.place())))?;
+            .map_err(RequestError::NotSent)?;
+        let stream = TcpStream::connect(address).await.map_err(|error| {
+            RequestError::NotSent(format!("cannot connect to `{}`: {error}", target.host_and_port()))
+        })?;
         let _ = stream.set_nodelay(true);
         if !target.is_secure {
             return Ok(Connected::Plain(stream));
         }
         let name = ServerName::try_from(target.host.clone())
-            .map_err(|_| NoAnswer::NotSent(format!("`{}` is not a name for TLS", target.host)))?;
-        let config = tls().map_err(NoAnswer::NotSent)?;
+            .map_err(|_| RequestError::NotSent(format!("`{}` is not a name for TLS", target.host)))?;
+        let config = tls().map_err(RequestError::NotSent)?;
         let stream = TlsConnector::from(config)
             .connect(name, stream)
             .await
-            .map_err(|error| NoAnswer::NotSent(format!("no TLS with `{}`: {error}", target.host)))?;
+            .map_err(|error| RequestError::NotSent(format!("no TLS with `{}`: {error}", target.host)))?;
         Ok(Connected::Secure(Box::new(stream)))
     }
 }
@@ -226,19 +239,19 @@ enum Connected {
     Secure(Box<tokio_rustls::client::TlsStream<TcpStream>>),
 }
 
-/// An answer whose body is still to come. The connection ends with this.
-pub struct Opened {
+/// A response whose body is streamed. Dropping it closes the connection.
+pub struct StreamedResponse {
     /// The status code.
     pub status: u16,
-    /// What was said about the body.
+    /// Headers of the response.
     pub headers: HeaderMap,
-    /// What comes.
+    /// Body of the response.
     pub body: Incoming,
-    connection: Aborting,
+    connection: AbortOnDrop,
 }
 
-/// As a body of its own: the connection lasts as long as what comes.
-impl hyper::body::Body for Opened {
+/// Lets the response be used as a body that keeps the connection open.
+impl hyper::body::Body for StreamedResponse {
     type Data = Bytes;
     type Error = hyper::Error;
 
@@ -250,20 +263,33 @@ impl hyper::body::Body for Opened {
     }
 }
 
-async fn exchange<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Opened, NoAnswer>
+async fn exchange<S>(
+    stream: S,
+    request: Request<Full<Bytes>>,
+    check: impl FnOnce() -> Result<(), String> + Send + 'static,
+) -> Result<StreamedResponse, RequestError>
 where
     S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
 {
+    let refusal = Arc::new(OnceLock::new());
+    let stream = CheckedWrite {
+        stream,
+        check: Some(Box::new(check)),
+        refusal: refusal.clone(),
+    };
     let (mut sender, connection) = http1::handshake(TokioIo::new(stream))
         .await
-        .map_err(|error| NoAnswer::NotSent(error.to_string()))?;
-    let connection = Aborting(tokio::spawn(connection));
+        .map_err(|error| RequestError::NotSent(error.to_string()))?;
+    let connection = AbortOnDrop(tokio::spawn(connection));
     let response = sender
         .send_request(request)
         .await
-        .map_err(|error| lost(&error.to_string()))?;
+        .map_err(|error| match refusal.get() {
+            Some(reason) => RequestError::NotSent(String::clone(reason)),
+            None => connection_broken(&error.to_string()),
+        })?;
     let (head, body) = response.into_parts();
-    Ok(Opened {
+    Ok(StreamedResponse {
         status: head.status.as_u16(),
         headers: head.headers,
         body,
@@ -271,14 +297,59 @@ where
     })
 }
 
-fn lost(error: &str) -> NoAnswer {
-    NoAnswer::Unknown(format!("the connection broke: {error}"))
+fn connection_broken(error: &str) -> RequestError {
+    RequestError::Unknown(format!("the connection broke: {error}"))
 }
 
-/// Ends the connection's task with the exchange, whatever became of it.
-struct Aborting(tokio::task::JoinHandle<Result<(), hyper::Error>>);
+/// A stream that runs `check` before the first write and refuses all writes if the check fails.
+///
+/// The connection is driven by a separate task, which may run long after the request was handed to it.
+struct CheckedWrite<S> {
+    stream: S,
+    check: Option<Box<dyn FnOnce() -> Result<(), String> + Send>>,
+    refusal: Arc<OnceLock<String>>,
+}
 
-impl Drop for Aborting {
+impl<S: AsyncRead + Unpin> AsyncRead for CheckedWrite<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(context, buffer)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for CheckedWrite<S> {
+    fn poll_write(
+        mut self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        bytes: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        if let Some(check) = self.check.take()
+            && let Err(reason) = check()
+        {
+            let _ = self.refusal.set(reason);
+        }
+        if let Some(reason) = self.refusal.get() {
+            return Poll::Ready(Err(io::Error::other(reason.as_str())));
+        }
+        Pin::new(&mut self.stream).poll_write(context, bytes)
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(context)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(context)
+    }
+}
+
+/// Aborts the connection's task on drop.
+struct AbortOnDrop(tokio::task::JoinHandle<Result<(), hyper::Error>>);
+
+impl Drop for AbortOnDrop {
     fn drop(&mut self) {
         self.0.abort();
     }
@@ -290,8 +361,8 @@ fn request(
     headers: HeaderMap,
     body: Bytes,
 ) -> Result<Request<Full<Bytes>>, String> {
-    let is_usual = target.port == if target.is_secure { 443 } else { 80 };
-    let host = match is_usual {
+    let is_default_port = target.port == if target.is_secure { 443 } else { 80 };
+    let host = match is_default_port {
         true => target.host.clone(),
         false => format!("{}:{}", target.host, target.port),
     };
@@ -306,10 +377,10 @@ fn request(
     Ok(request)
 }
 
-/// The machine's own certificate authorities, read once.
+/// Returns the TLS configuration with the machine's root certificates, which are loaded once.
 fn tls() -> Result<Arc<rustls::ClientConfig>, String> {
     static CONFIG: OnceLock<Result<Arc<rustls::ClientConfig>, String>> = OnceLock::new();
-    let make = || {
+    let build = || {
         let mut roots = rustls::RootCertStore::empty();
         roots.add_parsable_certificates(rustls_native_certs::load_native_certs().certs);
         let provider = Arc::new(rustls::crypto::ring::default_provider());
@@ -320,5 +391,5 @@ fn tls() -> Result<Arc<rustls::ClientConfig>, String> {
             .with_no_client_auth();
         Ok(Arc::new(config))
     };
-    CONFIG.get_or_init(make).clone()
+    CONFIG.get_or_init(build).clone()
 }

@@ -1,7 +1,7 @@
-//! An agent as a file: who answers, with which prompts, tools and models.
+//! Agent files: specialists with their prompts, tools and models.
 //!
-//! Enters: the texts of `agent.toml`, `tools.json` and perhaps `script.toml`. Leaves: a [`Plan`] for one [`Provider`].
-//! Deliberately absent: paths and the environment; whoever starts an agent knows where its files and keys are.
+//! Enters: the texts of `agent.toml`, `tools.json` and optionally `script.toml`. Leaves: a [`AgentConfig`] for one
+//! [`Provider`]. Deliberately absent: paths and environment variables; the caller knows where files and API keys are.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -9,105 +9,105 @@ use std::sync::Arc;
 use countersign::id::{self, Person};
 use serde::Deserialize;
 
-use crate::agent::{AfterDecision, Evaluator, Limits, Plan, Role, Specialist};
-use crate::model::{Anthropic, ApiKey, BadScript, Endpoint, Model, OpenAi, Patience, Script};
+use crate::agent::{AfterDecision, AgentConfig, Evaluator, Limits, Role, Specialist};
+use crate::model::{Anthropic, ApiKey, BadScript, Endpoint, Model, OpenAi, RetryPolicy, Script};
 use crate::tool::{BadTools, Tool};
 
-/// Where Anthropic's own models are.
+/// Base URL of Anthropic's API.
 pub const ANTHROPIC: &str = "https://api.anthropic.com";
-/// Where OpenAI's own models are.
+/// Base URL of OpenAI's API.
 pub const OPENAI: &str = "https://api.openai.com/v1";
 
-/// Who provides the models.
+/// Provider of the models.
 #[derive(Clone, Debug)]
 pub enum Provider {
-    /// The agent's own script.
+    /// The agent's own script, without a model.
     Script,
     /// Anthropic's Messages API.
-    Anthropic(Service),
-    /// Chat completions.
-    OpenAi(Service),
+    Anthropic(ProviderSettings),
+    /// OpenAI's chat completions API.
+    OpenAi(ProviderSettings),
 }
 
-/// Where a provider is.
+/// Address and credentials of a provider.
 #[derive(Clone, Debug)]
-pub struct Service {
-    /// Its address.
+pub struct ProviderSettings {
+    /// Base URL.
     pub url: String,
-    /// The key it wants.
+    /// API key, if the provider needs one.
     pub key: Option<ApiKey>,
-    /// One model for everybody, instead of those the file names.
+    /// Model to use for all roles, instead of those that the file names.
     pub model: Option<String>,
 }
 
-/// What is wrong with an agent's files.
+/// Error in an agent's files.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadAgent {
-    /// It is not the TOML it should be.
+    /// `agent.toml` is not valid TOML or has unknown or missing fields.
     #[error("the agent cannot be read: {0}")]
     Unreadable(String),
-    /// Its tools are wrong.
+    /// `tools.json` is invalid.
     #[error(transparent)]
     Tools(#[from] BadTools),
-    /// Its script is wrong.
+    /// `script.toml` is invalid.
     #[error(transparent)]
     Script(#[from] BadScript),
-    /// It wants to be called what nobody can be called.
+    /// The agent's name is not allowed.
     #[error("{0}")]
     Name(String),
-    /// A specialist, the orchestrator or the evaluator is wrong.
+    /// A specialist, the orchestrator or the evaluator is invalid.
     #[error("`{0}`: {1}")]
     Role(String, String),
-    /// A model cannot be used.
+    /// A model has no name at the provider, or the provider's address is invalid.
     #[error("model `{0}`: {1}")]
     Model(String, String),
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct AgentToml {
     name: String,
     language: Option<String>,
     #[serde(default)]
-    after_decision: After,
+    after_decision: AfterDecisionSetting,
     #[serde(default)]
     outside: HashSet<String>,
     #[serde(default)]
-    models: BTreeMap<String, Named>,
-    orchestrator: Option<WrittenRole>,
+    models: BTreeMap<String, ProviderModelNames>,
+    orchestrator: Option<RoleSection>,
     #[serde(default)]
-    specialist: Vec<WrittenSpecialist>,
-    evaluator: Option<WrittenEvaluator>,
+    specialist: Vec<SpecialistSection>,
+    evaluator: Option<EvaluatorSection>,
     #[serde(default)]
-    limits: WrittenLimits,
+    limits: LimitsSection,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]
 #[serde(rename_all = "snake_case")]
-enum After {
+enum AfterDecisionSetting {
     #[default]
     GoOn,
     Stop,
 }
 
-/// A model by the names its providers give it.
+/// Provider-specific names of one model.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Named {
+struct ProviderModelNames {
     anthropic: Option<String>,
     openai: Option<String>,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenRole {
+struct RoleSection {
     prompt: String,
     model: String,
 }
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenSpecialist {
+struct SpecialistSection {
     name: String,
     about: String,
     prompt: String,
@@ -117,37 +117,38 @@ struct WrittenSpecialist {
 
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenEvaluator {
+struct EvaluatorSection {
     prompt: String,
     model: String,
-    #[serde(default = "once")]
+    #[serde(default = "default_retries")]
     retries: u32,
 }
 
-fn once() -> u32 {
+fn default_retries() -> u32 {
     1
 }
 
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenLimits {
+struct LimitsSection {
     steps: Option<u32>,
     repeats: Option<u32>,
     tokens: Option<u32>,
 }
 
-/// An agent's files, read and checked.
+/// An agent's files, parsed and validated.
 #[derive(Debug)]
 pub struct AgentFile {
-    file: File,
+    file: AgentToml,
     tools: Vec<Arc<Tool>>,
     script: Option<Script>,
 }
 
 impl AgentFile {
-    /// Reads an agent, or says what is wrong with it.
+    /// Parses and validates an agent's files.
     pub fn parse(agent: &str, tools: &str, script: Option<&str>) -> Result<AgentFile, BadAgent> {
-        let file: File = toml::from_str(agent).map_err(|error| BadAgent::Unreadable(error.to_string()))?;
+        let file: AgentToml =
+            toml::from_str(agent).map_err(|error| BadAgent::Unreadable(error.to_string()))?;
         let tools = Tool::read_all(tools)?;
         let script = script.map(Script::parse).transpose()?;
         id::Agent::new(file.name.as_str()).map_err(|problem| BadAgent::Name(problem.to_string()))?;
@@ -160,23 +161,23 @@ impl AgentFile {
         Ok(agent)
     }
 
-    /// The agent's name.
+    /// Returns the agent's name.
     pub fn name(&self) -> &str {
         &self.file.name
     }
 
-    /// The tools it knows.
+    /// Returns all tools that the agent's specialists can refer to.
     pub fn tools(&self) -> &[Arc<Tool>] {
         &self.tools
     }
 
-    /// True when it can do without a real model.
+    /// Returns true if the agent has a script and can run without a model.
     pub fn has_script(&self) -> bool {
         self.script.is_some()
     }
 
-    /// What the agent is made of, with this provider's models.
-    pub fn plan(&self, provider: &Provider) -> Result<Plan, BadAgent> {
+    /// Builds the agent's configuration with models of this provider.
+    pub fn config(&self, provider: &Provider) -> Result<AgentConfig, BadAgent> {
         let file = &self.file;
         let name = |problem: id::BadName| BadAgent::Name(problem.to_string());
         let orchestrator = file.orchestrator.as_ref();
@@ -196,8 +197,8 @@ impl AgentFile {
                 retries: evaluator.retries,
             })
         });
-        let usual = Limits::default();
-        Ok(Plan {
+        let defaults = Limits::default();
+        Ok(AgentConfig {
             name: id::Agent::new(file.name.as_str()).map_err(name)?,
             requester: Person::new(format!("agent:{}", file.name)).map_err(name)?,
             language: file.language.clone(),
@@ -205,37 +206,37 @@ impl AgentFile {
             specialists: specialists.collect::<Result<_, BadAgent>>()?,
             evaluator: evaluator.transpose()?,
             after_decision: match file.after_decision {
-                After::GoOn => AfterDecision::GoOn,
-                After::Stop => AfterDecision::Stop,
+                AfterDecisionSetting::GoOn => AfterDecision::Continue,
+                AfterDecisionSetting::Stop => AfterDecision::Stop,
             },
-            outside: file.outside.clone(),
+            outside_tools: file.outside.clone(),
             limits: Limits {
-                steps: file.limits.steps.unwrap_or(usual.steps),
-                repeats: file.limits.repeats.unwrap_or(usual.repeats),
-                tokens: file.limits.tokens.unwrap_or(usual.tokens),
-                ..usual
+                steps: file.limits.steps.unwrap_or(defaults.steps),
+                repeats: file.limits.repeats.unwrap_or(defaults.repeats),
+                tokens: file.limits.tokens.unwrap_or(defaults.tokens),
+                ..defaults
             },
         })
     }
 
     fn check(&self) -> Result<(), BadAgent> {
-        let bad = |who: &str, problem: String| Err(BadAgent::Role(who.to_owned(), problem));
+        let invalid = |role_name: &str, problem: String| Err(BadAgent::Role(role_name.to_owned(), problem));
         let mut names = HashSet::new();
         for specialist in &self.file.specialist {
             if matches!(specialist.name.as_str(), "" | "orchestrator" | "evaluator") {
-                return bad(&specialist.name, "no specialist can be called that".to_owned());
+                return invalid(&specialist.name, "no specialist can be called that".to_owned());
             }
             if !names.insert(specialist.name.as_str()) {
-                return bad(&specialist.name, "there are two of that name".to_owned());
+                return invalid(&specialist.name, "there are two of that name".to_owned());
             }
             let is_known = |name: &&String| self.tools.iter().any(|tool| tool.name.as_str() == *name);
             if let Some(unknown) = specialist.tools.iter().find(|name| !is_known(name)) {
-                return bad(&specialist.name, format!("there is no tool `{unknown}`"));
+                return invalid(&specialist.name, format!("there is no tool `{unknown}`"));
             }
         }
         if self.file.specialist.len() > 1 && self.file.orchestrator.is_none() {
             let problem = "several specialists need an `[orchestrator]` who picks one".to_owned();
-            return bad(&self.file.name, problem);
+            return invalid(&self.file.name, problem);
         }
         let specialists = self.file.specialist.iter().map(|role| (&role.name, &role.model));
         let evaluator = self
@@ -248,9 +249,9 @@ impl AgentFile {
             .orchestrator
             .iter()
             .map(|role| (&self.file.name, &role.model));
-        for (who, model) in specialists.chain(evaluator).chain(orchestrator) {
+        for (role_name, model) in specialists.chain(evaluator).chain(orchestrator) {
             if !self.file.models.contains_key(model) {
-                return bad(who, format!("there is no `[models.{model}]`"));
+                return invalid(role_name, format!("there is no `[models.{model}]`"));
             }
         }
         Ok(())
@@ -263,30 +264,31 @@ impl AgentFile {
         })
     }
 
-    fn model(&self, named: &str, provider: &Provider) -> Result<Arc<dyn Model>, BadAgent> {
-        let bad = |problem: String| BadAgent::Model(named.to_owned(), problem);
-        let names = self.file.models.get(named);
-        let missing = |provider: &str| bad(format!("the file does not say what it is called at {provider}"));
-        let endpoint = |service: &Service| {
-            Endpoint::new(&service.url, service.key.clone(), Patience::default()).map_err(bad)
+    fn model(&self, model: &str, provider: &Provider) -> Result<Arc<dyn Model>, BadAgent> {
+        let invalid = |problem: String| BadAgent::Model(model.to_owned(), problem);
+        let names = self.file.models.get(model);
+        let missing =
+            |provider: &str| invalid(format!("the file does not say what it is called at {provider}"));
+        let endpoint = |settings: &ProviderSettings| {
+            Endpoint::new(&settings.url, settings.key.clone(), RetryPolicy::default()).map_err(invalid)
         };
         match provider {
             Provider::Script => {
                 let script = self.script.clone();
-                let script = script.ok_or_else(|| bad("the agent has no script".to_owned()))?;
+                let script = script.ok_or_else(|| invalid("the agent has no script".to_owned()))?;
                 Ok(Arc::new(script))
             }
-            Provider::Anthropic(service) => {
-                let name = service.model.as_ref();
+            Provider::Anthropic(settings) => {
+                let name = settings.model.as_ref();
                 let name = name.or(names.and_then(|names| names.anthropic.as_ref()));
                 let name = name.ok_or_else(|| missing("Anthropic"))?;
-                Ok(Arc::new(Anthropic::new(endpoint(service)?, name)))
+                Ok(Arc::new(Anthropic::new(endpoint(settings)?, name)))
             }
-            Provider::OpenAi(service) => {
-                let name = service.model.as_ref();
+            Provider::OpenAi(settings) => {
+                let name = settings.model.as_ref();
                 let name = name.or(names.and_then(|names| names.openai.as_ref()));
                 let name = name.ok_or_else(|| missing("OpenAI"))?;
-                Ok(Arc::new(OpenAi::new(endpoint(service)?, name)))
+                Ok(Arc::new(OpenAi::new(endpoint(settings)?, name)))
             }
         }
     }

@@ -1,27 +1,27 @@
-//! For loops that are not ours: any tool behind the gate, in a few lines.
+//! Puts tools behind the gate for agent loops other than [`crate::agent::Agent`].
 //!
-//! Enters: a tool's name and the exact text of its arguments. Leaves: what the tool answered, once it ran; or a
-//! [`CallError`] that says why it did not. The tool itself is the gate's executor's, so there is no way around it.
+//! Enters: a tool's name and the exact text of its arguments. Leaves: the tool's answer once it ran, or a [`CallError`]
+//! that says why it did not. The tool is only reachable through the gate's executor, so the loop cannot bypass the
+//! gate.
 //!
 //! ```
-//! # use std::sync::Arc;
 //! use countersign::executor::{Outcome, Tools};
 //! use countersign::gate::Gate;
 //! use countersign::id::ToolName;
 //! use countersign::policy::Policy;
 //! use countersign::store::memory::MemoryStore;
-//! use countersign_agent::gated::{CallError, Gated};
+//! use countersign_agent::gated::{CallError, GatedTools};
 //!
 //! # #[tokio::main(flavor = "current_thread")] async fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let tools = Tools::default().with(ToolName::new("send_mail")?, |permit| async move {
 //!     Outcome::succeeded(format!("sent {}", String::from_utf8_lossy(permit.arguments().as_bytes())))
 //! });
 //! let policy = Policy::parse("[tools.send_mail]\neffect = \"external\"\n")?;
-//! let gate = Gate::new(Arc::new(MemoryStore::default()), Arc::new(policy)).with_executor(Arc::new(tools));
+//! let gate = Gate::new(MemoryStore::default(), policy).with_executor(tools);
 //!
-//! // In the loop: instead of the tool.
-//! let gated = Gated::new(gate, "support")?;
-//! # let gated = gated.waiting(std::time::Duration::ZERO);
+//! // In the loop, call this instead of the tool.
+//! let gated = GatedTools::new(gate, "support")?;
+//! # let gated = gated.with_wait_limit(std::time::Duration::ZERO);
 //! match gated.call("send_mail", r#"{"to":"maria@acme.com"}"#).await {
 //!     Ok(answer) => println!("{answer}"),
 //!     Err(CallError::Rejected(rejected)) => println!("{rejected}"),
@@ -35,59 +35,59 @@ mod error;
 use std::time::Duration;
 
 use countersign::approval::{Approval, SharedApproval};
-use countersign::call::Because;
+use countersign::call::RefusalReason;
 use countersign::effect::Risk;
 use countersign::executor::Outcome;
-use countersign::gate::{Asking, Gate, Ruled, Submission, SubmittedCall, Until, Waited};
+use countersign::gate::{ApprovalOptions, Gate, Ruled, Submission, SubmittedCall, Until, Waited};
 use countersign::id::{Actor, Agent, ApprovalId, BadName, CallId, Channel, Person, Run, Tenant};
-use countersign::provenance::{Conversation, Told};
+use countersign::provenance::{Conversation, VouchedConversation};
 use countersign::state::{CallState, State};
 use countersign::store::StoreError;
 use serde::Deserialize;
 
 use crate::tool::Tool;
 
-pub use error::{CallError, How, Rejected};
+pub use error::{CallError, Rejected, RejectionReason};
 
-/// What an agent calls that wants leave before it does something.
+/// Name of the tool that lets an agent ask for approval before it acts.
 pub const REQUEST_APPROVAL: &str = "requestApproval";
 const REQUEST_SCHEMA: &str = r#"{"type":"object","required":["toolName","description","riskLevel"],"properties":{"toolName":{"type":"string","description":"The tool or action that needs approval"},"description":{"type":"string","description":"Why it is needed"},"riskLevel":{"type":"string","enum":["low","medium","high","critical"]}}}"#;
 
-/// How long a call waits for a decision, unless it is told otherwise.
-const WAIT: Duration = Duration::from_secs(30 * 60);
+/// Default time that a call waits for a decision.
+const DEFAULT_WAIT: Duration = Duration::from_secs(30 * 60);
 
 /// Tools behind a gate, for one agent. Clones share the gate.
 #[derive(Clone)]
-pub struct Gated {
+pub struct GatedTools {
     gate: Gate,
     submission: Submission,
     wait: Duration,
 }
 
-/// What a person said yes to, when an agent asked for leave.
+/// Approval of a request that an agent made with `requestApproval`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Granted {
-    /// What they added.
+pub struct GrantedApproval {
+    /// Comment of the person who approved.
     pub comment: Option<String>,
-    /// Who it was.
+    /// Person who approved.
     pub by: Option<Person>,
-    /// Where it can be looked up.
+    /// Id of the approval.
     pub approval: ApprovalId,
 }
 
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Request {
+struct ApprovalRequest {
     #[expect(dead_code, reason = "shown from the bytes; read only to see that it is there")]
     tool_name: String,
     description: String,
     risk_level: Risk,
 }
 
-impl Gated {
-    /// Tools for an agent of this name.
-    pub fn new(gate: Gate, agent: &str) -> Result<Gated, BadName> {
-        Ok(Gated {
+impl GatedTools {
+    /// Creates gated tools for an agent of this name.
+    pub fn new(gate: Gate, agent: &str) -> Result<GatedTools, BadName> {
+        Ok(GatedTools {
             gate,
             submission: Submission {
                 tenant: Tenant::single(),
@@ -102,75 +102,79 @@ impl Gated {
                 conversation: None,
                 calls: Vec::new(),
             },
-            wait: WAIT,
+            wait: DEFAULT_WAIT,
         })
     }
 
-    /// Waits at most so long for a decision. What is not decided by then is taken back.
-    pub fn waiting(self, wait: Duration) -> Gated {
-        Gated { wait, ..self }
+    /// Limits how long a call waits for a decision. A call that is not decided by then is withdrawn.
+    pub fn with_wait_limit(self, wait: Duration) -> GatedTools {
+        GatedTools { wait, ..self }
     }
 
-    /// In this conversation: at most one approval is pending there.
-    pub fn in_channel(mut self, channel: Channel) -> Gated {
+    /// Proposes calls in this channel, where at most one approval is pending at a time.
+    pub fn in_channel(mut self, channel: Channel) -> GatedTools {
         self.submission.channel = Some(channel);
         self
     }
 
-    /// As part of this run.
-    pub fn in_run(mut self, run: Run) -> Gated {
+    /// Proposes calls as part of this run.
+    pub fn in_run(mut self, run: Run) -> GatedTools {
         self.submission.run = Some(run);
         self
     }
 
-    /// After this was said, as the agent tells it, so that each value's origin can be shown. It lets nothing pass.
-    pub fn after(mut self, conversation: Conversation) -> Gated {
-        self.submission.conversation = Some(Told::supplied(conversation));
+    /// Attaches a conversation as the agent reports it, to show where values came from. Policies let nothing pass
+    /// because of it.
+    pub fn with_conversation(mut self, conversation: Conversation) -> GatedTools {
+        self.submission.conversation = Some(VouchedConversation::supplied(conversation));
         self
     }
 
-    /// After this was said, as this program itself heard it from the person and the tools; see
-    /// [`Told::heard_by_the_host`]. Policies may let calls pass because of it.
-    pub fn after_hearing(mut self, conversation: Conversation) -> Gated {
-        self.submission.conversation = Some(Told::heard_by_the_host(conversation));
+    /// Attaches a conversation that this program itself received from the person and the tools; see
+    /// [`VouchedConversation::recorded_by_host`]. Policies may let calls pass because of it.
+    pub fn with_recorded_conversation(mut self, conversation: Conversation) -> GatedTools {
+        self.submission.conversation = Some(VouchedConversation::recorded_by_host(conversation));
         self
     }
 
-    /// Calls a tool: at once where the policy lets it pass, otherwise when a person has approved exactly this.
+    /// Calls a tool: at once if the policy passes the call, otherwise after a person has approved exactly these
+    /// arguments.
     pub async fn call(&self, tool: &str, arguments: impl AsRef<[u8]>) -> Result<String, CallError> {
         let submission = self.submission(tool, arguments.as_ref());
         let submitted = self.gate.submit(submission).await?;
         match (submitted.calls.into_iter().next(), submitted.approval) {
-            (Some(Ruled::Pass(permit)), _) => answered(tool, self.gate.run_passed(permit).await),
+            (Some(Ruled::Pass(permit)), _) => result_of(tool, self.gate.run_passed(permit).await),
             (Some(Ruled::PassedBefore(id)), _) => {
                 let outcome = self.gate.outcome_of(&self.submission.tenant, id).await;
-                answered(tool, outcome)
+                result_of(tool, outcome)
             }
-            (Some(Ruled::Forbidden { reason }), _) => Err(CallError::Forbidden {
-                tool: tool.to_owned(),
-                reason,
-            }),
+            (Some(Ruled::Forbidden { reason } | Ruled::Malformed { reason }), _) => {
+                Err(CallError::Forbidden {
+                    tool: tool.to_owned(),
+                    reason,
+                })
+            }
             (Some(Ruled::Held(call)), Some(approval)) => {
-                let approval = self.decided(tool, approval.id).await?;
-                self.finished(tool, approval, call).await
+                let approval = self.wait_for_approval(tool, approval.id).await?;
+                self.wait_for_result(tool, approval, call).await
             }
             _ => Err(StoreError::Impossible("the gate did not rule on the call".to_owned()).into()),
         }
     }
 
-    /// The definition of `requestApproval`, for agents that ask for leave by themselves.
+    /// Returns the definition of `requestApproval`, for agents that ask for approval on their own.
     pub fn request_approval_tool() -> Result<Tool, String> {
         let description = "Request a person's approval for a high-risk action before proceeding".to_owned();
         Tool::new(REQUEST_APPROVAL, description, REQUEST_SCHEMA.to_owned())
     }
 
-    /// Asks for leave, as an agent that calls `requestApproval` does. A yes is a yes to this description: it opens no
-    /// tool, and what the agent then calls goes through the gate like everything else.
-    pub async fn request_approval(&self, arguments: impl AsRef<[u8]>) -> Result<Granted, CallError> {
+    /// Asks a person for approval, as an agent does by calling `requestApproval`. The approval covers only the
+    /// description: it releases no tool call, and what the agent calls afterwards goes through the gate as usual.
+    pub async fn request_approval(&self, arguments: impl AsRef<[u8]>) -> Result<GrantedApproval, CallError> {
         let arguments = arguments.as_ref();
-        let request: Request =
+        let request: ApprovalRequest =
             serde_json::from_slice(arguments).map_err(|error| CallError::BadRequest(error.to_string()))?;
-        let asking = Asking {
+        let options = ApprovalOptions {
             risk: Some(request.risk_level),
             ttl: None,
         };
@@ -178,11 +182,11 @@ impl Gated {
             claim: Some(request.description.chars().take(2_000).collect()),
             ..self.submission(REQUEST_APPROVAL, arguments)
         };
-        let approval = self.gate.ask(submission, asking).await?;
-        let approval = self.decided(REQUEST_APPROVAL, approval.id).await?;
-        self.close(&approval).await?;
+        let approval = self.gate.ask(submission, options).await?;
+        let approval = self.wait_for_approval(REQUEST_APPROVAL, approval.id).await?;
+        self.record_finished(&approval).await?;
         let decision = approval.decision.as_ref();
-        Ok(Granted {
+        Ok(GrantedApproval {
             comment: decision.and_then(|decision| decision.comment.clone()),
             by: decision.map(|decision| decision.by.clone()),
             approval: approval.id,
@@ -196,37 +200,37 @@ impl Gated {
         }
     }
 
-    /// Waits for a yes. Whoever stops waiting takes the question back: a yes that nobody waits for must not run.
-    async fn decided(&self, tool: &str, id: ApprovalId) -> Result<SharedApproval, CallError> {
+    /// Waits for approval. On timeout the approval is withdrawn, so that a late decision runs nothing.
+    async fn wait_for_approval(&self, tool: &str, id: ApprovalId) -> Result<SharedApproval, CallError> {
         let tenant = &self.submission.tenant;
-        let (approval, is_late) = match self.gate.wait(tenant, id, Until::Decided, self.wait).await? {
+        let (approval, is_timed_out) = match self.gate.wait(tenant, id, Until::Decided, self.wait).await? {
             Waited::Done(approval) => (approval, false),
             Waited::NotFound => return Err(StoreError::Impossible("the approval is gone".to_owned()).into()),
             Waited::TimedOut(approval) => {
                 let by = Actor::Agent(self.submission.agent.clone());
                 let reason = Some("nobody waited for it any longer".to_owned());
                 let answer = self.gate.withdraw(tenant, id, by, reason).await?;
-                let is_late = answer.refusal.is_none();
-                (answer.approval.unwrap_or(approval), is_late)
+                let is_timed_out = answer.refusal.is_none();
+                (answer.approval.unwrap_or(approval), is_timed_out)
             }
         };
         match approval.state {
             State::Approved => Ok(approval),
             state => {
-                let how = match state {
-                    State::Withdrawn if is_late => How::TimedOut,
-                    State::Denied => How::Denied,
-                    State::Expired => How::Expired,
-                    State::Superseded => How::Superseded,
-                    _ => How::Withdrawn,
+                let reason = match state {
+                    State::Withdrawn if is_timed_out => RejectionReason::TimedOut,
+                    State::Denied => RejectionReason::Denied,
+                    State::Expired => RejectionReason::Expired,
+                    State::Superseded => RejectionReason::Superseded,
+                    _ => RejectionReason::Withdrawn,
                 };
-                Err(rejected(tool, &approval, how).into())
+                Err(rejected(tool, &approval, reason).into())
             }
         }
     }
 
-    /// Waits until an approved call has run, and runs it where its decider did not.
-    async fn finished(
+    /// Waits until an approved call has finished, and runs the call if nobody has run it yet.
+    async fn wait_for_result(
         &self,
         tool: &str,
         approval: SharedApproval,
@@ -249,29 +253,33 @@ impl Gated {
         let done = approval.call(call.position);
         let result = done.and_then(|done| done.result.as_deref()).unwrap_or_default();
         let result = String::from_utf8_lossy(result).into_owned();
-        let named = || tool.to_owned();
+        let tool_name = || tool.to_owned();
         match done.map(|done| (done.state, done.because.as_ref())) {
             Some((CallState::Succeeded | CallState::Undone, _)) => Ok(result),
+            Some((CallState::Failed, Some(RefusalReason::NotSent))) => Err(CallError::NotSent {
+                tool: tool_name(),
+                reason: result,
+            }),
             Some((CallState::Failed, _)) => Err(CallError::Failed {
-                tool: named(),
+                tool: tool_name(),
                 reason: result,
             }),
             Some((CallState::Refused, because)) => {
-                let how = match because {
-                    Some(Because::Denied) => How::Denied,
-                    _ => How::NotRun,
+                let reason = match because {
+                    Some(RefusalReason::Denied) => RejectionReason::Denied,
+                    _ => RejectionReason::NotRun,
                 };
-                Err(rejected(tool, &approval, how).into())
+                Err(rejected(tool, &approval, reason).into())
             }
             _ => Err(CallError::Unknown {
-                tool: named(),
+                tool: tool_name(),
                 reason: result,
             }),
         }
     }
 
-    /// There is nothing to run behind a description: what was asked is answered, and that is on record.
-    async fn close(&self, approval: &Approval) -> Result<(), CallError> {
+    /// Records the request as finished, because there is nothing to run.
+    async fn record_finished(&self, approval: &Approval) -> Result<(), CallError> {
         let tenant = &self.submission.tenant;
         let call = CallId {
             approval: approval.id,
@@ -281,14 +289,14 @@ impl Gated {
             && let Some(token) = permit.token()
         {
             let outcome = Outcome::succeeded(r#"{"approved":true}"#);
-            // Somebody else closed it meanwhile; it is closed.
+            // A refusal means that another caller has already recorded the end.
             let _ = self.gate.finish(tenant, call, token, outcome).await?;
         }
         Ok(())
     }
 }
 
-fn answered(tool: &str, outcome: Outcome) -> Result<String, CallError> {
+fn result_of(tool: &str, outcome: Outcome) -> Result<String, CallError> {
     let tool = tool.to_owned();
     match outcome {
         Outcome::Succeeded(answer) => Ok(String::from_utf8_lossy(&answer).into_owned()),
@@ -296,15 +304,16 @@ fn answered(tool: &str, outcome: Outcome) -> Result<String, CallError> {
             tool,
             reason: String::from_utf8_lossy(&reason).into_owned(),
         }),
+        Outcome::NotSent(reason) => Err(CallError::NotSent { tool, reason }),
         Outcome::Unknown(reason) => Err(CallError::Unknown { tool, reason }),
     }
 }
 
-fn rejected(tool: &str, approval: &Approval, how: How) -> Rejected {
+fn rejected(tool: &str, approval: &Approval, reason: RejectionReason) -> Rejected {
     let decision = approval.decision.as_ref();
     Rejected {
         tool: tool.to_owned(),
-        how,
+        reason,
         comment: decision.and_then(|decision| decision.comment.clone()),
         by: decision.map(|decision| decision.by.clone()),
         approval: approval.id,

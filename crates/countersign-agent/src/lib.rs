@@ -1,8 +1,9 @@
 //! An agent whose every tool call goes through the gate.
 //!
-//! A person's message enters, the pending approval first; a specialist and its model answer; their tool calls are
-//! submitted together, and what a person has to sign becomes one card. Sessions are kept in the gate's store.
-//! Deliberately absent: any way to a tool but the gate. Tools are reached by an `Executor`, which takes a `Permit`.
+//! A message is first read as a reply to the pending approval; then a specialist and its model answer. Their tool calls
+//! are submitted together, and those that need a person's decision become one card. Sessions are stored in the gate's
+//! store.
+//! Deliberately absent: any way to a tool other than the gate. Tools run in an `Executor`, which requires a `Permit`.
 
 pub mod agent;
 pub mod client;

@@ -1,7 +1,7 @@
-//! What was said in a session: the one form every model's dialect is made from.
+//! Messages of a session, from which the request of each model API is built.
 //!
-//! Enters: a person's words, a model's words and calls, and what the model was told about them. Arguments stand here
-//! as the text the model wrote, never rebuilt from a parsed value.
+//! Enters: a person's words, a model's words and calls, and the results that the model was given. Arguments are kept as
+//! the text that the model wrote, never rebuilt from a parsed value.
 
 use std::collections::HashSet;
 
@@ -10,37 +10,38 @@ use countersign::time::Time;
 use countersign::transcript::Exchange;
 use serde::{Deserialize, Serialize};
 
-/// One message.
+/// One message of a session.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "role", rename_all = "snake_case")]
 pub enum Message {
-    /// A person asked for something, or told something.
+    /// A person's request or statement.
     Person {
-        /// What they said.
+        /// Text of the message.
         text: String,
-        /// When, so that "tomorrow" means something.
+        /// Time of the message, needed to interpret words such as "tomorrow".
         at: Time,
     },
-    /// A person answered a card. What came of it stands in the results behind it.
+    /// A person's reply to a card. Its outcome is in the results that follow.
     Reply {
-        /// What they said.
+        /// Text of the reply.
         text: String,
     },
-    /// The agent spoke, called tools, or both.
+    /// Text of the agent, tool calls, or both.
     Agent {
-        /// What it said.
+        /// Text of the agent; may be empty.
         text: String,
-        /// What it wants to be run.
+        /// Calls that the agent makes.
         calls: Vec<ModelCall>,
     },
-    /// What the model is told about the calls of the message before: one result for each.
+    /// Results for the calls of the preceding message, one for each call.
     Results {
-        /// In the order of the calls.
+        /// Results in the order of the calls.
         results: Vec<CallResult>,
     },
-    /// The channel spoke: what a card asked, what became of it. For people; models learn it from results.
+    /// A message of the channel itself, such as the outcome of a card. Shown to people only; models learn the outcome
+    /// from results.
     Channel {
-        /// What it said.
+        /// Text of the message.
         text: String,
     },
 }
@@ -48,45 +49,45 @@ pub enum Message {
 /// A tool call as a model wrote it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ModelCall {
-    /// The id its result is bound to.
+    /// Id that links the result to this call.
     pub id: String,
     /// The tool's name.
     pub tool: String,
-    /// The exact text of the arguments.
+    /// Exact text of the arguments.
     pub arguments: String,
 }
 
-/// What a model is told about one call.
+/// Result of one call, as given to a model.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CallResult {
-    /// The id of the call.
+    /// Id of the call.
     pub id: String,
     /// The tool's name.
     pub tool: String,
-    /// How the call ended, in a word.
+    /// Status of the call in one word, such as `ok`, `denied` or `pending_confirmation`.
     pub status: String,
-    /// Whether it is to be taken as an error.
+    /// True if the model should treat the result as an error.
     pub is_error: bool,
-    /// What the model reads.
+    /// Text that the model reads.
     pub content: String,
-    /// Who said it.
+    /// Origin of the text.
     pub from: Source,
 }
 
-/// Who stands behind a result's words.
+/// Origin of a result's text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Source {
-    /// The tool.
+    /// The tool itself.
     Tool,
-    /// A tool that passes on what strangers wrote.
+    /// A tool that returns text written by strangers.
     Outside,
-    /// The gate, or this loop: nothing in it counts as stated by anybody.
+    /// The gate or the agent loop. Nothing in the text counts as stated by a person or a tool.
     Gate,
 }
 
 impl Source {
-    /// Who stands behind what a tool answered.
+    /// Returns the origin of a tool's own answers.
     pub fn of(tool: &str, outside: &HashSet<String>) -> Source {
         match outside.contains(tool) {
             true => Source::Outside,
@@ -96,8 +97,8 @@ impl Source {
 }
 
 impl Message {
-    /// The messages that tell a model what became of held calls: as if it had just called, and just been answered.
-    /// `outside` are the tools that pass on what strangers wrote.
+    /// Builds the messages that tell a model what became of held calls, in the form of a new call and its result.
+    /// `outside` are the tools that return text written by strangers.
     pub fn of_exchanges(exchanges: Vec<Exchange>, outside: &HashSet<String>) -> [Message; 2] {
         let (mut calls, mut results) = (Vec::new(), Vec::new());
         for exchange in exchanges {
@@ -116,7 +117,7 @@ impl Message {
             calls.push(ModelCall {
                 id: exchange.id,
                 tool: exchange.tool,
-                // The model wrote them itself.
+                // These arguments are the text that the model wrote.
                 arguments: exchange.exact,
             });
         }
@@ -125,39 +126,44 @@ impl Message {
     }
 }
 
-/// The same conversation as the gate wants it, to tell where a call's values came from. `outside` are the tools that pass
-/// on what strangers wrote, as of now: a session may be older than that list.
+/// Converts messages to the form in which the gate traces where a call's values came from. `outside` are the tools that
+/// return text written by strangers according to the current configuration, which may be newer than the session.
 pub fn conversation(messages: &[Message], outside: &HashSet<String>) -> provenance::Conversation {
-    let mut said = Vec::with_capacity(messages.len());
+    let mut traced = Vec::with_capacity(messages.len());
     for message in messages {
         match message {
-            Message::Person { text, at } => said.push(provenance::Message::Person {
+            Message::Person { text, at } => traced.push(provenance::Message::Person {
                 text: text.clone(),
                 at: Some(*at),
             }),
-            Message::Reply { text } => said.push(provenance::Message::Person {
+            Message::Reply { text } => traced.push(provenance::Message::Person {
                 text: text.clone(),
                 at: None,
             }),
             Message::Agent { text, calls } => {
-                said.push(provenance::Message::Agent { text: text.clone() });
-                // INVARIANT: what the agent asks a tool stays the agent's when the tool repeats it.
-                said.extend(calls.iter().map(|call| provenance::Message::Agent {
+                traced.push(provenance::Message::Agent { text: text.clone() });
+                // INVARIANT: arguments that the agent wrote count as the agent's own even when the tool repeats them.
+                traced.extend(calls.iter().map(|call| provenance::Message::Agent {
                     text: call.arguments.clone(),
                 }));
             }
             Message::Results { results } => {
-                said.extend(results.iter().filter_map(|result| stated(result, outside)));
+                traced.extend(
+                    results
+                        .iter()
+                        .filter_map(|result| provenance_message(result, outside)),
+                );
             }
             Message::Channel { .. } => {}
         }
     }
-    provenance::Conversation { messages: said }
+    provenance::Conversation { messages: traced }
 }
 
-/// What a tool stated. What the gate said about a call repeats the model's own words, and is no source.
-fn stated(result: &CallResult, outside: &HashSet<String>) -> Option<provenance::Message> {
-    let (name, text) = (result.tool.clone(), answered(result)?);
+/// Converts a result to a statement of its tool. Returns `None` for text from the gate, which repeats the model's own
+/// words.
+fn provenance_message(result: &CallResult, outside: &HashSet<String>) -> Option<provenance::Message> {
+    let (name, text) = (result.tool.clone(), tool_answer(result)?);
     match (result.from, Source::of(&result.tool, outside)) {
         (Source::Gate, _) => None,
         (Source::Outside, _) | (_, Source::Outside) => Some(provenance::Message::Outside { name, text }),
@@ -165,18 +171,18 @@ fn stated(result: &CallResult, outside: &HashSet<String>) -> Option<provenance::
     }
 }
 
-/// What the tool itself answered: of a held call only its result, not the arguments and the comment that the gate adds
-/// for the model.
-fn answered(result: &CallResult) -> Option<String> {
+/// Returns the tool's own answer. For a held call that is only the `result` field, without the arguments and comment
+/// that the gate adds for the model.
+fn tool_answer(result: &CallResult) -> Option<String> {
     #[derive(Deserialize)]
-    struct Told {
+    struct HeldResult {
         result: Option<String>,
     }
     match result.status.as_str() {
         "succeeded" | "failed" | "undone" => {
-            // A result that cannot be read is taken for nobody's.
-            let told: Told = serde_json::from_str(&result.content).ok()?;
-            told.result
+            // An unreadable result is attributed to nobody.
+            let held: HeldResult = serde_json::from_str(&result.content).ok()?;
+            held.result
         }
         _ => Some(result.content.clone()),
     }
@@ -206,19 +212,19 @@ mod tests {
     #[track_caller]
     fn check(message: Message, outside: &[&str], expected: Option<provenance::Message>) {
         let outside = outside.iter().map(|tool| (*tool).to_owned()).collect();
-        let said = conversation(&[message], &outside).messages;
-        assert_eq!(said.into_iter().next(), expected);
+        let messages = conversation(&[message], &outside).messages;
+        assert_eq!(messages.into_iter().next(), expected);
     }
 
     #[test]
-    fn x96_a_result_is_the_tools_and_outside_follows_the_tool() {
+    fn x96_results_count_as_the_tools_or_as_outside() {
         let tool = |text: &str| {
             Some(provenance::Message::Tool {
                 name: "fetch".to_owned(),
                 text: text.to_owned(),
             })
         };
-        let strangers = |text: &str| {
+        let outside_message = |text: &str| {
             Some(provenance::Message::Outside {
                 name: "fetch".to_owned(),
                 text: text.to_owned(),
@@ -226,16 +232,28 @@ mod tests {
         };
         let held = r#"{"status":"succeeded","ran":true,"message":"It ran.","comment":"to eve","editedArguments":{"to":"eve"},"result":"page"}"#;
         check(result("ok", "page", Source::Tool), &[], tool("page"));
-        check(result("ok", "page", Source::Outside), &[], strangers("page"));
+        check(
+            result("ok", "page", Source::Outside),
+            &[],
+            outside_message("page"),
+        );
         // The list may be newer than the session.
-        check(result("ok", "page", Source::Tool), &["fetch"], strangers("page"));
+        check(
+            result("ok", "page", Source::Tool),
+            &["fetch"],
+            outside_message("page"),
+        );
         check(result("succeeded", held, Source::Tool), &[], tool("page"));
         check(
             result("succeeded", held, Source::Tool),
             &["fetch"],
-            strangers("page"),
+            outside_message("page"),
         );
-        check(result("undone", held, Source::Outside), &[], strangers("page"));
+        check(
+            result("undone", held, Source::Outside),
+            &[],
+            outside_message("page"),
+        );
         check(result("denied", held, Source::Gate), &["fetch"], None);
         check(
             result("failed", "{\"status\":\"failed\"}", Source::Tool),

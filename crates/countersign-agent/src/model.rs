@@ -1,13 +1,13 @@
-//! Models: from a conversation to a stream of parts.
+//! Models: turn a conversation into a stream of answer parts.
 //!
-//! Enters: a [`Request`]. Leaves: parts in the order in which the model made them, the last of them a [`Stop`]. A
-//! stream that ends without one was cut off. Arguments of calls are the exact text the model wrote.
+//! Enters: a [`Request`]. Leaves: parts in the order in which the model produced them, ending with a [`StopReason`]. A
+//! stream that ends without one was cut off. Arguments of calls are the exact text that the model wrote.
 
 mod anthropic;
 mod openai;
 mod script;
 mod sse;
-mod wire;
+mod transport;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -21,63 +21,63 @@ use crate::tool::Tool;
 pub use anthropic::Anthropic;
 pub use openai::OpenAi;
 pub use script::{BadScript, Script};
-pub use wire::{ApiKey, Endpoint, Patience};
+pub use transport::{ApiKey, Endpoint, RetryPolicy};
 
-/// The most bytes of one answer, text and arguments together.
+/// Maximum bytes of one answer, text and arguments together.
 pub const LARGEST_ANSWER: usize = 4 * 1024 * 1024;
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// Who asks: a specialist's name, `orchestrator` or `evaluator`. Only scripts look at it.
+    /// Role that asks: a specialist's name, `orchestrator` or `evaluator`. Only scripts use it.
     pub role: String,
     /// The system prompt.
     pub system: String,
-    /// What was said.
+    /// The conversation so far.
     pub messages: Vec<Message>,
-    /// What it may call.
+    /// Tools that the model is offered.
     pub tools: Vec<Arc<Tool>>,
-    /// Whether it may call at all; otherwise it only explains.
+    /// If false, the model may not call tools and only answers with text.
     pub may_call: bool,
-    /// The most it may write.
+    /// Maximum number of tokens in the answer.
     pub most_tokens: u32,
 }
 
-/// A part of an answer.
+/// Part of an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Part {
-    /// Some more text.
+pub enum AnswerPart {
+    /// A piece of text.
     Text(String),
-    /// A whole tool call.
+    /// A complete tool call.
     Call(ModelCall),
-    /// What it took so far; the last one counts.
+    /// Token usage so far; the last one counts.
     Usage(Usage),
-    /// The end, and why.
-    Stop(Stop),
+    /// End of the answer.
+    Stop(StopReason),
 }
 
-/// Why an answer ended.
+/// Reason why an answer ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Stop {
-    /// It is whole.
+pub enum StopReason {
+    /// The answer is complete.
     Done,
-    /// It was cut at its longest: its last call may be half a call.
+    /// The answer reached the token limit; its last call may be truncated.
     Length,
-    /// The model, or whoever runs it, would not answer.
+    /// The model or its provider declined to answer.
     Declined,
 }
 
-/// What answers took, in tokens.
+/// Token usage.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Usage {
-    /// Read.
+    /// Tokens read.
     pub input: u64,
-    /// Written.
+    /// Tokens written.
     pub output: u64,
 }
 
 impl Usage {
-    /// Both together.
+    /// Returns the sum of both, saturating.
     pub fn plus(self, other: Usage) -> Usage {
         Usage {
             input: self.input.saturating_add(other.input),
@@ -86,45 +86,45 @@ impl Usage {
     }
 }
 
-/// Why there is no answer, or no more of it. In every case nothing of it runs.
+/// Error of a model. In every case no call of the answer runs.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ModelError {
-    /// Nobody there.
+    /// No connection could be made.
     #[error("the model cannot be reached: {0}")]
     Unreachable(String),
-    /// It did not answer in time.
+    /// No answer arrived within this time.
     #[error("the model did not answer within {} s", .0.as_secs())]
     TimedOut(Duration),
-    /// It answered that something is wrong.
+    /// The provider answered with an error status.
     #[error("the model's service answered {status}: {message}")]
     Status {
         /// The status code.
         status: u16,
-        /// What it said.
+        /// Error message of the provider.
         message: String,
     },
-    /// It reported an error in the middle of an answer.
+    /// The provider reported an error in the middle of an answer.
     #[error("the model's service stopped in the middle: {0}")]
     Failed(String),
-    /// It ended without an end.
+    /// The answer's stream ended early.
     #[error("the model's answer was cut off: {0}")]
     CutOff(String),
-    /// It cannot be understood.
+    /// The answer could not be parsed.
     #[error("the model's answer cannot be read: {0}")]
-    Garbage(String),
-    /// It is too long.
+    InvalidAnswer(String),
+    /// The answer is larger than [`LARGEST_ANSWER`].
     #[error("the model's answer has more than {LARGEST_ANSWER} bytes")]
     TooLarge,
-    /// A script has nothing to say to this.
+    /// No rule of the script matches.
     #[error("the script has no rule for this")]
     NoRule,
-    /// A script's rule does not work.
+    /// A rule of the script failed; with the rule's number and the error.
     #[error("the script's rule {0} does not work: {1}")]
     BadRule(usize, String),
 }
 
 impl ModelError {
-    /// What to do now.
+    /// Returns advice on what to do next.
     pub fn hint(&self) -> &'static str {
         match self {
             ModelError::Unreachable(_) => "check the address and that the service is running",
@@ -140,7 +140,7 @@ impl ModelError {
                 status: 400..=499, ..
             } => "check the model's name, and what its service says about the request",
             ModelError::Status { .. } | ModelError::Failed(_) | ModelError::CutOff(_) => "say it again",
-            ModelError::Garbage(_) | ModelError::TooLarge => {
+            ModelError::InvalidAnswer(_) | ModelError::TooLarge => {
                 "check that the address speaks the dialect it was given for"
             }
             ModelError::NoRule => "say it in other words, or use a real model",
@@ -149,14 +149,14 @@ impl ModelError {
     }
 }
 
-/// An answer as it comes.
-pub type Parts = BoxStream<'static, Result<Part, ModelError>>;
+/// Stream of answer parts.
+pub type AnswerStream = BoxStream<'static, Result<AnswerPart, ModelError>>;
 
-/// A model.
+/// A language model, or a script in its place.
 pub trait Model: Send + Sync + 'static {
-    /// Answers.
-    fn answer(&self, request: Request) -> Parts;
+    /// Requests an answer. Failures to connect and to decode are items of the stream.
+    fn answer(&self, request: Request) -> AnswerStream;
 
-    /// What people call it.
+    /// Returns a name for people, such as the model and its host.
     fn name(&self) -> String;
 }

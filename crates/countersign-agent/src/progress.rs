@@ -1,7 +1,7 @@
-//! What a surface is told while a turn goes on.
+//! Progress of a turn, as reported to a surface.
 //!
-//! Enters: what the loop does. Leaves: one [`Progress`] after the other. Who stops listening stops nothing: a turn
-//! goes on to its end, and what it did is in the session.
+//! Enters: the steps of the agent loop. Leaves: a sequence of [`Progress`] values. Dropping the receiver stops nothing:
+//! the turn continues to its end, and its result is in the session.
 
 use countersign::approval::SharedApproval;
 use countersign::decision::Refusal;
@@ -10,100 +10,100 @@ use tokio::sync::mpsc;
 
 use crate::model::Usage;
 
-/// One thing that happened in a turn.
+/// One step of a turn.
 #[derive(Clone, Debug)]
 pub enum Progress {
     /// The message was given to this specialist.
     Routed {
-        /// Its name.
+        /// Name of the specialist.
         specialist: String,
     },
-    /// The agent says more. What it says is its own: a surface makes it safe before it shows it.
+    /// A piece of the agent's text. Untrusted: a surface has to escape it before it is shown.
     Text(String),
     /// The model called a tool.
     Called {
-        /// The call's id in the session.
+        /// Id of the call in the session.
         id: String,
-        /// The tool.
+        /// Name of the tool.
         tool: String,
     },
-    /// The model is told what became of a call.
+    /// The model was given the result of a call.
     Result {
-        /// The call's id in the session.
+        /// Id of the call in the session.
         id: String,
-        /// The tool.
+        /// Name of the tool.
         tool: String,
-        /// How it ended, in a word.
+        /// Status of the call in one word.
         status: String,
-        /// Whether it was taken as an error.
+        /// True if the model is told that the call failed.
         is_error: bool,
-        /// What it said.
+        /// Text given to the model.
         content: String,
-        /// Whether a person has to confirm it first.
+        /// True if the call waits for a person's decision.
         requires_confirmation: bool,
     },
-    /// A card is on record. It is shown when the agent has said what it has to say.
+    /// An approval was created. Its card is shown when the agent has finished its text.
     Proposed {
         /// The approval.
         approval: SharedApproval,
     },
-    /// The person answered a card, and was heard or refused. What came of it follows.
+    /// The person replied to a card, and the reply was accepted or refused.
     Answered {
-        /// The approval as it is now, so far as it is known.
+        /// The approval after the reply, if known.
         approval: Option<SharedApproval>,
-        /// Why the answer did not count.
+        /// Why the reply was not accepted.
         refusal: Option<Refusal>,
     },
-    /// The channel says something: an outcome, a cancellation, a reason.
-    Said(String),
-    /// A card is to be shown now. It is on record, and so is the session.
-    Held {
+    /// A message of the channel itself: an outcome, a cancellation, a reason.
+    ChannelMessage(String),
+    /// A card has to be shown now. Its approval and the session are saved.
+    ShowCard {
         /// The approval.
         approval: SharedApproval,
-        /// The question.
+        /// The question to show.
         prompt: Box<Prompt>,
     },
-    /// An approval of this session was decided, or ended otherwise, and what it released has run.
+    /// An approval of this session was decided or ended otherwise, and its released calls have run.
     Decided {
-        /// The approval as it is now.
+        /// The approval after its calls have run.
         approval: SharedApproval,
     },
-    /// The answer was judged, and is given again.
-    Again {
-        /// Why.
+    /// The evaluator rejected the answer, which is generated again.
+    Retrying {
+        /// Reason given by the evaluator.
         reason: String,
     },
-    /// Something did not work that the turn goes on without.
+    /// A step failed that the turn continues without.
     Notice(String),
     /// The turn is over.
     Done {
-        /// What the models used.
+        /// Tokens used in the turn.
         usage: Usage,
     },
 }
 
-/// Where progress goes.
+/// Sender of a turn's progress.
 #[derive(Clone, Debug)]
 pub struct Listener(Option<mpsc::Sender<Progress>>);
 
 impl Listener {
-    /// How many unread pieces of progress wait before the turn waits for its reader.
+    /// Number of unread values after which the turn waits for the receiver.
     const QUEUE: usize = 256;
 
-    /// A listener and what it hears.
+    /// Creates a listener with a bounded queue: a slow receiver slows the turn down and loses nothing.
     pub fn new() -> (Listener, mpsc::Receiver<Progress>) {
         let (sender, receiver) = mpsc::channel(Listener::QUEUE);
         (Listener(Some(sender)), receiver)
     }
 
-    /// Nobody listens.
-    pub fn nobody() -> Listener {
+    /// Creates a listener that discards everything.
+    pub fn discarding() -> Listener {
         Listener(None)
     }
 
-    pub(crate) async fn tell(&self, progress: Progress) {
+    pub(crate) async fn report(&self, progress: Progress) {
         if let Some(sender) = &self.0 {
-            // Whoever is gone needs to hear nothing.
+            // A receiver that was dropped needs no progress.
             let _ = sender.send(progress).await;
         }
     }

@@ -1,9 +1,10 @@
-//! A session: what was said between a person and an agent, kept in the store's registry.
+//! Sessions: the conversation between a person and an agent, stored in the store's registry.
 //!
-//! Enters: steps, each appended before anybody sees what it leads to. Leaves: the same messages, also after a restart.
-//! It is a log: an entry is written once, under the next number, and whoever finds that number taken has lost a race.
-//! Deliberately absent: decisions. A session remembers which approvals it waits for; what became of them is read from
-//! the store, never from what was said.
+//! Enters: steps, each appended before its effects are shown. Leaves: the same messages, also after a restart.
+//! A session is an append-only log. Each entry is written once under the next number; a writer that finds the number
+//! taken has lost a race.
+//! Deliberately absent: decisions. A session records which approvals it waits for; how they ended is read from the
+//! store.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,30 +18,30 @@ use serde::{Deserialize, Serialize};
 use crate::message::{CallResult, Message, Source};
 use crate::model::Usage;
 
-/// How long what was said is kept.
-pub const KEPT: Duration = Duration::from_secs(30 * 24 * 3600);
-/// The most entries of one session.
-pub const LONGEST: u32 = 20_000;
+/// How long entries are kept.
+pub const RETENTION: Duration = Duration::from_secs(30 * 24 * 3600);
+/// Maximum number of entries in one session.
+pub const MOST_ENTRIES: u32 = 20_000;
 
-/// The first and the last piece of a step are marked, so that half a step is never taken for one.
-const FIRST: u8 = 1;
-const LAST: u8 = 2;
+/// Marks of the first and the last entry of a step, so that an incomplete step is recognised.
+const FIRST_PIECE: u8 = 1;
+const LAST_PIECE: u8 = 2;
 
-/// Whose session it is.
+/// Key of a session.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Owner {
-    /// Whose world.
+pub struct SessionKey {
+    /// The tenant.
     pub tenant: Tenant,
     /// The agent.
     pub agent: Agent,
-    /// The conversation.
+    /// The channel of the conversation.
     pub channel: Channel,
 }
 
-/// What was said, and what is still open.
+/// A conversation and its open approvals.
 #[derive(Clone, Debug)]
 pub struct Session {
-    owner: Owner,
+    session_key: SessionKey,
     prefix: String,
     next: u32,
     messages: Vec<Message>,
@@ -50,45 +51,45 @@ pub struct Session {
     usage: Usage,
 }
 
-/// What one step adds.
+/// One addition to a session.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Step {
-    /// What was said.
+    /// Messages to append.
     pub messages: Vec<Message>,
-    /// An approval whose end the model is to be told.
+    /// Approval whose outcome the model has to be told.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub opened: Option<ApprovalId>,
-    /// An approval whose end it was told.
+    /// Approval whose outcome the model is told by this step.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub settled: Option<ApprovalId>,
-    /// Who takes the messages from here on.
+    /// Specialist that handles messages from now on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub specialist: Option<String>,
-    /// What it took.
-    #[serde(skip_serializing_if = "is_none")]
+    /// Tokens used since the last step.
+    #[serde(skip_serializing_if = "is_zero")]
     pub usage: Usage,
 }
 
-/// Why a session cannot be read, or does not take a step.
+/// Error when reading a session or appending to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum SessionError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// Somebody else added to it meanwhile.
+    /// Another writer has appended to the session meanwhile.
     #[error("another message is being answered in this session")]
     Changed,
-    /// It does not end.
+    /// The session has reached [`MOST_ENTRIES`].
     #[error("this session has become too long")]
     TooLong,
-    /// What is kept is not what was written.
+    /// A stored entry cannot be parsed.
     #[error("this session cannot be read: {0}")]
     Unreadable(String),
 }
 
 impl SessionError {
-    /// What to do now.
+    /// Returns advice on what to do next.
     pub fn hint(&self) -> &'static str {
         match self {
             SessionError::Store(error) => error.hint(),
@@ -100,12 +101,12 @@ impl SessionError {
 }
 
 impl Session {
-    /// The session of an owner; empty when nothing was said yet.
-    pub async fn open(store: &dyn Store, owner: Owner) -> Result<Session, SessionError> {
+    /// Loads the session with this key; empty if it has no steps yet.
+    pub async fn open(store: &dyn Store, session_key: SessionKey) -> Result<Session, SessionError> {
         let hash = Fields::new("countersign/session/1")
-            .field(owner.tenant.as_str().as_bytes())
-            .field(owner.agent.as_str().as_bytes())
-            .field(owner.channel.as_str().as_bytes())
+            .field(session_key.tenant.as_str().as_bytes())
+            .field(session_key.agent.as_str().as_bytes())
+            .field(session_key.channel.as_str().as_bytes())
             .finish();
         let mut session = Session {
             prefix: format!("{hash}/"),
@@ -115,77 +116,77 @@ impl Session {
             settled: Vec::new(),
             specialist: None,
             usage: Usage::default(),
-            owner,
+            session_key,
         };
         session.load(store).await?;
-        session.mend();
+        session.add_missing_results();
         Ok(session)
     }
 
-    /// Whose it is.
-    pub fn owner(&self) -> &Owner {
-        &self.owner
+    /// Returns the key of the session.
+    pub fn session_key(&self) -> &SessionKey {
+        &self.session_key
     }
 
-    /// What was said, oldest first.
+    /// Returns the messages, oldest first.
     pub fn messages(&self) -> &[Message] {
         &self.messages
     }
 
-    /// The approvals whose end the model was not told yet, oldest first.
+    /// Returns the approvals whose outcome the model has not been told yet, oldest first.
     pub fn open_approvals(&self) -> &[ApprovalId] {
         &self.open
     }
 
-    /// The approvals whose end it was told, oldest first.
+    /// Returns the approvals whose outcome the model has been told, oldest first.
     pub fn settled_approvals(&self) -> &[ApprovalId] {
         &self.settled
     }
 
-    /// Who took the last message.
+    /// Returns the specialist that the session was last routed to.
     pub fn specialist(&self) -> Option<&str> {
         self.specialist.as_deref()
     }
 
-    /// What all answers took so far.
+    /// Returns the tokens used by all answers so far.
     pub fn usage(&self) -> Usage {
         self.usage
     }
 
-    /// A name for what is about to happen: the same for nothing else.
+    /// Returns a run id for the next answer, unique within the store.
     pub fn next_run(&self) -> String {
         let short: String = self.prefix.chars().take(16).collect();
         format!("{short}-{}", self.next)
     }
 
-    /// Adds a step. When this answers, it is as durable as the store.
+    /// Appends a step. On return the step is as durable as the store.
     pub async fn append(&mut self, store: &dyn Store, step: Step) -> Result<(), SessionError> {
         let bytes = serde_json::to_vec(&step).map_err(|error| SessionError::Unreadable(error.to_string()))?;
-        let expires_at = Some(store.now().await?.plus(KEPT));
+        let expires_at = Some(store.now().await?.plus(RETENTION));
         let count = bytes.len().div_ceil(LARGEST_BODY - 1).max(1);
         for (number, piece) in bytes.chunks(LARGEST_BODY - 1).enumerate() {
-            if self.next >= LONGEST {
+            if self.next >= MOST_ENTRIES {
                 return Err(SessionError::TooLong);
             }
-            let first = if number == 0 { FIRST } else { 0 };
-            let last = if number + 1 == count { LAST } else { 0 };
+            let first = if number == 0 { FIRST_PIECE } else { 0 };
+            let last = if number + 1 == count { LAST_PIECE } else { 0 };
             let mut body = Vec::with_capacity(piece.len() + 1);
             body.push(first | last);
             body.extend_from_slice(piece);
             let entry = Entry {
                 kind: Kind::Turn,
                 key: self.key(self.next),
-                tenant: self.owner.tenant.clone(),
+                tenant: self.session_key.tenant.clone(),
                 body: Arc::from(body),
                 version: 0,
                 expires_at,
             };
             match store.put_entry(entry).await? {
-                Put::Kept(_) => self.next += 1,
-                Put::Changed => return Err(SessionError::Changed),
+                Put::Written(_) => self.next += 1,
+                Put::Conflict => return Err(SessionError::Changed),
             }
         }
-        self.take(step);
+        self.apply(step);
         Ok(())
     }
 
@@ -197,7 +198,7 @@ impl Session {
         let mut after = self.prefix.clone();
         let mut piece: Option<Vec<u8>> = None;
         loop {
-            let tenant = &self.owner.tenant.clone();
+            let tenant = &self.session_key.tenant.clone();
             let page = store
                 .entries(tenant, Kind::Turn, Some(&after), LONGEST_PAGE)
                 .await?;
@@ -220,28 +221,28 @@ impl Session {
     }
 
     fn read_piece(&mut self, body: &[u8], piece: &mut Option<Vec<u8>>) -> Result<(), SessionError> {
-        let Some((mark, text)) = body.split_first() else {
+        let Some((flags, text)) = body.split_first() else {
             return Err(SessionError::Unreadable("an entry is empty".to_owned()));
         };
-        if mark & FIRST != 0 {
-            // Whatever was begun before was never finished, and nobody was told of it.
+        if flags & FIRST_PIECE != 0 {
+            // An unfinished step before this one was never shown to anybody, so it is dropped.
             *piece = Some(Vec::new());
         }
         let Some(bytes) = piece else {
-            // The beginning was swept away with its time.
+            // The beginning of this step has expired and was removed.
             return Ok(());
         };
         bytes.extend_from_slice(text);
-        if mark & LAST != 0 {
+        if flags & LAST_PIECE != 0 {
             let step: Step =
                 serde_json::from_slice(bytes).map_err(|error| SessionError::Unreadable(error.to_string()))?;
             *piece = None;
-            self.take(step);
+            self.apply(step);
         }
         Ok(())
     }
 
-    fn take(&mut self, step: Step) {
+    fn apply(&mut self, step: Step) {
         self.messages.extend(step.messages);
         self.open.extend(step.opened);
         if let Some(settled) = step.settled {
@@ -254,10 +255,10 @@ impl Session {
         self.usage = self.usage.plus(step.usage);
     }
 
-    /// Calls without results are those of a process that ended in the middle: nobody knows what became of them, and a
-    /// model takes no conversation in which a result is missing.
-    fn mend(&mut self) {
-        let mut mended = Vec::with_capacity(self.messages.len());
+    /// Adds an `unknown` result for each call without a result, which a crashed process left behind. Model APIs reject
+    /// a conversation in which a result is missing.
+    fn add_missing_results(&mut self) {
+        let mut complete = Vec::with_capacity(self.messages.len());
         let mut messages = std::mem::take(&mut self.messages).into_iter().peekable();
         while let Some(message) = messages.next() {
             let missing = match &message {
@@ -268,10 +269,10 @@ impl Session {
                 }
                 _ => None,
             };
-            mended.push(message);
-            mended.extend(missing.map(|results| Message::Results { results }));
+            complete.push(message);
+            complete.extend(missing.map(|results| Message::Results { results }));
         }
-        self.messages = mended;
+        self.messages = complete;
     }
 }
 
@@ -287,6 +288,6 @@ fn interrupted(call: &crate::message::ModelCall) -> CallResult {
     }
 }
 
-fn is_none(usage: &Usage) -> bool {
+fn is_zero(usage: &Usage) -> bool {
     *usage == Usage::default()
 }

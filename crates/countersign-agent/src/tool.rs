@@ -1,7 +1,7 @@
-//! Tools as a model sees them: a name, a description and a schema, kept as their file has them.
+//! Tool definitions: a name, a description and a JSON Schema, as written in the agent's file.
 //!
-//! Enters: the text of a `tools.json`. Leaves: definitions with a compiled schema and a hash.
-//! Deliberately absent: running them. That takes a permit, which only the gate can make.
+//! Enters: the text of a `tools.json`. Leaves: definitions with a compiled schema and a hash. Deliberately absent:
+//! running tools. That takes a permit, which only the gate can make.
 
 use std::sync::Arc;
 
@@ -11,36 +11,36 @@ use countersign::policy::Schema;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// The most tools of one agent.
+/// Maximum number of tools of one agent.
 pub const MOST_TOOLS: usize = 500;
 
-/// One tool's definition.
+/// Definition of one tool.
 #[derive(Debug)]
 pub struct Tool {
-    /// Its name.
+    /// Name of the tool.
     pub name: ToolName,
-    /// What it does, for the model.
+    /// Description for the model.
     pub description: String,
-    /// The schema of its arguments, byte for byte.
+    /// JSON Schema of the arguments, byte for byte.
     pub schema: String,
-    /// The hash of all of it: another definition is another tool.
+    /// Hash of name, description and schema, which pins a policy to this definition.
     pub hash: Hash,
     compiled: Schema,
 }
 
-/// What is wrong with a file of tools.
+/// Error in a file of tools.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadTools {
-    /// It is not the JSON it should be.
+    /// The file is not valid JSON or lacks fields.
     #[error("the tools cannot be read: {0}")]
     Unreadable(String),
-    /// There are too many.
+    /// There are more than [`MOST_TOOLS`] tools.
     #[error("an agent has at most {MOST_TOOLS} tools, not {0}")]
     TooMany(usize),
-    /// One of them is none.
+    /// A tool's name or schema is invalid.
     #[error("tool `{0}`: {1}")]
     Tool(String, String),
-    /// Two of them have one name.
+    /// Two tools have the same name.
     #[error("tool `{0}` is defined twice")]
     Twice(String),
 }
@@ -53,7 +53,7 @@ struct Definition {
 }
 
 impl Tool {
-    /// Reads `[{"name", "description", "input_schema"}]`.
+    /// Parses `[{"name", "description", "input_schema"}]`.
     pub fn read_all(text: &str) -> Result<Vec<Arc<Tool>>, BadTools> {
         let definitions: Vec<Definition> =
             serde_json::from_str(text).map_err(|error| BadTools::Unreadable(error.to_string()))?;
@@ -76,7 +76,7 @@ impl Tool {
         Ok(tools)
     }
 
-    /// A tool whose arguments have this JSON Schema.
+    /// Creates a tool whose arguments have this JSON Schema.
     pub fn new(name: &str, description: String, schema: String) -> Result<Tool, String> {
         let name = ToolName::new(name).map_err(|problem| problem.to_string())?;
         let value: serde_json::Value = serde_json::from_str(&schema).map_err(|error| error.to_string())?;
@@ -97,7 +97,7 @@ impl Tool {
         })
     }
 
-    /// Says what is wrong with a call's arguments, so that the model can mend it: a person is not asked about that.
+    /// Validates a call's arguments against the schema. The error goes to the model, and no person is asked.
     pub fn check(&self, arguments: &[u8]) -> Result<(), String> {
         self.compiled.check_bytes(arguments)
     }

@@ -1,4 +1,4 @@
-//! Tools behind the gate in somebody else's loop.
+//! Tools behind the gate in an agent loop of another framework.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -19,7 +19,7 @@ use countersign::policy::Policy;
 use countersign::state::{CallState, State};
 use countersign::store::memory::MemoryStore;
 use countersign::store::{Filter, Store};
-use countersign_agent::gated::{CallError, Gated, How};
+use countersign_agent::gated::{CallError, GatedTools, RejectionReason};
 
 const POLICY: &str = r#"
 [tools.search]
@@ -48,6 +48,9 @@ fn world() -> World {
             async move {
                 match arguments.contains("fail") {
                     true => Outcome::failed("no such address"),
+                    false if arguments.contains("unreachable") => {
+                        Outcome::NotSent("no connection".to_owned())
+                    }
                     false => Outcome::succeeded("ok"),
                 }
             }
@@ -60,13 +63,13 @@ fn world() -> World {
 }
 
 impl World {
-    fn gated(&self) -> Gated {
-        Gated::new(self.gate.clone(), "support")
+    fn gated(&self) -> GatedTools {
+        GatedTools::new(self.gate.clone(), "support")
             .unwrap()
-            .waiting(Duration::from_secs(10))
+            .with_wait_limit(Duration::from_secs(10))
     }
 
-    /// A person decides the one approval that waits.
+    /// Decides the only pending approval as `alice`.
     async fn decide(&self, gate: &Gate, verdict: Verdict, comment: Option<&str>) {
         let pending = loop {
             let pending = self
@@ -93,7 +96,7 @@ impl World {
             decision.comment = comment.map(str::to_owned);
             decision
         };
-        gate.decide_and_run(decision).await.unwrap();
+        gate.decide_and_run(decision).await.unwrap().accepted().unwrap();
     }
 
     fn ran(&self) -> Vec<String> {
@@ -125,8 +128,16 @@ async fn d5_a_rejection_is_an_error_with_tool_and_comment() {
         panic!("{sent:?}")
     };
     assert_eq!(
-        (rejected.tool.as_str(), rejected.how, rejected.comment.as_deref()),
-        ("send_mail", How::Denied, Some("do not contact this customer"))
+        (
+            rejected.tool.as_str(),
+            rejected.reason,
+            rejected.comment.as_deref()
+        ),
+        (
+            "send_mail",
+            RejectionReason::Denied,
+            Some("do not contact this customer")
+        )
     );
     assert_eq!(
         rejected.to_string(),
@@ -136,14 +147,14 @@ async fn d5_a_rejection_is_an_error_with_tool_and_comment() {
 }
 
 #[tokio::test]
-async fn d5_who_stops_waiting_takes_it_back() {
+async fn d5_an_approval_is_withdrawn_when_the_wait_ends() {
     let world = world();
-    let gated = world.gated().waiting(Duration::from_millis(20));
+    let gated = world.gated().with_wait_limit(Duration::from_millis(20));
     let sent = gated.call("send_mail", "{}").await;
     let Err(CallError::Rejected(rejected)) = sent else {
         panic!("{sent:?}")
     };
-    assert_eq!(rejected.how, How::TimedOut);
+    assert_eq!(rejected.reason, RejectionReason::TimedOut);
     let approval = world
         .store
         .approval(&Tenant::single(), rejected.approval)
@@ -155,7 +166,7 @@ async fn d5_who_stops_waiting_takes_it_back() {
 }
 
 #[tokio::test]
-async fn what_was_decided_where_no_tool_runs_is_run_here() {
+async fn a_call_approved_in_another_process_runs_here() {
     let world = world();
     let policy = Arc::new(Policy::parse(POLICY).unwrap());
     let page = Gate::new(world.store.clone(), policy);
@@ -169,7 +180,7 @@ async fn what_was_decided_where_no_tool_runs_is_run_here() {
 }
 
 #[tokio::test]
-async fn failures_and_the_forbidden_are_told_apart() {
+async fn failed_and_forbidden_calls_are_distinct_errors() {
     let world = world();
     let gated = world.gated();
     let (sent, ()) = tokio::join!(
@@ -177,6 +188,19 @@ async fn failures_and_the_forbidden_are_told_apart() {
         world.decide(&world.gate, Verdict::Approve, None)
     );
     assert!(matches!(sent, Err(CallError::Failed { reason, .. }) if reason == "no such address"));
+    let (held, ()) = tokio::join!(
+        gated.call("send_mail", r#"{"to":"unreachable"}"#),
+        world.decide(&world.gate, Verdict::Approve, None)
+    );
+    let passed = gated.call("search", r#"{"q":"unreachable"}"#).await;
+    for not_sent in [held, passed] {
+        let told = not_sent.unwrap_err();
+        assert!(
+            matches!(&told, CallError::NotSent { reason, .. } if reason == "no connection"),
+            "{told}"
+        );
+        assert!(told.to_string().contains("nothing ran"), "{told}");
+    }
     let refund = gated.call("refund", r#"{"amount": 500.0}"#).await;
     assert!(matches!(refund, Err(CallError::Forbidden { .. })), "{refund:?}");
     let broken = gated.call("send_mail", "{broken").await;
@@ -184,10 +208,10 @@ async fn failures_and_the_forbidden_are_told_apart() {
 }
 
 #[tokio::test]
-async fn d4_an_agent_asks_for_leave_by_itself() {
+async fn d4_an_agent_requests_approval_by_itself() {
     let world = world();
     let gated = world.gated();
-    let tool = Gated::request_approval_tool().unwrap();
+    let tool = GatedTools::request_approval_tool().unwrap();
     let request = r#"{"toolName":"send_mail","description":"a welcome mail","riskLevel":"high"}"#;
     assert_eq!(tool.check(request.as_bytes()), Ok(()));
     let yes = world.decide(&world.gate, Verdict::Approve, Some("fine"));
@@ -203,7 +227,7 @@ async fn d4_an_agent_asks_for_leave_by_itself() {
     assert_eq!(approval.calls[0].terms.risk(), Risk::High);
     assert_eq!(approval.calls[0].tool.as_str(), "requestApproval");
     assert_eq!(approval.calls[0].state, CallState::Succeeded);
-    // The yes opened no tool: the mail itself is put to a person like any other.
+    // The approval released no tool: the mail itself still needs a decision.
     assert!(world.ran().is_empty());
     let no = world.decide(&world.gate, Verdict::Deny, None);
     let (refused, ()) = tokio::join!(gated.request_approval(request), no);

@@ -1,7 +1,6 @@
-//! The calls of one answer: checked, submitted together, run so far as they pass, and told.
+//! Handles the tool calls of one model answer: checks them, submits them together, runs those that pass, and reports.
 //!
-//! Enters: an answer with calls. Leaves: one result for each of them, in the session. The answer is on record before
-//! anything runs.
+//! Enters: an answer with calls. Leaves: one result per call, in the session. The answer is saved before anything runs.
 
 use countersign::approval::SharedApproval;
 use countersign::executor::Outcome;
@@ -10,35 +9,37 @@ use countersign::gate::{
 };
 use countersign::id::{Actor, ApprovalId, Run};
 use countersign::policy::{Definition, Policy};
-use countersign::provenance::Told;
+use countersign::provenance::VouchedConversation;
 use countersign::transcript::exchanges;
 
-use super::turn::{Answer, Turn};
+use super::turn::{ModelAnswer, Turn};
 use super::{Specialist, TurnError};
 use crate::message::{CallResult, Message, ModelCall, Source, conversation};
 use crate::progress::Progress;
 use crate::session::Step;
 
-/// What became of an answer's calls.
+/// Result of handling an answer's calls.
 pub(super) struct RanCalls {
-    /// Every one of them waits for a person.
+    /// True if every call waits for a person.
     pub(super) all_held: bool,
 }
 
 impl Turn<'_> {
-    /// Deals with the calls of one answer.
+    /// Checks, submits and runs the calls of one answer, and adds their results to the session.
     pub(super) async fn run_calls(
         &mut self,
         specialist: &Specialist,
-        answer: Answer,
+        answer: ModelAnswer,
     ) -> Result<RanCalls, TurnError> {
         let run = self.session.next_run();
-        let calls = named(answer.calls, &run);
-        let claim = (!answer.text.is_empty()).then(|| clipped(&answer.text, LONGEST_CLAIM));
-        // What earlier answers of this turn called stands in the session before this one does.
-        let checked: Vec<Option<CallResult>> =
-            calls.iter().map(|call| self.answered(specialist, call)).collect();
-        let said = conversation(self.session.messages(), &self.agent.plan.outside);
+        let calls = with_unique_ids(answer.calls, &run);
+        let claim = (!answer.text.is_empty()).then(|| truncate(&answer.text, LONGEST_CLAIM));
+        // Check before this answer is appended, so that the session holds only the calls of earlier answers.
+        let checked: Vec<Option<CallResult>> = calls
+            .iter()
+            .map(|call| self.early_result(specialist, call))
+            .collect();
+        let conversation_so_far = conversation(self.session.messages(), &self.agent.config.outside_tools);
         self.append(Step {
             messages: vec![Message::Agent {
                 text: answer.text,
@@ -49,15 +50,15 @@ impl Turn<'_> {
         .await?;
         for call in &calls {
             let (id, tool) = (call.id.clone(), call.tool.clone());
-            self.tell(Progress::Called { id, tool }).await;
+            self.report(Progress::Called { id, tool }).await;
         }
-        if let Some(repeated) = self.repeated(&calls) {
+        if let Some(repeated) = self.count_repeats(&calls) {
             let reason = "It was called too often with the same arguments. It did not run.";
             let results = calls
                 .iter()
-                .map(|call| refused(call, "repeated", reason))
+                .map(|call| refused_result(call, "repeated", reason))
                 .collect();
-            self.tell_results(results, None).await?;
+            self.report_results(results, None).await?;
             return Err(repeated);
         }
         let submitted = calls
@@ -71,39 +72,41 @@ impl Turn<'_> {
             claim,
             run: Run::new(run).ok(),
             // The session is the gate's own record of what the person said and what tools answered.
-            conversation: Some(Told::heard_by_the_host(said)),
+            conversation: Some(VouchedConversation::recorded_by_host(conversation_so_far)),
             ..self.submission(submitted)
         };
-        let (told, approval) = self.submit(&calls, checked, submission).await?;
+        let (results, approval) = self.submit(&calls, checked, submission).await?;
         let held = approval.as_ref().map(|approval| approval.id);
-        let all_held = told.iter().all(|result| result.status == "pending_confirmation");
-        if let Err(error) = self.tell_results(told, held).await {
+        let all_held = results
+            .iter()
+            .all(|result| result.status == "pending_confirmation");
+        if let Err(error) = self.report_results(results, held).await {
             if let Some(held) = held {
-                // A card that the session does not know is not shown: better there is none.
-                let by = Actor::Agent(self.agent.plan.name.clone());
+                // A card that the session does not know would never be settled, so withdraw the approval.
+                let by = Actor::Agent(self.agent.config.name.clone());
                 let reason = Some("the session could not be saved".to_owned());
                 let gate = self.agent.gate();
-                let _ = gate.withdraw(&self.place.tenant, held, by, reason).await;
+                let _ = gate.withdraw(&self.context.tenant, held, by, reason).await;
             }
             return Err(error);
         }
-        self.held = held.or(self.held);
+        self.pending_card = held.or(self.pending_card);
         if let Some(approval) = approval {
-            self.tell(Progress::Proposed { approval }).await;
+            self.report(Progress::Proposed { approval }).await;
         }
         Ok(RanCalls { all_held })
     }
 
-    /// What every submission of this turn has in common.
+    /// Builds a submission with the fields that are the same for all submissions of this turn.
     pub(super) fn submission(&self, calls: Vec<SubmittedCall>) -> Submission {
         Submission {
-            tenant: self.place.tenant.clone(),
-            agent: self.agent.plan.name.clone(),
-            requester: self.agent.plan.requester.clone(),
-            on_behalf_of: Some(self.place.person.clone()),
-            channel: Some(self.place.channel.clone()),
+            tenant: self.context.tenant.clone(),
+            agent: self.agent.config.name.clone(),
+            requester: self.agent.config.requester.clone(),
+            on_behalf_of: Some(self.context.person.clone()),
+            channel: Some(self.context.channel.clone()),
             run: None,
-            session: countersign::id::Session::new(self.place.channel.as_str()).ok(),
+            session: countersign::id::Session::new(self.context.channel.as_str()).ok(),
             claim: None,
             key: None,
             conversation: None,
@@ -118,21 +121,22 @@ impl Turn<'_> {
             .find(|tool| tool.name.as_str() == call.tool);
         SubmittedCall {
             tool: call.tool.clone(),
-            // INVARIANT: the text the model wrote, to the byte.
+            // INVARIANT: the arguments are the exact bytes that the model wrote.
             arguments: call.arguments.as_bytes().into(),
             definition: Definition::read(known.map(|tool| tool.hash)),
             secret: None,
         }
     }
 
-    /// What is known about a call before the gate is asked; nothing when the gate is to rule on it.
-    fn answered(&self, specialist: &Specialist, call: &ModelCall) -> Option<CallResult> {
+    /// Returns a result for a call that needs no ruling (unknown tool, bad arguments, already decided), or `None` if
+    /// the gate has to rule on the call.
+    fn early_result(&self, specialist: &Specialist, call: &ModelCall) -> Option<CallResult> {
         let Some(tool) = specialist
             .tools
             .iter()
             .find(|tool| tool.name.as_str() == call.tool)
         else {
-            return Some(refused(
+            return Some(refused_result(
                 call,
                 "unknown_tool",
                 "There is no such tool. Nothing ran.",
@@ -140,18 +144,18 @@ impl Turn<'_> {
         };
         if let Err(problem) = tool.check(call.arguments.as_bytes()) {
             let reason = format!("The arguments do not fit the tool: {problem}. It did not run.");
-            return Some(refused(call, "bad_arguments", &reason));
+            return Some(refused_result(call, "bad_arguments", &reason));
         }
-        let decided = self.decided(call)?;
+        let decided = self.decided_result(call)?;
         Some(CallResult {
             id: call.id.clone(),
             ..decided.clone()
         })
     }
 
-    /// What was decided about the same call since the person last asked for something. It is told again, and neither
-    /// asked nor run again.
-    fn decided(&self, call: &ModelCall) -> Option<&CallResult> {
+    /// Returns the result of the same call if it was decided since the person's last message. That result is repeated,
+    /// and the call is neither proposed nor run again.
+    fn decided_result(&self, call: &ModelCall) -> Option<&CallResult> {
         let since = self.session.messages().iter().rev();
         let mut since = since
             .take_while(|message| !matches!(message, Message::Person { .. }))
@@ -174,15 +178,15 @@ impl Turn<'_> {
         None
     }
 
-    fn repeated(&mut self, calls: &[ModelCall]) -> Option<TurnError> {
-        let most = self.agent.plan.limits.repeats;
+    fn count_repeats(&mut self, calls: &[ModelCall]) -> Option<TurnError> {
+        let limit = self.agent.config.limits.repeats;
         let mut repeated = None;
         for call in calls {
             let key = (call.tool.clone(), call.arguments.clone());
-            let times = self.repeats.entry(key).or_default();
+            let times = self.call_counts.entry(key).or_default();
             *times += 1;
-            if *times > most {
-                repeated = Some(TurnError::Repeats {
+            if *times > limit {
+                repeated = Some(TurnError::RepeatedCall {
                     tool: call.tool.clone(),
                     times: *times,
                 });
@@ -203,13 +207,14 @@ impl Turn<'_> {
             false => match gate.submit(submission).await {
                 Ok(submitted) => Some(submitted),
                 Err(error @ (SubmitError::Store(_) | SubmitError::Seal(_))) => return Err(error.into()),
-                // The model can mend it, or tell the person why not. Nothing of it ran.
+                // The model can correct the call or tell the person why it was refused. Nothing ran.
                 Err(error) => {
                     let reason = format!("It was refused: {error}. Nothing ran.");
-                    let told = calls.iter().zip(checked);
-                    let told =
-                        told.map(|(call, told)| told.unwrap_or_else(|| refused(call, "refused", &reason)));
-                    return Ok((told.collect(), None));
+                    let results = calls.iter().zip(checked);
+                    let results = results.map(|(call, result)| {
+                        result.unwrap_or_else(|| refused_result(call, "refused", &reason))
+                    });
+                    return Ok((results.collect(), None));
                 }
             },
         };
@@ -220,44 +225,52 @@ impl Turn<'_> {
         let pending = approval.as_deref().map(|approval| exchanges(approval, policy));
         let pending = pending.unwrap_or_default();
         let mut ruled = submitted.into_iter().flat_map(|submitted| submitted.calls);
-        let mut told = Vec::with_capacity(calls.len());
+        let mut results = Vec::with_capacity(calls.len());
         for (call, answered) in calls.iter().zip(checked) {
             if let Some(answered) = answered {
-                told.push(answered);
+                results.push(answered);
                 continue;
             }
-            told.push(match ruled.next() {
+            results.push(match ruled.next() {
                 Some(Ruled::Pass(permit)) => {
                     let outcome = gate.run_passed(permit).await;
-                    self.passed(call, hidden(policy, call, outcome))
+                    self.passed_result(call, mask_secrets(policy, call, outcome))
                 }
                 Some(Ruled::PassedBefore(id)) => {
-                    let outcome = gate.outcome_of(&self.place.tenant, id).await;
-                    self.passed(call, hidden(policy, call, outcome))
+                    let outcome = gate.outcome_of(&self.context.tenant, id).await;
+                    self.passed_result(call, mask_secrets(policy, call, outcome))
                 }
                 Some(Ruled::Held(id)) => {
                     let exchange = pending.get(usize::from(id.position).saturating_sub(1));
-                    held(call, exchange.map(|exchange| exchange.result.content.as_str()))
+                    held_result(call, exchange.map(|exchange| exchange.result.content.as_str()))
                 }
-                Some(Ruled::Forbidden { reason }) => refused(
+                Some(Ruled::Forbidden { reason } | Ruled::Malformed { reason }) => refused_result(
                     call,
                     "forbidden",
                     &format!("It is forbidden: {reason}. It did not run."),
                 ),
-                None => refused(call, "refused", "The gate did not rule on it. It did not run."),
+                None => refused_result(call, "refused", "The gate did not rule on it. It did not run."),
             });
         }
-        Ok((told, approval))
+        Ok((results, approval))
     }
 
-    fn passed(&self, call: &ModelCall, outcome: Outcome) -> CallResult {
-        let most = self.agent.plan.limits.result;
+    fn passed_result(&self, call: &ModelCall, outcome: Outcome) -> CallResult {
+        let limit = self.agent.config.limits.result;
+        let mut from = Source::of(&call.tool, &self.agent.config.outside_tools);
         let (status, is_error, content) = match outcome {
-            Outcome::Succeeded(result) => ("ok", false, bounded(&result, most)),
-            Outcome::Failed(reason) => ("error", true, bounded(&reason, most)),
+            Outcome::Succeeded(result) => ("ok", false, truncated_text(&result, limit)),
+            Outcome::Failed(reason) => ("error", true, truncated_text(&reason, limit)),
+            Outcome::NotSent(reason) => {
+                from = Source::Gate;
+                (
+                    "not_sent",
+                    true,
+                    format!("It was not sent, so nothing ran: {reason}"),
+                )
+            }
             Outcome::Unknown(reason) => ("unknown", true, format!("Nobody knows how it ended: {reason}")),
         };
-        let from = Source::of(&call.tool, &self.agent.plan.outside);
         CallResult {
             id: call.id.clone(),
             tool: call.tool.clone(),
@@ -268,7 +281,7 @@ impl Turn<'_> {
         }
     }
 
-    async fn tell_results(
+    async fn report_results(
         &mut self,
         results: Vec<CallResult>,
         opened: Option<ApprovalId>,
@@ -283,7 +296,7 @@ impl Turn<'_> {
         .await?;
         for result in results {
             let requires_confirmation = result.status == "pending_confirmation";
-            self.tell(Progress::Result {
+            self.report(Progress::Result {
                 id: result.id,
                 tool: result.tool,
                 status: result.status,
@@ -297,7 +310,8 @@ impl Turn<'_> {
     }
 }
 
-/// The words a result begins with when a person, or time, settled the call.
+/// Returns true if the status comes from a settled card, such as `denied`, `expired` or `succeeded`. `unknown` counts
+/// too: a call whose outcome is unknown must not run again.
 fn is_decided(status: &str) -> bool {
     !matches!(
         status,
@@ -311,7 +325,7 @@ fn is_decided(status: &str) -> bool {
     )
 }
 
-fn refused(call: &ModelCall, status: &str, reason: &str) -> CallResult {
+fn refused_result(call: &ModelCall, status: &str, reason: &str) -> CallResult {
     let content = serde_json::json!({ "status": status, "ran": false, "message": reason });
     CallResult {
         id: call.id.clone(),
@@ -323,7 +337,7 @@ fn refused(call: &ModelCall, status: &str, reason: &str) -> CallResult {
     }
 }
 
-fn held(call: &ModelCall, content: Option<&str>) -> CallResult {
+fn held_result(call: &ModelCall, content: Option<&str>) -> CallResult {
     let pending = r#"{"status":"pending_confirmation","ran":false}"#;
     CallResult {
         id: call.id.clone(),
@@ -335,8 +349,8 @@ fn held(call: &ModelCall, content: Option<&str>) -> CallResult {
     }
 }
 
-/// Gives calls ids that bind results to them, where the model's own do not, and arguments where it wrote none.
-fn named(calls: Vec<ModelCall>, run: &str) -> Vec<ModelCall> {
+/// Gives each call a usable, unique id where the model's own is not, and `{}` as arguments where it wrote none.
+fn with_unique_ids(calls: Vec<ModelCall>, run: &str) -> Vec<ModelCall> {
     let mut seen = std::collections::HashSet::new();
     let numbered = (1..).zip(calls).map(|(number, mut call)| {
         let is_plain = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
@@ -352,32 +366,32 @@ fn named(calls: Vec<ModelCall>, run: &str) -> Vec<ModelCall> {
     numbered.collect()
 }
 
-/// A result as a model gets it: of an oversized one the beginning, and that it is only that.
-fn bounded(bytes: &[u8], most: usize) -> String {
+/// Converts a result to text for the model, cut off after `limit` bytes with a note about the full length.
+fn truncated_text(bytes: &[u8], limit: usize) -> String {
     let text = String::from_utf8_lossy(bytes);
-    match text.len() <= most {
+    match text.len() <= limit {
         true => text.into_owned(),
         false => format!(
             "{} … (cut off: {} bytes in all)",
-            clipped(&text, most),
+            truncate(&text, limit),
             text.len()
         ),
     }
 }
 
-fn clipped(text: &str, most: usize) -> String {
-    let mut end = most.min(text.len());
+fn truncate(text: &str, limit: usize) -> String {
+    let mut end = limit.min(text.len());
     while !text.is_char_boundary(end) {
         end -= 1;
     }
     text.get(..end).unwrap_or_default().to_owned()
 }
 
-/// What a call answered, without what is secret in its arguments: a session is kept, and shown to people.
-fn hidden(policy: &Policy, call: &ModelCall, outcome: Outcome) -> Outcome {
+/// Masks the secrets of a call's arguments in its outcome, because sessions are stored and shown to people.
+fn mask_secrets(policy: &Policy, call: &ModelCall, outcome: Outcome) -> Outcome {
     let answer = match &outcome {
         Outcome::Succeeded(result) | Outcome::Failed(result) => &**result,
-        Outcome::Unknown(reason) => reason.as_bytes(),
+        Outcome::NotSent(reason) | Outcome::Unknown(reason) => reason.as_bytes(),
     };
     let secrecy = policy.secrecy_of_passed(&call.tool, call.arguments.as_bytes(), answer);
     if !secrecy.has_any() {
@@ -386,6 +400,7 @@ fn hidden(policy: &Policy, call: &ModelCall, outcome: Outcome) -> Outcome {
     match &outcome {
         Outcome::Succeeded(result) => Outcome::succeeded(secrecy.bytes(result)),
         Outcome::Failed(result) => Outcome::failed(secrecy.bytes(result)),
+        Outcome::NotSent(reason) => Outcome::NotSent(secrecy.text(reason).into_owned()),
         Outcome::Unknown(reason) => Outcome::Unknown(secrecy.text(reason).into_owned()),
     }
 }

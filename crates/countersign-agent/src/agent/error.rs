@@ -1,4 +1,4 @@
-//! Why a turn ended early. In every case the session is intact, and what did not start does not run.
+//! Errors that end a turn early. The session stays intact, and calls that have not started do not run.
 
 use countersign::gate::SubmitError;
 use countersign::store::StoreError;
@@ -6,54 +6,54 @@ use countersign::store::StoreError;
 use crate::model::ModelError;
 use crate::session::SessionError;
 
-/// The longest message of a person.
+/// Maximum length of a person's message, in bytes.
 pub const LONGEST_MESSAGE: usize = 64 * 1024;
 
-/// Why a turn ended early.
+/// Reason why a turn ended early.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum TurnError {
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The session did not take a step.
+    /// A step could not be added to the session.
     #[error(transparent)]
     Session(#[from] SessionError),
-    /// The gate could not take the calls.
+    /// The gate could not process the submission.
     #[error(transparent)]
     Submit(#[from] SubmitError),
     /// The model failed.
     #[error(transparent)]
     Model(#[from] ModelError),
-    /// The model's answer was longer than allowed.
+    /// The model's answer reached the token limit and was cut off.
     #[error("the model's answer was cut off at its longest, so nothing of it was run")]
-    TooLong,
-    /// The model would not answer.
+    AnswerTooLong,
+    /// The model declined to answer.
     #[error("the model declined to answer")]
     Declined,
-    /// The model does not come to an end.
+    /// The model was still calling tools after the maximum number of steps.
     #[error("the model was asked {0} times and did not come to an end")]
     TooManySteps(u32),
-    /// The model asks for the same again and again.
+    /// The model repeated the same call too often.
     #[error("the model called `{tool}` {times} times with the same arguments")]
-    Repeats {
-        /// The tool.
+    RepeatedCall {
+        /// Name of the tool.
         tool: String,
-        /// How often.
+        /// Number of times the call occurred.
         times: u32,
     },
-    /// Nobody needs so many words.
+    /// The person's message is longer than [`LONGEST_MESSAGE`].
     #[error("a message has at most {LONGEST_MESSAGE} bytes, not {0}")]
     MessageTooLong(usize),
-    /// The agent has nobody who could answer.
+    /// The agent has no specialist.
     #[error("the agent has no specialist")]
-    Nobody,
-    /// A button of no card.
+    NoSpecialist,
+    /// The button's payload belongs to no card in this channel.
     #[error("this button belongs to no card")]
     NoSuchCard,
 }
 
 impl TurnError {
-    /// What to do now.
+    /// Returns advice on what to do next.
     pub fn hint(&self) -> &'static str {
         match self {
             TurnError::Store(error) => error.hint(),
@@ -62,9 +62,9 @@ impl TurnError {
             TurnError::Submit(_) => "say it in other words",
             TurnError::Model(error) => error.hint(),
             TurnError::MessageTooLong(_) => "say it shorter, or put it into a file that a tool can read",
-            TurnError::TooLong | TurnError::TooManySteps(_) => "ask for less at once",
-            TurnError::Declined | TurnError::Repeats { .. } => "say it in other words",
-            TurnError::Nobody => "add a `[specialists.NAME]` to the agent's file",
+            TurnError::AnswerTooLong | TurnError::TooManySteps(_) => "ask for less at once",
+            TurnError::Declined | TurnError::RepeatedCall { .. } => "say it in other words",
+            TurnError::NoSpecialist => "add a `[[specialist]]` to the agent's file",
             TurnError::NoSuchCard => "look at the current card",
         }
     }

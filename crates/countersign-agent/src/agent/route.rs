@@ -1,11 +1,11 @@
-//! Routing: the orchestrator gives a message to the specialist it is for.
+//! The orchestrator picks the specialist for a message.
 //!
-//! Enters: what was said. Leaves: a specialist; or nothing, when the orchestrator answered by itself. What it calls to
-//! pick one is no tool: it runs nothing, and nothing but a name is taken from it.
+//! Enters: the conversation. Leaves: a specialist, or nothing when the orchestrator answered by itself. The `route`
+//! tool runs nothing: only the specialist's name is read from the call.
 
 use std::sync::Arc;
 
-use super::turn::{Turn, Words};
+use super::turn::{TextDelivery, Turn};
 use super::{Specialist, TurnError};
 use crate::message::Message;
 use crate::model::Request;
@@ -13,75 +13,81 @@ use crate::progress::Progress;
 use crate::session::Step;
 use crate::tool::Tool;
 
-/// What the orchestrator calls.
+/// Name of the tool that the orchestrator calls to pick a specialist.
 const ROUTE: &str = "route";
-/// How often it may pick somebody who is not there.
-const TRIES: u32 = 2;
+/// Maximum number of times the orchestrator is asked, in case it names an unknown specialist.
+const MOST_ATTEMPTS: u32 = 2;
 
 impl Turn<'_> {
-    /// Picks the specialist for the last message.
+    /// Picks the specialist for the last message. Returns `None` if the orchestrator answered by itself.
     pub(super) async fn route(&mut self) -> Result<Option<Specialist>, TurnError> {
-        let plan = &self.agent.plan;
-        let (Some(orchestrator), true) = (&plan.orchestrator, plan.specialists.len() > 1) else {
+        let config = &self.agent.config;
+        let (Some(orchestrator), true) = (&config.orchestrator, config.specialists.len() > 1) else {
             return self.specialist().map(Some);
         };
         let orchestrator = orchestrator.clone();
-        let names: Vec<&str> = plan.specialists.iter().map(|known| known.name.as_str()).collect();
-        let tool = Arc::new(route_tool(&names).map_err(|_| TurnError::Nobody)?);
-        let about = plan
+        let names: Vec<&str> = config
             .specialists
             .iter()
-            .map(|known| format!("- {}: {}", known.name, known.about));
-        let about: Vec<String> = about.collect();
+            .map(|specialist| specialist.name.as_str())
+            .collect();
+        let tool = Arc::new(route_tool(&names).map_err(|_| TurnError::NoSpecialist)?);
+        let descriptions = config
+            .specialists
+            .iter()
+            .map(|specialist| format!("- {}: {}", specialist.name, specialist.about));
+        let descriptions: Vec<String> = descriptions.collect();
         let mut system = format!(
             "{}\n\nSpecialists:\n{}",
             orchestrator.prompt.trim_end(),
-            about.join("\n")
+            descriptions.join("\n")
         );
-        for _ in 0..TRIES {
+        for _ in 0..MOST_ATTEMPTS {
             let request = Request {
                 role: "orchestrator".to_owned(),
                 system: system.clone(),
-                messages: words_only(self.session.messages()),
+                messages: text_messages(self.session.messages()),
                 tools: vec![tool.clone()],
                 may_call: true,
-                most_tokens: self.agent.plan.limits.tokens,
+                most_tokens: self.agent.config.limits.tokens,
             };
-            let answer = self.think(&*orchestrator.model, request, Words::Kept).await?;
+            let answer = self
+                .ask_model(&*orchestrator.model, request, TextDelivery::Buffered)
+                .await?;
             let Some(call) = answer.calls.iter().find(|call| call.tool == ROUTE) else {
                 if answer.text.is_empty() {
                     break;
                 }
-                self.speak(answer.text, Words::Kept).await?;
+                self.save_text(answer.text, TextDelivery::Buffered).await?;
                 return Ok(None);
             };
-            let wanted = specialist_in(&call.arguments);
-            let known = self.agent.plan.specialists.iter();
-            let mut found = known.filter(|known| Some(&known.name) == wanted.as_ref());
+            let picked = specialist_in(&call.arguments);
+            let specialists = self.agent.config.specialists.iter();
+            let mut found = specialists.filter(|specialist| Some(&specialist.name) == picked.as_ref());
             if let Some(specialist) = found.next().cloned() {
-                return self.give_to(specialist).await.map(Some);
+                return self.assign(specialist).await.map(Some);
             }
             system.push_str("\n\nPick one of the specialists by its exact name.");
         }
-        // Nobody was picked: whoever comes first knows best what to make of it.
+        // The orchestrator picked no known specialist; fall back to the first one.
         let first = self
             .agent
-            .plan
+            .config
             .specialists
             .first()
             .cloned()
-            .ok_or(TurnError::Nobody)?;
-        self.give_to(first).await.map(Some)
+            .ok_or(TurnError::NoSpecialist)?;
+        self.assign(first).await.map(Some)
     }
 
-    async fn give_to(&mut self, specialist: Specialist) -> Result<Specialist, TurnError> {
+    async fn assign(&mut self, specialist: Specialist) -> Result<Specialist, TurnError> {
         self.append(Step {
             specialist: Some(specialist.name.clone()),
             ..Step::default()
         })
         .await?;
         let name = specialist.name.clone();
-        self.tell(Progress::Routed { specialist: name }).await;
+        self.report(Progress::Routed { specialist: name }).await;
         Ok(specialist)
     }
 }
@@ -101,11 +107,11 @@ fn specialist_in(arguments: &str) -> Option<String> {
     value.get("specialist")?.as_str().map(str::to_owned)
 }
 
-/// What was said in words: the orchestrator needs no more to know who is meant.
-fn words_only(messages: &[Message]) -> Vec<Message> {
-    /// Who is meant is plain from the last few.
-    const LATEST: usize = 20;
-    let spoken = messages.iter().filter_map(|message| match message {
+/// Returns the latest messages without tool calls and results, which is enough to pick a specialist.
+fn text_messages(messages: &[Message]) -> Vec<Message> {
+    /// Number of messages given to the orchestrator.
+    const MOST_MESSAGES: usize = 20;
+    let texts = messages.iter().filter_map(|message| match message {
         Message::Agent { text, .. } if !text.is_empty() => Some(Message::Agent {
             text: text.clone(),
             calls: Vec::new(),
@@ -113,10 +119,10 @@ fn words_only(messages: &[Message]) -> Vec<Message> {
         Message::Person { .. } | Message::Reply { .. } => Some(message.clone()),
         _ => None,
     });
-    let spoken: Vec<Message> = spoken.collect();
-    let start = spoken.len().saturating_sub(LATEST);
-    let mut latest: Vec<Message> = spoken.into_iter().skip(start).collect();
-    // Models want a person to speak first.
+    let texts: Vec<Message> = texts.collect();
+    let start = texts.len().saturating_sub(MOST_MESSAGES);
+    let mut latest: Vec<Message> = texts.into_iter().skip(start).collect();
+    // Model APIs require the first message to come from the person.
     while matches!(latest.first(), Some(Message::Agent { .. })) {
         latest.remove(0);
     }

@@ -1,4 +1,4 @@
-//! Settling: the model is told what became of the cards of this session, each of them once.
+//! Settling: tells the model what became of each card of the session, once per card.
 
 use std::time::Duration;
 
@@ -14,79 +14,80 @@ use crate::message::Message;
 use crate::progress::Progress;
 use crate::session::Step;
 
-/// How long a turn waits for calls that run elsewhere, before it goes on without their results.
-const RUNNING: Duration = Duration::from_secs(30);
+/// How long a turn waits for calls that run in another process before it continues without their results.
+const LONGEST_WAIT: Duration = Duration::from_secs(30);
 
 impl Turn<'_> {
-    /// Adds what became of the session's cards to the session. True when there was something to add.
+    /// Adds the results of finished cards to the session. Returns true if there were any.
     pub(super) async fn settle(&mut self) -> Result<bool, TurnError> {
-        self.find_lost().await?;
+        self.recover_pending_card().await?;
         let mut settled = false;
         for open in self.session.open_approvals().to_vec() {
-            let Some(approval) = self.finished(open).await? else {
+            let Some(approval) = self.finished_approval(open).await? else {
                 continue;
             };
             self.append(Step {
                 messages: Message::of_exchanges(
                     exchanges(&approval, self.agent.gate().policy()),
-                    &self.agent.plan.outside,
+                    &self.agent.config.outside_tools,
                 )
                 .into(),
                 settled: Some(approval.id),
                 ..Step::default()
             })
             .await?;
-            self.tell(Progress::Decided { approval }).await;
+            self.report(Progress::Decided { approval }).await;
             settled = true;
         }
         Ok(settled)
     }
 
-    /// Settles, and the channel says how those cards ended: nobody did yet, because they were decided elsewhere, or by
-    /// time.
-    pub(super) async fn catch_up(&mut self) -> Result<bool, TurnError> {
-        let told = self.session.settled_approvals().len();
+    /// Settles cards that were decided elsewhere or have expired, and lets the channel say how each of them ended.
+    pub(super) async fn settle_earlier_cards(&mut self) -> Result<bool, TurnError> {
+        let earlier = self.session.settled_approvals().len();
         let settled = self.settle().await?;
-        let new = self.session.settled_approvals().iter().skip(told);
-        for id in new.copied().collect::<Vec<_>>() {
+        let newly_settled = self.session.settled_approvals().iter().skip(earlier);
+        for id in newly_settled.copied().collect::<Vec<_>>() {
             let store = self.agent.gate().store();
-            if let Some(approval) = store.approval(&self.place.tenant, id).await? {
+            if let Some(approval) = store.approval(&self.context.tenant, id).await? {
                 let language = self.agent.language(None);
                 let say = self.agent.conversations.ending(&approval, language);
-                self.say(say.as_deref()).await?;
+                self.say_as_channel(say.as_deref()).await?;
             }
         }
         Ok(settled)
     }
 
-    /// The card that waits for an answer here, if it is this session's.
-    pub(super) async fn waiting(&self) -> Result<Option<ApprovalId>, TurnError> {
+    /// Returns the approval that is pending in this channel, if this agent proposed it.
+    pub(super) async fn pending_approval(&self) -> Result<Option<ApprovalId>, TurnError> {
         let store = self.agent.gate().store();
-        let pending = store.pending_in(&self.place.tenant, &self.place.channel).await?;
+        let pending = store
+            .pending_in(&self.context.tenant, &self.context.channel)
+            .await?;
         Ok(pending
-            .filter(|pending| pending.agent == self.agent.plan.name)
+            .filter(|pending| pending.agent == self.agent.config.name)
             .map(|pending| pending.id))
     }
 
-    /// Shows a card that is on record, if it is still a question.
+    /// Shows a card again if its approval is still pending.
     pub(super) async fn show_again(&mut self, id: ApprovalId) -> Result<(), TurnError> {
         let store = self.agent.gate().store();
-        let Some(approval) = store.approval(&self.place.tenant, id).await? else {
+        let Some(approval) = store.approval(&self.context.tenant, id).await? else {
             return Ok(());
         };
         if approval.state == State::Pending {
             let language = self.agent.language(None);
             let prompt = self.agent.conversations.prompt(&approval, language).await?;
-            self.held = None;
+            self.pending_card = None;
             let prompt = Box::new(prompt);
-            self.tell(Progress::Held { approval, prompt }).await;
+            self.report(Progress::ShowCard { approval, prompt }).await;
         }
         Ok(())
     }
 
-    /// A card whose session could not be told of it, because the process ended in between.
-    async fn find_lost(&mut self) -> Result<(), TurnError> {
-        let Some(pending) = self.waiting().await? else {
+    /// Adds a pending card to the session if the process ended before it was recorded there.
+    async fn recover_pending_card(&mut self) -> Result<(), TurnError> {
+        let Some(pending) = self.pending_approval().await? else {
             return Ok(());
         };
         if self.session.open_approvals().contains(&pending) {
@@ -99,11 +100,12 @@ impl Turn<'_> {
         .await
     }
 
-    /// The approval, once it is decided and its calls have run, so far as this gate runs them.
-    async fn finished(&self, id: ApprovalId) -> Result<Option<SharedApproval>, TurnError> {
+    /// Returns the approval once it is decided and its calls have finished, running its released calls first. Returns
+    /// `None` if the approval is still pending, or if its calls take longer than [`LONGEST_WAIT`].
+    async fn finished_approval(&self, id: ApprovalId) -> Result<Option<SharedApproval>, TurnError> {
         let gate = self.agent.gate();
-        let tenant = &self.place.tenant;
-        // Time may have ended it without anybody having written that down.
+        let tenant = &self.context.tenant;
+        // The approval may be past its expiry without the expiry having been recorded yet.
         let Some(mut approval) = gate.store().approval(tenant, id).await? else {
             return Ok(None);
         };
@@ -123,7 +125,7 @@ impl Turn<'_> {
         if approval.is_finished() {
             return Ok(Some(approval));
         }
-        match gate.wait(tenant, id, Until::Finished, RUNNING).await? {
+        match gate.wait(tenant, id, Until::Finished, LONGEST_WAIT).await? {
             Waited::Done(approval) => Ok(Some(approval)),
             Waited::TimedOut(_) | Waited::NotFound => Ok(None),
         }

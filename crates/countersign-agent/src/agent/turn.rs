@@ -1,93 +1,98 @@
-//! One turn: from what was said to the agent's last word on it, or to a card.
+//! One turn: from a person's message or decision to the agent's final answer, or to a card.
 
 use std::collections::HashMap;
 
-use countersign::gate::{GUIDE, Heard};
+use countersign::gate::{GUIDE, ReplyOutcome};
 use countersign::id::ApprovalId;
 use futures_util::StreamExt as _;
 
-use super::{Agent, Place, Specialist, TurnError, channel_said, tell};
+use super::{Agent, Specialist, TurnContext, TurnError, channel_step, report};
 use crate::message::{Message, ModelCall};
-use crate::model::{LARGEST_ANSWER, Model, ModelError, Part, Request, Stop, Usage};
+use crate::model::{AnswerPart, LARGEST_ANSWER, Model, ModelError, Request, StopReason, Usage};
 use crate::progress::{Listener, Progress};
 use crate::session::{Session, Step};
 
-/// A turn that goes on.
+/// A turn in progress.
 pub(super) struct Turn<'a> {
     pub(super) agent: &'a Agent,
-    pub(super) place: Place,
+    pub(super) context: TurnContext,
     pub(super) session: Session,
     pub(super) listener: &'a Listener,
-    /// The approval this turn left pending.
-    pub(super) held: Option<ApprovalId>,
-    /// How often each call came in this turn.
-    pub(super) repeats: HashMap<(String, String), u32>,
+    /// Approval that this turn left pending.
+    pub(super) pending_card: Option<ApprovalId>,
+    /// Number of times each call (tool and arguments) occurred in this turn.
+    pub(super) call_counts: HashMap<(String, String), u32>,
     usage: Usage,
-    /// What of it the session does not know yet.
-    unsaved: Usage,
+    /// Part of `usage` that is not yet saved in the session.
+    unsaved_usage: Usage,
 }
 
-/// What a model answered.
-pub(super) struct Answer {
+/// A complete answer of a model.
+pub(super) struct ModelAnswer {
     pub(super) text: String,
     pub(super) calls: Vec<ModelCall>,
 }
 
-/// Whether a listener hears words as they come.
+/// Whether the listener gets text while the model writes it.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Words {
-    /// As they come.
-    Live,
-    /// Not before somebody judged them.
-    Kept,
+pub(super) enum TextDelivery {
+    /// Text is passed on as it arrives.
+    Streamed,
+    /// Text is held back until the answer is complete and accepted.
+    Buffered,
 }
 
 impl<'a> Turn<'a> {
-    pub(super) fn new(agent: &'a Agent, place: Place, session: Session, listener: &'a Listener) -> Turn<'a> {
+    pub(super) fn new(
+        agent: &'a Agent,
+        context: TurnContext,
+        session: Session,
+        listener: &'a Listener,
+    ) -> Turn<'a> {
         Turn {
             agent,
-            place,
+            context,
             session,
             listener,
-            held: None,
-            repeats: HashMap::new(),
+            pending_card: None,
+            call_counts: HashMap::new(),
             usage: Usage::default(),
-            unsaved: Usage::default(),
+            unsaved_usage: Usage::default(),
         }
     }
 
-    pub(super) async fn tell(&self, progress: Progress) {
-        tell(self.listener, progress).await;
+    pub(super) async fn report(&self, progress: Progress) {
+        report(self.listener, progress).await;
     }
 
-    /// Tells of an answer to a card, if it was one.
-    pub(super) async fn tell_answer(&self, heard: &Heard) {
-        let (approval, refusal) = match heard {
-            Heard::Decided(resolved) => (resolved.approval.clone(), None),
-            Heard::Refused(refusal) => (None, Some(refusal.clone())),
+    /// Reports a decision on a card, or its refusal, to the listener.
+    pub(super) async fn report_decision(&self, outcome: &ReplyOutcome) {
+        let (approval, refusal) = match outcome {
+            ReplyOutcome::Decided(resolved) => (resolved.approval.clone(), None),
+            ReplyOutcome::Refused(refusal) => (None, Some(refusal.clone())),
             _ => return,
         };
-        self.tell(Progress::Answered { approval, refusal }).await;
+        self.report(Progress::Answered { approval, refusal }).await;
     }
 
-    /// Adds a step to the session: before anybody sees what it leads to.
+    /// Saves a step in the session. Called before the listener is told about the step.
     pub(super) async fn append(&mut self, mut step: Step) -> Result<(), TurnError> {
-        step.usage = self.unsaved;
+        step.usage = self.unsaved_usage;
         let store = self.agent.gate().store();
         self.session.append(store, step).await?;
-        self.unsaved = Usage::default();
+        self.unsaved_usage = Usage::default();
         Ok(())
     }
 
-    /// A new message: to whoever it is for.
-    pub(super) async fn ask(&mut self, text: &str) -> Result<(), TurnError> {
+    /// Adds a new message to the session and lets the undo handler or a specialist answer it.
+    pub(super) async fn answer_message(&mut self, text: &str) -> Result<(), TurnError> {
         let at = self.agent.gate().store().now().await?;
-        let said = Message::Person {
+        let message = Message::Person {
             text: text.to_owned(),
             at,
         };
         self.append(Step {
-            messages: vec![said],
+            messages: vec![message],
             ..Step::default()
         })
         .await?;
@@ -100,8 +105,8 @@ impl<'a> Turn<'a> {
         self.answer(&specialist).await
     }
 
-    /// A reply to a card, and what the channel says to it.
-    pub(super) async fn reply(&mut self, text: &str, say: Option<&str>) -> Result<(), TurnError> {
+    /// Adds a reply to a card and the channel's response to the session.
+    pub(super) async fn record_reply(&mut self, text: &str, say: Option<&str>) -> Result<(), TurnError> {
         let mut messages = vec![Message::Reply {
             text: text.to_owned(),
         }];
@@ -112,85 +117,91 @@ impl<'a> Turn<'a> {
         })
         .await?;
         if let Some(say) = say {
-            self.tell(Progress::Said(say.to_owned())).await;
+            self.report(Progress::ChannelMessage(say.to_owned())).await;
         }
         Ok(())
     }
 
-    /// The channel says something.
-    pub(super) async fn say(&mut self, say: Option<&str>) -> Result<(), TurnError> {
+    /// Adds a message of the channel to the session and reports it.
+    pub(super) async fn say_as_channel(&mut self, say: Option<&str>) -> Result<(), TurnError> {
         let Some(say) = say else { return Ok(()) };
-        self.append(channel_said(say)).await?;
-        self.tell(Progress::Said(say.to_owned())).await;
+        self.append(channel_step(say)).await?;
+        self.report(Progress::ChannelMessage(say.to_owned())).await;
         Ok(())
     }
 
-    /// Goes on where the last card left off.
-    pub(super) async fn go_on(&mut self) -> Result<(), TurnError> {
+    /// Lets the specialist continue after a card was settled.
+    pub(super) async fn continue_after_decision(&mut self) -> Result<(), TurnError> {
         let specialist = self.specialist()?;
         self.answer(&specialist).await
     }
 
-    /// Whether this turn left a card.
+    /// Returns true if this turn left a card pending.
     pub(super) fn has_card(&self) -> bool {
-        self.held.is_some()
+        self.pending_card.is_some()
     }
 
-    /// The end: the card this turn left, as the last thing shown, and what it all took.
-    pub(super) async fn end(mut self) -> Result<(), TurnError> {
-        if let Some(held) = self.held.take() {
+    /// Ends the turn: shows the card that it left pending, if any, and reports the token usage.
+    pub(super) async fn finish(mut self) -> Result<(), TurnError> {
+        if let Some(held) = self.pending_card.take() {
             self.show_again(held).await?;
         }
-        self.tell(Progress::Done { usage: self.usage }).await;
+        self.report(Progress::Done { usage: self.usage }).await;
         Ok(())
     }
 
-    /// Who took the last message; the first one when nobody did.
+    /// Returns the specialist that the session was last routed to, or the first one.
     pub(super) fn specialist(&self) -> Result<Specialist, TurnError> {
-        let specialists = &self.agent.plan.specialists;
+        let specialists = &self.agent.config.specialists;
         let named = self.session.specialist();
         let found = specialists
             .iter()
             .find(|known| Some(known.name.as_str()) == named);
-        found.or(specialists.first()).cloned().ok_or(TurnError::Nobody)
+        found
+            .or(specialists.first())
+            .cloned()
+            .ok_or(TurnError::NoSpecialist)
     }
 
-    /// A specialist answers, and answers again if it is judged to have done badly. An answer that left a card is not
-    /// judged: it cannot have done yet what it was asked for.
+    /// Lets a specialist answer, and answer again if the evaluator rejects the answer. An answer that left a card
+    /// pending is not judged, because its request is not fulfilled yet.
     async fn answer(&mut self, specialist: &Specialist) -> Result<(), TurnError> {
         let retries = self
             .agent
-            .plan
+            .config
             .evaluator
             .as_ref()
             .map_or(0, |evaluator| evaluator.retries);
-        let mut advice = None;
+        let mut feedback = None;
         for attempt in 0..=retries {
-            // The last one stands whatever is said of it; of the others no word is heard that could be taken back.
-            let words = match attempt < retries {
-                true => Words::Kept,
-                false => Words::Live,
+            // The last attempt is final and can be streamed; earlier ones may be rejected, so their text is held back.
+            let delivery = match attempt < retries {
+                true => TextDelivery::Buffered,
+                false => TextDelivery::Streamed,
             };
-            let Some(text) = self.work(specialist, advice.as_deref(), words).await? else {
+            let Some(text) = self
+                .run_specialist(specialist, feedback.as_deref(), delivery)
+                .await?
+            else {
                 return Ok(());
             };
-            let verdict = self.judge(&text).await;
+            let verdict = self.evaluate(&text).await;
             match verdict {
                 Some(reason) if attempt < retries => {
-                    self.tell(Progress::Again {
+                    self.report(Progress::Retrying {
                         reason: reason.clone(),
                     })
                     .await;
-                    advice = Some(reason);
+                    feedback = Some(reason);
                 }
-                _ => return self.speak(text, words).await,
+                _ => return self.save_text(text, delivery).await,
             }
         }
         Ok(())
     }
 
-    /// The agent's words become part of the session, and are heard if they were not yet.
-    pub(super) async fn speak(&mut self, text: String, words: Words) -> Result<(), TurnError> {
+    /// Saves the agent's text in the session, and reports it if it was held back.
+    pub(super) async fn save_text(&mut self, text: String, delivery: TextDelivery) -> Result<(), TurnError> {
         if text.is_empty() {
             return Ok(());
         }
@@ -203,34 +214,35 @@ impl<'a> Turn<'a> {
             ..Step::default()
         })
         .await?;
-        if words == Words::Kept {
-            self.tell(Progress::Text(text)).await;
+        if delivery == TextDelivery::Buffered {
+            self.report(Progress::Text(text)).await;
         }
         Ok(())
     }
 
-    /// Lets the model answer and call, until it only answers. Gives its last words; nothing when a card ends the turn.
-    async fn work(
+    /// Asks the model and runs its calls until it answers without calls. Returns the final text, or `None` if a card
+    /// ended the turn.
+    async fn run_specialist(
         &mut self,
         specialist: &Specialist,
-        advice: Option<&str>,
-        words: Words,
+        feedback: Option<&str>,
+        delivery: TextDelivery,
     ) -> Result<Option<String>, TurnError> {
-        let steps = self.agent.plan.limits.steps;
+        let steps = self.agent.config.limits.steps;
         for _ in 0..steps {
-            let request = self.request(specialist, advice, true);
-            let answer = self.think(&*specialist.role.model, request, words).await?;
+            let request = self.request(specialist, feedback, true);
+            let answer = self.ask_model(&*specialist.role.model, request, delivery).await?;
             if answer.calls.is_empty() {
                 return Ok(Some(answer.text));
             }
-            if words == Words::Kept && !answer.text.is_empty() {
-                self.tell(Progress::Text(answer.text.clone())).await;
+            if delivery == TextDelivery::Buffered && !answer.text.is_empty() {
+                self.report(Progress::Text(answer.text.clone())).await;
             }
             let is_explained = !answer.text.is_empty();
             let ran = self.run_calls(specialist, answer).await?;
-            if self.held.is_some() {
+            if self.pending_card.is_some() {
                 if !(is_explained && ran.all_held) {
-                    self.explain(specialist, advice).await?;
+                    self.explain(specialist, feedback).await?;
                 }
                 return Ok(None);
             }
@@ -238,85 +250,89 @@ impl<'a> Turn<'a> {
         Err(TurnError::TooManySteps(steps))
     }
 
-    /// The specialist says in its own words what it wants. The card is shown whether it finds any or not.
-    async fn explain(&mut self, specialist: &Specialist, advice: Option<&str>) -> Result<(), TurnError> {
-        let request = self.request(specialist, advice, false);
-        match self.think(&*specialist.role.model, request, Words::Live).await {
-            Ok(answer) => self.speak(answer.text, Words::Live).await,
+    /// Asks the specialist to explain its proposal. If the model fails, the card is shown without an explanation.
+    async fn explain(&mut self, specialist: &Specialist, feedback: Option<&str>) -> Result<(), TurnError> {
+        let request = self.request(specialist, feedback, false);
+        match self
+            .ask_model(&*specialist.role.model, request, TextDelivery::Streamed)
+            .await
+        {
+            Ok(answer) => self.save_text(answer.text, TextDelivery::Streamed).await,
             Err(TurnError::Model(error)) => {
                 let notice = format!("the agent did not explain it: {error}");
-                self.tell(Progress::Notice(notice)).await;
+                self.report(Progress::Notice(notice)).await;
                 Ok(())
             }
             Err(error) => Err(error),
         }
     }
 
-    fn request(&self, specialist: &Specialist, advice: Option<&str>, may_call: bool) -> Request {
+    fn request(&self, specialist: &Specialist, feedback: Option<&str>, may_call: bool) -> Request {
         let mut system = format!("{}\n\n{GUIDE}", specialist.role.prompt.trim_end());
-        if let Some(advice) = advice {
+        if let Some(feedback) = feedback {
             system.push_str("\n\nYour last answer was not good enough. Answer again, and mind this: ");
-            system.push_str(advice);
+            system.push_str(feedback);
         }
         Request {
             role: specialist.name.clone(),
             system,
-            messages: recent(self.session.messages(), self.agent.plan.limits.conversation),
+            messages: recent_messages(self.session.messages(), self.agent.config.limits.conversation),
             tools: specialist.tools.clone(),
             may_call,
-            most_tokens: self.agent.plan.limits.tokens,
+            most_tokens: self.agent.config.limits.tokens,
         }
     }
 
-    /// Takes one answer of a model, whole or not at all.
-    pub(super) async fn think(
+    /// Reads one complete answer of a model. An answer with truncated calls is an error.
+    pub(super) async fn ask_model(
         &mut self,
         model: &dyn Model,
         request: Request,
-        words: Words,
-    ) -> Result<Answer, TurnError> {
+        delivery: TextDelivery,
+    ) -> Result<ModelAnswer, TurnError> {
         let mut parts = model.answer(request);
         let (mut text, mut calls, mut bytes) = (String::new(), Vec::new(), 0usize);
         let mut usage = Usage::default();
         let stop = loop {
             let part = parts.next().await;
             match part.unwrap_or_else(|| Err(ModelError::CutOff("it has no end".to_owned())))? {
-                Part::Text(more) => {
+                AnswerPart::Text(more) => {
                     bytes = bytes.saturating_add(more.len());
                     text.push_str(&more);
-                    if words == Words::Live {
-                        self.tell(Progress::Text(more)).await;
+                    if delivery == TextDelivery::Streamed {
+                        self.report(Progress::Text(more)).await;
                     }
                 }
-                Part::Call(call) => {
+                AnswerPart::Call(call) => {
                     bytes = bytes.saturating_add(call.arguments.len() + call.tool.len());
                     calls.push(call);
                 }
-                Part::Usage(so_far) => usage = so_far,
-                Part::Stop(stop) => break stop,
+                AnswerPart::Usage(so_far) => usage = so_far,
+                AnswerPart::Stop(stop) => break stop,
             }
             if bytes > LARGEST_ANSWER {
                 return Err(ModelError::TooLarge.into());
             }
         };
         self.usage = self.usage.plus(usage);
-        self.unsaved = self.unsaved.plus(usage);
+        self.unsaved_usage = self.unsaved_usage.plus(usage);
         match stop {
-            Stop::Done => Ok(Answer { text, calls }),
-            // Half a call is no call, and nobody can tell which half is missing.
-            Stop::Length if calls.is_empty() && !text.is_empty() => Ok(Answer { text, calls }),
-            Stop::Length => Err(TurnError::TooLong),
-            Stop::Declined => Err(TurnError::Declined),
+            StopReason::Done => Ok(ModelAnswer { text, calls }),
+            // Truncated text is usable. Truncated calls are not: the missing part cannot be known.
+            StopReason::Length if calls.is_empty() && !text.is_empty() => Ok(ModelAnswer { text, calls }),
+            StopReason::Length => Err(TurnError::AnswerTooLong),
+            StopReason::Declined => Err(TurnError::Declined),
         }
     }
 }
 
-/// The latest messages that fit, beginning with a person's: no result stands without its call.
-fn recent(messages: &[Message], most: usize) -> Vec<Message> {
+/// Returns the latest messages within `most` bytes, starting at a person's message so that no result lacks its call. At
+/// least the last exchange is kept, even if it is larger.
+fn recent_messages(messages: &[Message], most: usize) -> Vec<Message> {
     let mut bytes = 0usize;
     let mut start = messages.len();
     for (index, message) in messages.iter().enumerate().rev() {
-        bytes = bytes.saturating_add(size(message));
+        bytes = bytes.saturating_add(text_bytes(message));
         if bytes > most && start < messages.len() {
             break;
         }
@@ -324,14 +340,14 @@ fn recent(messages: &[Message], most: usize) -> Vec<Message> {
             start = index;
         }
     }
-    let kept = messages.get(start..).unwrap_or_default();
-    let for_models = kept
+    let latest = messages.get(start..).unwrap_or_default();
+    let without_channel = latest
         .iter()
         .filter(|message| !matches!(message, Message::Channel { .. }));
-    for_models.cloned().collect()
+    without_channel.cloned().collect()
 }
 
-fn size(message: &Message) -> usize {
+fn text_bytes(message: &Message) -> usize {
     match message {
         Message::Person { text, .. } | Message::Reply { text } | Message::Channel { text } => text.len(),
         Message::Agent { text, calls } => {

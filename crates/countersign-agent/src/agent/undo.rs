@@ -1,4 +1,4 @@
-//! "Undo that": what was done last is put to the person again, the other way round.
+//! Handles "undo that": proposes calls that undo the session's last completed card.
 
 use countersign::approval::{Approval, SharedApproval};
 use countersign::command::ProposeRefusal;
@@ -12,53 +12,53 @@ use super::turn::Turn;
 use crate::progress::Progress;
 use crate::session::Step;
 
-/// How many of the latest cards are looked through.
-const LOOKED_THROUGH: usize = 50;
+/// Number of recent cards that are searched for something to undo.
+const MOST_CARDS_SEARCHED: usize = 50;
 
 impl Turn<'_> {
-    /// Proposes to undo what the last card of this session did and that was not undone, as one card of its own. What of
-    /// it cannot be undone is named, with the reason.
+    /// Proposes, as one card, to undo the calls of the last card that ran and was not undone. Calls that cannot be
+    /// undone are named with the reason.
     pub(super) async fn undo(&mut self) -> Result<(), TurnError> {
         let sentences = self.sentences();
-        let Some(done) = self.last_done().await? else {
-            return self.say(Some(&sentences.nothing_to_undo)).await;
+        let Some(target) = self.last_undoable().await? else {
+            return self.say_as_channel(Some(&sentences.nothing_to_undo)).await;
         };
         let submission = self.submission(Vec::new());
-        let undoing = match self.agent.gate().undo_all(submission, done.id).await {
-            Ok(undoing) => undoing,
-            Err(error) => return self.cannot_undo(error).await,
+        let undo = match self.agent.gate().undo_all(submission, target.id).await {
+            Ok(undo) => undo,
+            Err(error) => return self.report_undo_error(error).await,
         };
-        self.say(left(&done, &undoing.left, &sentences).as_deref())
+        self.say_as_channel(not_undone_message(&target, &undo.left, &sentences).as_deref())
             .await?;
-        match undoing.approval {
-            Some(approval) => self.opened(approval).await,
+        match undo.approval {
+            Some(approval) => self.record_opened(approval).await,
             None => Ok(()),
         }
     }
 
-    /// Proposes to undo one call, as a card of its own, or says why that cannot be.
-    pub(super) async fn undo_one(&mut self, call: CallId) -> Result<(), TurnError> {
+    /// Proposes to undo one call, as a card of its own, or says why it cannot be undone.
+    pub(super) async fn undo_call(&mut self, call: CallId) -> Result<(), TurnError> {
         let submission = self.submission(Vec::new());
         match self.agent.gate().undo(submission, call).await {
-            Ok(approval) => self.opened(approval).await,
-            Err(error) => self.cannot_undo(error).await,
+            Ok(approval) => self.record_opened(approval).await,
+            Err(error) => self.report_undo_error(error).await,
         }
     }
 
-    async fn opened(&mut self, approval: SharedApproval) -> Result<(), TurnError> {
+    async fn record_opened(&mut self, approval: SharedApproval) -> Result<(), TurnError> {
         self.append(Step {
             opened: Some(approval.id),
             ..Step::default()
         })
         .await?;
-        self.held = Some(approval.id);
-        self.tell(Progress::Proposed { approval }).await;
+        self.pending_card = Some(approval.id);
+        self.report(Progress::Proposed { approval }).await;
         Ok(())
     }
 
-    async fn cannot_undo(&mut self, error: SubmitError) -> Result<(), TurnError> {
+    async fn report_undo_error(&mut self, error: SubmitError) -> Result<(), TurnError> {
         let sentences = self.sentences();
-        let why = match error {
+        let reason = match error {
             SubmitError::Store(error) => return Err(error.into()),
             SubmitError::Refused(ProposeRefusal::NotUndoable { state, .. }) => {
                 sentences.reasons.undone(state)
@@ -66,7 +66,7 @@ impl Turn<'_> {
             SubmitError::NoUndo(_, reason) => reason.lines().next().unwrap_or_default().to_owned(),
             other => other.to_string(),
         };
-        self.say(Some(&fill(&sentences.cannot_undo, &[("why", &why)])))
+        self.say_as_channel(Some(&fill(&sentences.cannot_undo, &[("why", &reason)])))
             .await
     }
 
@@ -75,12 +75,12 @@ impl Turn<'_> {
         self.agent.conversations.sentences(language)
     }
 
-    /// The last card of which something is done and not undone.
-    async fn last_done(&self) -> Result<Option<SharedApproval>, TurnError> {
+    /// Returns the latest card with a call that succeeded and was not undone.
+    async fn last_undoable(&self) -> Result<Option<SharedApproval>, TurnError> {
         let store = self.agent.gate().store();
         let settled = self.session.settled_approvals().iter().rev();
-        for id in settled.take(LOOKED_THROUGH) {
-            let Some(approval) = store.approval(&self.place.tenant, *id).await? else {
+        for id in settled.take(MOST_CARDS_SEARCHED) {
+            let Some(approval) = store.approval(&self.context.tenant, *id).await? else {
                 continue;
             };
             let mut calls = approval.calls.iter();
@@ -94,15 +94,23 @@ impl Turn<'_> {
     }
 }
 
-/// What stays as it is, and why; nothing when nothing does.
-fn left(done: &Approval, left: &[NotUndone], sentences: &Sentences) -> Option<String> {
-    let why = |not: &NotUndone| not.why.clone().unwrap_or_else(|| sentences.no_undo.clone());
-    if let ([only], [_]) = (left, done.calls.as_slice()) {
-        return Some(fill(&sentences.cannot_undo, &[("why", &why(only))]));
+/// Lists the calls that cannot be undone, with reasons, or returns `None` if all can be.
+fn not_undone_message(target: &Approval, left: &[NotUndone], sentences: &Sentences) -> Option<String> {
+    let reason = |not_undone: &NotUndone| {
+        not_undone
+            .why
+            .clone()
+            .unwrap_or_else(|| sentences.no_undo.clone())
+    };
+    if let ([only], [_]) = (left, target.calls.as_slice()) {
+        return Some(fill(&sentences.cannot_undo, &[("why", &reason(only))]));
     }
-    let line = |not: &NotUndone| {
-        let call = done.call(not.position)?;
-        let values = [("what", call.terms.summary.as_str()), ("why", &why(not))];
+    let line = |not_undone: &NotUndone| {
+        let call = target.call(not_undone.position)?;
+        let values = [
+            ("what", call.terms.summary.as_str()),
+            ("why", &reason(not_undone)),
+        ];
         Some(fill(&sentences.not_undone, &values))
     };
     let lines: Vec<String> = left.iter().filter_map(line).collect();

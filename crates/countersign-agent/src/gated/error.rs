@@ -1,4 +1,4 @@
-//! Why a tool's answer is missing, so that a loop can tell a no from a failure.
+//! Errors of gated calls, which tell a denial from a failure.
 
 use countersign::gate::SubmitError;
 use countersign::id::{ApprovalId, Person};
@@ -6,89 +6,97 @@ use countersign::store::StoreError;
 
 use super::REQUEST_APPROVAL;
 
-/// Why a tool's answer is missing.
+/// Reason why a gated call has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CallError {
-    /// Nobody approved it. It did not run.
+    /// The call was not approved and did not run.
     #[error(transparent)]
     Rejected(#[from] Rejected),
-    /// The policy forbids it. Nobody was asked, and it did not run.
+    /// The policy forbids the call. Nobody was asked, and the call did not run.
     #[error("`{tool}` is forbidden: {reason}")]
     Forbidden {
-        /// The tool.
+        /// Name of the tool.
         tool: String,
-        /// Why.
+        /// Reason given by the policy.
         reason: String,
     },
-    /// It ran, and said that it failed.
+    /// The call ran and failed.
     #[error("`{tool}` failed: {reason}")]
     Failed {
-        /// The tool.
+        /// Name of the tool.
         tool: String,
-        /// What it said.
+        /// Error reported by the tool.
         reason: String,
     },
-    /// It was started, and nobody knows how it ended. Do not call it again before somebody found out.
+    /// The call was not sent to the tool, so nothing ran.
+    #[error("`{tool}` was not sent, so nothing ran: {reason}")]
+    NotSent {
+        /// Name of the tool.
+        tool: String,
+        /// Reason why it was not sent.
+        reason: String,
+    },
+    /// The call was started and its outcome is unknown. Do not repeat the call before the outcome is reconciled.
     #[error("nobody knows how `{tool}` ended: {reason}")]
     Unknown {
-        /// The tool.
+        /// Name of the tool.
         tool: String,
-        /// What is known.
+        /// Details about the run, as far as known.
         reason: String,
     },
-    /// The gate did not take it. It did not run.
+    /// The gate did not accept the call, which did not run.
     #[error(transparent)]
     Submit(#[from] SubmitError),
     /// The store failed.
     #[error(transparent)]
     Store(#[from] StoreError),
-    /// The request for approval cannot be read. Nobody was asked.
+    /// The arguments of `requestApproval` are invalid. Nobody was asked.
     #[error("`{REQUEST_APPROVAL}` cannot be read: {0}")]
     BadRequest(String),
 }
 
-/// A call that nobody approved: it did not run.
+/// A call that was not approved and did not run.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("`{tool}` {how}{}{}", by_whom(.by), with_comment(.comment))]
+#[error("`{tool}` {reason}{}{}", by_whom(.by), with_comment(.comment))]
 pub struct Rejected {
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// How it came to that.
-    pub how: How,
-    /// What the person added.
+    /// How the approval ended.
+    pub reason: RejectionReason,
+    /// Comment of the person who decided.
     pub comment: Option<String>,
-    /// Who decided, if somebody did.
+    /// Person who decided, if anybody did.
     pub by: Option<Person>,
-    /// Where it can be looked up.
+    /// Id of the approval.
     pub approval: ApprovalId,
 }
 
-/// How a call came not to be approved.
+/// How a call ended without running.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
-    /// A person said no.
+pub enum RejectionReason {
+    /// A person denied the call.
     Denied,
-    /// Nobody decided before it expired.
+    /// The approval expired before a decision.
     Expired,
-    /// Whoever called did not wait longer, and it was taken back.
+    /// The caller's wait ended before a decision, and the approval was withdrawn.
     TimedOut,
-    /// A newer proposal took its place.
+    /// A newer proposal superseded the approval.
     Superseded,
-    /// It was taken back.
+    /// The approval was withdrawn.
     Withdrawn,
-    /// It was approved, and not run: too late, or behind a call that failed.
+    /// The call was approved but did not run: not started in time, or an earlier call of the approval failed.
     NotRun,
 }
 
-impl std::fmt::Display for How {
+impl std::fmt::Display for RejectionReason {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.write_str(match self {
-            How::Denied => "was denied",
-            How::Expired => "expired before anybody decided",
-            How::TimedOut => "was not decided in time",
-            How::Superseded => "was replaced by a newer proposal",
-            How::Withdrawn => "was taken back",
-            How::NotRun => "was approved and not run",
+            RejectionReason::Denied => "was denied",
+            RejectionReason::Expired => "expired before anybody decided",
+            RejectionReason::TimedOut => "was not decided in time",
+            RejectionReason::Superseded => "was replaced by a newer proposal",
+            RejectionReason::Withdrawn => "was taken back",
+            RejectionReason::NotRun => "was approved and not run",
         })
     }
 }

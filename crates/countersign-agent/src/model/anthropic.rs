@@ -1,6 +1,6 @@
-//! Anthropic's Messages API.
+//! Client for Anthropic's Messages API.
 //!
-//! Enters: a request. Leaves: what its stream of events says. Arguments are put together from `partial_json` as text.
+//! Enters: a request. Leaves: the parts of the streamed answer. Arguments are concatenated from `partial_json` as text.
 
 mod event;
 
@@ -10,14 +10,17 @@ use hyper::http::{HeaderMap, HeaderName, HeaderValue};
 use serde::Deserialize;
 
 use super::sse::Event;
-use super::wire::{self, Dialect, Endpoint, quote, sendable, tool_behind, wire_name, wire_names};
-use super::{LARGEST_ANSWER, Model, ModelError, Part, Parts, Request, Stop, Usage};
+use super::transport::{
+    self, Endpoint, EventDecoder, quote, tool_for_wire_name, valid_arguments, wire_name, wire_names,
+};
+use super::{AnswerPart, AnswerStream, LARGEST_ANSWER, Model, ModelError, Request, StopReason, Usage};
 use crate::message::{Message, ModelCall};
 use event::{
-    Block, BlockDelta, BlockStart, BlockStop, Delta, Failure, MessageDelta, MessageStart, Sent, Used,
+    Block, BlockDelta, BlockStart, BlockStop, Delta, ErrorEvent, EventType, MessageDelta, MessageStart,
+    TokenUsage,
 };
 
-/// The version of the API that is spoken here.
+/// Value of the `anthropic-version` header.
 const VERSION: &str = "2023-06-01";
 
 /// A model behind Anthropic's Messages API.
@@ -28,12 +31,12 @@ pub struct Anthropic {
 }
 
 impl Anthropic {
-    /// A model at a service: `https://api.anthropic.com`, or the whole path to `…/messages`.
+    /// Creates a model at a base URL such as `https://api.anthropic.com`, or at the full path to `…/messages`.
     pub fn new(endpoint: Endpoint, model: &str) -> Anthropic {
         let endpoint = match endpoint.path() {
-            path if path.ends_with("/messages") => endpoint.at(path),
-            path if path.ends_with("/v1") => endpoint.at(&format!("{path}/messages")),
-            path => endpoint.at(&format!("{path}/v1/messages")),
+            path if path.ends_with("/messages") => endpoint.with_path(path),
+            path if path.ends_with("/v1") => endpoint.with_path(&format!("{path}/messages")),
+            path => endpoint.with_path(&format!("{path}/v1/messages")),
         };
         Anthropic {
             endpoint,
@@ -50,7 +53,7 @@ impl Anthropic {
 }
 
 impl Model for Anthropic {
-    fn answer(&self, request: Request) -> Parts {
+    fn answer(&self, request: Request) -> AnswerStream {
         let names = wire_names(&request.tools);
         let body = body(&self.model, &request, &names);
         let decoder = Decoder {
@@ -61,7 +64,7 @@ impl Model for Anthropic {
     }
 
     fn name(&self) -> String {
-        format!("{} at {}", self.model, self.endpoint.place())
+        format!("{} at {}", self.model, self.endpoint.host_and_port())
     }
 }
 
@@ -92,43 +95,45 @@ fn body(model: &str, request: &Request, names: &[(String, String)]) -> String {
     body
 }
 
-/// Messages of one side that follow each other are one message to this API.
+/// Encodes messages. Consecutive messages of the same role are merged, as this API expects.
 fn messages(messages: &[Message]) -> String {
-    let mut written: Vec<(&str, Vec<String>)> = Vec::new();
+    let mut encoded: Vec<(&str, Vec<String>)> = Vec::new();
     for message in messages {
         let (role, blocks) = blocks(message);
-        match written.last_mut() {
+        match encoded.last_mut() {
             _ if blocks.is_empty() => {}
             Some((last, earlier)) if *last == role => earlier.extend(blocks),
-            _ => written.push((role, blocks)),
+            _ => encoded.push((role, blocks)),
         }
     }
-    let written = written
+    let encoded = encoded
         .into_iter()
         .map(|(role, blocks)| format!(r#"{{"role":"{role}","content":[{}]}}"#, blocks.join(",")));
-    written.collect::<Vec<_>>().join(",")
+    encoded.collect::<Vec<_>>().join(",")
 }
 
 fn blocks(message: &Message) -> (&'static str, Vec<String>) {
-    let said = |text: &str| {
+    let text_block = |text: &str| {
         let is_empty = text.trim().is_empty();
         (!is_empty).then(|| format!(r#"{{"type":"text","text":{}}}"#, quote(text)))
     };
     match message {
-        Message::Person { text, .. } | Message::Reply { text } => ("user", said(text).into_iter().collect()),
+        Message::Person { text, .. } | Message::Reply { text } => {
+            ("user", text_block(text).into_iter().collect())
+        }
         Message::Agent { text, calls } => {
             let calls = calls.iter().map(|call| {
-                // INVARIANT: the arguments stand here as the model wrote them.
+                // INVARIANT: the arguments are sent as the model wrote them.
                 format!(
                     r#"{{"type":"tool_use","id":{},"name":{},"input":{}}}"#,
                     quote(&call.id),
                     quote(&wire_name(&call.tool)),
-                    sendable(&call.arguments)
+                    valid_arguments(&call.arguments)
                 )
             });
             (
                 "assistant",
-                said(text.trim_end()).into_iter().chain(calls).collect(),
+                text_block(text.trim_end()).into_iter().chain(calls).collect(),
             )
         }
         Message::Results { results } => {
@@ -146,76 +151,76 @@ fn blocks(message: &Message) -> (&'static str, Vec<String>) {
     }
 }
 
-/// One answer on its way.
+/// State of one streamed answer.
 #[derive(Default)]
 struct Decoder {
     names: Vec<(String, String)>,
-    open: BTreeMap<u64, Option<Open>>,
+    open_blocks: BTreeMap<u64, Option<PartialCall>>,
     usage: Usage,
-    stop: Option<Stop>,
+    stop: Option<StopReason>,
     bytes: usize,
 }
 
-/// A call whose arguments are still to come.
-struct Open {
+/// A call whose arguments are still arriving.
+struct PartialCall {
     id: String,
     name: String,
-    /// What the start of the block already said.
-    given: String,
+    /// Arguments from the block's start event, used if no delta follows.
+    initial_arguments: String,
     arguments: String,
 }
 
-impl Dialect for Decoder {
-    fn event(&mut self, event: Event) -> Result<Vec<Part>, ModelError> {
+impl EventDecoder for Decoder {
+    fn event(&mut self, event: Event) -> Result<Vec<AnswerPart>, ModelError> {
         let data = event.data.as_str();
-        let sent: Sent = read(data)?;
-        match sent.r#type.as_str() {
+        let event_type: EventType = parse(data)?;
+        match event_type.r#type.as_str() {
             "message_start" => {
-                let started: MessageStart = read(data)?;
-                self.used(started.message.usage);
+                let started: MessageStart = parse(data)?;
+                self.record_usage(started.message.usage);
                 Ok(Vec::new())
             }
             "content_block_start" => {
-                let started: BlockStart = read(data)?;
-                self.start(started.index, started.content_block)
+                let started: BlockStart = parse(data)?;
+                self.start_block(started.index, started.content_block)
             }
             "content_block_delta" => {
-                let more: BlockDelta = read(data)?;
-                self.delta(more.index, more.delta)
+                let more: BlockDelta = parse(data)?;
+                self.apply_delta(more.index, more.delta)
             }
             "content_block_stop" => {
-                let stopped: BlockStop = read(data)?;
-                Ok(self.stop(stopped.index).into_iter().collect())
+                let stopped: BlockStop = parse(data)?;
+                Ok(self.stop_block(stopped.index).into_iter().collect())
             }
             "message_delta" => {
-                let changed: MessageDelta = read(data)?;
-                self.used(changed.usage);
+                let changed: MessageDelta = parse(data)?;
+                self.record_usage(changed.usage);
                 self.stop = changed
                     .delta
                     .stop_reason
                     .as_deref()
-                    .map(stop)
+                    .map(stop_reason)
                     .or(self.stop.take());
                 Ok(Vec::new())
             }
             "message_stop" => self.finish(),
             "error" => {
-                let Failure { error } = read(data)?;
+                let ErrorEvent { error } = parse(data)?;
                 let message = format!("{} ({})", error.message, error.r#type);
-                Err(ModelError::Failed(wire::clip(&message)))
+                Err(ModelError::Failed(transport::truncate(&message)))
             }
-            // Pings, and what the API may say some day.
+            // Pings, and event types that may be added to the API later.
             _ => Ok(Vec::new()),
         }
     }
 
-    fn end(&mut self) -> Result<Vec<Part>, ModelError> {
+    fn end(&mut self) -> Result<Vec<AnswerPart>, ModelError> {
         Err(ModelError::CutOff("the stream ended early".to_owned()))
     }
 }
 
 impl Decoder {
-    fn used(&mut self, used: Option<Used>) {
+    fn record_usage(&mut self, used: Option<TokenUsage>) {
         let used = used.unwrap_or_default();
         let input = [
             used.input_tokens,
@@ -228,42 +233,44 @@ impl Decoder {
         self.usage.output = used.output_tokens.unwrap_or(self.usage.output);
     }
 
-    fn start(&mut self, index: u64, block: Block) -> Result<Vec<Part>, ModelError> {
-        if self.open.contains_key(&index) {
-            return Err(ModelError::Garbage(format!("block {index} begins twice")));
+    fn start_block(&mut self, index: u64, block: Block) -> Result<Vec<AnswerPart>, ModelError> {
+        if self.open_blocks.contains_key(&index) {
+            return Err(ModelError::InvalidAnswer(format!("block {index} begins twice")));
         }
         let open = match (block.r#type.as_str(), block.id, block.name) {
-            ("tool_use", Some(id), Some(name)) => Some(Open {
+            ("tool_use", Some(id), Some(name)) => Some(PartialCall {
                 id,
                 name,
-                given: block
+                initial_arguments: block
                     .input
                     .map(|input| input.get().to_owned())
                     .unwrap_or_default(),
                 arguments: String::new(),
             }),
             ("tool_use", ..) => {
-                return Err(ModelError::Garbage("a call has no id or no name".to_owned()));
+                return Err(ModelError::InvalidAnswer(
+                    "a call has no id or no name".to_owned(),
+                ));
             }
             _ => None,
         };
-        self.open.insert(index, open);
+        self.open_blocks.insert(index, open);
         let text = block
             .text
             .filter(|text| !text.is_empty() && block.r#type == "text");
-        Ok(text.map(Part::Text).into_iter().collect())
+        Ok(text.map(AnswerPart::Text).into_iter().collect())
     }
 
-    fn delta(&mut self, index: u64, delta: Delta) -> Result<Vec<Part>, ModelError> {
-        let Some(open) = self.open.get_mut(&index) else {
-            return Err(ModelError::Garbage(format!(
+    fn apply_delta(&mut self, index: u64, delta: Delta) -> Result<Vec<AnswerPart>, ModelError> {
+        let Some(open) = self.open_blocks.get_mut(&index) else {
+            return Err(ModelError::InvalidAnswer(format!(
                 "block {index} goes on before it begins"
             )));
         };
         match (delta.r#type.as_str(), open) {
             ("text_delta", None) => {
                 let text = delta.text.filter(|text| !text.is_empty());
-                Ok(text.map(Part::Text).into_iter().collect())
+                Ok(text.map(AnswerPart::Text).into_iter().collect())
             }
             ("input_json_delta", Some(open)) => {
                 let more = delta.partial_json.unwrap_or_default();
@@ -274,46 +281,46 @@ impl Decoder {
                 open.arguments.push_str(&more);
                 Ok(Vec::new())
             }
-            ("text_delta" | "input_json_delta", _) => {
-                Err(ModelError::Garbage(format!("block {index} changes what it is")))
-            }
-            // Thoughts and signatures, which nobody asked for.
+            ("text_delta" | "input_json_delta", _) => Err(ModelError::InvalidAnswer(format!(
+                "block {index} changes what it is"
+            ))),
+            // Thinking blocks and signatures, which are not requested.
             _ => Ok(Vec::new()),
         }
     }
 
-    fn stop(&mut self, index: u64) -> Option<Part> {
-        let open = self.open.remove(&index).flatten()?;
+    fn stop_block(&mut self, index: u64) -> Option<AnswerPart> {
+        let open = self.open_blocks.remove(&index).flatten()?;
         let arguments = match open.arguments.is_empty() {
-            true => open.given,
+            true => open.initial_arguments,
             false => open.arguments,
         };
-        Some(Part::Call(ModelCall {
+        Some(AnswerPart::Call(ModelCall {
             id: open.id,
-            tool: tool_behind(&self.names, &open.name),
+            tool: tool_for_wire_name(&self.names, &open.name),
             arguments,
         }))
     }
 
-    fn finish(&mut self) -> Result<Vec<Part>, ModelError> {
-        if self.open.values().any(Option::is_some) {
+    fn finish(&mut self) -> Result<Vec<AnswerPart>, ModelError> {
+        if self.open_blocks.values().any(Option::is_some) {
             return Err(ModelError::CutOff("a call was not finished".to_owned()));
         }
         let stop = self.stop.take();
         let stop = stop.ok_or_else(|| ModelError::CutOff("it does not say why it ended".to_owned()))?;
-        Ok(vec![Part::Usage(self.usage), Part::Stop(stop)])
+        Ok(vec![AnswerPart::Usage(self.usage), AnswerPart::Stop(stop)])
     }
 }
 
-fn read<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelError> {
+fn parse<'a, T: Deserialize<'a>>(data: &'a str) -> Result<T, ModelError> {
     let read = serde_json::from_str(data);
-    read.map_err(|error| ModelError::Garbage(wire::clip(&format!("an event of it: {error}"))))
+    read.map_err(|error| ModelError::InvalidAnswer(transport::truncate(&format!("an event of it: {error}"))))
 }
 
-fn stop(reason: &str) -> Stop {
+fn stop_reason(reason: &str) -> StopReason {
     match reason {
-        "max_tokens" | "model_context_window_exceeded" => Stop::Length,
-        "refusal" => Stop::Declined,
-        _ => Stop::Done,
+        "max_tokens" | "model_context_window_exceeded" => StopReason::Length,
+        "refusal" => StopReason::Declined,
+        _ => StopReason::Done,
     }
 }

@@ -1,20 +1,22 @@
-//! Chat completions, as OpenAI's API has them and many others too: Ollama, vLLM, llama.cpp, OpenRouter.
+//! Client for the chat completions API of OpenAI, which Ollama, vLLM, llama.cpp and OpenRouter offer too.
 //!
-//! Enters: a request. Leaves: what its stream of chunks says. Arguments are put together as text.
+//! Enters: a request. Leaves: the parts of the streamed answer. Arguments are concatenated as text.
 
 use hyper::http::header;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
 use super::sse::Event;
-use super::wire::{self, Dialect, Endpoint, quote, sendable, tool_behind, wire_name, wire_names};
-use super::{LARGEST_ANSWER, Model, ModelError, Part, Parts, Request, Stop, Usage};
+use super::transport::{
+    self, Endpoint, EventDecoder, quote, tool_for_wire_name, valid_arguments, wire_name, wire_names,
+};
+use super::{AnswerPart, AnswerStream, LARGEST_ANSWER, Model, ModelError, Request, StopReason, Usage};
 use crate::message::{Message, ModelCall};
 
-/// The most calls of one answer.
+/// Maximum number of calls in one answer.
 const MOST_CALLS: usize = 256;
 
-/// A model behind chat completions.
+/// A model behind a chat completions API.
 #[derive(Clone, Debug)]
 pub struct OpenAi {
     endpoint: Endpoint,
@@ -22,12 +24,12 @@ pub struct OpenAi {
 }
 
 impl OpenAi {
-    /// A model at a service: `https://api.openai.com/v1`, or the whole path to `…/chat/completions`.
+    /// Creates a model at a base URL such as `https://api.openai.com/v1`, or at the full path to `…/chat/completions`.
     pub fn new(endpoint: Endpoint, model: &str) -> OpenAi {
         let endpoint = match endpoint.path() {
-            path if path.ends_with("/chat/completions") => endpoint.at(path),
-            "" => endpoint.at("/v1/chat/completions"),
-            path => endpoint.at(&format!("{path}/chat/completions")),
+            path if path.ends_with("/chat/completions") => endpoint.with_path(path),
+            "" => endpoint.with_path("/v1/chat/completions"),
+            path => endpoint.with_path(&format!("{path}/chat/completions")),
         };
         OpenAi {
             endpoint,
@@ -35,9 +37,10 @@ impl OpenAi {
         }
     }
 
-    /// OpenAI's own newer models know only the new name of the limit, most others only the old one.
-    fn limit(&self) -> &'static str {
-        match self.endpoint.place().starts_with("api.openai.com:") {
+    /// Returns the name of the token limit field. OpenAI's newer models accept only the new name, most other services
+    /// only the old one.
+    fn token_limit_field(&self) -> &'static str {
+        match self.endpoint.host_and_port().starts_with("api.openai.com:") {
             true => "max_completion_tokens",
             false => "max_tokens",
         }
@@ -45,9 +48,9 @@ impl OpenAi {
 }
 
 impl Model for OpenAi {
-    fn answer(&self, request: Request) -> Parts {
+    fn answer(&self, request: Request) -> AnswerStream {
         let names = wire_names(&request.tools);
-        let body = body(&self.model, self.limit(), &request, &names);
+        let body = body(&self.model, self.token_limit_field(), &request, &names);
         let decoder = Decoder {
             names,
             ..Decoder::default()
@@ -57,13 +60,13 @@ impl Model for OpenAi {
     }
 
     fn name(&self) -> String {
-        format!("{} at {}", self.model, self.endpoint.place())
+        format!("{} at {}", self.model, self.endpoint.host_and_port())
     }
 }
 
 fn body(model: &str, limit: &str, request: &Request, names: &[(String, String)]) -> String {
     let system = format!(r#"{{"role":"system","content":{}}}"#, quote(&request.system));
-    let messages = request.messages.iter().flat_map(messages);
+    let messages = request.messages.iter().flat_map(encode_message);
     let messages: Vec<String> = std::iter::once(system).chain(messages).collect();
     let mut body = format!(
         r#"{{"model":{},"{limit}":{},"stream":true,"stream_options":{{"include_usage":true}},"messages":[{}]"#,
@@ -90,7 +93,7 @@ fn body(model: &str, limit: &str, request: &Request, names: &[(String, String)])
     body
 }
 
-fn messages(message: &Message) -> Vec<String> {
+fn encode_message(message: &Message) -> Vec<String> {
     match message {
         Message::Person { text, .. } | Message::Reply { text } => {
             vec![format!(r#"{{"role":"user","content":{}}}"#, quote(text))]
@@ -105,7 +108,7 @@ fn messages(message: &Message) -> Vec<String> {
                     r#"{{"id":{},"type":"function","function":{{"name":{},"arguments":{}}}}}"#,
                     quote(&call.id),
                     quote(&wire_name(&call.tool)),
-                    quote(sendable(&call.arguments))
+                    quote(valid_arguments(&call.arguments))
                 )
             });
             let calls: Vec<String> = calls.collect();
@@ -129,18 +132,18 @@ fn messages(message: &Message) -> Vec<String> {
     }
 }
 
-/// One answer on its way.
+/// State of one streamed answer.
 #[derive(Default)]
 struct Decoder {
     names: Vec<(String, String)>,
-    calls: Vec<Open>,
+    calls: Vec<PartialCall>,
     usage: Usage,
-    stop: Option<Stop>,
+    stop: Option<StopReason>,
     bytes: usize,
 }
 
-/// A call whose arguments are still to come.
-struct Open {
+/// A call whose arguments are still arriving.
+struct PartialCall {
     index: Option<u64>,
     id: String,
     name: String,
@@ -151,12 +154,12 @@ struct Open {
 struct Chunk {
     #[serde(default)]
     choices: Vec<Choice>,
-    usage: Option<Used>,
+    usage: Option<TokenUsage>,
     error: Option<Box<RawValue>>,
 }
 
 #[derive(Deserialize)]
-struct Used {
+struct TokenUsage {
     prompt_tokens: Option<u64>,
     completion_tokens: Option<u64>,
 }
@@ -189,15 +192,17 @@ struct FunctionDelta {
     arguments: Option<Box<RawValue>>,
 }
 
-impl Dialect for Decoder {
-    fn event(&mut self, event: Event) -> Result<Vec<Part>, ModelError> {
+impl EventDecoder for Decoder {
+    fn event(&mut self, event: Event) -> Result<Vec<AnswerPart>, ModelError> {
         if event.data.trim() == "[DONE]" {
             return self.end();
         }
-        let chunk: Chunk = serde_json::from_str(&event.data)
-            .map_err(|error| ModelError::Garbage(wire::clip(&format!("a chunk of it: {error}"))))?;
+        let chunk: Chunk = serde_json::from_str(&event.data).map_err(|error| {
+            ModelError::InvalidAnswer(transport::truncate(&format!("a chunk of it: {error}")))
+        })?;
         if chunk.error.is_some_and(|error| error.get() != "null") {
-            let message = wire::error_in(&event.data).unwrap_or_else(|| wire::clip(&event.data));
+            let message =
+                transport::error_message(&event.data).unwrap_or_else(|| transport::truncate(&event.data));
             return Err(ModelError::Failed(message));
         }
         if let Some(used) = chunk.usage {
@@ -207,67 +212,67 @@ impl Dialect for Decoder {
         let mut parts = Vec::new();
         for choice in chunk.choices.into_iter().filter(|choice| choice.index == 0) {
             if let Some(delta) = choice.delta {
-                let words = [delta.content, delta.refusal].into_iter().flatten();
-                parts.extend(words.filter(|text| !text.is_empty()).map(Part::Text));
+                let texts = [delta.content, delta.refusal].into_iter().flatten();
+                parts.extend(texts.filter(|text| !text.is_empty()).map(AnswerPart::Text));
                 for call in delta.tool_calls.unwrap_or_default() {
-                    self.call(call)?;
+                    self.apply_call_delta(call)?;
                 }
             }
             if let Some(reason) = choice.finish_reason {
-                self.stop = Some(stop(&reason));
+                self.stop = Some(stop_reason(&reason));
             }
         }
         Ok(parts)
     }
 
-    /// Not every service says `[DONE]`; one that said why it ended is done when its stream is.
-    fn end(&mut self) -> Result<Vec<Part>, ModelError> {
+    /// Ends the answer. Not every service sends `[DONE]`; a stream that ended after a `finish_reason` is complete.
+    fn end(&mut self) -> Result<Vec<AnswerPart>, ModelError> {
         let stop = self.stop.take();
         let stop = stop.ok_or_else(|| ModelError::CutOff("it does not say why it ended".to_owned()))?;
         let calls = std::mem::take(&mut self.calls).into_iter();
         let mut parts = Vec::new();
         for call in calls {
             if call.name.is_empty() {
-                return Err(ModelError::Garbage("a call has no name".to_owned()));
+                return Err(ModelError::InvalidAnswer("a call has no name".to_owned()));
             }
-            parts.push(Part::Call(ModelCall {
+            parts.push(AnswerPart::Call(ModelCall {
                 id: call.id,
-                tool: tool_behind(&self.names, &call.name),
+                tool: tool_for_wire_name(&self.names, &call.name),
                 arguments: call.arguments,
             }));
         }
-        parts.push(Part::Usage(self.usage));
-        parts.push(Part::Stop(stop));
+        parts.push(AnswerPart::Usage(self.usage));
+        parts.push(AnswerPart::Stop(stop));
         Ok(parts)
     }
 }
 
 impl Decoder {
-    fn call(&mut self, delta: CallDelta) -> Result<(), ModelError> {
+    fn apply_call_delta(&mut self, delta: CallDelta) -> Result<(), ModelError> {
         let id = delta.id.filter(|id| !id.is_empty());
         let function = delta.function;
         let name = function.as_ref().and_then(|function| function.name.clone());
         let more = function.and_then(|function| function.arguments);
-        let more = more.map(|more| written(&more)).unwrap_or_default();
+        let more = more.map(|more| argument_text(&more)).unwrap_or_default();
         self.bytes = self.bytes.saturating_add(more.len());
         if self.bytes > LARGEST_ANSWER {
             return Err(ModelError::TooLarge);
         }
         let is_full = self.calls.len() >= MOST_CALLS;
-        match self.open(delta.index, id.as_deref()) {
-            Some(open) => {
-                open.arguments.push_str(&more);
-                if open.name.is_empty() {
-                    open.name = name.unwrap_or_default();
+        match self.partial_call(delta.index, id.as_deref()) {
+            Some(partial) => {
+                partial.arguments.push_str(&more);
+                if partial.name.is_empty() {
+                    partial.name = name.unwrap_or_default();
                 }
-                if let Some(id) = id.filter(|_| open.id.is_empty()) {
-                    open.id = id;
+                if let Some(id) = id.filter(|_| partial.id.is_empty()) {
+                    partial.id = id;
                 }
             }
             None if is_full => {
-                return Err(ModelError::Garbage("it has too many calls".to_owned()));
+                return Err(ModelError::InvalidAnswer("it has too many calls".to_owned()));
             }
-            None => self.calls.push(Open {
+            None => self.calls.push(PartialCall {
                 index: delta.index,
                 id: id.unwrap_or_default(),
                 name: name.unwrap_or_default(),
@@ -277,30 +282,31 @@ impl Decoder {
         Ok(())
     }
 
-    /// The call a piece belongs to. Some services number nothing, or everything 0, and tell calls apart by id.
-    fn open(&mut self, index: Option<u64>, id: Option<&str>) -> Option<&mut Open> {
-        let is_other = |open: &Open| id.is_some_and(|id| !open.id.is_empty() && open.id != id);
+    /// Returns the call that a delta belongs to. Some services send no index, or always 0, and tell calls apart by id.
+    fn partial_call(&mut self, index: Option<u64>, id: Option<&str>) -> Option<&mut PartialCall> {
+        let is_other =
+            |partial: &PartialCall| id.is_some_and(|id| !partial.id.is_empty() && partial.id != id);
         let found = match index {
-            Some(_) => self.calls.iter().rposition(|open| open.index == index),
-            None if id.is_some() => self.calls.iter().rposition(|open| !is_other(open)),
+            Some(_) => self.calls.iter().rposition(|partial| partial.index == index),
+            None if id.is_some() => self.calls.iter().rposition(|partial| !is_other(partial)),
             None => self.calls.len().checked_sub(1),
         };
-        self.calls.get_mut(found?).filter(|open| !is_other(open))
+        self.calls.get_mut(found?).filter(|partial| !is_other(partial))
     }
 }
 
-/// What a model wrote as arguments: a text, or from some services the JSON itself.
-fn written(arguments: &RawValue) -> String {
+/// Returns the arguments as text. Most services send a JSON string, some the JSON value itself.
+fn argument_text(arguments: &RawValue) -> String {
     match serde_json::from_str::<Option<String>>(arguments.get()) {
         Ok(text) => text.unwrap_or_default(),
         Err(_) => arguments.get().to_owned(),
     }
 }
 
-fn stop(reason: &str) -> Stop {
+fn stop_reason(reason: &str) -> StopReason {
     match reason {
-        "length" => Stop::Length,
-        "content_filter" => Stop::Declined,
-        _ => Stop::Done,
+        "length" => StopReason::Length,
+        "content_filter" => StopReason::Declined,
+        _ => StopReason::Done,
     }
 }

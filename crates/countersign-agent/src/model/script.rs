@@ -1,11 +1,12 @@
-//! A scripted model: a file of rules instead of a mind. It needs no key and always says the same.
+//! A scripted model: a file of rules in place of a language model. It needs no API key and is deterministic.
 //!
-//! Enters: a file of `[[rule]]`s, read once, every template compiled. Leaves: what the first rule that fits says and
-//! calls. A rule fits by who is asked, by what the person last asked for, and by which tool answered last.
+//! Enters: a file of `[[rule]]`s, parsed once, with all templates compiled. Leaves: the text and calls of the first
+//! rule that matches. A rule matches by the role that is asked, the person's last message, and the tool that answered
+//! last.
 //!
-//! Templates are Jinja. They know the captures of the rule's pattern, `result` (what the tool of `after` answered),
-//! `results` (all answers of it, in a batch), `latest` (the last answer of each tool since the person spoke), and
-//! `item` in calls that are made for `each` of something.
+//! Templates are Jinja. Their variables are the captures of the rule's pattern, `person` (the last message), `result`
+//! and `status` (of the last call), `results` and `statuses` (of all calls of the last batch), `latest` (the last
+//! answer of each tool since the person's message), and `item` in calls that are made for `each` element of a list.
 
 mod facts;
 mod pattern;
@@ -17,17 +18,17 @@ use futures_util::{StreamExt as _, stream};
 use minijinja::{Environment, UndefinedBehavior, Value, value::Serde};
 use serde::Deserialize;
 
-use super::{Model, ModelError, Part, Parts, Request, Stop, Usage};
+use super::{AnswerPart, AnswerStream, Model, ModelError, Request, StopReason, Usage};
 use crate::message::ModelCall;
 use facts::Facts;
 use pattern::Pattern;
 
-/// Steps a template may take.
+/// Maximum number of instructions that a template may execute.
 const FUEL: u64 = 200_000;
-/// The most calls one rule makes.
+/// Maximum number of calls that one `[[rule.call]]` makes.
 const MOST_CALLS: usize = 100;
 
-/// A model that follows a file. Clones share it.
+/// A model that follows a script. Clones share the rules.
 #[derive(Clone)]
 pub struct Script(Arc<Rules>);
 
@@ -42,50 +43,49 @@ struct Rules {
     environment: Environment<'static>,
 }
 
-/// What is wrong with a script.
+/// Error in a script.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BadScript {
-    /// It is not the TOML it should be.
+    /// The file is not valid TOML or has unknown fields.
     #[error("the script cannot be read: {0}")]
     Unreadable(String),
-    /// A rule of it makes no sense.
+    /// A rule is invalid; with its number, counted from 1.
     #[error("rule {0} of the script: {1}")]
     Rule(usize, String),
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct File {
+struct ScriptToml {
     #[serde(default)]
-    rule: Vec<WrittenRule>,
+    rule: Vec<RuleSection>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenRule {
-    /// Who is asked: a specialist, `orchestrator` or `evaluator`.
+struct RuleSection {
+    /// Role that is asked: a specialist, `orchestrator` or `evaluator`.
     role: Option<OneOrMany>,
-    /// What the person last asked for; one of these.
+    /// Patterns for the person's last message; one has to match.
     person: Option<OneOrMany>,
-    /// The tool that answered last.
+    /// Tool that answered last.
     after: Option<String>,
-    /// How its call ended.
+    /// Status of that tool's call.
     status: Option<OneOrMany>,
-    /// What must also be true.
+    /// Jinja expression that has to be true.
     #[serde(rename = "if")]
     condition: Option<String>,
-    /// What it says.
+    /// Template of the text to say.
     say: Option<String>,
-    /// What it calls.
     #[serde(default)]
-    call: Vec<WrittenCall>,
-    /// It fails instead, and says this: to see what others do about it.
+    call: Vec<CallSection>,
+    /// Error to fail with, in order to test how callers handle it.
     fail: Option<String>,
 }
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
-struct WrittenCall {
+struct CallSection {
     tool: String,
     arguments: String,
     each: Option<String>,
@@ -125,9 +125,10 @@ struct Call {
 }
 
 impl Script {
-    /// Reads a script, or says what is wrong with it.
+    /// Parses a script and compiles its templates.
     pub fn parse(text: &str) -> Result<Script, BadScript> {
-        let file: File = toml::from_str(text).map_err(|error| BadScript::Unreadable(error.to_string()))?;
+        let file: ScriptToml =
+            toml::from_str(text).map_err(|error| BadScript::Unreadable(error.to_string()))?;
         let environment = environment();
         let numbered = (1..).zip(file.rule);
         let rules = numbered.map(|(number, rule)| {
@@ -139,74 +140,83 @@ impl Script {
         })))
     }
 
-    fn parts(&self, request: &Request) -> Result<Vec<Part>, ModelError> {
+    fn parts(&self, request: &Request) -> Result<Vec<AnswerPart>, ModelError> {
         let facts = Facts::of(request);
         for (number, rule) in (1..).zip(&self.0.rules) {
-            let bad = |problem: minijinja::Error| ModelError::BadRule(number, problem.to_string());
-            let Some(captures) = rule.fits(&facts) else {
+            let bad_rule = |problem: minijinja::Error| ModelError::BadRule(number, problem.to_string());
+            let Some(captures) = rule.captures_if_matching(&facts) else {
                 continue;
             };
             let context = facts.context(captures);
             if let Some(condition) = &rule.condition {
-                let expression = self.0.environment.compile_expression(condition).map_err(bad)?;
-                if !expression.eval(context.clone()).map_err(bad)?.is_true() {
+                let expression = self
+                    .0
+                    .environment
+                    .compile_expression(condition)
+                    .map_err(bad_rule)?;
+                if !expression.eval(context.clone()).map_err(bad_rule)?.is_true() {
                     continue;
                 }
             }
             return self
-                .follow(rule, &context, request)
+                .apply_rule(rule, &context, request)
                 .map_err(|problem| match problem {
-                    Problem::Template(problem) => bad(problem),
-                    Problem::Asked(problem) => ModelError::Failed(problem),
+                    RuleError::Template(problem) => bad_rule(problem),
+                    RuleError::Requested(problem) => ModelError::Failed(problem),
                 });
         }
         Err(ModelError::NoRule)
     }
 
-    fn follow(&self, rule: &Rule, context: &Value, request: &Request) -> Result<Vec<Part>, Problem> {
+    fn apply_rule(
+        &self,
+        rule: &Rule,
+        context: &Value,
+        request: &Request,
+    ) -> Result<Vec<AnswerPart>, RuleError> {
         let environment = &self.0.environment;
         let mut parts = Vec::new();
         if let Some(say) = &rule.say {
             let text = environment.render_str(say, context.clone())?;
-            parts.extend(in_pieces(text.trim()));
+            parts.extend(word_parts(text.trim()));
         }
         if let Some(fail) = &rule.fail {
-            return Err(Problem::Asked(fail.clone()));
+            return Err(RuleError::Requested(fail.clone()));
         }
-        let mut made = 0;
+        let mut count = 0;
         for call in rule.calls.iter().filter(|_| request.may_call) {
             for item in call.items(environment, context)?.into_iter().take(MOST_CALLS) {
                 let context = match item {
                     Some(item) => minijinja::context! { item, ..context.clone() },
                     None => context.clone(),
                 };
-                made += 1;
-                parts.push(Part::Call(ModelCall {
-                    id: format!("script_{}_{made}", request.messages.len()),
+                count += 1;
+                parts.push(AnswerPart::Call(ModelCall {
+                    id: format!("script_{}_{count}", request.messages.len()),
                     tool: call.tool.clone(),
                     arguments: environment.render_str(&call.arguments, context)?,
                 }));
             }
         }
-        parts.push(Part::Usage(Usage::default()));
-        parts.push(Part::Stop(Stop::Done));
+        parts.push(AnswerPart::Usage(Usage::default()));
+        parts.push(AnswerPart::Stop(StopReason::Done));
         Ok(parts)
     }
 }
 
-enum Problem {
+enum RuleError {
     Template(minijinja::Error),
-    Asked(String),
+    Requested(String),
 }
 
-impl From<minijinja::Error> for Problem {
-    fn from(error: minijinja::Error) -> Problem {
-        Problem::Template(error)
+impl From<minijinja::Error> for RuleError {
+    fn from(error: minijinja::Error) -> RuleError {
+        RuleError::Template(error)
     }
 }
 
 impl Model for Script {
-    fn answer(&self, request: Request) -> Parts {
+    fn answer(&self, request: Request) -> AnswerStream {
         match self.parts(&request) {
             Ok(parts) => stream::iter(parts.into_iter().map(Ok)).boxed(),
             Err(error) => stream::iter([Err(error)]).boxed(),
@@ -219,7 +229,7 @@ impl Model for Script {
 }
 
 impl Rule {
-    fn new(written: WrittenRule, environment: &Environment<'_>) -> Result<Rule, String> {
+    fn new(section: RuleSection, environment: &Environment<'_>) -> Result<Rule, String> {
         let template = |text: &str| {
             let compiled = environment.template_from_str(text).map(|_| ());
             compiled.map_err(|error| error.to_string())
@@ -228,28 +238,28 @@ impl Rule {
             let compiled = environment.compile_expression(text).map(|_| ());
             compiled.map_err(|error| error.to_string())
         };
-        if written.say.is_none() && written.call.is_empty() && written.fail.is_none() {
+        if section.say.is_none() && section.call.is_empty() && section.fail.is_none() {
             return Err("it neither says nor calls anything".to_owned());
         }
-        if written.status.is_some() && written.after.is_none() {
+        if section.status.is_some() && section.after.is_none() {
             return Err("`status` is about the tool in `after`, and there is none".to_owned());
         }
-        written.say.as_deref().map(template).transpose()?;
-        written.condition.as_deref().map(expression).transpose()?;
-        for call in &written.call {
+        section.say.as_deref().map(template).transpose()?;
+        section.condition.as_deref().map(expression).transpose()?;
+        for call in &section.call {
             template(&call.arguments)?;
             call.each.as_deref().map(expression).transpose()?;
         }
-        let patterns = written.person.map(OneOrMany::list).unwrap_or_default();
+        let patterns = section.person.map(OneOrMany::list).unwrap_or_default();
         let patterns = patterns.iter().map(|pattern| Pattern::parse(pattern));
         Ok(Rule {
-            roles: written.role.map(OneOrMany::list).unwrap_or_default(),
+            roles: section.role.map(OneOrMany::list).unwrap_or_default(),
             person: patterns.collect::<Result<_, _>>()?,
-            after: written.after,
-            status: written.status.map(OneOrMany::list).unwrap_or_default(),
-            condition: written.condition,
-            say: written.say,
-            calls: written
+            after: section.after,
+            status: section.status.map(OneOrMany::list).unwrap_or_default(),
+            condition: section.condition,
+            say: section.say,
+            calls: section
                 .call
                 .into_iter()
                 .map(|call| Call {
@@ -258,21 +268,21 @@ impl Rule {
                     each: call.each,
                 })
                 .collect(),
-            fail: written.fail,
+            fail: section.fail,
         })
     }
 
-    /// What its pattern captured, if it fits.
-    fn fits(&self, facts: &Facts) -> Option<BTreeMap<String, String>> {
-        let is_for = self.roles.is_empty() || self.roles.contains(&facts.role);
-        let is_next = match (&self.after, facts.after.as_deref()) {
+    /// Returns the captures of the rule's pattern if the rule matches.
+    fn captures_if_matching(&self, facts: &Facts) -> Option<BTreeMap<String, String>> {
+        let is_role = self.roles.is_empty() || self.roles.contains(&facts.role);
+        let is_after = match (&self.after, facts.after.as_deref()) {
             (None, last) => last.is_none(),
             (Some(tool), Some(results)) => results.iter().any(|result| {
                 result.tool == *tool && (self.status.is_empty() || self.status.contains(&result.status))
             }),
             (Some(_), None) => false,
         };
-        if !is_for || !is_next {
+        if !is_role || !is_after {
             return None;
         }
         if self.person.is_empty() {
@@ -285,7 +295,7 @@ impl Rule {
 }
 
 impl Call {
-    /// One for each thing there is, or one without any.
+    /// Returns the elements of `each`, or one `None` if there is no `each`.
     fn items(
         &self,
         environment: &Environment<'_>,
@@ -299,10 +309,10 @@ impl Call {
     }
 }
 
-/// A text as a stream of words, the way models write.
-fn in_pieces(text: &str) -> Vec<Part> {
+/// Splits a text into words, like the stream of a model.
+fn word_parts(text: &str) -> Vec<AnswerPart> {
     text.split_inclusive(' ')
-        .map(|piece| Part::Text(piece.to_owned()))
+        .map(|piece| AnswerPart::Text(piece.to_owned()))
         .collect()
 }
 
@@ -317,8 +327,8 @@ fn environment() -> Environment<'static> {
     environment
 }
 
-/// JSON as templates see it; what is no JSON is a text.
-fn value_of(text: &str) -> Value {
+/// Parses a text as JSON for templates; text that is not JSON becomes a string.
+fn parse_value(text: &str) -> Value {
     match serde_json::from_str::<serde_json::Value>(text) {
         Ok(value) => Value::from(Serde(value)),
         Err(_) => Value::from(text),

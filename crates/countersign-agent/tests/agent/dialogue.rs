@@ -1,4 +1,4 @@
-//! The sources' dialogues, from the person's words to what really ran.
+//! Whole dialogues, from the person's words to the calls that ran.
 
 use crate::world::*;
 
@@ -65,7 +65,7 @@ async fn a7_yes_runs_once_and_the_model_is_told() {
         shown,
         "[Done! Create contact Maria Garcia, maria@acme.com, Acme Corp]The contact is c-1."
     );
-    // To the byte as the model wrote it, the blank included.
+    // The exact bytes that the model wrote, including the space.
     let arguments =
         r#"create_contact {"name":"Maria Garcia", "email":"maria@acme.com","company":"Acme Corp"}"#;
     assert_eq!(world.ran(), [arguments]);
@@ -89,7 +89,7 @@ async fn a7_anything_else_cancels_and_is_answered() {
          Corp]\n<search_contacts: ok>\nThere is John Smith."
     );
     assert_eq!(world.ran(), [r#"search_contacts {"query":""}"#]);
-    // The yes of somebody who thinks it is still open decides nothing.
+    // A late "yes" to the cancelled card decides nothing.
     let (shown, error) = world.try_says("yes").await;
     assert_eq!(shown, "");
     assert_eq!(error.unwrap_err().to_string(), "the script has no rule for this");
@@ -97,7 +97,7 @@ async fn a7_anything_else_cancels_and_is_answered() {
 }
 
 #[tokio::test]
-async fn a13_a_button_is_as_good_as_a_word() {
+async fn a13_a_button_decides_like_a_reply() {
     let world = world(MARIA);
     world.says(ASK).await;
     let shown = world.presses(true).await;
@@ -112,17 +112,17 @@ async fn a13_a_button_is_as_good_as_a_word() {
 }
 
 #[tokio::test]
-async fn a6_a10_a_restart_between_the_card_and_the_yes() {
+async fn a6_a10_a_card_can_be_approved_after_a_restart() {
     let world = world(MARIA);
     world.says(ASK).await;
-    let world = world.restarted(plan(AGENT, MARIA));
-    assert_eq!(world.greets().await, CARD);
+    let world = world.restarted(config(AGENT, MARIA));
+    assert_eq!(world.shows_pending_card().await, CARD);
     let shown = world.says("yes").await;
     assert!(shown.ends_with("The contact is c-1."), "{shown}");
     assert_eq!(world.ran().len(), 1);
-    // And the next turn, after another restart, knows what happened.
-    let world = world.restarted(plan(AGENT, MARIA));
-    assert_eq!(world.greets().await, "");
+    // After another restart, the next turn knows the outcome.
+    let world = world.restarted(config(AGENT, MARIA));
+    assert_eq!(world.shows_pending_card().await, "");
     let session = world.agent.session(&tenant(), &channel()).await.unwrap();
     let told = format!("{:?}", session.messages());
     assert!(
@@ -133,7 +133,7 @@ async fn a6_a10_a_restart_between_the_card_and_the_yes() {
 }
 
 #[tokio::test]
-async fn b2_what_was_decided_elsewhere_goes_on_here() {
+async fn b2_the_turn_continues_after_a_decision_elsewhere() {
     let world = world(MARIA);
     world.says(ASK).await;
     assert_eq!(world.resumes().await, "", "nothing was decided");
@@ -149,10 +149,10 @@ async fn b2_what_was_decided_elsewhere_goes_on_here() {
         alice(),
         countersign::decision::Verdict::Approve,
     );
-    // Somebody else's gate, which runs no tools.
+    // Another gate without an executor.
     let policy = countersign::policy::Policy::parse(POLICY).unwrap();
     let page = countersign::gate::Gate::new(world.store.clone(), std::sync::Arc::new(policy));
-    page.decide(decision).await.unwrap();
+    page.decide(decision).await.unwrap().accepted().unwrap();
     assert_eq!(
         world.resumes().await,
         "[Done! Create contact Maria Garcia, maria@acme.com, Acme Corp]The contact is c-1."
@@ -184,7 +184,7 @@ say = "It is {{ status }}."
 "#;
 
 #[tokio::test]
-async fn a16_five_people_are_one_card_decided_in_part() {
+async fn a16_five_calls_are_one_card_approved_in_part() {
     let world = world(FIVE);
     let shown = world
         .says("Create contacts for Ana, Ben, Cleo, Dan and Eva")
@@ -208,14 +208,14 @@ async fn a16_five_people_are_one_card_decided_in_part() {
 }
 
 #[tokio::test]
-async fn a16_five_people_are_one_yes() {
+async fn a16_five_calls_need_one_yes() {
     let world = world(FIVE);
     world
         .says("Create contacts for Ana, Ben, Cleo, Dan and Eva")
         .await;
     world.says("yes").await;
     assert_eq!(world.ran().len(), 5);
-    // One card takes all five back, from the end.
+    // One card undoes all five, last call first.
     let shown = world.says("undo that").await;
     assert_eq!(
         shown,
@@ -225,7 +225,7 @@ async fn a16_five_people_are_one_yes() {
          each of them: 1 of 1 value was not given by you: 1 from tools\n-- reply \"yes\" to confirm or \"no\" to cancel.}"
     );
     assert_eq!(world.ran().len(), 5, "nothing before the yes");
-    // Some of them, by words as by buttons.
+    // A reply can select some of the calls, like a button.
     world.says("only 1 and 3").await;
     let ran = world.ran();
     assert_eq!(
@@ -235,7 +235,7 @@ async fn a16_five_people_are_one_yes() {
             r#"delete_contact {"id":"c-3"}"#.to_owned()
         ]
     );
-    // What is left of it can still be taken back, and then there is nothing left.
+    // The rest can still be undone; after that, nothing is left.
     let shown = world.says("undo that").await;
     assert!(
         shown.starts_with(
@@ -249,7 +249,7 @@ async fn a16_five_people_are_one_yes() {
 }
 
 #[tokio::test]
-async fn a16_some_of_five_by_a_button() {
+async fn a16_a_button_approves_some_of_five_calls() {
     let world = world(FIVE);
     world
         .says("Create contacts for Ana, Ben, Cleo, Dan and Eva")
@@ -273,7 +273,7 @@ async fn a16_some_of_five_by_a_button() {
 }
 
 #[tokio::test]
-async fn a17_what_of_a_batch_cannot_be_undone_is_named() {
+async fn a17_calls_of_a_batch_without_undo_are_named() {
     let script = "[[rule]]\nperson = \"go\"\n[[rule.call]]\ntool = \"create_contact\"\n\
         arguments = '{\"name\":\"Ana\",\"email\":\"a@x\"}'\n[[rule.call]]\ntool = \"delete_contact\"\n\
         arguments = '{\"id\":\"c-7\"}'\n[[rule]]\nafter = \"delete_contact\"\nsay = \"done\"\n";
@@ -289,7 +289,7 @@ async fn a17_what_of_a_batch_cannot_be_undone_is_named() {
          -- reply \"yes\" to confirm or \"no\" to cancel.}"
     );
     world.says("yes").await;
-    // What is left is what was done last: nothing else is undone in its place.
+    // The call that cannot be undone is still the latest one; no earlier card is undone instead.
     assert_eq!(
         world.says("undo that").await,
         "[This cannot be undone: Delete contact c-7 (there is no way back)]"
@@ -303,11 +303,12 @@ async fn a17_an_undo_that_came_too_late_says_why() {
     world.says(ASK).await;
     world.says("yes").await;
     world.says("undo that").await;
-    // Somebody else takes it back first.
+    // Another approval undoes the call first.
     let done = world.latest_done().await;
     let gate = world.agent.gate();
     let submission =
-        countersign::gate::Submission::new(tenant(), world.agent.name().clone(), alice().person, Vec::new());
+        countersign::gate::Submission::new(tenant(), world.agent.name().clone(), alice().person, Vec::new())
+            .unwrap();
     let other = gate.undo(submission, done).await.unwrap();
     let decision = countersign::decision::Decision::on(
         tenant(),
@@ -315,7 +316,7 @@ async fn a17_an_undo_that_came_too_late_says_why() {
         alice(),
         countersign::decision::Verdict::Approve,
     );
-    gate.decide_and_run(decision).await.unwrap();
+    gate.decide_and_run(decision).await.unwrap().accepted().unwrap();
     assert_eq!(world.ran().len(), 2);
     let shown = world.says("yes").await;
     assert!(
@@ -323,9 +324,9 @@ async fn a17_an_undo_that_came_too_late_says_why() {
         "{shown}"
     );
     assert_eq!(world.ran().len(), 2, "nothing is undone twice");
-    let place = world.place();
+    let context = world.context();
     let (shown, _) = world
-        .watch(|agent, listener| async move { agent.undo(place, done, &listener).await })
+        .watch(|agent, listener| async move { agent.undo(context, done, &listener).await })
         .await;
     assert_eq!(shown, "[That cannot be undone: it is undone.]");
 }
@@ -353,13 +354,13 @@ async fn a17_an_undo_is_shown_and_confirmed_or_refused_with_the_reason() {
 }
 
 #[tokio::test]
-async fn a17_what_has_no_undo_says_so() {
+async fn a17_a_call_without_undo_says_so() {
     let policy = POLICY.replace(
         "undo = { tool = \"delete_contact\", arguments = { id = \"{{ result.id }}\" } }\n",
         "",
     );
     let store = std::sync::Arc::new(countersign::store::memory::MemoryStore::default());
-    let world = World::over(store, Journal::default(), &policy, plan(AGENT, MARIA));
+    let world = World::over(store, Journal::default(), &policy, config(AGENT, MARIA));
     world.says(ASK).await;
     world.says("yes").await;
     let shown = world.says("undo that").await;
@@ -371,7 +372,7 @@ async fn a17_what_has_no_undo_says_so() {
 async fn c9_a_question_before_the_decision_keeps_the_card() {
     let policy = format!("[channel]\non_other = \"keep\"\n{POLICY}");
     let store = std::sync::Arc::new(countersign::store::memory::MemoryStore::default());
-    let world = World::over(store, Journal::default(), &policy, plan(AGENT, MARIA));
+    let world = World::over(store, Journal::default(), &policy, config(AGENT, MARIA));
     world.says(ASK).await;
     let shown = world.says("actually, show me my contacts").await;
     assert_eq!(

@@ -7,11 +7,11 @@
     reason = "tests say what they expect"
 )]
 
-mod closed;
 mod dialogue;
 mod evaluator;
+mod fake_model;
 mod misbehaving;
-mod puppet;
 mod routing;
 mod session;
+mod store_failures;
 mod world;

@@ -1,23 +1,23 @@
-//! Sessions as the store keeps them.
+//! Sessions as stored in the registry.
 
 use std::sync::Arc;
 
 use countersign::id::Agent;
 use countersign::store::memory::MemoryStore;
 use countersign_agent::message::Message;
-use countersign_agent::session::{Owner, Session, SessionError, Step};
+use countersign_agent::session::{Session, SessionError, SessionKey, Step};
 
 use crate::world::{channel, tenant};
 
-fn owner(agent: &str) -> Owner {
-    Owner {
+fn session_key(agent: &str) -> SessionKey {
+    SessionKey {
         tenant: tenant(),
         agent: Agent::new(agent).unwrap(),
         channel: channel(),
     }
 }
 
-fn said(text: &str) -> Step {
+fn step_of(text: &str) -> Step {
     Step {
         messages: vec![Message::Channel {
             text: text.to_owned(),
@@ -26,12 +26,12 @@ fn said(text: &str) -> Step {
     }
 }
 
-/// Longer than one entry, and longer than a page of them.
+/// A session with a step larger than one entry and more entries than one page.
 #[tokio::test]
-async fn a10_a_long_session_comes_back_whole() {
+async fn a10_a_long_session_is_read_back_completely() {
     let store = Arc::new(MemoryStore::default());
-    let mut session = Session::open(&*store, owner("crm")).await.unwrap();
-    let mut other = Session::open(&*store, owner("cms")).await.unwrap();
+    let mut session = Session::open(&*store, session_key("crm")).await.unwrap();
+    let mut other = Session::open(&*store, session_key("cms")).await.unwrap();
     let long = "wört ".repeat(40_000);
     for number in 0..700 {
         let text = if number == 300 {
@@ -39,10 +39,10 @@ async fn a10_a_long_session_comes_back_whole() {
         } else {
             number.to_string()
         };
-        session.append(&*store, said(&text)).await.unwrap();
-        other.append(&*store, said("other")).await.unwrap();
+        session.append(&*store, step_of(&text)).await.unwrap();
+        other.append(&*store, step_of("other")).await.unwrap();
     }
-    let read = Session::open(&*store, owner("crm")).await.unwrap();
+    let read = Session::open(&*store, session_key("crm")).await.unwrap();
     assert_eq!(read.messages(), session.messages());
     assert_eq!(read.messages().len(), 700);
     assert_eq!(read.next_run(), session.next_run());
@@ -50,22 +50,22 @@ async fn a10_a_long_session_comes_back_whole() {
 }
 
 #[tokio::test]
-async fn x13_of_two_who_go_on_from_the_same_place_one_does() {
+async fn x13_only_one_of_two_concurrent_appends_succeeds() {
     let store = Arc::new(MemoryStore::default());
-    let mut first = Session::open(&*store, owner("crm")).await.unwrap();
+    let mut first = Session::open(&*store, session_key("crm")).await.unwrap();
     let mut second = first.clone();
-    first.append(&*store, said("first")).await.unwrap();
-    let lost = second.append(&*store, said("second")).await;
+    first.append(&*store, step_of("first")).await.unwrap();
+    let lost = second.append(&*store, step_of("second")).await;
     assert_eq!(lost, Err(SessionError::Changed));
-    let read = Session::open(&*store, owner("crm")).await.unwrap();
+    let read = Session::open(&*store, session_key("crm")).await.unwrap();
     assert_eq!(read.messages().len(), 1);
 }
 
-/// A process that ended between the call and its result: no model takes a conversation in which one is missing.
+/// A process ended between a call and its result. Model APIs reject a conversation without that result.
 #[tokio::test]
 async fn a10_a_call_without_a_result_gets_one() {
     let store = Arc::new(MemoryStore::default());
-    let mut session = Session::open(&*store, owner("crm")).await.unwrap();
+    let mut session = Session::open(&*store, session_key("crm")).await.unwrap();
     let call = countersign_agent::message::ModelCall {
         id: "t1".to_owned(),
         tool: "search_contacts".to_owned(),
@@ -79,7 +79,7 @@ async fn a10_a_call_without_a_result_gets_one() {
         ..Step::default()
     };
     session.append(&*store, step).await.unwrap();
-    let read = Session::open(&*store, owner("crm")).await.unwrap();
+    let read = Session::open(&*store, session_key("crm")).await.unwrap();
     let [_, Message::Results { results }] = read.messages() else {
         panic!("{:?}", read.messages())
     };

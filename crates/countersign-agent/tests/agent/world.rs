@@ -1,4 +1,4 @@
-//! A small CRM: a few contacts in memory, and a journal of everything that really ran.
+//! A small in-memory CRM with a journal of all calls that ran.
 
 use std::sync::{Arc, Mutex};
 
@@ -11,7 +11,7 @@ use countersign::policy::Policy;
 use countersign::prompt::Prompt;
 use countersign::store::Store;
 use countersign::store::memory::MemoryStore;
-use countersign_agent::agent::{Agent, Place, Plan, TurnError};
+use countersign_agent::agent::{Agent, AgentConfig, TurnContext, TurnError};
 use countersign_agent::file::{AgentFile, Provider};
 use countersign_agent::model::Model;
 use countersign_agent::progress::{Listener, Progress};
@@ -86,18 +86,18 @@ fn tools(journal: &Journal) -> Tools {
     tools
 }
 
-pub fn plan(agent: &str, script: &str) -> Plan {
+pub fn config(agent: &str, script: &str) -> AgentConfig {
     let file = AgentFile::parse(agent, TOOLS, Some(script)).unwrap();
-    file.plan(&Provider::Script).unwrap()
+    file.config(&Provider::Script).unwrap()
 }
 
-/// The same, with another mind.
-pub fn plan_of(model: Arc<dyn Model>) -> Plan {
-    let mut plan = plan(AGENT, "");
-    for specialist in &mut plan.specialists {
+/// Returns the usual plan with another model.
+pub fn config_with(model: Arc<dyn Model>) -> AgentConfig {
+    let mut config = config(AGENT, "");
+    for specialist in &mut config.specialists {
         specialist.role.model = model.clone();
     }
-    plan
+    config
 }
 
 pub fn world(script: &str) -> World {
@@ -105,7 +105,7 @@ pub fn world(script: &str) -> World {
         Arc::new(MemoryStore::default()),
         Journal::default(),
         POLICY,
-        plan(AGENT, script),
+        config(AGENT, script),
     )
 }
 
@@ -126,11 +126,11 @@ pub fn alice() -> Decider {
 }
 
 impl World {
-    pub fn over(store: Arc<dyn Store>, journal: Journal, policy: &str, plan: Plan) -> World {
+    pub fn over(store: Arc<dyn Store>, journal: Journal, policy: &str, config: AgentConfig) -> World {
         let policy = Arc::new(Policy::parse(policy).unwrap());
         let gate = Gate::new(store.clone(), policy).with_executor(Arc::new(tools(&journal)));
         World {
-            agent: Agent::new(Conversations::new(gate), plan),
+            agent: Agent::new(Conversations::new(gate), config),
             store,
             journal,
             messages: Mutex::new(0),
@@ -138,13 +138,13 @@ impl World {
         }
     }
 
-    /// The same after a restart: what was in memory is gone.
-    pub fn restarted(&self, plan: Plan) -> World {
-        World::over(self.store.clone(), self.journal.clone(), POLICY, plan)
+    /// Simulates a restart: everything in memory is lost.
+    pub fn restarted(&self, config: AgentConfig) -> World {
+        World::over(self.store.clone(), self.journal.clone(), POLICY, config)
     }
 
-    pub fn place(&self) -> Place {
-        Place {
+    pub fn context(&self) -> TurnContext {
+        TurnContext {
             tenant: tenant(),
             channel: channel(),
             person: alice().person,
@@ -157,7 +157,7 @@ impl World {
         Key::new(format!("message-{}-{:p}", *messages, self)).unwrap()
     }
 
-    /// Says something, and gives what the person then sees.
+    /// Sends a message and returns what the person then sees.
     pub async fn says(&self, text: &str) -> String {
         let (shown, result) = self.try_says(text).await;
         result.unwrap_or_else(|error| panic!("`{text}`: {error}; {shown}"));
@@ -175,11 +175,11 @@ impl World {
             origin: Origin::Written,
             after: self.card.lock().unwrap().as_ref().map(|(key, _)| key.clone()),
         };
-        self.watch(|agent, listener| async move { agent.hear(message, &listener).await })
+        self.watch(|agent, listener| async move { agent.handle_message(message, &listener).await })
             .await
     }
 
-    /// The first call of the card that was settled last.
+    /// Returns the first call of the card that was settled last.
     pub async fn latest_done(&self) -> countersign::id::CallId {
         let session = self.agent.session(&tenant(), &channel()).await.unwrap();
         countersign::id::CallId {
@@ -188,7 +188,7 @@ impl World {
         }
     }
 
-    /// Approves some calls of the card, by its button.
+    /// Approves some calls of the card with its button.
     pub async fn presses_only(&self, only: &[u8]) -> String {
         let payload = self
             .card
@@ -200,9 +200,11 @@ impl World {
             .approve
             .clone()
             .unwrap();
-        let (place, by, only) = (self.place(), alice(), only.to_vec());
+        let (context, by, only) = (self.context(), alice(), only.to_vec());
         let pressed = |agent: Agent, listener| async move {
-            agent.press(place, &payload, Some(&only), by, &listener).await
+            agent
+                .handle_button(context, &payload, Some(&only), by, &listener)
+                .await
         };
         let (shown, result) = self.watch(pressed).await;
         result.unwrap();
@@ -212,33 +214,35 @@ impl World {
     pub async fn presses(&self, yes: bool) -> String {
         let prompt = self.card.lock().unwrap().as_ref().unwrap().1.clone();
         let payload = if yes { prompt.approve.unwrap() } else { prompt.deny };
-        let place = self.place();
+        let context = self.context();
         let mut by = alice();
         by.surface = Surface::Button;
-        let pressed =
-            |agent: Agent, listener| async move { agent.press(place, &payload, None, by, &listener).await };
+        let pressed = |agent: Agent, listener| async move {
+            agent.handle_button(context, &payload, None, by, &listener).await
+        };
         let (shown, result) = self.watch(pressed).await;
         result.unwrap();
         shown
     }
 
-    pub async fn greets(&self) -> String {
-        let place = self.place();
-        let greeted = |agent: Agent, listener| async move { agent.greet(place, &listener).await };
+    pub async fn shows_pending_card(&self) -> String {
+        let context = self.context();
+        let greeted =
+            |agent: Agent, listener| async move { agent.show_pending_card(context, &listener).await };
         let (shown, result) = self.watch(greeted).await;
         result.unwrap();
         shown
     }
 
     pub async fn resumes(&self) -> String {
-        let place = self.place();
-        let resumed = |agent: Agent, listener| async move { agent.resume(place, &listener).await };
+        let context = self.context();
+        let resumed = |agent: Agent, listener| async move { agent.resume(context, &listener).await };
         let (shown, result) = self.watch(resumed).await;
         result.unwrap();
         shown
     }
 
-    /// What a person sees of a turn: the agent's words, the channel's, and the card as the last thing.
+    /// Runs a turn and returns what a person sees: the agent's text, the channel's messages, and the card last.
     pub async fn watch<F>(&self, turn: impl FnOnce(Agent, Listener) -> F) -> (String, Result<(), TurnError>)
     where
         F: Future<Output = Result<(), TurnError>>,
@@ -250,22 +254,22 @@ impl World {
             while let Some(progress) = heard.recv().await {
                 match progress {
                     Progress::Text(text) => seen.push_str(&text),
-                    Progress::Said(text) => seen.push_str(&format!("\n[{text}]")),
-                    Progress::Again { reason } => seen.push_str(&format!("\n(again: {reason})\n")),
+                    Progress::ChannelMessage(text) => seen.push_str(&format!("\n[{text}]")),
+                    Progress::Retrying { reason } => seen.push_str(&format!("\n(again: {reason})\n")),
                     Progress::Notice(text) => seen.push_str(&format!("\n(notice: {text})")),
                     Progress::Routed { specialist } => seen.push_str(&format!("(to {specialist})\n")),
                     Progress::Result { tool, status, .. } => {
                         seen.push_str(&format!("\n<{tool}: {status}>\n"))
                     }
-                    Progress::Held { prompt, .. } => {
-                        // Each world is new, so this is so of every tool's first card.
+                    Progress::ShowCard { prompt, .. } => {
+                        // In a new world this note appears on the first card of every tool.
                         let first = "look twice: this agent never asked for this tool before";
                         let is_more = |line: &&str| !line.ends_with(first);
                         let text: Vec<&str> = prompt.text.lines().filter(is_more).collect();
                         seen.push_str(&format!("\n{{{}}}", text.join("\n")));
                         let key = self.next();
                         let conversations = self.agent.conversations();
-                        // Where this fails, a yes shows the card again.
+                        // If this fails, a "yes" shows the card again.
                         let _ = conversations
                             .shown(&tenant(), &channel(), &prompt, key.clone())
                             .await;

@@ -1,8 +1,8 @@
-use countersign_agent::model::{Anthropic, Part, Stop, Usage};
+use countersign_agent::model::{AnswerPart, Anthropic, StopReason, Usage};
 
 use crate::server::*;
 
-/// As the documentation shows a stream, with two calls of which the second has no arguments.
+/// A stream in the documented format, with two calls, the second without arguments.
 pub const STREAM: &str = r#"event: message_start
 data: {"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","content":[],"model":"m","stop_reason":null,"stop_sequence":null,"usage":{"input_tokens":25,"cache_read_input_tokens":5,"output_tokens":1}}}
 
@@ -50,21 +50,21 @@ data: {"type":"message_stop"}
 
 "#;
 
-fn expected() -> Vec<Part> {
+fn expected() -> Vec<AnswerPart> {
     vec![
-        Part::Text("Sí, hello".to_owned()),
-        // As it was written: one blank, one digit too many for a float, and a `1.0` that stays one.
-        Part::Call(call(
+        AnswerPart::Text("Sí, hello".to_owned()),
+        // Exactly as written: one space, an integer too large for a float, and a `1.0` that stays `1.0`.
+        AnswerPart::Call(call(
             "toolu_1",
             "create_contact",
             r#"{"n": 9007199254740993, "a":1.0}"#,
         )),
-        Part::Call(call("toolu_2", "carpeta/delete-potreros", "{}")),
-        Part::Usage(Usage {
+        AnswerPart::Call(call("toolu_2", "carpeta/delete-potreros", "{}")),
+        AnswerPart::Usage(Usage {
             input: 30,
             output: 89,
         }),
-        Part::Stop(Stop::Done),
+        AnswerPart::Stop(StopReason::Done),
     ]
 }
 
@@ -73,7 +73,7 @@ async fn b1_arguments_are_the_text_the_model_wrote() {
     let server = Server::start(vec![stream(STREAM)]).await;
     let model = Anthropic::new(server.endpoint(), "claude");
     assert_eq!(collect(&model, request()).await, (expected(), None));
-    let asked = server.asked().remove(0);
+    let asked = server.requests().remove(0);
     let (head, body) = asked.split_once("\r\n\r\n").unwrap();
     assert!(head.starts_with("POST /v1/messages HTTP/1.1\r\n"), "{head}");
     assert!(head.contains("\r\nx-api-key: sk-secret\r\n"), "{head}");
@@ -95,10 +95,10 @@ async fn b1_arguments_are_the_text_the_model_wrote() {
 }
 
 #[tokio::test]
-async fn b1_a_stream_cut_anywhere_says_the_same() {
+async fn b1_a_stream_split_anywhere_decodes_the_same() {
     let whole = stream(STREAM);
-    let answers: Vec<Answer> = (0..whole.bytes.len())
-        .map(|cut| Answer { cut, ..whole.clone() })
+    let answers: Vec<FakeResponse> = (0..whole.bytes.len())
+        .map(|cut| FakeResponse { cut, ..whole.clone() })
         .collect();
     let server = Server::start(answers).await;
     let model = Anthropic::new(server.endpoint(), "claude");
@@ -112,11 +112,11 @@ async fn b1_a_stream_cut_anywhere_says_the_same() {
 }
 
 #[tokio::test]
-async fn an_explanation_is_asked_for_without_calls() {
+async fn an_explanation_is_requested_without_calls() {
     let server = Server::start(vec![stream(STREAM)]).await;
     let model = Anthropic::new(server.endpoint(), "claude");
     let mut request = request();
     request.may_call = false;
     collect(&model, request).await;
-    assert!(server.asked()[0].ends_with(r#""tool_choice":{"type":"none"}}"#));
+    assert!(server.requests()[0].ends_with(r#""tool_choice":{"type":"none"}}"#));
 }

@@ -1,4 +1,4 @@
-//! Both dialects against a local server that speaks the documented wire format, to the byte.
+//! Both API clients against a local server that speaks the documented wire format.
 #![allow(
     clippy::unwrap_used,
     clippy::expect_used,
@@ -8,6 +8,6 @@
 )]
 
 mod anthropic;
+mod errors;
 mod openai;
 mod server;
-mod trouble;

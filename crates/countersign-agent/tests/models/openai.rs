@@ -1,8 +1,8 @@
-use countersign_agent::model::{ModelError, OpenAi, Part, Stop, Usage};
+use countersign_agent::model::{AnswerPart, ModelError, OpenAi, StopReason, Usage};
 
 use crate::server::*;
 
-/// As the documentation shows a stream, with two calls side by side.
+/// A stream in the documented format, with two interleaved calls.
 pub const STREAM: &str = r#"data: {"id":"c1","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":"Sí, "},"finish_reason":null}],"usage":null}
 
 data: {"id":"c1","choices":[{"index":0,"delta":{"content":"hello"},"finish_reason":null}]}
@@ -23,20 +23,20 @@ data: [DONE]
 
 "#;
 
-fn expected() -> Vec<Part> {
+fn expected() -> Vec<AnswerPart> {
     vec![
-        Part::Text("Sí, hello".to_owned()),
-        Part::Call(call(
+        AnswerPart::Text("Sí, hello".to_owned()),
+        AnswerPart::Call(call(
             "call_1",
             "create_contact",
             r#"{"n": 9007199254740993, "a":1.0}"#,
         )),
-        Part::Call(call("call_2", "carpeta/delete-potreros", "{}")),
-        Part::Usage(Usage {
+        AnswerPart::Call(call("call_2", "carpeta/delete-potreros", "{}")),
+        AnswerPart::Usage(Usage {
             input: 30,
             output: 89,
         }),
-        Part::Stop(Stop::Done),
+        AnswerPart::Stop(StopReason::Done),
     ]
 }
 
@@ -45,7 +45,7 @@ async fn b1_arguments_are_the_text_the_model_wrote() {
     let server = Server::start(vec![stream(STREAM)]).await;
     let model = OpenAi::new(server.endpoint(), "gpt");
     assert_eq!(collect(&model, request()).await, (expected(), None));
-    let asked = server.asked().remove(0);
+    let asked = server.requests().remove(0);
     let (head, body) = asked.split_once("\r\n\r\n").unwrap();
     assert!(
         head.starts_with("POST /v1/chat/completions HTTP/1.1\r\n"),
@@ -69,10 +69,10 @@ async fn b1_arguments_are_the_text_the_model_wrote() {
 }
 
 #[tokio::test]
-async fn b1_a_stream_cut_anywhere_says_the_same() {
+async fn b1_a_stream_split_anywhere_decodes_the_same() {
     let whole = stream(STREAM);
-    let answers: Vec<Answer> = (0..whole.bytes.len())
-        .map(|cut| Answer { cut, ..whole.clone() })
+    let answers: Vec<FakeResponse> = (0..whole.bytes.len())
+        .map(|cut| FakeResponse { cut, ..whole.clone() })
         .collect();
     let server = Server::start(answers).await;
     let model = OpenAi::new(server.endpoint(), "gpt");
@@ -90,9 +90,9 @@ fn chunk(calls: &str) -> String {
     format!("data: {{\"choices\":[{{\"delta\":{{\"tool_calls\":[{calls}]}}}}]}}\n\n")
 }
 
-/// Services that number nothing, number everything 0, send arguments as JSON, or end without a word.
+/// Services that send no index, or always 0, or arguments as JSON, or no `[DONE]`.
 #[tokio::test]
-async fn calls_are_told_apart_however_they_are_numbered() {
+async fn calls_are_distinguished_with_or_without_an_index() {
     let end = "data: {\"choices\":[{\"delta\":{},\"finish_reason\":\"stop\"}]}\n\n";
     let two = [
         (
@@ -117,8 +117,8 @@ async fn calls_are_told_apart_however_they_are_numbered() {
         assert_eq!(
             parts[..2],
             [
-                Part::Call(call("a", "x", r#"{"n":1}"#)),
-                Part::Call(call("b", "y", r#"{"n":2}"#))
+                AnswerPart::Call(call("a", "x", r#"{"n":1}"#)),
+                AnswerPart::Call(call("b", "y", r#"{"n":2}"#))
             ],
             "{body}"
         );
@@ -126,7 +126,7 @@ async fn calls_are_told_apart_however_they_are_numbered() {
 }
 
 #[tokio::test]
-async fn a_call_without_a_name_is_garbage() {
+async fn a_call_without_a_name_is_invalid() {
     let body = format!(
         "{}data: {{\"choices\":[{{\"delta\":{{}},\"finish_reason\":\"stop\"}}]}}\n\n",
         chunk(r#"{"index":0,"id":"a","function":{"arguments":"{}"}}"#)
@@ -135,5 +135,5 @@ async fn a_call_without_a_name_is_garbage() {
     let model = OpenAi::new(server.endpoint(), "m");
     let (parts, error) = collect(&model, request()).await;
     assert!(parts.is_empty());
-    assert!(matches!(error, Some(ModelError::Garbage(_))), "{error:?}");
+    assert!(matches!(error, Some(ModelError::InvalidAnswer(_))), "{error:?}");
 }

@@ -1,43 +1,43 @@
-//! A server that answers each connection with bytes it was given, and remembers what it was asked.
+//! A server that answers each connection with given bytes and records the requests.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use countersign::time::Time;
 use countersign_agent::message::{CallResult, Message, ModelCall, Source};
-use countersign_agent::model::{ApiKey, Endpoint, Model, ModelError, Part, Patience, Request};
+use countersign_agent::model::{AnswerPart, ApiKey, Endpoint, Model, ModelError, Request, RetryPolicy};
 use countersign_agent::tool::Tool;
 use futures_util::StreamExt as _;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
 
-/// What one connection gets.
+/// Response to one connection.
 #[derive(Clone, Debug)]
-pub struct Answer {
-    /// Everything, head and body.
+pub struct FakeResponse {
+    /// Headers and body.
     pub bytes: Vec<u8>,
-    /// Where it is cut in two pieces.
+    /// Offset at which the bytes are split into two writes.
     pub cut: usize,
-    /// The connection stays open and silent behind it.
+    /// Keeps the connection open and silent after the bytes.
     pub hangs: bool,
 }
 
-pub fn stream(body: &str) -> Answer {
+pub fn stream(body: &str) -> FakeResponse {
     let head =
         "HTTP/1.1 200 OK\r\ncontent-type: text/event-stream; charset=utf-8\r\nconnection: close\r\n\r\n";
-    Answer {
+    FakeResponse {
         bytes: format!("{head}{body}").into_bytes(),
         cut: 0,
         hangs: false,
     }
 }
 
-pub fn status(line: &str, headers: &str, body: &str) -> Answer {
+pub fn status(line: &str, headers: &str, body: &str) -> FakeResponse {
     let length = body.len();
     let head = format!(
         "HTTP/1.1 {line}\r\ncontent-type: application/json\r\ncontent-length: {length}\r\n{headers}\r\n"
     );
-    Answer {
+    FakeResponse {
         bytes: format!("{head}{body}").into_bytes(),
         cut: 0,
         hangs: false,
@@ -50,8 +50,8 @@ pub struct Server {
 }
 
 impl Server {
-    /// Answers one connection after the other; the last answer is given to all that follow.
-    pub async fn start(answers: Vec<Answer>) -> Server {
+    /// Answers connections in order; the last answer is repeated.
+    pub async fn start(answers: Vec<FakeResponse>) -> Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let asked = Arc::<Mutex<Vec<String>>>::default();
@@ -67,25 +67,25 @@ impl Server {
     }
 
     pub fn endpoint(&self) -> Endpoint {
-        Endpoint::new(&self.url, Some(ApiKey::new("sk-secret")), patience()).unwrap()
+        Endpoint::new(&self.url, Some(ApiKey::new("sk-secret")), retry_policy()).unwrap()
     }
 
-    pub fn asked(&self) -> Vec<String> {
+    pub fn requests(&self) -> Vec<String> {
         self.asked.lock().unwrap().clone()
     }
 }
 
-pub fn patience() -> Patience {
-    Patience {
+pub fn retry_policy() -> RetryPolicy {
+    RetryPolicy {
         connect: Duration::from_secs(2),
         first_byte: Duration::from_millis(600),
         idle: Duration::from_millis(400),
-        tries: 3,
+        attempts: 3,
         pause: Duration::from_millis(5),
     }
 }
 
-async fn serve(mut stream: TcpStream, answer: Answer, log: Arc<Mutex<Vec<String>>>) {
+async fn serve(mut stream: TcpStream, answer: FakeResponse, log: Arc<Mutex<Vec<String>>>) {
     stream.set_nodelay(true).unwrap();
     let mut request = Vec::new();
     let mut piece = [0; 4096];
@@ -107,7 +107,7 @@ async fn serve(mut stream: TcpStream, answer: Answer, log: Arc<Mutex<Vec<String>
     }
     log.lock().unwrap().push(String::from_utf8(request).unwrap());
     let (first, second) = answer.bytes.split_at(answer.cut.min(answer.bytes.len()));
-    // Whoever asked may have gone away.
+    // The client may have closed the connection.
     let _ = stream.write_all(first).await;
     let _ = stream.flush().await;
     if !first.is_empty() {
@@ -173,13 +173,13 @@ fn result(id: &str, is_error: bool, content: &str) -> CallResult {
     }
 }
 
-/// Everything a model answers, or how far it came and why not further. Texts are put together.
-pub async fn collect(model: &dyn Model, request: Request) -> (Vec<Part>, Option<ModelError>) {
+/// Collects the whole answer, or the parts before an error with the error. Consecutive texts are joined.
+pub async fn collect(model: &dyn Model, request: Request) -> (Vec<AnswerPart>, Option<ModelError>) {
     let mut stream = model.answer(request);
-    let mut parts: Vec<Part> = Vec::new();
+    let mut parts: Vec<AnswerPart> = Vec::new();
     while let Some(part) = stream.next().await {
         match (part, parts.last_mut()) {
-            (Ok(Part::Text(more)), Some(Part::Text(text))) => text.push_str(&more),
+            (Ok(AnswerPart::Text(more)), Some(AnswerPart::Text(text))) => text.push_str(&more),
             (Ok(part), _) => parts.push(part),
             (Err(error), _) => return (parts, Some(error)),
         }

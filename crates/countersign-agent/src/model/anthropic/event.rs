@@ -1,17 +1,17 @@
-//! The events of a stream, as far as they are read.
+//! Stream events of the Messages API, limited to the fields that are used.
 
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// Which event it is. The rest is read once that is known, so that arguments can be kept as they are written.
+/// Type of an event. The rest is parsed once the type is known, so that arguments are kept as written.
 #[derive(Deserialize)]
-pub(super) struct Sent {
+pub(super) struct EventType {
     pub(super) r#type: String,
 }
 
 #[derive(Deserialize)]
 pub(super) struct MessageStart {
-    pub(super) message: Started,
+    pub(super) message: StartedMessage,
 }
 
 #[derive(Deserialize)]
@@ -33,22 +33,22 @@ pub(super) struct BlockStop {
 
 #[derive(Deserialize)]
 pub(super) struct MessageDelta {
-    pub(super) delta: Ended,
-    pub(super) usage: Option<Used>,
+    pub(super) delta: MessageEnd,
+    pub(super) usage: Option<TokenUsage>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Failure {
-    pub(super) error: Wrong,
+pub(super) struct ErrorEvent {
+    pub(super) error: ErrorDetail,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Started {
-    pub(super) usage: Option<Used>,
+pub(super) struct StartedMessage {
+    pub(super) usage: Option<TokenUsage>,
 }
 
 #[derive(Default, Deserialize)]
-pub(super) struct Used {
+pub(super) struct TokenUsage {
     pub(super) input_tokens: Option<u64>,
     pub(super) cache_creation_input_tokens: Option<u64>,
     pub(super) cache_read_input_tokens: Option<u64>,
@@ -72,12 +72,12 @@ pub(super) struct Delta {
 }
 
 #[derive(Deserialize)]
-pub(super) struct Ended {
+pub(super) struct MessageEnd {
     pub(super) stop_reason: Option<String>,
 }
 
 #[derive(Deserialize)]
-pub(super) struct Wrong {
+pub(super) struct ErrorDetail {
     pub(super) r#type: String,
     pub(super) message: String,
 }

@@ -1,21 +1,21 @@
-//! What a script can know about a conversation.
+//! Facts about a conversation that the rules of a script can use.
 
 use std::collections::BTreeMap;
 
 use minijinja::Value;
 
-use super::value_of;
+use super::parse_value;
 use crate::message::{CallResult, Message};
 use crate::model::Request;
 
-/// What rules are matched against and templates are filled with.
+/// Input for matching rules and rendering templates.
 pub(super) struct Facts {
     pub(super) role: String,
-    /// What the person last asked for.
+    /// The person's last message.
     pub(super) person: String,
-    /// What was answered last, when results are the last thing that happened.
+    /// Results of the last calls, if they are the last message of the conversation.
     pub(super) after: Option<Vec<CallResult>>,
-    /// The last answer of each tool since the person spoke.
+    /// Last answer of each tool since the person's last message.
     latest: BTreeMap<String, Value>,
 }
 
@@ -30,8 +30,8 @@ impl Facts {
                     latest.clear();
                 }
                 Message::Results { results } => {
-                    let told = results.iter();
-                    latest.extend(told.map(|result| (result.tool.clone(), answer(result))));
+                    let results = results.iter();
+                    latest.extend(results.map(|result| (result.tool.clone(), tool_answer(result))));
                 }
                 _ => {}
             }
@@ -48,15 +48,15 @@ impl Facts {
         }
     }
 
-    /// What templates see, for a rule that captured this.
+    /// Returns the variables of a rule's templates, including the captures of its pattern.
     pub(super) fn context(&self, captures: BTreeMap<String, String>) -> Value {
-        let told = self.after.as_deref().unwrap_or_default();
-        let results: Vec<Value> = told.iter().map(answer).collect();
-        let statuses: Vec<Value> = told
+        let last_results = self.after.as_deref().unwrap_or_default();
+        let results: Vec<Value> = last_results.iter().map(tool_answer).collect();
+        let statuses: Vec<Value> = last_results
             .iter()
             .map(|result| Value::from(result.status.as_str()))
             .collect();
-        let own = [
+        let variables = [
             ("person".to_owned(), Value::from(self.person.as_str())),
             ("result".to_owned(), results.last().cloned().unwrap_or_default()),
             ("status".to_owned(), statuses.last().cloned().unwrap_or_default()),
@@ -65,17 +65,19 @@ impl Facts {
             ("latest".to_owned(), Value::from_pairs(self.latest.clone())),
         ];
         let captures = captures.into_iter().map(|(name, text)| (name, Value::from(text)));
-        Value::from_pairs(own.into_iter().chain(captures))
+        Value::from_pairs(variables.into_iter().chain(captures))
     }
 }
 
-/// What the tool itself answered: a call that was held carries its result inside of what the gate said.
-fn answer(result: &CallResult) -> Value {
-    let told = value_of(&result.content);
-    match told.get_attr("result") {
-        Ok(inner) if !inner.is_undefined() && told.get_attr("ran").is_ok_and(|ran| !ran.is_undefined()) => {
-            inner.as_str().map_or(inner.clone(), value_of)
+/// Returns the tool's own answer. For a held call it is in the `result` field of what the gate told the model.
+fn tool_answer(result: &CallResult) -> Value {
+    let content = parse_value(&result.content);
+    match content.get_attr("result") {
+        Ok(inner)
+            if !inner.is_undefined() && content.get_attr("ran").is_ok_and(|ran| !ran.is_undefined()) =>
+        {
+            inner.as_str().map_or(inner.clone(), parse_value)
         }
-        _ => told,
+        _ => content,
     }
 }

@@ -1,21 +1,21 @@
-//! Patterns of scripts: a sentence with places, as in `create a contact for {name} at {company}`.
+//! Patterns of scripts: a sentence with placeholders, such as `create a contact for {name} at {company}`.
 //!
-//! A pattern matches a whole message, whatever its case and its last full stop. `{name}` takes some text, as little as
-//! will do, and `*` takes any, also none.
+//! A pattern matches a whole message, ignoring case and trailing punctuation. `{name}` captures at least one character,
+//! as few as possible; `*` matches any text, including none.
 
 use std::collections::{BTreeMap, HashSet};
 
-/// The most characters of a message that is matched.
-const LONGEST: usize = 1_000;
+/// Maximum characters of a message; longer ones do not match.
+const LONGEST_TEXT: usize = 1_000;
 
-/// A sentence with places.
+/// A parsed pattern.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Pattern(Vec<Token>);
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Token {
     Letter(char),
-    /// One or more blanks.
+    /// One or more whitespace characters.
     Blank,
     Capture(String),
     Any,
@@ -51,30 +51,30 @@ impl Pattern {
         }
     }
 
-    /// What its places took, if it matches the whole text.
+    /// Returns the captures if the pattern matches the whole text.
     pub(super) fn matches(&self, text: &str) -> Option<BTreeMap<String, String>> {
         let text: Vec<char> = text.trim().trim_end_matches(['.', '!', '?']).chars().collect();
-        if text.len() > LONGEST {
+        if text.len() > LONGEST_TEXT {
             return None;
         }
-        let mut walk = Walk {
+        let mut matcher = Matcher {
             text: &text,
             failed: HashSet::new(),
-            taken: BTreeMap::new(),
+            captures: BTreeMap::new(),
         };
-        walk.from(&self.0, 0).then_some(walk.taken)
+        matcher.matches_from(&self.0, 0).then_some(matcher.captures)
     }
 }
 
-struct Walk<'a> {
+struct Matcher<'a> {
     text: &'a [char],
-    /// Where it is known that nothing goes on: keeps the search short, whatever the text.
+    /// Positions (remaining tokens, offset) known not to match. Keeps backtracking polynomial.
     failed: HashSet<(usize, usize)>,
-    taken: BTreeMap<String, String>,
+    captures: BTreeMap<String, String>,
 }
 
-impl Walk<'_> {
-    fn from(&mut self, tokens: &[Token], at: usize) -> bool {
+impl Matcher<'_> {
+    fn matches_from(&mut self, tokens: &[Token], at: usize) -> bool {
         let Some((token, rest)) = tokens.split_first() else {
             return at == self.text.len();
         };
@@ -84,7 +84,7 @@ impl Walk<'_> {
         let found = match token {
             Token::Letter(letter) => {
                 let is_same = |c: &char| c.to_lowercase().eq(letter.to_lowercase());
-                self.text.get(at).is_some_and(is_same) && self.from(rest, at + 1)
+                self.text.get(at).is_some_and(is_same) && self.matches_from(rest, at + 1)
             }
             Token::Blank => {
                 let blanks = self
@@ -93,17 +93,17 @@ impl Walk<'_> {
                     .skip(at)
                     .take_while(|c| c.is_whitespace())
                     .count();
-                blanks > 0 && self.from(rest, at + blanks)
+                blanks > 0 && self.matches_from(rest, at + blanks)
             }
-            Token::Any => (at..=self.text.len()).any(|end| self.from(rest, end)),
+            Token::Any => (at..=self.text.len()).any(|end| self.matches_from(rest, end)),
             Token::Capture(name) => (at + 1..=self.text.len()).any(|end| {
                 let is_blank = self.text.get(end - 1).is_none_or(|c| c.is_whitespace());
-                // What ends in a blank is the same capture, one shorter.
-                if is_blank || !self.from(rest, end) {
+                // A capture that ends in whitespace was already tried without it.
+                if is_blank || !self.matches_from(rest, end) {
                     return false;
                 }
-                let taken: String = self.text.get(at..end).unwrap_or_default().iter().collect();
-                self.taken.insert(name.clone(), taken.trim().to_owned());
+                let capture: String = self.text.get(at..end).unwrap_or_default().iter().collect();
+                self.captures.insert(name.clone(), capture.trim().to_owned());
                 true
             }),
         };
@@ -120,27 +120,27 @@ mod tests {
 
     #[track_caller]
     fn check(pattern: &str, text: &str, expected: Option<&[(&str, &str)]>) {
-        let taken = Pattern::parse(pattern).unwrap().matches(text);
+        let captures = Pattern::parse(pattern).unwrap().matches(text);
         let expected = expected.map(|pairs| {
             let pairs = pairs
                 .iter()
                 .map(|(name, text)| ((*name).to_owned(), (*text).to_owned()));
             pairs.collect::<BTreeMap<_, _>>()
         });
-        assert_eq!(taken, expected, "`{pattern}` over `{text}`");
+        assert_eq!(captures, expected, "`{pattern}` over `{text}`");
     }
 
     #[test]
-    fn a_pattern_takes_what_stands_in_its_places() {
+    fn placeholders_capture_text() {
         let pattern = "create a contact for {name} at {company}, {email}";
         let maria = "Create a contact for Maria Garcia at Acme Corp, maria@acme.com";
-        let taken: &[_] = &[
+        let captures: &[_] = &[
             ("company", "Acme Corp"),
             ("email", "maria@acme.com"),
             ("name", "Maria Garcia"),
         ];
-        check(pattern, maria, Some(taken));
-        check(pattern, &format!("  {maria}. "), Some(taken));
+        check(pattern, maria, Some(captures));
+        check(pattern, &format!("  {maria}. "), Some(captures));
         check(pattern, "create a contact for Maria", None);
         check("delete*page*", "Delete the about page, please", Some(&[]));
         check("borra {lo}", "BORRA  todo", Some(&[("lo", "todo")]));
@@ -149,13 +149,13 @@ mod tests {
     }
 
     #[test]
-    fn a_long_text_is_given_up_soon() {
+    fn a_long_text_fails_quickly() {
         let text = "a ".repeat(490);
         check("{a} {b} {c} {d} {e} {f}!x", &text, None);
     }
 
     #[test]
-    fn mistakes_are_found() {
+    fn invalid_patterns_are_refused() {
         for bad in ["", "{", "{a b}", "{}"] {
             assert!(Pattern::parse(bad).is_err(), "{bad}");
         }

@@ -1,13 +1,15 @@
-//! Whatever a service does wrong: a clear error, and never a call out of half an answer.
+//! Faults of a model's API: each gives a clear error, and no call is made from an incomplete answer.
 
 use std::time::{Duration, Instant};
 
-use countersign_agent::model::{Anthropic, ApiKey, Endpoint, Model, ModelError, OpenAi, Part, Stop};
+use countersign_agent::model::{
+    AnswerPart, Anthropic, ApiKey, Endpoint, Model, ModelError, OpenAi, StopReason,
+};
 
 use crate::server::*;
 use crate::{anthropic, openai};
 
-/// Both dialects at one server.
+/// Returns clients of both APIs for one server.
 fn both(server: &Server) -> [Box<dyn Model>; 2] {
     [
         Box::new(Anthropic::new(server.endpoint(), "m")),
@@ -15,22 +17,22 @@ fn both(server: &Server) -> [Box<dyn Model>; 2] {
     ]
 }
 
-async fn check(answer: Answer, expected: impl Fn(&ModelError) -> bool) {
+async fn check(answer: FakeResponse, expected: impl Fn(&ModelError) -> bool) {
     for number in [0, 1] {
         let server = Server::start(vec![answer.clone()]).await;
         let (parts, error) = collect(&*both(&server)[number], request()).await;
         let error = error.expect("an error");
         assert!(expected(&error), "{number}: {error:?} after {parts:?}");
         assert!(
-            !parts.iter().any(|part| matches!(part, Part::Stop(_))),
+            !parts.iter().any(|part| matches!(part, AnswerPart::Stop(_))),
             "{parts:?}"
         );
     }
 }
 
 #[tokio::test]
-async fn what_is_no_stream_is_garbage() {
-    let garbage = |error: &ModelError| matches!(error, ModelError::Garbage(_));
+async fn a_response_that_is_no_event_stream_is_invalid() {
+    let garbage = |error: &ModelError| matches!(error, ModelError::InvalidAnswer(_));
     check(status("200 OK", "", r#"{"ok":true}"#), garbage).await;
     check(stream("data: {\"type\":\n\n"), garbage).await;
     check(stream("data: <html>\n\n"), garbage).await;
@@ -43,17 +45,17 @@ async fn a_stream_that_ends_early_is_cut_off() {
     check(stream(""), cut).await;
     check(stream(": only a comment\n\n"), cut).await;
     for whole in [anthropic::STREAM, openai::STREAM] {
-        // At every place before its end, the answer is not whole, and says so.
+        // Cut at any earlier event, the answer is incomplete and reported as such.
         let ends: Vec<usize> = whole.match_indices("\n\n").map(|(at, _)| at + 2).collect();
         for end in &ends[..ends.len() - 3] {
             let server = Server::start(vec![stream(&whole[..*end])]).await;
             let number = usize::from(whole == openai::STREAM);
             let (parts, error) = collect(&*both(&server)[number], request()).await;
             assert!(error.as_ref().is_some_and(cut), "cut at {end}: {error:?}");
-            assert!(!parts.iter().any(|part| matches!(part, Part::Stop(_))));
+            assert!(!parts.iter().any(|part| matches!(part, AnswerPart::Stop(_))));
         }
     }
-    // With a length that is not kept, as when a proxy goes away.
+    // A body shorter than its `Content-Length`, as when a proxy goes away.
     let mut short = status("200 OK", "", "");
     short.bytes =
         b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\ncontent-length: 999\r\n\r\n: hi\n\n".to_vec();
@@ -61,7 +63,7 @@ async fn a_stream_that_ends_early_is_cut_off() {
 }
 
 #[tokio::test]
-async fn errors_in_the_middle_are_told() {
+async fn errors_in_the_stream_are_reported() {
     let half = &anthropic::STREAM[..anthropic::STREAM.find("event: message_delta").unwrap()];
     let body = format!(
         "{half}event: error\ndata: {{\"type\":\"error\",\"error\":{{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}}}\n\n"
@@ -73,7 +75,7 @@ async fn errors_in_the_middle_are_told() {
         Some(ModelError::Failed("Overloaded (overloaded_error)".to_owned()))
     );
     assert_eq!(
-        server.asked().len(),
+        server.requests().len(),
         1,
         "behind the first byte nothing is tried again"
     );
@@ -91,7 +93,7 @@ async fn errors_in_the_middle_are_told() {
 }
 
 #[tokio::test]
-async fn what_passes_is_tried_again_before_the_first_byte() {
+async fn transient_errors_are_retried_before_the_first_byte() {
     let overloaded = r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#;
     for (number, whole) in [(0, anthropic::STREAM), (1, openai::STREAM)] {
         let answers = vec![
@@ -103,8 +105,8 @@ async fn what_passes_is_tried_again_before_the_first_byte() {
         let begun = Instant::now();
         let (parts, error) = collect(&*both(&server)[number], request()).await;
         assert_eq!(error, None);
-        assert_eq!(parts.last(), Some(&Part::Stop(Stop::Done)));
-        assert_eq!(server.asked().len(), 3);
+        assert_eq!(parts.last(), Some(&AnswerPart::Stop(StopReason::Done)));
+        assert_eq!(server.requests().len(), 3);
         let took = begun.elapsed();
         assert!(
             took >= Duration::from_secs(1),
@@ -114,12 +116,12 @@ async fn what_passes_is_tried_again_before_the_first_byte() {
 }
 
 #[tokio::test]
-async fn what_does_not_pass_is_told_after_some_tries() {
+async fn lasting_errors_are_reported_after_the_last_attempt() {
     let server = Server::start(vec![status("503 Service Unavailable", "", "sorry")]).await;
     let (_, error) = collect(&*both(&server)[0], request()).await;
     let message = "sorry".to_owned();
     assert_eq!(error, Some(ModelError::Status { status: 503, message }));
-    assert_eq!(server.asked().len(), 3);
+    assert_eq!(server.requests().len(), 3);
     let body = r#"{"error":{"type":"authentication_error","message":"invalid x-api-key"}}"#;
     let server = Server::start(vec![status("401 Unauthorized", "", body)]).await;
     let (_, error) = collect(&*both(&server)[1], request()).await;
@@ -129,11 +131,11 @@ async fn what_does_not_pass_is_told_after_some_tries() {
         "the model's service answered 401: invalid x-api-key (authentication_error)"
     );
     assert_eq!(error.hint(), "check the key");
-    assert_eq!(server.asked().len(), 1, "a key does not get better");
+    assert_eq!(server.requests().len(), 1, "a key does not get better");
 }
 
 #[tokio::test]
-async fn silence_is_not_waited_for_for_ever() {
+async fn silence_times_out() {
     let timed_out = |error: &ModelError| matches!(error, ModelError::TimedOut(_));
     let mut silent = stream("");
     silent.hangs = true;
@@ -141,26 +143,25 @@ async fn silence_is_not_waited_for_for_ever() {
     let mut mute = stream("");
     (mute.bytes, mute.hangs) = (Vec::new(), true);
     check(mute, timed_out).await;
-    // A port nobody listens on.
     let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let url = format!("http://{}", listener.local_addr().unwrap());
     drop(listener);
-    let endpoint = Endpoint::new(&url, None, patience()).unwrap();
+    let endpoint = Endpoint::new(&url, None, retry_policy()).unwrap();
     let (_, error) = collect(&OpenAi::new(endpoint, "m"), request()).await;
     assert!(matches!(error, Some(ModelError::Unreachable(_))), "{error:?}");
 }
 
 #[tokio::test]
-async fn x48_an_answer_without_end_is_given_up() {
+async fn x48_an_endless_answer_is_refused() {
     let line = "data: ".to_owned() + &"a".repeat(3 * 1024 * 1024);
     check(stream(&line), |error| *error == ModelError::TooLarge).await;
 }
 
 #[test]
-fn x31_a_key_is_not_sent_in_the_open_and_does_not_print_itself() {
+fn x31_a_key_is_neither_sent_in_plain_text_nor_printed() {
     let key = || Some(ApiKey::new("sk-secret"));
-    let refused = Endpoint::new("http://models.example.com/v1", key(), patience()).unwrap_err();
+    let refused = Endpoint::new("http://models.example.com/v1", key(), retry_policy()).unwrap_err();
     assert!(refused.contains("use https"), "{refused}");
-    let endpoint = Endpoint::new("https://models.example.com/v1", key(), patience()).unwrap();
+    let endpoint = Endpoint::new("https://models.example.com/v1", key(), retry_policy()).unwrap();
     assert!(!format!("{endpoint:?}").contains("sk-secret"));
 }

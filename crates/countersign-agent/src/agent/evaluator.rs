@@ -1,26 +1,26 @@
-//! Judging: the evaluator looks at an answer before a person does.
+//! The evaluator judges an answer before a person sees it.
 //!
-//! Enters: an answer that left no card. Leaves: why it is to be given again, or nothing. It fails open: an answer that
-//! cannot be judged is given as it is, for a mediocre answer is better than none.
+//! Enters: an answer that left no card pending. Leaves: the reason why the answer has to be given again, or nothing.
+//! Fails open: an answer that cannot be judged is accepted, because a mediocre answer is better than none.
 
 use std::sync::Arc;
 
-use super::turn::{Turn, Words};
+use super::turn::{TextDelivery, Turn};
 use crate::message::Message;
 use crate::model::Request;
 use crate::progress::Progress;
 use crate::tool::Tool;
 
-/// What the evaluator calls.
+/// Name of the tool that the evaluator calls to give its verdict.
 const VERDICT: &str = "verdict";
 const SCHEMA: &str = r#"{"type":"object","required":["pass"],"properties":{"pass":{"type":"boolean"},"reason":{"type":"string"}}}"#;
 
 impl Turn<'_> {
-    /// Why the answer is to be given again; nothing when it may stand.
-    pub(super) async fn judge(&mut self, text: &str) -> Option<String> {
-        let evaluator = self.agent.plan.evaluator.clone()?;
-        // A turn that left a card did not do yet what it was asked for, and must not be made to try again.
-        if self.held.is_some() {
+    /// Returns the reason why the answer has to be given again, or `None` if it is accepted.
+    pub(super) async fn evaluate(&mut self, text: &str) -> Option<String> {
+        let evaluator = self.agent.config.evaluator.clone()?;
+        // With a card pending the request is not yet fulfilled; a retry would only propose the calls again.
+        if self.pending_card.is_some() {
             return None;
         }
         let tool = Tool::new(
@@ -28,7 +28,7 @@ impl Turn<'_> {
             "Says whether the answer may stand.".to_owned(),
             SCHEMA.to_owned(),
         );
-        let mut messages = self.last_question();
+        let mut messages = self.last_message();
         messages.push(Message::Agent {
             text: text.to_owned(),
             calls: Vec::new(),
@@ -42,31 +42,33 @@ impl Turn<'_> {
             messages,
             tools: tool.into_iter().map(Arc::new).collect(),
             may_call: true,
-            most_tokens: self.agent.plan.limits.tokens,
+            most_tokens: self.agent.config.limits.tokens,
         };
-        let judged = self.think(&*evaluator.role.model, request, Words::Kept).await;
-        match judged {
+        let answer = self
+            .ask_model(&*evaluator.role.model, request, TextDelivery::Buffered)
+            .await;
+        match answer {
             Ok(answer) => {
                 let verdict = answer.calls.iter().find(|call| call.tool == VERDICT)?;
-                failing(&verdict.arguments)
+                failure_reason(&verdict.arguments)
             }
             Err(error) => {
                 let notice = format!("the answer was not judged: {error}");
-                self.tell(Progress::Notice(notice)).await;
+                self.report(Progress::Notice(notice)).await;
                 None
             }
         }
     }
 
-    fn last_question(&self) -> Vec<Message> {
+    fn last_message(&self) -> Vec<Message> {
         let messages = self.session.messages().iter().rev();
         let mut questions = messages.filter(|message| matches!(message, Message::Person { .. }));
         questions.next().cloned().into_iter().collect()
     }
 }
 
-/// The reason of a verdict that fails. What cannot be read does not fail anything.
-fn failing(arguments: &str) -> Option<String> {
+/// Returns the reason of a failed verdict. An unreadable verdict counts as passed.
+fn failure_reason(arguments: &str) -> Option<String> {
     let value: serde_json::Value = serde_json::from_str(arguments).ok()?;
     match value.get("pass")?.as_bool()? {
         true => None,

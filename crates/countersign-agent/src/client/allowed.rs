@@ -1,49 +1,50 @@
-//! Which addresses the service may call: public ones, and those the operator names (X43).
+//! Addresses that the service may call: public ones, and private ones that the operator lists (X43).
 //!
-//! A name is looked up once, every address it has is checked, and the connection goes to an address that was checked.
+//! A host name is resolved once, each of its addresses is checked, and the connection goes to one of the checked
+//! addresses, so that DNS rebinding cannot change the target.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::sync::Arc;
 
-/// The private places that may be called, as the operator wrote them: `HOST:PORT`.
+/// Private targets that may be called, as `HOST:PORT`.
 #[derive(Clone, Debug, Default)]
-pub struct Allowed(Arc<[String]>);
+pub struct AllowedTargets(Arc<[String]>);
 
-/// A place in the operator's list that names no port.
+/// An entry in the operator's list without a port.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("`{0}` in `private_targets` has no port")]
 pub struct NoPort(pub String);
 
-impl Allowed {
-    /// Reads the operator's list.
-    pub fn new(places: &[String]) -> Result<Allowed, NoPort> {
-        for place in places {
-            let has_port = place
+impl AllowedTargets {
+    /// Parses the operator's list. Each entry needs a port.
+    pub fn new(targets: &[String]) -> Result<AllowedTargets, NoPort> {
+        for target in targets {
+            let has_port = target
                 .rsplit_once(':')
                 .is_some_and(|(_, port)| port.parse::<u16>().is_ok());
             if !has_port {
-                return Err(NoPort(place.clone()));
+                return Err(NoPort(target.clone()));
             }
         }
-        Ok(Allowed(
-            places.iter().map(|place| place.to_ascii_lowercase()).collect(),
+        Ok(AllowedTargets(
+            targets.iter().map(|target| target.to_ascii_lowercase()).collect(),
         ))
     }
 
-    /// Only this place, besides public ones: who runs the command named it.
-    pub fn named(place: String) -> Allowed {
-        Allowed(Arc::from([place.to_ascii_lowercase()]))
+    /// Allows one private target, which the person running the command named, besides public addresses.
+    pub fn one(target: String) -> AllowedTargets {
+        AllowedTargets(Arc::from([target.to_ascii_lowercase()]))
     }
 
-    /// An address of this place that may be connected to.
+    /// Resolves a host. Fails if any of its addresses is private and the host is not allowed.
     pub async fn resolve(&self, host: &str, port: u16) -> Result<SocketAddr, String> {
         let bare = host.trim_start_matches('[').trim_end_matches(']');
         let found: Vec<SocketAddr> = tokio::net::lookup_host((bare, port))
             .await
             .map_err(|error| format!("`{host}` cannot be found: {error}"))?
             .collect();
-        let place = format!("{}:{port}", host.to_ascii_lowercase());
-        if !self.0.contains(&place)
+        let target = format!("{}:{port}", host.to_ascii_lowercase());
+        if !self.0.contains(&target)
             && let Some(private) = found.iter().find(|address| !is_public(address.ip()))
         {
             return Err(format!(
@@ -58,7 +59,7 @@ impl Allowed {
     }
 }
 
-/// True for addresses that belong to the open internet.
+/// Returns true for addresses that are routed on the public internet.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(address) => is_public_v4(address),
@@ -79,7 +80,7 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
         || address.is_multicast()
         || address.is_documentation()
         || a == 0
-        // Shared by carriers, benchmarks, protocol assignments, and what is kept for later.
+        // Carrier-grade NAT (100.64/10), benchmarking (198.18/15), IETF assignments (192.0.0/24), reserved (240/4).
         || (a == 100 && (64..128).contains(&b))
         || (a == 198 && (b == 18 || b == 19))
         || (a == 192 && b == 0 && c == 0)
@@ -88,15 +89,15 @@ fn is_public_v4(address: Ipv4Addr) -> bool {
 }
 
 fn is_public_v6(address: Ipv6Addr) -> bool {
-    // Only 2000::/3 is given out; the rest is local, reserved or for groups.
+    // Only 2000::/3 is allocated for global unicast; the rest is local, reserved or multicast.
     let [first, second, ..] = address.segments();
-    let is_given_out = (first & 0xe000) == 0x2000;
+    let is_allocated = (first & 0xe000) == 0x2000;
     let is_documentation = first == 0x2001 && second == 0x0db8;
     let is_teredo = first == 0x2001 && second == 0;
-    is_given_out && !is_documentation && !is_teredo
+    is_allocated && !is_documentation && !is_teredo
 }
 
-/// IPv4 addresses have several ways of hiding in IPv6 ones.
+/// Returns the IPv4 address inside an IPv4-mapped, IPv4-compatible, NAT64 or 6to4 address.
 fn embedded_v4(address: Ipv6Addr) -> Option<Ipv4Addr> {
     let segments = address.segments();
     let [first, second, third, ..] = segments;
@@ -151,19 +152,19 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn x43_a_name_at_a_private_address_is_called_only_if_it_is_named() {
-        let nobody = Allowed::default();
-        let error = nobody.resolve("localhost", 9).await.unwrap_err();
+    async fn x43_a_private_address_is_called_only_if_it_is_listed() {
+        let none_allowed = AllowedTargets::default();
+        let error = none_allowed.resolve("localhost", 9).await.unwrap_err();
         assert!(error.contains("not a public address"), "{error}");
         for host in ["127.0.0.1", "[::1]", "0x7f000001", "2130706433", "127.1"] {
-            assert!(nobody.resolve(host, 9).await.is_err(), "{host}");
+            assert!(none_allowed.resolve(host, 9).await.is_err(), "{host}");
         }
-        let named = Allowed::new(&["LOCALHOST:9".to_owned()]).unwrap();
+        let named = AllowedTargets::new(&["LOCALHOST:9".to_owned()]).unwrap();
         assert!(named.resolve("localhost", 9).await.is_ok());
         assert!(
             named.resolve("localhost", 10).await.is_err(),
             "another port is another place"
         );
-        assert!(Allowed::new(&["localhost".to_owned()]).is_err());
+        assert!(AllowedTargets::new(&["localhost".to_owned()]).is_err());
     }
 }
