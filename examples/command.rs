@@ -1,8 +1,8 @@
-//! The tool's end of `countersign propose … --exec countersign-world crm crm.db`.
+//! Runs one tool call for `countersign propose … --exec countersign-world crm crm.db`.
 //!
-//! Enters: the tool and the call's id in the environment, the exact argument bytes on standard input. Leaves: the result
-//! on standard output, or the reason on standard error. Who starts this program holds the permit; started by hand it
-//! does what any tool of yours does when you start it by hand.
+//! Enters: the tool and the call's id in the environment, the exact argument bytes on standard input. Leaves: the
+//! result on standard output, or the reason on standard error. The parent process holds the permit; started by hand,
+//! this program runs the tool like any other command.
 
 use std::io::{Read as _, Write as _};
 
@@ -12,10 +12,10 @@ use countersign::id::Tenant;
 use crate::world::{Job, World};
 use crate::{WORLDS, named};
 
-/// The most bytes a call's arguments have.
+/// Maximum bytes of a call's arguments.
 const LARGEST: u64 = countersign::json::Limits::ARGUMENTS.bytes as u64;
 
-/// Runs the one call that this process was started for.
+/// Runs the call that this process was started for.
 pub async fn run(arguments: &[String]) -> Result<(), String> {
     let [name, file] = arguments else {
         let names: Vec<_> = WORLDS.iter().map(|setup| setup.name).collect();
@@ -44,7 +44,8 @@ pub async fn run(arguments: &[String]) -> Result<(), String> {
             .write_all(&result)
             .map_err(|error| error.to_string()),
         Outcome::Failed(reason) => Err(String::from_utf8_lossy(&reason).into_owned()),
-        // Only a signal says that nobody knows.
+        Outcome::NotSent(reason) => Err(reason),
+        // The parent takes only death by a signal as an unknown outcome.
         Outcome::Unknown(reason) => {
             let _ = writeln!(std::io::stderr(), "{reason}");
             std::process::abort()

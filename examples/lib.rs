@@ -1,9 +1,9 @@
-//! Three small worlds for agents to act in, each with its own data, its policy and its tools.
+//! Three example worlds for agents to act in, each with its own data, policy and tools.
 //!
-//! `crm` (English) creates things, `cms` (English) deletes and publishes them, `ranch` (Spanish) deletes thirteen
-//! paddocks at once. A [`World`] is an [`Executor`](countersign::executor::Executor): put it behind a gate under
-//! [`World::policy`], and nothing in it changes before a person has approved that.
-//! Deliberately absent: models and conversations. An agent is somebody else who proposes calls.
+//! `crm` (English) creates records, `cms` (English) deletes and publishes, `ranch` (Spanish) deletes thirteen paddocks
+//! at once. A [`World`] is an [`Executor`](countersign::executor::Executor): behind a gate with [`World::policy`],
+//! nothing in it changes before a person has approved the change.
+//! Deliberately absent: models and conversations. Agents propose calls from outside.
 
 pub mod cms;
 pub mod command;
@@ -15,15 +15,15 @@ mod world;
 
 pub use world::{Closed, OpenError, Setup, World};
 
-/// All worlds.
+/// All example worlds.
 pub static WORLDS: [&Setup; 3] = [&crm::SETUP, &cms::SETUP, &ranch::SETUP];
 
-/// The world of this name.
+/// Returns the world with this name.
 pub fn named(name: &str) -> Option<&'static Setup> {
     WORLDS.into_iter().find(|setup| setup.name == name)
 }
 
-/// The README's own example is compiled and run.
+/// Compiles and runs the README's example as a doctest.
 #[cfg(doctest)]
 #[doc = include_str!("README.md")]
 struct Readme;
@@ -36,7 +36,7 @@ mod tests {
     use super::WORLDS;
     use crate::tool::Act;
 
-    /// What passes without a person runs where nothing it did would stay.
+    /// Tools that pass without a person run as reads, whose changes are rolled back.
     #[test]
     fn a1_what_the_policy_takes_for_a_read_is_run_as_one() {
         for setup in WORLDS {

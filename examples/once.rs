@@ -1,8 +1,8 @@
-//! The same call id never acts twice.
+//! Makes each call id act at most once.
 //!
-//! Enters: a call's id, tool and argument bytes. Leaves: nothing when it is new, otherwise what became of it.
-//! A change and its line here are one transaction. What is sent outside is written down before it is sent: should we end
-//! in between, nobody knows, and it is not sent again.
+//! Enters: a call's id, tool and argument bytes. Leaves: `None` for a new call, otherwise its recorded outcome.
+//! A change and its record are one transaction. An outside request is recorded before it is sent; after a crash in
+//! between its outcome is unknown, and it is not sent again.
 
 use countersign::executor::Outcome;
 use countersign::hash::Hash;
@@ -15,17 +15,18 @@ pub const TABLE: &str = "CREATE TABLE call (
     PRIMARY KEY (tenant, id)
 ) STRICT, WITHOUT ROWID;";
 
-/// One call, as its permit names it.
+/// Identity of a call, taken from its permit.
 #[derive(Clone)]
 pub struct Entry {
     pub tenant: Tenant,
     pub id: CallId,
     pub tool: String,
-    /// The hash of its argument bytes.
+    /// Hash of the argument bytes.
     pub arguments: Hash,
 }
 
-/// What became of this call, if it was here before.
+/// Returns the recorded outcome if this call id was used before, or a failed outcome if it was used for another tool or
+/// other arguments.
 pub fn earlier(connection: &Connection, entry: &Entry) -> rusqlite::Result<Option<Outcome>> {
     let sql = "SELECT tool, arguments, outcome, result FROM call WHERE tenant = ? AND id = ?";
     let found = connection
@@ -48,16 +49,17 @@ pub fn earlier(connection: &Connection, entry: &Entry) -> rusqlite::Result<Optio
     }))
 }
 
-/// Notes that a call is about to be sent outside.
+/// Records that a call is about to be sent outside.
 pub fn begin(connection: &Connection, entry: &Entry) -> rusqlite::Result<()> {
     insert(connection, entry, "begun", b"")
 }
 
-/// Notes how a call ended.
+/// Records the outcome of a call.
 pub fn end(connection: &Connection, entry: &Entry, outcome: &Outcome) -> rusqlite::Result<()> {
     match outcome {
         Outcome::Succeeded(result) => insert(connection, entry, "succeeded", result),
         Outcome::Failed(reason) => insert(connection, entry, "failed", reason),
+        Outcome::NotSent(reason) => insert(connection, entry, "failed", reason.as_bytes()),
         Outcome::Unknown(reason) => insert(connection, entry, "unknown", reason.as_bytes()),
     }
 }

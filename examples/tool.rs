@@ -1,7 +1,7 @@
 //! A tool of a world: a function from argument bytes to a JSON result.
 //!
-//! Enters: exact bytes that a policy let through. Leaves: a result, or a reason that a person understands.
-//! Deliberately absent: whether it may run. That was decided before.
+//! Enters: exact argument bytes that the policy accepted. Leaves: a result, or a reason for people to read.
+//! Deliberately absent: whether the call may run. That was decided before.
 
 use countersign::executor::Outcome;
 use countersign::id::CallId;
@@ -10,46 +10,46 @@ use rusqlite::Connection;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 
-/// What a tool did, or why it did nothing.
+/// Result of a tool, or the reason why it did nothing.
 pub type Done = Result<Value, Fault>;
 
 /// How a tool acts.
 #[derive(Clone, Copy)]
 pub enum Act {
-    /// Looks. Whatever it did to the data would be taken back.
+    /// Reads data. Changes would be rolled back.
     Read(fn(&Connection, &[u8]) -> Done),
-    /// Changes the world's data, in one transaction.
+    /// Changes the world's data in one transaction.
     Write(fn(&Connection, &[u8]) -> Done),
-    /// Acts on something outside, where no transaction reaches.
+    /// Acts on an outside system, beyond any transaction.
     Send(fn(Option<CallId>, Vec<u8>) -> BoxFuture<'static, Outcome>),
 }
 
-/// Why a tool did nothing.
+/// Reason why a tool did nothing.
 #[derive(Debug, thiserror::Error)]
 pub enum Fault {
-    /// The call makes no sense here, or no longer.
+    /// The call does not fit the data, or no longer does.
     #[error("{0}")]
     Said(String),
-    /// The file failed.
+    /// SQLite failed.
     #[error("the example's data cannot be used: {0}")]
     Data(#[from] rusqlite::Error),
 }
 
 impl Fault {
-    /// A reason.
+    /// Creates a [`Fault::Said`].
     pub fn said(reason: impl Into<String>) -> Fault {
         Fault::Said(reason.into())
     }
 }
 
-/// Reads the arguments as what the tool needs.
+/// Deserializes the arguments.
 pub fn read<T: DeserializeOwned>(arguments: &[u8]) -> Result<T, Fault> {
     serde_json::from_slice(arguments)
         .map_err(|error| Fault::Said(format!("the arguments do not fit: {error}")))
 }
 
-/// Fails unless what a person was shown is still so. A card says names and counts; they come from the arguments, so the
-/// tool holds the arguments to the truth.
+/// Fails unless a value that the person was shown is still true. Names and counts on a card come from the arguments, so
+/// the tool has to check them against the data.
 pub fn expect_same<T: PartialEq + std::fmt::Display>(
     what: &str,
     shown: Option<&T>,
@@ -63,7 +63,7 @@ pub fn expect_same<T: PartialEq + std::fmt::Display>(
     }
 }
 
-/// What stands in a `LIKE` for text that may hold its wildcards.
+/// Returns a `LIKE` pattern for a substring, with wildcards escaped by `\`.
 pub fn containing(text: &str) -> String {
     let mut pattern = String::from("%");
     for character in text.chars() {

@@ -1,7 +1,7 @@
 //! A world: its data in one SQLite file, and the executor that changes it.
 //!
-//! Enters: permits. Leaves: outcomes. A change happens whole or not at all, and once for each call id.
-//! Deliberately absent: what the tools do (each world's folder), and who may call them (its policy).
+//! Enters: permits. Leaves: outcomes. Each change is atomic, and happens once per call id.
+//! Deliberately absent: what the tools do (in each world's folder), and who may call them (in its policy).
 
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -17,22 +17,22 @@ use rusqlite::{Connection, Transaction, TransactionBehavior};
 use crate::once::{self, Entry};
 use crate::tool::{Act, Fault};
 
-/// How long one process waits for another that writes to the same file.
+/// How long to wait for another process that writes to the same file.
 const PATIENCE: Duration = Duration::from_secs(5);
 
-/// What a world is made of.
+/// Definition of a world.
 pub struct Setup {
-    /// What people call it: `crm`, `cms` or `ranch`.
+    /// Name: `crm`, `cms` or `ranch`.
     pub name: &'static str,
-    /// The tools a model is offered: a JSON array of `name`, `description` and `input_schema`.
+    /// Tools offered to a model: a JSON array of `name`, `description` and `input_schema`.
     pub definitions: &'static str,
-    /// Which of them are held, and the tools that take them back.
+    /// Policy of these tools and of the tools that undo them, as TOML.
     pub policy: &'static str,
-    /// Who talks to people about it: an `agent.toml`.
+    /// The agent for this world: an `agent.toml`.
     pub agent: &'static str,
-    /// What that agent says and does where there is no real model: a `script.toml`.
+    /// Script of that agent for use without a model: a `script.toml`.
     pub script: &'static str,
-    /// Marks its files.
+    /// SQLite `application_id` of the world's files.
     pub(crate) mark: i32,
     pub(crate) schema: &'static str,
     pub(crate) seed: &'static str,
@@ -40,7 +40,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// The names of all tools it runs.
+    /// Returns the names of all tools, including undo tools.
     pub fn tools(&self) -> impl Iterator<Item = &'static str> {
         self.tools.iter().map(|(name, _)| *name)
     }
@@ -51,13 +51,13 @@ impl Setup {
     }
 }
 
-/// Why a world does not open.
+/// Reason why a world cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// Somebody else's file is left alone.
+    /// The file belongs to another program or world, and was not changed.
     #[error("this file is not a `{0}` world\nhint: name another file; one that is not there is made")]
     Foreign(&'static str),
-    /// The file failed.
+    /// SQLite failed.
     #[error("the file cannot be used: {0}")]
     Failed(String),
 }
@@ -68,7 +68,7 @@ impl From<rusqlite::Error> for OpenError {
     }
 }
 
-/// The world could not be read.
+/// Error: the world's data cannot be read.
 #[derive(Debug, thiserror::Error)]
 #[error("the world cannot be read: {0}")]
 pub struct Closed(String);
@@ -80,7 +80,7 @@ pub struct World {
     connection: Arc<Mutex<Connection>>,
 }
 
-/// One call to be run, taken from its permit.
+/// One call to run, taken from its permit.
 pub(crate) struct Job {
     pub(crate) tenant: Tenant,
     pub(crate) call: Option<CallId>,
@@ -111,13 +111,13 @@ impl Job {
 }
 
 impl World {
-    /// Opens the world in this file. A file that is not there is made, with things in it to talk about.
+    /// Opens the world in this file. A missing file is created with sample data.
     pub fn open(setup: &'static Setup, path: impl AsRef<Path>) -> Result<World, OpenError> {
         make_private(path.as_ref());
         World::over(setup, Connection::open(path)?)
     }
 
-    /// A world that is gone with its last clone.
+    /// Creates a world in memory, which is dropped with its last clone.
     pub fn in_memory(setup: &'static Setup) -> Result<World, OpenError> {
         World::over(setup, Connection::open_in_memory()?)
     }
@@ -145,22 +145,22 @@ impl World {
         })
     }
 
-    /// What it is made of.
+    /// Returns the world's definition.
     pub fn setup(&self) -> &'static Setup {
         self.setup
     }
 
-    /// The tools a model is offered, as JSON.
+    /// Returns the tools offered to a model, as JSON.
     pub fn definitions(&self) -> &'static str {
         self.setup.definitions
     }
 
-    /// Its policy, as TOML.
+    /// Returns the policy, as TOML.
     pub fn policy(&self) -> &'static str {
         self.setup.policy
     }
 
-    /// The hash of everything in it. Two worlds with the same hash hold the same; which calls ran is not part of it.
+    /// Returns a hash of all data. Equal hashes mean equal data; the record of calls that ran is not included.
     pub fn hash(&self) -> Result<Hash, Closed> {
         contents(&self.lock())
             .map(|bytes| Hash::of(&bytes))
@@ -168,7 +168,7 @@ impl World {
     }
 
     fn lock(&self) -> MutexGuard<'_, Connection> {
-        // Whoever panicked left a transaction behind, and that was rolled back.
+        // A panic drops its transaction, which is rolled back, so the connection stays usable.
         self.connection.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -188,7 +188,7 @@ impl World {
 
     fn look(&self, job: &Job, read: fn(&Connection, &[u8]) -> crate::tool::Done) -> Outcome {
         let mut connection = self.lock();
-        // Dropped at the end, and so rolled back: a read cannot change anything.
+        // The transaction is dropped and so rolled back: a read cannot change anything.
         match connection.transaction() {
             Ok(looking) => outcome(read(&looking, &job.arguments)),
             Err(error) => outcome(Err(error.into())),
@@ -230,7 +230,7 @@ impl World {
         let done = send(call, job.arguments).await;
         let Some(entry) = entry else { return done };
         self.blocking(move |world| {
-            // It was sent, and how that went is known: that stands, whatever becomes of the note.
+            // The outcome of the request is known and stands, even if recording it fails.
             let _ = once::end(&world.lock(), &entry, &done);
             done
         })
@@ -259,7 +259,7 @@ impl Executor for World {
     }
 }
 
-/// Does what the call asks and notes it, or finds that this was done before.
+/// Runs a write and records its outcome, or returns the outcome recorded before.
 fn change(
     changing: &mut Transaction<'_>,
     job: &Job,
@@ -275,7 +275,7 @@ fn change(
     let done = write(&inner, &job.arguments);
     match &done {
         Ok(_) => inner.commit()?,
-        // A tool that gives up half-way has done nothing.
+        // Rolls back the changes of a tool that failed half-way.
         Err(_) => inner.finish()?,
     }
     let done = outcome(done);
@@ -292,7 +292,7 @@ fn outcome(done: Result<serde_json::Value, Fault>) -> Outcome {
     }
 }
 
-/// Every value of every table behind its length, in an order that does not depend on how it came about.
+/// Serializes all tables, each value with its length, in an order that is independent of the history.
 fn contents(connection: &Connection) -> rusqlite::Result<Vec<u8>> {
     let sql = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name NOT IN ('call', 'sqlite_sequence') ORDER BY name";
     let mut names = connection.prepare(sql)?;
@@ -323,14 +323,14 @@ fn contents(connection: &Connection) -> rusqlite::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Makes the file its owner's alone, whatever the umask says; SQLite gives its journal the same mode. A failure shows
-/// when SQLite opens it.
+/// Creates the file with mode 0600, whatever the umask; SQLite gives its journal the same mode. A failure is reported
+/// when SQLite opens the file.
 fn make_private(path: &Path) {
     use std::os::unix::fs::{OpenOptionsExt as _, PermissionsExt as _};
     let mut options = std::fs::OpenOptions::new();
     let made = options.write(true).create_new(true).mode(0o600).open(path);
     if made.is_err() {
-        // One that is there already may have been made by an earlier version.
+        // An existing file may have been created by an earlier version.
         let _ = std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o600));
     }
 }

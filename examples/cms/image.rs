@@ -1,4 +1,5 @@
-//! Images. Their bytes do not go through a model, so a deleted one waits in a bin rather than in the result.
+//! Images. Their bytes are not sent to the model, so a deleted image is moved to a bin instead of being put in the
+//! result.
 
 use rusqlite::{Connection, OptionalExtension as _};
 use serde::Deserialize;
@@ -14,7 +15,7 @@ struct Named {
     _confirmed: Option<bool>,
 }
 
-/// All images, by the names people know them by.
+/// Lists all images by file name.
 pub fn list(data: &Connection, arguments: &[u8]) -> Done {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -29,10 +30,10 @@ pub fn list(data: &Connection, arguments: &[u8]) -> Done {
     Ok(json!({ "images": images }))
 }
 
-/// Takes an image off the site.
+/// Moves an image from the site to the bin.
 pub fn delete(data: &Connection, arguments: &[u8]) -> Done {
     let Named { filename, .. } = read(arguments)?;
-    // An older image of that name makes room: only the last one can come back.
+    // Replaces an older image of that name in the bin: only the last one can be restored.
     data.execute("DELETE FROM image_bin WHERE filename = ?", [&filename])?;
     let missing = format!("there is no image `{filename}`");
     move_image(data, "image", "image_bin", &filename, &missing)?;
@@ -41,7 +42,7 @@ pub fn delete(data: &Connection, arguments: &[u8]) -> Done {
     )
 }
 
-/// Puts an image back from the bin.
+/// Restores an image from the bin.
 pub fn restore(data: &Connection, arguments: &[u8]) -> Done {
     let Named { filename, .. } = read(arguments)?;
     let sql = "SELECT 1 FROM image WHERE filename = ?";

@@ -1,10 +1,11 @@
-//! A small CMS, a bakery's site: eight tools delete, publish or reach outside, and a person signs each of them.
+//! A small CMS for a bakery's site. Eight tools delete, publish or send data outside; a person approves each call.
 //!
-//! What is deleted stands whole in the result, so that the undo can make it again exactly; images, whose bytes do not
-//! travel through a model, wait in a bin instead. What was sent outside cannot be taken back.
+//! The result of a deletion holds everything that was deleted, so that the undo can restore it exactly. Images are
+//! moved to a bin instead, because their bytes are not sent to a model. A request that was sent outside cannot be
+//! undone.
 //!
-//! Its tools take the `confirmed` argument of the source this example follows. They do not look at it: the gate never
-//! believes it, and a call that gets here was approved.
+//! The tools accept a `confirmed` argument, like those that this example is modelled on, and ignore it: the gate never
+//! trusts the flag, and a call that gets here was approved.
 
 mod image;
 mod outside;
@@ -15,7 +16,7 @@ mod section;
 use crate::tool::Act;
 use crate::world::Setup;
 
-/// The CMS.
+/// Setup of the CMS.
 pub static SETUP: Setup = Setup {
     name: "cms",
     definitions: include_str!("tools.json"),

@@ -1,8 +1,9 @@
-//! `http_post`: one request to a server on this machine, sent once, never taken back.
+//! `http_post`: sends one request to a server on this machine, once, without undo.
 //!
-//! Enters: an address and a JSON body, whose bytes are sent as they are. Leaves: the answer; a failure when nothing was
-//! sent or the server plainly refused; otherwise that nobody knows.
-//! Deliberately absent: other machines, name resolution, redirects, TLS. An example should not be able to reach out.
+//! Enters: a URL and a JSON body, whose bytes are sent unchanged. Leaves: the response; a failure if nothing was sent
+//! or the server refused (3xx, 4xx); otherwise `Unknown`.
+//! Deliberately absent: other machines, name resolution, redirects, TLS. An example should not be able to reach the
+//! network.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::time::Duration;
@@ -26,7 +27,7 @@ const CONNECT: Duration = Duration::from_secs(2);
 const ANSWER: Duration = Duration::from_secs(10);
 const LARGEST_ANSWER: usize = 64 * 1024;
 
-/// Sends it.
+/// Sends the request.
 pub fn post(call: Option<CallId>, arguments: Vec<u8>) -> BoxFuture<'static, Outcome> {
     Box::pin(async move {
         match prepare(call, &arguments) {
@@ -67,7 +68,7 @@ fn prepare(call: Option<CallId>, arguments: &[u8]) -> Result<(SocketAddr, Reques
         .map_err(|error| error.to_string())
 }
 
-/// The address behind the name, which is never looked up: who answers for a name can change.
+/// Returns the loopback address of a URL. Names are never resolved, because a resolver's answer can change.
 fn loopback(uri: &Uri) -> Result<SocketAddr, String> {
     let authority = uri.authority().filter(|_| uri.scheme_str() == Some("http"));
     let authority = authority.ok_or("the address has to start with `http://`")?;
@@ -97,9 +98,9 @@ async fn send(address: SocketAddr, request: Request<Full<Bytes>>) -> Outcome {
         Ok(ready) => ready,
         Err(error) => return Outcome::failed(error.to_string()),
     };
-    // Ends with this function: when the sender is gone, so is the connection.
+    // Aborted below, once the exchange is over.
     let connection = tokio::spawn(connection);
-    // From here on the server may have acted, whatever comes back.
+    // From here on the server may have acted, whatever it answers.
     let exchange = async {
         let answer = sender
             .send_request(request)
@@ -144,7 +145,7 @@ mod tests {
         );
     }
 
-    /// The policy turns most of these away; the tool does not rely on it.
+    /// The policy forbids most of these; the tool does not rely on that.
     #[test]
     fn it_goes_nowhere_but_to_this_machine() {
         check("http://127.0.0.1:8000/hook", Some("127.0.0.1:8000"));

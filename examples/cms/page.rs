@@ -1,4 +1,4 @@
-//! Pages. With a page go its sections and, unless somebody asks otherwise, its link in the navigation.
+//! Pages. Deleting a page also deletes its sections and, unless told otherwise, its navigation link.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::{Deserialize, Serialize};
@@ -7,7 +7,7 @@ use serde_json::json;
 use super::section::{self, Section, counted};
 use crate::tool::{Done, Fault, read};
 
-/// A page with all that belongs to it.
+/// A page with its sections and navigation link.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Page {
@@ -26,7 +26,7 @@ struct Link {
     position: i64,
 }
 
-/// Pages, with the number of their sections.
+/// Lists pages with their number of sections.
 pub fn list(data: &Connection, arguments: &[u8]) -> Done {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -46,7 +46,7 @@ pub fn list(data: &Connection, arguments: &[u8]) -> Done {
     Ok(json!({ "pages": pages }))
 }
 
-/// One page, whole, by its slug or else by its id.
+/// Returns one page with its sections, by slug or else by id.
 pub fn get(data: &Connection, arguments: &[u8]) -> Done {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -59,7 +59,7 @@ pub fn get(data: &Connection, arguments: &[u8]) -> Done {
     Ok(json!(found?))
 }
 
-/// Deletes a page, its sections and its link.
+/// Deletes a page, its sections and, unless told otherwise, its navigation link.
 pub fn delete(data: &Connection, arguments: &[u8]) -> Done {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -73,12 +73,12 @@ pub fn delete(data: &Connection, arguments: &[u8]) -> Done {
     }
     let asked: Delete = read(arguments)?;
     let page = find(data, asked.slug.as_deref(), asked.id.as_deref())?;
-    // The sections go with it: the schema cascades.
+    // The schema cascades the deletion to the sections.
     data.execute("DELETE FROM page WHERE id = ?", [&page.id])?;
     let mut page = page;
     match asked.remove_from_navigation {
         true => drop(data.execute("DELETE FROM navigation WHERE slug = ?", [&page.slug])?),
-        // It stays where it is, so there is nothing to put back.
+        // The link stays, so the undo must not restore it.
         false => page.navigation = None,
     }
     let sections = page.sections.len();
@@ -93,7 +93,7 @@ fn yes() -> bool {
     true
 }
 
-/// Makes a page as it was, with its sections.
+/// Restores a page with its sections and link. Fails if its id or slug is in use.
 pub fn restore(data: &Connection, arguments: &[u8]) -> Done {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -126,7 +126,7 @@ pub fn restore(data: &Connection, arguments: &[u8]) -> Done {
     }))
 }
 
-/// The page of this slug.
+/// Returns the page with this slug.
 pub fn by_slug(data: &Connection, slug: &str) -> Result<Page, Fault> {
     find(data, Some(slug), None)
 }

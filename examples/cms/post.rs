@@ -1,4 +1,4 @@
-//! Posts: draft → published → archived, and gone.
+//! Posts: draft → published → archived, and deletion.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde::{Deserialize, Serialize};
@@ -6,7 +6,7 @@ use serde_json::json;
 
 use crate::tool::{Done, Fault, expect_same, read};
 
-/// A post, as it is stored and as it is told.
+/// A post, as stored and as returned.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Post {
@@ -22,13 +22,13 @@ struct Post {
 #[serde(deny_unknown_fields, rename_all = "camelCase")]
 struct Named {
     post_slug: String,
-    /// What the card said.
+    /// Title shown on the card; the call fails if it differs from the post's title.
     title: Option<String>,
     #[serde(rename = "confirmed")]
     _confirmed: Option<bool>,
 }
 
-/// Posts, all or in one state.
+/// Lists posts, optionally of one status.
 pub fn list(data: &Connection, arguments: &[u8]) -> Done {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -46,7 +46,7 @@ pub fn list(data: &Connection, arguments: &[u8]) -> Done {
     Ok(json!({ "posts": posts }))
 }
 
-/// One post, whole.
+/// Returns one post.
 pub fn get(data: &Connection, arguments: &[u8]) -> Done {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -57,19 +57,19 @@ pub fn get(data: &Connection, arguments: &[u8]) -> Done {
     Ok(json!(find(data, &slug)?))
 }
 
-/// Makes a draft visible to everybody.
+/// Publishes a draft.
 pub fn publish(data: &Connection, arguments: &[u8]) -> Done {
     let sql = "UPDATE post SET status = 'published', published_at = strftime('%Y-%m-%dT%H:%M:%SZ', 'now') WHERE id = ?";
     change(data, arguments, "draft", sql, "Published")
 }
 
-/// Makes a published post a draft again: it was never published.
+/// Turns a published post back into a draft, without a publication date.
 pub fn unpublish(data: &Connection, arguments: &[u8]) -> Done {
     let sql = "UPDATE post SET status = 'draft', published_at = NULL WHERE id = ?";
     change(data, arguments, "published", sql, "Unpublished")
 }
 
-/// Hides a published post.
+/// Archives a published post, which hides it.
 pub fn archive(data: &Connection, arguments: &[u8]) -> Done {
     change(
         data,
@@ -80,7 +80,7 @@ pub fn archive(data: &Connection, arguments: &[u8]) -> Done {
     )
 }
 
-/// Shows an archived post again, with the date it had.
+/// Publishes an archived post again, with its old publication date.
 pub fn unarchive(data: &Connection, arguments: &[u8]) -> Done {
     change(
         data,
@@ -109,7 +109,7 @@ fn change(data: &Connection, arguments: &[u8], from: &str, sql: &str, done: &str
     }))
 }
 
-/// Deletes a post, whatever its state.
+/// Deletes a post of any status.
 pub fn delete(data: &Connection, arguments: &[u8]) -> Done {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -126,7 +126,7 @@ pub fn delete(data: &Connection, arguments: &[u8]) -> Done {
     )
 }
 
-/// Makes a post as it was.
+/// Restores a deleted post. Fails if its id or slug is in use.
 pub fn restore(data: &Connection, arguments: &[u8]) -> Done {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]

@@ -7,7 +7,7 @@ use serde_json::json;
 use super::page;
 use crate::tool::{Done, Fault, expect_same, read};
 
-/// A section, as it is stored and as it is told.
+/// A section, as stored and as returned.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Section {
@@ -17,7 +17,7 @@ pub struct Section {
     body: String,
 }
 
-/// A section as a card names it: the heading for the person, the id for the data.
+/// A section as named in arguments: the heading is shown to the person, the id selects the row.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 struct Named {
@@ -86,7 +86,7 @@ fn delete_all(data: &Connection, page_slug: &str, sections: &[Named]) -> Done {
     }))
 }
 
-/// Puts sections back where they were.
+/// Restores sections at their old positions.
 pub fn restore(data: &Connection, arguments: &[u8]) -> Done {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields, rename_all = "camelCase")]
@@ -105,7 +105,7 @@ pub fn restore(data: &Connection, arguments: &[u8]) -> Done {
     )
 }
 
-/// How many sections, in words.
+/// Formats a number of sections.
 pub fn counted(sections: usize) -> String {
     match sections {
         1 => "1 section".to_owned(),
@@ -113,7 +113,7 @@ pub fn counted(sections: usize) -> String {
     }
 }
 
-/// The sections of a page, in order.
+/// Returns the sections of a page, in order.
 pub fn of_page(data: &Connection, page_id: &str) -> Result<Vec<Section>, Fault> {
     let sql = "SELECT id, position, heading, body FROM section WHERE page_id = ? ORDER BY position, id";
     let mut statement = data.prepare(sql)?;
@@ -131,7 +131,7 @@ impl Section {
         })
     }
 
-    /// Adds it to a page, with its own id.
+    /// Inserts the section into a page, with its own id. Fails if the id is in use.
     pub fn insert(&self, data: &Connection, page_id: &str) -> Result<(), Fault> {
         let sql = "INSERT INTO section (id, page_id, position, heading, body) VALUES (?, ?, ?, ?, ?) ON CONFLICT DO NOTHING";
         let values = params![self.id, page_id, self.position, self.heading, self.body];

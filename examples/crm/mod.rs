@@ -1,4 +1,4 @@
-//! A small CRM: nine tools look, four write, and a person signs each write.
+//! A small CRM: nine tools read, four write, and a person approves each write.
 //!
 //! Undoing a write deletes what it created. The tools for that are in the policy but not offered to the model.
 
@@ -9,7 +9,7 @@ mod write;
 use crate::tool::Act;
 use crate::world::Setup;
 
-/// The CRM.
+/// Setup of the CRM.
 pub static SETUP: Setup = Setup {
     name: "crm",
     definitions: include_str!("tools.json"),

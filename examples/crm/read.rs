@@ -1,4 +1,4 @@
-//! What the CRM can be asked.
+//! Read tools of the CRM.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde::Deserialize;
@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use crate::tool::{Done, Fault, containing, read};
 
-/// Rows of a list when nobody says how many.
+/// Default number of rows in a list.
 const USUAL_LIMIT: u32 = 20;
 
 #[derive(Deserialize)]
@@ -34,7 +34,7 @@ fn usual_limit() -> u32 {
     USUAL_LIMIT
 }
 
-/// Contacts by a part of their name, address or company.
+/// Finds contacts by part of their name, e-mail address or company.
 pub fn search_contacts(data: &Connection, arguments: &[u8]) -> Done {
     let Search { query, limit } = read(arguments)?;
     let sql = r"SELECT id, name, email, company, phone FROM contact
@@ -43,7 +43,7 @@ pub fn search_contacts(data: &Connection, arguments: &[u8]) -> Done {
     Ok(json!({ "contacts": contacts }))
 }
 
-/// One contact with their deals.
+/// Returns one contact with their deals.
 pub fn get_contact(data: &Connection, arguments: &[u8]) -> Done {
     let One { id } = read(arguments)?;
     let sql = "SELECT id, name, email, company, phone FROM contact WHERE id = ?";
@@ -53,14 +53,14 @@ pub fn get_contact(data: &Connection, arguments: &[u8]) -> Done {
     Ok(json!({ "contact": found, "deals": deals }))
 }
 
-/// The contacts that came last.
+/// Lists the newest contacts.
 pub fn list_contacts(data: &Connection, arguments: &[u8]) -> Done {
     let Page { limit } = read(arguments)?;
     let sql = "SELECT id, name, email, company, phone FROM contact ORDER BY id DESC LIMIT ?";
     Ok(json!({ "contacts": rows(data, sql, [limit], contact)? }))
 }
 
-/// Deals by a part of their title or of the contact's name or company.
+/// Finds deals by part of their title or of the contact's name or company.
 pub fn search_deals(data: &Connection, arguments: &[u8]) -> Done {
     let Search { query, limit } = read(arguments)?;
     let part = r"title LIKE ?1 ESCAPE '\' OR name LIKE ?1 ESCAPE '\' OR company LIKE ?1 ESCAPE '\'";
@@ -69,7 +69,7 @@ pub fn search_deals(data: &Connection, arguments: &[u8]) -> Done {
     Ok(json!({ "deals": deals }))
 }
 
-/// One deal.
+/// Returns one deal.
 pub fn get_deal(data: &Connection, arguments: &[u8]) -> Done {
     let One { id } = read(arguments)?;
     let found = data
@@ -78,7 +78,7 @@ pub fn get_deal(data: &Connection, arguments: &[u8]) -> Done {
     found.ok_or_else(|| Fault::said(format!("there is no deal {id}")))
 }
 
-/// Deals, all or in one stage.
+/// Lists deals, optionally of one stage.
 pub fn list_deals(data: &Connection, arguments: &[u8]) -> Done {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -92,7 +92,7 @@ pub fn list_deals(data: &Connection, arguments: &[u8]) -> Done {
     Ok(json!({ "deals": rows(data, &sql, params![stage, limit], deal)? }))
 }
 
-/// How many deals stand in each stage, and their sums.
+/// Counts and sums deals by stage and currency.
 pub fn get_pipeline(data: &Connection, arguments: &[u8]) -> Done {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -108,7 +108,7 @@ pub fn get_pipeline(data: &Connection, arguments: &[u8]) -> Done {
     Ok(json!({ "stages": stages }))
 }
 
-/// Tasks, the next one due first.
+/// Lists tasks, the next due first.
 pub fn list_tasks(data: &Connection, arguments: &[u8]) -> Done {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -132,7 +132,7 @@ pub fn list_tasks(data: &Connection, arguments: &[u8]) -> Done {
     Ok(json!({ "tasks": tasks }))
 }
 
-/// What happened last, with everybody or with one contact.
+/// Lists the latest activities, of all contacts or of one.
 pub fn list_activities(data: &Connection, arguments: &[u8]) -> Done {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]

@@ -1,4 +1,4 @@
-//! Taking back what was created. These are proposed as undos, shown and decided like any other call.
+//! Delete tools of the CRM. They are proposed as undos, and shown and decided like any other call.
 
 use rusqlite::{Connection, OptionalExtension as _};
 use serde::Deserialize;
@@ -20,7 +20,7 @@ struct Titled {
     title: String,
 }
 
-/// Deletes a contact whom nothing else names.
+/// Deletes a contact that no deal, task or activity refers to.
 pub fn delete_contact(data: &Connection, arguments: &[u8]) -> Done {
     let Named { id, name } = read(arguments)?;
     check(data, "contact", "name", id, &name)?;
@@ -51,7 +51,7 @@ pub fn delete_task(data: &Connection, arguments: &[u8]) -> Done {
     delete(data, "task", id)
 }
 
-/// Deletes a note of what happened.
+/// Deletes an activity.
 pub fn delete_activity(data: &Connection, arguments: &[u8]) -> Done {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]

@@ -1,4 +1,4 @@
-//! The four writes.
+//! Write tools of the CRM.
 
 use rusqlite::{Connection, OptionalExtension as _, params};
 use serde::Deserialize;
@@ -8,7 +8,7 @@ use crate::tool::{Done, Fault, expect_same, read};
 
 const NOW: &str = "strftime('%Y-%m-%dT%H:%M:%SZ', 'now')";
 
-/// Adds somebody. An address belongs to one contact only.
+/// Adds a contact. Fails if another contact has the same e-mail address.
 pub fn create_contact(data: &Connection, arguments: &[u8]) -> Done {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -64,7 +64,7 @@ fn euro() -> String {
     "EUR".to_owned()
 }
 
-/// Adds something to do, for a contact or for nobody in particular.
+/// Adds a task, for a contact or for none.
 pub fn create_task(data: &Connection, arguments: &[u8]) -> Done {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -87,7 +87,7 @@ pub fn create_task(data: &Connection, arguments: &[u8]) -> Done {
     Ok(json!({ "id": id, "title": new.title, "due": new.due, "contact_id": new.contact_id }))
 }
 
-/// Notes what happened with a contact.
+/// Logs an activity with a contact.
 pub fn log_activity(data: &Connection, arguments: &[u8]) -> Done {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -105,7 +105,7 @@ pub fn log_activity(data: &Connection, arguments: &[u8]) -> Done {
     Ok(json!({ "id": id, "kind": new.kind, "contact_id": new.contact_id, "note": new.note }))
 }
 
-/// The person was shown a name; the data is changed by id. They have to be the same contact.
+/// Checks that the contact with this id has the name that the person was shown.
 fn check_contact(data: &Connection, id: i64, shown: &String) -> Result<(), Fault> {
     let sql = "SELECT name FROM contact WHERE id = ?";
     let found: Option<String> = data.query_row(sql, [id], |row| row.get(0)).optional()?;

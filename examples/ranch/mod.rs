@@ -1,6 +1,7 @@
-//! A ranch and its paddocks, in Spanish: thirteen of them go at once, named by thirteen exact ids.
+//! A ranch and its paddocks, in Spanish: one call deletes thirteen paddocks by their exact ids.
 //!
-//! The tools keep the names of the source this example follows, and so does `confirm`, which is never believed.
+//! The tools keep the names of the product that this example is modelled on, including the `confirm` flag, which is
+//! never trusted.
 
 mod paddock;
 
@@ -14,7 +15,7 @@ use crate::tool::{Act, Done, Fault, read};
 use crate::world::Setup;
 use paddock::{Paddock, all, by_id};
 
-/// The ranch.
+/// Setup of the ranch.
 pub static SETUP: Setup = Setup {
     name: "ranch",
     definitions: include_str!("tools.json"),
@@ -64,7 +65,7 @@ fn get(data: &Connection, arguments: &[u8]) -> Done {
     Ok(json!(by_id(data, id)?))
 }
 
-/// Deletes all of them or, when one is not what the person was shown, none.
+/// Deletes all given paddocks, or none if one of them is not what the person was shown.
 fn delete(data: &Connection, arguments: &[u8]) -> Done {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -94,7 +95,7 @@ fn delete(data: &Connection, arguments: &[u8]) -> Done {
     Ok(json!({ "borrados": found.len(), "potreros": found }))
 }
 
-/// Makes paddocks as they were. One that is there again, by id or by name, stays as it is, and nothing is made.
+/// Restores deleted paddocks. Fails without any change if one's id or name is in use.
 fn restore(data: &Connection, arguments: &[u8]) -> Done {
     #[derive(Deserialize)]
     #[serde(deny_unknown_fields)]
@@ -108,7 +109,7 @@ fn restore(data: &Connection, arguments: &[u8]) -> Done {
     Ok(json!({ "restaurados": potreros.len() }))
 }
 
-/// Without case and accents: people type `padron`.
+/// Removes case and accents, because people type `padron`.
 fn folded(text: &str) -> String {
     let plain = |letter: char| match letter {
         'á' => 'a',

@@ -1,11 +1,10 @@
-//! A paddock, as it is stored and as it is told: the same, so that what was deleted can be made again.
+//! A paddock. Stored and returned in the same form, so that a deleted one can be restored from the result.
 
 use rusqlite::{Connection, OptionalExtension as _, Row, params};
 use serde::{Deserialize, Serialize};
 
 use crate::tool::Fault;
 
-/// One paddock.
 #[derive(Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Paddock {
@@ -19,14 +18,14 @@ pub struct Paddock {
 
 const COLUMNS: &str = "id, nombre, hectareas, pasto, animales, notas";
 
-/// All paddocks, by id.
+/// Returns all paddocks, by id.
 pub fn all(data: &Connection) -> Result<Vec<Paddock>, Fault> {
     let mut statement = data.prepare(&format!("SELECT {COLUMNS} FROM potrero ORDER BY id"))?;
     let rows = statement.query_map([], Paddock::read)?;
     Ok(rows.collect::<Result<_, _>>()?)
 }
 
-/// The paddock of this id.
+/// Returns the paddock with this id.
 pub fn by_id(data: &Connection, id: i64) -> Result<Paddock, Fault> {
     let sql = format!("SELECT {COLUMNS} FROM potrero WHERE id = ?");
     let found = data.query_row(&sql, [id], Paddock::read).optional()?;
@@ -45,7 +44,7 @@ impl Paddock {
         })
     }
 
-    /// Adds it, with its own id.
+    /// Inserts the paddock with its own id. Fails if its id or name is in use.
     pub fn insert(&self, data: &Connection) -> Result<(), Fault> {
         let sql = "SELECT nombre FROM potrero WHERE id = ? OR nombre = ?";
         let there: Option<String> = data

@@ -1,4 +1,5 @@
-//! Any bytes as arguments: what is accepted is one JSON object that every other reader takes too, unchanged.
+//! Fuzzes arguments with any bytes: accepted arguments are unchanged, and any other parser reads them as one JSON
+//! object.
 
 #![no_main]
 
@@ -9,7 +10,7 @@ fuzz_target!(|bytes: &[u8]| {
     if let Ok(arguments) = Arguments::parse(bytes) {
         assert_eq!(arguments.as_bytes(), bytes);
         let object = serde_json::from_slice::<serde_json::Map<String, serde_json::Value>>(bytes);
-        // What is left out of a 64-bit number's range is kept as written, and no other reader can hold it.
+        // Numbers out of the 64-bit range are kept as written, and other parsers reject them.
         if let Err(error) = object {
             assert!(error.to_string().contains("number out of range"), "{error}");
         }

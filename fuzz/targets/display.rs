@@ -1,4 +1,4 @@
-//! Any text: what is shown holds no character that acts, whole or cut.
+//! Fuzzes display with any text: escaped and clipped output contains no control, zero-width or bidirectional character.
 
 #![no_main]
 

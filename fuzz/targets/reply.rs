@@ -1,4 +1,5 @@
-//! Any text to any offer: it is read without a fault, the same way each time, and nothing outside the grammar approves.
+//! Fuzzes replies with any text and any offer: reading never panics, is deterministic, and approves nothing outside the
+//! grammar.
 
 #![no_main]
 
@@ -17,7 +18,7 @@ fuzz_target!(|input: (String, String, u8)| {
     let read = interpret(&offered, &text, language);
     assert_eq!(read, interpret(&offered, &text, language), "the same words are read the same way");
     if read.reading == Reading::Yes && !offer.contains("qzxqzx") {
-        // No language has this word, and nothing offered it.
+        // No language has this word, and it is not in the offer.
         let longer = format!("{text} qzxqzx");
         assert_eq!(interpret(&offered, &longer, language).reading, Reading::Other, "{text:?}");
     }

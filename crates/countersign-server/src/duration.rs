@@ -1,13 +1,13 @@
-//! Durations as people write and read them.
+//! Parses and formats durations for people.
 
 use std::time::Duration;
 
 use countersign::time::Time;
 
-/// The longest wait; beyond it clocks may overflow.
+/// Maximum duration; larger ones may overflow clocks.
 const LONGEST: Duration = Duration::from_secs(366 * 24 * 60 * 60);
 
-/// Reads `30s`, `5m`, `2h`, `1d`, `500ms`, or several of them: `1h30m`. A bare number is seconds.
+/// Parses `30s`, `5m`, `2h`, `1d`, `500ms`, or several of them: `1h30m`. A bare number is seconds.
 pub fn parse(text: &str) -> Result<Duration, String> {
     let bad = || format!("`{text}` is not a duration; write `30s`, `5m` or `1h30m`");
     if let Ok(seconds) = text.parse::<u64>() {
@@ -39,12 +39,12 @@ pub fn parse(text: &str) -> Result<Duration, String> {
     Ok(total.min(LONGEST))
 }
 
-/// The longest wait there is.
+/// Returns the maximum duration.
 pub fn longest() -> Duration {
     LONGEST
 }
 
-/// The two largest units: `4m 12s`, `2h 5m`, `3d 4h`, `9s`.
+/// Formats a duration with its two largest units: `4m 12s`, `2h 5m`, `3d 4h`, `9s`.
 pub fn show(duration: Duration) -> String {
     let seconds = duration.as_secs();
     let (minutes, hours, days) = (seconds / 60, seconds / 3600, seconds / 86400);
@@ -56,7 +56,7 @@ pub fn show(duration: Duration) -> String {
     }
 }
 
-/// How far away a moment is, either way: `3m ago`, `in 4m 12s`.
+/// Formats the distance to a moment in the past or future: `3m ago`, `in 4m 12s`.
 pub fn show_relative(moment: Time, now: Time) -> String {
     match moment > now {
         true => format!("in {}", show(moment.since(now))),

@@ -1,13 +1,13 @@
-//! The environment of processes that we start.
+//! Environment of the processes that we start.
 //!
-//! Enters: our own environment, and the names that the operator adds. Leaves: what a program needs to start and to find
-//! its files. Everything else stays here (X78): our settings, the tokens of other servers, the keys of the person's
-//! other programs.
+//! Enters: our own environment, and names that the operator adds. Leaves: the variables that a program needs to start
+//! and to find its files. Everything else is withheld (X78): our settings, tokens of other servers, keys of the
+//! person's other programs.
 
 use std::ffi::{OsStr, OsString};
 
-/// Variables that every child gets: those of the official MCP SDKs (`HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM`, `USER`),
-/// language and time, and the places of files, sockets and certificates. None of them holds a secret.
+/// Variables that every child gets: those of the MCP SDKs (`HOME`, `LOGNAME`, `PATH`, `SHELL`, `TERM`, `USER`),
+/// language and time, and paths of files, sockets and certificates. None of them holds a secret.
 const NAMES: [&str; 20] = [
     "HOME",
     "LANG",
@@ -30,16 +30,16 @@ const NAMES: [&str; 20] = [
     "XDG_RUNTIME_DIR",
     "XDG_STATE_HOME",
 ];
-/// Variables of the locale, each with a name of its own.
+/// Prefix of locale variables.
 const LOCALE: &str = "LC_";
-/// Our own settings begin so; no child gets one of them.
+/// Prefix of our own settings; no child gets one of them.
 const OURS: &str = "COUNTERSIGN_";
 
-/// What to say where a child may miss a variable.
+/// Hint for failures of a child that may lack a variable.
 pub const HINT: &str = "it gets PATH, HOME and the like, not the whole environment; if it needs another variable, name it with \
                         `--pass-env NAME`, or `pass_env` in the servers' file";
 
-/// Reads the name of a variable that a child gets besides the usual ones.
+/// Parses the name of a variable that a child gets besides the usual ones.
 pub fn name(text: &str) -> Result<String, String> {
     if text.is_empty() || text.contains(['=', '\0']) || text.contains(char::is_whitespace) {
         return Err(format!(
@@ -54,7 +54,7 @@ pub fn name(text: &str) -> Result<String, String> {
     Ok(text.to_owned())
 }
 
-/// Returns our variables that a child gets: the usual ones, and those that the operator named.
+/// Returns the variables that a child gets: the usual ones, and those that the operator named.
 pub fn inherited(named: &[String]) -> Vec<(OsString, OsString)> {
     select(std::env::vars_os(), named)
 }
@@ -69,7 +69,7 @@ pub fn without_ours() -> Vec<(OsString, OsString)> {
 fn select(all: impl Iterator<Item = (OsString, OsString)>, named: &[String]) -> Vec<(OsString, OsString)> {
     let is_named = |name: &OsStr| named.iter().any(|named| name == named.as_str());
     all.filter(|(name, value)| {
-        // Bash puts functions there, and runs them in the child.
+        // Bash exports functions in variables and runs them in the child.
         let is_function = value.as_encoded_bytes().starts_with(b"()");
         (is_usual(name) || is_named(name)) && !is_ours(name) && !is_function
     })
@@ -109,7 +109,7 @@ mod tests {
         };
         check(&[], &["PATH", "LC_ALL"]);
         check(&["GITHUB_TOKEN"], &["PATH", "LC_ALL", "GITHUB_TOKEN"]);
-        // `name` refuses this one; it would not help either.
+        // Refused by `name`, and filtered here too.
         check(&["COUNTERSIGN_STORE"], &["PATH", "LC_ALL"]);
     }
 

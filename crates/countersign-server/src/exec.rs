@@ -1,7 +1,7 @@
-//! Running calls with a command: the exact argument bytes on its standard input, the result on its standard output.
+//! Runs calls with a command: the exact argument bytes on standard input, the result on standard output.
 //!
-//! Exit code 0 means succeeded, any other failed. Killed by a signal or out of time: nobody knows, and it is never
-//! run again by itself.
+//! Exit code 0 means succeeded, any other failed. If the command is killed by a signal or times out, the outcome is
+//! unknown and the call is never run again automatically.
 
 use std::path::Path;
 use std::process::{ExitStatus, Stdio};
@@ -22,24 +22,24 @@ use crate::group;
 use crate::output;
 use crate::output::foreign::Foreign;
 
-/// The executor gives up a moment before the gate does, so that it can end the command itself.
+/// The command times out this long before the gate does, so that it can be killed here.
 const BEFORE_THE_GATE: Duration = Duration::from_millis(200);
-/// How long output is still read once the command is over: something it left running may hold the pipe open.
+/// How long output is read after the command has exited: a process it left running may hold the pipe open.
 const AFTER_EXIT: Duration = Duration::from_secs(1);
-/// How much of the command's complaints is kept as the reason of a failure.
+/// Maximum bytes of standard error that are kept as the reason of a failure.
 const LARGEST_COMPLAINT: usize = 16 * 1024;
 
-/// One call to be run.
+/// One call to run.
 pub struct Job {
-    /// The tool.
+    /// Name of the tool.
     pub tool: String,
-    /// The call's id; a call that passed has none.
+    /// Id of the call; `None` for a read that passed.
     pub call: Option<String>,
-    /// The exact bytes.
+    /// Exact bytes of the arguments.
     pub arguments: Vec<u8>,
-    /// The credential the call came with.
+    /// Credential that came with the call.
     pub secret: Option<Secret>,
-    /// How long it may take.
+    /// Maximum duration.
     pub timeout: Duration,
 }
 
@@ -60,12 +60,12 @@ impl From<&Permit> for Job {
 pub struct CommandExecutor {
     program: String,
     arguments: Vec<String>,
-    /// Variables of ours that the command gets besides the usual ones.
+    /// Names of environment variables that the command gets besides the usual ones.
     pass_env: Vec<String>,
 }
 
 impl CommandExecutor {
-    /// Takes a command line apart, and looks whether there is such a program: better now than after an approval.
+    /// Splits a command line and checks that the program exists, before anything is approved.
     pub fn new(command: &[String], pass_env: &[String]) -> Result<CommandExecutor, Failure> {
         let (program, arguments) = command
             .split_first()
@@ -87,7 +87,7 @@ impl CommandExecutor {
         let mut command = Command::new(&self.program);
         command
             .args(&self.arguments)
-            // A tool that could read our token could decide.
+            // Clear the environment: a tool that could read our token could decide.
             .env_clear()
             .envs(environment::inherited(&self.pass_env))
             .env("COUNTERSIGN_TOOL", &job.tool)
@@ -95,7 +95,6 @@ impl CommandExecutor {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true);
-        // A call that passed has no id.
         if let Some(call) = &job.call {
             command.env("COUNTERSIGN_CALL_ID", call);
         }
@@ -105,7 +104,7 @@ impl CommandExecutor {
                 String::from_utf8_lossy(secret.reveal()).as_ref(),
             );
         }
-        // Ctrl-C is for us: the command would end in the middle of what it does.
+        // A process group of its own, so that Ctrl-C does not interrupt the command.
         #[cfg(unix)]
         command.process_group(0);
         command.spawn()
@@ -115,11 +114,11 @@ impl CommandExecutor {
     pub async fn run_once(self, job: Job) -> Outcome {
         let mut child = match self.spawn(&job) {
             Ok(child) => child,
-            Err(error) => return Outcome::failed(format!("cannot start `{}`: {error}", self.program)),
+            Err(error) => return Outcome::NotSent(format!("cannot start `{}`: {error}", self.program)),
         };
         let stdin = child.stdin.take().map(|mut stdin| {
             let bytes = job.arguments;
-            // A command that does not read its arguments is no failure of ours.
+            // A command that does not read its arguments is not an error.
             tokio::spawn(async move { stdin.write_all(&bytes).await })
         });
         let stdout = child
@@ -153,7 +152,7 @@ impl Executor for CommandExecutor {
         match permit.time_left() {
             Some(_) => Box::pin(self.clone().run_once(Job::from(&permit))),
             None => Box::pin(async {
-                Outcome::failed("not started: its time was over before it could be started")
+                Outcome::NotSent("not started: its time was over before it could be started".to_owned())
             }),
         }
     }
@@ -169,7 +168,7 @@ fn outcome(status: ExitStatus, answer: Kept, complaint: Kept) -> Outcome {
     }
 }
 
-/// What a pipe gave, up to a limit.
+/// Output of a pipe, up to a limit.
 #[derive(Clone, Debug, Default)]
 struct Kept {
     bytes: Vec<u8>,
@@ -177,7 +176,7 @@ struct Kept {
 }
 
 impl Kept {
-    /// The bytes, or a note in their place: it happened, whatever it said.
+    /// Returns the bytes, or a note in their place if they were too large to keep.
     fn bounded(self) -> Vec<u8> {
         match self.total > self.bytes.len() as u64 {
             false => self.bytes,
@@ -230,7 +229,7 @@ async fn finish(pipe: Option<Collected>) -> Kept {
     kept.clone()
 }
 
-/// What the command complains about, shown line by line and made safe.
+/// Prints standard error line by line, escaped.
 #[derive(Default)]
 struct Lines(Vec<u8>);
 

@@ -1,4 +1,4 @@
-//! Why a command did not do what it was asked, and the exit codes.
+//! Failures of commands, and exit codes.
 
 use std::borrow::Cow;
 
@@ -9,33 +9,33 @@ use countersign::store::StoreError;
 
 use crate::access::AccessError;
 
-/// How a command ended. The numbers are part of the interface.
+/// How a command ended. The exit codes are part of the interface.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Exit {
-    /// Done.
+    /// The command succeeded.
     Done,
-    /// Something is wrong outside the gate: a file, the store, the input.
+    /// An error outside the gate: a file, the store, the input.
     Error,
-    /// The command line itself is wrong.
+    /// The command line is invalid.
     Usage,
     /// The policy forbids a call.
     Forbidden,
-    /// The gate refused.
+    /// The gate refused the action: too late, repeated, stale or not allowed.
     Refused,
-    /// Waited, and it was not approved.
+    /// The command waited, and the approval was not approved.
     NotApproved,
-    /// Waited, and nothing was decided in time.
+    /// The command waited, and nothing was decided in time.
     TimedOut,
-    /// Approved and started, but it failed or nobody knows.
+    /// The call was approved and started, but failed or its outcome is unknown.
     CallFailed,
     /// Ctrl-C.
     Interrupted,
-    /// As the server behind the gateway ended.
+    /// The exit code of the server behind the gateway.
     Server(u8),
 }
 
 impl Exit {
-    /// The number for the shell.
+    /// Returns the exit code.
     pub fn code(self) -> u8 {
         match self {
             Exit::Done => 0,
@@ -52,35 +52,35 @@ impl Exit {
     }
 }
 
-/// A sentence, a hint, a word for programs and an exit code.
+/// An error with a message, a hint, a code for programs and an exit code.
 #[derive(Debug)]
 pub struct Failure {
-    /// For the shell.
+    /// Exit code of the process.
     pub exit: Exit,
-    /// For programs.
+    /// Error code for programs.
     pub code: Cow<'static, str>,
-    /// For people. May quote what others wrote: the output makes it safe.
+    /// Message for people. May quote foreign text, which is escaped on output.
     pub message: String,
-    /// What to do now.
-    pub hint: Option<String>,
+    /// Advice on what to do next. A borrowed hint is our own text; an owned one may quote foreign text.
+    pub hint: Option<Cow<'static, str>>,
 }
 
 impl Failure {
-    /// An error. A `hint:` line at the end of the message becomes the hint.
+    /// Creates an error with [`Exit::Error`]. A `hint:` line at the end of the message becomes the hint.
     pub fn error(code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Failure {
         Failure::with(Exit::Error, code, message)
     }
 
-    /// A mistake in the command line that only shows when it is understood.
+    /// Creates an error about the command line that clap does not detect.
     pub fn usage(message: impl Into<String>) -> Failure {
         Failure::with(Exit::Usage, "usage", message)
     }
 
-    /// A failure with any exit code.
+    /// Creates a failure with any exit code.
     pub fn with(exit: Exit, code: impl Into<Cow<'static, str>>, message: impl Into<String>) -> Failure {
         let message = message.into();
         let (message, hint) = match message.split_once("\nhint: ") {
-            Some((message, hint)) => (message.to_owned(), Some(hint.to_owned())),
+            Some((message, hint)) => (message.to_owned(), Some(hint.to_owned().into())),
             None => (message, None),
         };
         Failure {
@@ -91,8 +91,8 @@ impl Failure {
         }
     }
 
-    /// Says what to do now.
-    pub fn hint(self, hint: impl Into<String>) -> Failure {
+    /// Sets the hint.
+    pub fn hint(self, hint: impl Into<Cow<'static, str>>) -> Failure {
         Failure {
             hint: Some(hint.into()),
             ..self
@@ -118,7 +118,7 @@ impl From<StoreError> for Failure {
 impl From<Refusal> for Failure {
     fn from(refusal: Refusal) -> Failure {
         let failure = Failure::with(Exit::Refused, refusal.code(), refusal.to_string());
-        // Arguments that cannot be read come with a better hint of their own.
+        // Arguments that cannot be parsed come with a more specific hint.
         match failure.hint {
             Some(_) => failure,
             None => failure.hint(refusal.hint()),
@@ -134,7 +134,9 @@ impl From<AccessError> for Failure {
             AccessError::NotAllowed(_) => Failure::error("not_acceptable", message).hint("see `--help`"),
             AccessError::Exists(_) => Failure::error("exists", message).hint("choose another name"),
             AccessError::NotFound(_) => {
-                Failure::error("not_found", message).hint("see `countersign person list` and `token list`")
+                Failure::error("not_found", message).hint(
+                    "see `countersign person list` and `token list`; add a person with `countersign person add NAME`",
+                )
             }
         }
     }
@@ -160,7 +162,7 @@ impl From<SubmitError> for Failure {
         let message = error.to_string();
         match error {
             SubmitError::Store(error) => error.into(),
-            SubmitError::CallCount(_) => {
+            SubmitError::CallCount(_) | SubmitError::UndoWithCalls(_) => {
                 Failure::error("call_count", message).hint("propose them in several batches")
             }
             SubmitError::ClaimTooLong(_) => Failure::error("claim_too_long", message).hint("say it shorter"),

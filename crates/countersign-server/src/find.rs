@@ -1,4 +1,4 @@
-//! From what a person types to the approval they mean.
+//! Resolves an approval id, or part of one, that a person types.
 
 use countersign::id::{ApprovalId, CallId};
 use countersign::state::State;
@@ -8,19 +8,21 @@ use crate::desk::Desk;
 use crate::failure::Failure;
 use crate::view::ApprovalView;
 
-/// Fewer characters than this are not enough to mean something.
+/// Minimum characters of a partial id.
 const FEWEST: usize = 4;
-/// How many pages of pending approvals are looked through.
+/// Number of the newest approvals that are searched besides the pending ones, if a pending one matches.
+const NEWEST: usize = 100;
+/// Maximum number of pages that are searched.
 const MOST_PAGES: usize = 20;
 
-/// The approval that `text` names: its whole id, or any unambiguous beginning or end of it. Pending ones come first,
-/// then recent ones.
+/// Returns the approval named by `text`: a full id, or a unique prefix or suffix of one. Ids start with a timestamp, so
+/// those of one day begin alike; their ends are random, and lists show those.
 pub async fn approval(desk: &Desk, text: &str) -> Result<ApprovalView, Failure> {
     let id = id(desk, text).await?;
     desk.approval(id).await?.ok_or_else(|| not_found(text))
 }
 
-/// The id that `text` names.
+/// Resolves `text` to an id.
 pub async fn id(desk: &Desk, text: &str) -> Result<ApprovalId, Failure> {
     if let Ok(id) = text.parse::<ApprovalId>() {
         return Ok(id);
@@ -35,19 +37,30 @@ pub async fn id(desk: &Desk, text: &str) -> Result<ApprovalId, Failure> {
         return Err(Failure::error("bad_id", message)
             .hint("give at least 4 characters of it, as `countersign list` shows them"));
     }
-    if let Some(id) = only(text, pending(desk, &wanted).await?)? {
-        return Ok(id);
-    }
-    let recent = Filter {
-        limit: Some(LONGEST_PAGE),
+    let mut matching = pending(desk, &wanted).await?;
+    let mut recent = Filter {
+        limit: Some(if matching.is_empty() { LONGEST_PAGE } else { NEWEST }),
         ..Filter::default()
     };
-    let recent = desk.ids(&recent).await?;
-    let matching = recent.into_iter().filter(|id| is_meant(*id, &wanted));
-    only(text, matching.collect())?.ok_or_else(|| not_found(text))
+    // Recent approvals are searched too: a pending one is not preferred to one that was decided a moment ago. Older
+    // pages are read only while nothing matches.
+    for _ in 0..MOST_PAGES {
+        let page = desk.ids(&recent).await?;
+        recent.after = page.last().copied();
+        let is_last = page.len() < recent.page();
+        for id in page.into_iter().filter(|id| is_meant(*id, &wanted)) {
+            if !matching.contains(&id) {
+                matching.push(id);
+            }
+        }
+        if is_last || !matching.is_empty() {
+            break;
+        }
+    }
+    only(text, matching)?.ok_or_else(|| not_found(text))
 }
 
-/// The call that `text` names: `ID.N`, or just `ID` when it holds one call.
+/// Returns the call named by `text`: `ID.N`, or just `ID` if the approval has one call.
 pub async fn call(desk: &Desk, text: &str) -> Result<(ApprovalView, CallId), Failure> {
     let (id, position) = match text.rsplit_once('.') {
         Some((id, position)) => (id, Some(position)),
@@ -107,15 +120,22 @@ fn only(text: &str, mut matching: Vec<ApprovalId>) -> Result<Option<ApprovalId>,
     if matching.len() < 2 {
         return Ok(matching.pop());
     }
-    let ids = matching.iter().take(3).map(ApprovalId::short);
-    let ids: Vec<String> = ids.collect();
+    let first: Vec<&ApprovalId> = matching.iter().take(3).collect();
+    // Short forms that are equal would not help; show full ids then.
+    let is_plain = first
+        .iter()
+        .all(|id| first.iter().filter(|other| other.short() == id.short()).count() == 1);
+    let ids: Vec<String> = first
+        .iter()
+        .map(|id| if is_plain { id.short() } else { id.to_string() })
+        .collect();
     let message = format!(
         "`{text}` fits {} approvals: {}{}",
         matching.len(),
         ids.join(", "),
         if matching.len() > 3 { ", …" } else { "" }
     );
-    Err(Failure::error("ambiguous_id", message).hint("give more of the id"))
+    Err(Failure::error("ambiguous_id", message).hint("give more of the id: at its end, where ids differ"))
 }
 
 fn not_found(text: &str) -> Failure {

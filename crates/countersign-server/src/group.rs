@@ -1,7 +1,7 @@
-//! A process that we started together with all that it starts: one process group, ended as a whole.
+//! A child process and everything it starts: one process group, ended as a whole.
 //!
-//! Enters: a child that leads a group of its own. Leaves: no process of that group, also when we are killed ourselves
-//! (`watcher`). Processes that leave the group on purpose (daemons) are not followed.
+//! Enters: a child that leads its own process group. Leaves: no process of that group, even if we are killed
+//! (`watcher`). Processes that leave the group (daemons) are not tracked.
 
 mod watcher;
 
@@ -12,16 +12,16 @@ use std::time::{Duration, Instant};
 use rustix::process::{Pid, Signal, kill_process_group, test_kill_process_group};
 use tokio::process::Child;
 
-/// How long a process may take to end by itself once its input is closed.
+/// How long a process may take to exit after its standard input is closed.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
-/// How long a group may take to end after SIGTERM.
+/// How long a group may take to exit after SIGTERM.
 const TERMINATES_WITHIN: Duration = Duration::from_secs(2);
-/// How long we wait for the system to end a group after SIGKILL.
+/// How long to wait for a group to be gone after SIGKILL.
 const KILLED_WITHIN: Duration = Duration::from_secs(1);
-/// How often we look whether a group is still there.
+/// Interval of checks whether a group still exists.
 const LOOKS: Duration = Duration::from_millis(10);
 
-/// A group that is ended with whoever holds this.
+/// A process group that is ended on drop.
 #[derive(Debug)]
 pub struct Group {
     id: Pid,
@@ -29,15 +29,16 @@ pub struct Group {
 }
 
 impl Group {
-    /// Takes the group of a child that was started with `process_group(0)`; nothing when the child has ended already.
+    /// Takes the group of a child that was started with `process_group(0)`. Returns `None` if the child has already
+    /// exited.
     pub fn of(child: &Child) -> Option<Group> {
         let id = group_of(child)?;
         watcher::add(id);
         Some(Group { id, is_over: false })
     }
 
-    /// Waits for the child to end by itself, then ends what is left of its group: SIGTERM first, SIGKILL if that does
-    /// not help.
+    /// Waits for the child to exit, then ends the rest of its group: with SIGTERM, and with SIGKILL if that does not
+    /// help.
     pub async fn end(mut self, child: &mut Child) -> io::Result<ExitStatus> {
         let by_itself = tokio::time::timeout(ENDS_WITHIN, child.wait()).await;
         let status = match by_itself {
@@ -57,7 +58,7 @@ impl Group {
         status
     }
 
-    /// Ends what the child left behind.
+    /// Ends the processes that the child left behind.
     async fn end_rest(&mut self) {
         if self.is_there() {
             self.signal(Signal::TERM);
@@ -75,7 +76,7 @@ impl Group {
         test_kill_process_group(self.id).is_ok()
     }
 
-    /// Signals every process of the group. That it is gone is what we want.
+    /// Signals every process of the group. An error means that the group is gone.
     fn signal(&self, signal: Signal) {
         let _ = kill_process_group(self.id, signal);
     }
@@ -88,7 +89,7 @@ impl Group {
     }
 }
 
-/// Kills a child that leads a group of its own, with its whole group.
+/// Kills a child and its whole process group.
 pub async fn kill(child: &mut Child) -> io::Result<()> {
     if let Some(id) = group_of(child) {
         let _ = kill_process_group(id, Signal::KILL);
@@ -96,14 +97,14 @@ pub async fn kill(child: &mut Child) -> io::Result<()> {
     child.kill().await
 }
 
-/// The group that a child leads; nothing when it has ended.
+/// Returns the group that a child leads, or `None` if the child has exited.
 fn group_of(child: &Child) -> Option<Pid> {
     let id = child.id().and_then(|id| i32::try_from(id).ok());
     id.and_then(Pid::from_raw)
 }
 
 impl Drop for Group {
-    /// Nobody ended it in order. What does not mind SIGTERM is ended by the watcher, after us.
+    /// Sends SIGTERM to a group that was not ended. The watcher ends processes that ignore it, after we exit.
     fn drop(&mut self) {
         if !self.is_over {
             self.signal(Signal::TERM);

@@ -1,17 +1,17 @@
-//! Who sits at the command line.
+//! Identity of the person at the command line.
 //!
-//! Whoever can open the store file is trusted to say who they are: the same account is no boundary (X18). An agent
-//! that must not decide has to run under another account, without access to the store.
+//! Anybody who can open the store file is trusted to say who they are: within one account there is no boundary (X18).
+//! An agent that must not decide has to run under another account, without access to the store.
 
 use countersign::decision::{Decider, Surface};
 use countersign::id::Person;
 
 use crate::failure::Failure;
 
-/// The group every local person is in.
+/// Group that every local person belongs to.
 const LOCAL_GROUP: &str = "approvers";
 
-/// The person from `--as`, or the account's name.
+/// Returns the person from `--as`, or else the name of the operating system account.
 pub fn person(named: Option<&str>) -> Result<Person, Failure> {
     let from_environment = || {
         ["USER", "LOGNAME"]
@@ -35,7 +35,7 @@ pub fn person(named: Option<&str>) -> Result<Person, Failure> {
     })
 }
 
-/// The account's name from the system: containers and services often set neither variable.
+/// Returns the account's name from `id -un`: containers and services often set neither variable.
 fn account() -> Option<String> {
     let told = std::process::Command::new("id")
         .arg("-un")
@@ -47,7 +47,7 @@ fn account() -> Option<String> {
     (told.status.success() && !name.is_empty()).then_some(name)
 }
 
-/// That person as one who decides, here.
+/// Returns the person as a decider on the command line.
 pub fn decider(person: Person, groups: &[String]) -> Decider {
     let mut groups = groups.to_vec();
     groups.push(LOCAL_GROUP.to_owned());
@@ -55,6 +55,6 @@ pub fn decider(person: Person, groups: &[String]) -> Decider {
         person,
         groups,
         surface: Surface::CommandLine,
-        grounds: Vec::new(),
+        authority_bases: Vec::new(),
     }
 }

@@ -1,6 +1,6 @@
-//! The sealing key: where it is read from, and how one is made.
+//! Reads and generates the sealing key.
 //!
-//! Never from an argument, which every process on the machine can read.
+//! The key is never taken from an argument, which every process on the machine can read.
 
 use std::path::Path;
 
@@ -8,8 +8,12 @@ use countersign::hash::Hash;
 use countersign::seal::Sealer;
 
 use crate::failure::Failure;
+use crate::{regular, trust};
 
-/// The sealer, if there is a key: from the file, or from `COUNTERSIGN_SEAL_KEY`.
+/// The largest file with a key.
+const LARGEST: u64 = 64 * 1024;
+
+/// Returns the sealer, if there is a key in the file or in `COUNTERSIGN_SEAL_KEY`.
 pub fn sealer(file: Option<&Path>) -> Result<Option<Sealer>, Failure> {
     let text = match file {
         Some(file) => read_key_file(file)?,
@@ -25,7 +29,7 @@ pub fn sealer(file: Option<&Path>) -> Result<Option<Sealer>, Failure> {
     Ok(Some(sealer))
 }
 
-/// A new key as text.
+/// Generates a new key, as hex.
 pub fn generate() -> Result<String, Failure> {
     let mut key = [0; 32];
     getrandom::fill(&mut key).map_err(|error| {
@@ -42,35 +46,36 @@ fn read_key_file(file: &Path) -> Result<String, Failure> {
         let message = format!("cannot read the sealing key in `{}`: {error}", file.display());
         Failure::error("bad_seal_key", message).hint("make one with `countersign key generate > FILE`")
     };
+    trust::check_secret(file)?;
     let metadata = std::fs::metadata(file).map_err(failed)?;
     if is_open_to_all(&metadata) {
         let message = format!("the sealing key in `{}` can be read by everybody", file.display());
         return Err(Failure::error("bad_seal_key", message).hint(format!("chmod 600 {}", file.display())));
     }
-    std::fs::read_to_string(file).map_err(failed)
+    regular::read_text(file, LARGEST).map_err(failed)
 }
 
-/// Whether others than its owner and group can use a file.
+/// Returns true if anybody other than its owner and group has access to the file.
 #[cfg(unix)]
 pub fn is_open_to_all(metadata: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     metadata.permissions().mode() & 0o007 != 0
 }
 
-/// Whether others than its owner can use a file.
+/// Returns true if anybody other than its owner has access to the file.
 #[cfg(unix)]
 pub fn is_open_to_group(metadata: &std::fs::Metadata) -> bool {
     use std::os::unix::fs::PermissionsExt as _;
     metadata.permissions().mode() & 0o077 != 0
 }
 
-/// Whether others than its owner can use a file.
+/// Always false: file modes are not checked on this platform.
 #[cfg(not(unix))]
 pub fn is_open_to_group(_: &std::fs::Metadata) -> bool {
     false
 }
 
-/// Whether others than its owner and group can use a file.
+/// Always false: file modes are not checked on this platform.
 #[cfg(not(unix))]
 pub fn is_open_to_all(_: &std::fs::Metadata) -> bool {
     false

@@ -1,7 +1,7 @@
 //! The `countersign` command: the service and the command line.
 //!
-//! Enters: a command line. Leaves: an exit code; what is printed goes through `output` alone.
-//! Deliberately absent: rules. Surfaces talk to the gate, never to each other.
+//! Input: a command line. Output: an exit code; everything printed for people goes through `output`.
+//! Not here: approval rules. Surfaces talk to the gate, never to each other.
 
 pub mod access;
 pub mod agents;
@@ -26,8 +26,8 @@ mod mcp;
 mod output;
 mod pace;
 mod policy;
-mod private;
 mod rate;
+mod regular;
 mod serve;
 mod stop;
 mod store;
@@ -38,16 +38,17 @@ mod view;
 
 use std::process::ExitCode;
 
-use clap::Parser;
 use countersign_agent::client;
 
 use crate::cli::Cli;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 
+use countersign_store::private_file;
+
 /// Runs the command line of this process.
 pub fn main() -> ExitCode {
-    let cli = match Cli::try_parse() {
+    let cli = match Cli::of_process() {
         Ok(cli) => cli,
         Err(error) => return output::usage(&error),
     };
@@ -70,7 +71,7 @@ pub fn main() -> ExitCode {
     ExitCode::from(exit.code())
 }
 
-/// A hook that crashes must not let the call through: only exit code 2 blocks it everywhere.
+/// Makes a panic exit with code 2, the only code with which every coding agent blocks the call.
 fn block_on_panic() {
     std::panic::set_hook(Box::new(|_| {
         output::beside("countersign crashed, so the call was not run");
@@ -79,7 +80,8 @@ fn block_on_panic() {
 }
 
 fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
-    // One thread is enough for one person; stores bring their own. Many callers at once need more.
+    // Commands for one person need a single thread, since stores bring their own; the service and the benchmark have
+    // many callers.
     let mut builder = match cli.command {
         cli::Command::Bench(_) | cli::Command::Serve(_) => tokio::runtime::Builder::new_multi_thread(),
         _ => tokio::runtime::Builder::new_current_thread(),
@@ -89,7 +91,7 @@ fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
         .build()
         .map_err(|error| Failure::error("no_runtime", format!("cannot start: {error}")))?;
     let exit = runtime.block_on(commands::run(cli, output));
-    // Whatever is still under way is not waited for: it is on record, or it never started.
+    // Do not wait for remaining tasks: a running call is on record, anything else has not started.
     runtime.shutdown_background();
     exit
 }

@@ -1,8 +1,8 @@
-//! The `countersign` command. Everything is in the library beside it, so that tests can reach it.
+//! The `countersign` binary. All code is in the library, so that tests can reach it.
 
 use std::process::ExitCode;
 
-/// A request's memory is taken by one thread and given back by another, over and over.
+/// Faster than the system allocator when, as with requests, one thread allocates and another frees.
 #[global_allocator]
 static MEMORY: mimalloc::MiMalloc = mimalloc::MiMalloc;
 

@@ -1,4 +1,4 @@
-//! How fast agents may propose, for gates that live long enough to count.
+//! Rate limit on agents' proposals, for gates in long-running processes.
 
 use std::num::NonZeroU32;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use countersign::id::{Agent, Person, Tenant};
 
 use crate::rate::RateTable;
 
-/// The gate, with the rate that its policy sets.
+/// Adds the rate limit of the gate's policy, if it has one.
 pub fn paced(gate: Gate) -> Gate {
     let rate = gate.policy().agents().proposals_per_minute;
     match rate.and_then(NonZeroU32::new) {
@@ -18,7 +18,7 @@ pub fn paced(gate: Gate) -> Gate {
     }
 }
 
-/// Half of a minute's proposals may come at once.
+/// Allows half a minute's proposals in one burst.
 fn per_minute(rate: NonZeroU32) -> RateTable {
     RateTable::new(rate, Duration::from_secs(60), rate.get().div_ceil(2))
 }

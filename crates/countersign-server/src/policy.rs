@@ -1,6 +1,8 @@
-//! Reading the policy file. Without one, everything is held.
+//! Loading the policy file. Without one, every call is held.
 //!
-//! A policy rules when the person named it by its full path, or trusted it: see `trust`.
+//! A policy is used only if the person named it by its full path or trusted it; see `trust`.
+
+pub mod record;
 
 use std::path::{Path, PathBuf};
 
@@ -8,23 +10,23 @@ use countersign::policy::{Policy, Problem};
 
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
-use crate::trust;
+use crate::{regular, trust};
 
-/// Where the policy is looked for when nobody says. It has to be trusted: it may have come with the folder.
+/// Default policy file, in the current folder. It has to be trusted, since it may have come with the folder.
 pub const DEFAULT_FILE: &str = "countersign.toml";
 
-/// The policy, and the file it came from if there is one.
+/// Policy and its source.
 pub struct Loaded {
-    /// The policy in force.
+    /// The parsed policy.
     pub policy: Policy,
-    /// What it was read from.
+    /// Text of the file.
     pub text: String,
-    /// Nothing: the empty policy.
+    /// Path of the file. `None` for the empty policy.
     pub file: Option<PathBuf>,
 }
 
-/// Reads the named file, or the default one if it is there. A file that cannot be read or understood is an error:
-/// going on without it would let another policy rule than the one that was meant.
+/// Loads the named file, or the default file if there is one. A file that cannot be read or parsed is an error, because
+/// continuing without it would apply a different policy than the one intended.
 pub fn load(named: Option<&Path>) -> Result<Loaded, Failure> {
     let Some(file) = find(named) else {
         return Ok(Loaded {
@@ -37,7 +39,7 @@ pub fn load(named: Option<&Path>) -> Result<Loaded, Failure> {
     parsed(trust::absolute(&file)?, text)
 }
 
-/// Reads a policy for somebody who only looks what it would do. One that is not trusted is read, too, and that is said.
+/// Loads a policy only to examine it. An untrusted one is loaded too, with a notice.
 pub fn look_at(named: Option<&Path>, output: &mut Output) -> Result<Loaded, Failure> {
     match (load(named), find(named)) {
         (Err(failure), Some(file)) if failure.code == "not_trusted" => {
@@ -71,9 +73,9 @@ fn parsed(file: PathBuf, text: String) -> Result<Loaded, Failure> {
     }
 }
 
-/// The text of a policy file, for looking at it.
+/// Reads a policy file without checking whether it is trusted.
 pub fn read(file: &Path) -> Result<String, Failure> {
-    std::fs::read_to_string(file).map_err(|error| unreadable(file, &error))
+    regular::read_text(file, trust::LARGEST).map_err(|error| unreadable(file, &error))
 }
 
 fn unreadable(file: &Path, error: &std::io::Error) -> Failure {
@@ -81,7 +83,7 @@ fn unreadable(file: &Path, error: &std::io::Error) -> Failure {
     Failure::error("policy_unreadable", message).hint("name another one with `--policy FILE`")
 }
 
-/// A problem as compilers write it.
+/// Formats a problem as `file:line:column: message`.
 pub fn located(file: &Path, problem: &Problem) -> String {
     let Problem {
         line,
@@ -92,7 +94,7 @@ pub fn located(file: &Path, problem: &Problem) -> String {
     format!("{}:{line}:{column}: {message}", file.display())
 }
 
-/// What is wrong with a policy, as a failure.
+/// Converts the problems of a policy to a failure.
 pub fn not_good(file: &Path, problems: &[Problem]) -> Failure {
     let first = problems.first();
     let message = match (first, problems.len()) {

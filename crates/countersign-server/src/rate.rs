@@ -1,8 +1,8 @@
-//! Rates by key, in a table of fixed size.
+//! Rate limits by key, in a table of fixed size.
 //!
-//! Enters: a key, such as an address or a name. Leaves: leave to go on, or how long to wait.
-//! Deliberately absent: the keys themselves. Only their hashes are kept, under a secret of this process, so that neither
-//! long keys nor chosen ones cost memory.
+//! Enters: a key, such as an address or a name. Leaves: permission, or the time to wait.
+//! Deliberately absent: the keys themselves. Only their hashes are kept, with a random seed per process, so that
+//! neither long nor chosen keys cost memory.
 
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hash};
@@ -10,16 +10,15 @@ use std::num::NonZeroU32;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// Keys that share a lock. The one that waits least makes room for another.
+/// Number of slots in a row, which share a lock.
 const WAYS: usize = 8;
-/// 1024 rows of 8 keys of 16 bytes: 128 KiB.
+/// Number of rows: 1024 rows of 8 slots of 16 bytes take 128 KiB.
 const ROWS: usize = 1024;
 
-/// A leaky bucket for each key.
+/// A leaky bucket per key.
 ///
-/// INVARIANT: a key that is limited does not become free by others coming in. When a row is full, the key that owes least
-/// makes room, and the newcomer takes over what it owed. So to push out a key that owes much, one has to bring seven
-/// others that owe as much.
+/// INVARIANT: other keys cannot free a key that is limited. When a row is full, the key that owes least is evicted, and
+/// the new key takes over its debt. To evict a key that owes much, seven others have to owe as much.
 pub struct RateTable {
     hasher: RandomState,
     rows: Box<[Mutex<[Slot; WAYS]>]>,
@@ -33,7 +32,7 @@ pub struct RateTable {
 #[derive(Clone, Copy, Default)]
 struct Slot {
     key: u64,
-    /// When the key owes nothing any more, in nanoseconds since `began`.
+    /// Time at which the key owes nothing any more, in nanoseconds since `began`.
     free_at: u64,
 }
 
@@ -51,7 +50,7 @@ impl RateTable {
         }
     }
 
-    /// Counts an event of this key, or returns how long to wait for the next one. A refused event is not counted.
+    /// Counts an event of this key, or returns how long to wait. A refused event is not counted.
     pub fn take(&self, key: impl Hash) -> Result<(), Duration> {
         let now = u64::try_from(self.began.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.take_at(self.hasher.hash_one(key), now)
@@ -110,7 +109,7 @@ mod tests {
         let table = five_a_minute();
         let rows = u64::try_from(ROWS).unwrap();
         while table.take_at(7, 0).is_ok() {}
-        // All in the same row, each once.
+        // All in the same row, one event each.
         for stranger in 1..=10_000 {
             let _ = table.take_at(7 + stranger * rows, 0);
         }
@@ -121,7 +120,7 @@ mod tests {
     fn x61_who_comes_new_into_a_crowded_table_is_let_in() {
         let table = five_a_minute();
         let rows = u64::try_from(ROWS).unwrap();
-        // Seven keys of one row that owe as much as they can.
+        // Seven keys of one row, each at its limit.
         for busy in 1..=7 {
             while table.take_at(7 + busy * rows, 0).is_ok() {}
         }

@@ -1,18 +1,18 @@
-//! Being told to end, by whoever started us.
+//! Signals that tell the process to stop.
 
 use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::failure::Failure;
 
-/// Listens for it. Before there is one of these, a signal ends the process at once; so it comes before anybody is told
-/// that we are there.
+/// Handler for SIGTERM and SIGINT. Without it a signal ends the process at once, so create it before announcing that
+/// the service is ready.
 pub struct Stop {
     terminate: Signal,
     interrupt: Signal,
 }
 
 impl Stop {
-    /// Listens from now on.
+    /// Installs the handlers.
     pub fn listen() -> Result<Stop, Failure> {
         let listen = |kind| {
             signal(kind).map_err(|error| {
@@ -26,7 +26,7 @@ impl Stop {
         })
     }
 
-    /// Waits for the next one.
+    /// Waits for the next signal.
     pub async fn told(&mut self) {
         tokio::select! {
             _ = self.terminate.recv() => {}

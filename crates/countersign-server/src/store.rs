@@ -1,37 +1,40 @@
-//! Opening the store: a file, or a PostgreSQL server.
+//! Opening the store: an SQLite file or a PostgreSQL server.
 
 use std::path::Path;
 use std::sync::Arc;
 
 use countersign::store::Store;
-use countersign_store::postgres::{PostgresOptions, PostgresStore};
-use countersign_store::sqlite::{SqliteOptions, SqliteStore};
+use countersign_store::postgres::{ConnectError, PostgresOptions, PostgresStore};
+use countersign_store::sqlite::{OpenError, SqliteOptions, SqliteStore};
 
 use crate::failure::Failure;
 use crate::trust::StorePlace;
 
-/// Where the store is when nobody says. One that this program has not made for this person has to be trusted.
+/// Default store file. If this program did not create it for this person, it has to be trusted.
 pub const DEFAULT: &str = "countersign.db";
 
-/// Whether a store that is not there yet is made.
+/// The schema is not the one that this program made: the store is damaged, not only out of reach.
+pub const SCHEMA_CHANGED: &str = "schema_changed";
+
+/// Behaviour if the store does not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Missing {
-    /// The command writes something new, so there may be a first time.
+    /// Create it, for commands that write something new.
     Create,
-    /// The command is about what is there: an empty store would be a wrong answer.
+    /// Fail, for commands about existing approvals: an empty store would be a wrong answer.
     Refuse,
 }
 
-/// Whether other processes' writes wake us.
+/// Whether writes by other processes wake this one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Watch {
-    /// The command waits for somebody else's decision.
+    /// Watch for other processes, because the command waits for somebody's decision.
     Others,
-    /// It is over before anything can happen.
+    /// Do not watch, because the command does not wait.
     Nobody,
 }
 
-/// Opens a store.
+/// Opens a store by its path or URL.
 pub async fn open(place: &str, missing: Missing, watch: Watch) -> Result<Arc<dyn Store>, Failure> {
     match is_postgres(place) {
         true => open_postgres(place, missing, watch).await,
@@ -39,7 +42,7 @@ pub async fn open(place: &str, missing: Missing, watch: Watch) -> Result<Arc<dyn
     }
 }
 
-/// Refuses a store that the person does not stand for, before anything else is done.
+/// Fails if the store is a file that the person has not trusted.
 pub fn check(place: &str) -> Result<(), Failure> {
     match is_postgres(place) {
         true => Ok(()),
@@ -47,7 +50,7 @@ pub fn check(place: &str) -> Result<(), Failure> {
     }
 }
 
-/// Whether a place is a server's, not a file's.
+/// Returns true for a PostgreSQL URL, false for a file.
 pub fn is_postgres(place: &str) -> bool {
     place.starts_with("postgres://") || place.starts_with("postgresql://")
 }
@@ -68,12 +71,15 @@ fn open_file(path: &Path, missing: Missing, watch: Watch) -> Result<Arc<dyn Stor
     Ok(Arc::new(store))
 }
 
-/// Opens a file that was found with [`StorePlace::find`], or that this process has made.
+/// Opens a file that [`StorePlace::find`] returned or that this process created.
 pub fn open_sqlite(path: &Path, options: SqliteOptions) -> Result<SqliteStore, Failure> {
-    SqliteStore::open(path, options).map_err(|error| {
-        let message = format!("cannot open the store `{}`: {error}", path.display());
-        Failure::error("store_unusable", message).hint(error.hint())
-    })
+    SqliteStore::open(path, options).map_err(|error| unusable(path, &error))
+}
+
+/// A file that cannot be opened.
+pub fn unusable(path: &Path, error: &OpenError) -> Failure {
+    let message = format!("cannot open the store `{}`: {error}", path.display());
+    Failure::error("store_unusable", message).hint(error.hint())
 }
 
 async fn open_postgres(url: &str, missing: Missing, watch: Watch) -> Result<Arc<dyn Store>, Failure> {
@@ -85,8 +91,12 @@ async fn open_postgres(url: &str, missing: Missing, watch: Watch) -> Result<Arc<
         ..PostgresOptions::default()
     };
     let store = PostgresStore::connect(url, options).await.map_err(|error| {
-        // The message holds no password, and the URL is not repeated.
-        Failure::error("store_unusable", format!("cannot open the store: {error}")).hint(error.hint())
+        let code = match &error {
+            ConnectError::ChangedMigration(_) => SCHEMA_CHANGED,
+            _ => "store_unusable",
+        };
+        // The error contains no password, and the URL is not repeated.
+        Failure::error(code, format!("cannot open the store: {error}")).hint(error.hint())
     })?;
     Ok(Arc::new(store))
 }

@@ -1,20 +1,22 @@
-//! An approval as JSON: one shape for the API, the command line, and a command line that asks a server.
+//! Approvals as JSON: one shape for the API, the command line, and a command line that talks to a server.
 //!
-//! Enters: an approval with the policy that says what is secret (`make`), or the JSON of another process. Leaves:
-//! camelCase JSON in which the arguments stand byte for byte as they came, or not at all when they hold secrets; cards
-//! and lists are drawn from this and nothing else, so they are the same near and far.
-//! Deliberately absent: wording and layout for people.
+//! Input: an approval with the policy that declares its secrets (`make`), or JSON from another process. Output:
+//! camelCase JSON in which the arguments are kept byte for byte, or omitted if they contain secrets. The command line
+//! draws cards and lists only from this JSON, so they are the same for local and remote approvals.
+//! Not here: wording and layout for people.
 
 pub mod before;
 mod happening;
 mod make;
 mod moment;
 pub mod origin;
+mod outcome;
 mod value;
 
 pub use happening::Happening;
-pub use make::{approval, description, result, state};
+pub use make::{approval, description, passed_because, result, state};
 pub use moment::Moment;
+pub use outcome::Outcome;
 pub use value::{Shown, ValueView};
 
 use countersign::decision::Surface;
@@ -70,6 +72,9 @@ pub struct ApprovalView {
     pub version: u32,
     #[schema(value_type = Option<String>)]
     pub ended_at: Option<Moment>,
+    /// Of a call that passed: what about the policy let it pass, in words.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passed_because: Option<String>,
     pub decided_on: Option<String>,
     #[schema(value_type = Option<String>)]
     pub replaces: Option<ApprovalId>,
@@ -195,17 +200,17 @@ pub struct PageView {
 }
 
 impl ApprovalView {
-    /// The call at `position`, from 1.
+    /// Returns the call at `position`, counted from 1.
     pub fn call(&self, position: u8) -> Option<&CallView> {
         self.calls.get(usize::from(position).checked_sub(1)?)
     }
 
-    /// Its calls with their positions, from 1.
+    /// Iterates over the calls with their positions, counted from 1.
     pub fn numbered(&self) -> impl Iterator<Item = (u8, &CallView)> {
         (1u8..).zip(&self.calls)
     }
 
-    /// The position of the call that may be started next.
+    /// Returns the position of the next call to start. `None` while a call is running.
     pub fn next_released(&self) -> Option<u8> {
         let is_running = |call: &CallView| call.state == CallState::Running;
         if self.calls.iter().any(is_running) {
@@ -216,7 +221,7 @@ impl ApprovalView {
         released.map(|(position, _)| position)
     }
 
-    /// How many people are still missing before it is approved.
+    /// Returns how many more people have to approve.
     pub fn missing(&self) -> usize {
         match self.status {
             State::Pending => usize::from(self.quorum)
@@ -226,14 +231,14 @@ impl ApprovalView {
         }
     }
 
-    /// True when it is decided, or otherwise over, and none of its calls will do anything any more.
+    /// Returns true if the approval is no longer pending and all of its calls are over.
     pub fn is_finished(&self) -> bool {
         self.status != State::Pending && self.calls.iter().all(|call| call.state.is_over())
     }
 }
 
 impl CallView {
-    /// The exact bytes that would run, where they are given.
+    /// Returns the exact arguments. `None` if the JSON omits them.
     pub fn argument_bytes(&self) -> Option<Vec<u8>> {
         match &self.arguments_hex {
             Some(hex) => unhex(hex),
@@ -242,14 +247,14 @@ impl CallView {
     }
 }
 
-/// Bytes in hexadecimal.
+/// Encodes bytes in hexadecimal.
 pub fn hex(bytes: &[u8]) -> String {
     let digit = |nibble: u8| char::from_digit(u32::from(nibble), 16).unwrap_or('0');
     let pairs = bytes.iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]);
     pairs.collect()
 }
 
-/// Reads hexadecimal back.
+/// Decodes hexadecimal.
 pub fn unhex(text: &str) -> Option<Vec<u8>> {
     let digits = text.as_bytes();
     if !digits.len().is_multiple_of(2) {

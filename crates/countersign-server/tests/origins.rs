@@ -1,4 +1,4 @@
-//! Where values came from, on the command line: `trace`, and the card of a proposal that came with a conversation.
+//! Tests provenance on the command line: `trace`, and the card of a proposal that comes with a conversation.
 
 #![expect(
     clippy::unwrap_used,
@@ -181,7 +181,7 @@ fn a18_the_card_shows_each_value_with_its_mark() {
     assert!(!card.contains("hunter2"), "{card}");
     let shown: Value = serde_json::from_str(&place.good(&["show", id, "--json"])).unwrap();
     assert_eq!(shown["calls"][0]["provenance"]["counts"]["outside"], 1);
-    // Without a conversation the card says that nothing is known.
+    // Without a conversation, the card says that the provenance is unknown.
     place.good(&["propose", "send", r#"{"to":"x"}"#]);
     let listed: Value = serde_json::from_str(&place.good(&["list", "--json"])).unwrap();
     let id = listed["approvals"][1]["id"].as_str().unwrap();
@@ -237,7 +237,7 @@ fn x21_bad_conversations_are_named() {
     );
 }
 
-/// Looked at with one, five and forty values, and one of 16 KiB.
+/// Covers 1, 5 and 40 values, and one value of 16 KiB.
 #[test]
 fn a18_cards_of_every_size() {
     let place = Place::new();

@@ -1,12 +1,12 @@
 //! A tool of a [rig](https://docs.rs/rig-core) agent behind the gate.
 //!
-//! The tool is the gate's executor's, so rig's loop can reach it only through a person's yes. Rig takes arguments apart
-//! before it calls a tool; what is put together again here is what the person is shown and what runs.
+//! The tool is only reachable through the gate's executor, so rig's loop cannot run it before a person approves. Rig
+//! parses the arguments before it calls a tool. They are serialized again here, and that text is what the person is
+//! shown and what the tool gets.
 //!
-//! `cargo run --manifest-path examples/rig/Cargo.toml` shows what a loop sees when nobody answers; its test says yes
-//! and no.
+//! `cargo run --manifest-path examples/rig/Cargo.toml` shows what a loop sees when nobody decides; the test approves
+//! and denies.
 
-use std::sync::Arc;
 use std::time::Duration;
 
 use countersign::executor::{Outcome, Tools};
@@ -14,12 +14,12 @@ use countersign::gate::Gate;
 use countersign::id::ToolName;
 use countersign::policy::Policy;
 use countersign::store::memory::MemoryStore;
-use countersign_agent::gated::{CallError, Gated};
+use countersign_agent::gated::{CallError, GatedTools};
 use rig_core::tool::{PortableTool, ToolExecutionError};
 use serde_json::{Map, Value, json};
 
-/// Sends mail, once a person has said so.
-struct SendMail(Gated);
+/// Sends mail after a person has approved it.
+struct SendMail(GatedTools);
 
 impl PortableTool for SendMail {
     const NAME: &'static str = "send_mail";
@@ -40,7 +40,7 @@ impl PortableTool for SendMail {
     }
 
     fn map_error(&self, error: CallError) -> ToolExecutionError {
-        // The model may know why: it cannot do better otherwise.
+        // Tell the model the reason, so that it can react to it.
         let told = error.to_string();
         ToolExecutionError::from_error(error).with_model_feedback(told)
     }
@@ -55,21 +55,20 @@ impl PortableTool for SendMail {
 fn gate() -> Result<Gate, Box<dyn std::error::Error>> {
     let policy = "[tools.send_mail]\neffect = \"external\"\nsummary = \"Send {{ subject }} to {{ to }}\"\n";
     let tools = Tools::default().with(ToolName::new("send_mail")?, |_permit| async {
-        // Here the mail leaves the house; nobody gets here without a permit.
+        // The mail would be sent here; this code is reached only with a permit.
         Outcome::succeeded(r#"{"sent":true}"#)
     });
-    let store = Arc::new(MemoryStore::default());
-    Ok(Gate::new(store, Arc::new(Policy::parse(policy)?)).with_executor(Arc::new(tools)))
+    Ok(Gate::new(MemoryStore::default(), Policy::parse(policy)?).with_executor(tools))
 }
 
 fn tool(gate: Gate) -> Result<SendMail, Box<dyn std::error::Error>> {
-    let gated = Gated::new(gate, "support")?;
-    Ok(SendMail(gated.waiting(Duration::from_secs(1))))
+    let gated = GatedTools::new(gate, "support")?;
+    Ok(SendMail(gated.with_wait_limit(Duration::from_secs(1))))
 }
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() -> Result<(), Box<dyn std::error::Error>> {
-    // `agent.tool(tool)` gives it to a rig agent; this is what the agent's loop then does with it.
+    // `agent.tool(tool)` adds the tool to a rig agent; this is what the agent's loop then does.
     let tool = tool(gate()?)?;
     let mut arguments = Map::new();
     arguments.insert("to".to_owned(), json!("maria@acme.com"));
@@ -103,8 +102,17 @@ mod tests {
             tokio::task::yield_now().await;
         };
         assert_eq!(pending.calls[0].terms.summary, "Send Welcome to maria@acme.com");
-        let decision = Decision::on(Tenant::single(), countersign::card::WholeCard::shown(&pending), Decider::new(Person::new("alice").unwrap(), vec!["approvers".to_owned()], Surface::Page), verdict);
-        gate.decide_and_run(decision).await.unwrap();
+        let decision = Decision::on(
+            Tenant::single(),
+            countersign::card::WholeCard::shown(&pending),
+            Decider::new(
+                Person::new("alice").unwrap(),
+                vec!["approvers".to_owned()],
+                Surface::Page,
+            ),
+            verdict,
+        );
+        gate.decide_and_run(decision).await.unwrap().accepted().unwrap();
     }
 
     #[tokio::test]

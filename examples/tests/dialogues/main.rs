@@ -1,7 +1,7 @@
-//! The sources' dialogues, word for word: the scripted agents in their worlds, from what a person writes to what they see.
+//! Dialogues of the scripted agents in their worlds, compared word for word.
 //!
-//! Each world has a `dialogues.txt`: what stands behind `>` is said, the rest is what follows. With `COUNTERSIGN_UPDATE=1`
-//! the files are written anew; look at the difference before you keep it.
+//! Each world has a `dialogues.txt`. Lines after `>` are what the person says, `[…]` is a pressed button, and the rest
+//! is the expected output. `COUNTERSIGN_UPDATE=1` rewrites the files; review the difference before committing it.
 
 #![expect(
     clippy::unwrap_used,
@@ -15,7 +15,7 @@ use countersign_agent::file::{AgentFile, Provider};
 use countersign_examples::{Setup, WORLDS, cms, crm, ranch};
 use talk::Talk;
 
-/// Talks every dialogue of a file, each in a new world.
+/// Runs every dialogue of a file, each in a new world.
 async fn check(setup: &'static Setup) {
     let path = format!("{}/{}/dialogues.txt", env!("CARGO_MANIFEST_DIR"), setup.name);
     let expected = std::fs::read_to_string(&path).unwrap();
@@ -44,7 +44,7 @@ fn every_agent_is_complete() {
         let agent = AgentFile::parse(setup.agent, setup.definitions, Some(setup.script));
         let agent = agent.unwrap_or_else(|problem| panic!("{}: {problem}", setup.name));
         assert_eq!(agent.name(), setup.name);
-        let plan = agent.plan(&Provider::Script).unwrap();
+        let plan = agent.config(&Provider::Script).unwrap();
         let given = plan.specialists.iter().flat_map(|specialist| &specialist.tools);
         let given: std::collections::BTreeSet<&str> = given.map(|tool| tool.name.as_str()).collect();
         let offered: std::collections::BTreeSet<&str> =

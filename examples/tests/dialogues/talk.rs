@@ -1,4 +1,4 @@
-//! One person, one channel, one scripted agent in a new world.
+//! One person and one scripted agent in one channel of a new world.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use countersign::policy::Policy;
 use countersign::prompt::Prompt;
 use countersign::provenance::{Mark, Traced};
 use countersign::store::memory::MemoryStore;
-use countersign_agent::agent::{Agent, Place, TurnError};
+use countersign_agent::agent::{Agent, TurnContext, TurnError};
 use countersign_agent::file::{AgentFile, Provider};
 use countersign_agent::progress::{Listener, Progress};
 use countersign_examples::{Setup, World};
@@ -40,7 +40,7 @@ impl Talk {
         let world = World::in_memory(setup).unwrap();
         let gate = Gate::new(Arc::new(MemoryStore::default()), policy).with_executor(Arc::new(world));
         let file = AgentFile::parse(setup.agent, setup.definitions, Some(setup.script)).unwrap();
-        let plan = file.plan(&Provider::Script).unwrap();
+        let plan = file.config(&Provider::Script).unwrap();
         Talk {
             agent: Agent::new(Conversations::new(gate), plan),
             messages: 0,
@@ -48,7 +48,7 @@ impl Talk {
         }
     }
 
-    /// Writes something, and gives what is then seen.
+    /// Sends a message and returns what the person then sees.
     pub async fn says(&mut self, text: &str) -> String {
         let message = Message {
             tenant: Tenant::single(),
@@ -60,7 +60,7 @@ impl Talk {
             origin: Origin::Written,
             after: self.card.as_ref().map(|(key, _)| key.clone()),
         };
-        self.watch(async |agent, listener| agent.hear(message, &listener).await)
+        self.watch(async |agent, listener| agent.handle_message(message, &listener).await)
             .await
     }
 
@@ -78,12 +78,12 @@ impl Talk {
             ),
         };
         let by = person(Surface::Button);
-        let place = Place {
+        let place = TurnContext {
             tenant: Tenant::single(),
             channel: channel(),
             person: by.person.clone(),
         };
-        self.watch(async |agent, listener| agent.press(place, &payload, None, by, &listener).await)
+        self.watch(async |agent, listener| agent.handle_button(place, &payload, None, by, &listener).await)
             .await
     }
 
@@ -105,12 +105,12 @@ impl Talk {
                 }
                 match progress {
                     Progress::Text(more) => text.push_str(&more),
-                    Progress::Said(said) => seen.push(format!("* {said}")),
-                    Progress::Again { reason } => seen.push(format!("! again: {reason}")),
+                    Progress::ChannelMessage(said) => seen.push(format!("* {said}")),
+                    Progress::Retrying { reason } => seen.push(format!("! again: {reason}")),
                     Progress::Notice(notice) => seen.push(format!("! {notice}")),
                     Progress::Routed { specialist } => seen.push(format!("(to {specialist})")),
                     Progress::Result { tool, status, .. } => seen.push(format!("({tool}: {status})")),
-                    Progress::Held { approval, prompt } => {
+                    Progress::ShowCard { approval, prompt } => {
                         let lines: Vec<String> =
                             prompt.text.lines().map(|line| format!("| {line}")).collect();
                         seen.push(lines.join("\n"));
@@ -142,7 +142,7 @@ impl Talk {
     }
 }
 
-/// The values on a card that neither the person nor a tool stated.
+/// Lists the values on a card that neither the person nor a tool stated.
 fn unstated(approval: &Approval) -> Vec<String> {
     let traced = approval
         .calls

@@ -1,10 +1,10 @@
-//! Policy, definitions and tools say the same.
+//! Policies, tool definitions and implementations agree.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use countersign::effect::{Effect, Risk};
 use countersign::id::ToolName;
-use countersign::policy::{Asked, Policy, Ruling};
+use countersign::policy::{CallRequest, Policy, Ruling};
 use countersign_examples::{Setup, WORLDS, cms, crm, named, ranch};
 use serde_json::Value;
 
@@ -75,7 +75,7 @@ fn the_policy_holds_calls_to_the_schema_the_model_was_given() {
                 "`{tool}`"
             );
         }
-        // Undos are not offered, and held to a schema all the same.
+        // Undo tools are not offered, but have a schema too.
         for tool in setup.tools() {
             assert!(document["tools"][tool]["schema"].is_object(), "`{tool}`");
         }
@@ -116,7 +116,7 @@ fn c3_the_cms_has_the_eight_gated_tools_all_of_high_risk() {
         ("cms_deletePageSections", Risk::High, true),
         ("cms_deletePost", Risk::High, true),
         ("cms_publishPost", Risk::High, true),
-        // What was sent cannot be taken back, and nobody pretends that it can.
+        // A request that was sent cannot be undone, so there is no undo tool.
         ("http_post", Risk::High, false),
     ];
     assert_eq!(held, expected);
@@ -164,7 +164,7 @@ fn the_readmes_propose_calls_that_are_possible() {
             let mut parts = line.split('\'');
             let (tool, arguments) = (parts.next().unwrap().trim(), parts.next().unwrap());
             assert!(policy.tools().contains(&tool), "`{line}`");
-            let asked = Asked {
+            let asked = CallRequest {
                 tool,
                 arguments: arguments.as_bytes(),
                 definition: countersign::policy::Definition::Unknown,

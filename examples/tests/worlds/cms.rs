@@ -1,4 +1,4 @@
-use countersign::call::Because;
+use countersign::call::RefusalReason;
 use countersign::decision::Verdict;
 use countersign::executor::Executor as _;
 use countersign::gate::{Flagged, Gate};
@@ -143,7 +143,7 @@ async fn c3_deleting_a_page_takes_its_sections_and_its_link_along() {
         );
         let pages = stage.read("cms_listPages", "{}").await;
         assert_eq!(pages["pages"].as_array().unwrap().len(), 7);
-        // Its sections are gone too: they cannot be deleted once more.
+        // The sections are deleted too.
         let section = r#"{"pageSlug":"about","sectionId":"s-1232","heading":"The team"}"#;
         assert_eq!(
             reason(&stage.run("cms_deletePageSection", section).await),
@@ -171,14 +171,14 @@ async fn an_undo_can_itself_be_undone() {
 #[tokio::test]
 async fn c5_what_was_shown_and_is_not_so_fails_and_changes_nothing() {
     each(&SETUP, async |stage| {
-        // The card says three sections; one is gone before the person says yes.
+        // The card says three sections; one is deleted before the person approves.
         let held = stage.hold("cms_deletePage", r#"{"slug":"about"}"#).await;
         let elsewhere = crate::stage::over(&SETUP, Arc::new(countersign::store::memory::MemoryStore::default()), stage.world.clone());
         let section = r#"{"pageSlug":"about","sectionId":"s-1232","heading":"The team"}"#;
         result(&elsewhere.run("cms_deletePageSection", section).await);
         let before = stage.hash();
         let approved = stage.approve(&held).await;
-        assert_eq!(approved.calls[0].because, Some(Because::Changed));
+        assert_eq!(approved.calls[0].because, Some(RefusalReason::Changed));
         assert_eq!(stage.hash(), before);
         let asked = stage.gate.store().list(&held.tenant, &Filter::pending()).await.unwrap();
         let said: Vec<&str> = asked.iter().map(summary).collect();
@@ -194,7 +194,7 @@ async fn c5_what_was_shown_and_is_not_so_fails_and_changes_nothing() {
                 "page \"Homepage\" has no section \"Not here\" any more",
             ),
         ];
-        // What is not there cannot be shown, so nobody is asked about it.
+        // Without the rows to show, nobody is asked.
         for (tool, arguments, expected) in [
             ("cms_deletePage", r#"{"slug":"nothing"}"#, "there is no page `nothing`"),
             ("cms_deletePost", r#"{"postSlug":"nothing"}"#, "there is no post `nothing`"),
@@ -251,7 +251,7 @@ async fn arguments_that_break_the_schema_are_refused_before_anybody_is_asked() {
 #[tokio::test]
 async fn c1_c2_the_flag_is_answered_and_never_believed() {
     each(&SETUP, async |stage| {
-        // This agent's tools are run by its own loop; its gate only reads what they would change.
+        // The agent's own loop runs the tools; the gate only reads what they would change.
         let store = Arc::new(countersign::store::memory::MemoryStore::default());
         let gate = Gate::new(store, Arc::new(Policy::parse(SETUP.policy).unwrap()))
             .with_executor(Arc::new(stage.world.clone()));
@@ -275,7 +275,11 @@ async fn c1_c2_the_flag_is_answered_and_never_believed() {
             panic!("nothing was approved");
         };
         let approval = asked.approval.unwrap();
-        gate.decide(decision(&approval, Verdict::Approve)).await.unwrap();
+        gate.decide(decision(&approval, Verdict::Approve))
+            .await
+            .unwrap()
+            .accepted()
+            .unwrap();
         let other = flagged(r#"{"slug":"home","confirmed":true}"#).await.unwrap();
         assert!(
             matches!(other, Flagged::Submitted(_)),

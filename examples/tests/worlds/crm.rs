@@ -51,7 +51,7 @@ async fn a3_the_gate_is_invisible_for_the_nine_reads() {
             let answer = stage.read(tool, arguments).await;
             assert_eq!(answer.pointer(pointer), Some(&expected), "`{tool}`: {answer}");
         }
-        // What stands for anything in a search is only a character here.
+        // Wildcards of `LIKE` are ordinary characters in a search.
         assert_eq!(
             stage.read("search_contacts", r#"{"query":"%"}"#).await,
             json!({ "contacts": [] })
@@ -232,12 +232,12 @@ async fn a17_an_undo_that_is_no_longer_possible_says_why() {
             stage.undo(&deal).await.is_err(),
             "what was undone is not undone again"
         );
-        // A failed undo took nothing back, so it may be asked for again.
+        // A failed undo changed nothing, so it may be proposed again.
         let undo = stage.undo(&created).await.unwrap();
         let deleted = stage.approve(&undo).await;
         result(&deleted);
         let why = stage.undo(&deleted).await.unwrap_err().to_string();
-        assert!(why.contains("`delete_contact` cannot be undone"), "{why}");
+        assert!(why.contains("declares no `undo` for `delete_contact`"), "{why}");
     })
     .await;
 }

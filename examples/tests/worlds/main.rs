@@ -1,4 +1,4 @@
-//! Each world behind a real gate, over a store in memory and over SQLite.
+//! Each world behind a real gate, with the memory store and with SQLite.
 
 #![expect(
     clippy::unwrap_used,

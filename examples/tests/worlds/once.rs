@@ -1,4 +1,4 @@
-//! The same call id twice is one act, whoever holds a permit for it.
+//! One call id acts once, whichever permit it comes with.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use countersign_examples::{OpenError, Setup, World, cms, crm, ranch};
 
 use crate::stage::{decision, first, over, sqlite};
 
-/// Two permits for one call: its store was copied after the decision, as a careless backup does.
+/// Returns two permits for one call, from a store that was copied after the decision, as a careless backup would do.
 pub async fn two_permits(setup: &'static Setup, tool: &str, arguments: &str) -> [Permit; 2] {
     let folder = tempfile::tempdir().unwrap();
     let (path, copy) = (folder.path().join("store.db"), folder.path().join("copy.db"));
@@ -19,6 +19,8 @@ pub async fn two_permits(setup: &'static Setup, tool: &str, arguments: &str) -> 
         .gate
         .decide(decision(&held, Verdict::Approve))
         .await
+        .unwrap()
+        .accepted()
         .unwrap();
     store.close().await;
     drop((stage, store));
@@ -47,7 +49,7 @@ async fn x12_one_call_id_acts_once_and_answers_the_same_twice() {
         (&crm::SETUP, "create_contact", r#"{"name":"Ann"}"#),
         (&cms::SETUP, "cms_deletePage", r#"{"slug":"about"}"#),
         (&ranch::SETUP, "carpeta/delete-potreros", r#"{"ids":[102]}"#),
-        // A failure is an answer too.
+        // A failure is repeated too.
         (
             &crm::SETUP,
             "log_activity",
@@ -63,7 +65,7 @@ async fn x12_one_call_id_acts_once_and_answers_the_same_twice() {
         let answer = world.run(first).await;
         let after = world.hash().unwrap();
         drop(world);
-        // Neither does it after a restart.
+        // Also after a restart.
         let world = World::open(setup, &path).unwrap();
         assert_eq!(world.run(second).await, answer, "`{tool}`");
         assert_eq!(world.hash().unwrap(), after, "`{tool}` acted twice");
@@ -72,7 +74,7 @@ async fn x12_one_call_id_acts_once_and_answers_the_same_twice() {
 
 #[tokio::test]
 async fn x12_a_call_id_that_comes_with_another_call_is_refused() {
-    // The worlds' own id, tool and bytes have to agree: here one world has seen the id with other bytes.
+    // The id was used before with another tool and other arguments.
     let [first, _] = two_permits(&crm::SETUP, "create_contact", r#"{"name":"Ann"}"#).await;
     let id = first.call().unwrap().to_string();
     let folder = tempfile::tempdir().unwrap();

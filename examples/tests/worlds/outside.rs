@@ -13,7 +13,7 @@ use tokio::net::TcpListener;
 use crate::once::two_permits;
 use crate::stage::{each, reason, result};
 
-/// A server that notes every request whole and answers each with the same bytes.
+/// A server that records each request and always sends the same response.
 struct Server {
     address: String,
     heard: Arc<Mutex<Vec<String>>>,
@@ -94,7 +94,7 @@ async fn c3_http_post_sends_the_exact_body_once_and_cannot_be_undone() {
             "{head}"
         );
         let why = stage.undo(&done).await.unwrap_err().to_string();
-        assert!(why.contains("`http_post` cannot be undone"), "{why}");
+        assert!(why.contains("declares no `undo` for `http_post`"), "{why}");
     })
     .await;
 }
@@ -145,7 +145,7 @@ async fn only_a_plain_refusal_says_that_nothing_was_done() {
         })
         .await;
     }
-    // Nobody listens: nothing was sent.
+    // Nothing listens there: nothing was sent.
     each(&SETUP, async |stage| {
         let nobody = std::net::TcpListener::bind("127.0.0.1:0")
             .unwrap()
@@ -167,7 +167,7 @@ async fn x12_one_call_id_is_sent_once() {
     assert_eq!(world.run(second).await, answer);
     assert_eq!(server.heard().len(), 1);
 
-    // One whose end was never written down is not sent again either: here the first is cut off on its way.
+    // A request whose outcome was never recorded is not sent again: the first run is aborted in the middle.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let arguments = format!(
         r#"{{"url":"http://{}/","body":{{}}}}"#,

@@ -6,7 +6,7 @@ use crate::stage::{each, reason, result, summary};
 const SAID: &str = "Borrar 13 potreros: Padrón 1401, Padrón 1402, Padrón 1403, Padrón 1404, Padrón 1405, Padrón 1406, \
                     Padrón 1407, Padrón 1408, Padrón 1409, Padrón 1410, Padrón 1411, Padrón 1412, Padrón 1413";
 
-/// The arguments an agent makes from what the search told it.
+/// Builds the arguments that an agent makes from a search result.
 fn arguments(found: &Value) -> String {
     let paddocks = found["potreros"].as_array().unwrap();
     let ids: Vec<&Value> = paddocks.iter().map(|paddock| &paddock["id"]).collect();

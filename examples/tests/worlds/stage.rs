@@ -1,4 +1,4 @@
-//! A world, a gate in front of it and a person who decides.
+//! A world behind a gate, and a person who decides.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ pub struct Stage {
     pub world: World,
 }
 
-/// Runs a test over both stores, each time in a new world.
+/// Runs a test with both stores, each in a new world.
 pub async fn each(setup: &'static Setup, test: impl AsyncFn(&Stage)) {
     let stage = over(
         setup,
@@ -90,7 +90,7 @@ pub fn summary(approval: &SharedApproval) -> &str {
     &approval.calls[0].terms.summary
 }
 
-/// What a call that succeeded answered.
+/// Returns the result of a call that succeeded.
 pub fn result(approval: &SharedApproval) -> Value {
     let call = &approval.calls[0];
     let text = String::from_utf8_lossy(call.result.as_deref().unwrap_or_default()).into_owned();
@@ -98,7 +98,7 @@ pub fn result(approval: &SharedApproval) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-/// Why a call failed.
+/// Returns the reason of a call that failed.
 pub fn reason(approval: &SharedApproval) -> String {
     let call = &approval.calls[0];
     assert_eq!(call.state, CallState::Failed);
@@ -110,7 +110,7 @@ impl Stage {
         self.world.hash().unwrap().to_string()
     }
 
-    /// A call that passes, and what it answers.
+    /// Runs a call that passes, and returns its result.
     pub async fn read(&self, tool: &str, arguments: &str) -> Value {
         let mut submitted = self
             .gate
@@ -122,13 +122,13 @@ impl Stage {
             Some(Ruled::Pass(permit)) => match self.gate.run_passed(permit).await {
                 Outcome::Succeeded(result) => serde_json::from_slice(&result).unwrap(),
                 Outcome::Failed(reason) => panic!("`{tool}`: {}", String::from_utf8_lossy(&reason)),
-                Outcome::Unknown(reason) => panic!("`{tool}`: {reason}"),
+                Outcome::NotSent(reason) | Outcome::Unknown(reason) => panic!("`{tool}`: {reason}"),
             },
             other => panic!("`{tool}`: {other:?}"),
         }
     }
 
-    /// A call that is held, while nothing changes.
+    /// Proposes a call that is held, and checks that nothing changes.
     pub async fn hold(&self, tool: &str, arguments: &str) -> SharedApproval {
         let before = self.hash();
         let submitted = self
@@ -145,7 +145,7 @@ impl Stage {
         submitted.approval.unwrap()
     }
 
-    /// Why a call may not even be asked for.
+    /// Proposes a call that is forbidden, and returns the reason.
     pub async fn forbidden(&self, tool: &str, arguments: &str) -> String {
         let before = self.hash();
         let submitted = self
@@ -155,7 +155,7 @@ impl Stage {
             .unwrap();
         assert_eq!(self.hash(), before);
         match &submitted.calls[0] {
-            Ruled::Forbidden { reason } => reason.clone(),
+            Ruled::Forbidden { reason } | Ruled::Malformed { reason } => reason.clone(),
             other => panic!("`{tool}` {arguments}: {other:?}"),
         }
     }
@@ -170,7 +170,7 @@ impl Stage {
         resolved.approval.unwrap()
     }
 
-    /// Holds and approves.
+    /// Proposes a call and approves it.
     pub async fn run(&self, tool: &str, arguments: &str) -> SharedApproval {
         let approval = self.hold(tool, arguments).await;
         self.approve(&approval).await
@@ -183,13 +183,15 @@ impl Stage {
         undo
     }
 
-    /// The whole life of a call that changes something: held, denied, held again, approved once, undone.
+    /// Takes a changing call through its life: held, denied, held again, approved once, undone.
     pub async fn there_and_back(&self, tool: &str, arguments: &str, said: &str, undo_said: &str) {
         let before = self.hash();
         let denied = self.hold(tool, arguments).await;
         self.gate
             .decide_and_run(decision(&denied, Verdict::Deny))
             .await
+            .unwrap()
+            .accepted()
             .unwrap();
         assert_eq!(self.hash(), before, "`{tool}` acted although it was denied");
 

@@ -1,12 +1,12 @@
-//! Accounts: the people who decide, with their groups and, if they want one, a password.
+//! Accounts: the people who decide, with their groups and an optional password.
 //!
-//! An account has a generation: random, new with every account that is added, also under a name that was there before.
-//! Tokens, sessions, links and endorsements carry it and hold for that account alone. A new password ends sessions and
-//! links. Names are found by their one form; see [`countersign::name`].
+//! Each account has a generation: a random value, new for every account that is added, even under a name that was used
+//! before. Tokens, sessions, links and endorsements carry it and are valid for that account only. A new password ends
+//! sessions and links. Names are looked up in a normalized form; see [`countersign::name`].
 
 use argon2::Argon2;
 use argon2::password_hash::{PasswordHasher, PasswordVerifier, phc::PasswordHash};
-use countersign::decision::Ground;
+use countersign::decision::AuthorityBasis;
 use countersign::id::{Person, Tenant};
 use countersign::name;
 use countersign::registry::{Entry, Kind, Put};
@@ -16,34 +16,34 @@ use serde::{Deserialize, Serialize};
 
 use super::{AccessError, new_secret, read_body, write_body};
 
-/// Shorter passwords are not taken.
+/// Minimum characters of a password.
 pub const SHORTEST_PASSWORD: usize = 10;
-/// Longer ones would only keep the machine busy.
+/// Maximum bytes of a password, because hashing longer ones only costs time.
 const LONGEST_PASSWORD: usize = 1024;
 
-/// A person as they are kept.
+/// A stored account.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Account {
-    /// Their name.
+    /// Name of the person.
     pub name: Person,
-    /// The groups they are in.
+    /// Groups of the person.
     pub groups: Vec<String>,
-    /// May manage people and tokens.
+    /// True if the person may manage people and tokens.
     pub admin: bool,
-    /// The hash of their password; nothing when they have none.
+    /// Password hash, if the person has a password.
     password: Option<String>,
-    /// When the account was made.
+    /// Time at which the account was added.
     pub created_at: Time,
-    /// This account and no other of the same name; empty for one that the first release made.
+    /// Distinguishes this account from others of the same name; empty for accounts from the first release.
     #[serde(default)]
     generation: String,
-    /// Changes with the password: what was signed in before is not any more.
+    /// Random value, new with each password, which invalidates older sessions and links.
     #[serde(default)]
     sign_in: String,
 }
 
 impl Account {
-    /// An account to be added.
+    /// Creates an account that is not stored yet.
     pub fn new(name: Person, groups: Vec<String>, created_at: Time) -> Account {
         Account {
             name,
@@ -56,12 +56,12 @@ impl Account {
         }
     }
 
-    /// What tokens for this person carry, and what names their talks.
+    /// Returns the generation, which the person's tokens and talks are bound to.
     pub fn generation(&self) -> &str {
         &self.generation
     }
 
-    /// What sessions and links of this person carry.
+    /// Returns the mark that the person's sessions and links are bound to.
     pub(super) fn sign_in_mark(&self) -> String {
         match self.sign_in.is_empty() {
             true => self.generation.clone(),
@@ -69,12 +69,12 @@ impl Account {
         }
     }
 
-    /// True if the person can sign in with a password.
+    /// Returns true if the person can sign in with a password.
     pub fn has_a_password(&self) -> bool {
         self.password.is_some()
     }
 
-    /// The account of a person, if there is one, by any way to write the name.
+    /// Returns the account of a person, by any spelling of the name.
     pub async fn find(
         store: &dyn Store,
         tenant: &Tenant,
@@ -84,30 +84,31 @@ impl Account {
         Ok(found.map(|(account, _)| account))
     }
 
-    /// The same, with what a decision by this person rests on.
+    /// Like [`Account::find`], with an [`AuthorityBasis`] that binds a decision by this person to the account as it is
+    /// now.
     pub async fn look(
         store: &dyn Store,
         tenant: &Tenant,
         person: &Person,
-    ) -> Result<Option<(Account, Ground)>, StoreError> {
+    ) -> Result<Option<(Account, AuthorityBasis)>, StoreError> {
         let Some(entry) = found(store, tenant, person).await? else {
             return Ok(None);
         };
         let account: Account = read_body(&entry.body)?;
-        Ok(Some((account, Ground::exactly(&entry))))
+        Ok(Some((account, AuthorityBasis::exactly(&entry))))
     }
 
-    /// The account that a credential was made for: of exactly this name.
+    /// Returns the account of a credential, whose name has to be spelled exactly like this.
     pub(super) async fn behind(
         store: &dyn Store,
         tenant: &Tenant,
         person: &Person,
-    ) -> Result<Option<(Account, Ground)>, StoreError> {
+    ) -> Result<Option<(Account, AuthorityBasis)>, StoreError> {
         let found = Account::look(store, tenant, person).await?;
         Ok(found.filter(|(account, _)| account.name == *person))
     }
 
-    /// Keeps a new account, of a generation of its own.
+    /// Stores a new account with a new generation. Fails if the name is in use or could be mistaken for another.
     pub async fn add(mut self, store: &dyn Store, tenant: &Tenant) -> Result<Account, AccessError> {
         name::check(self.name.as_str()).map_err(|odd| AccessError::NotAllowed(odd.to_string()))?;
         let exists = |name: &Person| AccessError::Exists(format!("a person `{name}`"));
@@ -124,12 +125,12 @@ impl Account {
         self.generation = new_secret("")?;
         let key = key(tenant, &name::fold(self.name.as_str()));
         match store.put_entry(self.entry(tenant, key, 0)?).await? {
-            Put::Kept(_) => Ok(self),
-            Put::Changed => Err(exists(&self.name)),
+            Put::Written(_) => Ok(self),
+            Put::Conflict => Err(exists(&self.name)),
         }
     }
 
-    /// Sets a password, by its hash. Ends every session and link of the person.
+    /// Sets the password hash. Ends all sessions and links of the person.
     pub async fn set_password(
         store: &dyn Store,
         tenant: &Tenant,
@@ -144,7 +145,7 @@ impl Account {
         Account::change(store, tenant, person, change).await
     }
 
-    /// Changes an account as it is now. Tries again when somebody else was first.
+    /// Changes an account, with retries if it is changed concurrently.
     pub async fn change(
         store: &dyn Store,
         tenant: &Tenant,
@@ -157,16 +158,16 @@ impl Account {
             let mut account: Account = read_body(&entry.body)?;
             change(&mut account);
             let changed = account.entry(tenant, entry.key, entry.version)?;
-            if let Put::Kept(_) = store.put_entry(changed).await? {
+            if let Put::Written(_) = store.put_entry(changed).await? {
                 return Ok(account);
             }
         }
     }
 
-    /// Removes an account. Sessions, tokens, links and pending endorsements of the person count for nothing any more, also
-    /// if somebody of that name is added later.
+    /// Removes an account. The person's sessions, tokens, links and pending endorsements become invalid, even if
+    /// somebody of that name is added later.
     pub async fn remove(store: &dyn Store, tenant: &Tenant, person: &Person) -> Result<(), AccessError> {
-        // An account of an earlier version stands under its name as written, and may have a name that is not taken now.
+        // Earlier versions stored accounts under the name as written, including names that are not accepted now.
         let written = store
             .take_entry(Kind::Person, &key(tenant, person.as_str()))
             .await?;
@@ -182,7 +183,7 @@ impl Account {
             .ok_or_else(|| AccessError::NotFound(format!("person `{person}`")))
     }
 
-    /// All accounts of a tenant.
+    /// Returns all accounts of a tenant.
     pub async fn list(store: &dyn Store, tenant: &Tenant) -> Result<Vec<Account>, StoreError> {
         let mut accounts = Vec::new();
         let mut after: Option<String> = None;
@@ -200,7 +201,7 @@ impl Account {
         }
     }
 
-    /// The hash under which a password is kept. Slow on purpose: call it where blocking is allowed.
+    /// Hashes a password. Slow on purpose: call it where blocking is allowed.
     pub fn hash_password(password: &str) -> Result<String, AccessError> {
         let length = password.len();
         if password.chars().count() < SHORTEST_PASSWORD || length > LONGEST_PASSWORD {
@@ -212,8 +213,8 @@ impl Account {
             .map_err(|error| StoreError::Unavailable(format!("cannot hash the password: {error}")).into())
     }
 
-    /// True when `password` is theirs. Takes as long for a person who has none, or does not exist: see
-    /// [`waste_time`](Self::waste_time).
+    /// Returns true if the password is correct. Takes as long if the person has no password; for people who do not
+    /// exist, see [`waste_time`](Self::waste_time).
     pub fn has_password(&self, password: &str) -> bool {
         match self.password.as_deref().map(PasswordHash::new) {
             Some(Ok(hash)) if password.len() <= LONGEST_PASSWORD => Argon2::default()
@@ -226,7 +227,7 @@ impl Account {
         }
     }
 
-    /// As slow as a check, so that nobody can tell by the clock which names exist.
+    /// Takes as long as checking a password, so that response times do not reveal which names exist.
     pub fn waste_time(password: &str) {
         let text: String = password.chars().take(LONGEST_PASSWORD / 4).collect();
         let _ = Argon2::default().hash_password(text.as_bytes());
@@ -244,8 +245,8 @@ impl Account {
     }
 }
 
-/// The entry of a person. Fails closed on names that an earlier version took: an odd one finds nothing, and neither does
-/// one that is written like another account but for its case.
+/// Returns the entry of a person. Fails closed for names from earlier versions: invalid names are not found, nor are
+/// names that differ from another account only in case.
 async fn found(store: &dyn Store, tenant: &Tenant, person: &Person) -> Result<Option<Entry>, StoreError> {
     if name::check(person.as_str()).is_err() {
         return Ok(None);
@@ -262,7 +263,8 @@ async fn found(store: &dyn Store, tenant: &Tenant, person: &Person) -> Result<Op
     })
 }
 
-/// Names may hold any character and be long, so the two are hashed, the first with its length.
+/// Returns the registry key: a hash, because names may be long and hold any character. The tenant's length makes it
+/// unambiguous.
 fn key(tenant: &Tenant, person: &str) -> String {
     let named = format!("person:{}:{tenant}:{person}", tenant.as_str().len());
     countersign::hash::Hash::of(named.as_bytes()).to_string()

@@ -1,13 +1,13 @@
-//! Where the service is, so that links made beside it lead there.
+//! Address of the service, for links that are made by commands on its store.
 //!
-//! Enters: the address a service gave itself when it started. Leaves: the same, for commands on its store.
+//! Enters: the address of a service that starts. Leaves: the same address, for commands on its store.
 
 use countersign::command::{Command, PutEntry, TakeEntry};
 use countersign::id::Tenant;
 use countersign::registry::{Entry, Kind};
 use countersign::store::{Store, StoreError};
 
-/// Notes the address of a service that starts. The one that started last is the one that is meant.
+/// Records the address of a service that starts, replacing an earlier one.
 pub async fn note(store: &dyn Store, tenant: &Tenant, address: &str) -> Result<(), StoreError> {
     let key = key(tenant);
     let kind = Kind::Setting;
@@ -29,7 +29,7 @@ pub async fn note(store: &dyn Store, tenant: &Tenant, address: &str) -> Result<(
     Ok(())
 }
 
-/// The address of the service that started last.
+/// Returns the address of the service that started last.
 pub async fn find(store: &dyn Store, tenant: &Tenant) -> Result<Option<String>, StoreError> {
     let entry = store.entry(Kind::Setting, &key(tenant)).await?;
     Ok(entry.and_then(|entry| String::from_utf8(entry.body.to_vec()).ok()))

@@ -1,61 +1,61 @@
-//! Who calls, as their credential says.
+//! The caller of a request, as identified by its credential.
 
-use countersign::decision::{Decider, Ground, Surface};
+use countersign::decision::{AuthorityBasis, Decider, Surface};
 use countersign::id::{Agent, Person, Tenant};
 use countersign::time::Time;
 
 use super::{Scope, Scopes};
 
-/// Who calls. Made from a credential alone, never from what a request says.
+/// The caller of a request. Built from a credential only, never from the request's content.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Caller {
-    /// Whose world.
+    /// The tenant.
     pub tenant: Tenant,
-    /// The credential's name: what stands as requester on an approval.
+    /// Name of the credential, shown as the requester of an approval.
     pub name: Person,
-    /// What it may be used for.
+    /// Scopes of the credential.
     pub scopes: Scopes,
-    /// The agent it belongs to; such a caller sees and touches only what is the agent's own.
+    /// Agent of the credential, if any; the caller then only sees and changes that agent's approvals.
     pub agent: Option<Agent>,
-    /// The person behind it: who decides, or for whom the agent acts.
+    /// Person of the credential, who decides or for whom the agent acts.
     pub person: Option<Person>,
-    /// The generation of that person's account; empty for an account of the first release, and without a person.
+    /// Generation of that person's account; empty for accounts from the first release, and without a person.
     pub generation: String,
-    /// The groups of that person.
+    /// Groups of that person.
     pub groups: Vec<String>,
-    /// What was shown.
+    /// Kind of credential.
     pub credential: Credential,
-    /// What a decision by this caller rests on.
-    pub grounds: Vec<Ground>,
-    /// When the credential ends by itself.
+    /// Registry entries (token or session, account) that must still be valid when a decision is recorded.
+    pub authority_bases: Vec<AuthorityBasis>,
+    /// Time at which the credential expires.
     pub expires_at: Option<Time>,
 }
 
-/// A person as one account, for what belongs to the account and not to the name.
+/// A person identified by one account, for data that belongs to the account rather than to the name.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Speaker {
     /// The person.
     pub person: Person,
-    /// The generation of the account; empty for one of the first release.
+    /// Generation of the account; empty for accounts from the first release.
     pub generation: String,
 }
 
-/// What was shown.
+/// Kind of credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Credential {
-    /// A token, by a program.
+    /// A token of a program.
     Token,
-    /// A session's cookie, by a browser.
+    /// A session cookie of a browser.
     Session,
 }
 
 impl Caller {
-    /// True when the credential may be used so.
+    /// Returns true if the credential has the scope.
     pub fn may(&self, scope: Scope) -> bool {
         self.scopes.has(scope)
     }
 
-    /// The person as one who decides; nothing for a credential with no person behind it, and for an agent's.
+    /// Returns the person as a decider, or `None` for an agent's credential and for one without the scope or a person.
     pub fn decider(&self) -> Option<Decider> {
         if self.agent.is_some() || !self.may(Scope::Decide) {
             return None;
@@ -67,11 +67,11 @@ impl Caller {
                 Credential::Token => Surface::Api,
                 Credential::Session => Surface::Page,
             },
-            grounds: self.grounds.clone(),
+            authority_bases: self.authority_bases.clone(),
         })
     }
 
-    /// Whose talks this caller finds.
+    /// Returns the person whose talks the caller can use.
     pub fn talks_as(&self) -> Option<Speaker> {
         Some(Speaker {
             person: self.person.clone()?,
@@ -79,7 +79,7 @@ impl Caller {
         })
     }
 
-    /// The person as one who talks to an agent, and answers its cards by words or by its buttons.
+    /// Returns the person as a decider in a talk with an agent, by replies or buttons.
     pub fn speaker(&self, surface: Surface) -> Option<Decider> {
         if self.agent.is_some() || !self.may(Scope::Chat) {
             return None;
@@ -88,7 +88,7 @@ impl Caller {
             person: self.person.clone()?,
             groups: self.groups.clone(),
             surface,
-            grounds: self.grounds.clone(),
+            authority_bases: self.authority_bases.clone(),
         })
     }
 }

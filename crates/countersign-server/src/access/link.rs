@@ -1,4 +1,4 @@
-//! One-time links: how a person signs in for the first time, and whenever there is no password.
+//! One-time links, with which people sign in for the first time or without a password.
 
 use std::time::Duration;
 
@@ -9,21 +9,21 @@ use serde::{Deserialize, Serialize};
 
 use super::{AccessError, Account, key_of, new_secret, read_body, write_body};
 
-/// How long a link waits to be used.
+/// Lifetime of an unused link.
 pub const LINK_LASTS: Duration = Duration::from_secs(15 * 60);
 
-/// A link as it is kept.
+/// A stored link.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Link {
-    /// Whom it signs in.
+    /// Person whom the link signs in.
     pub person: Person,
-    /// The account's mark when it was made; see [`Account`].
+    /// Mark of the account when the link was made; see [`Account`].
     #[serde(default)]
     mark: String,
 }
 
 impl Link {
-    /// Makes a link for a person; the text goes into its address.
+    /// Creates a link for a person and returns the secret for its URL.
     pub async fn make(store: &dyn Store, tenant: &Tenant, person: Person) -> Result<String, AccessError> {
         let account = Account::find(store, tenant, &person).await?;
         let account = account.ok_or_else(|| AccessError::NotFound(format!("person `{person}`")))?;
@@ -41,12 +41,12 @@ impl Link {
             expires_at: Some(store.now().await?.plus(LINK_LASTS)),
         };
         match store.put_entry(entry).await? {
-            Put::Kept(_) => Ok(text),
-            Put::Changed => Err(StoreError::Impossible("two links are the same".to_owned()).into()),
+            Put::Written(_) => Ok(text),
+            Put::Conflict => Err(StoreError::Impossible("two links are the same".to_owned()).into()),
         }
     }
 
-    /// Uses a link up: whom it signs in, once, if they still have the account it was made for.
+    /// Redeems a link, once. Returns the account if it is still the one that the link was made for.
     pub async fn redeem(store: &dyn Store, text: &str) -> Result<Option<(Tenant, Account)>, StoreError> {
         let Some(entry) = store.take_entry(Kind::Link, &key_of(text)).await? else {
             return Ok(None);

@@ -1,10 +1,10 @@
-//! Who may do what: tokens for programs, accounts, sessions and sign-in links for people.
+//! Access control: tokens for programs; accounts, sessions and sign-in links for people.
 //!
-//! Enters: a credential as it came over the wire. Leaves: a [`Caller`], or nothing.
-//! Everything is kept in the store's registry, under the hash of what opens it: whoever reads the store cannot sign
-//! in with what stands there. What is revoked is revoked with the next request: a caller is known without a look only while
-//! nothing at all has changed in the store (`http::known`).
-//! Deliberately absent: which route asks for which scope; see `http`.
+//! Enters: a credential from a request. Leaves: a [`Caller`], or nothing.
+//! Credentials are stored in the registry under their hash, so that reading the store does not allow signing in. A
+//! revocation takes effect with the next request: callers are cached only while nothing has changed in the store
+//! (`http::known`).
+//! Deliberately absent: which route requires which scope; see `http`.
 
 mod account;
 pub mod address;
@@ -26,16 +26,16 @@ use countersign::store::StoreError;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-/// Why an account, token or session could not be made.
+/// Reason why an account, token or link could not be created or changed.
 #[derive(Debug, thiserror::Error)]
 pub enum AccessError {
-    /// It would break a rule; the sentence says which.
+    /// A rule forbids it; with the rule.
     #[error("{0}")]
     NotAllowed(String),
-    /// There is one of that name already.
+    /// The name is in use, or could be mistaken for another.
     #[error("there is already {0}")]
     Exists(String),
-    /// There is none of that name.
+    /// There is no account or token of that name.
     #[error("there is no {0}")]
     NotFound(String),
     /// The store failed.
@@ -43,7 +43,7 @@ pub enum AccessError {
     Store(#[from] StoreError),
 }
 
-/// A new secret: 256 random bits as text, behind a prefix that secret scanners can look for.
+/// Returns a new secret: 256 random bits as hex, with a prefix that secret scanners can recognize.
 fn new_secret(prefix: &str) -> Result<String, StoreError> {
     let mut random = [0; 32];
     getrandom::fill(&mut random)
@@ -51,7 +51,7 @@ fn new_secret(prefix: &str) -> Result<String, StoreError> {
     Ok(format!("{prefix}{}", Hash(random)))
 }
 
-/// What a secret is kept under. It has 256 random bits, so a plain hash is enough.
+/// Returns the registry key of a secret. A plain hash suffices for 256 random bits.
 fn key_of(secret: &str) -> String {
     Hash::of(secret.as_bytes()).to_string()
 }

@@ -1,35 +1,36 @@
-//! Scopes: what a credential may be used for, and which of them one token may hold together.
+//! Scopes: what a credential may be used for, and which scopes one token may combine.
 //!
-//! INVARIANT: the scopes of a token belong to one [`Role`]. No role can decide and also propose or start, so no token can.
+//! INVARIANT: the scopes of a token belong to one [`Role`]. No role can both decide and propose or start, so no token
+//! can.
 
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
-/// One thing a credential may be used for.
+/// A permission of a credential.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Scope {
-    /// Propose calls, withdraw one's own, and read one's own.
+    /// Propose calls; withdraw and read one's own.
     Propose,
     /// Wait for one's own approvals.
     Wait,
     /// Read all approvals and events of the tenant.
     Read,
-    /// Decide.
+    /// Decide approvals.
     Decide,
     /// Start and finish released calls.
     Execute,
-    /// Pass on what people write in a conversation.
+    /// Submit what people write in a conversation, on their behalf.
     Reply,
-    /// Talk to served agents as a person, and answer their cards there.
+    /// Talk to served agents as a person, and reply to their cards there.
     Chat,
-    /// Manage people and tokens, and look after the service.
+    /// Manage people and tokens, and administer the service.
     Admin,
 }
 
 impl Scope {
-    /// All of them.
+    /// All scopes.
     pub const ALL: [Scope; 8] = [
         Scope::Propose,
         Scope::Wait,
@@ -41,7 +42,7 @@ impl Scope {
         Scope::Admin,
     ];
 
-    /// The word used on the command line and in JSON.
+    /// Returns the name used on the command line and in JSON.
     pub fn as_str(self) -> &'static str {
         match self {
             Scope::Propose => "propose",
@@ -76,23 +77,23 @@ impl FromStr for Scope {
     }
 }
 
-/// What a token is for. Its scopes are some of one role's.
+/// Purpose of a token, which limits its scopes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Role {
-    /// A program that proposes.
+    /// A program that proposes calls.
     Agent,
-    /// A person's own program: it decides and talks as that person.
+    /// A person's own program, which decides and talks as that person.
     Person,
     /// A host that runs released calls.
     Host,
-    /// An adapter of a chat: it passes on what people it verified wrote, and so decides as any of them.
+    /// A chat adapter, which submits the messages of people it verified, and so decides as any of them.
     Adapter,
-    /// A program that looks after the service.
+    /// A program that administers the service.
     Operator,
 }
 
 impl Role {
-    /// Every role.
+    /// All roles.
     pub const ALL: [Role; 5] = [
         Role::Agent,
         Role::Person,
@@ -101,7 +102,7 @@ impl Role {
         Role::Operator,
     ];
 
-    /// The word for it.
+    /// Returns the name of the role.
     pub fn as_str(self) -> &'static str {
         match self {
             Role::Agent => "agent",
@@ -112,7 +113,7 @@ impl Role {
         }
     }
 
-    /// The scopes that a token of this role may hold, all of them or some.
+    /// Returns the scopes that a token of this role may have.
     pub fn scopes(self) -> &'static [Scope] {
         match self {
             Role::Agent => &[Scope::Propose, Scope::Wait],
@@ -130,23 +131,23 @@ impl Role {
 pub struct Scopes(Vec<Scope>);
 
 impl Scopes {
-    /// True when `scope` is among them.
+    /// Returns true if the set contains `scope`.
     pub fn has(&self, scope: Scope) -> bool {
         self.0.contains(&scope)
     }
 
-    /// Each of them, in order.
+    /// Iterates over the scopes in order.
     pub fn iter(&self) -> impl Iterator<Item = Scope> {
         self.0.iter().copied()
     }
 
-    /// The first role that may hold all of them; nothing when no role may, or there are none.
+    /// Returns the first role that allows all the scopes, or `None` if no role does or the set is empty.
     pub fn role(&self) -> Option<Role> {
         let fits = |role: &Role| self.iter().all(|scope| role.scopes().contains(&scope));
         Role::ALL.into_iter().find(|role| !self.is_empty() && fits(role))
     }
 
-    /// True when there is none.
+    /// Returns true if there are no scopes.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -1,8 +1,8 @@
-//! Sessions: a person signed in on the page.
+//! Sessions of people who are signed in on the inbox page.
 
 use std::time::Duration;
 
-use countersign::decision::Ground;
+use countersign::decision::AuthorityBasis;
 use countersign::id::{Person, Tenant};
 use countersign::registry::{Entry, Kind, Put};
 use countersign::store::{Store, StoreError};
@@ -11,29 +11,29 @@ use serde::{Deserialize, Serialize};
 
 use super::{Account, Caller, Credential, Scope, key_of, new_secret, read_body, write_body};
 
-/// Nobody did anything for so long: signed out.
+/// Time without use after which a session ends.
 pub const SESSION_IDLE: Duration = Duration::from_secs(30 * 60);
-/// No session lasts longer.
+/// Maximum duration of a session.
 pub const SESSION_LONGEST: Duration = Duration::from_secs(12 * 60 * 60);
-/// A session's last use is written down at most so often.
+/// Minimum time between two writes of a session's last use.
 const WRITTEN_EVERY: Duration = Duration::from_secs(60);
 
-/// A session as it is kept.
+/// A stored session.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Session {
-    /// Who signed in.
+    /// Person who signed in.
     pub person: Person,
-    /// The account's mark when they did; see [`Account`].
+    /// Mark of the account at that time; see [`Account`].
     #[serde(default)]
     mark: String,
-    /// When.
+    /// Time of the sign-in.
     pub created_at: Time,
-    /// When it was last used, to the minute.
+    /// Time of the last use, to the minute.
     pub used_at: Time,
 }
 
 impl Session {
-    /// Signs a person in; the text is what their browser shows from now on.
+    /// Signs a person in and returns the secret for the cookie.
     pub async fn begin(store: &dyn Store, tenant: &Tenant, account: &Account) -> Result<String, StoreError> {
         let now = store.now().await?;
         let text = new_secret("css_")?;
@@ -44,12 +44,12 @@ impl Session {
             used_at: now,
         };
         match store.put_entry(session.entry(tenant, key_of(&text), 0)?).await? {
-            Put::Kept(_) => Ok(text),
-            Put::Changed => Err(StoreError::Impossible("two sessions are the same".to_owned())),
+            Put::Written(_) => Ok(text),
+            Put::Conflict => Err(StoreError::Impossible("two sessions are the same".to_owned())),
         }
     }
 
-    /// The caller who shows `text`, if it is a session in force of somebody who still has an account.
+    /// Returns the caller with this cookie, if the session is valid and the person's account still exists.
     pub async fn open(store: &dyn Store, text: &str) -> Result<Option<Caller>, StoreError> {
         let Some(entry) = store.entry(Kind::Session, &key_of(text)).await? else {
             return Ok(None);
@@ -59,8 +59,8 @@ impl Session {
         session.caller(store, entry).await
     }
 
-    /// As [`open`](Self::open), for what a page asks by itself: it does not count as use, so a page that is left open
-    /// keeps nobody signed in.
+    /// Like [`open`](Self::open), for requests that a page makes on its own. Does not count as use, so that an open
+    /// page keeps nobody signed in.
     pub async fn look(store: &dyn Store, text: &str) -> Result<Option<Caller>, StoreError> {
         let Some(entry) = store.entry(Kind::Session, &key_of(text)).await? else {
             return Ok(None);
@@ -72,11 +72,11 @@ impl Session {
     async fn caller(&self, store: &dyn Store, entry: Entry) -> Result<Option<Caller>, StoreError> {
         let account = Account::behind(store, &entry.tenant, &self.person).await?;
         let account = account.filter(|(account, _)| account.sign_in_mark() == self.mark);
-        let Some((account, ground)) = account else {
+        let Some((account, basis)) = account else {
             return Ok(None);
         };
-        // A session's entry is written anew now and then as it is used: it only has to be there.
-        let session = Ground::any(&entry);
+        // The entry is rewritten as the session is used, so its version may change; it only has to exist.
+        let session = AuthorityBasis::any(&entry);
         let mut scopes = vec![Scope::Read, Scope::Decide, Scope::Chat];
         if account.admin {
             scopes.push(Scope::Admin);
@@ -90,7 +90,7 @@ impl Session {
             person: Some(account.name),
             groups: account.groups,
             credential: Credential::Session,
-            grounds: vec![session, ground],
+            authority_bases: vec![session, basis],
             expires_at: entry.expires_at,
         }))
     }
@@ -109,7 +109,7 @@ impl Session {
             used_at: now,
             ..self.clone()
         };
-        // Somebody else wrote it down, or it ended meanwhile: both are fine.
+        // If another request wrote the entry, or the session ended meanwhile, nothing has to be done.
         let entry = used.entry(&entry.tenant, entry.key.clone(), entry.version)?;
         store.put_entry(entry).await.map(|_| ())
     }

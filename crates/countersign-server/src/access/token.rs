@@ -1,8 +1,8 @@
-//! Tokens: credentials of programs. Shown once, kept as a hash, gone when revoked.
+//! Tokens: credentials of programs. Shown once, stored as a hash, deleted when revoked.
 
 use std::time::Duration;
 
-use countersign::decision::Ground;
+use countersign::decision::AuthorityBasis;
 use countersign::id::{Agent, Person, Tenant};
 use countersign::name;
 use countersign::registry::{Entry, Kind, Put};
@@ -14,61 +14,61 @@ use super::{
     AccessError, Account, Caller, Credential, Role, Scope, Scopes, key_of, new_secret, read_body, write_body,
 };
 
-/// Behind this prefix secret scanners find a token.
+/// Prefix that lets secret scanners recognize a token.
 const PREFIX: &str = "cst_";
-/// No token lasts longer.
+/// Maximum lifetime of a token.
 pub const LONGEST_TOKEN: Duration = Duration::from_secs(90 * 24 * 60 * 60);
 
-/// A token as it is kept.
+/// A stored token.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Token {
-    /// What it is called.
+    /// Name of the token.
     pub name: Person,
-    /// What it may be used for.
+    /// Scopes of the token.
     pub scopes: Scopes,
-    /// The agent it belongs to.
+    /// Agent that the token belongs to.
     pub agent: Option<Agent>,
-    /// The person behind it.
+    /// Person that the token acts for.
     pub person: Option<Person>,
-    /// The generation of that person's account; see [`Account`].
+    /// Generation of that person's account; see [`Account`].
     #[serde(default)]
     generation: String,
-    /// When it was made.
+    /// Time of creation.
     pub created_at: Time,
-    /// When it ends.
+    /// Time of expiry.
     pub expires_at: Time,
 }
 
-/// A token to be made.
+/// A token to be created.
 #[derive(Clone, Debug)]
 pub struct NewToken {
-    /// Whose world it opens.
+    /// Tenant of the token.
     pub tenant: Tenant,
-    /// What it is called; the agent or the person when not given.
+    /// Name of the token; by default that of the agent or person.
     pub name: Option<Person>,
-    /// What it may be used for.
+    /// Scopes of the token.
     pub scopes: Scopes,
-    /// The agent it belongs to.
+    /// Agent that the token belongs to.
     pub agent: Option<Agent>,
-    /// The person behind it.
+    /// Person that the token acts for.
     pub person: Option<Person>,
-    /// How long it lasts, at most [`LONGEST_TOKEN`].
+    /// Lifetime, at most [`LONGEST_TOKEN`].
     pub lasts: Duration,
 }
 
-/// A token just made: the only moment its text is known.
+/// A new token, with its text, which is not stored.
 #[derive(Debug)]
 pub struct Minted {
-    /// What the program shows.
+    /// Text that the program sends.
     pub text: String,
-    /// How lists call it.
+    /// Short id, shown in lists.
     pub id: String,
-    /// What is kept.
+    /// The stored part.
     pub token: Token,
 }
 
 impl NewToken {
-    /// Makes it.
+    /// Validates and stores the token.
     pub async fn mint(self, store: &dyn Store) -> Result<Minted, AccessError> {
         self.check()?;
         self.check_names(store).await?;
@@ -112,12 +112,12 @@ impl NewToken {
             expires_at: Some(token.expires_at),
         };
         match store.put_entry(entry).await? {
-            Put::Kept(_) => Ok(Minted { text, id, token }),
-            Put::Changed => Err(StoreError::Impossible("two tokens are the same".to_owned()).into()),
+            Put::Written(_) => Ok(Minted { text, id, token }),
+            Put::Conflict => Err(StoreError::Impossible("two tokens are the same".to_owned()).into()),
         }
     }
 
-    /// Names are of one form, and no two agents are written alike.
+    /// Checks that names are normalized, and that the agent's name cannot be confused with another agent's.
     async fn check_names(&self, store: &dyn Store) -> Result<(), AccessError> {
         let agent = self.agent.as_ref().map(Agent::as_str);
         let named = self.name.as_ref().map(Person::as_str);
@@ -134,7 +134,7 @@ impl NewToken {
         if let Some(twin) = agents.clone().find(is_twin) {
             return Err(AccessError::Exists(format!("an agent `{twin}`: write it so")));
         }
-        // Where an earlier version made tokens for both, each of them still gets new ones.
+        // If an earlier version made tokens for both, each agent can still get new ones.
         if agents.clone().any(|other| other.as_str() == agent) {
             return Ok(());
         }
@@ -146,7 +146,8 @@ impl NewToken {
         }
     }
 
-    /// INVARIANT: no token can both decide and propose, or both decide and start (I10, X66), and an agent's can only ask.
+    /// INVARIANT: no token can both decide and propose, or both decide and start (I10, X66); an agent's token can only
+    /// propose and wait.
     fn check(&self) -> Result<(), AccessError> {
         let not_allowed = |reason: &str| Err(AccessError::NotAllowed(reason.to_owned()));
         let has = |scope| self.scopes.has(scope);
@@ -181,7 +182,7 @@ impl NewToken {
 }
 
 impl Token {
-    /// The caller who shows `text`, if it is a token in force.
+    /// Returns the caller with this token, if it is valid.
     pub async fn open(store: &dyn Store, text: &str) -> Result<Option<Caller>, StoreError> {
         if !text.starts_with(PREFIX) {
             return Ok(None);
@@ -190,21 +191,20 @@ impl Token {
             return Ok(None);
         };
         let token: Token = read_body(&entry.body)?;
-        // INVARIANT: a token that an earlier version made with scopes of two roles opens nothing.
+        // INVARIANT: a token that an earlier version made with scopes of two roles is not accepted.
         if token.scopes.role().is_none() {
             return Ok(None);
         }
-        let mut grounds = vec![Ground::exactly(&entry)];
-        // Groups are the person's as they are now, not as they were when the token was made. Whoever the person is, they
-        // are still the one it was made for.
+        let mut authority_bases = vec![AuthorityBasis::exactly(&entry)];
+        // Groups are read from the person's current account, which has to be the one that the token was made for.
         let groups = match &token.person {
             Some(person) => {
                 let account = Account::behind(store, &entry.tenant, person).await?;
                 let account = account.filter(|(account, _)| account.generation() == token.generation);
-                let Some((account, ground)) = account else {
+                let Some((account, basis)) = account else {
                     return Ok(None);
                 };
-                grounds.push(ground);
+                authority_bases.push(basis);
                 account.groups
             }
             None => Vec::new(),
@@ -218,19 +218,19 @@ impl Token {
             generation: token.generation,
             groups,
             credential: Credential::Token,
-            grounds,
+            authority_bases,
             expires_at: entry.expires_at,
         }))
     }
 
-    /// All tokens of a tenant, with what lists call them.
+    /// Returns all tokens of a tenant with their short ids.
     pub async fn list(store: &dyn Store, tenant: &Tenant) -> Result<Vec<(String, Token)>, StoreError> {
         let entries = all(store, tenant).await?;
         let token = |entry: &Entry| Ok((short(&entry.key), read_body(&entry.body)?));
         entries.iter().map(token).collect()
     }
 
-    /// Ends a token at once. `id` is what lists call it, or more of it.
+    /// Revokes a token at once. `id` is at least the first 8 characters of its key.
     pub async fn revoke(store: &dyn Store, tenant: &Tenant, id: &str) -> Result<Token, AccessError> {
         let not_found = || AccessError::NotFound(format!("token `{id}`"));
         let mut meant = all(store, tenant).await?;
@@ -258,7 +258,7 @@ async fn all(store: &dyn Store, tenant: &Tenant) -> Result<Vec<Entry>, StoreErro
     }
 }
 
-/// The scopes that go together, for whoever asked for others.
+/// Lists the allowed combinations of scopes, for an error message.
 fn allowed_together() -> String {
     let together = Role::ALL.map(|role| {
         let scopes: Scopes = role.scopes().iter().copied().collect();

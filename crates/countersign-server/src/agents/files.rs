@@ -1,4 +1,4 @@
-//! An agent's files, and the world it acts in: read in one place, for a service as for a terminal.
+//! Reads an agent's files and opens its world, for the service and for `chat`.
 
 use std::path::{Path, PathBuf};
 
@@ -8,17 +8,17 @@ use countersign_examples::{Setup, World};
 use crate::failure::Failure;
 use crate::trust::{self, StorePlace};
 
-/// What stands beside an agent's file.
+/// Names of the files next to `agent.toml`.
 const TOOLS: &str = "tools.json";
 const SCRIPT: &str = "script.toml";
 
-/// The agent of a world that is built in.
+/// Returns the agent of a built-in world.
 pub fn built_in(setup: &Setup) -> Result<AgentFile, String> {
     AgentFile::parse(setup.agent, setup.definitions, Some(setup.script))
         .map_err(|problem| problem.to_string())
 }
 
-/// The agent of an `agent.toml`, with its `tools.json` and perhaps a `script.toml` beside it.
+/// Reads an `agent.toml` with the `tools.json` and the optional `script.toml` next to it.
 pub fn read(path: &Path) -> Result<AgentFile, String> {
     let (agent, tools) = (text(path)?, text(&path.with_file_name(TOOLS))?);
     let script = path.with_file_name(SCRIPT);
@@ -30,13 +30,13 @@ pub fn read(path: &Path) -> Result<AgentFile, String> {
         .map_err(|problem| format!("`{}`: {problem}", path.display()))
 }
 
-/// A file as text, if the person stands for it.
+/// Reads a file as text, if the person trusts it.
 pub fn text(path: &Path) -> Result<String, String> {
     let unreadable = |error| Failure::error("no_agent", format!("cannot read `{}`: {error}", path.display()));
     trust::read(path, unreadable).map_err(in_one_line)
 }
 
-/// A built-in world; its data is in `countersign-NAME.db` when nobody says where. One that has none yet is given some.
+/// Opens a built-in world. Without `data`, its file is `countersign-NAME.db`. A new file gets sample data.
 pub fn open_world(setup: &'static Setup, name: &str, data: Option<&Path>) -> Result<World, String> {
     let usual = || PathBuf::from(format!("countersign-{name}.db"));
     let data = data.map_or_else(usual, Path::to_path_buf);
@@ -46,7 +46,7 @@ pub fn open_world(setup: &'static Setup, name: &str, data: Option<&Path>) -> Res
     Ok(world)
 }
 
-/// A refusal with what to do about it.
+/// Formats a failure with its hint.
 fn in_one_line(failure: Failure) -> String {
     match failure.hint {
         Some(hint) => format!("{}; {hint}", failure.message),

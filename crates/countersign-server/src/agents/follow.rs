@@ -1,27 +1,27 @@
-//! Following what is decided: a card that ended anywhere lets its talk go on.
+//! Resumes the talk of a card that was decided anywhere.
 //!
-//! Enters: the feed of events, and at the start what ended while the service was down. Leaves: resumed talks.
+//! Enters: the feed of events, and at the start cards that ended while the service was down. Leaves: resumed talks.
 
 use std::collections::BTreeSet;
 use std::time::Duration;
 
 use countersign::approval::{Approval, SharedApproval};
-use countersign::event::What;
+use countersign::event::EventKind;
 use countersign::state::State;
 use countersign::store::{Filter, LONGEST_PAGE, StoreError};
 use tokio::sync::broadcast::error::RecvError;
 
 use crate::http::App;
 
-/// Looks back over so many bytes of arguments and results at most.
+/// Maximum bytes of arguments and results that the look back reads.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
-/// What was decided by words or by a button is gone on with where it was heard. Should that node have ended in the middle,
-/// another one goes on after so long.
+/// Delay before resuming after a reply or a button, which the node that heard it continues. If that node has crashed,
+/// another one takes over after this time.
 const HEARD_WITHIN: Duration = Duration::from_secs(3);
-/// After a failure of the store.
+/// Pause after a failure of the store.
 const AGAIN: Duration = Duration::from_secs(1);
 
-/// Runs until the service stops.
+/// Follows events until the service stops.
 pub async fn follow(app: App) {
     if app.agents.iter().next().is_none() {
         return;
@@ -37,9 +37,9 @@ pub async fn follow(app: App) {
     }
 }
 
-/// Follows until it lost its place; then everything is looked at again.
+/// Follows the feed until it is lost or the service stops. The caller then starts over with a look back.
 async fn follow_once(app: &App) -> Result<(), StoreError> {
-    // Listen first, look back second: nothing falls in between.
+    // Subscribe before looking back, so that no event is missed.
     let mut live = app.feeds.listen(app, &app.settings.tenant).await?;
     look_back(app).await?;
     loop {
@@ -48,7 +48,7 @@ async fn follow_once(app: &App) -> Result<(), StoreError> {
             () = app.stopping.cancelled() => return Ok(()),
         };
         match happened {
-            // A call that passed was answered within its turn.
+            // A passed call was answered within its turn.
             Ok(happened) if happened.approval.state == State::Passed => {}
             Ok(happened) if is_end(&happened.event.what) => {
                 resume(
@@ -63,7 +63,7 @@ async fn follow_once(app: &App) -> Result<(), StoreError> {
     }
 }
 
-/// Cards that ended while nobody followed. A session that knows of it already does nothing.
+/// Resumes talks whose cards ended while nobody followed. A session that has settled the card already does nothing.
 async fn look_back(app: &App) -> Result<(), StoreError> {
     for (_, served) in app.agents.iter() {
         let newest = Filter {
@@ -84,23 +84,23 @@ async fn look_back(app: &App) -> Result<(), StoreError> {
     Ok(())
 }
 
-fn is_end(what: &What) -> bool {
+fn is_end(what: &EventKind) -> bool {
     matches!(
         what,
-        What::Approved { .. }
-            | What::Denied { .. }
-            | What::Expired
-            | What::Withdrawn { .. }
-            | What::Succeeded { .. }
-            | What::Failed { .. }
-            | What::Lost { .. }
+        EventKind::Approved { .. }
+            | EventKind::Denied { .. }
+            | EventKind::Expired
+            | EventKind::Withdrawn { .. }
+            | EventKind::Succeeded { .. }
+            | EventKind::Failed { .. }
+            | EventKind::Lost { .. }
     )
 }
 
-fn delay(what: &What, approval: &Approval) -> Duration {
+fn delay(what: &EventKind, approval: &Approval) -> Duration {
     let surface = approval.decision.as_ref().map(|decided| decided.surface.as_str());
     match (what, surface) {
-        (What::Withdrawn { .. }, _) | (_, Some("text" | "button")) => HEARD_WITHIN,
+        (EventKind::Withdrawn { .. }, _) | (_, Some("text" | "button")) => HEARD_WITHIN,
         _ => Duration::ZERO,
     }
 }

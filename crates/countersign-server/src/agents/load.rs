@@ -1,10 +1,10 @@
-//! From the configuration to agents that are ready: a built-in world with its agent, or an agent's own files.
+//! Loads the configured agents: a built-in world with its agent, or an agent's own files.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
 use countersign::id::{Agent, Person};
-use countersign_agent::agent::Plan;
+use countersign_agent::agent::AgentConfig;
 use countersign_agent::file::{AgentFile, Provider};
 use countersign_examples::{Setup, WORLDS, World};
 use serde::Deserialize;
@@ -13,43 +13,43 @@ use super::files::{built_in, open_world, read};
 use super::provider::{Choice, provider};
 use crate::failure::Failure;
 
-/// `[agents.NAME]`.
+/// Configuration of `[agents.NAME]`.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AgentSource {
-    /// An `agent.toml`, with its `tools.json` and perhaps a `script.toml` beside it.
+    /// Path of an `agent.toml`, with `tools.json` and optionally `script.toml` next to it.
     file: Option<PathBuf>,
-    /// A built-in world with its agent: `crm`, `cms` or `ranch`.
+    /// Name of a built-in world with its agent: `crm`, `cms` or `ranch`.
     world: Option<String>,
-    /// Where the world's data is; `countersign-NAME.db` when nobody says.
+    /// Path of the world's data; `countersign-NAME.db` by default.
     data: Option<PathBuf>,
-    /// Who answers.
+    /// Provider of the models.
     #[serde(default)]
     model: Choice,
-    /// One model for everybody, instead of those the agent's file names.
+    /// Model to use for all roles, instead of those that the agent's file names.
     model_name: Option<String>,
 }
 
 /// An agent that is ready to be served.
 pub struct Loaded {
-    /// What it is made of.
-    pub plan: Plan,
-    /// Whether a script answers.
+    /// Configuration of the agent.
+    pub plan: AgentConfig,
+    /// True if a script answers instead of a model.
     pub is_scripted: bool,
-    /// Something to say to it.
+    /// Suggested first messages.
     pub openings: Vec<String>,
 }
 
 /// All agents, and the worlds they act in.
 pub struct Ready {
-    /// The agents.
+    /// Agents to serve.
     pub agents: Vec<Loaded>,
-    /// The worlds, whose tools have to be run.
+    /// Worlds whose tools the service has to run.
     pub worlds: Vec<World>,
 }
 
 impl AgentSource {
-    /// The built-in worlds, as they are served when nobody configured anything.
+    /// Returns the built-in worlds, which are served if nothing is configured.
     pub fn tryout() -> BTreeMap<String, AgentSource> {
         let source = |setup: &&Setup| {
             let world = Some(setup.name.to_owned());
@@ -64,13 +64,13 @@ impl AgentSource {
         WORLDS.iter().map(source).collect()
     }
 
-    /// The world it acts in, if it is a built-in one.
+    /// Returns the built-in world that the agent acts in, if any.
     pub fn setup(&self) -> Option<&'static Setup> {
         countersign_examples::named(self.world.as_deref()?)
     }
 }
 
-/// Makes all agents ready, or says what is wrong with one. Worlds that have no data yet are given some.
+/// Loads all agents. Fails at the first error. New world files get sample data.
 pub fn load(sources: &BTreeMap<String, AgentSource>) -> Result<Ready, Failure> {
     let mut ready = Ready {
         agents: Vec::new(),
@@ -113,12 +113,12 @@ fn loaded(
     })?;
     let is_scripted = matches!(provider, Provider::Script);
     let mut plan = file
-        .plan(&provider)
+        .config(&provider)
         .map_err(|problem| match is_scripted && !file.has_script() {
             true => "there is neither a key for a model nor a `script.toml`".to_owned(),
             false => problem.to_string(),
         })?;
-    // Two agents may be made from one file; they are told apart by what they are called here.
+    // Two agents may use the same file, so the configured name replaces the file's.
     plan.name = Agent::new(name).map_err(|problem| problem.to_string())?;
     plan.requester = Person::new(format!("agent:{name}")).map_err(|problem| problem.to_string())?;
     Ok(Loaded {
@@ -128,7 +128,7 @@ fn loaded(
     })
 }
 
-/// It stands in addresses and in the names of conversations.
+/// Checks a name, which becomes part of URLs and channel names.
 fn check_name(name: &str) -> Result<(), String> {
     let is_plain =
         |byte: u8| byte.is_ascii_lowercase() || byte.is_ascii_digit() || byte == b'-' || byte == b'_';
@@ -175,7 +175,7 @@ mod tests {
         toml::from_str(text).unwrap_or_else(|error| panic!("{error}"))
     }
 
-    /// What is wrong with it; nothing when it is good. `DIR` stands for the folder.
+    /// Returns the error, or an empty string. `DIR` in the text is replaced by the folder.
     fn problem(folder: &Path, text: &str) -> String {
         let text = text.replace("DIR", &folder.display().to_string());
         match load(&sources(&text)) {
@@ -208,7 +208,7 @@ mod tests {
         };
         check("[own]\nfile = 'DIR/whole/agent.toml'\nmodel = 'script'", "");
         check("[crm]\nworld = 'crm'\ndata = 'DIR/crm.db'\nmodel = 'script'", "");
-        // The same file again, and a file of somebody else.
+        // The same file again, and another world's file.
         check("[crm]\nworld = 'crm'\ndata = 'DIR/crm.db'\nmodel = 'script'", "");
         check(
             "[cms]\nworld = 'cms'\ndata = 'DIR/crm.db'",

@@ -1,8 +1,8 @@
 //! Served agents: agents that people talk to through this service.
 //!
-//! Enters: what the configuration says, and what people say. Leaves: talks, each with its turns one after the other,
-//! and news of them for everybody who listens. A card that is decided anywhere lets its talk go on by itself.
-//! Deliberately absent: HTTP and HTML. An agent's tools are run by the service's own gate, and by nothing else.
+//! Enters: the configuration, and people's messages. Leaves: talks, whose turns run one after the other, and news for
+//! everybody who listens. When a card is decided anywhere, its talk continues on its own.
+//! Deliberately absent: HTTP and HTML. An agent's tools run only through the service's own gate.
 
 mod files;
 mod follow;
@@ -20,7 +20,7 @@ use countersign::conversation::Conversations;
 use countersign::gate::Gate;
 use countersign::id::{self, BadName, Tenant};
 use countersign::store::{Store, StoreError};
-use countersign_agent::agent::{Agent, Place, Plan};
+use countersign_agent::agent::{Agent, AgentConfig, TurnContext};
 
 use crate::access::{Account, Speaker};
 
@@ -34,32 +34,32 @@ pub use talk::{Busy, News, Said, Talk, card_key};
 
 use talk::Talks;
 
-/// All agents a service serves.
+/// All agents that a service serves.
 #[derive(Default)]
 pub struct Agents {
     served: BTreeMap<String, Arc<Served>>,
     talks: Talks,
     world: Option<(Tenant, TalkSecret)>,
-    /// Whether there is a page to talk to them.
+    /// True if there is a page for talking to the agents.
     pub has_playground: bool,
 }
 
 /// One served agent.
 pub struct Served {
-    /// The name it is served under.
+    /// Name under which the agent is served.
     pub name: String,
-    /// The agent.
+    /// The agent, over the service's gate.
     pub agent: Agent,
-    /// Who answers, in a few words: `a script` or a model's name.
+    /// Description of what answers: `a script`, or the names of the models.
     pub model: String,
-    /// Whether that is only a script.
+    /// True if a script answers.
     pub is_scripted: bool,
-    /// Something to say to it, for who does not know what to say.
+    /// Suggested first messages.
     pub openings: Vec<String>,
 }
 
 impl Agents {
-    /// Serves these agents over a gate, to the people of one tenant: their tools act in one world, not in one for each.
+    /// Serves these agents to the people of one tenant: all of them share one world.
     pub fn new(
         gate: &Gate,
         tenant: Tenant,
@@ -79,18 +79,18 @@ impl Agents {
         })
     }
 
-    /// The agents, by name.
+    /// Returns the agents by name.
     pub fn iter(&self) -> impl Iterator<Item = (&str, &Served)> {
         self.served
             .iter()
             .map(|(name, served)| (name.as_str(), &**served))
     }
 
-    /// Somebody's talk with an agent; nothing when there is no such agent here, or the id is none.
+    /// Returns a person's talk with an agent, or `None` if there is no such agent or the session id is invalid.
     pub fn talk(&self, tenant: &Tenant, agent: &str, session: &str, speaker: &Speaker) -> Option<Talk> {
         let served = self.served.get(agent)?;
         let (_, secret) = self.world.as_ref().filter(|(ours, _)| ours == tenant)?;
-        let place = Place {
+        let place = TurnContext {
             tenant: tenant.clone(),
             channel: secret.channel(tenant, served.agent.name(), session, speaker)?,
             person: speaker.person.clone(),
@@ -98,7 +98,7 @@ impl Agents {
         Some(self.talks.open(served, place, session))
     }
 
-    /// The talk that an approval was proposed in, if it is this speaker's.
+    /// Returns the talk in which an approval was proposed, if it belongs to this speaker.
     pub fn talk_of(&self, approval: &Approval, speaker: &Speaker) -> Option<Talk> {
         let channel = approval.channel.as_ref()?;
         let agent = approval.agent.served_name()?;
@@ -106,7 +106,8 @@ impl Agents {
         (talk.place().channel == *channel).then_some(talk)
     }
 
-    /// The talk that an approval was proposed in, if it is one of ours and its account is still there.
+    /// Returns the talk in which an approval was proposed, if it is with a served agent and the person's account still
+    /// exists.
     pub async fn find_talk_of(
         &self,
         store: &dyn Store,
@@ -127,11 +128,11 @@ impl Agents {
 }
 
 impl Agents {
-    /// Names the address of the pages: a card that is too long for a talk is shown there.
+    /// Sets the URL of the inbox, which shows cards that are too long for a talk.
     pub fn leading_to(mut self, page: &str) -> Agents {
         for served in self.served.values_mut() {
             if let Some(served) = Arc::get_mut(served) {
-                served.agent = served.agent.clone().leading_to(page);
+                served.agent = served.agent.clone().with_inbox_url(page);
             }
         }
         self
@@ -139,7 +140,7 @@ impl Agents {
 }
 
 impl Served {
-    /// INVARIANT: it proposes as an agent that no credential can name (X97).
+    /// INVARIANT: the agent proposes under a name that no credential can have (X97).
     fn new(gate: &Gate, loaded: Loaded) -> Result<Served, BadName> {
         let Loaded {
             mut plan,
@@ -161,7 +162,7 @@ impl Served {
     }
 }
 
-fn models(plan: &Plan) -> String {
+fn models(plan: &AgentConfig) -> String {
     let mut names: Vec<String> = plan.specialists.iter().map(|one| one.role.model.name()).collect();
     names.sort_unstable();
     names.dedup();

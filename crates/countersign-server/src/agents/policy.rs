@@ -1,12 +1,12 @@
-//! One policy out of several: the service's own, and those of the worlds it serves.
+//! Joins the policies of the service and of the worlds that it serves.
 //!
-//! Enters: policies as text. Leaves: one text. The first one speaks for the service: its channel, surfaces and agents
-//! are in force. The others bring tools, and nothing else.
-//! INVARIANT: no tool is listed twice. Which of two entries rules must never depend on an order.
+//! Enters: policies as text. Leaves: one text. The first policy speaks for the service: its `channel`, `surfaces` and
+//! `agents` apply. The others only add tools.
+//! INVARIANT: no tool is listed twice, so that the ruling never depends on the order of policies.
 
 use toml::{Table, Value};
 
-/// Joins policies. Each has been understood on its own before; what is wrong here is that they do not fit together.
+/// Joins policies that were each validated before. Fails if a tool is listed twice.
 pub fn join(own: &str, others: &[(&str, &str)]) -> Result<String, String> {
     let mut joined = table("the policy", own)?;
     let mut from: std::collections::HashMap<String, String> = std::collections::HashMap::new();
@@ -32,7 +32,7 @@ pub fn join(own: &str, others: &[(&str, &str)]) -> Result<String, String> {
     Ok(joined.to_string())
 }
 
-/// The same policy without these tools.
+/// Returns the policy without these tools.
 pub fn without(own: &str, left_out: &[&str]) -> Result<String, String> {
     let mut table = table("the policy", own)?;
     if let Some(Value::Table(tools)) = table.get_mut("tools") {

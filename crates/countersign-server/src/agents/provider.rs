@@ -1,25 +1,25 @@
-//! Whose models answer: by the keys in the environment, or nobody's.
+//! Chooses the provider of models, by the API keys in the environment or by the configuration.
 
-use countersign_agent::file::{ANTHROPIC, OPENAI, Provider, Service};
+use countersign_agent::file::{ANTHROPIC, OPENAI, Provider, ProviderSettings};
 use countersign_agent::model::ApiKey;
 use serde::Deserialize;
 
-/// What the configuration says about models.
+/// Choice of provider in the configuration.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Choice {
-    /// By the keys there are: Anthropic's first, then OpenAI's, and with none of them the script.
+    /// By the available API keys: Anthropic's first, then OpenAI's, otherwise the script.
     #[default]
     Auto,
     /// The agent's own script.
     Script,
-    /// Anthropic's, with `ANTHROPIC_API_KEY`.
+    /// Anthropic's API, with `ANTHROPIC_API_KEY`.
     Anthropic,
-    /// Chat completions, with `OPENAI_API_KEY`, at `OPENAI_BASE_URL`.
+    /// The chat completions API, with `OPENAI_API_KEY`, at `OPENAI_BASE_URL`.
     OpenAi,
 }
 
-/// The provider for a choice, with what is in the environment; `model` takes the place of the file's names.
+/// Returns the provider for a choice and the environment. `model` overrides the names in the agent's file.
 pub fn provider(
     choice: Choice,
     model: Option<String>,
@@ -28,7 +28,7 @@ pub fn provider(
     let variable = |name: &str| variable(name).filter(|value| !value.trim().is_empty());
     let (anthropic, openai) = (variable("ANTHROPIC_API_KEY"), variable("OPENAI_API_KEY"));
     let (anthropic_url, openai_url) = (variable("ANTHROPIC_BASE_URL"), variable("OPENAI_BASE_URL"));
-    let service = |url: Option<String>, usual: &str, key: Option<String>| Service {
+    let service = |url: Option<String>, usual: &str, key: Option<String>| ProviderSettings {
         url: url.unwrap_or_else(|| usual.to_owned()),
         key: key.as_deref().map(ApiKey::new),
         model,
@@ -39,7 +39,7 @@ pub fn provider(
             Ok(Provider::Anthropic(service(anthropic_url, ANTHROPIC, Some(key))))
         }
         (Choice::Anthropic, None, _) => Err("`ANTHROPIC_API_KEY` is not set".to_owned()),
-        // Servers of one's own often want no key.
+        // Self-hosted servers often need no key.
         (Choice::OpenAi, _, None) if openai_url.is_none() => {
             Err("neither `OPENAI_API_KEY` nor `OPENAI_BASE_URL` is set".to_owned())
         }

@@ -1,9 +1,9 @@
-//! The secret behind the names of talks' channels.
+//! The secret from which the channel names of talks are derived.
 //!
-//! Enters: who talks to which agent in which session. Leaves: a channel that nobody without the secret can name. The
-//! secret is made once for each tenant and kept in the store's registry, so restarts and other nodes find the same
-//! talks.
-//! Deliberately absent: who may talk. [`Channel::new`] refuses these names, whoever asks.
+//! Enters: a person, an agent and a session. Leaves: a channel name that cannot be made without the secret. The secret
+//! is created once per tenant and stored in the registry, so that the talks are found after a restart and on other
+//! nodes.
+//! Deliberately absent: who may talk. [`Channel::new`] refuses these names for all callers.
 
 use countersign::hash::Fields;
 use countersign::id::{Agent, Channel, Person, Tenant};
@@ -12,20 +12,20 @@ use countersign::store::{Store, StoreError};
 
 use crate::access::Speaker;
 
-/// The longest id of a session.
+/// Maximum length of a session id.
 const LONGEST_SESSION: usize = 64;
-/// The length of the secret, in bytes.
+/// Length of the secret, in bytes.
 const LENGTH: usize = 32;
 
-/// Makes the names of talks' channels.
+/// Derives the channel names of talks.
 #[derive(Clone)]
 pub struct TalkSecret([u8; LENGTH]);
 
 impl TalkSecret {
-    /// Reads the tenant's secret, and makes it when there is none yet.
+    /// Loads the tenant's secret, or creates one.
     pub async fn load(store: &dyn Store, tenant: &Tenant) -> Result<TalkSecret, StoreError> {
         let key = format!("talks/{tenant}");
-        // Another node may make it at the same moment; then that one counts.
+        // If another node creates the secret at the same time, that one is loaded.
         for _ in 0..2 {
             if let Some(entry) = store.entry(Kind::Setting, &key).await? {
                 let secret = entry.body.as_ref().try_into();
@@ -43,7 +43,7 @@ impl TalkSecret {
                 version: 0,
                 expires_at: None,
             };
-            if let Put::Kept(_) = store.put_entry(entry).await? {
+            if let Put::Written(_) = store.put_entry(entry).await? {
                 return Ok(TalkSecret(secret));
             }
         }
@@ -52,10 +52,10 @@ impl TalkSecret {
         ))
     }
 
-    /// The channel of a speaker's session with a served agent; nothing when the session's id is none.
+    /// Returns the channel of a speaker's session with a served agent, or `None` if the session id is invalid.
     ///
-    /// INVARIANT: the channel is one account's, not a name's (X67). An account of the first release has no generation; its
-    /// talks keep the name they had, which no account that is added later can make.
+    /// INVARIANT: the channel belongs to one account, not to a name (X67). Accounts from the first release have no
+    /// generation; their talks keep their old channel names, which no account added later can have.
     pub fn channel(
         &self,
         tenant: &Tenant,
@@ -72,7 +72,7 @@ impl TalkSecret {
         named(fields, session)
     }
 
-    /// The channel of a person's session with an agent on a terminal: never that of a served agent.
+    /// Returns the channel of a person's session in `countersign chat`, never the same as one of a served agent.
     pub fn terminal(
         &self,
         tenant: &Tenant,

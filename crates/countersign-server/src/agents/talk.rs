@@ -1,8 +1,8 @@
-//! A talk: one person, one agent, one session, as it goes on.
+//! A talk: the ongoing conversation of one person with one agent in one session.
 //!
-//! Enters: what the person says or presses, and the fact that something was decided elsewhere. Leaves: news, to who
-//! asked and to everybody who listens. Turns of one talk happen one after the other, and go on to their end whoever
-//! listens. What was said is in the store; what is here may be lost with the process.
+//! Enters: the person's messages, buttons and undo requests, and decisions made elsewhere. Leaves: news, for the caller
+//! and for everybody who listens. Turns of one talk run one after the other, and to their end, whether anybody listens
+//! or not. The conversation is in the store; the state here may be lost with the process.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -12,7 +12,7 @@ use countersign::conversation::{Message, Origin};
 use countersign::decision::Decider;
 use countersign::id::{ApprovalId, CallId, Channel, Key};
 use countersign::prompt::{Pressed, Prompt};
-use countersign_agent::agent::{Agent, Place, TurnError};
+use countersign_agent::agent::{Agent, TurnContext, TurnError};
 use countersign_agent::progress::{Listener, Progress};
 use countersign_agent::session::{Session, SessionError};
 use tokio::sync::{broadcast, mpsc};
@@ -20,33 +20,33 @@ use tokio::sync::{broadcast, mpsc};
 use super::Served;
 use crate::http::{Answer, App};
 
-/// How long a turn waits for the one before it.
+/// How long a turn waits for the previous one.
 const TURN_WITHIN: Duration = Duration::from_secs(30);
-/// How far a listener may be behind.
+/// Number of news items that a listener may lag behind.
 const QUEUE: usize = 512;
-/// Who does not read for so long is not told any more. The turn does not wait for them.
+/// Time after which a caller who does not read is dropped. The turn does not wait for them.
 const READ_WITHIN: Duration = Duration::from_secs(5);
-/// Beyond so many talks, those that nobody has open are forgotten.
+/// Number of talks above which unused ones are removed from the map.
 const MOST_TALKS: usize = 1000;
 
-/// One thing that happens in a talk.
+/// An item of news in a talk.
 #[derive(Clone, Debug)]
 pub enum News {
-    /// The person said something, or pressed a button.
+    /// The person said something or pressed a button, or another node changed the session.
     Heard,
-    /// The turn goes on.
+    /// The turn made progress.
     Progress(Box<Progress>),
     /// The turn ended early.
     Failed {
-        /// Why.
+        /// Error message.
         message: String,
-        /// What to do now.
+        /// Advice on what to do next.
         hint: &'static str,
     },
 }
 
 impl News {
-    /// Nothing more comes of this turn.
+    /// Returns true if this is the last item of a turn.
     pub fn is_last(&self) -> bool {
         match self {
             News::Progress(progress) => matches!(**progress, Progress::Done { .. }),
@@ -56,38 +56,38 @@ impl News {
     }
 }
 
-/// What a person does in a talk.
+/// An action of a person in a talk.
 #[derive(Clone, Debug)]
 pub enum Said {
-    /// They write.
+    /// A message.
     Text {
-        /// What.
+        /// Text of the message.
         text: String,
-        /// The message's id: sent twice it is heard once.
+        /// Id of the message; a message sent twice is handled once.
         id: Key,
-        /// The card that they had before their eyes.
+        /// Key of the card that the person had on the screen.
         after: Option<Key>,
     },
-    /// They press a button.
+    /// A pressed button.
     Button {
-        /// What it says.
+        /// Payload of the button.
         payload: String,
-        /// Of several calls only these, by position.
+        /// Positions of the calls to approve, if not all.
         only: Option<Vec<u8>>,
     },
-    /// They want a call of this talk undone.
+    /// A request to undo a call of this talk.
     Undo(CallId),
 }
 
-/// Another turn takes too long.
+/// Error: the previous turn takes too long.
 #[derive(Debug)]
 pub struct Busy;
 
-/// A talk. Clones share everything.
+/// A talk. Clones share all state.
 #[derive(Clone)]
 pub struct Talk {
     served: Arc<Served>,
-    place: Place,
+    place: TurnContext,
     session: String,
     going: Arc<Going>,
 }
@@ -97,12 +97,12 @@ struct Going {
     news: broadcast::Sender<Arc<News>>,
 }
 
-/// The talks that somebody has open.
+/// The talks that are in use.
 #[derive(Default)]
 pub struct Talks(Mutex<HashMap<Channel, Weak<Going>>>);
 
 impl Talks {
-    pub(super) fn open(&self, served: &Arc<Served>, place: Place, session: &str) -> Talk {
+    pub(super) fn open(&self, served: &Arc<Served>, place: TurnContext, session: &str) -> Talk {
         let mut talks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if talks.len() >= MOST_TALKS {
             talks.retain(|_, going| going.strong_count() > 0);
@@ -125,40 +125,40 @@ impl Talks {
     }
 }
 
-/// The name of a card as a message of ours: who answers it says that they saw it.
+/// Returns the message key of a card. A reply that names it shows that the person saw the card.
 pub fn card_key(approval: ApprovalId) -> Option<Key> {
     Key::new(format!("card-{approval}")).ok()
 }
 
 impl Talk {
-    /// Whom one talks to.
+    /// Returns the agent of the talk.
     pub fn served(&self) -> &Served {
         &self.served
     }
 
-    /// The session's id.
+    /// Returns the session id.
     pub fn session_id(&self) -> &str {
         &self.session
     }
 
-    /// Where it happens.
-    pub fn place(&self) -> &Place {
+    /// Returns the tenant, channel and person of the talk.
+    pub fn place(&self) -> &TurnContext {
         &self.place
     }
 
-    /// What was said so far.
+    /// Loads the conversation so far.
     pub async fn session(&self) -> Result<Session, TurnError> {
         let agent = &self.served.agent;
         agent.session(&self.place.tenant, &self.place.channel).await
     }
 
-    /// Everything that happens from now on, whoever caused it.
+    /// Subscribes to all news from now on, whoever causes them.
     pub fn listen(&self) -> broadcast::Receiver<Arc<News>> {
         self.going.news.subscribe()
     }
 
-    /// Says something, and gives what comes of it. It goes on when nobody reads that. Refused when too many messages are
-    /// being answered: each of them is a turn of a model.
+    /// Starts a turn and returns its news. The turn continues if nobody reads them. Refused if too many turns are
+    /// running, because each of them uses a model.
     pub fn say(&self, app: &App, said: Said, by: Decider) -> Answer<mpsc::Receiver<Arc<News>>> {
         let counted = app.limits.turn(&self.place.tenant, &by.person)?;
         let (sender, receiver) = mpsc::channel(QUEUE);
@@ -185,7 +185,9 @@ impl Talk {
                         origin: Origin::Written,
                         after,
                     };
-                    let hear = async |agent: Agent, listener: Listener| agent.hear(message, &listener).await;
+                    let hear = async |agent: Agent, listener: Listener| {
+                        agent.handle_message(message, &listener).await
+                    };
                     let ended = talk.go(&mut teller, hear).await;
                     teller.end(ended).await;
                 }
@@ -196,7 +198,9 @@ impl Talk {
                         if !is_of(&agent, &place, of).await? {
                             return Err(TurnError::NoSuchCard);
                         }
-                        agent.press(place, &payload, only.as_deref(), by, &listener).await
+                        agent
+                            .handle_button(place, &payload, only.as_deref(), by, &listener)
+                            .await
                     };
                     let ended = talk.go(&mut teller, press).await;
                     teller.end(ended).await;
@@ -217,7 +221,7 @@ impl Talk {
         Ok(receiver)
     }
 
-    /// Goes on after something was decided elsewhere; nothing happens when nothing was.
+    /// Continues after a card was decided elsewhere; does nothing if none was.
     pub async fn resume(&self, app: &App) -> Result<(), Busy> {
         let _turn = self.turn().await?;
         let mut teller = Teller::new(app, self.going.news.clone(), None);
@@ -227,7 +231,7 @@ impl Talk {
                 let place = self.place.clone();
                 let resume = async |agent: Agent, listener: Listener| agent.resume(place, &listener).await;
                 match self.go(&mut teller, resume).await {
-                    // Another node was quicker: there the talk goes on, and here a page only has to look again.
+                    // Another node was faster and continues the talk; listeners here only have to reload.
                     Err(TurnError::Session(SessionError::Changed)) => teller.tell(News::Heard).await,
                     ended => teller.end(ended).await,
                 }
@@ -237,7 +241,7 @@ impl Talk {
         Ok(())
     }
 
-    /// Whether a card of this talk has ended that its session does not know the end of.
+    /// Returns true if a card of this talk has ended and the session has not settled it yet.
     async fn has_settled(&self) -> Result<bool, TurnError> {
         let session = self.session().await?;
         let store = self.served.agent.gate().store();
@@ -266,7 +270,7 @@ impl Talk {
         let telling = async {
             while let Some(progress) = heard.recv().await {
                 teller.count(&progress);
-                if let Progress::Held { prompt, .. } = &progress {
+                if let Progress::ShowCard { prompt, .. } = &progress {
                     self.shown(prompt).await;
                 }
                 teller.tell(News::Progress(Box::new(progress))).await;
@@ -276,12 +280,12 @@ impl Talk {
         ended
     }
 
-    /// The card is what stands last in the conversation now. Without this a yes only shows it again.
+    /// Records that the card is now the last message. Without this, a "yes" only shows the card again.
     async fn shown(&self, prompt: &Prompt) {
         let Some(key) = card_key(prompt.approval) else {
             return;
         };
-        let Place { tenant, channel, .. } = &self.place;
+        let TurnContext { tenant, channel, .. } = &self.place;
         let conversations = self.served.agent.conversations();
         if let Err(error) = conversations.shown(tenant, channel, prompt, key).await {
             tracing::warn!(approval = %prompt.approval, "a card that is shown could not be noted: {error}");
@@ -289,8 +293,8 @@ impl Talk {
     }
 }
 
-/// Whether a card is one of this talk's own.
-async fn is_of(agent: &Agent, place: &Place, card: Option<ApprovalId>) -> Result<bool, TurnError> {
+/// Returns true if the card belongs to this talk.
+async fn is_of(agent: &Agent, place: &TurnContext, card: Option<ApprovalId>) -> Result<bool, TurnError> {
     let Some(card) = card else {
         return Ok(false);
     };
@@ -300,7 +304,7 @@ async fn is_of(agent: &Agent, place: &Place, card: Option<ApprovalId>) -> Result
     }))
 }
 
-/// Tells news to who asked and to who listens.
+/// Sends news to the caller and to all listeners.
 struct Teller {
     app: App,
     all: broadcast::Sender<Arc<News>>,
@@ -316,7 +320,7 @@ impl Teller {
         }
     }
 
-    /// Counts what happens in talks as what happens everywhere else.
+    /// Counts proposals and decisions in talks in the same metrics as all others.
     fn count(&self, progress: &Progress) {
         match progress {
             Progress::Proposed { approval } => self.app.metrics.proposed(approval),
@@ -329,7 +333,7 @@ impl Teller {
 
     async fn tell(&mut self, news: News) {
         let news = Arc::new(news);
-        // Nobody has to listen.
+        // An error only means that nobody listens.
         let _ = self.all.send(news.clone());
         if let Some(own) = &self.own {
             let told = tokio::time::timeout(READ_WITHIN, own.send(news)).await;
@@ -339,7 +343,7 @@ impl Teller {
         }
     }
 
-    /// The turn is over; if it ended early, it is said why.
+    /// Reports the error of a turn that ended early.
     async fn end(&mut self, ended: Result<(), TurnError>) {
         let Err(error) = ended else { return };
         tracing::warn!("a turn ended early: {error}");

@@ -1,4 +1,4 @@
-//! A handler that does nothing but give bytes: what the service's answers are compared with.
+//! A server that only returns fixed bytes, as the baseline for the service's responses.
 
 use std::io::Write as _;
 
@@ -9,7 +9,7 @@ use axum::routing::get;
 use tokio::io::{AsyncBufReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::process::{Child, Command};
 
-/// The bare server, running in a process of its own, as the service does.
+/// The baseline server, running in its own process like the service.
 pub(super) struct Bare {
     pub(super) address: String,
     _child: Child,
@@ -33,7 +33,7 @@ pub(super) async fn start(bytes: String) -> anyhow::Result<Bare> {
     })
 }
 
-/// Serves what stands on standard input, until it is ended.
+/// Serves the bytes from standard input until the process is killed.
 pub(super) async fn serve() -> anyhow::Result<()> {
     let text = std::io::read_to_string(std::io::stdin())?;
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await?;

@@ -1,11 +1,11 @@
-//! One plain HTTP/1.1 connection that is kept open: as little work as a client can do.
+//! A minimal HTTP/1.1 client on one keep-alive connection.
 
 use anyhow::{Context as _, bail};
 use memchr::memmem;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 
-/// A connection and what was read ahead.
+/// A connection and its read buffer.
 pub(super) struct Connection {
     stream: TcpStream,
     address: String,
@@ -49,7 +49,7 @@ impl Connection {
         Ok(self.stream.write_all(request.as_bytes()).await?)
     }
 
-    /// One answer with a length; anything but success is an error.
+    /// Reads one response with a `Content-Length`. Any status other than 2xx is an error.
     pub(super) async fn receive(&mut self) -> anyhow::Result<String> {
         loop {
             if let Some(answer) = self.take_answer()? {
@@ -82,7 +82,7 @@ impl Connection {
         Ok(Some(body))
     }
 
-    /// Reads to the end and counts lines that are exactly `line`.
+    /// Reads to the end of the stream and counts lines equal to `line`.
     pub(super) async fn count_events(mut self, line: &'static str) -> usize {
         let mut count = 0;
         loop {
@@ -98,7 +98,7 @@ impl Connection {
     }
 }
 
-/// What the head of an answer says of its length. Servers of ours write names in small letters.
+/// Returns the `Content-Length`. Our servers write header names in lower case.
 fn length(head: &[u8]) -> Option<usize> {
     const NAME: &[u8] = b"\r\ncontent-length: ";
     let behind = head.get(memmem::find(head, NAME)? + NAME.len()..)?;

@@ -1,7 +1,7 @@
-//! The service over HTTP: the real program in a process of its own, driven over plain connections.
+//! Benchmarks of the service over HTTP: the real program in its own process, driven over plain connections.
 //!
-//! An agent and a person per caller, each with a connection that is kept open and a token of their own. One whole
-//! approval is three requests: propose, decide, and wait for the recorded result; the service runs the tool itself.
+//! Each caller has one connection for the agent and one for the person, both kept open. One approval takes three
+//! requests: propose, decide, and wait for the recorded result; the service runs the tool itself.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -20,34 +20,34 @@ use super::{Place, drive, report};
 use crate::access::{Account, NewToken, Scope};
 
 const TOOL: &str = "delete_paddocks";
-/// One caller may hold ten streams open, so many callers are needed.
+/// Limit of streams per caller, which determines the number of callers.
 const STREAMS_EACH: usize = 10;
 
-/// The service, running.
+/// A running service.
 pub(super) struct Service {
     child: Child,
     address: String,
     agent: String,
     person: String,
     readers: Vec<String>,
-    /// What the agent proposes, always the same.
+    /// Body of the agent's proposal, always the same.
     turn: String,
     _directory: PathBuf,
 }
 
 impl Service {
-    /// Starts one over an empty SQLite store, with everything on that a service has.
+    /// Starts a service on an empty SQLite store, with all its features on.
     pub(super) async fn start(place: &Place, readers: usize) -> anyhow::Result<Service> {
         let directory = place.file("http").with_extension("");
         std::fs::remove_dir_all(&directory).ok();
-        crate::private::create_folder(&directory)?;
-        // What is measured is the gate, not its limits.
+        crate::private_file::create_folder(&directory)?;
+        // Lift the limits: the gate is measured, not its limits.
         let policy = format!("{UNLIMITED}[tools.{TOOL}]\neffect = \"write\"\nttl = \"1h\"\n");
-        crate::private::write_new(&directory.join("countersign.toml"), policy.as_bytes())?;
+        crate::private_file::write_new(&directory.join("countersign.toml"), policy.as_bytes())?;
         let config = format!(
             "decisions_per_second = 1000000\nlongest_wait = \"1h\"\n[limits]\nwaits_per_caller = 1000000\n[tools.{TOOL}]\nanswer = \"deleted\"\n"
         );
-        crate::private::write_new(&directory.join("countersign-serve.toml"), config.as_bytes())?;
+        crate::private_file::write_new(&directory.join("countersign-serve.toml"), config.as_bytes())?;
         let store = SqliteStore::open(directory.join("countersign.db"), SqliteOptions::default())?;
         let now = countersign::store::Store::now(&store).await?;
         let mut account = Account::new(Person::new("bench")?, vec!["approvers".to_owned()], now);
@@ -123,16 +123,16 @@ async fn spawn(directory: &Path) -> anyhow::Result<(Child, String)> {
     bail!("the service did not start")
 }
 
-/// What the agent waits for, from the moment at which the person decides.
+/// Target of the agent's wait, which is measured from the decision.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Wanted {
-    /// What the tool answered, on record.
+    /// The recorded result of the call.
     Result,
-    /// The decision alone. When the call has run is asked behind it, in a fourth request.
+    /// The decision only. The result is then read with a fourth request, outside of the measured wait.
     Decision,
 }
 
-/// Whole approvals.
+/// Measures whole approvals.
 pub(super) async fn cycle(
     place: &Place,
     callers: usize,
@@ -173,7 +173,7 @@ pub(super) async fn cycle(
                 };
                 agent.send("GET", first, &service.agent, "").await?;
                 if callers == 1 {
-                    // Let the wait arrive first; that is nobody's work.
+                    // Let the wait arrive first; this time is not counted.
                     let began = Instant::now();
                     tokio::time::sleep(Duration::from_millis(1)).await;
                     *paused.lock().unwrap_or_else(PoisonError::into_inner) += began.elapsed();
@@ -218,7 +218,7 @@ fn keep(kept: &Mutex<Vec<Duration>>, took: Duration) {
     kept.lock().unwrap_or_else(PoisonError::into_inner).push(took);
 }
 
-/// Looking at one approval, next to a bare handler that gives the same bytes, in turns.
+/// Measures reading one approval, alternating with a bare server that returns the same bytes.
 pub(super) async fn get(place: &Place, callers: usize, span: Duration) -> anyhow::Result<Value> {
     let service = Service::start(place, 0).await?;
     let mut connection = Connection::open(&service.address).await?;
@@ -264,7 +264,7 @@ async fn rate(address: &str, path: &str, token: &str, callers: usize, span: Dura
     Ok(latencies.len() as f64 / elapsed.as_secs_f64())
 }
 
-/// What long polls weigh.
+/// Measures the memory and CPU use of idle long polls.
 pub(super) async fn waiting(place: &Place, count: usize) -> anyhow::Result<Value> {
     let service = Service::start(place, 0).await?;
     let pid = service.child.id().context("the service is gone")?;
@@ -291,7 +291,8 @@ pub(super) async fn waiting(place: &Place, count: usize) -> anyhow::Result<Value
     }))
 }
 
-/// Many readers of events, a tenth of them stalled: what the others see and what the service grows by (F17).
+/// Measures many event streams, a tenth of them stalled: events received by the others, and growth of the service
+/// (F17).
 pub(super) async fn streams(place: &Place, count: usize, span: Duration) -> anyhow::Result<Value> {
     let service = Service::start(place, count.div_ceil(STREAMS_EACH)).await?;
     let pid = service.child.id().context("the service is gone")?;
@@ -316,7 +317,7 @@ pub(super) async fn streams(place: &Place, count: usize, span: Duration) -> anyh
     while began.elapsed() < span {
         service.propose(&mut connection).await?;
         proposed += 1;
-        // Faster than people, slower than a thousand readers on two processors can be written to.
+        // A rate that a thousand readers can be served at on two CPUs.
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     tokio::time::sleep(Duration::from_secs(2)).await;
@@ -333,7 +334,7 @@ pub(super) async fn streams(place: &Place, count: usize, span: Duration) -> anyh
     }))
 }
 
-/// Resident memory of a process in KiB.
+/// Returns the resident memory of a process in KiB.
 fn resident(pid: u32) -> anyhow::Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -341,7 +342,7 @@ fn resident(pid: u32) -> anyhow::Result<u64> {
     Ok(number.context("no memory figure")?.parse()?)
 }
 
-/// Processor time of a process in hundredths of a second.
+/// Returns the CPU time of a process in hundredths of a second.
 fn processor_ticks(pid: u32) -> anyhow::Result<u64> {
     let text = std::fs::read_to_string(format!("/proc/{pid}/stat"))?;
     let rest = text.rsplit_once(')').context("no processor figure")?.1;

@@ -1,4 +1,4 @@
-//! Proposing, whole approvals, and reads.
+//! Benchmarks of proposals, whole approvals, and reads.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -35,7 +35,7 @@ ttl = "1h"
 summary = "Delete {{ ids | length }} paddocks"
 "#;
 
-/// 512 bytes of arguments, the size that every benchmark of such gates uses.
+/// Returns 512 bytes of arguments, the size used in all benchmarks.
 pub(crate) fn arguments() -> Arc<[u8]> {
     let ids: Vec<String> = (0..13u32)
         .map(|n| format!("pad-{n:04}-{:08x}", n.wrapping_mul(0x9e37_79b1)))
@@ -48,7 +48,7 @@ pub(crate) fn arguments() -> Arc<[u8]> {
     text.into_bytes().into()
 }
 
-/// A gate whose one tool does nothing.
+/// Creates a gate whose only tool does nothing.
 pub(crate) fn gate(store: Arc<dyn Store>) -> anyhow::Result<Gate> {
     let policy = Policy::parse(POLICY).map_err(|problems| anyhow::anyhow!("{problems:?}"))?;
     let tools = Tools::default().with(ToolName::new("delete_paddocks")?, |_| async {
@@ -93,7 +93,7 @@ pub(crate) async fn hold(gate: &Gate, submission: Submission) -> anyhow::Result<
     }
 }
 
-/// Durable proposals.
+/// Measures durable proposals.
 pub(super) async fn propose(store: Arc<dyn Store>, callers: usize, span: Duration) -> anyhow::Result<Value> {
     let gate = gate(store)?;
     let submission = submission("delete_paddocks", arguments())?;
@@ -105,7 +105,7 @@ pub(super) async fn propose(store: Arc<dyn Store>, callers: usize, span: Duratio
     Ok(report("propose", latencies, elapsed, json!({"conc": callers})))
 }
 
-/// Whole approvals: an agent proposes and waits, a person decides, the gate runs, the agent wakes.
+/// Measures whole approvals: an agent proposes and waits, a person decides, the gate runs the call, the agent is woken.
 pub(super) async fn cycle(store: Arc<dyn Store>, callers: usize, span: Duration) -> anyhow::Result<Value> {
     let gate = gate(store)?;
     let submission = submission("delete_paddocks", arguments())?;
@@ -129,7 +129,7 @@ pub(crate) async fn whole(gate: &Gate, submission: Submission) -> anyhow::Result
     }
 }
 
-/// Reads that pass, with a small and a large catalogue.
+/// Measures reads that pass, with a small and a large catalogue.
 pub(super) async fn read(span: Duration) -> anyhow::Result<Value> {
     let small = read_with(10, span).await?;
     let large = read_with(10_000, span).await?;

@@ -1,7 +1,7 @@
-//! `countersign bench`: how fast the gate is on this machine and this store, next to the raw limits of both.
+//! `countersign bench`: measures the gate on this machine and this store, next to the raw limits of both.
 //!
-//! Enters: a case and how long. Leaves: one JSON object per case, with the field names that every gate's benchmark
-//! here uses (`per_s`, `p50_us`, `p99_us`, `ops`). Compare only figures of one run: machines are noisy.
+//! Enters: a case and its duration. Leaves: one JSON object per case, with common field names (`per_s`, `p50_us`,
+//! `p99_us`, `ops`). Compare only figures of one run: machines are noisy.
 
 mod bare;
 mod connection;
@@ -43,7 +43,7 @@ pub enum Case {
     List,
     /// Stored bytes per finished approval.
     Bytes,
-    /// The first listing after a kill with `--rows` pending, next to a start with none.
+    /// First listing after a kill with `--rows` pending approvals, compared with 50 pending.
     Recover,
     /// From a decision on one node to the waiter on another (PostgreSQL).
     Nodes,
@@ -141,7 +141,7 @@ async fn one(case: Case, args: &BenchArgs, place: &Place) -> anyhow::Result<Valu
     Ok(result)
 }
 
-/// Where the measured store lives.
+/// Location of the measured store.
 pub(crate) enum Place {
     Memory,
     Sqlite { directory: PathBuf, ours: bool },
@@ -158,7 +158,7 @@ impl Place {
                 ours: false,
             }),
             None => {
-                // Beside the person's own files, so that it is their disk that is measured.
+                // In the current directory, so that the person's own disk is measured.
                 let directory = PathBuf::from(format!(".countersign-bench-{}", std::process::id()));
                 std::fs::create_dir(&directory).context("cannot create a directory for the benchmark")?;
                 Ok(Place::Sqlite {
@@ -188,7 +188,7 @@ impl Place {
         self.directory().join(format!("bench-{name}.db"))
     }
 
-    /// An empty store.
+    /// Opens an empty store.
     async fn open(&self, name: &str) -> anyhow::Result<Arc<dyn Store>> {
         if let Place::Sqlite { directory, .. } = self {
             std::fs::create_dir_all(directory)?;
@@ -201,12 +201,12 @@ impl Place {
         self.reopen(name).await
     }
 
-    /// The store as it is.
+    /// Opens the store with its existing content.
     pub(crate) async fn reopen(&self, name: &str) -> anyhow::Result<Arc<dyn Store>> {
         Ok(match self {
             Place::Memory => Arc::new(MemoryStore::default()),
             Place::Sqlite { .. } => {
-                // One process, as one that embeds the gate and has no command line beside it.
+                // A single process, like a program that embeds the gate.
                 let options = SqliteOptions {
                     other_processes: false,
                     ..SqliteOptions::default()
@@ -228,7 +228,7 @@ impl Place {
     }
 }
 
-/// Latencies to the fields everybody uses.
+/// Summarizes latencies in the common fields.
 pub(crate) fn report(bench: &str, mut latencies: Vec<Duration>, elapsed: Duration, extra: Value) -> Value {
     latencies.sort_unstable();
     let at = |share: f64| {
@@ -251,7 +251,7 @@ pub(crate) fn report(bench: &str, mut latencies: Vec<Duration>, elapsed: Duratio
     report
 }
 
-/// Calls `work` until the time is up, in `callers` tasks at once, and collects how long each call took.
+/// Calls `work` in `callers` concurrent tasks until the time is up. Returns the latencies and the elapsed time.
 pub(crate) async fn drive<F>(
     callers: usize,
     span: Duration,

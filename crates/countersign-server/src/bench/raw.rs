@@ -1,4 +1,4 @@
-//! The limits of the machine itself.
+//! Raw limits of the machine.
 
 use std::io::Write;
 use std::path::Path;
@@ -9,11 +9,11 @@ use tokio::sync::oneshot;
 
 use super::report;
 
-/// Appends 4 KiB and syncs, again and again.
+/// Measures appending 4 KiB and syncing.
 pub(super) fn fsync(directory: &Path, span: Duration) -> anyhow::Result<Value> {
     std::fs::create_dir_all(directory)?;
-    let path = crate::private::beside(&directory.join("bench-fsync.dat"))?;
-    let mut file = crate::private::create_new(&path)?;
+    let path = crate::private_file::temporary_path(&directory.join("bench-fsync.dat"))?;
+    let mut file = crate::private_file::create_new(&path)?;
     let started = Instant::now();
     let mut latencies = Vec::new();
     while started.elapsed() < span {
@@ -26,7 +26,7 @@ pub(super) fn fsync(directory: &Path, span: Duration) -> anyhow::Result<Value> {
     Ok(report("fsync", latencies, started.elapsed(), json!({})))
 }
 
-/// What `count` parked tasks weigh, in bytes each.
+/// Returns the memory of a parked task in bytes, averaged over `count`.
 pub(super) async fn parked_task_bytes(count: usize) -> anyhow::Result<f64> {
     let before = resident_bytes()?;
     let mut parked = Vec::with_capacity(count);
@@ -38,7 +38,7 @@ pub(super) async fn parked_task_bytes(count: usize) -> anyhow::Result<f64> {
     Ok((resident_bytes()? - before) / count.max(1) as f64)
 }
 
-/// The memory this process really uses.
+/// Returns the resident memory of this process in bytes.
 pub(super) fn resident_bytes() -> anyhow::Result<f64> {
     let status = std::fs::read_to_string("/proc/self/status")?;
     let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:"));
@@ -49,10 +49,10 @@ pub(super) fn resident_bytes() -> anyhow::Result<f64> {
     Ok(kib * 1024.0)
 }
 
-/// The processor time this process has used.
+/// Returns the CPU time that this process has used.
 pub(super) fn cpu_time() -> anyhow::Result<Duration> {
     let stat = std::fs::read_to_string("/proc/self/stat")?;
-    // Behind the name, which may contain anything, the 12th and 13th fields are user and system time in ticks.
+    // After the process name, which may contain anything, fields 12 and 13 are user and system time in ticks.
     let fields = stat.rsplit_once(')').map_or("", |(_, fields)| fields);
     let ticks: u64 = fields
         .split_whitespace()

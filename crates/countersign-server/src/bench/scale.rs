@@ -1,4 +1,4 @@
-//! What history, size and a crash cost.
+//! Benchmarks of a long history, of storage size, and of recovery after a crash.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -16,13 +16,15 @@ use super::{BenchArgs, Place, report};
 
 const AT_ONCE: usize = 256;
 
-/// Listing and proposing with decided rows behind them.
+/// Measures listing and proposing with `rows` decided approvals in the store.
 pub(super) async fn list(place: &Place, rows: usize, span: Duration) -> anyhow::Result<Value> {
     let gate = gate(place.open("list").await?)?;
     let asked = submission("delete_paddocks", arguments())?;
     let decide_one = |_| async {
         let approval = hold(&gate, asked.clone()).await?;
-        gate.decide(decision(&approval, Verdict::Deny)?).await?;
+        gate.decide(decision(&approval, Verdict::Deny)?)
+            .await?
+            .accepted()?;
         anyhow::Ok(())
     };
     iter(0..rows)
@@ -72,7 +74,7 @@ async fn fill_pending(gate: &Gate, count: usize) -> anyhow::Result<()> {
         .await
 }
 
-/// Stored bytes per finished approval, events and all.
+/// Measures the stored bytes per finished approval, including events.
 pub(super) async fn bytes(place: &Place, count: usize) -> anyhow::Result<Value> {
     let Place::Sqlite { .. } = place else {
         return Ok(json!({"bench": "bytes", "skipped": "SQLite only"}));
@@ -87,7 +89,7 @@ pub(super) async fn bytes(place: &Place, count: usize) -> anyhow::Result<Value> 
         .try_collect::<()>()
         .await?;
     drop(gate);
-    // Closing the last connection brings everything into the main file.
+    // Closing the last connection checkpoints the WAL into the database file.
     tokio::time::sleep(Duration::from_millis(500)).await;
     let size = |ending: &str| {
         let mut path = place.file("bytes").into_os_string();
@@ -98,7 +100,7 @@ pub(super) async fn bytes(place: &Place, count: usize) -> anyhow::Result<Value> 
     Ok(json!({"bench": "bytes", "approvals": count, "bytes_per_approval": total / count.max(1) as u64}))
 }
 
-/// The first listing of a store whose process was killed with many pending, next to one with none.
+/// Measures the first listing after a crash with many pending approvals, next to one with 50.
 pub(super) async fn recover(place: &Place, args: &BenchArgs) -> anyhow::Result<Value> {
     let Place::Sqlite { directory, .. } = place else {
         bail!("recover is for SQLite: give a directory with --on")
@@ -106,9 +108,9 @@ pub(super) async fn recover(place: &Place, args: &BenchArgs) -> anyhow::Result<V
     if args.die {
         let gate = gate(place.open("recover").await?)?;
         fill_pending(&gate, args.rows).await?;
-        // Not in the middle of the burst: that would measure where in its cycle the log happened to be.
+        // Not in the middle of the burst: the result would depend on the state of the WAL.
         tokio::time::sleep(Duration::from_secs(1)).await;
-        // As a kill would: no destructor runs, nothing is flushed.
+        // Like a kill: no destructor runs and nothing is flushed.
         std::process::abort();
     }
     let (full, empty) = (
@@ -129,7 +131,7 @@ fn millis(duration: Duration) -> f64 {
     (duration.as_secs_f64() * 1e5).round() / 100.0
 }
 
-/// Fills and kills in a child, then opens and lists; the median of five.
+/// Lets a child fill the store and crash, then opens and lists it. Returns the median of five runs.
 fn first_listings<'a>(
     place: &'a Place,
     directory: &'a std::path::Path,

@@ -1,4 +1,4 @@
-//! Waiting and being woken.
+//! Benchmarks of waiting and waking.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -13,10 +13,11 @@ use super::load::{arguments, decision, gate, hold, submission};
 use super::raw::{cpu_time, parked_task_bytes, resident_bytes};
 use super::{Place, report};
 
-/// How long one waits at most: longer than any run here.
+/// Maximum duration of a wait: longer than any benchmark.
 const LONG: Duration = Duration::from_secs(3600);
 
-/// From the answer to a decision, which follows its commit, to the task that waited. Woken earlier counts as nothing.
+/// Measures the time from the response to a decision, which follows its commit, to the waiting task. A task woken
+/// earlier counts as 0.
 pub(super) async fn wake(store: Arc<dyn Store>, span: Duration) -> anyhow::Result<Value> {
     let gate = gate(store)?;
     let (after_answer, whole, elapsed) = rounds(&gate, &gate, span).await?;
@@ -26,7 +27,7 @@ pub(super) async fn wake(store: Arc<dyn Store>, span: Duration) -> anyhow::Resul
     Ok(report("wake", after_answer, elapsed, extra))
 }
 
-/// The same across two nodes that share a database.
+/// Measures the time from the call of `decide` on one node to the waiting task on another, over a shared database.
 pub(super) async fn nodes(place: &Place, span: Duration) -> anyhow::Result<Value> {
     if !matches!(place, Place::Postgres(_)) {
         bail!("nodes share a PostgreSQL: give its URL with --on");
@@ -39,7 +40,7 @@ pub(super) async fn nodes(place: &Place, span: Duration) -> anyhow::Result<Value
     Ok(report("nodes", whole, elapsed, json!({})))
 }
 
-/// An agent waits at one gate, a person decides at the other.
+/// Repeats: an agent waits at one gate, a person decides at the other.
 async fn rounds(
     agent: &Gate,
     person: &Gate,
@@ -55,11 +56,11 @@ async fn rounds(
             let waited = gate.wait(&tenant, id, Until::Decided, LONG).await;
             (Instant::now(), waited.is_ok())
         });
-        // Let it park first.
+        // Let the task park first.
         tokio::time::sleep(Duration::from_millis(2)).await;
         let decision = decision(&approval, Verdict::Deny)?;
         let called = Instant::now();
-        person.decide(decision).await?;
+        person.decide(decision).await?.accepted()?;
         let answered = Instant::now();
         let (woken, is_well) = waiting.await?;
         if !is_well {
@@ -71,7 +72,7 @@ async fn rounds(
     Ok((after_answer, whole, started.elapsed()))
 }
 
-/// What agents that wait weigh, next to tasks that are merely parked, and what they cost while nothing happens.
+/// Measures the memory of waiting agents, next to parked tasks, and their CPU use while idle.
 pub(super) async fn waiting(store: Arc<dyn Store>, count: usize) -> anyhow::Result<Value> {
     let gate = gate(store)?;
     let asked = submission("delete_paddocks", arguments())?;
@@ -93,7 +94,7 @@ pub(super) async fn waiting(store: Arc<dyn Store>, count: usize) -> anyhow::Resu
             tokio::spawn(async move { gate.wait(&tenant, id, Until::Decided, LONG).await.is_ok() })
         })
         .collect();
-    // Until all have looked and parked.
+    // Wait until all have read the approval and parked.
     let mut settled = cpu_time()?;
     loop {
         tokio::time::sleep(Duration::from_millis(500)).await;

@@ -1,9 +1,9 @@
-//! Progress as one line of JSON, in the words a service streams it in.
+//! Converts progress to one line of JSON, in the same format as the HTTP stream.
 
 use countersign_agent::progress::Progress;
 use serde_json::{Value, json};
 
-/// What happened, for programs; nothing where what follows says it.
+/// Returns the JSON event, or `None` for progress that a later event covers.
 pub fn event(progress: &Progress) -> Option<Value> {
     Some(match progress {
         Progress::Routed { specialist } => json!({ "type": "routed", "specialist": specialist }),
@@ -20,15 +20,15 @@ pub fn event(progress: &Progress) -> Option<Value> {
             "type": "result", "id": id, "tool": tool, "status": status, "isError": is_error,
             "content": content, "requiresConfirmation": requires_confirmation,
         }),
-        Progress::Said(text) => json!({ "type": "say", "text": text }),
-        Progress::Held { approval, prompt } => json!({
+        Progress::ChannelMessage(text) => json!({ "type": "say", "text": text }),
+        Progress::ShowCard { approval, prompt } => json!({
             "type": "held", "approval": approval.id.to_string(), "summary": prompt.summary, "text": prompt.text,
             "yes": prompt.yes, "no": prompt.no, "expiresAt": prompt.expires_at.to_string(),
         }),
         Progress::Decided { approval } => json!({
             "type": "decided", "approval": approval.id.to_string(), "status": approval.state.as_str(),
         }),
-        Progress::Again { reason } => json!({ "type": "again", "reason": reason }),
+        Progress::Retrying { reason } => json!({ "type": "again", "reason": reason }),
         Progress::Notice(text) => json!({ "type": "notice", "text": text }),
         Progress::Done { usage } => json!({
             "type": "done", "inputTokens": usage.input, "outputTokens": usage.output,

@@ -1,4 +1,4 @@
-//! The person's lines: edited on a terminal, taken as they come from a pipe.
+//! Reads the person's lines, from a line editor on a terminal or from a pipe.
 
 use std::io::BufRead as _;
 use std::sync::mpsc::Sender;
@@ -9,20 +9,19 @@ use super::terminal::Terminal;
 use super::typing::Typing;
 use crate::failure::Failure;
 
-/// The longest line that is taken.
+/// Maximum bytes of a line from a pipe.
 const LONGEST: usize = 64 * 1024;
 
-/// What came.
+/// Input of the person.
 #[derive(Debug)]
 pub enum Line {
-    /// Words.
+    /// A line of text.
     Said {
-        /// Which.
         text: String,
-        /// They were begun before the card that stands now: they cannot be an answer to it.
+        /// True if the person began to type before the current card appeared, so that the line cannot be a reply to it.
         is_older_than_card: bool,
     },
-    /// A key that is a button.
+    /// A key that acts as a button.
     Pressed(Button),
     /// Ctrl-C on an empty line.
     Interrupted,
@@ -30,16 +29,16 @@ pub enum Line {
     End,
 }
 
-/// The buttons under a card.
+/// Buttons of a card.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Button {
-    /// Approves what is chosen.
+    /// Approves the selected calls.
     Yes,
-    /// Denies.
+    /// Denies the card.
     No,
 }
 
-/// Where lines come from.
+/// Source of lines.
 pub enum Lines {
     /// A person at a terminal.
     Terminal(Box<Terminal>),
@@ -48,7 +47,7 @@ pub enum Lines {
 }
 
 impl Lines {
-    /// Lines from a terminal, with what the person said before to go back to; or from a pipe.
+    /// Creates a source. On a terminal, the person's earlier messages form the line editor's history.
     pub fn new(is_terminal: bool, said: &[Message], typing: &Typing) -> Result<Lines, Failure> {
         match is_terminal {
             true => Ok(Lines::Terminal(Box::new(Terminal::new(said, typing)?))),
@@ -56,7 +55,7 @@ impl Lines {
         }
     }
 
-    /// The way to print above what is being typed, if there is one.
+    /// Returns the sender for text printed above the line being typed, if the terminal supports that.
     pub fn above(&self) -> Option<Sender<String>> {
         match self {
             Lines::Pipe => None,
@@ -64,7 +63,7 @@ impl Lines {
         }
     }
 
-    /// The next line. Keys are buttons only while there is a card.
+    /// Returns the next line. Keys act as buttons only while a card is shown.
     pub async fn next(&mut self) -> Result<Line, Failure> {
         match self {
             Lines::Pipe => blocking(read_pipe).await?,

@@ -1,7 +1,7 @@
-//! `countersign chat`: a person talks to an agent on a terminal, or through a pipe.
+//! `countersign chat`: a conversation with an agent on a terminal or through a pipe.
 //!
-//! Enters: lines. Leaves: what the agent says, behind a bar of its own, and cards. The store, the gate and the policy
-//! are those of every other command, so a card can also be decided elsewhere.
+//! Enters: lines. Leaves: the agent's text behind a gutter, and cards. The store, gate and policy are those of every
+//! other command, so that a card can also be decided elsewhere.
 
 mod event;
 mod line;
@@ -16,7 +16,7 @@ mod typing;
 use countersign::conversation::Conversations;
 use countersign::gate::Gate;
 use countersign::id::{self, BadName};
-use countersign_agent::agent::{Agent, Place};
+use countersign_agent::agent::{Agent, TurnContext};
 
 use crate::agents::TalkSecret;
 use crate::cli::{Chat, Global};
@@ -29,7 +29,7 @@ use setup::Setup;
 use talk::Talk;
 use typing::Typing;
 
-/// Talks until the person has had enough.
+/// Runs the conversation until the person ends it.
 pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<Exit, Failure> {
     if global.server.is_some() {
         return Err(Failure::usage("`chat` works at a store, not at a server")
@@ -40,9 +40,9 @@ pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<
     }
     let setup = Setup::read(global, &options)?;
     let provider = provider::choose(&options, setup.file.has_script())?;
-    let mut plan = setup.file.plan(&provider.provider).map_err(setup::bad_agent)?;
+    let mut plan = setup.file.config(&provider.provider).map_err(setup::bad_agent)?;
     let bad_name = |problem: BadName| Failure::usage(problem.to_string());
-    // Not the agent that a token of the same name is: what is said here is between this person and this program.
+    // Use a served name, so that a token with the agent's name cannot take part in this conversation.
     let name = plan.name.to_string();
     plan.name = id::Agent::served(&name).map_err(bad_name)?;
     let person = identity::person(global.name.as_deref())?;
@@ -55,14 +55,14 @@ pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<
     let tenant = crate::desk::tenant(global)?;
     let secret = TalkSecret::load(gate.store(), &tenant).await?;
     let channel = secret.terminal(&tenant, &plan.name, &options.session, &person);
-    let place = Place {
+    let place = TurnContext {
         channel: channel.ok_or_else(|| {
             Failure::usage("a session's name has only letters, digits, `-` and `_`, at most 64")
         })?,
         tenant,
         person: person.clone(),
     };
-    // A terminal takes cards of any length, and `Screen::card` shows all of them.
+    // A terminal takes cards of any length; `Screen::card` shows them page by page.
     let agent = Agent::new(Conversations::new(gate).with_limit(usize::MAX), plan);
     output.notice("agent", &format!("talking to `{name}`: {}", provider.says));
     let is_terminal = output.is_terminal() && std::io::IsTerminal::is_terminal(&std::io::stdin());
@@ -95,7 +95,8 @@ pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<
     }
 }
 
-/// The next line. Should the card be decided elsewhere meanwhile, that is told above what is being typed.
+/// Returns the next line. If the card is decided elsewhere meanwhile, the outcome is printed above the line being
+/// typed.
 async fn next(lines: &mut Lines, talk: &mut Talk<'_>) -> Result<Line, Failure> {
     let above = lines.above();
     let reading = lines.next();
@@ -115,7 +116,7 @@ async fn next(lines: &mut Lines, talk: &mut Talk<'_>) -> Result<Line, Failure> {
     }
 }
 
-/// Lets the talk go on while a line is being typed. Gives the line, if it was done before.
+/// Continues the conversation while a line is being typed. Returns the line if it is finished first.
 async fn go_on(
     mut reading: impl Future<Output = Result<Line, Failure>> + Unpin,
     talk: &mut Talk<'_>,
@@ -130,7 +131,7 @@ async fn go_on(
     Some(match sent {
         Ok(Line::Said { text, .. }) => {
             going.await;
-            // Whatever card came of it was not there when this was sent.
+            // A card that this turn opened did not exist yet when the line was sent.
             let is_older_than_card = true;
             Ok(Line::Said {
                 text,
@@ -141,7 +142,7 @@ async fn go_on(
             going.await;
             Ok(Line::Pressed(button))
         }
-        // Who leaves does not wait for it; what is on record stays.
+        // Quitting does not wait for the turn; what is recorded stays.
         other => other,
     })
 }

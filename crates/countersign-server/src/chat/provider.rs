@@ -1,19 +1,19 @@
-//! Which models: one at an address that was named, or what the environment has keys for, as a service chooses.
+//! Chooses the models: at the URL that was given, or by the API keys in the environment, like the service.
 
-use countersign_agent::file::{Provider, Service};
+use countersign_agent::file::{Provider, ProviderSettings};
 use countersign_agent::model::ApiKey;
 
 use crate::agents::{Choice, provider};
 use crate::cli::Chat;
 use crate::failure::Failure;
 
-/// What was chosen, and how that is told.
+/// The chosen provider and its description for the person.
 pub struct Chosen {
     pub provider: Provider,
     pub says: String,
 }
 
-/// Chooses, and says what and why.
+/// Chooses a provider. Fails if there is neither an API key nor a script.
 pub fn choose(options: &Chat, has_script: bool) -> Result<Chosen, Failure> {
     let variable = |name: &str| std::env::var(name).ok();
     let model = options.model_name.clone();
@@ -39,13 +39,13 @@ pub fn choose(options: &Chat, has_script: bool) -> Result<Chosen, Failure> {
     Ok(Chosen { provider, says })
 }
 
-/// The model at an address, in the dialect its path tells.
+/// Uses the model at a URL, with the API that its path indicates.
 fn at_address(url: &str, model: Option<String>, variable: impl Fn(&str) -> Option<String>) -> Chosen {
     let key = |name: &str| {
         let key = variable(name).filter(|key| !key.trim().is_empty());
         key.as_deref().map(ApiKey::new)
     };
-    let service = |key| Service {
+    let service = |key| ProviderSettings {
         url: url.to_owned(),
         key,
         model,

@@ -1,7 +1,6 @@
-//! The screen of a conversation.
+//! Prints a conversation.
 //!
-//! INVARIANT: what the agent says, and every value of a call, stands behind a gutter on every row; only our own words
-//! stand without one.
+//! INVARIANT: the agent's text and every value of a call are behind a gutter on every row; only our own text has none.
 
 use clap::builder::styling::Style;
 use countersign::approval::Approval;
@@ -19,19 +18,19 @@ use crate::output::style::{self, paint};
 use crate::output::{Output, once};
 use crate::view;
 
-/// Stands before the channel's own words.
+/// Prefix of the channel's messages.
 const CHANNEL: &str = "countersign:";
 
-/// Where it is shown, and what stands there.
+/// Output of a conversation, and its state.
 pub struct Screen<'a> {
     pub output: &'a mut Output,
-    /// Whether the channel has said something since somebody set this back.
+    /// True once the channel has said something; callers reset it.
     pub has_said: bool,
-    /// Whether the agent is in the middle of saying something.
+    /// True while the agent's text is being printed.
     is_speaking: bool,
-    /// Line breaks of the agent that are printed once something follows them.
+    /// Line breaks of the agent's text that are printed once more text follows.
     breaks: usize,
-    /// What of the card has been on the screen.
+    /// Rows of the card that have been on the screen.
     sight: Sight,
 }
 
@@ -46,7 +45,7 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Shows what happened, all but a card.
+    /// Prints progress, except cards.
     pub fn progress(&mut self, progress: Progress) {
         match progress {
             Progress::Text(text) => self.speak(&text),
@@ -69,12 +68,12 @@ impl<'a> Screen<'a> {
                 };
                 self.output.line(&tool_line(style, status, &tool));
             }
-            Progress::Said(text) => self.say(&text),
+            Progress::ChannelMessage(text) => self.say(&text),
             Progress::Notice(text) => {
                 self.end_line();
                 self.output.notice_foreign("agent", "the agent:", &text);
             }
-            Progress::Again { reason } => {
+            Progress::Retrying { reason } => {
                 self.end_line();
                 self.output
                     .notice_foreign("evaluator", "answering again:", &reason);
@@ -83,13 +82,13 @@ impl<'a> Screen<'a> {
             | Progress::Called { .. }
             | Progress::Proposed { .. }
             | Progress::Answered { .. }
-            | Progress::Held { .. }
+            | Progress::ShowCard { .. }
             | Progress::Decided { .. }
             | Progress::Done { .. } => {}
         }
     }
 
-    /// The channel's own words. They hold values of calls, so they stand behind a gutter, and behind our name.
+    /// Prints a message of the channel behind our name. Values of calls in it are behind a gutter.
     pub fn say(&mut self, text: &str) {
         self.end_line();
         self.has_said = true;
@@ -103,7 +102,7 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// The agent's words as they come, each row behind a gutter.
+    /// Prints a piece of the agent's text, each row behind a gutter.
     fn speak(&mut self, text: &str) {
         let words = text.trim_end_matches('\n');
         if !words.is_empty() {
@@ -118,7 +117,7 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// The agent has said what it had to say.
+    /// Ends the agent's text.
     pub fn end_line(&mut self) {
         self.breaks = 0;
         if std::mem::take(&mut self.is_speaking) && !self.output.is_json {
@@ -127,7 +126,7 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// The card: as short as the talk allows, or whole.
+    /// Prints a card, short or whole.
     pub async fn card(
         &mut self,
         gate: &Gate,
@@ -156,7 +155,7 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// Prints a card; on a terminal, no more of it than fits at once.
+    /// Prints a card; on a terminal only its first page.
     fn sheet(&mut self, text: &str) {
         let Some(size) = self.output.size().filter(|_| !self.output.is_json) else {
             return self.output.text(text);
@@ -166,7 +165,7 @@ impl<'a> Screen<'a> {
         self.more();
     }
 
-    /// Prints what of the card comes next; false when there is no more of it.
+    /// Prints the next page of the card. Returns false if there is none.
     pub fn more(&mut self) -> bool {
         let Some(page) = self.sight.next(self.output.rows()) else {
             return false;
@@ -182,13 +181,13 @@ impl<'a> Screen<'a> {
         true
     }
 
-    /// Says why the card cannot be approved now: some of it is not on the screen, or no more.
+    /// Returns why the card cannot be approved now: part of it is not shown yet, or has scrolled off the screen.
     pub fn unseen(&self) -> Option<Unseen> {
         let size = self.output.size().filter(|_| !self.output.is_json)?;
         self.sight.unseen(size, self.output.rows())
     }
 
-    /// A line that the person typed takes rows too.
+    /// Counts the rows that a typed line takes on the screen.
     pub fn typed(&mut self, line: &str) {
         if let Some(size) = self.output.size() {
             let rows = 1 + line.chars().count() / size.columns.max(1);
@@ -196,7 +195,7 @@ impl<'a> Screen<'a> {
         }
     }
 
-    /// What was said so far.
+    /// Prints the conversation so far.
     pub fn history(&mut self, messages: &[Message]) {
         for message in messages {
             match message {
@@ -221,7 +220,7 @@ impl<'a> Screen<'a> {
     }
 }
 
-/// What one can answer to a card. The labels are the policy's.
+/// Returns the line with the buttons of a card, labelled by the policy.
 fn ask(prompt: &Prompt, sentences: &Sentences) -> String {
     let (yes, no) = (once(&prompt.yes), once(&prompt.no));
     let mut line = format!(
@@ -231,12 +230,12 @@ fn ask(prompt: &Prompt, sentences: &Sentences) -> String {
     );
     if prompt.numbered > 1 {
         let some = paint(style::STRONG, "[Tab, Space]");
-        line.push_str(&format!("  {some} {}", sentences.some));
+        line.push_str(&format!("  {some} {}", sentences.partial_hint));
     }
     line
 }
 
-/// What became of a call. The tool's name is the agent's word, so it stands last.
+/// Returns the line about a call's result. The tool's name comes from the agent, so it is last and behind a gutter.
 fn tool_line(style: Style, status: &str, tool: &str) -> String {
     paint(style, &format!("  · {}: {}", once(status), foreign(tool)))
 }

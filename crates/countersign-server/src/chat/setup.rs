@@ -1,9 +1,9 @@
-//! Whom to talk to: one of the agents that come along, or a folder of somebody's own.
+//! Finds the agent to talk to: a built-in one, or a folder with an agent's files.
 
 use std::path::Path;
 use std::sync::Arc;
 
-use countersign::executor::{Executor, HostRuns};
+use countersign::executor::{Executor, NoExecutor};
 use countersign::policy::Policy;
 use countersign_agent::file::AgentFile;
 
@@ -13,7 +13,7 @@ use crate::exec::CommandExecutor;
 use crate::failure::Failure;
 use crate::policy;
 
-/// An agent, the policy over it, and what runs its tools.
+/// An agent, its policy and the executor of its tools.
 pub struct Setup {
     pub file: AgentFile,
     pub policy: Arc<Policy>,
@@ -21,7 +21,7 @@ pub struct Setup {
 }
 
 impl Setup {
-    /// Reads it all, before the store is touched.
+    /// Reads all files, before the store is opened.
     pub fn read(global: &Global, options: &Chat) -> Result<Setup, Failure> {
         match countersign_examples::named(&options.agent) {
             Some(setup) => {
@@ -41,7 +41,7 @@ impl Setup {
         let named = Path::new(&options.agent);
         let folder = match named.is_dir() {
             true => named,
-            // The file itself may be named, too.
+            // The path of the file itself is accepted too.
             false => named
                 .parent()
                 .filter(|_| named.ends_with("agent.toml"))
@@ -56,7 +56,7 @@ impl Setup {
         };
         let file = agents::read(&folder.join("agent.toml")).map_err(unreadable)?;
         let executor: Arc<dyn Executor> = match options.exec.is_empty() {
-            true => Arc::new(HostRuns),
+            true => Arc::new(NoExecutor),
             false => Arc::new(CommandExecutor::new(&options.exec, &options.pass_env)?),
         };
         Ok(Setup {
@@ -71,7 +71,7 @@ impl Setup {
     }
 }
 
-/// The policy that was named, else the agent's own.
+/// Returns the policy named on the command line, or else the agent's own.
 fn chosen_policy(
     global: &Global,
     own: impl FnOnce() -> Result<String, Failure>,
@@ -86,7 +86,7 @@ fn chosen_policy(
         .map_err(|problems| policy::not_good(Path::new(name), &problems.0))
 }
 
-/// What is wrong with an agent, as a failure.
+/// Converts an error in an agent's files to a failure.
 pub fn bad_agent(problem: impl std::fmt::Display) -> Failure {
     Failure::error("bad_agent", problem.to_string()).hint("see docs/agent.md for what an agent's files say")
 }

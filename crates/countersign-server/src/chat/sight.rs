@@ -1,36 +1,36 @@
-//! Whether the card that waits has been on the screen, all of it, and still is.
+//! Tracks whether every row of the pending card has been on the screen and still is.
 //!
-//! Enters: a card that was laid out, and the size of the screen. Leaves: the card page by page, and why it cannot be
-//! approved yet. A window of another size starts over: what was on the screen has moved.
+//! Enters: a laid-out card and the size of the screen. Leaves: the card page by page, and the reason why it cannot be
+//! approved yet. After a resize the card has to be shown again, because its rows have moved.
 
 use crate::output::Size;
 
-/// Fewer rows than these have no room for a row of the card, the line that says how much is left, and the prompt.
+/// Minimum rows of a screen: room for rows of the card, the line with the number of remaining rows, and the prompt.
 const FEWEST_ROWS: usize = 4;
 
-/// What of a card has been on the screen.
+/// Rows of a card that have been on the screen.
 #[derive(Default)]
 pub struct Sight {
-    /// Rows that were not shown yet, the last one first.
+    /// Rows not shown yet, in reverse order.
     rest: Vec<String>,
     size: Option<Size>,
-    /// Rows that had been printed when the page that was printed last began.
+    /// Number of rows printed before the last page.
     page_began: usize,
 }
 
-/// Why a card cannot be approved now.
+/// Reason why a card cannot be approved now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unseen {
-    /// It goes on.
+    /// Part of the card has not been shown yet.
     More,
-    /// It has left the screen, or the window has another size now.
+    /// The card has scrolled off the screen, or the window was resized.
     Gone,
-    /// No card can be read on so small a screen.
+    /// The screen is too small for a card.
     TooSmall,
 }
 
 impl Unseen {
-    /// What the person is told.
+    /// Returns the message for the person.
     pub fn as_str(self) -> &'static str {
         match self {
             Unseen::More => "not all of the card was on the screen: press Enter for the rest, then answer",
@@ -41,7 +41,7 @@ impl Unseen {
 }
 
 impl Sight {
-    /// A card of which nothing was shown yet.
+    /// Starts tracking a card that has not been shown yet.
     pub fn of(laid: &str, size: Size) -> Sight {
         Sight {
             rest: laid.split_inclusive('\n').rev().map(str::to_owned).collect(),
@@ -50,12 +50,12 @@ impl Sight {
         }
     }
 
-    /// The next page; `rows` is how many rows were printed so far.
+    /// Returns the next page. `rows` is the number of rows printed so far.
     pub fn next(&mut self, rows: usize) -> Option<String> {
         let height = self.size?.rows.max(FEWEST_ROWS);
         let count = match self.rest.len() {
             0 => return None,
-            // The prompt takes a row, and so does the line that says how much is left.
+            // Two rows are needed for the prompt and the line with the number of remaining rows.
             left if left < height => left,
             _ => height - 2,
         };
@@ -64,12 +64,12 @@ impl Sight {
         Some(page.into_iter().rev().collect())
     }
 
-    /// Rows that were not shown yet.
+    /// Returns the number of rows not shown yet.
     pub fn left(&self) -> usize {
         self.rest.len()
     }
 
-    /// Why the card cannot be approved now, on a screen of this size, after so many printed rows.
+    /// Returns why the card cannot be approved now, given the screen's size and the number of rows printed so far.
     pub fn unseen(&self, size: Size, rows: usize) -> Option<Unseen> {
         if size.rows < FEWEST_ROWS {
             return Some(Unseen::TooSmall);

@@ -1,5 +1,5 @@
-//! One conversation: each line to the agent, and what comes of it to the screen. A card that is decided elsewhere lets
-//! it go on, while the person is typing something else.
+//! One conversation: sends lines to the agent and prints what follows. When the card is decided elsewhere, the
+//! conversation continues while the person is typing.
 
 use std::sync::mpsc::Sender;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use countersign::gate::{Until, Waited};
 use countersign::id::{ApprovalId, Key};
 use countersign::prompt::Prompt;
 use countersign::sentence::Sentences;
-use countersign_agent::agent::{Agent, Place, TurnError};
+use countersign_agent::agent::{Agent, TurnContext, TurnError};
 use countersign_agent::progress::{Listener, Progress};
 use countersign_agent::session::SessionError;
 
@@ -32,7 +32,7 @@ const HELP: &str = "  \
   /quit              end it; the conversation is kept
 ";
 
-/// What to do after a line.
+/// Whether to read another line or to quit.
 pub enum Next {
     Line,
     End,
@@ -41,26 +41,26 @@ pub enum Next {
 /// A conversation.
 pub struct Talk<'a> {
     agent: Agent,
-    place: Place,
+    place: TurnContext,
     person: Decider,
     language: Option<String>,
     screen: Screen<'a>,
     typing: Typing,
-    /// The card that stands last, and the message it is.
+    /// The current card, and the key of the message that showed it.
     card: Option<(Key, Prompt)>,
-    /// What happens now is nothing that the person did here.
+    /// True during a turn that the person did not cause here.
     is_by_itself: bool,
 }
 
-/// A wait that is longer is only a wait again.
+/// Maximum length of one wait for a decision; waits are repeated.
 const WAIT: Duration = Duration::from_secs(3600);
-/// After a failure of the store.
+/// Pause after a failure of the store.
 const AGAIN: Duration = Duration::from_secs(1);
 
 impl<'a> Talk<'a> {
     pub fn new(
         agent: Agent,
-        place: Place,
+        place: TurnContext,
         person: Decider,
         language: Option<String>,
         typing: Typing,
@@ -78,16 +78,16 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Shows the card that waited, as after a restart.
+    /// Shows a card that was left pending, for example before a restart.
     pub async fn greet(&mut self) {
         let place = self.place.clone();
-        self.turn(|agent, listener| async move { agent.greet(place, &listener).await })
+        self.turn(|agent, listener| async move { agent.show_pending_card(place, &listener).await })
             .await;
     }
 
-    /// Takes a line. One that was begun before the card came is no answer to it.
+    /// Handles a line. A line begun before the card appeared is not taken as a reply to it.
     pub async fn line(&mut self, line: &str, is_older_than_card: bool) -> Next {
-        // Looked at before the line itself takes a row.
+        // Checked before the line itself takes up rows.
         let unseen = self.unseen();
         self.screen.typed(line);
         match line.trim() {
@@ -107,13 +107,13 @@ impl<'a> Talk<'a> {
                 let message = format!("`{other}` is no command; `/help` lists them");
                 self.screen.output.notice("command", &message);
             }
-            // What was not on the screen cannot be answered: a yes shows the card again.
+            // A reply to a card that is not fully on the screen decides nothing: the card is shown again.
             _ => self.says(line, is_older_than_card || unseen.is_some()).await,
         }
         Next::Line
     }
 
-    /// Returns when the card that stands was decided elsewhere, or ended by time; without a card, never.
+    /// Completes when the current card is decided elsewhere or expires; never completes without a card.
     pub async fn card_ends(&self) {
         let Some((_, prompt)) = &self.card else {
             return std::future::pending().await;
@@ -129,7 +129,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Goes on after the card that stood was decided elsewhere.
+    /// Continues after the current card was decided elsewhere.
     pub async fn resume(&mut self) {
         let Some(ended) = self.card.as_ref().map(|(_, prompt)| prompt.approval) else {
             return;
@@ -138,7 +138,7 @@ impl<'a> Talk<'a> {
         (self.is_by_itself, self.screen.has_said) = (true, false);
         self.turn(|agent, listener| async move {
             match agent.resume(place, &listener).await {
-                // The same session is open elsewhere, and goes on there.
+                // The same session is open elsewhere and continues there.
                 Err(TurnError::Session(SessionError::Changed)) => Ok(()),
                 ended => ended,
             }
@@ -150,7 +150,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// What is said from now on stands above the line that is being typed; or nobody types.
+    /// Prints above the line being typed from now on, or directly if `printer` is `None`.
     pub fn type_below(&mut self, printer: Option<Sender<String>>) {
         self.screen.output.type_below(printer);
     }
@@ -168,7 +168,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Leaves calls of the card out, or takes them in again.
+    /// Leaves calls of the card out, or includes them again.
     fn toggle(&mut self, positions: &[usize]) {
         if !positions.iter().all(|position| self.typing.toggle(*position)) {
             let message = "the card has no such call to leave out; `/card` shows it";
@@ -178,7 +178,7 @@ impl<'a> Talk<'a> {
         self.screen.output.line(prompt.trim_end_matches("? ").trim_end());
     }
 
-    /// Shows what of the card was not shown yet.
+    /// Shows the next page of the card.
     pub fn more(&mut self) {
         self.screen.typed("");
         if self.card.is_some() {
@@ -186,12 +186,12 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Why the card that stands cannot be approved now.
+    /// Returns why the current card cannot be approved now.
     fn unseen(&self) -> Option<Unseen> {
         self.card.as_ref().and_then(|_| self.screen.unseen())
     }
 
-    /// A key that is a button.
+    /// Handles a key that acts as a button.
     pub async fn pressed(&mut self, button: Button) {
         let unseen = self.unseen();
         self.screen.typed("");
@@ -201,7 +201,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// Approves only what is on the screen, all of it.
+    /// Approves the card if all of it has been on the screen; otherwise says why not.
     async fn press_yes(&mut self, unseen: Option<Unseen>) {
         let Some(unseen) = unseen else {
             return self.press(Button::Yes).await;
@@ -212,7 +212,7 @@ impl<'a> Talk<'a> {
         self.screen.output.notice("card", unseen.as_str());
     }
 
-    /// Takes a button: bound to the card it belongs to.
+    /// Sends the payload of a button, which is bound to its card.
     async fn press(&mut self, button: Button) {
         let Some((_, prompt)) = &self.card else {
             return self.screen.output.notice("card", "no card waits for an answer");
@@ -236,7 +236,7 @@ impl<'a> Talk<'a> {
         let place = self.place.clone();
         self.turn(|agent, listener| async move {
             let only = only.as_deref();
-            agent.press(place, &payload, only, by, &listener).await
+            agent.handle_button(place, &payload, only, by, &listener).await
         })
         .await;
     }
@@ -260,11 +260,11 @@ impl<'a> Talk<'a> {
                 .filter(|_| !is_older_than_card)
                 .map(|(key, _)| key.clone()),
         };
-        self.turn(|agent, listener| async move { agent.hear(message, &listener).await })
+        self.turn(|agent, listener| async move { agent.handle_message(message, &listener).await })
             .await;
     }
 
-    /// Runs a turn and shows it as it happens. Ctrl-C ends it; what it had on record stays.
+    /// Runs a turn and prints its progress. Ctrl-C stops it; what is recorded stays.
     async fn turn<F>(&mut self, turn: impl FnOnce(Agent, Listener) -> F)
     where
         F: Future<Output = Result<(), TurnError>>,
@@ -300,7 +300,7 @@ impl<'a> Talk<'a> {
             self.screen.output.failure(&failed(error));
         }
         if had_card && self.card.is_none() {
-            // Something else stands last now. Where that cannot be noted, a yes shows the card again.
+            // The card is no longer the last message. If this cannot be recorded, a "yes" shows the card again.
             let (tenant, channel) = (&self.place.tenant, &self.place.channel);
             let _ = self.agent.conversations().said(tenant, channel).await;
         }
@@ -312,8 +312,8 @@ impl<'a> Talk<'a> {
             self.screen.output.line(&line);
         }
         match progress {
-            Progress::Held { approval, prompt } => {
-                // Before it is seen: what is in the line by then cannot be meant for it.
+            Progress::ShowCard { approval, prompt } => {
+                // Before the card is printed: text already in the line cannot be meant for it.
                 self.typing.card(prompt.numbered, self.is_by_itself);
                 if !self.screen.output.is_json {
                     let sentences = self.sentences();
@@ -324,20 +324,22 @@ impl<'a> Talk<'a> {
                 self.stands(*prompt).await;
             }
             other if !self.screen.output.is_json => self.screen.progress(other),
-            Progress::Said(_) => self.screen.has_said = true,
+            Progress::ChannelMessage(_) => self.screen.has_said = true,
             _ => {}
         }
     }
 
     fn language(&self) -> Option<&str> {
-        self.language.as_deref().or(self.agent.plan().language.as_deref())
+        self.language
+            .as_deref()
+            .or(self.agent.config().language.as_deref())
     }
 
     fn sentences(&self) -> Sentences {
         self.agent.conversations().sentences(self.language())
     }
 
-    /// Notes that this card stands last now.
+    /// Records that this card is now the last message.
     async fn stands(&mut self, prompt: Prompt) {
         let noted = async {
             let key = self.new_key().await?;
@@ -387,7 +389,7 @@ impl<'a> Talk<'a> {
         }
     }
 
-    /// A name for a message, the same for no other.
+    /// Returns a random key for a message.
     async fn new_key(&mut self) -> Result<Key, Failure> {
         let mut random = [0; 16];
         let drawn = getrandom::fill(&mut random);
@@ -397,13 +399,13 @@ impl<'a> Talk<'a> {
     }
 }
 
-/// A turn that ended early, as a failure.
+/// Converts a turn's error to a failure.
 pub fn failed(error: TurnError) -> Failure {
     let hint = error.hint();
     Failure::error("turn", error.to_string()).hint(hint)
 }
 
-/// The positions that `/3` or `/1 4` names.
+/// Parses the positions in `/3` or `/1 4`.
 fn positions(command: &str) -> Option<Vec<usize>> {
     let named = command.strip_prefix('/')?;
     let numbers = named.split([' ', ',']).filter(|number| !number.is_empty());

@@ -1,4 +1,4 @@
-//! A line on a terminal, while others may print above it.
+//! A line editor on a terminal, with output above the line.
 
 use std::borrow::Cow;
 use std::sync::mpsc::{Sender, channel};
@@ -19,12 +19,12 @@ use super::line::{Button, Line, blocking};
 use super::typing::{Mark, Typing};
 use crate::failure::Failure;
 
-/// How many earlier messages the arrow keys bring back.
+/// Number of earlier messages in the editor's history.
 const REMEMBERED: usize = 200;
 
 type Edited = Editor<Painter, DefaultHistory>;
 
-/// An editor, and the way to print above what is being typed.
+/// The line editor, and the sender for output above its line.
 pub struct Terminal {
     editor: Option<Edited>,
     typing: Typing,
@@ -34,7 +34,7 @@ pub struct Terminal {
 impl Terminal {
     pub fn new(said: &[Message], typing: &Typing) -> Result<Terminal, Failure> {
         let config = Config::builder().max_history_size(REMEMBERED);
-        // Prompts are painted by us, colours or not: they have none.
+        // Always forced, because our prompt has to be repainted; it contains no colours.
         let config = config
             .map_err(no_terminal)?
             .auto_add_history(true)
@@ -46,7 +46,7 @@ impl Terminal {
             _ => None,
         });
         for text in before {
-            // One that is not remembered is no loss.
+            // A message that is missing in the history is no problem.
             let _ = editor.add_history_entry(text.as_str());
         }
         let mut bind = |key: KeyEvent, does: Does| {
@@ -58,7 +58,7 @@ impl Terminal {
         };
         bind(KeyEvent::alt('y'), Does::Press(Button::Yes));
         bind(KeyEvent::alt('n'), Does::Press(Button::No));
-        // As one goes through the boxes of a form.
+        // Like moving between the checkboxes of a form.
         bind(KeyEvent(KeyCode::Tab, Modifiers::NONE), Does::Mark(Mark::Next));
         bind(
             KeyEvent(KeyCode::BackTab, Modifiers::NONE),
@@ -72,7 +72,7 @@ impl Terminal {
         })
     }
 
-    /// What is sent here stands above the line that is being typed. A terminal that can do little has nothing above.
+    /// Returns the sender for text printed above the line being typed. Simple terminals have none.
     pub fn above(&self) -> Option<Sender<String>> {
         self.above.clone()
     }
@@ -102,7 +102,7 @@ impl Terminal {
     }
 }
 
-/// A thread of its own prints: it waits until the editor has taken the last piece, and nobody else has to.
+/// Starts a thread that prints above the line: printing blocks until the editor has taken the last piece.
 fn print_above(editor: &mut Edited) -> Option<Sender<String>> {
     let mut printer = editor.create_external_printer().ok()?;
     let (above, pieces) = channel::<String>();
@@ -116,14 +116,14 @@ fn print_above(editor: &mut Edited) -> Option<Sender<String>> {
     Some(above)
 }
 
-/// What a key does on an empty line.
+/// Action of a key on an empty line.
 #[derive(Clone, Copy)]
 enum Does {
-    /// Ends the line, and says which button it was.
+    /// Ends the line and reports the button.
     Press(Button),
-    /// Marks a call.
+    /// Moves the mark to another call.
     Mark(Mark),
-    /// Leaves the marked call out, or takes it in again.
+    /// Leaves the marked call out, or includes it again.
     Toggle,
 }
 
@@ -134,13 +134,13 @@ struct Key {
 
 impl ConditionalEventHandler for Key {
     fn handle(&self, _: &Event, _: RepeatCount, _: bool, context: &EventContext<'_>) -> Option<Cmd> {
-        // Behind words it is no button: the words would be lost.
+        // Only on an empty line: otherwise the text would be lost.
         let is_empty = context.line().is_empty();
         let does = match self.does {
             Does::Press(button) if is_empty && self.typing.press(button) => Cmd::AcceptLine,
             Does::Mark(to) if is_empty && self.typing.mark(to) => Cmd::Repaint,
             Does::Toggle if is_empty && self.typing.toggle_marked() => Cmd::Repaint,
-            // It is what it always is.
+            // The key's usual function.
             Does::Toggle => return None,
             Does::Press(_) | Does::Mark(_) => Cmd::Noop,
         };
@@ -148,7 +148,7 @@ impl ConditionalEventHandler for Key {
     }
 }
 
-/// Paints the prompt as it is now, also when a card came or went since the line was begun, and sees what is typed.
+/// Paints the current prompt, which may change while a line is being typed, and reports the line's text.
 struct Painter(Typing);
 
 impl Highlighter for Painter {
@@ -160,7 +160,7 @@ impl Highlighter for Painter {
     fn highlight_prompt<'b, 's: 'b, 'p: 'b>(&'s self, prompt: &'p str, is_usual: bool) -> Cow<'b, str> {
         match is_usual {
             true => Cow::Owned(self.0.prompt_in_place_of(prompt)),
-            // While the history is searched, the prompt is another.
+            // A different prompt is shown while the history is searched.
             false => Cow::Borrowed(prompt),
         }
     }

@@ -1,50 +1,50 @@
-//! What the one who types and the one who shows have to know of each other.
+//! State shared by the line editor and the conversation.
 //!
-//! Enters: that a card stands now, or none; what is in the line; keys. Leaves: the prompt, which of several calls are
-//! chosen, and whether what is being typed is older than the card.
+//! Enters: whether a card is shown, the text in the line, keys. Leaves: the prompt, the selected calls, and whether the
+//! text in the line is older than the card.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use super::line::Button;
 
-/// A card that came by itself has to be looked at before a key can answer it, as in the inbox.
+/// Delay before a key can answer a card that appeared on its own, as in the inbox.
 const LOOK_FIRST: Duration = Duration::from_millis(800);
 
-/// Shared by the line editor and the conversation.
+/// Handle shared by the line editor and the conversation.
 #[derive(Clone, Default)]
 pub struct Typing(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
     card: Option<Card>,
-    /// Something stands in the line.
+    /// True if there is text in the line.
     is_begun: bool,
-    /// What stands there was begun before the card came.
+    /// True if that text was begun before the card appeared.
     is_older_than_card: bool,
     pressed: Option<Button>,
 }
 
-/// Where a mark goes.
+/// Direction in which the mark moves.
 #[derive(Clone, Copy, Debug)]
 pub enum Mark {
-    /// To the next call, and from the last to the first.
+    /// To the next call, wrapping around.
     Next,
-    /// To the one before.
+    /// To the previous call, wrapping around.
     Before,
 }
 
 struct Card {
-    /// One for each of its numbered calls; empty when there is but one.
+    /// Selection of each numbered call; empty if there is only one call.
     chosen: Vec<bool>,
-    /// The call that is marked, from 1; at first none.
+    /// The marked call, counted from 1; 0 for none.
     marked: usize,
-    /// Not before then a key can answer it.
+    /// Time before which a key cannot answer the card.
     answerable_at: Instant,
 }
 
 impl Typing {
-    /// A card stands now, with so many numbered calls. `by_itself`: the person did nothing to bring it here.
+    /// Sets the current card and its number of calls. `by_itself` if no action of the person here caused it.
     pub fn card(&self, numbered: usize, by_itself: bool) {
         let mut state = self.state();
         let now = Instant::now();
@@ -56,29 +56,29 @@ impl Typing {
         });
     }
 
-    /// No card stands any more.
+    /// Clears the current card.
     pub fn no_card(&self) {
         let mut state = self.state();
         state.card = None;
         state.is_older_than_card = false;
     }
 
-    /// Whether what was typed is older than the card. Asked once a line is done.
+    /// Returns whether the finished line is older than the card, and resets that.
     pub fn take_older(&self) -> bool {
         let mut state = self.state();
         state.is_begun = false;
         std::mem::take(&mut state.is_older_than_card)
     }
 
-    /// What stands in the line now.
+    /// Records the text in the line.
     pub fn typed(&self, line: &str) {
         let mut state = self.state();
         state.is_begun = !line.is_empty();
-        // Who takes all of it back begins anew.
+        // An emptied line counts as begun anew.
         state.is_older_than_card &= state.is_begun;
     }
 
-    /// A key that is a button. True when it is one now.
+    /// Records a button key. Returns false if there is no card that it could answer now.
     pub fn press(&self, button: Button) -> bool {
         let mut state = self.state();
         let is_answerable = |card: &Card| card.answerable_at <= Instant::now();
@@ -87,12 +87,12 @@ impl Typing {
         is_now
     }
 
-    /// The button that ended the line.
+    /// Returns the button that ended the line.
     pub fn take_pressed(&self) -> Option<Button> {
         self.state().pressed.take()
     }
 
-    /// Leaves a call out, or takes it in again. False when there is no such call to choose.
+    /// Leaves a call out, or includes it again. Returns false if there is no such call.
     pub fn toggle(&self, position: usize) -> bool {
         let mut state = self.state();
         let card = state.card.as_mut();
@@ -102,7 +102,7 @@ impl Typing {
         true
     }
 
-    /// Marks the next call, or the one before; false when there are none to choose from.
+    /// Moves the mark. Returns false if there are no calls to select.
     pub fn mark(&self, to: Mark) -> bool {
         let mut state = self.state();
         let Some(card) = state.card.as_mut().filter(|card| !card.chosen.is_empty()) else {
@@ -118,13 +118,13 @@ impl Typing {
         true
     }
 
-    /// Leaves the marked call out, or takes it in again; false when none is marked.
+    /// Leaves the marked call out, or includes it again. Returns false if none is marked.
     pub fn toggle_marked(&self) -> bool {
         let marked = self.state().card.as_ref().map_or(0, |card| card.marked);
         self.toggle(marked)
     }
 
-    /// The positions that are chosen; nothing when that is all of them.
+    /// Returns the selected positions, or `None` if all are selected.
     pub fn some(&self) -> Option<Vec<u8>> {
         let state = self.state();
         let chosen = &state.card.as_ref()?.chosen;
@@ -133,7 +133,7 @@ impl Typing {
         (positions.len() < chosen.len()).then_some(positions)
     }
 
-    /// The prompt: a question while a card stands, with the calls that are chosen.
+    /// Returns the prompt: with a card, a question and the selected calls.
     pub fn prompt(&self) -> String {
         let state = self.state();
         let Some(card) = &state.card else {
@@ -142,7 +142,7 @@ impl Typing {
         if card.chosen.is_empty() {
             return "? ".to_owned();
         }
-        // Whatever is chosen or marked, it is as wide: the line behind it must not move.
+        // The width is constant, because the text behind the prompt must not move.
         let show = |(position, chosen): (usize, &bool)| {
             let before = if position == card.marked { '>' } else { ' ' };
             let number = position.to_string();
@@ -155,7 +155,7 @@ impl Typing {
         format!("[{calls} ] ? ")
     }
 
-    /// The prompt in the width of another, for a line that is being typed behind that one.
+    /// Returns the prompt in the width of another one, for a line being typed behind that one.
     pub fn prompt_in_place_of(&self, other: &str) -> String {
         let prompt = self.prompt();
         let width = other.chars().count();
@@ -166,7 +166,7 @@ impl Typing {
         format!("{}{last}", " ".repeat(width.saturating_sub(last.len())))
     }
 
-    /// Whether a card stands now.
+    /// Returns true if a card is shown.
     pub fn has_card(&self) -> bool {
         self.state().card.is_some()
     }
@@ -193,7 +193,7 @@ mod tests {
         assert_eq!(typing.some(), Some(vec![1, 2, 4, 5, 6, 7, 8, 9, 11]));
         assert!(typing.toggle(3) && typing.toggle(10));
         assert_eq!(typing.some(), None);
-        // Behind a prompt that stands already nothing moves.
+        // The width of a prompt that is already shown does not change.
         assert_eq!(typing.prompt_in_place_of("> "), "? ");
         typing.no_card();
         assert_eq!(typing.prompt_in_place_of("[ 1 2 ] ? "), "        > ");

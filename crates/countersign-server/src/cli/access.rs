@@ -1,4 +1,4 @@
-//! Who may do what: tokens, people, keys.
+//! Arguments of the commands for tokens, people and keys.
 
 use std::time::Duration;
 
@@ -23,16 +23,16 @@ Examples:
   countersign token create --person ana --scope read,decide --expires 8h
   countersign token create --name crm-host --scope execute")]
     Create {
-        /// What it may be used for
+        /// Scopes: what the token may be used for
         #[arg(long, value_name = "SCOPE,…", value_delimiter = ',', required = true)]
         scope: Vec<Scope>,
-        /// The agent it is for
+        /// The agent that gets the token
         #[arg(long, value_name = "NAME")]
         agent: Option<String>,
-        /// The person it is for, or for whom the agent acts
+        /// The person that gets the token, or for whom the agent acts
         #[arg(long, value_name = "NAME")]
         person: Option<String>,
-        /// What it is called; the agent or the person if you do not say
+        /// Name of the token; by default that of the agent or the person
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
         /// How long it lasts, at most 90 days
@@ -40,17 +40,24 @@ Examples:
         expires: Duration,
     },
     /// List the tokens in force
+    #[command(after_help = "\
+Examples:
+  countersign token list
+  countersign token list --json | jq -r '.[].id'")]
     List,
-    /// End a token at once
+    /// Revoke a token: it opens nothing from now on
+    #[command(after_help = "\
+Examples:
+  countersign token revoke 1a2b3c4d")]
     Revoke {
-        /// As `token list` shows it
+        /// The token's id, as `token list` shows it
         id: String,
     },
 }
 
 #[derive(Debug, Subcommand)]
 pub enum PersonCommand {
-    /// Let somebody sign in
+    /// Add an account, so that a person can sign in and decide
     #[command(after_help = "\
 Examples:
   countersign person add ana --in approvers --in finance
@@ -62,13 +69,20 @@ Examples:
         /// A group they are in; may be given several times
         #[arg(long = "in", value_name = "GROUP", default_value = "approvers")]
         groups: Vec<String>,
-        /// May look after the service
+        /// May also manage the service
         #[arg(long)]
         admin: bool,
     },
-    /// List everybody
+    /// List all accounts
+    #[command(after_help = "\
+Examples:
+  countersign person list")]
     List,
-    /// Put somebody into these groups, and no others
+    /// Set the groups of a person; other groups are taken away
+    #[command(after_help = "\
+Examples:
+  countersign person groups ana approvers finance
+  countersign person groups ana                     in no group: may look, and decide nothing")]
     Groups {
         /// Their name
         name: String,
@@ -76,17 +90,26 @@ Examples:
         #[arg(value_name = "GROUP")]
         groups: Vec<String>,
     },
-    /// Read a password for somebody from standard input
+    /// Set a person's password, read from standard input
+    #[command(after_help = "\
+Examples:
+  countersign person password ana < password.txt")]
     Password {
         /// Their name
         name: String,
     },
-    /// Make a link that signs somebody in, once, within 15 minutes
+    /// Make a link that signs a person in, once, within 15 minutes
+    #[command(after_help = "\
+Examples:
+  countersign person link ana")]
     Link {
         /// Their name
         name: String,
     },
-    /// Take somebody's account away; their sessions and tokens end with it
+    /// Remove a person's account; their sessions and tokens end with it
+    #[command(after_help = "\
+Examples:
+  countersign person remove ana")]
     Remove {
         /// Their name
         name: String,
@@ -96,6 +119,9 @@ Examples:
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
     /// Print a new sealing key
-    #[command(after_help = "Example:\n  (umask 077; countersign key generate > seal.key)")]
+    #[command(after_help = "\
+Examples:
+  (umask 077; countersign key generate > ~/seal.key)    readable by you alone
+  countersign serve --seal-key-file ~/seal.key")]
     Generate,
 }

@@ -1,4 +1,4 @@
-//! Talking to an agent.
+//! Arguments of `chat`, which talks to an agent.
 
 use std::path::PathBuf;
 
@@ -18,22 +18,22 @@ Examples:
   countersign chat --model http://127.0.0.1:11434/v1 --model-name llama3.3
   countersign chat --agent my-agent --exec ./run-tool")]
 pub struct Chat {
-    /// Whom to talk to: `crm`, `cms`, `ranch`, or a folder with `agent.toml`, `tools.json` and `policy.toml`
+    /// Agent to talk to: `crm`, `cms`, `ranch`, or a folder with `agent.toml`, `tools.json` and `policy.toml`
     #[arg(long, value_name = "NAME|FOLDER", default_value = "crm")]
     pub agent: String,
-    /// Which conversation; the same one goes on where it was
+    /// Name of the conversation; the same name continues it
     #[arg(long, value_name = "NAME", default_value = "chat")]
     pub session: String,
     /// A model's address: one that ends in `/messages` speaks Anthropic's dialect, any other chat completions
     #[arg(long, value_name = "URL", env = "COUNTERSIGN_MODEL")]
     pub model: Option<String>,
-    /// What the model is called there, instead of what the agent's file says
+    /// Model name to request; overrides the agent's file
     #[arg(long, value_name = "NAME", env = "COUNTERSIGN_MODEL_NAME")]
     pub model_name: Option<String>,
-    /// Where `crm`, `cms` and `ranch` keep their data; a file in this folder if you do not say
+    /// File for the data of `crm`, `cms` or `ranch`; by default one in this folder
     #[arg(long, value_name = "FILE")]
     pub data: Option<PathBuf>,
-    /// Your language, such as `es`; the agent's if you do not say
+    /// Your language, such as `es`; by default the agent's
     #[arg(long, value_name = "TAG")]
     pub language: Option<String>,
     /// A variable of the environment that the command gets besides PATH, HOME and the like; may be given several times

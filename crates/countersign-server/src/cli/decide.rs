@@ -1,4 +1,4 @@
-//! Looking and deciding: what a person types.
+//! Arguments of the commands with which a person views and decides approvals.
 
 use clap::Args;
 use countersign::state::State;
@@ -10,7 +10,7 @@ Examples:
   countersign list --state denied --agent crm --limit 20
   countersign list --all --json | jq '.approvals[].description'")]
 pub struct List {
-    /// Also what is over, newest first
+    /// Also those that are decided or over, newest first
     #[arg(long, conflicts_with = "state")]
     pub all: bool,
     /// Only those in this state
@@ -28,14 +28,15 @@ pub struct List {
     /// At most so many, up to 500
     #[arg(long, value_name = "N", default_value_t = 50, value_parser = clap::value_parser!(u16).range(1..=500))]
     pub limit: u16,
-    /// Only those behind this one
+    /// Only those listed after this one
     #[arg(long, value_name = "ID")]
     pub after: Option<String>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-ID is the whole id, or at least 4 characters of its beginning or end.
+ID is the whole id, or at least 4 characters of its end, as `list` shows them, or of its beginning. One that fits several
+approvals is refused, and they are named.
 
 Examples:
   countersign show 4f1c --full
@@ -43,7 +44,7 @@ Examples:
 pub struct Show {
     /// The approval
     pub id: String,
-    /// Also what happened to it, event by event
+    /// Also the history, event by event
     #[arg(long)]
     pub events: bool,
     /// Show long values whole
@@ -98,6 +99,10 @@ pub struct Approve {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  countersign deny 4f1c
+  countersign deny 4f1c --comment 'the customer asked us to wait'")]
 pub struct Deny {
     /// The approval
     pub id: String,
@@ -121,14 +126,20 @@ pub struct Decision {
 
 #[derive(Debug, Args)]
 #[command(group = clap::ArgGroup::new("outcome").required(true))]
+#[command(after_help = "\
+Look where the call acts first: the gate never runs it a second time.
+
+Examples:
+  countersign reconcile 4f1c --succeeded --note 'the mail is in the outbox'
+  countersign reconcile 4f1c.2 --failed")]
 pub struct Reconcile {
     /// The call: `ID.N`, or `ID` if the approval holds one call
     #[arg(value_name = "CALL")]
     pub call: String,
-    /// It did what it was to do
+    /// The call did what it was to do
     #[arg(long, group = "outcome")]
     pub succeeded: bool,
-    /// It did not
+    /// The call did not
     #[arg(long, group = "outcome")]
     pub failed: bool,
     /// How you know

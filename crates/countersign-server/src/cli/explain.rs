@@ -1,4 +1,4 @@
-//! What the gate makes of values and words, without a store.
+//! Arguments of `trace` and `read`, which explain provenance and replies without a store.
 
 use std::path::PathBuf;
 
@@ -36,7 +36,10 @@ pub struct Trace {
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A reply is yes or no only when every word of it belongs to a plain answer. No store is touched, no model asked.
+This decides nothing: no store is touched, no model asked, nothing runs. A prompt is only text, so it is read with the
+words of all kinds of questions. Real cards are read more strictly: there a yes is one of a short list of phrases, or
+names the act as the policy does.
+A reply is yes or no only when every word of it belongs to a plain answer.
 
 Examples:
   countersign read 'Yes, go ahead' --prompt 'Delete 13 paddocks?'

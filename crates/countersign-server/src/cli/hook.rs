@@ -1,4 +1,4 @@
-//! Hooks of coding agents.
+//! Arguments of `hook`, for coding agents.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,10 +11,28 @@ use crate::hook::Dialect;
 #[derive(Debug, Subcommand)]
 pub enum HookCommand {
     /// Answer Claude Code: an event on standard input, one JSON object on standard output
+    #[command(after_help = "\
+Claude Code runs this itself; `hook install` writes the command into its settings. A hook that names `--store` or `--server`
+takes no setting from the environment.
+
+Examples:
+  countersign hook claude-code --store ~/countersign.db --policy ~/policy.toml < event.json")]
     ClaudeCode(HookRun),
-    /// Answer Codex
+    /// Answer Codex: an event on standard input, one JSON object on standard output
+    #[command(after_help = "\
+Codex runs this itself; `hook install` writes the command into its settings. A hook that names `--store` or `--server` takes
+no setting from the environment.
+
+Examples:
+  countersign hook codex --store ~/countersign.db --policy ~/policy.toml < event.json")]
     Codex(HookRun),
-    /// Answer Gemini CLI
+    /// Answer Gemini CLI: an event on standard input, one JSON object on standard output
+    #[command(after_help = "\
+Gemini CLI runs this itself; `hook install` writes the command into its settings. A hook that names `--store` or `--server`
+takes no setting from the environment.
+
+Examples:
+  countersign hook gemini --store ~/countersign.db --policy ~/policy.toml < event.json")]
     Gemini(HookRun),
     /// Put the hook into a coding agent's settings
     #[command(after_help = "\
@@ -27,21 +45,42 @@ Examples:
   countersign hook install claude-code --project --policy ~/policy.toml
   countersign hook install codex --user --server https://countersign.example.com \
     --token-file ~/.countersign/agent --execute-token-file ~/.countersign/host
-  countersign hook install gemini --user --dry-run")]
+  countersign hook install gemini --user --dry-run
+  countersign hook install claude-code --user --policy-change    after you have changed the policy")]
     Install(HookInstall),
-    /// Look whether hooks are installed and really hold a call
+    /// Check whether hooks are installed and really hold a call
+    #[command(after_help = "\
+Examples:
+  countersign hook status
+  countersign hook status claude-code")]
     Status(HookStatus),
     /// Print a policy for coding agents: reading passes, the rest waits for a person
+    #[command(after_help = "\
+Examples:
+  countersign hook policy
+  countersign hook policy > ~/policy.toml           to change it, then `hook install … --policy ~/policy.toml`")]
     Policy,
+}
+
+impl HookCommand {
+    /// The coding agent that the command answers; `None` if it answers none.
+    pub fn answers(&self) -> Option<Dialect> {
+        match self {
+            HookCommand::ClaudeCode(_) => Some(Dialect::ClaudeCode),
+            HookCommand::Codex(_) => Some(Dialect::Codex),
+            HookCommand::Gemini(_) => Some(Dialect::Gemini),
+            HookCommand::Install(_) | HookCommand::Status(_) | HookCommand::Policy => None,
+        }
+    }
 }
 
 /// How long a hook waits, and where it keeps things meanwhile.
 #[derive(Clone, Debug, Args)]
 pub struct HookRun {
-    /// Wait so long for a decision; shorter than the hook's time-out in the settings
+    /// How long to wait for a decision; has to be shorter than the hook's time-out in the settings
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "9m")]
     pub hold: Duration,
-    /// In a run without a person, let it stop and be resumed instead of denying; Claude Code only
+    /// Without a person at the terminal, stop the run so that it can be resumed, instead of denying; Claude Code only
     #[arg(long)]
     pub defer: bool,
     /// At a server: a file with the token that starts and finishes calls, of scope `execute`
@@ -52,7 +91,7 @@ pub struct HookRun {
         hide_env_values = true
     )]
     pub execute_token_file: Option<PathBuf>,
-    /// Where permits of running calls are kept; below XDG_STATE_HOME if you do not say
+    /// Folder for the permits of running calls; by default one below XDG_STATE_HOME
     #[arg(long, value_name = "FOLDER")]
     pub state: Option<PathBuf>,
 }
@@ -78,6 +117,9 @@ pub struct HookInstall {
     /// Print the settings as they would be, and change nothing
     #[arg(long, conflicts_with = "print")]
     pub dry_run: bool,
+    /// Put the policy on record although hooks of this agent had another one on this store
+    #[arg(long)]
+    pub policy_change: bool,
     #[command(flatten)]
     pub run: HookRun,
 }

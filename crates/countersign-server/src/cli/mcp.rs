@@ -1,4 +1,4 @@
-//! The MCP gateway.
+//! Arguments of `mcp`, the MCP gateway.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -52,6 +52,9 @@ pub struct Mcp {
     /// The server keeps nothing between calls: run here what was proposed to another process of it that has ended
     #[arg(long, conflicts_with = "servers")]
     pub resume: bool,
+    /// Start although a gateway to a server of this name runs with another policy: for replacing gateways one by one
+    #[arg(long)]
+    pub policy_change: bool,
     /// How long a gateway that says nothing counts as alive
     #[arg(long, value_name = "DURATION", value_parser = duration::parse, hide = true)]
     pub lease: Option<Duration>,
@@ -73,7 +76,7 @@ pub struct Mcp {
 }
 
 impl Mcp {
-    /// The settings it says.
+    /// Converts the options into the gateway's settings.
     pub fn settings(&self) -> Settings {
         let general = self.hold.iter().rev().find(|(client, _)| client.is_none());
         let named = self.hold.iter().rev();

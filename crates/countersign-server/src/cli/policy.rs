@@ -1,4 +1,4 @@
-//! Policies.
+//! Arguments of `policy`.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -10,15 +10,19 @@ use crate::{duration, environment};
 #[derive(Debug, Subcommand)]
 pub enum PolicyCommand {
     /// Find every mistake in a policy, to the line
-    #[command(after_help = "Example:\n  countersign policy check examples/policy.toml")]
+    #[command(after_help = "\
+Examples:
+  countersign policy check ~/policy.toml
+  countersign policy check                          `countersign.toml` in this folder")]
     Check {
         /// The file; the policy in force if none is given
         file: Option<PathBuf>,
     },
     /// Say what would happen to a call, without proposing it
-    #[command(
-        after_help = "Example:\n  countersign policy try refund '{\"amount\":250,\"currency\":\"EUR\"}'"
-    )]
+    #[command(after_help = "\
+Examples:
+  countersign policy try refund '{\"amount\":250,\"currency\":\"EUR\"}' --policy ~/policy.toml
+  countersign policy try refund @arguments.json --policy ~/policy.toml")]
     Try {
         /// The tool's name
         tool: String,
@@ -43,8 +47,14 @@ pub struct PolicyInit {
     #[arg(long = "name", value_name = "NAME")]
     pub server_name: Option<String>,
     /// A TOML file that names the servers, instead of a command
-    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "server_name"])]
+    #[arg(long, value_name = "FILE", conflicts_with_all = ["command", "server_name", "url"])]
     pub servers: Option<PathBuf>,
+    /// A server at an address, instead of a command
+    #[arg(long, value_name = "URL", conflicts_with_all = ["command", "pass_env"])]
+    pub url: Option<String>,
+    /// The environment variable with the token to show the server at that address
+    #[arg(long, value_name = "VAR", requires = "url")]
+    pub url_token_env: Option<String>,
     /// A variable of the environment that the server gets besides PATH, HOME and the like; may be given several times
     #[arg(long, value_name = "NAME", value_parser = environment::name, conflicts_with = "servers")]
     pub pass_env: Vec<String>,
@@ -58,6 +68,6 @@ pub struct PolicyInit {
     #[arg(long)]
     pub trust_annotations: bool,
     /// The server's command
-    #[arg(last = true, required_unless_present = "servers", value_name = "CMD")]
+    #[arg(last = true, required_unless_present_any = ["servers", "url"], value_name = "CMD")]
     pub command: Vec<String>,
 }

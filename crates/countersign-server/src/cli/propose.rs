@@ -1,4 +1,4 @@
-//! Proposing, waiting and running: what an agent's side types.
+//! Arguments of the commands for an agent: propose, wait and run, undo, withdraw.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -42,7 +42,7 @@ pub struct Propose {
     /// The agent's own words; shown apart, as its claim
     #[arg(long, value_name = "TEXT")]
     pub claim: Option<String>,
-    /// The same key again is the same proposal, not a second one
+    /// Idempotency key: the same key again is the same proposal, not a second one
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
     /// What was said before, so that each value's origin can be shown; see `countersign trace --help`
@@ -96,6 +96,13 @@ pub struct Exec {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+The undo is an approval of its own, which a person decides. How a tool is undone stands in the policy that the call was
+proposed under: give the same `--policy` here.
+
+Examples:
+  countersign undo 4f1c
+  countersign undo 4f1c.2 --policy ~/policy.toml")]
 pub struct Undo {
     /// The call: `ID.N`, or `ID` if the approval holds one call
     #[arg(value_name = "CALL")]
@@ -109,6 +116,10 @@ pub struct Undo {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  countersign withdraw 4f1c
+  countersign withdraw 4f1c --reason 'no longer needed'")]
 pub struct Withdraw {
     /// The approval
     pub id: String,

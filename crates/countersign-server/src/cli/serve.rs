@@ -1,4 +1,4 @@
-//! The service, and what belongs to running it.
+//! Arguments of `serve` and of the commands that maintain a service.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ pub struct Serve {
     /// Where to listen; 127.0.0.1:8787 if you do not say
     #[arg(long, value_name = "ADDRESS:PORT", env = "COUNTERSIGN_LISTEN")]
     pub listen: Option<SocketAddr>,
-    /// A name under which it is called, as browsers show it; may be given several times
+    /// Host name that the service answers to; may be given several times
     #[arg(long, value_name = "NAME", env = "COUNTERSIGN_HOST", value_delimiter = ',')]
     pub host: Vec<String>,
     /// Speak TLS with this certificate chain (PEM)
@@ -50,14 +50,49 @@ pub struct Serve {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 With `--server` it looks at the server, else at the store, the policy and the settings here. It changes nothing.
-The exit code is 1 when there is a problem.")]
+The exit code is 1 when there is a problem. A sample of the approvals is compared with their histories; `--full` compares
+all of them, as `countersign verify` does.
+
+Examples:
+  countersign doctor
+  countersign doctor --full
+  countersign doctor --config /etc/countersign/serve.toml
+  countersign doctor --server https://countersign.example.com --token-file ~/.countersign/ana")]
 pub struct Doctor {
+    /// Compare every approval with its history, not a sample, and check every page and index of a SQLite file
+    #[arg(long)]
+    pub full: bool,
     /// The full path of the service's configuration; `countersign-serve.toml` in this folder if you have trusted it
     #[arg(long, value_name = "FILE", env = "COUNTERSIGN_CONFIG")]
     pub config: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+The store's time never goes back by itself: a clock that was set back must not make approvals live longer. After a
+clock was wrong for a while, the store may be ahead of it, and tokens end too early. With `--reset` the store's time
+begins again at this machine's clock. What is open and was changed at a time that has not come yet is ended: pending
+approvals are withdrawn, approved calls are not run, started ones end as unknown. Tokens stay.
+Set this machine's clock right and stop every service on the store first.
+
+Examples:
+  countersign clock
+  countersign clock --accept
+  countersign clock --reset")]
+pub struct Clock {
+    /// Believe this machine's clock now, although it is far ahead of what the store knew last
+    #[arg(long, conflicts_with = "reset")]
+    pub accept: bool,
+    /// Begin again at this machine's clock, which the store's time is ahead of; no service may be running
+    #[arg(long)]
+    pub reset: bool,
+}
+
+#[derive(Debug, Args)]
+#[command(after_help = "\
+Examples:
+  countersign backup ~/countersign-monday.db
+  countersign backup /backup/countersign.db --store /var/lib/countersign/countersign.db")]
 pub struct Backup {
     /// A new file; its checksum stands beside it, with `.sha256` behind the name
     pub file: PathBuf,
@@ -66,7 +101,11 @@ pub struct Backup {
 #[derive(Debug, Args)]
 #[command(after_help = "\
 What the backup says was pending, approved or running may have happened since: it is voided, and every token,
-session and link is taken back. Stop the service first, and move the old store away.")]
+session and link is taken back. Stop the service first, and move the old store away.
+
+Examples:
+  countersign restore ~/countersign-monday.db --store ~/countersign.db
+  countersign restore --in-place --store postgres://countersign@db/countersign    after pg_restore")]
 pub struct Restore {
     /// The backup, with its checksum beside it
     #[arg(required_unless_present = "in_place")]
@@ -77,8 +116,13 @@ pub struct Restore {
 }
 
 #[derive(Debug, Args)]
+#[command(after_help = "\
+The history stays, and still verifies.
+
+Examples:
+  countersign purge --older-than 90d")]
 pub struct Purge {
-    /// What has not changed for so long, `90d` say
+    /// Age, such as `90d`: approvals that have not changed for so long
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub older_than: Duration,
 }

@@ -1,4 +1,4 @@
-//! Trusting files, stores and servers.
+//! Arguments of `trust`, for files, stores and servers.
 
 use clap::Args;
 

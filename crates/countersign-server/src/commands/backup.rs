@@ -1,21 +1,21 @@
-//! `backup` and `restore`: a whole copy of the store, and a new beginning from one.
+//! `backup` and `restore`: a complete copy of the store, and a new store made from one.
 //!
-//! What a backup says was pending, approved or running may have happened since. So a restored store is a new epoch:
-//! everything open in it is voided and every token, session and link taken back before anybody can use it (X33).
+//! Calls that were pending, approved or running in a backup may have run since. So restoring voids everything open and
+//! revokes every token, session and link before anybody can use the store (X33).
 
 use std::path::Path;
 
 use countersign::command::Voided;
 use countersign::hash::Hash;
 use countersign::store::Store as _;
-use countersign_store::sqlite::{BackupError, SqliteOptions, check_backup};
+use countersign_store::sqlite::{BackupError, SqliteOptions, check_backup, check_unused};
 
 use crate::cli::{Backup, Global, Restore};
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 use crate::store::{Missing, Watch};
 use crate::trust::StorePlace;
-use crate::{policy, private, store};
+use crate::{policy, private_file, store};
 
 pub async fn make(global: &Global, options: Backup, output: &mut Output) -> Result<Exit, Failure> {
     let place = file(global, "pg_dump --format=custom")?;
@@ -63,37 +63,56 @@ async fn from_file(global: &Global, backup: &Path, policy: Hash) -> Result<Voide
     let place = file(global, "pg_restore, and then `countersign restore --in-place`")?;
     check_backup(backup).map_err(failed)?;
     let target = Path::new(place);
-    if !matches!(target.try_exists(), Ok(false)) {
-        let message = format!("there is already a store at `{place}`, and nothing is overwritten");
-        return Err(
-            Failure::error("exists", message).hint("move it away first, or name another with `--store`")
-        );
-    }
+    refuse_files(place)?;
     let found = StorePlace::find(target)?;
-    // Made usable under another name, and moved only then: a crash in between leaves no store that is still open.
-    let half = private::beside(target).map_err(|error| unwritable(target, &error))?;
+    // Prepared under a temporary name and then renamed, so that a crash never leaves a store with open approvals at the
+    // target.
+    let half = private_file::temporary_path(target).map_err(|error| unwritable(target, &error))?;
     let voided = void(backup, &half, policy).await;
     if voided.is_err() {
         remove(&half);
     }
     let voided = voided?;
+    if let Err(failure) = refuse_files(place).and_then(|()| check_unused(&half).map_err(failed)) {
+        remove(&half);
+        return Err(failure);
+    }
     std::fs::rename(&half, target).map_err(|error| unwritable(target, &error))?;
+    private_file::sync_parent(target).map_err(|error| unwritable(target, &error))?;
     found.remember();
+    check_unused(target).map_err(failed)?;
     Ok(voided)
+}
+
+/// Fails if there is a store at the target, or a file that SQLite keeps beside one: the WAL of another store would be
+/// applied to the restored one.
+fn refuse_files(place: &str) -> Result<(), Failure> {
+    let files = ["", "-wal", "-shm", "-journal"].map(|end| format!("{place}{end}"));
+    let is_there = |file: &String| Path::new(file).symlink_metadata().is_ok();
+    let found: Vec<String> = files.into_iter().filter(is_there).collect();
+    let Some(first) = found.first() else { return Ok(()) };
+    let message = match first == place {
+        true => format!("there is already a store at `{place}`, and nothing is overwritten"),
+        false => format!("`{first}` is there without its store, and would be taken for the restored one's"),
+    };
+    Err(Failure::error("exists", message).hint(format!(
+        "stop the service, then move all of it away together: `mkdir old && mv {} old/`; or name another with `--store`",
+        found.join(" ")
+    )))
 }
 
 async fn void(backup: &Path, half: &Path, policy: Hash) -> Result<Voided, Failure> {
     copy(backup, half).map_err(|error| unwritable(half, &error))?;
     let store = store::open_sqlite(half, SqliteOptions::default())?;
     let voided = store.void_open(policy).await;
-    // Closing it leaves one file, with everything in it.
+    // Closing merges the WAL, so that everything is in one file.
     store.close().await;
     Ok(voided?)
 }
 
-/// Copies a file to a new one that is its owner's alone.
+/// Copies a file to a new one that only its owner can read.
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
-    let mut to = private::create_new(to)?;
+    let mut to = private_file::create_new(to)?;
     std::io::copy(&mut std::fs::File::open(from)?, &mut to)?;
     to.sync_all()
 }
@@ -116,7 +135,7 @@ fn at_store(global: &Global) -> Result<(), Failure> {
     }
 }
 
-/// The store's file. A server of PostgreSQL has better means of its own.
+/// Returns the store's path. Fails for PostgreSQL, which has its own backup tools.
 fn file<'g>(global: &'g Global, instead: &str) -> Result<&'g str, Failure> {
     at_store(global)?;
     let place = global.store();

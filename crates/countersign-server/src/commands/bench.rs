@@ -1,4 +1,4 @@
-//! `bench`: measures, and prints a line per case.
+//! `bench`: runs benchmarks and prints one line per case.
 
 use serde_json::Value;
 
@@ -6,10 +6,10 @@ use crate::bench::{self, BenchArgs};
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 
-/// Runs the cases.
+/// Runs the selected cases.
 pub async fn run(options: BenchArgs, is_json: bool, output: &mut Output) -> Result<Exit, Failure> {
     let print = |result: &Value| {
-        // One line each, as instruments that drive many benchmarks expect.
+        // One line each, for tools that run many benchmarks.
         output.line(&match is_json {
             true => result.to_string(),
             false => sentence(result),
@@ -22,7 +22,7 @@ pub async fn run(options: BenchArgs, is_json: bool, output: &mut Output) -> Resu
     }
 }
 
-/// The name, then each figure with its name.
+/// Formats a result: its name, then each figure with its name.
 fn sentence(result: &Value) -> String {
     let name = result.get("bench").and_then(Value::as_str).unwrap_or("?");
     let figures = result

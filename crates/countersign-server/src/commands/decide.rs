@@ -1,4 +1,4 @@
-//! `approve` and `deny`: a person's decision on what is shown.
+//! `approve` and `deny`: a person's decision on a card.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -21,11 +21,11 @@ use crate::output::card::{Length, card};
 use crate::store::Missing;
 use crate::view::ApprovalView;
 
-/// Fewer digits of a digest than a card shows mean nothing.
+/// Minimum number of digits of a digest: as many as cards show.
 const FEWEST_DIGITS: usize = 12;
 
 pub async fn approve(global: &Global, options: Approve, output: &mut Output) -> Result<Exit, Failure> {
-    // Everything that can be wrong with the command line is found before the store is touched.
+    // Check the command line before touching the store.
     let edits = read_edits(&options.edit)?;
     let desk = Desk::open(global, Missing::Refuse).await?;
     let approval = find::approval(&desk, &options.id).await?;
@@ -47,12 +47,12 @@ pub async fn approve(global: &Global, options: Approve, output: &mut Output) -> 
     .await
 }
 
-/// Shows the whole card and asks. An id alone says nothing about what was seen, so without a terminal to ask on, the digest
-/// of the card has to be given.
+/// Shows the complete card and asks for confirmation. Without a terminal, `--digest` is required, because an id alone
+/// does not prove what the person has seen.
 fn look(approval: &ApprovalView, output: &mut Output) -> Result<WholeCard, Failure> {
     let id = approval.id.short();
     if approval.status != State::Pending {
-        // The gate says why it is over.
+        // The gate refuses with the reason.
         return Ok(WholeCard::of(approval.id, approval.digest));
     }
     if output.is_json || !output.is_terminal() || !std::io::stdin().is_terminal() {
@@ -101,7 +101,7 @@ async fn decide(
     Ok(Exit::Done)
 }
 
-/// Who could have decided is worth saying.
+/// Adds the approvers as a hint to a `not_allowed` failure.
 fn explain(failure: Failure, approval: &ApprovalView) -> Failure {
     if failure.code != "not_allowed" {
         return failure;
@@ -120,7 +120,7 @@ fn explain(failure: Failure, approval: &ApprovalView) -> Failure {
     }
 }
 
-/// One choice per call.
+/// Builds one choice per call from `--only` and `--edit`.
 fn choices(
     approval: &ApprovalView,
     only: &[u8],
@@ -149,7 +149,7 @@ fn choices(
         .collect())
 }
 
-/// Reads `N=JSON` and `N=@FILE`.
+/// Parses the values of `--edit`: `N=JSON` or `N=@FILE`.
 fn read_edits(edits: &[String]) -> Result<BTreeMap<u8, Arguments>, Failure> {
     let mut read = BTreeMap::new();
     for edit in edits {
@@ -172,7 +172,7 @@ fn read_edits(edits: &[String]) -> Result<BTreeMap<u8, Arguments>, Failure> {
     Ok(read)
 }
 
-/// The digest the person saw. Its beginning, as cards show it, is enough.
+/// Parses the digest that the person saw. A prefix, as cards show it, is enough.
 fn seen(approval: &ApprovalView, digits: &str) -> Result<Hash, Failure> {
     let digits = digits.to_ascii_lowercase();
     let is_hex = digits.bytes().all(|byte| byte.is_ascii_hexdigit());
@@ -183,7 +183,7 @@ fn seen(approval: &ApprovalView, digits: &str) -> Result<Hash, Failure> {
         return Ok(approval.digest);
     }
     match Hash::from_hex(&digits) {
-        // The gate refuses it, and keeps that as evidence.
+        // A complete digest that does not match: the gate refuses it and records the attempt.
         Some(other) => Ok(other),
         None => Err(Refusal::Stale {
             id: approval.id,

@@ -1,4 +1,4 @@
-//! `expire`: the sweep, now.
+//! `expire`: runs the sweep once.
 
 use crate::cli::Global;
 use crate::desk::Desk;
@@ -9,6 +9,9 @@ use crate::store::Missing;
 pub async fn run(global: &Global, output: &mut Output) -> Result<Exit, Failure> {
     let desk = Desk::open(global, Missing::Refuse).await?.at_store("expire")?;
     let swept = desk.gate.expire_due().await?;
+    if let Some(trouble) = desk.gate.store().clock_trouble() {
+        output.notice("clock", &format!("{trouble}; {}", trouble.hint()));
+    }
     let (expired, stale, unknown) = (swept.expired, swept.stale, swept.unknown);
     match output.is_json {
         true => {

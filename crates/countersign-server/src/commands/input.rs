@@ -1,4 +1,4 @@
-//! Reading what is to be proposed, byte for byte.
+//! Reads calls and conversations from the command line and from files, byte for byte.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -13,27 +13,26 @@ use serde_json::value::RawValue;
 
 use crate::failure::Failure;
 
-/// More than a full batch of the largest arguments.
+/// Largest batch file, in bytes: more than a full batch with the largest arguments.
 const LARGEST_BATCH: usize = MOST_CALLS * (Limits::ARGUMENTS.bytes + 1024);
 
-/// The largest file with a conversation.
+/// Largest conversation file, in bytes.
 const LARGEST_CONVERSATION: usize = 16 * 1024 * 1024;
 
-/// A tool's name and the exact bytes of its arguments.
+/// Tool name and the exact bytes of the arguments.
 pub struct Proposed {
-    /// The tool.
     pub tool: ToolName,
-    /// The bytes, checked.
+    /// Arguments, validated.
     pub arguments: Arguments,
 }
 
-/// One call from the command line.
+/// Parses one call from the command line.
 pub fn single(tool: &str, arguments: Option<&str>) -> Result<Proposed, Failure> {
     let bytes = argument_bytes(arguments.unwrap_or("{}"))?;
     checked(tool, bytes, "")
 }
 
-/// A batch: one call per line. Empty lines are skipped.
+/// Reads a batch with one call per line. Empty lines are skipped.
 pub fn batch(file: &Path) -> Result<Vec<Proposed>, Failure> {
     let bytes = match file == Path::new("-") {
         true => read_stdin(LARGEST_BATCH)?,
@@ -49,7 +48,7 @@ pub fn batch(file: &Path) -> Result<Vec<Proposed>, Failure> {
             Failure::error("malformed_batch", format!("{place}{error}"))
                 .hint("each line is `{\"tool\":\"…\", \"arguments\":{…}}`")
         })?;
-        // INVARIANT: the bytes of `arguments` go on as they stand in the file.
+        // INVARIANT: the bytes of `arguments` are passed on exactly as they are in the file.
         let arguments = line.arguments.map_or("{}", RawValue::get);
         calls.push(checked(&line.tool, arguments.as_bytes().to_vec(), &place)?);
     }
@@ -71,9 +70,9 @@ struct Line<'a> {
     arguments: Option<&'a RawValue>,
 }
 
-/// What was said before a call.
+/// Reads a conversation file.
 pub fn conversation(file: &Path) -> Result<Conversation, Failure> {
-    // More than is looked at, so that the newest part of it is there.
+    // One byte more than allowed, to detect a file that is too large.
     let bytes = read_file(file, LARGEST_CONVERSATION + 1)?;
     let bad = |message: String| {
         Failure::error("bad_conversation", format!("{}: {message}", file.display())).hint(
@@ -86,9 +85,9 @@ pub fn conversation(file: &Path) -> Result<Conversation, Failure> {
     serde_json::from_slice(&bytes).map_err(|error| bad(error.to_string()))
 }
 
-/// The bytes that `JSON`, `@FILE` or `-` stand for.
+/// Returns the bytes for an argument of the form `JSON`, `@FILE` or `-` (standard input).
 pub fn argument_bytes(text: &str) -> Result<Vec<u8>, Failure> {
-    // One byte more than is allowed: what is too large is then refused as such.
+    // One byte more than allowed, so that oversized input is refused as such.
     let limit = Limits::ARGUMENTS.bytes + 1;
     match text.strip_prefix('@') {
         Some(file) => read_file(Path::new(file), limit),

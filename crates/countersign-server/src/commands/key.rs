@@ -1,4 +1,4 @@
-//! `key generate`: a new sealing key.
+//! `key generate`: prints a new sealing key.
 
 use crate::cli::KeyCommand;
 use crate::failure::{Exit, Failure};

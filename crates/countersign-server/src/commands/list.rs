@@ -1,4 +1,4 @@
-//! `list`: what waits for a decision.
+//! `list`: lists approvals, by default those that are pending.
 
 use countersign::state::State;
 use countersign::store::Filter;
@@ -20,6 +20,7 @@ pub async fn run(global: &Global, options: List, output: &mut Output) -> Result<
     let filter = Filter {
         state: options.state.or((!options.all).then_some(State::Pending)),
         asked: false,
+        open: false,
         agent: agent_to_look_for(options.agent.as_deref())?,
         channel: name(options.channel.as_deref())?,
         run: name(options.run.as_deref())?,

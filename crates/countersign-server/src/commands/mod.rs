@@ -1,7 +1,8 @@
-//! One file per command. Each takes the parsed options and an [`Output`], and gives an exit code.
+//! Subcommands, one file each. Each takes the parsed options and an [`Output`], and returns an exit code.
 
 mod backup;
 mod bench;
+mod clock;
 mod decide;
 mod doctor;
 mod expire;
@@ -20,6 +21,7 @@ mod token;
 mod trace;
 mod trust;
 mod undo;
+mod verify;
 mod wait;
 mod waiting;
 mod watch;
@@ -55,6 +57,8 @@ pub async fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
         Command::Read(options) => read::run(&options, output),
         Command::Trust(options) => trust::run(&options, output),
         Command::Doctor(options) => doctor::run(global, options, output).await,
+        Command::Clock(options) => clock::run(global, &options, output).await,
+        Command::Verify(options) => verify::run(global, options, output).await,
         Command::Backup(options) => backup::make(global, options, output).await,
         Command::Restore(options) => backup::restore(global, options, output).await,
         Command::Purge(options) => purge::run(global, options, output).await,
@@ -65,15 +69,15 @@ pub async fn run(cli: Cli, output: &mut Output) -> Result<Exit, Failure> {
     }
 }
 
-/// Which coding agent a command answers, if it answers one.
+/// Returns the coding agent that a `hook` command answers, if it answers one.
 pub fn hook_answers(command: &Command) -> Option<crate::hook::Dialect> {
     match command {
-        Command::Hook(command) => hook::answers(command),
+        Command::Hook(command) => command.answers(),
         _ => None,
     }
 }
 
-/// Reads an option as one of the library's names.
+/// Parses an option as one of the library's names.
 fn name<T: std::str::FromStr<Err = countersign::id::BadName>>(
     text: Option<&str>,
 ) -> Result<Option<T>, Failure> {
@@ -81,7 +85,7 @@ fn name<T: std::str::FromStr<Err = countersign::id::BadName>>(
     name.map_err(|problem| Failure::error("bad_name", problem.to_string()))
 }
 
-/// Reads an option as the name of an agent of any kind: it is only looked for.
+/// Parses an agent's name for a filter, for which names of served agents are allowed too.
 fn agent_to_look_for(text: Option<&str>) -> Result<Option<countersign::id::Agent>, Failure> {
     let agent = text.map(countersign::id::Agent::stored).transpose();
     agent.map_err(|problem| Failure::error("bad_name", problem.to_string()))

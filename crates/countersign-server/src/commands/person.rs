@@ -1,4 +1,4 @@
-//! `person`: who may sign in and decide.
+//! `person`: accounts of people who may sign in and decide.
 
 use std::io::Read as _;
 
@@ -14,7 +14,7 @@ use crate::output::foreign::named;
 use crate::output::style::{self, paint};
 use crate::store::Missing;
 
-/// Where the service is when nobody says, and none has started yet.
+/// Service address in links if none is given and no service has recorded its own.
 const USUAL_SERVER: &str = "http://localhost:8787";
 
 pub async fn run(global: &Global, command: PersonCommand, output: &mut Output) -> Result<Exit, Failure> {
@@ -136,7 +136,7 @@ async fn link(desk: &LocalDesk, name: &str, server: &str, output: &mut Output) -
     Ok(Exit::Done)
 }
 
-/// One line from standard input: a password does not belong on a command line, where every process can read it.
+/// Reads a password from standard input, because every process can read command lines.
 fn read_password() -> Result<String, Failure> {
     let mut text = String::new();
     std::io::stdin()

@@ -1,8 +1,8 @@
-//! `policy check`, `policy try` and `policy init`: what the policy says, before it matters.
+//! `policy check`, `policy try` and `policy init`: validates a policy, tries a call, writes a first policy.
 
 use std::path::{Path, PathBuf};
 
-use countersign::policy::{Asked, Definition, Policy, Problem, Ruling, Undoable};
+use countersign::policy::{CallRequest, Definition, Policy, Problem, Ruling, Undoable};
 use serde::Serialize;
 use serde_json::json;
 
@@ -94,7 +94,7 @@ fn try_call(
             "there is no policy: every call is held as destructive",
         );
     }
-    let asked = Asked {
+    let asked = CallRequest {
         tool: call.tool.as_str(),
         arguments: call.arguments.as_bytes(),
         definition: Definition::Unknown,

@@ -1,4 +1,4 @@
-//! `propose`: the calls of one agent turn.
+//! `propose`: proposes the calls of one agent turn.
 
 use countersign::hash::Hash;
 use countersign::seal::Secret;
@@ -24,7 +24,7 @@ pub async fn run(global: &Global, options: Propose, output: &mut Output) -> Resu
         .map(|command| CommandExecutor::new(command, &options.exec.pass_env))
         .transpose()?;
     let runs_here = executor.is_some();
-    // What is wrong with the command line is found before a store is made.
+    // Check the command line before a store is created.
     let proposal = proposal(&options, calls)?;
     if global.server.is_none() {
         desk::tenant(global)?;
@@ -46,7 +46,7 @@ pub async fn run(global: &Global, options: Propose, output: &mut Output) -> Resu
         return Ok(exit);
     };
     match output.is_json {
-        // There is one answer, and it comes at the end; who waits for it may want to know what to decide.
+        // The JSON result is printed at the end; until then, whoever decides needs the id.
         true => output.notice("held", &approval.id.to_string()),
         false => print(&lines, Some(approval), output)?,
     }
@@ -67,7 +67,7 @@ pub async fn run(global: &Global, options: Propose, output: &mut Output) -> Resu
     })
 }
 
-/// Says that an approval is pending now.
+/// Prints a pending approval as the result of a proposal.
 pub fn print_held(approval: &ApprovalView, output: &mut Output) -> Result<(), Failure> {
     let lines = approval.calls.iter().map(|call| Line {
         tool: call.tool.clone(),

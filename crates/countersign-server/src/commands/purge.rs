@@ -1,4 +1,4 @@
-//! `purge`: erases the content of what is over for long enough. That it happened stays on record.
+//! `purge`: erases the content of approvals that ended long enough ago. Their history, including the erasure, is kept.
 
 use countersign::id::Actor;
 use countersign::store::{LONGEST_PAGE, Purge};

@@ -1,4 +1,4 @@
-//! `read`: what a reply says, and which words decided. Touches no store.
+//! `read`: interprets a reply and shows which words decided. Uses no store.
 
 use std::borrow::Cow;
 use std::io::{BufRead, Write};
@@ -11,9 +11,13 @@ use crate::cli::Read;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
 use crate::output::foreign::foreign;
+use crate::output::style::{self, paint};
 
-/// The longest line of a batch: the largest prompt we would show, and then some.
+/// Longest line of a batch, in bytes; more than the largest prompt.
 const LONGEST_LINE: usize = 1024 * 1024;
+
+/// Printed below a reading, so that nobody takes it for a decision.
+const NOTHING_DECIDED: &str = "nothing was decided; a real card is read more strictly";
 
 pub fn run(options: &Read, output: &mut Output) -> Result<Exit, Failure> {
     if options.jsonl {
@@ -28,13 +32,16 @@ pub fn run(options: &Read, output: &mut Output) -> Result<Exit, Failure> {
             decision: decision(read.reading),
             why: read.why.to_string(),
         })?,
-        false => output.line(&sentence(&read)),
+        false => {
+            output.line(&sentence(&read));
+            output.line(&paint(style::FAINT, NOTHING_DECIDED));
+        }
     }
     Ok(Exit::Done)
 }
 
 impl Read {
-    /// The prompt as text alone: nobody says which of its words are whose.
+    /// Returns the prompt as plain text, without knowing which words are whose.
     fn prompt(&self) -> Bare<'_> {
         Bare {
             text: self.prompt.as_deref().unwrap_or_default(),
@@ -57,7 +64,7 @@ fn sentence(read: &Interpreted) -> String {
     format!("{}: {}", read.reading.as_str(), foreign(&read.why.to_string()))
 }
 
-/// What a surface would do with it.
+/// Returns what a surface would do with a reading.
 fn decision(reading: Reading) -> &'static str {
     match reading {
         Reading::Yes => "approve",
@@ -67,7 +74,7 @@ fn decision(reading: Reading) -> &'static str {
     }
 }
 
-/// One reply of a batch. Other fields are ignored, so that labelled data can be fed as it is.
+/// One reply of a batch. Other fields are ignored, so that labelled data sets can be used as they are.
 #[derive(Deserialize)]
 struct Line<'a> {
     #[serde(borrow)]
@@ -104,7 +111,7 @@ fn batch(options: &Read, mut input: impl BufRead, mut result: impl Write) -> Res
         let language = row.lang.as_deref().or(options.language.as_deref());
         let read = interpret(&Offer::from(bare), &row.reply, language);
         why.clear();
-        // Writing into a string does not fail.
+        // Writing to a string never fails.
         let _ = std::fmt::Write::write_fmt(&mut why, format_args!("{}", read.why));
         write_row(&mut result, row.id, decision(read.reading), &why).map_err(unwritable)?;
     }

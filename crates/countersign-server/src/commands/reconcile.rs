@@ -1,4 +1,4 @@
-//! `reconcile`: a person says how a call ended whose outcome is unknown.
+//! `reconcile`: records how a call with an unknown outcome ended.
 
 use super::show::print;
 use crate::cli::{Global, Reconcile};

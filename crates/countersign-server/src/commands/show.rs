@@ -1,4 +1,4 @@
-//! `show`: the card, the history, or the exact bytes.
+//! `show`: prints the card, the history, or the exact argument bytes.
 
 use countersign::display::escape;
 use countersign::id::CallId;
@@ -41,7 +41,7 @@ pub async fn run(global: &Global, options: Show, output: &mut Output) -> Result<
     Ok(Exit::Done)
 }
 
-/// What became of an approval, after a command that changed it.
+/// Prints the outcome of an approval after a command that changed it.
 pub fn print(approval: &ApprovalView, output: &mut Output) -> Result<(), Failure> {
     match output.is_json {
         true => output.json(approval),
@@ -52,7 +52,7 @@ pub fn print(approval: &ApprovalView, output: &mut Output) -> Result<(), Failure
     }
 }
 
-/// Whether bytes that hold a secret are written.
+/// Whether arguments that contain a secret are written.
 #[derive(Clone, Copy, PartialEq)]
 enum Secrets {
     Kept,
@@ -95,7 +95,7 @@ async fn raw(
             .hint("write them to a file with `> FILE`, or look at them with `--full`"));
     }
     if output.is_terminal() {
-        // On a screen its rows are marked like everything others wrote; the exact bytes go into a pipe or a file.
+        // On a terminal, mark it as untrusted text; the exact bytes go only to a pipe or a file.
         output.line(&Foreign::lines(text.trim_end_matches('\n')).mark());
         return Ok(Exit::Done);
     }

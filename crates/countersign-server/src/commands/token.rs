@@ -1,4 +1,4 @@
-//! `token`: credentials for programs.
+//! `token`: creates, lists and revokes API tokens.
 
 use countersign::id::{Agent, Person};
 use serde::Serialize;
@@ -72,7 +72,7 @@ async fn create(global: &Global, new: NewToken, output: &mut Output) -> Result<E
         output.json(&view(&minted.id, &minted.token, Some(&minted.text)))?;
         return Ok(Exit::Done);
     }
-    // The token alone on standard output, so that a script can take it.
+    // Only the token on standard output, so that a script can capture it.
     output.line(&minted.text);
     let lasts = duration::show(minted.token.expires_at.since(minted.token.created_at));
     let message = format!(

@@ -1,10 +1,10 @@
-//! `trace`: where the values of a call came from, without proposing it.
+//! `trace`: shows where the values of a call came from, without proposing it.
 
 use std::io::{BufRead as _, BufWriter, Write as _};
 use std::time::Instant;
 
 use countersign::json::{self, Limits};
-use countersign::provenance::{Conversation, Message, Provenance, Told, trace};
+use countersign::provenance::{Conversation, Message, Provenance, VouchedConversation, trace};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
@@ -25,7 +25,7 @@ pub fn run(global: &Global, options: Trace, output: &mut Output) -> Result<Exit,
     let conversation = input::conversation(file)?;
     let policy = policy::look_at(global.policy.as_deref(), output)?.policy;
     let bytes = call.arguments.as_bytes();
-    let provenance = policy.trace(tool, bytes, &Told::heard_by_the_host(conversation));
+    let provenance = policy.trace(tool, bytes, &VouchedConversation::recorded_by_host(conversation));
     match output.is_json {
         true => output.json(&view::origin::view(&provenance))?,
         false => {
@@ -60,7 +60,7 @@ struct Traced<'a> {
     leaves: serde_json::Map<String, serde_json::Value>,
 }
 
-/// Many calls, one line each.
+/// Traces calls from standard input, one per line.
 fn lines(timing: bool, output: &mut Output) -> Result<Exit, Failure> {
     let failed = |error: std::io::Error| Failure::error("io", format!("cannot go on: {error}"));
     let mut answers = BufWriter::new(std::io::stdout().lock());
@@ -83,7 +83,7 @@ fn lines(timing: bool, output: &mut Output) -> Result<Exit, Failure> {
             .into_iter()
             .map(|text| Message::Person { text, at: None });
         let tools = asked.tools.into_iter().map(|tool| Message::Tool {
-            // What has no name is called as Python calls it, whose programs write such lines.
+            // The name that the Python programs that write such lines give to a missing value.
             name: tool.name.unwrap_or_else(|| "None".to_owned()),
             text: tool.text,
         });

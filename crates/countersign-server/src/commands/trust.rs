@@ -1,6 +1,6 @@
-//! `trust`: a person stands for files, stores and servers that this program would otherwise refuse.
+//! `trust`: lets a person trust files, stores and servers that this program would otherwise refuse.
 //!
-//! What is shown is what is trusted: a file is read once, and its hash is the hash of the text on the screen.
+//! Exactly what is shown is trusted: a file is read once, and the hash is that of the text on the screen.
 
 use std::io::IsTerminal as _;
 use std::path::{Path, PathBuf};
@@ -11,23 +11,24 @@ use serde_json::json;
 use crate::cli::Trust;
 use crate::failure::{Exit, Failure};
 use crate::output::Output;
-use crate::output::foreign::{Foreign, named};
+use crate::output::foreign::{Foreign, quoted};
+use crate::regular;
 use crate::trust::{self, FileIdentity, TrustList, TrustedContent};
 
-/// What is looked for when nobody says.
+/// Files looked for if none are named.
 const USUAL: [&str; 3] = [
     crate::policy::DEFAULT_FILE,
     crate::serve::CONFIG_FILE,
     crate::store::DEFAULT,
 ];
-/// The files of an agent's folder.
+/// Files of an agent's folder.
 const OF_AGENT: [&str; 4] = ["agent.toml", "tools.json", "script.toml", "policy.toml"];
-/// How every database of SQLite begins.
+/// First bytes of every SQLite database.
 const DATABASE: &[u8] = b"SQLite format 3\0";
-/// The largest file that is shown.
+/// Largest file that is shown, in bytes.
 const LARGEST: u64 = 4 * 1024 * 1024;
 
-/// One thing to trust.
+/// File (with its text), store or server to trust.
 enum Subject {
     File(PathBuf, String),
     Store(PathBuf, FileIdentity),
@@ -76,7 +77,7 @@ fn paths(given: &[String]) -> Result<Vec<String>, Failure> {
     Ok(here.map(|name| (*name).to_owned()).collect())
 }
 
-/// Reads what is to be trusted, and refuses what others can write.
+/// Reads what is to be trusted. Fails for files that others can write.
 fn look(given: &str) -> Result<Vec<Subject>, Failure> {
     if given.starts_with("http://") || given.starts_with("https://") {
         crate::desk::check_address(given)?;
@@ -115,7 +116,7 @@ fn look_at_file(path: &Path) -> Result<Subject, Failure> {
         return Ok(Subject::Store(path.to_owned(), identity));
     }
     trust::check_others(path, trust::Folder::Shared)?;
-    let text = std::fs::read_to_string(path).map_err(|error| {
+    let text = regular::read_text(path, LARGEST).map_err(|error| {
         Failure::error(
             "not_trusted",
             format!("cannot read `{}`: {error}", path.display()),
@@ -126,10 +127,7 @@ fn look_at_file(path: &Path) -> Result<Subject, Failure> {
 }
 
 fn is_database(path: &Path) -> bool {
-    use std::io::Read as _;
-    let mut start = Vec::new();
-    let read = std::fs::File::open(path).map(|file| file.take(DATABASE.len() as u64).read_to_end(&mut start));
-    matches!(read, Ok(Ok(_))) && start == DATABASE
+    regular::read_start(path, DATABASE.len() as u64).is_ok_and(|start| start == DATABASE)
 }
 
 impl Subject {
@@ -137,14 +135,14 @@ impl Subject {
         match self {
             Subject::Server(url) => format!(
                 "server  {}\n  hooks show it the tokens they are told to\n\n",
-                named(url)
+                quoted(url)
             ),
             Subject::Store(path, _) => format!(
                 "store  {}\n  whoever has a token or an account in it can decide\n\n",
-                named(&path.display().to_string())
+                quoted(&path.display().to_string())
             ),
             Subject::File(path, text) => {
-                let path = named(&path.display().to_string());
+                let path = quoted(&path.display().to_string());
                 match Policy::parse(text) {
                     Ok(policy) => format!("policy  {path}\n{}\n", passes(&policy)),
                     Err(_) => format!("file  {path}\n{}\n\n", Foreign::lines(text.trim_end()).mark()),
@@ -168,7 +166,7 @@ impl Subject {
     }
 }
 
-/// What a policy lets happen without asking anybody.
+/// Describes what a policy lets pass without asking anybody.
 fn passes(policy: &Policy) -> String {
     let listed = policy.catalogue();
     let rulings = listed.iter().map(|listed| (listed.tool, trust::ruling(listed)));
@@ -209,16 +207,16 @@ fn list(output: &mut Output) -> Result<Exit, Failure> {
     }
     let mut text = String::new();
     for path in list.files.keys() {
-        text.push_str(&format!("file    {}\n", named(&path.display().to_string())));
+        text.push_str(&format!("file    {}\n", quoted(&path.display().to_string())));
     }
     for path in list.stores.keys() {
-        text.push_str(&format!("store   {}\n", named(&path.display().to_string())));
+        text.push_str(&format!("store   {}\n", quoted(&path.display().to_string())));
     }
     for url in &list.servers {
-        text.push_str(&format!("server  {}\n", named(url)));
+        text.push_str(&format!("server  {}\n", quoted(url)));
     }
     for words in &list.hooks {
-        text.push_str(&format!("hook    {}\n", named(&words.join(" "))));
+        text.push_str(&format!("hook    {}\n", quoted(&words.join(" "))));
     }
     match text.is_empty() {
         true => output.line("Nothing is trusted."),

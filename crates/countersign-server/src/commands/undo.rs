@@ -1,4 +1,4 @@
-//! `undo`: proposes to take a call back, as an approval of its own.
+//! `undo`: proposes the undo of a call, as a new approval.
 
 use super::{name, propose};
 use crate::cli::{Global, Undo};

@@ -1,4 +1,4 @@
-//! `wait`: until a person has decided, and on to the end of what that releases.
+//! `wait`: waits for a decision, and optionally until the released calls have run.
 
 use super::show;
 use super::waiting::{self, Waiting};

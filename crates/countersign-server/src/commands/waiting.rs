@@ -1,8 +1,8 @@
-//! Waiting for an approval, and running what it releases.
+//! Waits for an approval, and runs what it releases.
 
 use std::time::Duration;
 
-use countersign::call::Because;
+use countersign::call::RefusalReason;
 use countersign::gate::Until;
 use countersign::id::ApprovalId;
 use countersign::state::{CallState, State};
@@ -14,20 +14,18 @@ use crate::failure::{Exit, Failure};
 use crate::output::Output;
 use crate::view::{ApprovalView, CallView};
 
-/// What to wait for.
+/// Options of a wait.
 pub struct Waiting {
-    /// Which approval.
     pub id: ApprovalId,
-    /// How long.
     pub timeout: Duration,
-    /// Released calls are run from here.
+    /// True if this process runs the released calls.
     pub runs_here: bool,
-    /// Until its calls have run, wherever that is.
+    /// True to wait until the calls have run, wherever that happens.
     pub finished: bool,
 }
 
-/// Waits, runs, and gives the approval as it then is. Ctrl-C ends the waiting; what has been started is seen to its
-/// end, unless Ctrl-C is pressed again.
+/// Waits, runs released calls, and returns the approval as it is then. Ctrl-C ends the wait; a running call is awaited
+/// unless Ctrl-C is pressed again.
 pub async fn wait(desk: &Desk, waiting: Waiting, output: &mut Output) -> Result<ApprovalView, Failure> {
     let give_up_at = Instant::now() + waiting.timeout;
     let mut approval = until(desk, &waiting, Until::Decided, give_up_at).await?;
@@ -40,14 +38,14 @@ pub async fn wait(desk: &Desk, waiting: Waiting, output: &mut Output) -> Result<
     Ok(approval)
 }
 
-/// The exit code that says how it ended. Failed calls count for those who waited for the calls.
+/// Returns the exit code for the outcome. For an approved approval, failed calls count only with `counts_calls`.
 pub fn exit(approval: &ApprovalView, counts_calls: bool) -> Exit {
     let not_run = [
-        Because::Stale,
-        Because::EarlierFailed,
-        Because::Changed,
-        Because::Unreadable,
-        Because::NothingToUndo,
+        RefusalReason::Stale,
+        RefusalReason::EarlierFailed,
+        RefusalReason::Changed,
+        RefusalReason::Unreadable,
+        RefusalReason::NothingToUndo,
     ];
     let is_bad = |call: &CallView| match call.state {
         CallState::Failed | CallState::Unknown => true,

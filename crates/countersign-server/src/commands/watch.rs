@@ -1,6 +1,6 @@
-//! `watch`: what happens, line by line, until somebody presses Ctrl-C.
+//! `watch`: prints events line by line until Ctrl-C.
 
-use countersign::event::What;
+use countersign::event::EventKind;
 
 use super::{agent_to_look_for, name};
 use crate::cli::{Global, Watch};
@@ -47,10 +47,10 @@ pub async fn run(global: &Global, options: Watch, output: &mut Output) -> Result
     }
 }
 
-/// `09:41:07  9a8b7c6d  proposed          agent:crm  Create contact Maria Garcia`
+/// Formats an event: `09:41:07  9a8b7c6d  proposed          agent:crm  Create contact Maria Garcia`.
 async fn line(desk: &Desk, happening: &Happening) -> Result<String, Failure> {
-    let (word, mut detail) = history::told(&happening.event);
-    // What it is about is said once, when it is new.
+    let (word, mut detail) = history::told(&happening.event, &happening.by);
+    // The description is printed once, with the proposal.
     if word == "proposed"
         && let Some(approval) = desk.approval(happening.approval).await?
     {
@@ -68,15 +68,16 @@ async fn line(desk: &Desk, happening: &Happening) -> Result<String, Failure> {
     ))
 }
 
-/// A misspelt kind must not look like silence. Whoever reads events knows all kinds there are.
+/// Rejects an unknown kind of event, which would otherwise never match. Uses the deserializer of events, which knows
+/// all kinds.
 fn check_kind(word: &str) -> Result<(), Failure> {
-    let read = serde_json::from_value::<What>(serde_json::json!({ "what": word }));
+    let read = serde_json::from_value::<EventKind>(serde_json::json!({ "what": word }));
     match read.map_err(|error| error.to_string()) {
         Err(problem) if problem.starts_with("unknown variant") => {
             let kinds = problem.split_once("expected ").map(|(_, kinds)| kinds.to_owned());
             Err(Failure::usage(format!("there is no event `{word}`")).hint(kinds.unwrap_or_default()))
         }
-        // It is one, whatever else it would need to be whole.
+        // Known; other fields may be missing.
         _ => Ok(()),
     }
 }

@@ -1,4 +1,4 @@
-//! `withdraw`: takes a pending approval back, without a decision.
+//! `withdraw`: withdraws a pending approval without a decision.
 
 use super::show::print;
 use crate::cli::{Global, Withdraw};

@@ -1,4 +1,4 @@
-//! The token a remote desk shows: from the environment, from a file, or from the command line.
+//! API token for a remote server: from a file, the environment or the command line.
 
 use std::path::Path;
 
@@ -6,9 +6,12 @@ use countersign::seal::Secret;
 
 use crate::cli::Global;
 use crate::failure::Failure;
-use crate::keys;
+use crate::{keys, regular, trust};
 
-/// The token, if there is one. A file that is named comes first.
+/// The largest file with a token.
+const LARGEST: u64 = 64 * 1024;
+
+/// Returns the token; `--token-file` takes precedence. Fails if there is none.
 pub fn token(global: &Global) -> Result<Secret, Failure> {
     let text = match (&global.token_file, &global.token) {
         (Some(file), _) => read(file)?,
@@ -25,7 +28,7 @@ pub fn token(global: &Global) -> Result<Secret, Failure> {
     Ok(Secret::new(text.as_bytes()))
 }
 
-/// What to do about a token that is missing or opens nothing.
+/// Hint for a missing or invalid token.
 pub const HINT: &str = "put one into COUNTERSIGN_TOKEN or name its file with `--token-file`; make one with `countersign token create`";
 
 fn read(file: &Path) -> Result<String, Failure> {
@@ -33,10 +36,11 @@ fn read(file: &Path) -> Result<String, Failure> {
         let message = format!("cannot read the token in `{}`: {error}", file.display());
         Failure::error("bad_token", message).hint("name another file with `--token-file`")
     };
+    trust::check_secret(file)?;
     let metadata = std::fs::metadata(file).map_err(failed)?;
     if keys::is_open_to_all(&metadata) {
         let message = format!("the token in `{}` can be read by everybody", file.display());
         return Err(Failure::error("bad_token", message).hint(format!("chmod 600 {}", file.display())));
     }
-    std::fs::read_to_string(file).map_err(failed)
+    regular::read_text(file, LARGEST).map_err(failed)
 }

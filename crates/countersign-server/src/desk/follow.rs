@@ -1,7 +1,6 @@
-//! Following what happens, at the store or at a server.
+//! Follows events, at the store or at a server.
 //!
-//! Nothing is missed: at the store by the feed's cursor, at a server by the last event's id, also across restarts of
-//! either side's connection. What is seen twice is given once.
+//! No event is missed, even across reconnects: the store is read by feed cursor, a server by the last event id.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -15,52 +14,52 @@ use super::remote::is_passing;
 use super::server::encode;
 use super::sse::Reader;
 use super::{LocalDesk, RemoteDesk};
-use crate::client::Opened;
+use crate::client::StreamedResponse;
 use crate::failure::Failure;
 use crate::view::Happening;
 
-/// How many events are read from the store at a time.
+/// Events read from the store at a time.
 const PAGE: usize = 256;
-/// The feed may lag behind the signal: it is looked at again so often.
+/// Poll interval. The feed may lag behind the change signal, so a signal alone is not enough.
 const LOOKS_AGAIN: Duration = Duration::from_secs(1);
-/// A server that says nothing for so long is gone; it says that it is alive every 15 seconds.
+/// A server silent for this long is considered gone. It sends a keep-alive every 15 seconds.
 const SILENCE: Duration = Duration::from_secs(60);
-/// The pause before a connection is made again; each in a row is twice as long.
+/// First delay between reconnects, doubled after each failure.
 const SHORTEST_PAUSE: Duration = Duration::from_millis(500);
-/// No pause is longer.
+/// Longest delay between reconnects.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
-/// Which events are wanted.
+/// Filter of events.
 #[derive(Clone, Debug, Default)]
 pub struct Wanted {
-    /// Only of this agent's approvals.
+    /// Only events of this agent's approvals.
     pub agent: Option<Agent>,
-    /// Only of this conversation's.
+    /// Only events of approvals in this channel.
     pub channel: Option<Channel>,
-    /// Only of these kinds; all when empty.
+    /// Only events of these kinds; all if empty.
     pub what: Vec<String>,
 }
 
-/// What came.
+/// Item of an event stream.
 pub enum Followed {
-    /// Something happened.
+    /// An event.
     Happened(Happening),
-    /// The server is gone for now; it is asked again.
+    /// The connection was lost; reconnecting. Holds the reason.
     Lost(String),
-    /// The server is there again, and nothing was missed.
+    /// Connected again; no events were missed.
     Back,
 }
 
-/// One who follows a desk.
+/// Event stream of a desk.
 pub enum Following<'d> {
-    /// At the store.
+    /// From the store.
     Local(LocalFollowing<'d>),
-    /// At a server.
+    /// From a server.
     Remote(Box<RemoteFollowing<'d>>),
 }
 
 impl Following<'_> {
-    /// The next thing that happens. May be dropped while it waits: nothing is lost by that.
+    /// Waits for the next item. Cancel-safe: dropping the future loses nothing.
     pub async fn next(&mut self) -> Result<Followed, Failure> {
         match self {
             Following::Local(following) => following.next().await.map(Followed::Happened),
@@ -69,7 +68,7 @@ impl Following<'_> {
     }
 }
 
-/// Follows a store.
+/// Event stream of a store.
 pub struct LocalFollowing<'d> {
     desk: &'d LocalDesk,
     wanted: Wanted,
@@ -80,7 +79,7 @@ pub struct LocalFollowing<'d> {
 
 impl<'d> LocalFollowing<'d> {
     pub(super) async fn start(desk: &'d LocalDesk, wanted: Wanted) -> Result<LocalFollowing<'d>, Failure> {
-        // The signal first, the place second: nothing that happens in between is missed.
+        // Subscribe to changes before reading the position, so that no event in between is missed.
         let changes = desk.store().hub().changes();
         let cursor = desk.store().feed_end(&desk.tenant).await?;
         Ok(LocalFollowing {
@@ -114,7 +113,7 @@ impl<'d> LocalFollowing<'d> {
         }
     }
 
-    /// What is to be said about an event; nothing when it is not wanted.
+    /// Converts an event. `None` if the filter excludes it or its approval is gone.
     async fn happening(&self, event: &FeedEvent) -> Result<Option<Happening>, Failure> {
         let found = self
             .desk
@@ -137,12 +136,12 @@ impl<'d> LocalFollowing<'d> {
     }
 }
 
-/// Follows a server.
+/// Event stream of a server.
 pub struct RemoteFollowing<'d> {
     desk: &'d RemoteDesk,
     path: String,
     last: Option<String>,
-    stream: Option<(Opened, Reader)>,
+    stream: Option<(StreamedResponse, Reader)>,
     pause: Duration,
     is_lost: bool,
 }
@@ -185,13 +184,13 @@ impl<'d> RemoteFollowing<'d> {
             }
             match tokio::time::timeout(SILENCE, opened.body.frame()).await {
                 Ok(Some(Ok(frame))) => reader.push(frame.data_ref().map_or(&[][..], |data| data)),
-                // The stream ended, broke, or fell silent; an event that was only half there comes again.
+                // The stream ended, broke or fell silent; an incomplete event is sent again after reconnecting.
                 _ => self.stream = None,
             }
         }
     }
 
-    /// Connects again, after a pause. What will not be otherwise in a moment is an error.
+    /// Tries once to reconnect, and sleeps after a repeated temporary failure. Permanent failures are errors.
     async fn connect(&mut self) -> Result<Option<Followed>, Failure> {
         match self.desk.server.stream(&self.path, self.last.as_deref()).await {
             Ok(opened) => {

@@ -1,4 +1,4 @@
-//! The desk at the store: the gate over it, whose world it is, and the policy's file.
+//! Local desk: a gate over the store, with the tenant and the policy file.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use countersign::executor::{Executor, Outcome, PermitToken};
 use countersign::gate::{Gate, Ruled, Submission, Submitted, SubmittedCall, Until, Waited};
 use countersign::id::{Actor, Agent, ApprovalId, CallId, Channel, Key, Person, Tenant};
 use countersign::policy::Definition;
-use countersign::provenance::Told;
+use countersign::provenance::VouchedConversation;
 use countersign::state::State;
 use countersign::store::{Filter, Store};
 
@@ -23,16 +23,18 @@ use crate::store::{Missing, Watch};
 use crate::view::{self, ApprovalView, PageView};
 use crate::{identity, keys, policy, store};
 
-/// Who asks when nobody says which agent.
+/// How long a command retries recording the outcome of a call that it ran.
+const RECORD_WITHIN: Duration = Duration::from_secs(10 * 60);
+
+/// Agent name if none is given.
 const AGENT: &str = "command-line";
 
-/// A desk at the store.
+/// Desk that works on the store directly.
 pub struct LocalDesk {
-    /// The gate.
     pub gate: Gate,
-    /// Whose world.
+    /// Tenant of all operations.
     pub tenant: Tenant,
-    /// The policy's file; nothing when everything is held for want of one.
+    /// Policy file. `None` if there is none, so that every call is held.
     pub policy_file: Option<PathBuf>,
     runs_here: bool,
     name: Option<String>,
@@ -40,12 +42,12 @@ pub struct LocalDesk {
 }
 
 impl LocalDesk {
-    /// Opens everything. Nothing is made unless the command makes something new.
+    /// Opens the store and loads the policy. `missing` says whether a missing store is created.
     pub async fn open(global: &Global, missing: Missing) -> Result<LocalDesk, Failure> {
         LocalDesk::open_with(global, missing, Watch::Nobody, None).await
     }
 
-    /// As [`LocalDesk::open`], for commands that wait, and with a command that runs calls from here.
+    /// Like [`LocalDesk::open`], for commands that wait for changes or run calls themselves.
     pub async fn open_with(
         global: &Global,
         missing: Missing,
@@ -53,7 +55,7 @@ impl LocalDesk {
         executor: Option<CommandExecutor>,
     ) -> Result<LocalDesk, Failure> {
         let tenant = tenant(global)?;
-        // First what can be wrong without touching the store.
+        // First the checks that do not touch the store.
         let loaded = policy::load(global.policy.as_deref())?;
         let sealer = keys::sealer(global.seal_key_file.as_deref())?;
         let store = store::open(global.store(), missing, watch).await?;
@@ -75,26 +77,25 @@ impl LocalDesk {
         })
     }
 
-    /// The store behind the gate.
     pub fn store(&self) -> &dyn Store {
         self.gate.store()
     }
 
-    /// Who sits here.
+    /// Returns the person at the command line.
     pub fn person(&self) -> Result<Person, Failure> {
         identity::person(self.name.as_deref())
     }
 
-    /// An approval as it is shown now.
+    /// Converts an approval to its current view.
     pub async fn view(&self, approval: &Approval) -> Result<ApprovalView, Failure> {
         let now = self.store().now().await?;
         Ok(view::approval(approval, self.gate.policy(), now))
     }
 
-    /// An approval as somebody looks at it who may decide it.
+    /// Converts an approval to its view, with concerns if it is pending.
     async fn looked_at(&self, approval: &Approval) -> Result<ApprovalView, Failure> {
         let view = self.view(approval).await?;
-        // Once it is decided there is nothing left to look at twice.
+        // Concerns matter only before the decision.
         match view.status {
             State::Pending => Ok(view.with_concerns(&self.gate.concerns(approval).await?)),
             _ => Ok(view),
@@ -173,12 +174,12 @@ impl LocalDesk {
             session: proposal.session,
             claim: proposal.claim,
             key: proposal.key,
-            conversation: proposal.conversation.map(Told::supplied),
+            conversation: proposal.conversation.map(VouchedConversation::supplied),
             calls: proposal.calls.into_iter().map(call).collect(),
         })
     }
 
-    /// One line per call. Calls that pass are run at once, if they are run from here.
+    /// Returns one line per call. Passed calls are run at once if this process runs them.
     async fn ruled(&self, tools: Vec<String>, submitted: Submitted) -> Vec<Line> {
         let approval = submitted.approval;
         let mut lines = Vec::with_capacity(tools.len());
@@ -189,6 +190,7 @@ impl LocalDesk {
                     Ruling::Pass(permit.call().zip(permit.token()).map(|(id, token)| HostPermit {
                         id: id.to_string(),
                         permit: token.reveal(),
+                        limit: permit.time_limit(),
                     }))
                 }
                 Ruled::PassedBefore(id) if self.runs_here => {
@@ -202,7 +204,7 @@ impl LocalDesk {
                         summary: call.map(|call| call.terms.summary.clone()).unwrap_or_default(),
                     }
                 }
-                Ruled::Forbidden { reason } => Ruling::Forbidden { reason },
+                Ruled::Forbidden { reason } | Ruled::Malformed { reason } => Ruling::Forbidden { reason },
             };
             lines.push(Line { tool, ruling });
         }
@@ -290,6 +292,7 @@ impl LocalDesk {
         Ok(Started {
             arguments: permit.arguments().as_bytes().to_vec(),
             permit: permit.token().map(PermitToken::reveal).unwrap_or_default(),
+            limit: permit.time_limit(),
         })
     }
 
@@ -304,7 +307,31 @@ impl LocalDesk {
         let stored = self.store().approval(&self.tenant, approval.id).await?;
         let stored = stored.ok_or_else(|| not_there(approval.id))?;
         let (approval, _) = self.gate.run_released(&self.tenant, stored).await?;
-        self.view(&approval).await
+        if self.gate.unrecorded() == 0 {
+            return self.view(&approval).await;
+        }
+        self.record_rest().await?;
+        let recorded = self.store().approval(&self.tenant, approval.id).await?;
+        self.view(&recorded.unwrap_or(approval)).await
+    }
+
+    /// Retries until the store has recorded the outcomes of the calls that this process ran; fails after 10 minutes.
+    async fn record_rest(&self) -> Result<(), Failure> {
+        tracing::warn!("the store does not take how the call ended; trying again");
+        let rest = self.gate.flush_unrecorded(RECORD_WITHIN).await;
+        let Some(first) = rest.first() else { return Ok(()) };
+        let call = first.call;
+        let (ended, option) = match first.outcome {
+            Outcome::Succeeded(_) => ("the call succeeded", "--succeeded"),
+            Outcome::Failed(_) => ("the call failed", "--failed"),
+            Outcome::NotSent(_) => ("the call was not sent", "--failed"),
+            Outcome::Unknown(_) => ("nobody knows how the call ended", "(--succeeded | --failed)"),
+        };
+        let message = format!("{ended}, and the store did not take that");
+        let hint = format!(
+            "when the store works again: `countersign reconcile {call} {option} --note \"seen at the command line\"`"
+        );
+        Err(Failure::error("not_recorded", message).hint(hint))
     }
 }
 
@@ -312,7 +339,7 @@ fn own_agent() -> Result<Agent, Failure> {
     Agent::of_service(AGENT).map_err(|problem| Failure::error("bad_name", problem.to_string()))
 }
 
-/// Whose world, from the command line.
+/// Parses the tenant from the command line.
 pub fn tenant(global: &Global) -> Result<Tenant, Failure> {
-    Tenant::new(global.tenant.as_str()).map_err(|problem| Failure::error("bad_name", problem.to_string()))
+    Tenant::new(global.tenant()).map_err(|problem| Failure::error("bad_name", problem.to_string()))
 }

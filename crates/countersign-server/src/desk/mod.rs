@@ -1,8 +1,8 @@
-//! The desk a command works at: the store itself, or a server that holds it.
+//! Backend of a command: the local store, or a remote server.
 //!
-//! Enters: what a person wants, in the library's own words. Leaves: approvals as JSON shows them, so that a command
-//! says the same whichever desk it works at.
-//! Deliberately absent: rules and wording. A local desk asks the gate, a remote one asks a gate elsewhere.
+//! Input: requests in the library's types. Output: approvals as JSON views, so that a command prints the same with
+//! either backend.
+//! Not here: rules and wording. A local desk calls the gate, a remote one calls a server's API.
 
 mod credential;
 mod follow;
@@ -14,7 +14,7 @@ mod translate;
 
 pub use follow::{Followed, Following, Wanted};
 pub use local::{LocalDesk, tenant};
-pub use remote::RemoteDesk;
+pub use remote::{RemoteDesk, check_one_place};
 pub use server::target as check_address;
 
 use std::time::Duration;
@@ -28,6 +28,7 @@ use countersign::hash::Hash;
 use countersign::id::{Agent, ApprovalId, CallId, Channel, Key, Run, Session, ToolName};
 use countersign::provenance::Conversation;
 use countersign::seal::Secret;
+use countersign::stopwatch::TimeLimit;
 use countersign::store::Filter;
 
 use self::follow::{LocalFollowing, RemoteFollowing};
@@ -38,69 +39,66 @@ use crate::output::ruling::Line;
 use crate::store::{Missing, Watch};
 use crate::view::{ApprovalView, PageView};
 
-/// Where a command works.
+/// Backend of a command.
 pub enum Desk {
-    /// At the store.
+    /// The store itself.
     Local(Box<LocalDesk>),
-    /// At a server, over its API.
+    /// A server, over its API.
     Remote(RemoteDesk),
 }
 
-/// The calls of one turn, to be proposed.
+/// Calls of one turn, to be proposed.
 pub struct Proposal {
-    /// The calls, in order.
+    /// Calls, in the order in which they run.
     pub calls: Vec<ProposedCall>,
-    /// The agent; at a server it is the token's.
+    /// Agent name; must be `None` with a server, where the token determines it.
     pub agent: Option<Agent>,
-    /// The conversation.
+    /// Channel of the conversation.
     pub channel: Option<Channel>,
-    /// The agent's run.
     pub run: Option<Run>,
-    /// The agent's session.
     pub session: Option<Session>,
     /// The agent's own words.
     pub claim: Option<String>,
-    /// The same key again is the same proposal.
+    /// Idempotency key.
     pub key: Option<Key>,
-    /// What was said before; it is traced, not kept.
+    /// Conversation before the calls, to trace where values came from; not stored.
     pub conversation: Option<Conversation>,
 }
 
 /// One call of a proposal.
 pub struct ProposedCall {
-    /// The tool.
     pub tool: ToolName,
-    /// The exact bytes.
+    /// Arguments, byte for byte.
     pub arguments: Arguments,
-    /// The hash of the tool's definition.
+    /// Hash of the tool's definition.
     pub definition: Option<Hash>,
-    /// A credential the call needs.
+    /// Credential that the call needs.
     pub secret: Option<Secret>,
 }
 
-/// What became of a proposal.
+/// Result of a proposal.
 pub struct Proposed {
     /// One line per call.
     pub lines: Vec<Line>,
-    /// The approval that all held calls share.
+    /// Approval shared by all held calls.
     pub approval: Option<ApprovalView>,
 }
 
-/// A decision to be made. As with the gate itself, approving takes a card that was shown whole.
+/// Decision to be made. Approving takes a card that was shown completely, as with the gate itself.
 pub struct Deciding {
     id: ApprovalId,
     verdict: Verdict,
     card: Option<WholeCard>,
-    /// The digest of what was seen.
+    /// Digest of what was shown.
     pub digest: Option<Hash>,
-    /// The person's words.
+    /// Comment of the person.
     pub comment: Option<String>,
-    /// The same key again is the same decision.
+    /// Idempotency key.
     pub key: Option<Key>,
 }
 
 impl Deciding {
-    /// A decision on a card that was shown whole.
+    /// Decides on a card that was shown completely.
     pub fn on(card: WholeCard, verdict: Verdict) -> Deciding {
         Deciding {
             id: card.approval(),
@@ -112,7 +110,7 @@ impl Deciding {
         }
     }
 
-    /// A denial, which needs no card.
+    /// Denies an approval, for which no card has to be shown.
     pub fn deny(id: ApprovalId) -> Deciding {
         Deciding {
             id,
@@ -124,27 +122,27 @@ impl Deciding {
         }
     }
 
-    /// Which approval.
     pub fn id(&self) -> ApprovalId {
         self.id
     }
 
-    /// What is decided.
     #[cfg(test)]
     pub fn verdict(&self) -> &Verdict {
         &self.verdict
     }
 }
 
-/// A call that was started, for a host that runs it itself.
+/// Started call, for a host that runs it itself.
 pub struct Started {
-    /// The exact bytes to run.
+    /// Arguments to run with, byte for byte.
     pub arguments: Vec<u8>,
-    /// What finishing it takes.
+    /// Permit token needed to finish the call.
     pub permit: String,
+    /// Time limit. The call must not be started after it, since the gate then treats it as lost.
+    pub limit: TimeLimit,
 }
 
-/// The same question to either desk.
+/// Forwards a method call to either desk.
 macro_rules! either {
     ($desk:expr, $inner:ident => $answer:expr) => {
         match $desk {
@@ -155,12 +153,12 @@ macro_rules! either {
 }
 
 impl Desk {
-    /// Opens the store or names the server. Nothing is made unless the command makes something new.
+    /// Opens the store, or prepares requests to the server. `missing` says whether a missing store is created.
     pub async fn open(global: &Global, missing: Missing) -> Result<Desk, Failure> {
         Desk::open_with(global, missing, Watch::Nobody, None).await
     }
 
-    /// As [`Desk::open`], for commands that wait, and with a command that runs calls from here.
+    /// Like [`Desk::open`], for commands that wait for changes or run calls themselves.
     pub async fn open_with(
         global: &Global,
         missing: Missing,
@@ -176,7 +174,7 @@ impl Desk {
         }
     }
 
-    /// The local desk, for what can only be done at the store.
+    /// Returns the local desk, or a usage error for `what`, which works only at the store.
     pub fn at_store(self, what: &str) -> Result<LocalDesk, Failure> {
         match self {
             Desk::Local(local) => Ok(*local),
@@ -188,47 +186,47 @@ impl Desk {
         }
     }
 
-    /// A page of approvals.
+    /// Lists approvals, one page.
     pub async fn list(&self, filter: &Filter) -> Result<PageView, Failure> {
         either!(self, desk => desk.list(filter).await)
     }
 
-    /// The ids on a page of approvals.
+    /// Lists the ids of approvals, one page.
     pub async fn ids(&self, filter: &Filter) -> Result<Vec<ApprovalId>, Failure> {
         either!(self, desk => desk.ids(filter).await)
     }
 
-    /// One approval, if it is there and may be seen.
+    /// Returns an approval with its concerns. `None` if it does not exist or is not visible.
     pub async fn approval(&self, id: ApprovalId) -> Result<Option<ApprovalView>, Failure> {
         either!(self, desk => desk.approval(id).await)
     }
 
-    /// One approval with its history.
+    /// Returns an approval with its events and concerns.
     pub async fn history(&self, id: ApprovalId) -> Result<Option<ApprovalView>, Failure> {
         either!(self, desk => desk.history(id).await)
     }
 
-    /// The exact bytes of a call, where whoever asks may have them.
+    /// Returns the exact arguments of a call. A server refuses them if they contain a secret.
     pub async fn argument_bytes(&self, call: CallId) -> Result<Option<Vec<u8>>, Failure> {
         either!(self, desk => desk.argument_bytes(call).await)
     }
 
-    /// Proposes calls. Those that pass are run at once, where they are run from here.
+    /// Proposes calls. Passed ones are run at once if this process runs them.
     pub async fn propose(&self, proposal: Proposal) -> Result<Proposed, Failure> {
         either!(self, desk => desk.propose(proposal).await)
     }
 
-    /// Decides.
+    /// Records a decision.
     pub async fn decide(&self, deciding: Deciding) -> Result<ApprovalView, Failure> {
         either!(self, desk => desk.decide(deciding).await)
     }
 
-    /// Takes a pending approval back.
+    /// Withdraws a pending approval.
     pub async fn withdraw(&self, id: ApprovalId, reason: Option<String>) -> Result<ApprovalView, Failure> {
         either!(self, desk => desk.withdraw(id, reason).await)
     }
 
-    /// Says how a call ended whose outcome is unknown.
+    /// Records how a call with an unknown outcome ended.
     pub async fn reconcile(
         &self,
         call: CallId,
@@ -238,7 +236,7 @@ impl Desk {
         either!(self, desk => desk.reconcile(call, succeeded, note).await)
     }
 
-    /// Proposes to undo a call.
+    /// Proposes the undo of a call.
     pub async fn undo(
         &self,
         call: CallId,
@@ -248,7 +246,7 @@ impl Desk {
         either!(self, desk => desk.undo(call, channel, key).await)
     }
 
-    /// Waits for a decision, or for the end of what it releases; nothing when the time ran out before.
+    /// Waits for a decision, or until the released calls have run. `None` on timeout.
     pub async fn wait(
         &self,
         id: ApprovalId,
@@ -258,7 +256,7 @@ impl Desk {
         either!(self, desk => desk.wait(id, until, limit).await)
     }
 
-    /// Follows what happens from now on.
+    /// Follows events from now on.
     pub async fn follow(&self, wanted: Wanted) -> Result<Following<'_>, Failure> {
         Ok(match self {
             Desk::Local(desk) => Following::Local(LocalFollowing::start(desk, wanted).await?),
@@ -266,23 +264,23 @@ impl Desk {
         })
     }
 
-    /// Records that a released call starts now: once, for whoever asks here.
+    /// Records the start of a released call, which succeeds once, and returns its permit.
     pub async fn start(&self, call: CallId) -> Result<Started, Failure> {
         either!(self, desk => desk.start(call).await)
     }
 
-    /// Records how a call ended that was started here.
+    /// Records the outcome of a call started here.
     pub async fn finish(&self, call: CallId, permit: &str, outcome: Outcome) -> Result<(), Failure> {
         either!(self, desk => desk.finish(call, permit, outcome).await)
     }
 
-    /// Runs what is released, with the command that was given for it.
+    /// Runs the released calls with the configured command.
     pub async fn run_released(&self, approval: ApprovalView) -> Result<ApprovalView, Failure> {
         either!(self, desk => desk.run_released(approval).await)
     }
 }
 
-/// No approval of this id, or none that may be seen.
+/// Error for an approval that does not exist or is not visible.
 fn not_there(id: ApprovalId) -> Failure {
     Failure::error("not_found", format!("there is no approval `{}`", id.short()))
         .hint("look for it with `countersign list --all`")

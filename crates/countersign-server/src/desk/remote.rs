@@ -1,7 +1,6 @@
-//! The desk at a server: the same questions, over its API.
+//! Remote desk: the same operations over a server's API.
 //!
-//! Who asks, for whom, and whose world it is all follow from the token; saying otherwise on the command line is a
-//! mistake and refused, not ignored.
+//! The token determines agent, person and tenant. Options that state them are usage errors, not ignored.
 
 use std::time::Duration;
 
@@ -11,7 +10,7 @@ use countersign::executor::Outcome;
 use countersign::gate::Until;
 use countersign::id::{ApprovalId, CallId, Channel, Key, Tenant};
 use countersign::state::State;
-use countersign::stopwatch::Stopwatch;
+use countersign::stopwatch::{Stopwatch, TimeLimit};
 use countersign::store::Filter;
 use tokio::time::Instant;
 
@@ -28,32 +27,42 @@ use crate::output;
 use crate::output::ruling::{HostPermit, Line, Ruling};
 use crate::view::{ApprovalView, PageView};
 
-/// How long one request waits for a decision; then it is asked again. Proxies like to cut at 60 seconds.
+/// Longest time of one long poll, after which another one follows. Below 60 seconds, at which many proxies cut
+/// connections.
 const WAITS_AT_ONCE: Duration = Duration::from_secs(50);
-/// How often a broken wait is taken up again within a minute.
+/// Minimum interval between long polls, and delay between attempts to report an outcome.
 const PAUSE: Duration = Duration::from_secs(2);
-/// How often the end of a call is told before it is given up.
+/// Outcome of a call whose time limit passed before it could be run.
+const LATE: &str = "not started: its time was over before it could be started";
+/// Time limit for a passed call if the server states none.
+const UNTOLD: Duration = Duration::from_secs(10);
+/// Attempts to report an outcome before giving up.
 const FINISH_TRIES: u32 = 6;
 
-/// A desk at a server.
+/// Refuses settings that name both a store and a server.
+pub fn check_one_place(global: &Global) -> Result<(), Failure> {
+    match (&global.store, &global.server) {
+        (Some(_), Some(_)) => Err(Failure::usage("both a store and a server are named")
+            .hint("leave out `--store` and COUNTERSIGN_STORE, or `--server` and COUNTERSIGN_SERVER")),
+        _ => Ok(()),
+    }
+}
+
+/// Desk that works through a server.
 pub struct RemoteDesk {
     pub(super) server: Server,
     executor: Option<CommandExecutor>,
 }
 
 impl RemoteDesk {
-    /// Names the server; nothing is sent yet.
+    /// Prepares requests to the server; sends nothing yet.
     pub fn open(
         global: &Global,
         url: &str,
         executor: Option<CommandExecutor>,
     ) -> Result<RemoteDesk, Failure> {
-        if global.store.is_some() {
-            let message = "both a store and a server are named";
-            return Err(Failure::usage(message)
-                .hint("leave out `--store` and COUNTERSIGN_STORE, or `--server` and COUNTERSIGN_SERVER"));
-        }
-        let is_other_tenant = global.tenant != Tenant::single().as_str();
+        check_one_place(global)?;
+        let is_other_tenant = global.tenant() != Tenant::single().as_str();
         if global.name.is_some() || !global.group.is_empty() || is_other_tenant {
             let message = "over a server, who you are and whose world it is follows from the token";
             return Err(Failure::usage(message).hint("leave out `--as`, `--group` and `--tenant`"));
@@ -62,7 +71,7 @@ impl RemoteDesk {
         Ok(RemoteDesk { server, executor })
     }
 
-    /// The server's version, as its document says.
+    /// Returns the server's version from its OpenAPI document.
     pub async fn version(&self) -> Result<String, Failure> {
         #[derive(serde::Deserialize)]
         struct Document {
@@ -76,7 +85,8 @@ impl RemoteDesk {
         Ok(document.info.version)
     }
 
-    /// A page as long as the filter says. The server ends its pages earlier where arguments are large.
+    /// Lists approvals, up to the filter's limit. Requests further pages if the server cuts one short because of large
+    /// arguments.
     pub async fn list(&self, filter: &Filter) -> Result<PageView, Failure> {
         let mut page = self.page(filter).await?;
         while let Some(next) = page.next {
@@ -169,10 +179,12 @@ impl RemoteDesk {
             conversation: proposal.conversation.map(|conversation| conversation.messages),
         };
         let key = proposal.key.as_ref();
+        // Started before the server records the start of passed calls, so it never shows too little time.
+        let since = Stopwatch::start();
         let answer: SubmittedView = self.server.post("/v1/calls", key, &body).await?;
         let mut lines = Vec::with_capacity(passing.len());
         for ((tool, arguments), ruled) in passing.into_iter().zip(answer.calls) {
-            let ruling = self.ruling(&tool, &arguments, ruled).await;
+            let ruling = self.ruling(&tool, &arguments, ruled, since).await;
             lines.push(Line { tool, ruling });
         }
         Ok(Proposed {
@@ -181,7 +193,7 @@ impl RemoteDesk {
         })
     }
 
-    async fn ruling(&self, tool: &str, arguments: &Arguments, ruled: RulingView) -> Ruling {
+    async fn ruling(&self, tool: &str, arguments: &Arguments, ruled: RulingView, since: Stopwatch) -> Ruling {
         let result = || {
             let json = ruled.result.as_ref().map(|result| result.get().to_owned());
             json.unwrap_or_default()
@@ -193,17 +205,26 @@ impl RemoteDesk {
             },
             ("pass", Some("succeeded")) => Ruling::Ran(Outcome::succeeded(result())),
             ("pass", Some("failed")) => Ruling::Ran(Outcome::failed(result())),
+            ("pass", Some("not_sent")) => Ruling::Ran(Outcome::NotSent(result())),
             ("pass", Some(_)) => Ruling::Ran(Outcome::Unknown(result())),
             ("pass", None) => {
+                let timeout = ruled.timeout_ms.map_or(UNTOLD, Duration::from_millis);
+                let limit = TimeLimit::new(since, timeout);
                 let started = ruled
                     .id
                     .zip(ruled.permit)
-                    .map(|(id, permit)| HostPermit { id, permit });
+                    .map(|(id, permit)| HostPermit { id, permit, limit });
                 match &self.executor {
                     Some(executor) => {
                         let id = started.as_ref().map(|started| started.id.clone());
                         let job = passed(tool, arguments, id);
-                        let outcome = executor.clone().run_once(job).await;
+                        let is_late = started
+                            .as_ref()
+                            .is_some_and(|started| started.limit.left().is_none());
+                        let outcome = match is_late {
+                            true => Outcome::NotSent(LATE.to_owned()),
+                            false => executor.clone().run_once(job).await,
+                        };
                         self.tell_passed(started, &outcome).await;
                         Ruling::Ran(outcome)
                     }
@@ -213,18 +234,18 @@ impl RemoteDesk {
             ("passed_before", _) => Ruling::PassedBefore {
                 id: ruled.id.unwrap_or_default(),
             },
-            // A word this version does not know lets nothing run.
+            // An unknown ruling lets nothing run.
             _ => Ruling::Forbidden {
                 reason: ruled.reason.unwrap_or_default(),
             },
         }
     }
 
-    /// Tells the server how a passed call ended that was run here.
+    /// Reports the outcome of a passed call that was run here.
     async fn tell_passed(&self, started: Option<HostPermit>, outcome: &Outcome) {
         let Some(started) = started else { return };
         let Ok(call) = started.id.parse() else { return };
-        // The call ended, whether or not that can be told: the server then has it as unknown.
+        // If reporting fails, the call has still run; the server then records its outcome as unknown.
         if let Err(failure) = self.finish(call, &started.permit, outcome.clone()).await {
             tracing::warn!(
                 call = started.id,
@@ -284,8 +305,8 @@ impl RemoteDesk {
         self.server.post(&path, key.as_ref(), &body).await
     }
 
-    /// Asks again and again. The approval was found before, so a server that is gone for a while is waited for: a wait
-    /// outlives a restart (X32).
+    /// Waits by repeated long polls. Temporary failures are retried until the limit, so a wait survives a server
+    /// restart (X32).
     pub async fn wait(
         &self,
         id: ApprovalId,
@@ -322,14 +343,14 @@ impl RemoteDesk {
             if Instant::now() >= give_up_at {
                 return Ok(None);
             }
-            // A server that answers at once, because it stops or is gone, is not asked without a pause.
+            // Pause if the server answers immediately, because it is stopping or unreachable.
             if asked_at.elapsed() < PAUSE {
                 tokio::time::sleep_until((asked_at + PAUSE).min(give_up_at)).await;
             }
         }
     }
 
-    /// Starts each released call in turn, runs it and tells how it ended. What the server runs itself it runs itself.
+    /// Starts, runs and reports each released call in turn. Does nothing without a command to run calls with.
     pub async fn run_released(&self, approval: ApprovalView) -> Result<ApprovalView, Failure> {
         let Some(executor) = &self.executor else {
             return Ok(approval);
@@ -340,14 +361,14 @@ impl RemoteDesk {
                 approval: approval.id,
                 position,
             };
-            // Begins before the server records the start, so it never shows too little.
+            // Started before the server records the start, so it never shows too little time.
             let since = Stopwatch::start();
             let permit = self.permit(id).await?;
             let token = permit.permit.clone();
             let job = job(permit)?;
             let outcome = match since.elapsed() < job.timeout {
                 true => executor.clone().run_once(job).await,
-                false => Outcome::failed("not started: its time was over before it could be started"),
+                false => Outcome::NotSent(LATE.to_owned()),
             };
             approval = self.tell(id, finish(token, outcome)).await?;
         }
@@ -355,11 +376,14 @@ impl RemoteDesk {
     }
 
     pub async fn start(&self, call: CallId) -> Result<Started, Failure> {
+        let since = Stopwatch::start();
         let permit = self.permit(call).await?;
         let token = permit.permit.clone();
+        let timeout = Duration::from_millis(permit.timeout_ms);
         Ok(Started {
             arguments: job(permit)?.arguments,
             permit: token,
+            limit: TimeLimit::new(since, timeout),
         })
     }
 
@@ -373,7 +397,7 @@ impl RemoteDesk {
         self.server.post(&path, None, &serde_json::json!({})).await
     }
 
-    /// The same end told twice is one end, so a broken connection is no reason to lose it.
+    /// Reports an outcome. Finishing is idempotent, so temporary failures are retried.
     async fn tell(&self, id: CallId, body: Finish) -> Result<ApprovalView, Failure> {
         let path = format!("/v1/calls/{id}/finish");
         let mut tries = 0;
@@ -389,7 +413,7 @@ impl RemoteDesk {
     }
 }
 
-/// What may be otherwise in a moment.
+/// Returns true for a temporary failure, which may be retried.
 pub fn is_passing(failure: &Failure) -> bool {
     matches!(
         failure.code.as_ref(),

@@ -1,6 +1,7 @@
-//! Asking a server: one request, one answer, errors in our own words.
+//! HTTP requests to a Countersign server, with errors for people.
 //!
-//! The operator names the server, so its address may be a private one; the token travels in the clear to nobody.
+//! The operator names the server, so private addresses are allowed. The token is never sent without TLS, except to this
+//! machine.
 
 use std::time::Duration;
 
@@ -12,52 +13,50 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
 use super::credential;
-use crate::client::{Allowed, Answered, Client, NoAnswer, Opened, Target};
+use crate::client::{AllowedTargets, Client, RequestError, Response, StreamedResponse, Target};
 use crate::failure::{Exit, Failure};
 
-/// How long a server may take to answer, besides what it was asked to wait.
+/// Time limit for a response, in addition to the duration of a long poll.
 pub const ANSWERS_WITHIN: Duration = Duration::from_secs(30);
-/// A page of 500 approvals with the largest arguments is smaller.
+/// Largest response, in bytes. A page of 500 approvals with the largest arguments is smaller.
 const LARGEST_ANSWER: usize = 128 * 1024 * 1024;
 
-/// A server and the token to show it.
+/// Server address and API token.
 pub struct Server {
     client: Client,
     base: Target,
     token: Secret,
 }
 
-/// What is asked.
+/// One request.
 pub struct Question<'a> {
-    /// Read or change.
     pub method: Method,
-    /// Where, below the server's address.
+    /// Path below the server's base URL.
     pub path: &'a str,
-    /// Says that two requests are one, sent twice.
+    /// Idempotency key.
     pub key: Option<&'a Key>,
-    /// JSON.
+    /// JSON body; empty for GET.
     pub body: Bytes,
-    /// How long it may take.
     pub within: Duration,
 }
 
 impl Server {
-    /// Takes the address apart and refuses to send a token where others could read it (H02).
+    /// Parses the address. Refuses one where the token could be read in transit (H02).
     pub fn new(url: &str, token: Secret) -> Result<Server, Failure> {
         let base = target(url)?;
         Ok(Server {
-            client: Client::new(Allowed::named(base.place()), LARGEST_ANSWER),
+            client: Client::new(AllowedTargets::one(base.host_and_port()), LARGEST_ANSWER),
             base,
             token,
         })
     }
 
-    /// Reads something.
+    /// Sends a GET request.
     pub async fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, Failure> {
         self.get_within(path, ANSWERS_WITHIN).await
     }
 
-    /// Reads something that takes its time.
+    /// Sends a GET request with a time limit of its own.
     pub async fn get_within<T: DeserializeOwned>(&self, path: &str, within: Duration) -> Result<T, Failure> {
         let question = Question {
             method: Method::GET,
@@ -69,7 +68,7 @@ impl Server {
         self.ask(question).await
     }
 
-    /// Changes something.
+    /// Sends a POST request.
     pub async fn post<T: DeserializeOwned>(
         &self,
         path: &str,
@@ -88,8 +87,8 @@ impl Server {
         self.ask(question).await
     }
 
-    /// Asks for a stream, behind the event with this id.
-    pub async fn stream(&self, path: &str, after: Option<&str>) -> Result<Opened, Failure> {
+    /// Opens an event stream, resuming after the event with this id.
+    pub async fn stream(&self, path: &str, after: Option<&str>) -> Result<StreamedResponse, Failure> {
         let mut headers = self.headers(None)?;
         if let Some(after) = after {
             let value = HeaderValue::from_str(after).map_err(|_| unreadable(200))?;
@@ -101,11 +100,11 @@ impl Server {
         let opened = tokio::time::timeout(ANSWERS_WITHIN, opening).await;
         let opened = opened
             .map_err(|_| silent())?
-            .map_err(|error| no_answer(&Method::GET, error))?;
+            .map_err(|error| request_error(&Method::GET, error))?;
         if opened.status == 200 {
             return Ok(opened);
         }
-        // What is no stream is an error, and said better without one.
+        // Not a stream: request again without one to get the error body.
         match self.get::<serde_json::Value>(path).await {
             Err(failure) => Err(failure),
             Ok(_) => Err(unreadable(opened.status)),
@@ -120,14 +119,14 @@ impl Server {
         let answered = match tokio::time::timeout(question.within, sending).await {
             Err(_) if method == Method::GET => return Err(silent()),
             Err(_) => return Err(in_doubt("it did not answer in time")),
-            Ok(answered) => answered.map_err(|error| no_answer(&method, error))?,
+            Ok(answered) => answered.map_err(|error| request_error(&method, error))?,
         };
         read(&answered)
     }
 
     fn at(&self, path: &str) -> Target {
         let prefix = self.base.path().trim_end_matches('/');
-        self.base.at(&format!("{prefix}{path}"))
+        self.base.with_path(&format!("{prefix}{path}"))
     }
 
     fn headers(&self, key: Option<&Key>) -> Result<HeaderMap, Failure> {
@@ -149,20 +148,20 @@ impl Server {
     }
 }
 
-/// The address of a server that a token may be sent to.
+/// Parses a server address, and refuses one without TLS unless it is on this machine.
 pub fn target(url: &str) -> Result<Target, Failure> {
     let target = Target::parse(url).map_err(|problem| {
         Failure::usage(problem)
             .hint("write `--server https://countersign.example.com` or `http://localhost:8787`")
     })?;
-    if target.is_open_to_others() {
+    if target.is_remote_plaintext() {
         let message = format!("`{url}` has no TLS: the token would travel in the clear");
         return Err(Failure::error("not_secure", message).hint("use https://, or a tunnel to localhost"));
     }
     Ok(target)
 }
 
-/// A query string's value.
+/// Percent-encodes a query value.
 pub fn encode(text: &str) -> String {
     let plain = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
     let encoded = |byte: u8| match plain(byte) {
@@ -172,12 +171,13 @@ pub fn encode(text: &str) -> String {
     text.bytes().map(encoded).collect()
 }
 
-/// Why nothing came back. What only reads can be asked again; what changes something may have been done.
-fn no_answer(method: &Method, error: NoAnswer) -> Failure {
+/// Converts a missing response to a failure. A GET may be repeated; for anything else it is in doubt whether the server
+/// acted.
+fn request_error(method: &Method, error: RequestError) -> Failure {
     match error {
-        NoAnswer::NotSent(reason) => unreachable(&reason),
-        NoAnswer::Unknown(reason) if method == Method::GET => unreachable(&reason),
-        NoAnswer::Unknown(reason) => in_doubt(&reason),
+        RequestError::NotSent(reason) => unreachable(&reason),
+        RequestError::Unknown(reason) if method == Method::GET => unreachable(&reason),
+        RequestError::Unknown(reason) => in_doubt(&reason),
     }
 }
 
@@ -220,7 +220,7 @@ struct Reason {
     hint: Option<String>,
 }
 
-fn read<T: DeserializeOwned>(answered: &Answered) -> Result<T, Failure> {
+fn read<T: DeserializeOwned>(answered: &Response) -> Result<T, Failure> {
     let status = answered.status;
     if (200..300).contains(&status) {
         return serde_json::from_slice(&answered.body).map_err(|_| unreadable(status));
@@ -242,7 +242,7 @@ fn read<T: DeserializeOwned>(answered: &Answered) -> Result<T, Failure> {
     })
 }
 
-/// The same exit codes as at the store.
+/// Returns the exit code that the same refusal has at the store.
 fn exit(status: u16, code: &str) -> Exit {
     match code {
         "forbidden" => Exit::Forbidden,
@@ -283,7 +283,7 @@ mod tests {
 
     #[test]
     fn errors_keep_their_words_and_exit_codes() {
-        let answered = |status, body: &str| Answered {
+        let answered = |status, body: &str| Response {
             status,
             body: Bytes::copy_from_slice(body.as_bytes()),
         };

@@ -1,27 +1,26 @@
-//! Reading server-sent events, as far as our server sends them.
+//! Parser for server-sent events, limited to what our server sends.
 //!
-//! Enters: pieces of a stream, cut anywhere. Leaves: whole events with their ids.
+//! Input: chunks of a stream, split anywhere. Output: complete events with their ids.
 
-/// No event of ours is larger; what is, is not ours.
+/// Largest buffered size. Our server sends no larger event, so beyond it the buffer is discarded.
 const LARGEST: usize = 4 * 1024 * 1024;
 
-/// One event.
+/// Server-sent event.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Sent {
-    /// Where to go on behind it.
+    /// Id to resume the stream after this event.
     pub id: Option<String>,
-    /// What it says.
+    /// Content of the event; empty if it only states the position.
     pub data: String,
 }
 
-/// Puts pieces together.
+/// Assembles chunks into events.
 #[derive(Debug, Default)]
 pub struct Reader {
     bytes: Vec<u8>,
 }
 
 impl Reader {
-    /// Adds a piece.
     pub fn push(&mut self, piece: &[u8]) {
         self.bytes.extend_from_slice(piece);
         if self.bytes.len() > LARGEST {
@@ -29,7 +28,7 @@ impl Reader {
         }
     }
 
-    /// Takes the next whole event. One that only says where the stream is has no data.
+    /// Takes the next complete event. An event without data only states the position in the stream.
     pub fn take(&mut self) -> Option<Sent> {
         loop {
             let end = self.bytes.windows(2).position(|pair| pair == b"\n\n")?;
@@ -42,7 +41,7 @@ impl Reader {
                 match field {
                     "id" => id = Some(value.to_owned()),
                     "data" => data.push(value),
-                    // Comments keep the connection alive; names are in the data.
+                    // Comments are keep-alives; the event name is also in the data.
                     _ => {}
                 }
             }

@@ -1,4 +1,4 @@
-//! From our own words to those of the API, and back.
+//! Conversion between the library's types and the API's.
 
 use std::time::Duration;
 
@@ -13,17 +13,18 @@ use crate::failure::Failure;
 use crate::http::wire::{DecideCall, Finish, PermitView, SubmitCall};
 use crate::view::unhex;
 
-/// A call that passed and is run from here may take so long.
+/// Time limit for running a passed call.
 const PASSED_WITHIN: Duration = Duration::from_secs(60);
 
-/// INVARIANT: not one byte of the arguments is changed; blanks around them are no part of JSON inside JSON.
+/// INVARIANT: the bytes of the arguments are unchanged, except for surrounding whitespace, which embedding in JSON
+/// drops.
 fn raw(arguments: &Arguments) -> Result<Box<RawValue>, Failure> {
     let bad = || Failure::error("malformed_arguments", "the arguments are not JSON");
     let text = std::str::from_utf8(arguments.as_bytes()).map_err(|_| bad())?;
     RawValue::from_string(text.to_owned()).map_err(|_| bad())
 }
 
-/// A call to be proposed.
+/// Converts a proposed call.
 pub fn submitted(call: ProposedCall) -> Result<SubmitCall, Failure> {
     Ok(SubmitCall {
         tool: call.tool.to_string(),
@@ -35,7 +36,7 @@ pub fn submitted(call: ProposedCall) -> Result<SubmitCall, Failure> {
     })
 }
 
-/// What is decided about one call.
+/// Converts the choice on one call to the API's form.
 pub fn chosen(choice: Choice) -> Result<DecideCall, Failure> {
     Ok(match choice {
         Choice::Approve => DecideCall {
@@ -53,7 +54,7 @@ pub fn chosen(choice: Choice) -> Result<DecideCall, Failure> {
     })
 }
 
-/// A call that passed, to be run from here.
+/// Makes a job from a passed call.
 pub fn passed(tool: &str, arguments: &Arguments, call: Option<String>) -> Job {
     Job {
         tool: tool.to_owned(),
@@ -64,7 +65,7 @@ pub fn passed(tool: &str, arguments: &Arguments, call: Option<String>) -> Job {
     }
 }
 
-/// A call that was started, to be run from here.
+/// Makes a job from a permit.
 pub fn job(permit: PermitView) -> Result<Job, Failure> {
     let arguments = unhex(&permit.arguments_hex).ok_or_else(|| {
         Failure::error(
@@ -84,11 +85,12 @@ pub fn job(permit: PermitView) -> Result<Job, Failure> {
     })
 }
 
-/// How a call ended.
+/// Makes the body that reports an outcome.
 pub fn finish(permit: String, outcome: Outcome) -> Finish {
     let (word, result) = match &outcome {
         Outcome::Succeeded(result) => ("succeeded", crate::view::result(result)),
         Outcome::Failed(reason) => ("failed", crate::view::result(reason)),
+        Outcome::NotSent(reason) => ("not_sent", crate::view::result(reason.as_bytes())),
         Outcome::Unknown(reason) => ("unknown", crate::view::result(reason.as_bytes())),
     };
     Finish {

@@ -1,9 +1,10 @@
-//! A tool behind an address: the exact argument bytes, signed, sent once.
+//! Runs a tool over HTTP: the exact argument bytes, signed, sent once.
 //!
-//! The tool checks `Countersign-Signature`, which is HMAC-SHA-256 over `TIMESTAMP.CALL.BODY` with the key both sides
-//! know, refuses a timestamp more than five minutes away, and does a call id once. See docs/serve.md.
+//! The tool verifies `Countersign-Signature`, an HMAC-SHA-256 over `TIMESTAMP.CALL.BODY` with a shared key, refuses a
+//! timestamp more than five minutes off, and runs each call id once. See docs/serve.md.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
@@ -13,16 +14,17 @@ use hmac::{Hmac, KeyInit as _, Mac as _};
 use hyper::body::Bytes;
 use sha2::Sha256;
 
-use crate::client::{Allowed, Answered, Client, NoAnswer, Target};
+use crate::client::{AllowedTargets, Client, RequestError, Response, Target};
 
-/// We give up a moment before the gate does, so that the reason is ours to tell.
-const BEFORE_THE_GATE: Duration = Duration::from_millis(100);
-/// Why a call is not sent that was started too long ago.
+/// How long to wait for a late response after the call's deadline. The gate records late results, but stops waiting
+/// earlier.
+const LATE_ANSWER: Duration = Duration::from_secs(15 * 60);
+/// Reason of a call that was not sent in time.
 const LATE: &str = "not sent: its time was over before it could be sent";
-/// A shorter key could be guessed.
+/// Minimum length of a key, in bytes.
 const SHORTEST_KEY: usize = 32;
 
-/// One tool.
+/// A tool at a URL.
 #[derive(Clone)]
 pub struct HttpTool {
     target: Target,
@@ -31,8 +33,8 @@ pub struct HttpTool {
 }
 
 impl HttpTool {
-    /// Reads address and key.
-    pub fn new(url: &str, key_env: &str, allowed: Allowed) -> Result<HttpTool, String> {
+    /// Parses the URL and reads the key from the environment.
+    pub fn new(url: &str, key_env: &str, allowed: AllowedTargets) -> Result<HttpTool, String> {
         let key =
             std::env::var(key_env).map_err(|_| format!("the environment variable `{key_env}` is not set"))?;
         if key.len() < SHORTEST_KEY {
@@ -47,33 +49,48 @@ impl HttpTool {
         })
     }
 
-    /// Sends the call. Whatever may have reached the tool without an answer is unknown, and never sent again.
+    /// Sends the call. If the request may have reached the tool and there is no response, the outcome is unknown and
+    /// the call is never sent again.
     pub async fn run(self, permit: Permit) -> Outcome {
         let headers = match self.headers(&permit) {
             Ok(headers) => headers,
-            Err(problem) => return Outcome::failed(problem),
+            Err(problem) => return Outcome::NotSent(problem),
         };
         let body = Bytes::copy_from_slice(permit.arguments().as_bytes());
         let Some(left) = permit.time_left() else {
-            return Outcome::failed(LATE);
+            return Outcome::NotSent(LATE.to_owned());
         };
-        let check = || permit.time_left().map(drop).ok_or_else(|| LATE.to_owned());
+        let went_out = Arc::new(AtomicBool::new(false));
+        let (limit_of_call, goes_out) = (permit.time_limit(), went_out.clone());
+        let check = move || {
+            limit_of_call.left().ok_or(LATE)?;
+            goes_out.store(true, Ordering::SeqCst);
+            Ok(())
+        };
         let sending = self
             .client
-            .send_if(Method::POST, &self.target, headers, body, check);
-        let limit = left.saturating_sub(BEFORE_THE_GATE);
+            .send_after_check(Method::POST, &self.target, headers, body, check);
+        // The gate enforces the deadline. A late response is still recorded if the call has a record.
+        let limit = match permit.call() {
+            Some(_) => left.saturating_add(LATE_ANSWER),
+            None => left,
+        };
         match tokio::time::timeout(limit, sending).await {
-            Err(_) => Outcome::Unknown("the tool did not answer in time".to_owned()),
-            Ok(Err(NoAnswer::NotSent(reason))) => Outcome::failed(reason),
-            Ok(Err(NoAnswer::Unknown(reason))) => Outcome::Unknown(reason),
-            Ok(Ok(Answered { status, body })) => outcome(status, &body),
+            Err(_) if went_out.load(Ordering::SeqCst) => {
+                Outcome::Unknown("the tool did not answer in time".to_owned())
+            }
+            // Nothing was sent yet, so the tool cannot have acted.
+            Err(_) => Outcome::NotSent(LATE.to_owned()),
+            Ok(Err(RequestError::NotSent(reason))) => Outcome::NotSent(reason),
+            Ok(Err(RequestError::Unknown(reason))) => Outcome::Unknown(reason),
+            Ok(Ok(Response { status, body })) => outcome(status, &body),
         }
     }
 
     fn headers(&self, permit: &Permit) -> Result<HeaderMap, String> {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let timestamp = now.as_secs().to_string();
-        // A call that passed has no id; it is only a read.
+        // Only a read that passed has no call id.
         let call = permit.call().map(|call| call.to_string()).unwrap_or_default();
         let signature = sign(&self.key, &timestamp, &call, permit.arguments().as_bytes())?;
         let mut headers = HeaderMap::new();
@@ -90,7 +107,7 @@ impl HttpTool {
         if !call.is_empty() {
             add("idempotency-key", &call)?;
         }
-        if let Some((started, deadline)) = permit.span() {
+        if let Some((started, deadline)) = permit.start_and_deadline() {
             let (started, deadline) = (started.to_string(), deadline.to_string());
             let signature = sign_span(&self.key, &started, &deadline, &call)?;
             add("countersign-started", &started)?;
@@ -107,11 +124,11 @@ impl HttpTool {
     }
 }
 
-/// What the tool said, as an outcome. Only a plain refusal says that nothing was done.
+/// Converts a response to an outcome. Only 3xx and 4xx mean that nothing was done.
 fn outcome(status: u16, body: &[u8]) -> Outcome {
     match status {
         200..=299 => Outcome::succeeded(body),
-        // A redirect is not followed: nothing was approved about another address.
+        // A redirect is not followed: the approval does not cover another address.
         300..=399 => Outcome::failed(format!(
             "the tool answered with a redirect ({status}), which is not followed"
         )),
@@ -126,14 +143,14 @@ fn outcome(status: u16, body: &[u8]) -> Outcome {
     }
 }
 
-/// HMAC-SHA-256 over the start, the deadline and the call's id, in hex.
+/// Returns the HMAC-SHA-256 of the start, the deadline and the call's id, in hex.
 pub fn sign_span(key: &[u8], started: &str, deadline: &str, call: &str) -> Result<String, String> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).map_err(|error| error.to_string())?;
     mac.update(format!("{started}.{deadline}.{call}").as_bytes());
     Ok(Hash(mac.finalize().into_bytes().into()).to_string())
 }
 
-/// HMAC-SHA-256 over the timestamp, the call's id and the body, in hex.
+/// Returns the HMAC-SHA-256 of the timestamp, the call's id and the body, in hex.
 pub fn sign(key: &[u8], timestamp: &str, call: &str, body: &[u8]) -> Result<String, String> {
     let mut mac = Hmac::<Sha256>::new_from_slice(key).map_err(|error| error.to_string())?;
     mac.update(timestamp.as_bytes());
@@ -161,6 +178,21 @@ mod tests {
         assert_eq!(
             signature.unwrap(),
             "1e478d8a7be28ab5da5b4558475fe484767a06d94942632b747194774df91ef3"
+        );
+    }
+
+    /// `printf '2026-11-17T04:00:00.000Z.2026-11-17T04:01:00.000Z.abc.1' | openssl dgst -sha256 -hmac …`
+    #[test]
+    fn x84_deadlines_are_signed_as_documented() {
+        let signature = sign_span(
+            b"0123456789abcdef0123456789abcdef",
+            "2026-11-17T04:00:00.000Z",
+            "2026-11-17T04:01:00.000Z",
+            "abc.1",
+        );
+        assert_eq!(
+            signature.unwrap(),
+            "094b48c159f0c841d25013d5ed7f61c157672e33f7e19b7820e2871fe0c20379"
         );
     }
 

@@ -1,10 +1,10 @@
-//! Running tools from the service: each tool has one target, is a built-in world's, or is run by its host.
+//! Runs tools for the service: over HTTP, in a built-in world, or left to the host.
 
 mod http;
 
 use std::collections::{BTreeMap, HashMap};
 
-use countersign::executor::{Executor, HostRuns, Outcome, Permit};
+use countersign::executor::{Executor, NoExecutor, Outcome, Permit};
 use countersign::id::ToolName;
 use countersign_examples::World;
 use futures_util::FutureExt as _;
@@ -13,28 +13,28 @@ use serde::Deserialize;
 
 use http::HttpTool;
 
-use crate::client::Allowed;
+use crate::client::AllowedTargets;
 use crate::failure::Failure;
 
-/// How the service runs a tool, as the configuration says it.
+/// How the service runs a tool, according to the configuration.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields, untagged)]
 pub enum ToolTarget {
-    /// The arguments are sent to an address.
+    /// Sends the arguments to a URL.
     Http {
-        /// Where the exact bytes are sent.
+        /// URL to which the exact bytes are sent.
         url: String,
-        /// The environment variable with the key that signs requests.
+        /// Environment variable with the key that signs requests.
         key_env: String,
     },
-    /// The arguments come back as the result: for trying out and for measuring.
+    /// Returns the arguments as the result, for trials and benchmarks.
     Echo {
-        /// Says so.
+        /// Has to be true.
         echo: bool,
     },
-    /// Nothing is done, and the result is always the same: for trying out and for measuring.
+    /// Does nothing and always returns the same result, for trials and benchmarks.
     Answer {
-        /// The result.
+        /// Result to return.
         answer: String,
     },
 }
@@ -43,17 +43,17 @@ enum Tool {
     Http(HttpTool),
     Echo,
     Answer(String),
-    /// One of a built-in world's.
+    /// A tool of a built-in world.
     World(World),
 }
 
-/// All tools the service runs.
+/// All tools that the service runs.
 pub struct Executors(HashMap<ToolName, Tool>);
 
 impl Executors {
-    /// Makes them ready, or says what is wrong with one.
+    /// Prepares the tools. Fails at the first invalid one.
     pub fn new(tools: &BTreeMap<String, ToolTarget>, private: &[String]) -> Result<Executors, Failure> {
-        let allowed = Allowed::new(private).map_err(|problem| {
+        let allowed = AllowedTargets::new(private).map_err(|problem| {
             Failure::error("bad_config", problem.to_string()).hint("write `127.0.0.1:9000`")
         })?;
         let mut ready = HashMap::new();
@@ -78,7 +78,7 @@ impl Executors {
         Ok(Executors(ready))
     }
 
-    /// Adds the tools of a world. A tool that is run already is refused: a call must have one way to run.
+    /// Adds the tools of a world. Fails if a tool has an executor already: a call must have only one way to run.
     pub fn with_world(mut self, world: &World) -> Result<Executors, Failure> {
         for name in world.setup().tools() {
             let bad = |problem: String| {
@@ -111,7 +111,7 @@ impl Executor for Executors {
             }
             Some(Tool::Answer(answer)) => std::future::ready(Outcome::succeeded(answer.as_bytes())).boxed(),
             Some(Tool::World(world)) => world.run(permit),
-            None => HostRuns.run(permit),
+            None => NoExecutor.run(permit),
         }
     }
 }

@@ -1,8 +1,8 @@
-//! Ends the groups of our children when we cannot, because we were killed.
+//! Ends the process groups of our children after we were killed.
 //!
-//! Clients give a gateway two seconds to end, and kill it then. So a small shell waits beside us: it knows the groups of
-//! our children, and its input ends when we do, whatever ended us. It leaves them as long to end by themselves as we do.
-//! (PR_SET_PDEATHSIG would need unsafe code, and follows a thread of ours, not the process.)
+//! MCP clients give a gateway two seconds to exit, and then kill it. So a small shell process runs beside us: it knows
+//! our children's groups, and its standard input closes when we end for whatever reason. It gives them the same time to
+//! exit as we do. (PR_SET_PDEATHSIG would need unsafe code, and is tied to a thread of ours, not to the process.)
 
 use std::io::Write as _;
 use std::os::unix::process::CommandExt as _;
@@ -39,15 +39,15 @@ any_left && signal KILL
 exit 0
 "#;
 
-/// Where the watcher is told; nothing when it could not be started.
+/// Standard input of the watcher; `None` if it could not be started.
 static WATCHER: OnceLock<Option<Mutex<ChildStdin>>> = OnceLock::new();
 
-/// Has a group ended after us.
+/// Registers a group to be ended after us.
 pub fn add(group: Pid) {
     tell("add", group);
 }
 
-/// Forgets a group that is over, before its number can be another's.
+/// Unregisters a group that has ended, before its id can be reused.
 pub fn remove(group: Pid) {
     tell("remove", group);
 }
@@ -72,7 +72,7 @@ fn start() -> Option<ChildStdin> {
         .stdin(Stdio::piped())
         .stdout(Stdio::null())
         .stderr(Stdio::null())
-        // Whoever kills our whole group does not end it.
+        // A signal to our whole process group does not reach the watcher.
         .process_group(0)
         .spawn();
     match started {

@@ -1,4 +1,4 @@
-//! After a tool call: how it ended is recorded, if it was started here.
+//! Handles the event after a tool call: records the outcome of a call that a hook started.
 
 use super::Hook;
 use super::event::After;
@@ -7,7 +7,7 @@ use crate::desk::Desk;
 use crate::failure::Failure;
 use crate::store::Missing;
 
-/// Records how a call ended. Of a read that passed nothing is on record.
+/// Records the outcome of a call. Does nothing for a call without a saved permit, such as a read that passed.
 pub async fn record(hook: &Hook<'_>, end: &After) -> Result<(), Failure> {
     let kept = Kept::open(hook)?;
     let Some((call, started)) = kept.started(&end.place) else {

@@ -1,59 +1,82 @@
-//! What a coding agent is told, in its own words.
+//! Answers to a coding agent, in its own format.
 //!
-//! Enters: what became of the event. Leaves: one JSON object, an exit code, and a complaint where something broke.
-//! What broke is said twice, by a denial and by exit code 2: each blocks by itself, in every dialect.
+//! Input: the result of handling an event. Output: one JSON object, an exit code, and a message for standard error if
+//! something failed.
+//! A failure is reported twice, as a denial and as exit code 2: each blocks the call on its own, in every dialect.
 
+use countersign::id::CallId;
+use countersign::stopwatch::TimeLimit;
 use serde::Serialize;
 use serde_json::value::RawValue;
 
 use super::Dialect;
+use super::event::Place;
 use crate::failure::Failure;
 use crate::output::once;
 
-/// What became of an event.
+/// Result of handling one event.
 #[derive(Debug)]
 pub enum Answer {
-    /// The policy lets it pass: no opinion, so the coding agent's own rules and questions stay in force.
-    Pass,
-    /// Approved and started: it may run, with exactly these bytes.
+    /// The policy lets the call pass. The hook expresses no opinion, so the coding agent's own rules and prompts still
+    /// apply. Contains the recorded start, unless the call is a read.
+    Pass(Option<Unsent>),
+    /// The call was approved and started, and may run with exactly these bytes.
     Allow {
-        /// What a person approved.
+        /// The approved bytes.
         arguments: Box<RawValue>,
-        /// Who.
+        /// Text that says who approved the call.
         reason: String,
+        /// Recorded start of the call.
+        unsent: Unsent,
     },
-    /// It does not run.
+    /// The call must not run.
     Deny {
-        /// Why, for the model.
+        /// Explanation for the model.
         reason: String,
-        /// What a person can do, for the person.
+        /// Instructions for the person.
         tell: Option<String>,
     },
-    /// The run stops here, and asks again when it is resumed.
+    /// The coding agent stops, and asks again when its session is resumed.
     Defer,
-    /// Something broke, so it does not run.
+    /// The hook failed, so the call must not run.
     Broken(String),
-    /// How the call ended is on record.
+    /// The outcome of the call was recorded.
     Noted,
-    /// How the call ended could not be recorded; that changes nothing about the call.
+    /// The outcome of the call could not be recorded. The call itself is not affected.
     NotRecorded(String),
 }
 
-/// An answer as it is written.
+/// A call that is recorded as started, but not yet allowed to the coding agent.
+pub struct Unsent {
+    /// Identifies the call in the hook state.
+    pub place: Place,
+    pub call: CallId,
+    /// Permit that is needed to record the outcome.
+    pub permit: String,
+    /// Time limit after which other processes consider the call lost.
+    pub limit: TimeLimit,
+}
+
+impl std::fmt::Debug for Unsent {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "Unsent({})", self.call)
+    }
+}
+
+/// An answer, ready to be printed.
 pub struct Written {
-    /// For standard output.
+    /// Text for standard output.
     pub json: String,
-    /// For standard error.
+    /// Text for standard error.
     pub complaint: Option<String>,
-    /// The exit code.
     pub code: u8,
 }
 
 impl Answer {
-    /// The exit code that blocks a call in every dialect.
+    /// Exit code that blocks a call in every dialect.
     pub const BLOCKS: u8 = 2;
 
-    /// Something broke.
+    /// Answer for a hook that failed.
     pub fn broken(problem: &str) -> Answer {
         Answer::Broken(format!(
             "countersign could not rule on this call, so it was not run: {}",
@@ -61,7 +84,7 @@ impl Answer {
         ))
     }
 
-    /// Recording how a call ended failed.
+    /// Answer for an outcome that could not be recorded.
     pub fn not_recorded(failure: &Failure) -> Answer {
         let message = once(&failure.message);
         Answer::NotRecorded(format!(
@@ -69,11 +92,30 @@ impl Answer {
         ))
     }
 
-    /// The answer in a dialect.
+    /// Denial of a call whose time limit passed before it could be allowed.
+    pub fn late() -> Answer {
+        Answer::Deny {
+            reason: "the time of this call was over before it could be allowed. Nothing was run. Make the call again."
+                .to_owned(),
+            tell: None,
+        }
+    }
+
+    /// Returns the started call that this answer would allow, if its time limit has passed (X84).
+    pub fn overdue(&self) -> Option<&Unsent> {
+        let (Answer::Pass(Some(unsent)) | Answer::Allow { unsent, .. }) = self else {
+            return None;
+        };
+        unsent.limit.left().is_none().then_some(unsent)
+    }
+
+    /// Formats the answer for a coding agent.
     pub fn written(&self, dialect: Dialect) -> Written {
         let written = match self {
-            Answer::Pass | Answer::Noted | Answer::NotRecorded(_) => Some("{}".to_owned()),
-            Answer::Allow { arguments, reason } => allow(dialect, arguments, reason),
+            Answer::Pass(_) | Answer::Noted | Answer::NotRecorded(_) => Some("{}".to_owned()),
+            Answer::Allow {
+                arguments, reason, ..
+            } => allow(dialect, arguments, reason),
             Answer::Deny { reason, tell } => deny(dialect, reason, tell.as_deref()),
             Answer::Defer => decision(
                 Decision {
@@ -93,7 +135,7 @@ impl Answer {
         };
         let (complaint, code) = match self {
             Answer::Broken(reason) => (Some(reason.clone()), Answer::BLOCKS),
-            // It only tells: exit code 2 would take the result away from the model.
+            // Only a notice: exit code 2 would hide the tool's result from the model.
             Answer::NotRecorded(reason) => (Some(reason.clone()), 1),
             _ => (None, 0),
         };

@@ -1,17 +1,19 @@
-//! Before a tool call: ruled, held, decided, started.
+//! Handles the event before a tool call: proposes the call, waits for the decision, and starts the call.
 //!
-//! Enters: the call with its exact bytes. Leaves: an answer; an approved call is on record as started before it is
+//! Input: the call with its exact bytes. Output: an answer. An approved call is recorded as started before it is
 //! allowed, and is allowed once.
 
 use std::time::Duration;
 
-use countersign::call::Because;
+use countersign::call::RefusalReason;
+use countersign::executor::Outcome;
 use countersign::gate::Until;
-use countersign::id::{Agent, CallId, Key};
-use countersign::policy::{Asked, Definition, Ruling as Ruled};
+use countersign::id::{Agent, CallId, Key, Tenant};
+use countersign::policy::{CallRequest, Definition, Ruling as Ruled};
 use countersign::state::{CallState, State};
 use serde_json::value::RawValue;
 
+use super::answer::Unsent;
 use super::event::{Before, values};
 use super::kept::{Kept, Started};
 use super::{Answer, Dialect, Hook};
@@ -20,25 +22,26 @@ use crate::duration;
 use crate::failure::Failure;
 use crate::output::once;
 use crate::output::ruling::{HostPermit, Ruling};
-use crate::policy;
+use crate::policy::{self, record};
 use crate::store::{Missing, Watch};
 use crate::view::{ApprovalView, CallView};
 
-/// What was decided longer ago than this is no answer to a call of now.
+/// Maximum age of an earlier decision that a repeated call may use.
 const ANSWERS_FOR: Duration = Duration::from_secs(60 * 60);
-/// A joined approval may turn out to be somebody else's; then this call is asked for by itself.
+/// Number of attempts. If another call has used up the joined approval, the call is proposed once on its own.
 const TRIES: usize = 2;
 
-/// Why a call is not started again.
+/// Reason for denying a call that was already started.
 const STARTED: &str = "this call was already started, and runs at most once";
 
-/// Rules on a call, and waits for a person where it is held.
+/// Proposes a call, waits for a person if it is held, and returns the answer.
 pub async fn rule(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
     let kept = Kept::open(hook)?;
     if kept.was_started(&call.place) {
         return Ok(deny(STARTED));
     }
     let desk = Desk::open_with(hook.global, Missing::Create, Watch::Others, None).await?;
+    check_policy(hook, &desk).await?;
     let runner = hook.runner().await?;
     let runner = runner.as_ref().unwrap_or(&desk);
     let mut joined = join(&desk, &kept, call).await?;
@@ -52,7 +55,7 @@ pub async fn rule(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
                 Proposed::Answered(answer) => return Ok(answer),
             },
         };
-        // The gate itself lets the same calls of one agent join, whatever their session.
+        // The gate also joins identical calls of one agent across sessions.
         let is_joined = is_joined || approval.session.as_deref() != Some(call.session.as_str());
         kept.wait_for(call, approval.id)?;
         let decided = match approval.status {
@@ -70,7 +73,7 @@ pub async fn rule(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
     Ok(deny("the approval was used by another call; ask again"))
 }
 
-/// Rules without proposing, and denies whatever comes of it: `countersign hook status` looks whether that arrives.
+/// Answers the self-test of `countersign hook status`: applies the policy without proposing, and always denies.
 pub async fn test(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
     Kept::open(hook)?;
     let said = match Desk::open(hook.global, Missing::Refuse).await {
@@ -84,9 +87,18 @@ pub async fn test(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
             hook.runner().await?;
             "held".to_owned()
         }
-        _ => {
+        opened => {
+            // If there is no store yet, no policy is on record.
+            if let Ok(Desk::Local(local)) = &opened {
+                let key = record_key(hook.dialect, &local.tenant);
+                let on_record = record::read(local.store(), &key).await?;
+                let policy = local.gate.policy().hash();
+                if on_record.is_some_and(|on_record| on_record != policy.to_string()) {
+                    return Err(another_policy(hook.dialect));
+                }
+            }
             let policy = policy::load(hook.global.policy.as_deref())?.policy;
-            let asked = Asked {
+            let asked = CallRequest {
                 tool: call.tool.as_str(),
                 arguments: call.arguments.as_bytes(),
                 definition: Definition::Unknown,
@@ -103,32 +115,84 @@ pub async fn test(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
     Ok(deny(&format!("self-test: {said}")))
 }
 
-/// What became of a proposal.
+/// Refuses to continue if the policy differs from the one on record for this coding agent (X98). The first call of all
+/// records its policy; later calls only read. With a server, the server's policy applies and nothing is checked here.
+pub async fn check_policy(hook: &Hook<'_>, desk: &Desk) -> Result<(), Failure> {
+    let Desk::Local(local) = desk else {
+        return Ok(());
+    };
+    let key = record_key(hook.dialect, &local.tenant);
+    let policy = local.gate.policy().hash();
+    match record::is_on_record(local.store(), &local.tenant, &key, policy).await? {
+        true => Ok(()),
+        false => Err(another_policy(hook.dialect)),
+    }
+}
+
+/// Registry key of the policy on record for a coding agent's hooks.
+pub fn record_key(dialect: Dialect, tenant: &Tenant) -> String {
+    format!("hook-policy/{}/{tenant}", dialect.as_str())
+}
+
+/// Error for a policy that differs from the one on record.
+pub fn another_policy(dialect: Dialect) -> Failure {
+    let message = format!(
+        "the policy is not the one on record for the hooks of {} on this store",
+        dialect.title()
+    );
+    Failure::error("another_policy", message).hint(
+        "if you changed the policy, run `countersign hook install` again as before, with `--policy-change`; hooks with \
+         another policy need another store or tenant",
+    )
+}
+
+/// Result of a proposal.
 enum Proposed {
     Held(Box<ApprovalView>),
-    /// It passes. What is given is for telling later how it ended; a read has nothing.
+    /// The policy lets the call pass. The permit is for recording the outcome; a read has none.
     Passed(Option<HostPermit>),
     Answered(Answer),
 }
 
-/// Lets a call pass, and keeps what it takes to record how it ended.
+/// Lets a call pass, and saves its permit so that the outcome can be recorded later.
 fn pass(kept: &Kept, call: &Before, started: Option<HostPermit>) -> Result<Answer, Failure> {
-    if let Some(started) = started {
-        kept.pass(
-            &call.place,
-            &Started {
-                call: started.id,
-                permit: started.permit,
-                passed: true,
-            },
-        )?;
-    }
-    Ok(Answer::Pass)
+    let Some(started) = started else {
+        return Ok(Answer::Pass(None));
+    };
+    let unsent = Unsent {
+        place: call.place.clone(),
+        call: started.id.parse().map_err(|_| not_understood())?,
+        permit: started.permit.clone(),
+        limit: started.limit,
+    };
+    kept.pass(
+        &call.place,
+        &Started {
+            call: started.id,
+            permit: started.permit,
+            passed: true,
+        },
+    )?;
+    Ok(Answer::Pass(Some(unsent)))
+}
+
+/// Records that a started call was not run, because its time limit had passed. If another process has already marked
+/// the call as unknown, the history shows both.
+pub async fn record_late(hook: &Hook<'_>, unsent: &Unsent) -> Result<(), Failure> {
+    let desk = match hook.runner().await? {
+        Some(desk) => desk,
+        None => Desk::open(hook.global, Missing::Refuse).await?,
+    };
+    let why = "not run: its time was over before the coding agent could be told";
+    let outcome = Outcome::NotSent(why.to_owned());
+    desk.finish(unsent.call, &unsent.permit, outcome).await?;
+    Kept::open(hook)?.ended(&unsent.place);
+    Ok(())
 }
 
 async fn propose(hook: &Hook<'_>, desk: &Desk, call: &Before) -> Result<Proposed, Failure> {
     let name = |problem: countersign::id::BadName| Failure::error("bad_name", problem.to_string());
-    // At a server the agent is the one its token was made for.
+    // With a server, the agent's name comes from the token.
     let agent = match desk {
         Desk::Local(_) => Some(Agent::new(hook.dialect.as_str()).map_err(name)?),
         Desk::Remote(_) => None,
@@ -141,7 +205,8 @@ async fn propose(hook: &Hook<'_>, desk: &Desk, call: &Before) -> Result<Proposed
             secret: None,
         }],
         agent,
-        // A turn has several calls at once, and a channel only one approval: they would supersede each other.
+        // No channel: a turn can have several calls at once, and a channel has only one pending approval, so they would
+        // supersede each other.
         channel: None,
         run: Some(call.run.clone()),
         session: Some(call.session.clone()),
@@ -151,7 +216,7 @@ async fn propose(hook: &Hook<'_>, desk: &Desk, call: &Before) -> Result<Proposed
     };
     let proposed = match desk.propose(proposal).await {
         Ok(proposed) => proposed,
-        // The gate said no: that is an answer, not a failure.
+        // A refusal by the gate is a denial, not a failure.
         Err(failure) if failure.exit == crate::failure::Exit::Refused => {
             let answer = deny(&format!(
                 "countersign refused the call: {}",
@@ -170,13 +235,13 @@ async fn propose(hook: &Hook<'_>, desk: &Desk, call: &Before) -> Result<Proposed
             let reason: Vec<String> = reason.lines().map(once).collect();
             Proposed::Answered(deny(&format!("forbidden by the policy: {}", reason.join("; "))))
         }
-        // A server that ran the tool itself has done what the coding agent was about to do.
+        // The server has already run the tool, so the coding agent must not run it again.
         (Some(Ruling::Ran(_)), _) => Proposed::Answered(deny("the server has run this call itself")),
         (Some(Ruling::Held { .. }) | None, _) => return Err(not_understood()),
     })
 }
 
-/// The approval that exactly this call was held for before, if it still is an answer.
+/// Returns the approval that the same call was held for earlier, unless that approval ended too long ago.
 async fn join(desk: &Desk, kept: &Kept, call: &Before) -> Result<Option<ApprovalView>, Failure> {
     let Some(id) = kept.waiting(call) else {
         return Ok(None);
@@ -194,7 +259,8 @@ async fn join(desk: &Desk, kept: &Kept, call: &Before) -> Result<Option<Approval
     Ok(approval.filter(|approval| is_same(approval) && is_fresh(approval)))
 }
 
-/// Starts an approved call and allows it; nothing when somebody else started what this call had joined.
+/// Starts an approved call and allows it. Returns `None` if this call joined an approval that another process has
+/// already used.
 async fn start(
     hook: &Hook<'_>,
     runner: &Desk,
@@ -246,6 +312,12 @@ async fn start(
         passed: false,
     };
     taken.write(&permit);
+    let unsent = Unsent {
+        place,
+        call: id,
+        permit: permit.permit,
+        limit: started.limit,
+    };
     let text = String::from_utf8(started.arguments).map_err(|_| not_understood())?;
     let arguments = RawValue::from_string(text).map_err(|_| not_understood())?;
     let by = approval.decided_by.as_deref().map(once);
@@ -255,10 +327,12 @@ async fn start(
             Some(by) => format!("approved by {by} ({})", approval.id.short()),
             None => format!("approved ({})", approval.id.short()),
         },
+        unsent,
     }))
 }
 
-/// Where arguments are merged, a key that a person took out would come back.
+/// Returns why an edited call cannot be passed to the coding agent: where arguments are merged, a key that a person
+/// removed would come back.
 fn cannot_carry(dialect: Dialect, call: &Before, held: &CallView) -> Option<&'static str> {
     if dialect.replaces_arguments() || !held.edited {
         return None;
@@ -279,7 +353,8 @@ fn cannot_carry(dialect: Dialect, call: &Before, held: &CallView) -> Option<&'st
 }
 
 fn still_pending(hook: &Hook<'_>, call: &Before, approval: &ApprovalView) -> Answer {
-    // It is only a wish: where the coding agent cannot defer, its own rules apply. So only where those would ask.
+    // An agent that cannot defer ignores the request and applies its own rules. So defer only if those rules would ask
+    // a person.
     if hook.options.defer && hook.dialect == Dialect::ClaudeCode && call.asks && is_headless() {
         return Answer::Defer;
     }
@@ -297,12 +372,12 @@ fn still_pending(hook: &Hook<'_>, call: &Before, approval: &ApprovalView) -> Ans
     }
 }
 
-/// Claude Code says how it was started; `claude -p` and the SDK have nobody to ask.
+/// Returns true if Claude Code runs without a person to ask: `claude -p` or the SDK. Claude Code sets the variable.
 fn is_headless() -> bool {
     std::env::var("CLAUDE_CODE_ENTRYPOINT").is_ok_and(|entry| entry.starts_with("sdk"))
 }
 
-/// Why a decided call does not run.
+/// Returns the reason a decided call does not run.
 fn why_not(approval: &ApprovalView, held: &CallView) -> String {
     let by = approval.decided_by.as_deref().map(once);
     let by = by.map(|by| format!(" by {by}")).unwrap_or_default();
@@ -310,7 +385,7 @@ fn why_not(approval: &ApprovalView, held: &CallView) -> String {
     let comment = comment.map(|comment| format!(": {comment}")).unwrap_or_default();
     let what = match (approval.status, held.because.as_deref()) {
         (State::Denied, _) => format!("denied{by}{comment}"),
-        (State::Approved, Some(because)) if because == Because::Stale.as_str() => {
+        (State::Approved, Some(because)) if because == RefusalReason::Stale.as_str() => {
             "approved, but not started in time".to_owned()
         }
         (State::Approved, _) => format!("denied{by}{comment}"),

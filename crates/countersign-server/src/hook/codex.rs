@@ -1,9 +1,10 @@
-//! Whether Codex trusts our hook: it skips, without a word, hooks that the person has not reviewed.
+//! Checks whether Codex trusts our hook. Codex silently skips hooks that the person has not reviewed.
 //!
-//! Enters: the hooks file, and Codex's own configuration beside it. Leaves: whether the hash that the person trusted is
-//! the hash of the hook as it is now. As read in Codex 0.166; a version that reckons otherwise reads as not trusted.
+//! Input: the hooks file, and Codex's own configuration next to it. Output: whether the hash that the person trusted
+//! matches the current hook. The hash follows Codex 0.166; if another version computes it differently, the hook counts
+//! as not trusted.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use countersign::hash::Hash;
 use serde_json::{Value, json};
@@ -11,36 +12,39 @@ use serde_json::{Value, json};
 use super::Dialect;
 use super::settings;
 
-/// Whether the hook before tool calls is trusted as it is.
-pub fn is_trusted(file: &Path, root: &Value, dialect: Dialect) -> bool {
-    let Some((group, handler, found)) = position(root, dialect) else {
-        return false;
-    };
-    let folder = dialect.user_file();
-    let folder = folder.as_deref().and_then(Path::parent);
-    let Some(config) = folder.and_then(|folder| settings::read(&folder.join("config.toml")).ok()?) else {
-        return false;
-    };
-    let Ok(config) = config.parse::<toml::Table>() else {
-        return false;
-    };
-    let Ok(file) = std::path::absolute(file) else {
-        return false;
-    };
-    let key = format!("{}:pre_tool_use:{group}:{handler}", file.display());
-    let state = config.get("hooks").and_then(|hooks| hooks.get("state"));
-    let state = state.and_then(|state| state.get(key));
-    let is_off = state
-        .and_then(|state| state.get("enabled"))
-        .and_then(toml::Value::as_bool)
-        == Some(false);
-    let trusted = state
-        .and_then(|state| state.get("trusted_hash"))
-        .and_then(toml::Value::as_str);
-    !is_off && trusted == Some(fingerprint(&found).as_str())
+/// Result of the person's review of a hook in Codex.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Review {
+    /// The person trusted the hook in its current form.
+    Trusted,
+    /// The person has not reviewed the hook, or it has changed since.
+    Missing,
+    /// The person turned the hook off, in this file, under this key.
+    Off(PathBuf, String),
 }
 
-/// Where our hook stands: which group, which handler in it, and both.
+/// Returns how the person reviewed the hook that runs before tool calls.
+pub fn review(file: &Path, root: &Value, dialect: Dialect) -> Review {
+    reviewed(file, root, dialect).unwrap_or(Review::Missing)
+}
+
+fn reviewed(file: &Path, root: &Value, dialect: Dialect) -> Option<Review> {
+    let (group, handler, found) = position(root, dialect)?;
+    let own = dialect.user_file()?.with_file_name("config.toml");
+    let config = settings::read(&own).ok()??.parse::<toml::Table>().ok()?;
+    let file = std::path::absolute(file).ok()?;
+    let key = format!("{}:pre_tool_use:{group}:{handler}", file.display());
+    let state = config.get("hooks").and_then(|hooks| hooks.get("state"));
+    let state = state.and_then(|state| state.get(&key))?;
+    let enabled = state.get("enabled");
+    if enabled.is_some_and(|enabled| enabled.as_bool() != Some(true)) {
+        return Some(Review::Off(own, format!("hooks.state.\"{key}\".enabled")));
+    }
+    let trusted = state.get("trusted_hash").and_then(toml::Value::as_str)?;
+    (trusted == fingerprint(&found)).then_some(Review::Trusted)
+}
+
+/// Finds our hook: the index of its group, its index in the group, and the JSON of both.
 fn position(root: &Value, dialect: Dialect) -> Option<(usize, usize, (Value, Value))> {
     let groups = root.get("hooks")?.get(dialect.before())?.as_array()?;
     groups.iter().enumerate().find_map(|(number, group)| {
@@ -50,7 +54,7 @@ fn position(root: &Value, dialect: Dialect) -> Option<(usize, usize, (Value, Val
     })
 }
 
-/// The hash of a hook: of its settings with the usual values filled in, keys in order.
+/// Hash of a hook as Codex computes it: over its settings with defaults filled in and keys sorted.
 fn fingerprint((group, handler): &(Value, Value)) -> String {
     let mut hook = json!({
         "type": "command",
@@ -77,7 +81,7 @@ fn fingerprint((group, handler): &(Value, Value)) -> String {
 mod tests {
     use super::*;
 
-    /// The hash was reckoned apart from this code, in the way that Codex 0.166 took for trusted.
+    /// The expected hash was computed independently of this code and was accepted by Codex 0.166.
     #[test]
     fn x21_a_hook_counts_as_trusted_by_the_hash_that_codex_reckons() {
         let handler = json!({

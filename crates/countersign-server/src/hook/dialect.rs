@@ -1,4 +1,4 @@
-//! The coding agents whose hooks are spoken, and in what they differ.
+//! The supported coding agents and how their hooks differ.
 
 use std::time::Duration;
 
@@ -14,10 +14,9 @@ pub enum Dialect {
 }
 
 impl Dialect {
-    /// All of them.
     pub const ALL: [Dialect; 3] = [Dialect::ClaudeCode, Dialect::Codex, Dialect::Gemini];
 
-    /// The word on the command line, and the agent's name at a store.
+    /// Returns the name used on the command line and as the agent's name in the store.
     pub fn as_str(self) -> &'static str {
         match self {
             Dialect::ClaudeCode => "claude-code",
@@ -26,7 +25,7 @@ impl Dialect {
         }
     }
 
-    /// What people call it.
+    /// Returns the product name for messages.
     pub fn title(self) -> &'static str {
         match self {
             Dialect::ClaudeCode => "Claude Code",
@@ -35,7 +34,7 @@ impl Dialect {
         }
     }
 
-    /// The event before a tool call.
+    /// Name of the event before a tool call.
     pub fn before(self) -> &'static str {
         match self {
             Dialect::ClaudeCode | Dialect::Codex => "PreToolUse",
@@ -43,7 +42,7 @@ impl Dialect {
         }
     }
 
-    /// The events after one.
+    /// Names of the events after a tool call.
     pub fn after(self) -> &'static [&'static str] {
         match self {
             Dialect::ClaudeCode => &["PostToolUse", "PostToolUseFailure"],
@@ -52,12 +51,12 @@ impl Dialect {
         }
     }
 
-    /// All events that the hook is told of.
+    /// Names of all events that the hook subscribes to.
     pub fn events(self) -> impl Iterator<Item = &'static str> {
         std::iter::once(self.before()).chain(self.after().iter().copied())
     }
 
-    /// A time-out in the unit its settings count in.
+    /// Converts a timeout to the unit of the agent's settings: milliseconds for Gemini CLI, seconds for the others.
     pub fn timeout(self, limit: Duration) -> u64 {
         match self {
             Dialect::ClaudeCode | Dialect::Codex => limit.as_secs(),
@@ -65,7 +64,7 @@ impl Dialect {
         }
     }
 
-    /// The time-out that a number in its settings means, or the one in force when there is none.
+    /// Converts a timeout from the agent's settings; without one, returns the agent's default.
     pub fn limit(self, number: Option<u64>) -> Duration {
         match (self, number) {
             (Dialect::Gemini, None) => Duration::from_secs(60),
@@ -75,13 +74,13 @@ impl Dialect {
         }
     }
 
-    /// Whether it can be told that a hook's own failure blocks the call.
+    /// Returns true if the agent has a setting that makes a failed hook block the call.
     pub fn blocks_on_failure(self) -> bool {
         self == Dialect::ClaudeCode
     }
 
-    /// Whether the arguments in an answer take the place of the proposed ones as a whole. Gemini CLI's documentation says
-    /// that they are merged, so a key that a person took out would come back.
+    /// Returns true if the arguments in an answer replace the proposed ones completely. Gemini CLI merges them,
+    /// according to its documentation, so a key that a person removed would come back.
     pub fn replaces_arguments(self) -> bool {
         self != Dialect::Gemini
     }

@@ -1,8 +1,8 @@
-//! Reading an event: before a tool call, or after it.
+//! Parses the events that a coding agent sends before and after a tool call.
 //!
-//! Enters: bytes from a coding agent. Leaves: the event, with the arguments as the exact bytes they came as.
-//! INVARIANT: what stands before a call is read strictly: one JSON object, UTF-8, no key twice anywhere. An event this
-//! file does not know is an error, and an error blocks.
+//! Input: bytes from a coding agent. Output: the event, with the arguments as the exact bytes that were received.
+//! INVARIANT: an event before a call is parsed strictly: one JSON object, UTF-8, no duplicate keys at any level. An
+//! unknown event is an error, and an error blocks the call.
 
 use countersign::call::Arguments;
 use countersign::executor::Outcome;
@@ -15,61 +15,53 @@ use serde_json::value::RawValue;
 use super::Dialect;
 use crate::failure::Failure;
 
-/// The largest event; a tool's answer may be long.
+/// Size limit of an event in bytes. It is this large because an event can contain a tool's result.
 pub const LARGEST_EVENT: usize = 32 * 1024 * 1024;
-/// How much of a tool's answer is kept: more would not fit into a request to a server.
+/// Size limit of a recorded tool result in bytes; a larger one would not fit into a request to a server.
 const LARGEST_ANSWER: usize = 128 * 1024;
-/// An event before a call may hold more than arguments, and is still no larger than this.
+/// JSON limits of an event before a call. Such an event can contain more than the arguments.
 const BEFORE: Limits = Limits {
     bytes: LARGEST_EVENT,
     depth: 128,
     paths: 64 * 1024 * 1024,
 };
 
-/// What a coding agent says.
 pub enum Event {
-    /// It is about to call a tool.
+    /// The agent is about to call a tool.
     Before(Before),
-    /// It has called one.
+    /// A tool call has ended.
     After(After),
 }
 
-/// A tool call that is about to happen.
 pub struct Before {
-    /// Which call this is.
     pub place: Place,
-    /// The tool.
     pub tool: ToolName,
-    /// The exact bytes.
+    /// Arguments as the exact bytes of the event.
     pub arguments: Arguments,
-    /// The agent's session, with the part of it that asks.
+    /// Session id of the agent, followed by the subagent's id if one is given.
     pub session: Session,
-    /// The session as a whole.
+    /// Session id of the agent, without a subagent.
     pub run: Run,
-    /// Says that this is the same event again.
+    /// Idempotency key: the same event, sent again, has the same key.
     pub key: String,
-    /// Whether the coding agent would ask somebody by itself.
+    /// True if the coding agent's permission mode would make it ask a person.
     pub asks: bool,
 }
 
-/// A tool call that has happened.
 pub struct After {
-    /// Which call it was.
     pub place: Place,
-    /// How it ended.
     pub outcome: Outcome,
 }
 
-/// Which call an event is about: what the event before it and the one after it have in common.
+/// Identifies a call in both of its events, the one before it and the one after it.
 #[derive(Clone)]
 pub struct Place {
-    /// The session.
     pub session: String,
-    /// The call's id, where the coding agent gives one.
+    /// Call id, if the coding agent sends one.
     pub id: Option<String>,
-    /// The tool.
     pub tool: String,
-    /// The arguments as values, for coding agents that give no id.
+    /// Normalised arguments; they identify the call if the coding agent sends no id. Empty unless the agent is Gemini
+    /// CLI.
     pub values: String,
 }
 
@@ -90,7 +82,7 @@ struct Input<'a> {
 }
 
 impl Event {
-    /// Reads an event.
+    /// Parses an event. Fails if the event is too large, is not valid, or is unknown for this dialect.
     pub fn read(bytes: &[u8], dialect: Dialect) -> Result<Event, Failure> {
         if bytes.len() > LARGEST_EVENT {
             return Err(bad(&format!("it is larger than {LARGEST_EVENT} bytes")));
@@ -117,7 +109,7 @@ impl Input<'_> {
         let place = self.place(dialect)?;
         let tool = ToolName::new(place.tool.as_str()).map_err(|problem| bad(&problem.to_string()))?;
         let input = self.tool_input.ok_or_else(|| bad("it has no `tool_input`"))?;
-        // INVARIANT: the span of `tool_input` as it stands in the event, never a value written again.
+        // INVARIANT: these are the bytes of `tool_input` from the event, never a re-serialised value.
         let arguments = Arguments::parse(input.get().as_bytes())
             .map_err(|problem| bad(&first_line(&problem.to_string())))?;
         let session = match &self.agent_id {
@@ -127,7 +119,7 @@ impl Input<'_> {
         let named = |problem: countersign::id::BadName| bad(&problem.to_string());
         let key = match (&place.id, dialect) {
             (Some(id), _) => Hash::of(format!("{}\n{id}", self.session_id).as_bytes()),
-            // It tells the moment of the event, so the same bytes are the same event.
+            // Gemini CLI's events contain a timestamp, so identical bytes are the same event.
             (None, Dialect::Gemini) => Hash::of(bytes),
             (None, _) => return Err(bad("it has no `tool_use_id`")),
         };
@@ -172,7 +164,8 @@ impl Input<'_> {
     }
 }
 
-/// The values of arguments, however they are written: only to find a call again, never to run it.
+/// Normalises arguments, so that different spellings of the same values compare equal. Only for finding a call again,
+/// never for running it.
 pub fn values(arguments: &str) -> String {
     fn plain(value: &mut serde_json::Value) {
         match value {
@@ -203,7 +196,7 @@ fn has_error(answer: &str) -> bool {
     serde_json::from_str::<Answered<'_>>(answer).is_ok_and(|answered| answered.error.is_some())
 }
 
-/// What is kept of a tool's answer: all of it, or how long it was.
+/// Returns the tool result to record: the whole result, or its length and hash if it is too large.
 fn kept(answer: &str) -> String {
     match answer.len() <= LARGEST_ANSWER {
         true => answer.to_owned(),

@@ -1,8 +1,7 @@
-//! What a hook keeps between two of its processes: which approval a call waits for, and the permit of a call that was
-//! started.
+//! Hook state in files: which approval a call waits for, and the permits of started calls.
 //!
-//! Both only save a question or an answer. Whoever changes these files gets nothing to run: what runs is what the gate
-//! starts, and a permit only says how its own call ended.
+//! A hook is one process per event, so these files connect the event before a call with the one after it. Forging them
+//! does not make anything run: only the gate starts calls, and a permit only allows recording its own call's outcome.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -15,37 +14,38 @@ use serde::{Deserialize, Serialize};
 use super::Hook;
 use super::event::{Before, Place};
 use crate::failure::Failure;
-use crate::{private, store};
+use crate::{private_file, regular, store};
 
-/// What was left behind by a process that was killed is thrown away after this long.
+/// Age at which a file that a killed process left behind is deleted.
 const OLD: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// So many files are looked through when they are tidied up.
+/// Maximum number of files examined per cleanup.
 const LOOKED_AT: usize = 512;
+/// Size limit of a state file in bytes.
+const LARGEST: u64 = 1024 * 1024;
 
-/// The folder.
+/// Folder with the hook state of one coding agent and one store or server.
 pub struct Kept {
     folder: PathBuf,
     desk: String,
     agent: &'static str,
 }
 
-/// A started call, for the process that hears of its end.
+/// A started call, saved for the process that receives the event after it.
 #[derive(Serialize, Deserialize)]
 pub struct Started {
-    /// Which call.
     pub call: String,
-    /// What finishing it takes.
+    /// Permit that is needed to record the outcome.
     pub permit: String,
-    /// True for a call that the policy let pass: the store alone keeps it from running twice.
+    /// True if the policy let the call pass. Only the store prevents such a call from running twice.
     #[serde(default)]
     pub passed: bool,
 }
 
-/// A place that is taken for a call that is about to be started.
+/// Reservation for a call that is about to be started.
 pub struct Taken(PathBuf);
 
 impl Kept {
-    /// Makes the folder, if it is not there.
+    /// Opens the state folder, and creates it if it does not exist.
     pub fn open(hook: &Hook<'_>) -> Result<Kept, Failure> {
         let folder = match &hook.options.state {
             Some(folder) => folder.clone(),
@@ -53,17 +53,17 @@ impl Kept {
                 unusable("neither XDG_STATE_HOME nor HOME says where").hint("name a folder with `--state`")
             })?,
         };
-        private::create_folder(&folder).map_err(|error| unusable(&error.to_string()))?;
+        private_file::create_folder(&folder).map_err(|error| unusable(&error.to_string()))?;
         let desk = match &hook.global.server {
             Some(url) => url.clone(),
             None => {
                 let store = hook.global.store();
-                // The same name in another folder is another store.
+                // The same relative path in another folder is a different store.
                 let full = std::path::absolute(store)
                     .ok()
                     .filter(|_| !store::is_postgres(store));
                 let full = full.and_then(|full| full.to_str().map(str::to_owned));
-                format!("{}\n{}", full.as_deref().unwrap_or(store), hook.global.tenant)
+                format!("{}\n{}", full.as_deref().unwrap_or(store), hook.global.tenant())
             }
         };
         Ok(Kept {
@@ -73,51 +73,53 @@ impl Kept {
         })
     }
 
-    /// The approval that exactly this call waits for, if it was asked before.
+    /// Returns the approval that an identical call of this session waits for, if there is one.
     pub fn waiting(&self, call: &Before) -> Option<ApprovalId> {
-        let text = std::fs::read_to_string(self.waiting_file(call)).ok()?;
+        let text = regular::read_text(&self.waiting_file(call), LARGEST).ok()?;
         text.trim().parse().ok()
     }
 
-    /// Remembers which approval this call waits for.
+    /// Saves which approval this call waits for.
     pub fn wait_for(&self, call: &Before, approval: ApprovalId) -> Result<(), Failure> {
-        let written = private::replace(&self.waiting_file(call), format!("{approval}\n").as_bytes());
+        let written = private_file::replace(&self.waiting_file(call), format!("{approval}\n").as_bytes());
         written.map_err(|error| unusable(&error.to_string()))
     }
 
-    /// It waits no more.
+    /// Deletes the record that this call waits for an approval.
     pub fn forget(&self, call: &Before) {
-        // One that stays is looked at again, and found to be over.
+        // If the file cannot be deleted, a later call reads it and finds that the approval has ended.
         let _ = std::fs::remove_file(self.waiting_file(call));
     }
 
-    /// Takes the place of a call that is about to be started; nothing when it was taken before.
+    /// Reserves a call before it is started. Returns `None` if the call was reserved before.
     pub fn take(&self, place: &Place) -> Result<Option<Taken>, Failure> {
         self.tidy();
         let file = self.started_file(place);
-        match private::write_new(&file, b"") {
+        match private_file::write_new(&file, b"") {
             Ok(()) => Ok(Some(Taken(file))),
             Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(None),
             Err(error) => Err(unusable(&error.to_string())),
         }
     }
 
-    /// Keeps the permit of a call that passes, in place of that of an earlier one which never told its end.
+    /// Saves the permit of a call that passes. It replaces the permit of an earlier call that never reported its
+    /// outcome.
     pub fn pass(&self, place: &Place, started: &Started) -> Result<(), Failure> {
         self.tidy();
         let text = serde_json::to_vec(started).map_err(|error| unusable(&error.to_string()))?;
-        private::replace(&self.started_file(place), &text).map_err(|error| unusable(&error.to_string()))
+        private_file::replace(&self.started_file(place), &text).map_err(|error| unusable(&error.to_string()))
     }
 
-    /// The permit of a call that was started here.
+    /// Returns the permit of a call that a hook started.
     pub fn started(&self, place: &Place) -> Option<(CallId, Started)> {
-        let text = std::fs::read(self.started_file(place)).ok()?;
+        let text = regular::read(&self.started_file(place), LARGEST).ok()?;
         let started: Started = serde_json::from_slice(&text).ok()?;
         let call = started.call.parse().ok()?;
         Some((call, started))
     }
 
-    /// Whether this very call was started before, however it ended. Of calls that passed the store knows it.
+    /// Returns true if this call was started before, even if it has ended. Always false for calls that passed, because
+    /// the store tracks those.
     pub fn was_started(&self, place: &Place) -> bool {
         match self.started(place) {
             Some((_, started)) => !started.passed,
@@ -125,12 +127,13 @@ impl Kept {
         }
     }
 
-    /// Its end is on record. A call that has an id stays known, so that it is not started a second time.
+    /// Notes that the outcome is recorded. For an approved call with an id, an empty file remains, so that the call is
+    /// not started again.
     pub fn ended(&self, place: &Place) {
         let file = self.started_file(place);
         let passed = self.started(place).is_some_and(|(_, started)| started.passed);
         let _ = match place.id {
-            Some(_) if !passed => private::replace(&file, b""),
+            Some(_) if !passed => private_file::replace(&file, b""),
             _ => std::fs::remove_file(file),
         };
     }
@@ -161,7 +164,7 @@ impl Kept {
         self.folder.join(format!("{}.started", name(&parts)))
     }
 
-    /// Throws away what is old.
+    /// Deletes old files.
     fn tidy(&self) {
         let Ok(files) = std::fs::read_dir(&self.folder) else {
             return;
@@ -177,22 +180,22 @@ impl Kept {
 }
 
 impl Taken {
-    /// Writes down what finishing the call takes.
+    /// Saves the permit of the started call.
     pub fn write(self, started: &Started) {
         let Ok(text) = serde_json::to_vec(started) else {
             return;
         };
-        // Without it nobody can say how the call ended, and it becomes unknown. That is true, and no reason to stop.
-        let _ = private::replace(&self.0, &text);
+        // Without the permit the outcome cannot be recorded and the call becomes unknown. That is correct, so continue.
+        let _ = private_file::replace(&self.0, &text);
     }
 
-    /// It was not started after all.
+    /// Releases the reservation of a call that was not started.
     pub fn leave(self) {
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
-/// One name for several parts, none of which can pass for another.
+/// Hashes several parts into one file name. Lengths are included, so that different parts never give the same input.
 fn name(parts: &[&[u8]]) -> Hash {
     let mut bytes = Vec::new();
     for part in parts {

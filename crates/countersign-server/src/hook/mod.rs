@@ -1,10 +1,10 @@
-//! Hooks: what a coding agent asks before a tool call, and tells after it.
+//! Hooks of coding agents: a process that the agent starts before and after each tool call.
 //!
-//! Enters: one event as the coding agent writes it, on standard input. Leaves: exactly one JSON object on standard
-//! output, in that agent's dialect, and an exit code.
-//! INVARIANT: whatever goes wrong before a tool call blocks it. A call that was held runs only with the bytes a person
-//! approved, once.
-//! Deliberately absent: rules. The policy rules, a person decides, the desk records.
+//! Input: one event on standard input, in the coding agent's format. Output: exactly one JSON object on standard
+//! output, in the same agent's format, and an exit code.
+//! INVARIANT: any failure before a tool call blocks the call. A held call runs only with the bytes that a person
+//! approved, and at most once.
+//! Not here: rules. The policy rules, a person decides, and the desk (a local store or a server) records.
 
 mod after;
 mod answer;
@@ -13,6 +13,7 @@ mod codex;
 mod dialect;
 mod event;
 mod kept;
+pub mod off;
 pub mod settings;
 pub mod splice;
 pub mod status;
@@ -21,6 +22,7 @@ use std::io::Read as _;
 use std::time::Duration;
 
 pub use answer::Answer;
+pub use before::{another_policy, record_key};
 pub use dialect::Dialect;
 
 use crate::cli::{Global, HookRun};
@@ -31,23 +33,23 @@ use crate::output::Output;
 use crate::store::Missing;
 use crate::trust;
 
-/// What a hook may take beyond the time it holds a call: opening the store, proposing, starting.
+/// Time a hook may take in addition to the time it holds a call: to open the store, propose and start.
 pub const GRACE: Duration = Duration::from_secs(20);
-/// Set by the self-test: nothing is proposed, and everything is denied.
+/// Environment variable set by the self-test: nothing is proposed, and every call is denied.
 pub const SELF_TEST: &str = "COUNTERSIGN_HOOK_SELF_TEST";
 
-/// Who asks, and how long they can wait.
+/// One invocation of the hook, with its options.
 pub struct Hook<'h> {
-    /// Whose dialect.
     pub dialect: Dialect,
-    /// The store or the server, and the policy.
+    /// Store or server to use, and the policy.
     pub global: &'h Global,
-    /// How long, and where things are kept meanwhile.
+    /// How long to hold a call, and the folder for hook state.
     pub options: &'h HookRun,
 }
 
 impl Hook<'_> {
-    /// The desk at a server that starts and finishes calls, with a token of its own: an agent's token can only ask.
+    /// Opens the server connection that starts and finishes calls, or returns `None` if a local store is used. The
+    /// connection needs its own token with the `execute` scope, because an agent's token can only propose.
     async fn runner(&self) -> Result<Option<Desk>, Failure> {
         if self.global.server.is_none() {
             return Ok(None);
@@ -66,7 +68,7 @@ impl Hook<'_> {
     }
 }
 
-/// Answers one event. There is no other way out: what fails is an answer too.
+/// Reads one event, prints the answer and returns the exit code. Every failure, including a timeout, becomes an answer.
 pub async fn run(hook: Hook<'_>, output: &mut Output) -> u8 {
     let limit = hook.options.hold.saturating_add(GRACE);
     let answered = tokio::time::timeout(limit, answer(&hook)).await;
@@ -74,13 +76,29 @@ pub async fn run(hook: Hook<'_>, output: &mut Output) -> u8 {
         Ok(answer) => answer,
         Err(_) => Answer::broken("the gate did not answer in time"),
     };
-    print(&answer, hook.dialect, output)
+    let Some(unsent) = answer.overdue() else {
+        return print(&answer, hook.dialect, output);
+    };
+    // The process was suspended between the start and this moment. Deny the call first, then record that it did not
+    // run.
+    let code = print(&Answer::late(), hook.dialect, output);
+    match tokio::time::timeout(GRACE, before::record_late(&hook, unsent)).await {
+        Ok(Ok(())) => {}
+        // Without this record, the call becomes unknown when its time limit passes.
+        Ok(Err(failure)) => output.error_line(&format!(
+            "countersign could not record that the call was not run: {}",
+            crate::output::once(&failure.message)
+        )),
+        Err(_) => output.error_line("countersign could not record that the call was not run"),
+    }
+    code
 }
 
-/// Prints an answer; gives the exit code.
+/// Prints an answer and returns the exit code.
 pub fn print(answer: &Answer, dialect: Dialect, output: &mut Output) -> u8 {
     let written = answer.written(dialect);
-    // INVARIANT: never JSON on standard error: one coding agent reads it as the answer when the other is empty.
+    // INVARIANT: never write JSON to standard error: one coding agent reads it as the answer if standard output is
+    // empty.
     if let Some(complaint) = &written.complaint {
         output.error_line(complaint);
     }
@@ -92,7 +110,7 @@ pub fn print(answer: &Answer, dialect: Dialect, output: &mut Output) -> u8 {
 }
 
 async fn answer(hook: &Hook<'_>) -> Answer {
-    // Before anything else: no token goes to a server that only the settings name.
+    // Check this first: a server that only the settings name must not receive a token.
     if let Err(failure) = trust::check_server(hook.global) {
         return Answer::from(failure);
     }

@@ -1,4 +1,4 @@
-//! A coding agent's settings: where they are, and what a hook looks like in them.
+//! Settings files of coding agents: their paths, and the entries of our hook in them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -8,15 +8,16 @@ use serde_json::Value;
 
 use super::{Dialect, GRACE};
 use crate::failure::Failure;
+use crate::regular;
 
-/// The largest settings file.
+/// Size limit of a settings file in bytes.
 pub const LARGEST: usize = 8 * 1024 * 1024;
-/// How much later than the hook itself the coding agent gives up.
+/// Extra time before the coding agent stops waiting for the hook.
 const MARGIN: Duration = Duration::from_secs(40);
-/// Everything the hook is not asked about runs without it, so it is asked about everything; the policy lets pass.
+/// Matches every tool, because a tool without a hook runs unchecked. The policy decides which calls pass.
 const ALL_TOOLS: &str = "*";
 
-/// One entry under an event.
+/// One entry under an event in the settings.
 #[derive(Serialize)]
 pub struct Group {
     matcher: &'static str,
@@ -39,7 +40,7 @@ struct Handler {
 }
 
 impl Dialect {
-    /// The settings of all projects.
+    /// Path of the settings that apply to all projects of the person; `None` if there is no home folder.
     pub fn user_file(self) -> Option<PathBuf> {
         let named = |name: &str| {
             std::env::var_os(name)
@@ -52,11 +53,14 @@ impl Dialect {
                 .or_else(|| home(".claude"))?
                 .join("settings.json"),
             Dialect::Codex => named("CODEX_HOME").or_else(|| home(".codex"))?.join("hooks.json"),
-            Dialect::Gemini => home(".gemini")?.join("settings.json"),
+            Dialect::Gemini => named("GEMINI_CLI_HOME")
+                .map(|home| home.join(".gemini"))
+                .or_else(|| home(".gemini"))?
+                .join("settings.json"),
         })
     }
 
-    /// The settings of the project in this folder.
+    /// Paths of the project settings, relative to the current folder.
     pub fn project_files(self) -> Vec<PathBuf> {
         let files: &[&str] = match self {
             Dialect::ClaudeCode => &[".claude/settings.json", ".claude/settings.local.json"],
@@ -66,7 +70,7 @@ impl Dialect {
         files.iter().map(PathBuf::from).collect()
     }
 
-    /// What stands under each event. `command` is a shell's, and answers `hold` long.
+    /// Returns the entry for each event. `command` is a shell command line, and `hold` is how long it holds a call.
     pub fn groups(self, command: &str, hold: Duration) -> Vec<(&'static str, Group)> {
         let limit = hold + GRACE + MARGIN;
         let before = Handler {
@@ -94,8 +98,8 @@ impl Dialect {
         groups
     }
 
-    /// True if a handler looks like ours, however it is written: `install` takes its place, and `status` says what is
-    /// wrong with it.
+    /// Returns true if a handler looks like ours, in any spelling. `install` replaces such a handler, and `status`
+    /// reports what is wrong with it.
     pub fn is_ours(self, handler: &Value) -> bool {
         let text = |value: Option<&Value>| value.and_then(Value::as_str).unwrap_or_default().to_owned();
         let command = text(handler.get("command"));
@@ -110,7 +114,7 @@ impl Dialect {
     }
 }
 
-/// A command that blocks also when its program is not there, crashes or is killed.
+/// Wraps a command so that it also blocks the call if the program is missing, crashes or is killed.
 pub fn blocking(command: &str) -> String {
     format!("{command} || {{ echo 'countersign blocked this call' >&2; exit 2; }}")
 }
@@ -121,7 +125,7 @@ pub fn command(words: &[String]) -> String {
     words.join(" ")
 }
 
-/// A word as a shell takes it for one.
+/// Quotes a word for the shell, if necessary.
 fn shell_word(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
     match !word.is_empty() && word.chars().all(is_plain) {
@@ -130,7 +134,7 @@ fn shell_word(word: &str) -> String {
     }
 }
 
-/// Reads a settings file; nothing when there is none.
+/// Reads a settings file; `None` if it does not exist.
 pub fn read(file: &Path) -> Result<Option<String>, Failure> {
     let unreadable = |problem: &str| {
         Failure::error(
@@ -139,13 +143,8 @@ pub fn read(file: &Path) -> Result<Option<String>, Failure> {
         )
         .hint("name another file with `--settings`")
     };
-    match std::fs::metadata(file) {
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(unreadable(&error.to_string())),
-        Ok(metadata) if metadata.len() > LARGEST as u64 => return Err(unreadable("it is too large")),
-        Ok(_) => {}
+    match regular::read_text(file, LARGEST as u64) {
+        Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(None),
+        read => read.map(Some).map_err(|error| unreadable(&error.to_string())),
     }
-    std::fs::read_to_string(file)
-        .map(Some)
-        .map_err(|error| unreadable(&error.to_string()))
 }

@@ -1,7 +1,7 @@
-//! Putting a hook into settings.
+//! Inserts a hook into a settings file.
 //!
-//! Enters: the text of a settings file. Leaves: the text with the hook in it, or why not. Everything else stays as it
-//! is, to the byte: the text is spliced, not written again.
+//! Input: the text of a settings file. Output: the text with the hook in it, or the reason it cannot be inserted. Every
+//! other byte stays the same: the text is edited in place, not re-serialised.
 
 use std::ops::Range;
 
@@ -15,14 +15,14 @@ use super::Dialect;
 use super::settings::{Group, LARGEST};
 use crate::failure::Failure;
 
-/// What settings may be.
+/// JSON limits of a settings file.
 const LIMITS: Limits = Limits {
     bytes: LARGEST,
     depth: 128,
     paths: 64 * 1024 * 1024,
 };
 
-/// The settings with these groups in them; nothing when they are there already.
+/// Returns the settings with these groups inserted, or `None` if they are already present.
 pub fn with_groups(
     text: &str,
     dialect: Dialect,
@@ -65,7 +65,7 @@ pub fn with_groups(
         return Ok(None);
     }
     let mut edited = text.to_owned();
-    // From the back, so that what is in front stays where it is.
+    // Apply edits from the end, so that earlier offsets stay valid.
     edits.sort_by_key(|(range, _)| std::cmp::Reverse(range.start));
     for (range, replacement) in edits {
         edited.replace_range(range, &replacement);
@@ -105,7 +105,7 @@ fn with_group(text: &str, dialect: Dialect, list: &RawValue, group: &Group) -> R
     }
 }
 
-/// An object's members in order, each with its exact text.
+/// Members of an object in order, each with its exact text.
 struct Members<'a>(Vec<(String, &'a RawValue)>);
 
 impl<'a> Members<'a> {
@@ -118,7 +118,7 @@ impl<'a> Members<'a> {
         found.map(|(_, value)| *value)
     }
 
-    /// Puts members behind the last one of this object.
+    /// Appends members after the last one of this object.
     fn append(&self, text: &str, object: &str, item: &str, level: usize) -> Result<Edit, Failure> {
         let last = self.0.last().map(|(_, value)| span(text, value.get()).end);
         let object = span(text, object.trim());
@@ -146,13 +146,13 @@ impl<'de: 'a, 'a> Deserialize<'de> for Members<'a> {
     }
 }
 
-/// Where a part of a text stands in it.
+/// Byte range of `part` within `text`. `part` must be a slice of `text`.
 fn span(text: &str, part: &str) -> Range<usize> {
     let start = (part.as_ptr() as usize).saturating_sub(text.as_ptr() as usize);
     start..start.saturating_add(part.len())
 }
 
-/// Puts an item behind the last one of a container, or first into an empty one.
+/// Returns the edit that appends an item to a container, or puts it into an empty one.
 fn insertion(last: Option<usize>, container: Range<usize>, item: &str, level: usize) -> Edit {
     let (inner, outer) = ("  ".repeat(level), "  ".repeat(level.saturating_sub(1)));
     let item = indented(item, level);
@@ -200,7 +200,7 @@ mod tests {
         with_groups(text, dialect, &dialect.groups(&command, Duration::from_secs(540)))
     }
 
-    /// What is installed twice is installed once, and everything that was there is there.
+    /// Checks that installing twice changes nothing, and that all other settings are unchanged.
     #[track_caller]
     fn check(before: &str, dialect: Dialect) -> String {
         let after = install(before, dialect).unwrap().unwrap();

@@ -1,10 +1,10 @@
-//! Whether a hook is really there: read from the settings, and tried.
+//! Checks whether a hook is installed correctly and really blocks.
 //!
-//! Enters: a coding agent's settings. Leaves: what is wrong with them, in sentences. It changes nothing: the self-test
-//! proposes nothing.
-//! INVARIANT: settings are data. No word of them is run: a repository may bring them along. A hook counts as ours when
-//! its command is, to the byte, one that this person's `hook install` made; then the words that `install` kept are run,
-//! without a shell, by this very program.
+//! Input: a coding agent's settings. Output: sentences that say what is wrong with them. Nothing is changed, and the
+//! self-test proposes nothing.
+//! INVARIANT: settings are only data, because a repository may contain them, so no command from them is run. A hook
+//! counts as ours only if its command is byte for byte one that this person's `hook install` wrote. The self-test then
+//! runs this program itself, without a shell, with the arguments that `install` saved.
 
 use std::path::Path;
 use std::process::Stdio;
@@ -13,19 +13,20 @@ use std::time::Duration;
 use serde_json::Value;
 use tokio::io::AsyncWriteExt as _;
 
+pub use super::codex::Review;
 use super::{Dialect, GRACE, SELF_TEST, codex, settings};
 use crate::duration;
 
-/// How long the self-test may take.
+/// Timeout of the self-test.
 const TEST_WITHIN: Duration = Duration::from_secs(20);
-/// Nobody lists a tool of this name, so it is held.
+/// Tool name that no policy lists, so a call to it is held.
 const UNLISTED: &str = "countersign_self_test";
-/// How long a hook holds a call when it is not told.
+/// Default time that a hook holds a call.
 const HOLD: Duration = Duration::from_secs(540);
-/// What is said of a command that is not ours.
+/// Message for a command that `hook install` did not write.
 const NOT_OURS: &str =
     "its command is not one that `countersign hook install` has made for you, so it was not tried";
-/// The members of a handler that are looked at.
+/// Handler members that are allowed.
 const KNOWN: [&str; 9] = [
     "name",
     "type",
@@ -38,21 +39,26 @@ const KNOWN: [&str; 9] = [
     "if",
 ];
 
-/// A hook as the settings have it, and what is wrong with it.
+/// A hook in the settings, and what is wrong with it.
 pub struct Installed {
-    /// The words that `install` made its command of; nothing when it is not one of them.
+    /// Command line that `install` saved for this hook; `None` if `install` did not write the hook.
     pub words: Option<Vec<String>>,
-    /// How long it holds a call.
+    /// How long the hook holds a call.
     pub hold: Duration,
-    /// Whether the coding agent runs it at all: Codex skips what its person has not reviewed.
-    pub is_trusted: bool,
-    /// What makes it useless.
+    /// Review by the person: Codex skips hooks that have not been reviewed.
+    pub review: Review,
+    /// Name or command by which the coding agent identifies the hook before tool calls.
+    pub name: String,
+    /// The same for the hooks after tool calls.
+    pub names_after: Vec<String>,
+    /// Faults that make the hook ineffective.
     pub problems: Vec<String>,
-    /// What makes it weaker than it could be.
+    /// Faults that make the hook weaker.
     pub warnings: Vec<String>,
 }
 
-/// Looks for our hook in a settings file; nothing when it is not there. `made` are the command lines of `install`.
+/// Finds our hook in a settings file; `None` if it is not installed. `made` contains the command lines that `install`
+/// saved.
 pub fn look<'m>(
     file: &Path,
     text: &str,
@@ -125,21 +131,20 @@ pub fn look<'m>(
     if flag(handler.get("async")) == Some(true) || flag(handler.get("once")) == Some(true) {
         problems.push("it is `async` or runs `once`, so it does not hold every call".to_owned());
     }
-    let is_trusted = dialect != Dialect::Codex || codex::is_trusted(file, &root, dialect);
-    if flag(root.get("disableAllHooks")) == Some(true) {
-        problems.push("`disableAllHooks` is set".to_owned());
-    }
-    let gemini = root.get("hooksConfig");
-    let disabled = gemini
-        .and_then(|config| config.get("disabled"))
-        .and_then(Value::as_array);
-    let is_disabled = disabled
-        .into_iter()
-        .flatten()
-        .any(|name| name.as_str() == Some("countersign"));
-    if is_disabled || flag(gemini.and_then(|config| config.get("enabled"))) == Some(false) {
-        problems.push("`hooksConfig` turns it off".to_owned());
-    }
+    let review = match dialect {
+        Dialect::Codex => codex::review(file, &root, dialect),
+        Dialect::ClaudeCode | Dialect::Gemini => Review::Trusted,
+    };
+    // The coding agent identifies a hook by its name, or by its command if it has no name.
+    let name_of = |handler: &Value| {
+        let name = text_of(handler, "name").filter(|name| !name.is_empty());
+        name.or_else(|| text_of(handler, "command"))
+            .unwrap_or_default()
+            .to_owned()
+    };
+    let name = name_of(handler);
+    let after = dialect.after().iter().flat_map(|event| ours(event));
+    let names_after = after.map(|(_, handler)| name_of(handler)).collect();
     let matcher = group.get("matcher").and_then(Value::as_str).unwrap_or_default();
     if !matches!(matcher, "" | "*" | ".*") {
         warnings.push(format!(
@@ -157,14 +162,16 @@ pub fn look<'m>(
     Ok(Some(Installed {
         words,
         hold,
-        is_trusted,
+        review,
+        name,
+        names_after,
         problems,
         warnings,
     }))
 }
 
-/// Runs this program with the words that `install` kept, on a call that no policy lists, and looks whether that comes
-/// back blocked.
+/// Runs the self-test: starts this program with the saved arguments, sends a call that no policy lists, and checks that
+/// the call is denied.
 pub async fn test(dialect: Dialect, words: &[String]) -> Result<(), String> {
     let own = std::env::current_exe().map_err(|error| error.to_string())?;
     let (program, arguments) = words.split_first().ok_or("it has no command")?;
@@ -188,7 +195,7 @@ pub async fn test(dialect: Dialect, words: &[String]) -> Result<(), String> {
         .spawn()
         .map_err(|error| format!("it cannot be started: {error}"))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A command that does not read shows itself by its answer.
+        // Ignore a write error: a command that does not read its input shows that in its answer.
         let _ = stdin.write_all(event.to_string().as_bytes()).await;
     }
     let left = match tokio::time::timeout(TEST_WITHIN, child.wait_with_output()).await {
@@ -222,7 +229,7 @@ pub async fn test(dialect: Dialect, words: &[String]) -> Result<(), String> {
     }
 }
 
-/// The file's hook in one sentence, where it is good.
+/// Describes a working hook in one sentence.
 pub fn sentence(file: &Path, installed: &Installed) -> String {
     format!(
         "active in `{}`: holds a call {}, and blocked the self-test",
@@ -231,19 +238,19 @@ pub fn sentence(file: &Path, installed: &Installed) -> String {
     )
 }
 
-/// The settings files of a coding agent that may hold a hook.
+/// Paths of all settings files of a coding agent that may contain a hook.
 pub fn files(dialect: Dialect) -> Vec<std::path::PathBuf> {
     let mut files: Vec<_> = dialect.user_file().into_iter().collect();
     files.extend(dialect.project_files());
     files
 }
 
-/// Reads one of them.
+/// Reads a settings file; `None` if it does not exist.
 pub fn read(file: &Path) -> Result<Option<String>, String> {
     settings::read(file).map_err(|failure| failure.message)
 }
 
-/// The words of the command that `install` wrote into this handler, if it was `install`.
+/// Returns the saved command line that this handler was made from, or `None` if `install` did not write it.
 fn made_of<'m>(
     handler: &Value,
     dialect: Dialect,
@@ -260,7 +267,7 @@ fn made_of<'m>(
     made.into_iter().find(is_made).filter(|_| is_plain).cloned()
 }
 
-/// What `install` never writes could change what a handler does.
+/// Reports members that `install` never writes, because they could change what a handler does.
 fn unknown(object: &Value, known: &[&str]) -> Vec<String> {
     let members = object.as_object().into_iter().flatten();
     let unknown = members.filter(|(name, _)| !known.contains(&name.as_str()));
@@ -273,7 +280,7 @@ fn text_of<'v>(object: &'v Value, name: &str) -> Option<&'v str> {
     object.get(name).and_then(Value::as_str)
 }
 
-/// How long a command holds a call.
+/// Returns how long a command holds a call.
 fn hold(words: &[String]) -> Duration {
     let mut words = words.iter().skip_while(|word| *word != "--hold").skip(1);
     let hold = words.next().and_then(|text| duration::parse(text).ok());

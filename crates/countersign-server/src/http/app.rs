@@ -1,4 +1,4 @@
-//! What every handler shares.
+//! Application state shared by all handlers.
 
 use std::num::NonZeroU32;
 use std::ops::Deref;
@@ -13,67 +13,69 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 use super::feed::Feeds;
-use super::{AllowedHosts, Known, LimitSettings, Limits, Metrics, Revocations, Written};
+use super::{AllowedHosts, Followed, Known, LimitSettings, Limits, Metrics, Revocations, Writable, Written};
 use crate::agents::Agents;
 
-/// The service's state. Clones share everything.
+/// Application state. Clones share the same parts.
 #[derive(Clone)]
 pub struct App(Arc<Parts>);
 
-/// What the state is made of.
+/// Fields of the application state.
 pub struct Parts {
-    /// The gate.
+    /// The approval gate.
     pub gate: Gate,
-    /// Conversations over the gate.
+    /// Reads chat replies and applies them as decisions through the gate.
     pub conversations: Conversations,
-    /// How the operator wants it.
+    /// Operator configuration.
     pub settings: Settings,
-    /// Who asks too often.
+    /// Rate and concurrency limits.
     pub limits: Limits,
-    /// What is counted.
+    /// Prometheus metrics.
     pub metrics: Metrics,
-    /// Who called lately.
+    /// Result of this node's last background write, for the readiness check.
+    pub writable: Writable,
+    /// Cache of authenticated callers, by token hash.
     pub known: Known,
-    /// Who follows something, and may have to stop.
+    /// Open streams and long polls, which end when their credential is revoked.
     pub revocations: Revocations,
-    /// Answers about approvals.
+    /// Cache of approvals serialized as JSON.
     pub written: Written,
-    /// Events as they happen.
+    /// Live event feeds, one per tenant.
     pub feeds: Feeds,
-    /// The agents it serves.
+    /// Agents hosted by this service.
     pub agents: Agents,
-    /// Calls that run, and turns of served agents; a stop waits for them.
+    /// Running calls and turns of served agents. Shutdown waits for them.
     pub runs: TaskTracker,
-    /// Set when the service is about to stop.
+    /// Cancelled when shutdown begins.
     pub stopping: CancellationToken,
 }
 
-/// How the operator wants it.
+/// Operator configuration.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// The tenant of people who sign in by name; tokens and sessions carry their own.
     pub tenant: Tenant,
-    /// The names under which the service may be called.
+    /// Accepted values of the `Host` header.
     pub hosts: AllowedHosts,
-    /// The longest a request may wait for a decision.
+    /// Longest time a long poll may wait for a decision.
     pub longest_wait: Duration,
-    /// How many decisions one person may make in a second.
+    /// Maximum decisions per person per second.
     pub decisions_per_second: NonZeroU32,
-    /// All other limits.
+    /// Limits from the `[limits]` table of the configuration.
     pub limits: LimitSettings,
-    /// Whether a proxy in front speaks TLS for us.
+    /// True if clients connect over TLS, terminated here or by a proxy in front. Responses then carry HSTS.
     pub is_secure: bool,
-    /// The address of the pages, for messages that lead there; nothing where it is not known.
+    /// Base URL of the inbox pages, for links in messages. `None` if it is unknown.
     pub page: Option<String>,
 }
 
 impl App {
-    /// A service over a gate.
+    /// Creates the state of a service that hosts no agents.
     pub fn new(gate: Gate, settings: Settings) -> App {
         App::serving(gate, settings, Agents::default())
     }
 
-    /// A service over a gate, with agents to talk to.
+    /// Creates the state of a service that hosts `agents`.
     pub fn serving(gate: Gate, settings: Settings, agents: Agents) -> App {
         let conversations = Conversations::new(gate.clone());
         App(Arc::new(Parts {
@@ -85,6 +87,7 @@ impl App {
             limits: Limits::new(settings.decisions_per_second, &settings.limits),
             settings,
             metrics: Metrics::default(),
+            writable: Writable::default(),
             known: Known::default(),
             revocations: Revocations::default(),
             written: Written::default(),
@@ -95,9 +98,23 @@ impl App {
         }))
     }
 
-    /// The store behind the gate.
+    /// Returns the store behind the gate.
     pub fn store(&self) -> &dyn Store {
         self.gate.store()
+    }
+}
+
+impl Followed for App {
+    fn store(&self) -> &dyn Store {
+        self.gate.store()
+    }
+
+    fn revocations(&self) -> &Revocations {
+        &self.revocations
+    }
+
+    fn stopping(&self) -> &CancellationToken {
+        &self.stopping
     }
 }
 

@@ -1,4 +1,4 @@
-//! `/v1/approvals`: list, look, wait, ask, decide, withdraw.
+//! `/v1/approvals`: list, read, wait for, ask for, decide and withdraw approvals.
 
 use std::time::Duration;
 
@@ -11,7 +11,7 @@ use countersign::card::WholeCard;
 use countersign::decision::{Choice, Decision, Surface, Verdict};
 use countersign::gate::{Running, Until, Waited};
 use countersign::hash::Hash;
-use countersign::id::{Actor, Agent, ApprovalId, BadName, Channel, Run};
+use countersign::id::{Actor, Agent, ApprovalId, Channel, Run};
 use countersign::state::State as ApprovalState;
 use countersign::store::{Filter, LONGEST_PAGE};
 
@@ -25,10 +25,10 @@ use crate::access::{Caller, Scope};
 use crate::duration;
 use crate::view::{self, ApprovalView, PageView};
 
-/// A page of a list ends with the approval that brings its arguments and results to this many bytes.
+/// Size limit of a page: it ends with the approval that brings its arguments and results to this many bytes.
 pub const LARGEST_PAGE: usize = 1024 * 1024;
 
-/// The longest comment.
+/// Longest comment on a decision, in characters.
 pub const LONGEST_COMMENT: usize = 4096;
 
 /// List approvals
@@ -191,8 +191,8 @@ pub async fn decide(
     Ok(app.written.answer(&approval, app.gate.policy(), now, None))
 }
 
-/// Who never may decide, an agent above all, is refused before anything they say is looked at; that they tried stands in
-/// the history (X01).
+/// Rejects a caller without the scope `decide`, usually an agent, and records the attempt in the approval's history
+/// (X01).
 async fn tried(app: &App, caller: &Caller, id: ApprovalId, approve: bool) -> Answer<ApiError> {
     let by = match &caller.agent {
         Some(agent) => Actor::Agent(agent.clone()),
@@ -230,7 +230,8 @@ pub async fn withdraw(
     Ok(Json(view::approval(&approval, app.gate.policy(), now)))
 }
 
-/// Records a decision and lets what it releases run on, for every surface that speaks HTTP.
+/// Records a decision and runs the calls it releases in the background. With `is_finished`, waits until they have run.
+/// Shared by the API and the pages.
 pub async fn record(app: &App, decision: Decision, is_finished: bool) -> Answer<SharedApproval> {
     if app.stopping.is_cancelled() {
         return Err(ApiError::stopping());
@@ -251,7 +252,7 @@ pub async fn record(app: &App, decision: Decision, is_finished: bool) -> Answer<
     Ok(approval)
 }
 
-/// Sees a decision through, whether or not anybody waits for it; what ran, when it is over.
+/// Runs the released calls to the end, even if the client disconnects. Returns the finished approval, if anything ran.
 async fn run(app: App, id: ApprovalId, running: Running) -> Option<SharedApproval> {
     match running.await {
         Ok(ran) => {
@@ -266,20 +267,21 @@ async fn run(app: App, id: ApprovalId, running: Running) -> Option<SharedApprova
     }
 }
 
-/// The approval, if this caller may see it.
+/// Returns the approval, or 404 if the caller may not see it.
 pub async fn visible(app: &App, caller: &Caller, id: ApprovalId) -> Answer<SharedApproval> {
     let approval = app.store().approval(&caller.tenant, id).await?;
     let approval = approval.filter(|approval| is_visible(caller, approval));
     approval.ok_or_else(|| ApiError::not_found("approval"))
 }
 
-/// An agent sees what is its own. What an older version's served agent of the same name proposed is not.
+/// Returns true if the caller may see the approval. Agents see only their own; an approval proposed by a served agent
+/// of version 0.1.0 belongs to no token's agent, even if the names match.
 pub fn is_visible(caller: &Caller, approval: &Approval) -> bool {
     let is_own = |agent: &Agent| *agent == approval.agent && !approval.is_of_older_talk();
     caller.agent.as_ref().is_none_or(is_own)
 }
 
-/// Nothing when the service stops before anything happened.
+/// Waits for a decision or the end of the calls. `None` if the service stops first.
 async fn waited(
     app: &App,
     caller: &Caller,
@@ -287,7 +289,7 @@ async fn waited(
     until: Until,
     wait: Duration,
 ) -> Answer<Option<SharedApproval>> {
-    // Whose it is is known before anybody waits for it.
+    // Check visibility before waiting.
     let may_see = |approval: &Approval| is_visible(caller, approval);
     let waiting = app.gate.wait_if(&caller.tenant, id, until, wait, may_see);
     let watch = Watch::of(app, caller);
@@ -344,14 +346,14 @@ async fn decision(app: &App, caller: &Caller, id: ApprovalId, body: Decide) -> A
     Ok(decision)
 }
 
-/// The card as a program reads it: an approval's JSON leaves nothing out. Without a digest the one that is there now is
-/// meant, as the contract has it (D3).
+/// Returns the card as an API client sees it; an approval's JSON omits nothing. Without a digest in the request, the
+/// approval's current one is used, as the API contract says (D3).
 async fn read_whole(app: &App, caller: &Caller, id: ApprovalId, digest: Option<Hash>) -> Answer<WholeCard> {
     match digest {
         Some(digest) => Ok(WholeCard::of(id, digest)),
         None => {
             let approval = app.store().approval(&caller.tenant, id).await?;
-            // Where there is none, the gate says so.
+            // The gate refuses an unknown id.
             let nothing = || WholeCard::of(id, Hash([0; 32]));
             Ok(approval.map_or_else(nothing, |approval| WholeCard::shown(&approval)))
         }
@@ -388,11 +390,10 @@ fn verdict(approved: bool, calls: Option<Vec<DecideCall>>) -> Answer<Verdict> {
 }
 
 fn filter(caller: &Caller, query: ListQuery) -> Answer<Filter> {
-    let bad_name = |problem: BadName| ApiError::bad_request(problem.to_string());
     let state = match query.status.as_deref() {
         None => Some(ApprovalState::Pending),
         Some("all") => None,
-        // The word of others for the same.
+        // Accepted as a synonym, since other systems use this word.
         Some("rejected") => Some(ApprovalState::Denied),
         Some(word) => Some(
             ApprovalState::ALL
@@ -405,11 +406,7 @@ fn filter(caller: &Caller, query: ListQuery) -> Answer<Filter> {
     if limit == 0 || usize::from(limit) > LONGEST_PAGE {
         return Err(ApiError::bad_request(format!("`limit` is 1 to {LONGEST_PAGE}")));
     }
-    let named = query
-        .agent_name
-        .map(Agent::stored)
-        .transpose()
-        .map_err(bad_name)?;
+    let named = query.agent_name.map(Agent::stored).transpose()?;
     let after = query.cursor.map(|cursor| {
         cursor
             .parse()
@@ -418,9 +415,10 @@ fn filter(caller: &Caller, query: ListQuery) -> Answer<Filter> {
     Ok(Filter {
         state,
         asked: false,
+        open: false,
         agent: caller.agent.clone().or(named),
-        channel: query.channel.map(Channel::new).transpose().map_err(bad_name)?,
-        run: query.run_id.map(Run::new).transpose().map_err(bad_name)?,
+        channel: query.channel.map(Channel::new).transpose()?,
+        run: query.run_id.map(Run::new).transpose()?,
         after: after.transpose()?,
         limit: Some(usize::from(limit)),
         most_bytes: Some(LARGEST_PAGE),

@@ -1,4 +1,5 @@
-//! `/v1/calls`: propose the calls of a turn, start and finish released ones, undo.
+//! `/v1/calls`: propose the calls of a turn, start and finish released calls, reconcile unknown outcomes, propose
+//! undos.
 
 use std::time::Duration;
 
@@ -8,12 +9,13 @@ use axum::response::{IntoResponse, Response};
 use countersign::approval::SharedApproval;
 use countersign::effect::Risk;
 use countersign::executor::{Outcome, PermitToken};
-use countersign::gate::{Asking, Ruled, Submission, SubmittedCall};
+use countersign::gate::{ApprovalOptions, Ruled, Submission, SubmittedCall};
 use countersign::hash::Hash;
-use countersign::id::{BadName, CallId, Channel, Key, Run, Session};
+use countersign::id::{CallId, Channel, Key, Run, Session};
 use countersign::policy::Definition;
-use countersign::provenance::{Conversation, Message, Told};
+use countersign::provenance::{Conversation, Message, VouchedConversation};
 use countersign::seal::Secret;
+use countersign::state::State as ApprovalState;
 use serde_json::value::RawValue;
 
 use super::approvals::visible;
@@ -27,7 +29,7 @@ use super::{Answer, ApiError, App, For, Json, scope};
 use crate::access::Caller;
 use crate::view::{self, ApprovalView};
 
-/// The longest note on how a call ended.
+/// Longest note on how a call ended, in bytes.
 const LONGEST_NOTE: usize = 4096;
 
 /// Propose the calls of one agent turn
@@ -94,8 +96,8 @@ pub async fn start(
             .secret()
             .map(|secret| String::from_utf8_lossy(secret.reveal()).into_owned()),
         timeout_ms: u64::try_from(permit.timeout().as_millis()).unwrap_or(u64::MAX),
-        started_at: permit.span().map(|(started, _)| started.into()),
-        deadline: permit.span().map(|(_, deadline)| deadline.into()),
+        started_at: permit.start_and_deadline().map(|(started, _)| started.into()),
+        deadline: permit.start_and_deadline().map(|(_, deadline)| deadline.into()),
     }))
 }
 
@@ -113,7 +115,11 @@ pub async fn finish(
     Body(body): Body<Finish>,
 ) -> Answer<Json<ApprovalView>> {
     if !caller.may(crate::access::Scope::Execute) {
-        visible(&app, &caller, id.approval).await?;
+        let approval = visible(&app, &caller, id.approval).await?;
+        // An agent says how its own passed call ended. What a person approved is finished by the host that started it.
+        if approval.state != ApprovalState::Passed {
+            return Err(ApiError::wrong_scope(&[crate::access::Scope::Execute]));
+        }
     }
     let token =
         PermitToken::read(&body.permit).ok_or_else(|| ApiError::bad_request("`permit` is 64 hex digits"))?;
@@ -125,10 +131,11 @@ pub async fn finish(
     let outcome = match body.outcome.as_str() {
         "succeeded" => Outcome::succeeded(result),
         "failed" => Outcome::failed(result),
+        "not_sent" => Outcome::NotSent(result.to_owned()),
         "unknown" => Outcome::Unknown(result.to_owned()),
         _ => {
             return Err(ApiError::bad_request(
-                "`outcome` is `succeeded`, `failed` or `unknown`",
+                "`outcome` is `succeeded`, `failed`, `not_sent` or `unknown`",
             ));
         }
     };
@@ -156,7 +163,7 @@ pub async fn reconcile(
     Ok(Json(view::approval(&approval, app.gate.policy(), now)))
 }
 
-/// Records how a call ended, for every surface that speaks HTTP.
+/// Records how a call with an unknown outcome ended. Shared by the API and the pages.
 pub async fn settle(
     app: &App,
     caller: &Caller,
@@ -174,7 +181,7 @@ pub async fn settle(
     let decider = caller
         .decider()
         .ok_or_else(|| ApiError::wrong_scope(scope::Decide::ANY))?;
-    // Who could not have let it run does not say how it ran.
+    // Only people who could have approved the call may say how it ended.
     if !decider.is_among(&call.terms.approvers) {
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
@@ -223,15 +230,15 @@ pub async fn undo(
     Ok((StatusCode::CREATED, Json(view)).into_response())
 }
 
-/// From a body that asks outright to a submission, and what the agent wants of it.
-pub fn asking(caller: &Caller, ask: Ask, key: Option<Key>) -> Answer<(Submission, Asking)> {
+/// Converts an explicit request for approval into a submission, with the requested risk level and time to live.
+pub fn asking(caller: &Caller, ask: Ask, key: Option<Key>) -> Answer<(Submission, ApprovalOptions)> {
     let risk = ask.risk_level.as_deref().map(|word| {
         Risk::ALL
             .into_iter()
             .find(|risk| risk.as_str() == word)
             .ok_or_else(|| ApiError::bad_request(format!("there is no risk level `{word}`")))
     });
-    let asking = Asking {
+    let asking = ApprovalOptions {
         risk: risk.transpose()?,
         ttl: ask.ttl_ms.map(ttl).transpose()?,
     };
@@ -254,7 +261,7 @@ pub fn asking(caller: &Caller, ask: Ask, key: Option<Key>) -> Answer<(Submission
     Ok((place.submission(caller, vec![call])?, asking))
 }
 
-/// JSON has one kind of number: 2000.0 is 2000.
+/// Parses `ttlMs`, which is a float because `2000.0` and `2000` are the same JSON number.
 fn ttl(millis: f64) -> Answer<Duration> {
     const LONGEST: f64 = 30.0 * 24.0 * 3600.0 * 1000.0;
     match (1000.0..=LONGEST).contains(&millis) && millis.fract() == 0.0 {
@@ -285,13 +292,13 @@ fn call(call: SubmitCall) -> Answer<SubmittedCall> {
     Ok(SubmittedCall {
         tool: call.tool,
         arguments: call.arguments.get().as_bytes().into(),
-        // INVARIANT: an agent's word satisfies no pin (X69).
+        // INVARIANT: a definition hash claimed by an agent satisfies no pin (X69).
         definition: Definition::claimed(definition.transpose()?),
         secret: call.secret.map(|secret| Secret::new(secret.into_bytes())),
     })
 }
 
-/// Where a proposal belongs, as its body says it.
+/// Fields of a proposal that do not describe its calls, as the body gives them.
 struct Place {
     channel: Option<String>,
     run: Option<String>,
@@ -302,9 +309,10 @@ struct Place {
 }
 
 impl Place {
-    /// INVARIANT: who asks, and for whom, comes from the credential (X41).
+    /// Builds the submission.
+    ///
+    /// INVARIANT: agent, requester and person are taken from the credential, never from the body (X41).
     fn submission(self, caller: &Caller, calls: Vec<SubmittedCall>) -> Answer<Submission> {
-        let bad_name = |problem: BadName| ApiError::bad_request(problem.to_string());
         let agent = caller
             .agent
             .clone()
@@ -314,15 +322,15 @@ impl Place {
             agent,
             requester: caller.name.clone(),
             on_behalf_of: caller.person.clone(),
-            channel: self.channel.map(Channel::new).transpose().map_err(bad_name)?,
-            run: self.run.map(Run::new).transpose().map_err(bad_name)?,
-            session: self.session.map(Session::new).transpose().map_err(bad_name)?,
+            channel: self.channel.map(Channel::new).transpose()?,
+            run: self.run.map(Run::new).transpose()?,
+            session: self.session.map(Session::new).transpose()?,
             claim: self.claim,
             key: self.key,
-            // INVARIANT: an agent's account of what was said loosens nothing (X57).
+            // INVARIANT: a conversation supplied by an agent never relaxes the policy (X57).
             conversation: self
                 .conversation
-                .map(|messages| Told::supplied(Conversation { messages })),
+                .map(|messages| VouchedConversation::supplied(Conversation { messages })),
             calls,
         })
     }
@@ -341,12 +349,14 @@ async fn ruling(
         summary: None,
         reason: None,
         permit: None,
+        timeout_ms: None,
         result: None,
     };
     let ran = |id: Option<CallId>, outcome| {
         let (status, result) = match outcome {
             Outcome::Succeeded(result) => ("succeeded", view::result(&result)),
             Outcome::Failed(result) => ("failed", view::result(&result)),
+            Outcome::NotSent(reason) => ("not_sent", view::result(reason.as_bytes())),
             Outcome::Unknown(reason) => ("unknown", view::result(reason.as_bytes())),
         };
         RulingView {
@@ -357,6 +367,7 @@ async fn ruling(
             summary: None,
             reason: None,
             permit: None,
+            timeout_ms: None,
         }
     };
     Ok(match ruled {
@@ -369,15 +380,18 @@ async fn ruling(
                 .map(|call| call.terms.summary.clone()),
             ..blank
         },
-        Ruled::Forbidden { reason } => RulingView {
+        Ruled::Forbidden { reason } | Ruled::Malformed { reason } => RulingView {
             ruling: "forbidden".into(),
             reason: Some(reason),
             ..blank
         },
-        // The host runs it: it has the arguments.
+        // The caller runs this tool, and already has the arguments.
         Ruled::Pass(permit) if !app.gate.runs(permit.tool()) => RulingView {
             id: permit.call().map(|call| call.to_string()),
             permit: permit.token().map(PermitToken::reveal),
+            timeout_ms: permit
+                .call()
+                .map(|_| u64::try_from(permit.timeout().as_millis()).unwrap_or(u64::MAX)),
             ..blank
         },
         Ruled::Pass(permit) => ran(permit.call(), app.gate.run_passed(permit).await),
@@ -388,7 +402,8 @@ async fn ruling(
                 Some(earlier) if app.gate.runs(&earlier.tool) => {
                     ran(Some(id), app.gate.outcome_of(&caller.tenant, id).await)
                 }
-                // INVARIANT: its host runs it once; a word that is not `pass` keeps every host from running it again.
+                // INVARIANT: the caller runs the call at most once. Any ruling other than `pass` keeps it from running
+                // the call again.
                 earlier => RulingView {
                     ruling: "passed_before".into(),
                     status: earlier.map(|earlier| earlier.state.as_str().into()),

@@ -1,7 +1,7 @@
-//! `/v1/channels`: what people write and press in a conversation, and what the model is told.
+//! `/v1/channels`: chat messages and button presses from people, and the transcript for the model.
 //!
-//! Adapters of chats call these. The token's scope `reply` says that its holder verified who sent a message; the
-//! sender is somebody with an account here, by name, and decides with what their account may (H07).
+//! Called by chat adapters. A token with the scope `reply` asserts that its holder has verified who sent a message. The
+//! sender is the name of an account here, and decides with the groups of that account (H07).
 
 use axum::extract::State;
 use axum::http::{HeaderValue, header};
@@ -10,7 +10,7 @@ use countersign::approval::SharedApproval;
 use countersign::card::WholeCard;
 use countersign::conversation::{Conversations, Message, Origin};
 use countersign::decision::{Decider, Surface};
-use countersign::gate::{Heard, Resolved};
+use countersign::gate::{ReplyOutcome, Resolved};
 use countersign::id::{Channel, Key, Person};
 use countersign::prompt::{Prompt, SHORTEST_LIMIT};
 use countersign::state::State as ApprovalState;
@@ -26,9 +26,9 @@ use super::{Answer, ApiError, App, For, Json, scope};
 use crate::access::{Account, Caller, Scope};
 use crate::view;
 
-/// How many approvals of a conversation a transcript tells of.
+/// Number of approvals in a transcript.
 const MOST_TOLD: usize = 100;
-/// Ends a page early once its arguments and results reach this many bytes.
+/// Ends a transcript early once its arguments and results reach this many bytes.
 const MOST_BYTES_TOLD: usize = 4 * 1024 * 1024;
 
 /// A message somebody wrote
@@ -61,18 +61,18 @@ pub async fn reply(
     };
     let said = within(&app, body.limit)?.hear(message).await?;
     match &said.heard {
-        Heard::Decided(resolved) => app.metrics.answered(resolved.approval.as_deref(), None),
-        Heard::Refused(refusal) => app.metrics.answered(None, Some(refusal)),
+        ReplyOutcome::Decided(resolved) => app.metrics.answered(resolved.approval.as_deref(), None),
+        ReplyOutcome::Refused(refusal) => app.metrics.answered(None, Some(refusal)),
         _ => {}
     }
     let (happened, approval) = match &said.heard {
-        Heard::NotForUs => ("nothing", None),
-        Heard::Decided(resolved) => (decided(resolved), resolved.approval.clone()),
-        Heard::Cancelled(approval) => ("cancelled", Some(approval.clone())),
-        Heard::Kept(approval) => ("kept", Some(approval.clone())),
-        Heard::ShowAgain(approval) => ("show_again", Some(approval.clone())),
-        Heard::Incomplete(approval) => ("incomplete", Some(approval.clone())),
-        Heard::Refused(_) => ("refused", None),
+        ReplyOutcome::PassOn => ("nothing", None),
+        ReplyOutcome::Decided(resolved) => (decided(resolved), resolved.approval.clone()),
+        ReplyOutcome::Cancelled(approval) => ("cancelled", Some(approval.clone())),
+        ReplyOutcome::Kept(approval) => ("kept", Some(approval.clone())),
+        ReplyOutcome::ShowAgain(approval) => ("show_again", Some(approval.clone())),
+        ReplyOutcome::Incomplete(approval) => ("incomplete", Some(approval.clone())),
+        ReplyOutcome::Refused(_) => ("refused", None),
     };
     let reading = said.read.as_ref();
     Ok(Json(HeardView {
@@ -81,7 +81,7 @@ pub async fn reply(
         happened,
         say: said.say,
         show: said.show.as_ref().map(prompt_with_buttons),
-        go_on: said.goes_on,
+        go_on: said.forward_to_agent,
         approval: shown(&app, approval).await?,
     }))
 }
@@ -145,7 +145,7 @@ pub async fn say_shown(
     let card = pending.filter(is_meant);
     match &card {
         Some(approval) => {
-            // A digest is given out with a whole card alone; see `prompt_view`.
+            // Clients get the digest only with a complete card; see `prompt_view`.
             let whole = WholeCard::shown(approval);
             let shown = app.conversations.shown_whole(
                 &caller.tenant,
@@ -156,7 +156,7 @@ pub async fn say_shown(
             );
             shown.await?;
         }
-        // Something else, or a card that is over by now: what stood there is not the last thing any more.
+        // Another message, or a card that is no longer pending: the previous card is no longer the last thing shown.
         None => app.conversations.said(&caller.tenant, &channel).await?,
     }
     let language = body.language.as_deref();
@@ -231,7 +231,7 @@ pub async fn told(
         Some("openai") => transcript::openai,
         Some(_) => return Err(ApiError::bad_request("`format` is `anthropic` or `openai`")),
     };
-    // Each approval is a turn of its own; their messages stand behind each other, never rebuilt.
+    // Each approval is one turn. Their JSON arrays are joined as text, so that arguments keep their exact bytes.
     let turns = approvals
         .iter()
         .map(|approval| write(&transcript::exchanges(approval, app.gate.policy())));
@@ -242,13 +242,14 @@ pub async fn told(
     Ok(([kind], bytes).into_response())
 }
 
-/// The sender as one who decides: with the groups of their account, or as nobody in particular.
+/// Resolves the sender's name to a decider with the account's groups, or to one without any rights if there is no such
+/// account.
 async fn sender(app: &App, caller: &Caller, name: String, surface: Surface) -> Answer<Decider> {
     let person = Person::new(name).map_err(|problem| ApiError::bad_request(problem.to_string()))?;
     let account = Account::look(app.store(), &caller.tenant, &person).await?;
-    let mut grounds = caller.grounds.clone();
-    // Who has no account is in no list of approvers, not even by a name that stands there.
-    let Some((account, ground)) = account else {
+    let mut authority_bases = caller.authority_bases.clone();
+    // Without an account, the name must not match a list of approvers: prefix it.
+    let Some((account, basis)) = account else {
         let nobody = Person::new(
             format!("unknown sender {person}")
                 .chars()
@@ -260,22 +261,23 @@ async fn sender(app: &App, caller: &Caller, name: String, surface: Surface) -> A
             person: nobody,
             groups: Vec::new(),
             surface,
-            grounds,
+            authority_bases,
         });
     };
-    grounds.push(ground);
+    authority_bases.push(basis);
     Ok(Decider {
         person: account.name,
         groups: account.groups,
         surface,
-        grounds,
+        authority_bases,
     })
 }
 
-/// The longest limit that a chat may name: no chat takes longer messages.
+/// Highest message limit a chat may state, in UTF-16 code units.
 const LONGEST_LIMIT: usize = 1_000_000;
 
-/// Conversations whose messages are no longer than this chat takes. JSON knows one kind of number, so `4000.0` is 4000.
+/// Returns the conversations with the chat's message limit applied. `limit` is a float because `4000.0` and `4000` are
+/// the same JSON number.
 fn within(app: &App, limit: Option<f64>) -> Answer<Conversations> {
     let conversations = app.conversations.clone();
     let Some(limit) = limit else {
@@ -322,8 +324,8 @@ async fn shown(app: &App, approval: Option<SharedApproval>) -> Answer<Option<vie
     Ok(Some(view::approval(&approval, app.gate.policy(), now)))
 }
 
-/// A card with what its buttons send back. That decides as whoever presses, so it is for routes and callers that answer
-/// cards: an adapter (`reply`), and a person's own program in that person's talk (`chat`).
+/// Converts a card, including its button payloads. A payload decides in the name of whoever presses it, so this is only
+/// for callers that answer cards: an adapter (`reply`), or a person's own program in that person's session (`chat`).
 pub fn prompt_with_buttons(prompt: &Prompt) -> PromptView {
     PromptView {
         approve: prompt.approve.clone(),
@@ -332,11 +334,11 @@ pub fn prompt_with_buttons(prompt: &Prompt) -> PromptView {
     }
 }
 
-/// A card for those who only look.
+/// Converts a card for read-only callers, without button payloads.
 fn prompt_view(prompt: &Prompt) -> PromptView {
     PromptView {
         approval: prompt.approval.to_string(),
-        // INVARIANT: without the digest nobody can say that this card was shown; see `say_shown`.
+        // INVARIANT: an incomplete card comes without its digest, so nobody can report it as shown; see `say_shown`.
         digest: prompt.whole().map(|card| card.digest().to_string()),
         whole: prompt.whole().is_some(),
         summary: prompt.summary.clone(),

@@ -1,7 +1,7 @@
-//! Where a request comes from: the address of the connection, or what a trusted proxy says.
+//! Client address of a request: the peer of the connection, or what a trusted proxy reports.
 //!
-//! INVARIANT: a header counts only on a connection from an address that the operator listed. Anybody else could write
-//! what they like into it, and be somebody new with every request.
+//! INVARIANT: `X-Forwarded-For` counts only on connections from addresses that the operator listed. Anybody else could
+//! put a new address into it with every request and so evade the limits.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::str::FromStr;
@@ -12,16 +12,16 @@ use axum::http::request::Parts;
 
 use super::{ApiError, App};
 
-/// The address at the other end of a connection; the listener adds it to each request.
+/// Remote address of a connection; the listener adds it to each request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Peer(pub IpAddr);
 
-/// What one party is counted by: an IPv4 address, or the 64 bits of an IPv6 address that a site is given as a whole.
+/// Key for limits per client: an IPv4 address, or the /64 network of an IPv6 address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Client(IpAddr);
 
 impl Client {
-    /// The party with this address.
+    /// Returns the key for an address.
     pub fn of(address: IpAddr) -> Client {
         Client(match address.to_canonical() {
             IpAddr::V4(address) => IpAddr::V4(address),
@@ -37,7 +37,7 @@ impl FromRequestParts<App> for Client {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        // Without a listener in front, everybody is one party.
+        // Without a listener (in tests) all requests count as one client.
         let peer = parts.extensions.get::<Peer>();
         let peer = peer.map_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED), |peer| peer.0);
         let proxies = &app.settings.limits.trusted_proxies;
@@ -45,7 +45,7 @@ impl FromRequestParts<App> for Client {
     }
 }
 
-/// Addresses of proxies whose `X-Forwarded-For` is believed.
+/// Addresses and networks of proxies whose `X-Forwarded-For` is believed.
 #[derive(Clone, Debug, Default)]
 pub struct TrustedProxies(Vec<Network>);
 
@@ -56,7 +56,7 @@ struct Network {
 }
 
 impl TrustedProxies {
-    /// Reads addresses and networks such as `10.0.0.0/8`.
+    /// Parses addresses and networks such as `10.0.0.0/8`.
     pub fn parse(texts: &[String]) -> Result<TrustedProxies, String> {
         let networks = texts.iter().map(|text| {
             text.parse().map_err(|()| {
@@ -68,19 +68,20 @@ impl TrustedProxies {
         networks.collect::<Result<_, String>>().map(TrustedProxies)
     }
 
-    /// True when nobody is trusted.
+    /// Returns true if no proxy is trusted.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether this address is one of them.
+    /// Returns true if this address belongs to a trusted proxy.
     pub fn include(&self, address: IpAddr) -> bool {
         let address = wide(address);
         let fits = |network: &Network| mask(address, network.bits) == network.base;
         self.0.iter().any(fits)
     }
 
-    /// The nearest address that is not a trusted proxy. What proxies behind that one say is not believed.
+    /// Returns the nearest address that is not a trusted proxy. Entries of `X-Forwarded-For` beyond that one are
+    /// ignored.
     pub fn origin(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         if !self.include(peer) {
             return peer;
@@ -125,7 +126,7 @@ impl FromStr for Network {
     }
 }
 
-/// Every address as one of IPv6.
+/// Converts to IPv6; IPv4 addresses become IPv4-mapped ones.
 fn wide(address: IpAddr) -> u128 {
     match address {
         IpAddr::V4(address) => u128::from(address.to_ipv6_mapped()),
@@ -137,7 +138,7 @@ fn mask(address: u128, bits: u32) -> u128 {
     address & u128::MAX.checked_shl(128 - bits).unwrap_or_default()
 }
 
-/// An address, with or without brackets and port.
+/// Parses an address, with or without brackets and port.
 fn read(text: &str) -> Option<IpAddr> {
     let bare = text.parse::<IpAddr>().ok();
     let with_port = || {
@@ -185,7 +186,7 @@ mod tests {
         check(&["10.0.0.0/8"], "192.0.2.1", &["203.0.113.9"], "192.0.2.1");
         check(&["10.0.0.0/8"], "10.1.2.3", &["203.0.113.9"], "203.0.113.9");
         check(&["10.0.0.0/8"], "10.1.2.3", &[], "10.1.2.3");
-        // What the caller wrote itself stands before what the proxy added.
+        // An entry forged by the caller comes before the one that the proxy added.
         check(
             &["10.0.0.0/8"],
             "10.1.2.3",

@@ -1,7 +1,7 @@
-//! The door: what every request must pass before it is routed, and what every answer carries.
+//! Host and origin guard: checks every request before routing, and adds security headers to every response.
 //!
-//! A name that is not ours, or a page of somebody else's that speaks through a visitor's browser, is turned away here
-//! (X26, X27), before a credential is looked at.
+//! Requests with an unknown `Host` and cross-site requests from a browser are rejected here (X26, X27), before any
+//! credential is read.
 
 use std::convert::Infallible;
 use std::sync::LazyLock;
@@ -21,33 +21,41 @@ use tower::Service;
 use super::router::LARGEST_BODY;
 use super::{ApiError, App};
 
-/// The names under which the service may be called, as they stand in a `Host` header.
+/// Accepted values of the `Host` header, compared case-insensitively.
 #[derive(Clone, Debug, Default)]
 pub struct AllowedHosts(Vec<String>);
 
 impl AllowedHosts {
-    /// Exactly these names.
+    /// Accepts exactly these names.
     pub fn new(names: impl IntoIterator<Item = String>) -> AllowedHosts {
         AllowedHosts(names.into_iter().map(|name| name.to_ascii_lowercase()).collect())
     }
 
-    /// The names of a loopback address with this port.
+    /// Accepts the loopback names (`127.0.0.1`, `localhost`, `[::1]`) with this port.
     pub fn loopback(port: u16) -> AllowedHosts {
         let names = ["127.0.0.1", "localhost", "[::1]"];
         AllowedHosts::new(names.iter().map(|name| format!("{name}:{port}")))
     }
 
-    /// Whether a `Host` header names one of them.
+    /// Returns true if the `Host` header value is accepted.
     pub fn include(&self, host: &str) -> bool {
         self.0.iter().any(|name| name.eq_ignore_ascii_case(host))
     }
 }
 
-/// Nothing is loaded but our own style, script and pictures; nobody may frame us.
+/// Headers that a request has at most once, because different readers would believe different ones.
+const ONCE: [HeaderName; 4] = [
+    header::AUTHORIZATION,
+    header::CONTENT_TYPE,
+    header::ORIGIN,
+    HeaderName::from_static("idempotency-key"),
+];
+
+/// Content security policy: loads only our own styles, scripts and images, and forbids framing.
 const POLICY: &str = "default-src 'none'; style-src 'self'; script-src 'self'; img-src 'self' data:; \
                       connect-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'";
 
-/// The routes behind the door. Not a middleware of theirs: those are copied and boxed anew for every request.
+/// Wraps the router. An axum middleware would do the same, but axum clones and boxes those for every request.
 #[derive(Clone)]
 pub struct Door {
     app: App,
@@ -58,7 +66,7 @@ pub struct Door {
 type Answered = Result<Response, Infallible>;
 
 impl Door {
-    /// Puts the door before `inside`.
+    /// Wraps `inside` with the guard.
     pub fn new(app: App, inside: Router) -> Door {
         let dress = match app.settings.is_secure {
             true => |answered: Answered| answered.map(|answer| dress(answer, true)),
@@ -81,7 +89,7 @@ where
         Poll::Ready(Ok(()))
     }
 
-    /// Lets a request in, or not, and dresses the answer.
+    /// Checks the request, then routes or rejects it, and adds the security headers to the response.
     fn call(&mut self, mut request: Request<B>) -> Self::Future {
         let answered = match check(&self.app, request.method(), request.uri(), request.headers()) {
             Ok(()) => {
@@ -97,7 +105,7 @@ where
 fn check(app: &App, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(), ApiError> {
     let mut named = headers.get_all(header::HOST).iter();
     let host = named.next().and_then(|host| host.to_str().ok());
-    // Who stands between may have looked at another of them than we do.
+    // A proxy in front may have checked a different one of several `Host` headers.
     if named.next().is_some() {
         return Err(two_hosts());
     }
@@ -109,13 +117,25 @@ fn check(app: &App, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(
             "call it by an address it was started with, or start it with `--host NAME`",
         ));
     };
-    // A target in absolute form names a host of its own, which counts before the header.
+    // An absolute-form request target names a host too, which takes precedence over the header.
     let target = uri.authority().map(Authority::as_str);
     if target.is_some_and(|target| !target.eq_ignore_ascii_case(host)) {
         return Err(two_hosts());
     }
+    // Whoever stands in front may have looked at another one of several.
+    for name in ONCE {
+        if headers.get_all(&name).iter().nth(1).is_some() {
+            return Err(ApiError::new(
+                StatusCode::BAD_REQUEST,
+                "header_twice",
+                format!("the request has more than one `{name}` header"),
+                "send it once",
+            ));
+        }
+    }
     let is_ours = is_same_origin(headers, host);
-    // A link from elsewhere may open a page; it may not read an answer or change anything.
+    // A link on another site may open a page. Other cross-site requests may neither read a response nor change
+    // anything.
     let is_navigation = text(headers, "sec-fetch-mode") == Some("navigate") && is_safe(method);
     if !is_ours && !is_navigation {
         return Err(ApiError::new(
@@ -137,7 +157,9 @@ fn two_hosts() -> ApiError {
     )
 }
 
-/// Programs send neither header. Browsers send at least one with everything that can change something.
+/// Returns true if `Sec-Fetch-Site` and `Origin`, where present, name our own origin.
+///
+/// Programs send neither header. Browsers send at least one with every request that can change something.
 fn is_same_origin(headers: &HeaderMap, host: &str) -> bool {
     let site = match text(headers, "sec-fetch-site") {
         None => headers.get("sec-fetch-site").is_none(),
@@ -161,7 +183,7 @@ fn text<'h>(headers: &'h HeaderMap, name: &str) -> Option<&'h str> {
     headers.get(name).and_then(|value| value.to_str().ok())
 }
 
-/// What every answer carries.
+/// Security headers of every response.
 static CARRIED: LazyLock<HeaderMap> = LazyLock::new(|| {
     let carried = [
         (header::CONTENT_SECURITY_POLICY, POLICY),
@@ -186,7 +208,7 @@ static CARRIED: LazyLock<HeaderMap> = LazyLock::new(|| {
 fn dress(mut answer: Response, is_secure: bool) -> Response {
     let headers = answer.headers_mut();
     let own = std::mem::replace(headers, CARRIED.clone());
-    // INVARIANT: nothing of ours is replaced but how long an answer may be kept.
+    // INVARIANT: a handler overrides none of these headers except `Cache-Control`.
     debug_assert!(
         own.keys()
             .all(|name| name == header::CACHE_CONTROL || !CARRIED.contains_key(name))

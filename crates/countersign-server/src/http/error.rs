@@ -1,6 +1,6 @@
-//! Errors over HTTP: the one place that decides status codes.
+//! API errors, and the status code of each error of the library.
 //!
-//! Every error is `{"error":{"code","message","hint"}}`, with a few fields more where a program can use them.
+//! Every error body is `{"error":{"code","message","hint"}}`, plus a few fields for programs on some errors.
 
 use std::time::Duration;
 
@@ -10,6 +10,8 @@ use axum::response::{IntoResponse, Response};
 use countersign::command::{ExecuteRefusal, ProposeRefusal};
 use countersign::decision::Refusal;
 use countersign::gate::SubmitError;
+use countersign::id::BadName;
+use countersign::seal::SealError;
 use countersign::store::StoreError;
 use countersign_agent::agent::TurnError;
 use countersign_agent::session::SessionError;
@@ -17,29 +19,29 @@ use serde_json::{Map, Value, json};
 
 use crate::access::{AccessError, Scope};
 
-/// What a handler gives.
+/// Result of a handler.
 pub type Answer<T> = Result<T, ApiError>;
 
-/// Why a request was not done.
+/// Error response of the API.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ApiError {
-    /// The status code.
+    /// HTTP status.
     pub status: StatusCode,
-    /// A word for programs.
+    /// Machine-readable code.
     pub code: &'static str,
-    /// A sentence for people.
+    /// Message for people.
     pub message: String,
-    /// What to do now.
+    /// Hint for the caller on how to proceed.
     pub hint: String,
     more: Map<String, Value>,
     retry_after: Option<Duration>,
 }
 
-/// When to try again after a refusal that ends with somebody's decision.
+/// `Retry-After` for a refusal that lasts until a person decides something.
 const UNTIL_DECIDED: Duration = Duration::from_secs(10);
 
 impl ApiError {
-    /// An error with a sentence and a hint.
+    /// Creates an error without extra fields.
     pub fn new(
         status: StatusCode,
         code: &'static str,
@@ -56,14 +58,14 @@ impl ApiError {
         }
     }
 
-    /// Adds a field for programs.
+    /// Adds an extra field to the error body.
     #[must_use]
     pub fn with(mut self, name: &str, value: impl Into<Value>) -> ApiError {
         self.more.insert(name.to_owned(), value.into());
         self
     }
 
-    /// Says in `Retry-After` when to try again: 429 and 503 say one second otherwise.
+    /// Sets `Retry-After`, which only 429 and 503 carry. Their default is one second.
     #[must_use]
     pub fn retry_after(self, wait: Duration) -> ApiError {
         ApiError {
@@ -72,18 +74,18 @@ impl ApiError {
         }
     }
 
-    /// The request cannot be read.
+    /// 400: the request does not parse.
     pub fn bad_request(message: impl Into<String>) -> ApiError {
         let hint = "see /openapi.json for what this route takes";
         ApiError::new(StatusCode::BAD_REQUEST, "bad_request", message, hint)
     }
 
-    /// The request can be read, but not be meant.
+    /// 422: the request parses but contradicts itself or is out of range.
     pub fn unclear(message: impl Into<String>, hint: &str) -> ApiError {
         ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "unclear", message, hint)
     }
 
-    /// Not there, or not this caller's: one cannot tell.
+    /// 404: the object does not exist or is not visible to the caller. The response does not tell which.
     pub fn not_found(what: &str) -> ApiError {
         ApiError::new(
             StatusCode::NOT_FOUND,
@@ -93,7 +95,7 @@ impl ApiError {
         )
     }
 
-    /// No credential, or none that opens anything.
+    /// 401: the credential is missing or invalid.
     pub fn unauthorized() -> ApiError {
         ApiError::new(
             StatusCode::UNAUTHORIZED,
@@ -103,7 +105,7 @@ impl ApiError {
         )
     }
 
-    /// A credential without the scope.
+    /// 403: the credential has none of the needed scopes.
     pub fn wrong_scope(needed: &[Scope]) -> ApiError {
         let words: Vec<&str> = needed.iter().map(|scope| scope.as_str()).collect();
         ApiError::new(
@@ -114,7 +116,7 @@ impl ApiError {
         )
     }
 
-    /// More than is allowed.
+    /// 413: the content is too large.
     pub fn too_large(message: impl Into<String>) -> ApiError {
         ApiError::new(
             StatusCode::PAYLOAD_TOO_LARGE,
@@ -124,7 +126,7 @@ impl ApiError {
         )
     }
 
-    /// More often than is allowed.
+    /// 429: a rate or concurrency limit is reached.
     pub fn too_many(message: impl Into<String>) -> ApiError {
         ApiError::new(
             StatusCode::TOO_MANY_REQUESTS,
@@ -134,7 +136,7 @@ impl ApiError {
         )
     }
 
-    /// The service is about to stop.
+    /// 503: the service is shutting down.
     pub fn stopping() -> ApiError {
         ApiError::new(
             StatusCode::SERVICE_UNAVAILABLE,
@@ -144,7 +146,7 @@ impl ApiError {
         )
     }
 
-    /// What cannot be, happened.
+    /// 500: a bug, or a failure that should be impossible.
     pub fn internal() -> ApiError {
         ApiError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
@@ -154,7 +156,7 @@ impl ApiError {
         )
     }
 
-    /// The `Retry-After` header, in whole seconds, never too few.
+    /// Returns the `Retry-After` header for a 429 or 503, rounded up to whole seconds.
     pub fn retry_header(&self) -> Option<HeaderValue> {
         let again = matches!(
             self.status,
@@ -165,7 +167,7 @@ impl ApiError {
         again.then(|| u64::try_from(seconds).unwrap_or(u64::MAX).into())
     }
 
-    /// The body was not sent in time.
+    /// 408: the request body did not arrive in time.
     pub fn too_slow() -> ApiError {
         ApiError::new(
             StatusCode::REQUEST_TIMEOUT,
@@ -196,6 +198,20 @@ impl IntoResponse for ApiError {
     }
 }
 
+/// 400 for a text that is no name; 422 for a name that is reserved, or could be taken for another one.
+impl From<BadName> for ApiError {
+    fn from(problem: BadName) -> ApiError {
+        match problem {
+            BadName::Reserved(..) | BadName::Blanks(_) => {
+                ApiError::unclear(problem.to_string(), "choose another name")
+            }
+            BadName::Empty(_) | BadName::TooLong(_) | BadName::Control(_) | BadName::Tool => {
+                ApiError::bad_request(problem.to_string())
+            }
+        }
+    }
+}
+
 impl From<Refusal> for ApiError {
     fn from(refusal: Refusal) -> ApiError {
         let status = match &refusal {
@@ -206,6 +222,7 @@ impl From<Refusal> for ApiError {
             | Refusal::NotAsked { .. }
             | Refusal::Stale { .. }
             | Refusal::Incomplete { .. }
+            | Refusal::Concealed { .. }
             | Refusal::AlreadyEndorsed { .. }
             | Refusal::KeyReused(_) => StatusCode::CONFLICT,
             Refusal::Expired { .. } => StatusCode::GONE,
@@ -265,7 +282,7 @@ impl From<SubmitError> for ApiError {
         let message = error.to_string();
         match error {
             SubmitError::Store(error) => error.into(),
-            SubmitError::CallCount(_) => ApiError::new(
+            SubmitError::CallCount(_) | SubmitError::UndoWithCalls(_) => ApiError::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "call_count",
                 message,
@@ -283,11 +300,16 @@ impl From<SubmitError> for ApiError {
                     .unwrap_or((&message, "mend it and ask again"));
                 ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, "forbidden", message, hint)
             }
-            SubmitError::Seal(_) => ApiError::new(
+            SubmitError::Seal(problem) => ApiError::new(
                 StatusCode::UNPROCESSABLE_ENTITY,
                 "seal",
                 message,
-                "the service needs a sealing key: `countersign key generate`",
+                match problem {
+                    SealError::TooLarge | SealError::NotVisible => {
+                        "send a credential that can stand in a header, or its base64"
+                    }
+                    _ => "the service needs a sealing key: `countersign key generate`",
+                },
             ),
             SubmitError::Refused(ProposeRefusal::KeyReused(_)) => ApiError::new(
                 StatusCode::CONFLICT,
@@ -332,7 +354,7 @@ impl From<SubmitError> for ApiError {
     }
 }
 
-/// Details of a failing store are for the log, not for who asked.
+/// Logs the store's error; the response reveals only its kind.
 impl From<StoreError> for ApiError {
     fn from(error: StoreError) -> ApiError {
         let busy =

@@ -1,7 +1,7 @@
-//! `/v1/events`: what happens, as server-sent events.
+//! `/v1/events`: the tenant's events as server-sent events.
 //!
-//! A reader that comes back with `Last-Event-ID` misses nothing. One that reads too slowly gets a `lagged` event and
-//! is let go: it comes back and goes on from the store.
+//! A client that reconnects with `Last-Event-ID` misses nothing. One that reads too slowly gets a `lagged` event and
+//! the stream ends; it can then reconnect and resume from the store.
 
 use std::collections::VecDeque;
 use std::convert::Infallible;
@@ -27,9 +27,9 @@ use super::{Answer, ApiError, App, For, Watch, scope};
 use crate::access::Caller;
 use crate::view::Happening;
 
-/// How many missed events are read at a time.
+/// Missed events read from the store at a time.
 const MISSED: usize = 64;
-/// A silent stream says so often that it is alive.
+/// Keep-alive interval of an idle stream.
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
 
 /// Follow what happens
@@ -54,7 +54,7 @@ pub async fn follow(
     stream(&app, &caller, after.as_deref(), filter, open).await
 }
 
-/// A stream of the events of a caller's tenant, for every surface that speaks HTTP. Ends with the caller's credential.
+/// Streams the events of the caller's tenant until the caller's credential ends. Shared by the API and the pages.
 pub async fn stream(
     app: &App,
     caller: &Caller,
@@ -66,13 +66,13 @@ pub async fn stream(
     let bad_place = || ApiError::bad_request("there is no event with this id");
     let after = after.map(|text| text.parse::<Place>().map_err(|()| bad_place()));
     let after = after.transpose()?.map(|Place(cursor)| cursor);
-    // Who is cut off before the first event still knows where to go on.
+    // Send the current position first, so that a client disconnected before the first event can resume.
     let place = match after {
         None => Some(Place(app.store().feed_end(tenant).await?)),
         Some(_) => None,
     };
     let place = place.map(|place| Sent::default().id(place.to_string()));
-    // Listen first, read what was missed second: nothing falls in between.
+    // Subscribe before reading the missed events, so that none in between is lost.
     let live = app.feeds.listen(app, tenant).await?;
     let following = Following {
         app: app.clone(),
@@ -87,7 +87,7 @@ pub async fn stream(
     };
     let ended = watch.ended();
     let events = following.into_stream().take_until(ended).map(move |event| {
-        // Looked after as long as somebody reads.
+        // Keeps the watch alive as long as the stream.
         let _ = &watch;
         event
     });
@@ -95,12 +95,12 @@ pub async fn stream(
     Ok(Sse::new(events).keep_alive(alive).into_response())
 }
 
-/// Which events a reader wants.
+/// Selects the events that a client wants and may see.
 #[derive(Clone, Debug, Default)]
 pub struct Filter {
     approval: Option<ApprovalId>,
     agent: Option<Agent>,
-    /// An agent reads: it sees what is its own.
+    /// True if the caller is an agent, which sees only its own approvals.
     is_agents: bool,
     channel: Option<Channel>,
     what: Vec<String>,
@@ -108,17 +108,16 @@ pub struct Filter {
 
 impl Filter {
     fn new(caller: &Caller, query: EventsQuery) -> Answer<Filter> {
-        let bad = |problem: countersign::id::BadName| ApiError::bad_request(problem.to_string());
         let approval = query.approval.map(|id| id.parse());
         let approval = approval
             .transpose()
             .map_err(|_| ApiError::bad_request("`approval` is an approval's id"))?;
-        let named = query.agent_name.map(Agent::stored).transpose().map_err(bad)?;
+        let named = query.agent_name.map(Agent::stored).transpose()?;
         Ok(Filter {
             approval,
             is_agents: caller.agent.is_some(),
             agent: caller.agent.clone().or(named),
-            channel: query.channel.map(Channel::new).transpose().map_err(bad)?,
+            channel: query.channel.map(Channel::new).transpose()?,
             what: query
                 .what
                 .iter()
@@ -145,9 +144,9 @@ struct Following {
     app: App,
     tenant: Tenant,
     filter: Filter,
-    /// What is still to be read from the store, from here on.
+    /// Cursor to continue reading missed events from the store. `None` once the stream is live.
     missed: Option<Cursor>,
-    /// The last event that was read, wanted or not.
+    /// Last event read, whether or not it matched the filter.
     given: Cursor,
     queue: VecDeque<Sent>,
     live: Receiver<Arc<Happened>>,
@@ -216,7 +215,7 @@ impl Following {
         }
     }
 
-    /// What was read from the store already is not given again when it also comes live.
+    /// Queues an event for the client. Skips live events that were already read from the store.
     fn give(&mut self, happened: &Happened) {
         if happened.cursor <= self.given && self.given != Cursor::default() {
             return;

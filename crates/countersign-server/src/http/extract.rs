@@ -1,4 +1,4 @@
-//! From a request's parts to typed values, with our own errors.
+//! Axum extractors that reject with [`ApiError`].
 
 use std::marker::PhantomData;
 use std::str::FromStr;
@@ -16,23 +16,23 @@ use super::known::caller;
 use super::{ApiError, App, object};
 use crate::access::{Caller, Scope};
 
-/// A caller whose credential has one of the scopes that `S` names.
+/// Extracts an authenticated caller whose credential has one of the scopes in `S`.
 pub struct For<S>(pub Arc<Caller>, pub(super) PhantomData<S>);
 
-/// Names scopes, at least one of which a route asks for.
+/// Set of scopes, any of which a route accepts.
 pub trait Needs: Send + Sync + 'static {
-    /// Any of these is enough.
+    /// Accepted scopes.
     const ANY: &'static [Scope];
 }
 
-/// What routes ask for.
+/// Scope sets that routes require.
 pub mod scope {
     use super::Needs;
     use crate::access::Scope;
 
     macro_rules! needs {
         ($($name:ident = [$($scope:ident),+];)+) => {$(
-            /// Asks for one of the scopes it is named after.
+            /// Scope set named after what it allows.
             pub struct $name;
             impl Needs for $name {
                 const ANY: &'static [Scope] = &[$(Scope::$scope),+];
@@ -41,19 +41,19 @@ pub mod scope {
     }
     needs! {
         Propose = [Propose];
-        // An agent reads and waits for what is its own.
+        // Agents may read and await their own approvals.
         Look = [Read, Propose, Wait];
         Read = [Read];
         Decide = [Decide];
         Execute = [Execute];
-        // An agent that runs its own tools tells how a call ended that passed.
+        // An agent that runs its own tools reports how a passed call ended.
         Finish = [Execute, Propose];
         Reply = [Reply];
         Chat = [Chat];
-        // What a conversation shows is for those who hold it and for those who look.
+        // Readable by whoever takes part in the conversation, and by readers.
         Converse = [Read, Reply, Propose, Wait];
         Admin = [Admin];
-        // Who may not do it is told so by the handler.
+        // The handler itself checks the scope.
         Anyone = [Propose, Wait, Read, Decide, Execute, Reply, Chat, Admin];
     }
 }
@@ -62,7 +62,7 @@ impl<S: Needs> FromRequestParts<App> for For<S> {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let caller = caller(app, &parts.headers, app.store().stamp().await?).await?;
+        let caller = caller(app, &parts.headers, app.store().change_counter().await?).await?;
         match S::ANY.iter().any(|scope| caller.may(*scope)) {
             true => Ok(For(caller, PhantomData)),
             false => Err(ApiError::wrong_scope(S::ANY)),
@@ -70,7 +70,7 @@ impl<S: Needs> FromRequestParts<App> for For<S> {
     }
 }
 
-/// A JSON body.
+/// Extracts a JSON object from the body. Requires `Content-Type: application/json`.
 pub struct Body<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
@@ -105,7 +105,7 @@ fn unread(rejection: BytesRejection) -> ApiError {
     }
 }
 
-/// An id in the path; what is no id at all is not there.
+/// Extracts an id from the path. Answers 404 if it does not parse.
 pub struct Id<T>(pub T);
 
 impl<T: FromStr + Send> FromRequestParts<App> for Id<T> {
@@ -118,7 +118,7 @@ impl<T: FromStr + Send> FromRequestParts<App> for Id<T> {
     }
 }
 
-/// A query string.
+/// Extracts the query parameters.
 pub struct Asked<T>(pub T);
 
 impl<T: DeserializeOwned> FromRequestParts<App> for Asked<T> {
@@ -132,7 +132,7 @@ impl<T: DeserializeOwned> FromRequestParts<App> for Asked<T> {
     }
 }
 
-/// The `Idempotency-Key` header, if there is one.
+/// Extracts the optional `Idempotency-Key` header.
 pub struct Again(pub Option<Key>);
 
 impl FromRequestParts<App> for Again {

@@ -1,7 +1,7 @@
-//! Events as they happen, handed out to everybody who listens.
+//! Live events of each tenant, broadcast to all listeners in this process.
 //!
-//! One task per tenant reads the store's feed when something changed; listeners share what it read. A listener that
-//! is too slow loses its place and is told so: the next one starts from the store again, by its last event's id.
+//! One task per tenant reads new events from the store after each change and broadcasts them. A listener that falls too
+//! far behind gets a lag error; it has to reconnect and resume from the store with its last event id.
 
 use std::collections::HashMap;
 use std::str::FromStr;
@@ -15,28 +15,28 @@ use tokio::sync::broadcast;
 
 use super::App;
 
-/// How many events a slow listener may be behind.
+/// Events a listener may lag behind before it loses its place.
 const QUEUE: usize = 256;
-/// How many events are read at a time. Each comes with its approval, arguments and all.
+/// Events read from the store at a time. Each carries its whole approval, including arguments.
 const PAGE: usize = 64;
 
-/// One event, with what listeners filter by.
+/// An event and its approval, which listeners filter by.
 #[derive(Clone, Debug)]
 pub struct Happened {
-    /// Its place in the feed.
+    /// Position in the feed.
     pub cursor: Cursor,
-    /// What happened.
+    /// The event.
     pub event: Event,
-    /// The approval as it was when the event was read.
+    /// The approval as it was when the event was read, which may be later than the event.
     pub approval: SharedApproval,
 }
 
-/// All feeds of this process, by tenant.
+/// Broadcast senders by tenant. A feed exists while somebody listens.
 #[derive(Default)]
 pub struct Feeds(Mutex<HashMap<Tenant, broadcast::Sender<Arc<Happened>>>>);
 
 impl Feeds {
-    /// Listens to a tenant's events from now on.
+    /// Subscribes to a tenant's events from now on, starting its feed if there is none.
     pub async fn listen(
         &self,
         app: &App,
@@ -45,7 +45,7 @@ impl Feeds {
         if let Some(receiver) = self.join(tenant) {
             return Ok(receiver);
         }
-        // The signal first, the place second: nothing that happens in between is missed.
+        // Subscribe to changes before reading the position, so that no event in between is missed.
         let changes = app.store().hub().changes();
         let from = app.store().feed_end(tenant).await?;
         let mut feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -64,7 +64,7 @@ impl Feeds {
         feeds.get(tenant).map(broadcast::Sender::subscribe)
     }
 
-    /// Ends a feed that nobody listens to. False when somebody came just now.
+    /// Removes the feed if it has no listeners. Returns false if a listener has just joined.
     fn leave(&self, tenant: &Tenant) -> bool {
         let mut feeds = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let is_idle = feeds
@@ -92,7 +92,7 @@ async fn follow(
                     from = last.cursor;
                 }
                 for happened in page {
-                    // Nobody listens just now: the loop ends below.
+                    // An error means that there are no listeners; the loop ends below.
                     let _ = sender.send(Arc::new(happened));
                 }
                 if !is_last {
@@ -111,7 +111,7 @@ async fn follow(
     }
 }
 
-/// A page of what happened behind a cursor, with the approvals it happened to.
+/// Reads up to `limit` events after a cursor, with their approvals.
 pub async fn read(
     app: &App,
     tenant: &Tenant,
@@ -143,7 +143,7 @@ pub async fn read(
     Ok(happened)
 }
 
-/// A cursor as it stands in an event's id.
+/// Cursor in the text form used as a server-sent event id: `TRANSACTION-SEQUENCE`, or `0` for the beginning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Place(pub Cursor);
 

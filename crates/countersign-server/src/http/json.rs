@@ -1,4 +1,4 @@
-//! Answers in JSON.
+//! JSON responses.
 
 use axum::http::{HeaderValue, header};
 use axum::response::{IntoResponse, Response};
@@ -7,10 +7,10 @@ use serde::Serialize;
 
 use super::ApiError;
 
-/// Most answers fit into this many bytes, and so into one piece of memory.
+/// Initial buffer size. Most responses fit into it without reallocation.
 const USUAL: usize = 4096;
 
-/// A value, answered as JSON.
+/// Response with the value as JSON; 500 if it cannot be serialized.
 pub struct Json<T>(pub T);
 
 impl<T: Serialize> IntoResponse for Json<T> {
@@ -22,7 +22,7 @@ impl<T: Serialize> IntoResponse for Json<T> {
     }
 }
 
-/// The bytes of a value.
+/// Serializes a value. A failure is logged and becomes a 500.
 pub fn write<T: Serialize>(value: &T) -> Result<Vec<u8>, ApiError> {
     let mut bytes = Vec::with_capacity(USUAL);
     match serde_json::to_writer(&mut bytes, value) {
@@ -34,7 +34,7 @@ pub fn write<T: Serialize>(value: &T) -> Result<Vec<u8>, ApiError> {
     }
 }
 
-/// An answer of bytes that are JSON.
+/// Makes a response from bytes that are already JSON.
 pub fn answer(bytes: Bytes) -> Response {
     let kind = HeaderValue::from_static("application/json");
     ([(header::CONTENT_TYPE, kind)], bytes).into_response()

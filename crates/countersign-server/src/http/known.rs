@@ -1,32 +1,33 @@
-//! Who calls: known without a look while nothing in the store has changed.
+//! Cache of authenticated callers.
 //!
-//! INVARIANT: a caller is used again only while the store says that nothing in it has changed since, whoever writes to it. So
-//! what is revoked is so with the next request.
+//! INVARIANT: a cached caller is used only while the store's change counter is the same as before the lookup, whichever
+//! process writes to the store. So a revoked token is rejected from the next request on.
 
 use std::sync::Arc;
 
 use axum::http::{HeaderMap, header};
+use countersign::cache::GenerationalCache;
 use countersign::hash::Hash;
-use countersign::recent::Recent;
 
 use super::{ApiError, App};
 use crate::access::{Caller, Token};
 
-/// Room for some thousand callers.
+/// Size of the cache: room for about two thousand callers.
 const MOST_BYTES: usize = 1024 * 1024;
-/// About what a caller takes.
+/// Assumed size of one cached caller.
 const CALLER_BYTES: usize = 512;
 
-/// Callers, by the hash of their token, with the stamp of the store before they were looked up.
-pub struct Known(Recent<Hash, (u64, Arc<Caller>)>);
+/// Callers by the hash of their token, each with the store's change counter from before the lookup.
+pub struct Known(GenerationalCache<Hash, (u64, Arc<Caller>)>);
 
 impl Default for Known {
     fn default() -> Self {
-        Known(Recent::new(MOST_BYTES))
+        Known(GenerationalCache::new(MOST_BYTES))
     }
 }
 
-/// Who calls the API: by token, and by nothing else. A page's cookie opens no API, so no page can be made to call it.
+/// Authenticates a request by its bearer token. Session cookies are not accepted, so no page can be made to call the
+/// API.
 pub(super) async fn caller(
     app: &App,
     headers: &HeaderMap,
@@ -36,22 +37,22 @@ pub(super) async fn caller(
     let name = stamp.map(|stamp| (Hash::of(token.as_bytes()), stamp));
     if let Some((name, stamp)) = &name {
         let now = app.store().now().await?;
-        let is_true = |(at, caller): &(u64, Arc<Caller>)| {
+        let is_current = |(at, caller): &(u64, Arc<Caller>)| {
             at == stamp && caller.expires_at.is_none_or(|expires_at| now < expires_at)
         };
-        if let Some((_, caller)) = app.known.0.get(name, is_true) {
+        if let Some((_, caller)) = app.known.0.get(name, is_current) {
             return Ok(caller);
         }
     }
     let caller = Token::open(app.store(), token).await?;
     let caller = Arc::new(caller.ok_or_else(ApiError::unauthorized)?);
     if let Some((name, stamp)) = name {
-        app.known.0.keep(name, (stamp, caller.clone()), CALLER_BYTES);
+        app.known.0.insert(name, (stamp, caller.clone()), CALLER_BYTES);
     }
     Ok(caller)
 }
 
-/// The token that a request shows.
+/// Extracts the bearer token.
 fn token(headers: &HeaderMap) -> Result<&str, ApiError> {
     let shown = headers
         .get(header::AUTHORIZATION)

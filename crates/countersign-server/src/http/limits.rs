@@ -1,7 +1,7 @@
-//! Limits on what one caller may do at once, and how often.
+//! Rate limits and concurrency limits per caller.
 //!
-//! Enters: who, as a tenant and a name, or as an address. Leaves: nothing, a guard that counts while it is kept, or an
-//! error that says when to try again. All of it is bounded in memory, however many callers there are.
+//! Input: a tenant and a name, or a client address. Output: nothing, a guard that holds a slot until dropped, or a 429
+//! error with a retry time where one is known. Memory use is bounded regardless of the number of callers.
 
 pub mod hashing;
 mod settings;
@@ -22,27 +22,28 @@ use super::ApiError;
 use super::client::Client;
 use crate::rate::RateTable;
 
-/// How many decisions one person may make in a second, unless the operator says otherwise.
+/// Default for the maximum number of decisions per person per second.
 pub const DECISIONS_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).unwrap();
-/// How many messages one person may send to agents in a second.
+/// Maximum messages to agents per person per second.
 const MESSAGES_PER_SECOND: NonZeroU32 = NonZeroU32::new(10).unwrap();
-/// Tries to sign in under one name from one address.
+/// Sign-in attempts per minute under one name from one address.
 const TRIES_PER_NAME: NonZeroU32 = NonZeroU32::new(5).unwrap();
-/// Tries under one name from everywhere. More than one address can make, so that no stranger locks a person out alone.
+/// Sign-in attempts per minute under one name from all addresses. Higher than the limit for one address, so that no
+/// single stranger can lock a person out.
 const TRIES_PER_NAME_IN_ALL: NonZeroU32 = NonZeroU32::new(30).unwrap();
-/// Lists that are made at the same time, for all callers. A list takes some megabytes while it is made.
+/// Lists built concurrently, for all callers together. Building one takes some megabytes.
 const LISTS_AT_ONCE: usize = 4;
-/// How long a list waits for its turn.
+/// How long a list request waits for its turn before it is answered with 429.
 const LIST_WITHIN: Duration = Duration::from_secs(10);
-/// Turns of served agents at the same time, for all people.
+/// Concurrent turns of served agents, for all people together.
 const TURNS_AT_ONCE: usize = 64;
 
 const SECOND: Duration = Duration::from_secs(1);
 const MINUTE: Duration = Duration::from_secs(60);
 
-/// The limits in force.
+/// State of all limits.
 pub struct Limits {
-    /// Bounded password hashing.
+    /// Queue for password hashing.
     pub hashing: Hashing,
     decisions: RateTable,
     messages: RateTable,
@@ -59,7 +60,7 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// Limits as the operator wants them.
+    /// Creates the limits from the operator's settings.
     pub fn new(decisions_per_second: NonZeroU32, settings: &LimitSettings) -> Limits {
         let per = |count: NonZeroU32, span| RateTable::new(count, span, count.get());
         Limits {
@@ -79,25 +80,25 @@ impl Limits {
         }
     }
 
-    /// Counts a decision.
+    /// Counts a decision, or fails with 429.
     pub fn decision(&self, tenant: &Tenant, person: &Person) -> Result<(), ApiError> {
         let counted = self.decisions.take((tenant.as_str(), person.as_str()));
         counted.map_err(|wait| too_often("too many decisions in one second", wait))
     }
 
-    /// Counts a message to an agent.
+    /// Counts a message to an agent, or fails with 429.
     pub fn message(&self, tenant: &Tenant, person: &Person) -> Result<(), ApiError> {
         let counted = self.messages.take((tenant.as_str(), person.as_str()));
         counted.map_err(|wait| too_often("too many messages in one second", wait))
     }
 
-    /// Counts a try to sign in by a link.
+    /// Counts an attempt to sign in by link, or fails with 429.
     pub fn sign_in_by_link(&self, client: Client) -> Result<(), ApiError> {
         let counted = self.sign_ins.take(client);
         counted.map_err(|wait| too_often("too many tries to sign in from this address", wait))
     }
 
-    /// Counts a try to sign in by name and password.
+    /// Counts an attempt to sign in by name and password, or fails with 429.
     pub fn sign_in(&self, client: Client, name: &str) -> Result<(), ApiError> {
         self.sign_in_by_link(client)?;
         let counted = self.names_by_address.take((client, name));
@@ -105,19 +106,19 @@ impl Limits {
         counted.map_err(|wait| too_often("too many tries to sign in under this name", wait))
     }
 
-    /// Counts an open stream of events while the guard is kept.
+    /// Reserves one of the caller's event streams until the guard is dropped.
     pub fn stream(&self, tenant: &Tenant, caller: &str) -> Result<OpenStream, ApiError> {
         let slot = self.streams.take((tenant.as_str(), caller));
         slot.ok_or_else(|| too_many_at_once("streams", self.streams.most()))
     }
 
-    /// Counts a request that waits for a decision while the guard is kept.
+    /// Reserves one of the caller's long polls until the guard is dropped.
     pub fn wait(&self, tenant: &Tenant, caller: &str) -> Result<Slot, ApiError> {
         let slot = self.waits.take((tenant.as_str(), caller));
         slot.ok_or_else(|| too_many_at_once("waiting requests", self.waits.most()))
     }
 
-    /// Counts a turn of a served agent while the guard is kept.
+    /// Reserves a turn of a served agent until the guards are dropped: one for the person, one for the whole service.
     pub fn turn(&self, tenant: &Tenant, person: &Person) -> Result<(Slot, Slot), ApiError> {
         let own = self.turns.take((tenant.as_str(), person.as_str()));
         let own = own.ok_or_else(|| too_many_at_once("messages being answered", self.turns.most()))?;
@@ -128,12 +129,12 @@ impl Limits {
         Ok((own, all))
     }
 
-    /// Waits until it may read what a stream has missed. Nothing when the service ends.
+    /// Waits for a permit to read the backlog of a stream. `None` if the semaphore is closed.
     pub async fn reading(&self) -> Option<OwnedSemaphorePermit> {
         self.reading.clone().acquire_owned().await.ok()
     }
 
-    /// Waits until there is room to make a list.
+    /// Waits up to 10 s for a permit to build a list; fails with 429 after that.
     pub async fn list(&self, tenant: &Tenant, caller: &str) -> Result<List, ApiError> {
         let slot = self.lists.take((tenant.as_str(), caller));
         let slot = slot.ok_or_else(|| too_many_at_once("lists", self.lists.most()))?;
@@ -148,17 +149,18 @@ impl Limits {
     }
 }
 
-/// Counts while it is kept.
+/// Holds one of a caller's stream slots until dropped.
 pub type OpenStream = Slot;
 
-/// Room to make a list.
+/// Permit to build a list, and one of the caller's list slots.
 pub struct List {
     slot: Slot,
     _making: OwnedSemaphorePermit,
 }
 
 impl List {
-    /// The list's bytes. They count for the caller until they are sent; others may make theirs.
+    /// Wraps the finished list. The caller's slot is held until the bytes are sent; the permit to build is released
+    /// now.
     pub fn made(self, bytes: Vec<u8>) -> Bytes {
         struct Made(
             Vec<u8>,

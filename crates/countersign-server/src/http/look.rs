@@ -1,7 +1,7 @@
-//! Looking at one approval again and again, as programs do that do not wait.
+//! Extractor for clients that poll one approval repeatedly.
 //!
-//! INVARIANT: what was shown is shown again only while the store says that nothing in it has changed since, whoever writes to
-//! it. So what is decided is so with the next look.
+//! INVARIANT: a cached response is sent again only while the store's change counter is unchanged, whichever process
+//! writes to the store. So a decision is visible from the next request on.
 
 use std::sync::Arc;
 
@@ -13,11 +13,12 @@ use super::known::caller;
 use super::{ApiError, App};
 use crate::access::Caller;
 
-/// Somebody who may look, and the store's stamp before anything was read for them.
+/// An authorised caller, and the store's change counter from before anything was read for the request.
 pub struct Looker {
-    /// Who.
+    /// The authenticated caller.
     pub caller: Arc<Caller>,
-    /// What was read since is still so while the store tells the same.
+    /// The store's change counter. `None` if the store has none or the request is a long poll: cached responses must
+    /// not be used.
     pub stamp: Option<u64>,
 }
 
@@ -25,10 +26,10 @@ impl FromRequestParts<App> for Looker {
     type Rejection = ApiError;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, ApiError> {
-        let stamp = app.store().stamp().await?;
+        let stamp = app.store().change_counter().await?;
         let caller = caller(app, &parts.headers, stamp).await?;
         let any = scope::Look::ANY;
-        // Who waits is answered only when something has changed.
+        // A long poll is answered only after a change.
         let waits = parts.uri.query().is_some_and(|query| query.contains("wait"));
         match any.iter().any(|scope| caller.may(*scope)) {
             true => Ok(Looker {

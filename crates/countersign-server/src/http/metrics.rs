@@ -1,10 +1,11 @@
-//! What is counted, for Prometheus.
+//! Prometheus metrics.
 
 use std::sync::atomic::AtomicU64;
 
 use countersign::approval::Approval;
 use countersign::decision::Refusal;
 use countersign::state::CallState;
+use countersign::time::ClockTrouble;
 use prometheus_client::encoding::text::encode;
 use prometheus_client::metrics::counter::Counter;
 use prometheus_client::metrics::family::Family;
@@ -14,10 +15,10 @@ use prometheus_client::registry::Registry;
 
 type Labels = [(&'static str, &'static str); 1];
 
-/// Who decides faster than this has hardly read.
+/// Approvals decided faster than this are counted as hasty: the person can hardly have read the card.
 pub const HASTY_SECONDS: f64 = 2.0;
 
-/// The counters.
+/// Counters, gauges and their registry.
 pub struct Metrics {
     registry: Registry,
     proposed: Counter,
@@ -29,6 +30,9 @@ pub struct Metrics {
     expired: Counter,
     pending: Gauge,
     oldest_seconds: Gauge<f64, AtomicU64>,
+    store_writable: Gauge,
+    outcomes_unrecorded: Gauge,
+    clock_apart_seconds: Gauge<f64, AtomicU64>,
 }
 
 impl Default for Metrics {
@@ -46,6 +50,9 @@ impl Default for Metrics {
             expired: Counter::default(),
             pending: Gauge::default(),
             oldest_seconds: Gauge::default(),
+            store_writable: Gauge::default(),
+            outcomes_unrecorded: Gauge::default(),
+            clock_apart_seconds: Gauge::default(),
         };
         registry.register(
             "approvals_proposed",
@@ -80,13 +87,28 @@ impl Default for Metrics {
         );
         registry.register(
             "approvals_pending",
-            "Approvals that wait now, up to 500",
+            "Approvals that wait now",
             metrics.pending.clone(),
         );
         registry.register(
             "oldest_pending_seconds",
             "How long the oldest has waited",
             metrics.oldest_seconds.clone(),
+        );
+        registry.register(
+            "store_writable",
+            "1 while this node can write to the store, else 0",
+            metrics.store_writable.clone(),
+        );
+        registry.register(
+            "outcomes_unrecorded",
+            "Known outcomes of calls that the store has not taken yet",
+            metrics.outcomes_unrecorded.clone(),
+        );
+        registry.register(
+            "clock_apart_seconds",
+            "Seconds between the store's time and this machine's clock, once that is over an hour",
+            metrics.clock_apart_seconds.clone(),
         );
         Metrics { registry, ..metrics }
     }
@@ -98,7 +120,7 @@ impl Metrics {
         self.proposed.inc();
     }
 
-    /// Counts a decision, accepted or not.
+    /// Counts a decision: the refusal if there is one, else the verdict and the time that it took.
     pub fn decided(&self, approval: Option<&Approval>, refusal: Option<&Refusal>) {
         if let Some(refusal) = refusal {
             self.refused.get_or_create(&[("reason", refusal.code())]).inc();
@@ -115,7 +137,7 @@ impl Metrics {
         }
     }
 
-    /// Counts an answer in a conversation, and how what it released ended.
+    /// Counts a decision made by chat reply, and the outcomes of the calls that it released.
     pub fn answered(&self, approval: Option<&Approval>, refusal: Option<&Refusal>) {
         self.decided(approval, refusal);
         if let (Some(approval), None) = (approval, refusal) {
@@ -123,12 +145,12 @@ impl Metrics {
         }
     }
 
-    /// Counts an attempt to decide by somebody who never may.
+    /// Counts an attempt to decide by a caller without the scope.
     pub fn attempted(&self) {
         self.refused.get_or_create(&[("reason", "wrong_scope")]).inc();
     }
 
-    /// Counts how the calls of an approval ended.
+    /// Counts the outcomes of an approval's calls.
     pub fn finished(&self, approval: &Approval) {
         let ended = [CallState::Succeeded, CallState::Failed, CallState::Unknown];
         for call in approval.calls.iter().filter(|call| ended.contains(&call.state)) {
@@ -138,18 +160,27 @@ impl Metrics {
         }
     }
 
-    /// Counts what expired.
+    /// Counts expired approvals.
     pub fn expired(&self, count: u64) {
         self.expired.inc_by(count);
     }
 
-    /// Notes what waits now.
-    pub fn waiting(&self, count: usize, oldest_seconds: f64) {
+    /// Sets the number of pending approvals and the age of the oldest.
+    pub fn waiting(&self, count: u64, oldest_seconds: f64) {
         self.pending.set(i64::try_from(count).unwrap_or(i64::MAX));
         self.oldest_seconds.set(oldest_seconds);
     }
 
-    /// All of it as text.
+    /// Sets the gauges about the store.
+    pub fn store(&self, is_writable: bool, unrecorded: usize, clock: Option<ClockTrouble>) {
+        self.store_writable.set(is_writable.into());
+        self.outcomes_unrecorded
+            .set(i64::try_from(unrecorded).unwrap_or(i64::MAX));
+        let apart = clock.map(ClockTrouble::apart).unwrap_or_default();
+        self.clock_apart_seconds.set(apart.as_secs_f64());
+    }
+
+    /// Renders all metrics in the OpenMetrics text format. Empty if that fails.
     pub fn text(&self) -> String {
         let mut text = String::new();
         match encode(&mut text, &self.registry) {

@@ -1,7 +1,8 @@
-//! The HTTP surface: the API, and the door in front of it and of the pages.
+//! HTTP API: routes, handlers, authentication, rate limits and error responses, and the host and origin guard in front
+//! of the API and the inbox pages.
 //!
-//! Enters: requests. Leaves: JSON, or an error that says what is so and what to do now.
-//! Deliberately absent: rules. A handler reads the request, asks the gate and writes the answer.
+//! Input: requests. Output: JSON, or an error with a message and a hint on what to do.
+//! Not here: approval rules. A handler parses the request, calls the gate and serializes the result.
 
 pub(crate) mod agents;
 mod app;
@@ -24,6 +25,7 @@ mod operations;
 mod revoked;
 mod router;
 pub(crate) mod wire;
+mod writable;
 mod written;
 
 pub use app::{App, Settings};
@@ -35,6 +37,7 @@ pub use json::Json;
 pub use known::Known;
 pub use limits::{DECISIONS_PER_SECOND, LimitSettings, Limits, Slot, Slots};
 pub use metrics::Metrics;
-pub use revoked::{Revocations, Watch};
+pub use revoked::{Followed, Revocations, Watch};
 pub use router::{openapi, router};
+pub use writable::Writable;
 pub use written::Written;

@@ -1,4 +1,5 @@
-//! Objects, and nothing that could be read as one: serde takes `[true]` for a structure whose first field is true.
+//! Deserialization that accepts JSON objects only. Serde alone would also accept the array `[true]` for a struct whose
+//! first field is a bool.
 
 use std::fmt;
 use std::marker::PhantomData;
@@ -7,7 +8,7 @@ use serde::Deserialize;
 use serde::de::value::MapAccessDeserializer;
 use serde::de::{DeserializeOwned, Deserializer, MapAccess, Visitor};
 
-/// A value that was written as an object.
+/// Value deserialized from an object.
 pub struct Object<T>(pub T);
 
 impl<'de, T: DeserializeOwned> Deserialize<'de> for Object<T> {
@@ -30,13 +31,13 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for Fields<T> {
     }
 }
 
-/// A list of objects.
+/// Deserializes an array of objects (for `deserialize_with`).
 pub fn list<'de, T: DeserializeOwned, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     let objects = Vec::<Object<T>>::deserialize(deserializer)?;
     Ok(objects.into_iter().map(|Object(value)| value).collect())
 }
 
-/// A list of objects, or nothing.
+/// Deserializes an array of objects or null (for `deserialize_with`).
 pub fn maybe_list<'de, T: DeserializeOwned, D: Deserializer<'de>>(
     deserializer: D,
 ) -> Result<Option<Vec<T>>, D::Error> {
@@ -44,7 +45,7 @@ pub fn maybe_list<'de, T: DeserializeOwned, D: Deserializer<'de>>(
     Ok(objects.map(|objects| objects.into_iter().map(|Object(value)| value).collect()))
 }
 
-/// Reads a body that is one object.
+/// Parses a body that is one object.
 pub fn read<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, serde_json::Error> {
     serde_json::from_slice::<Object<T>>(bytes).map(|Object(value)| value)
 }

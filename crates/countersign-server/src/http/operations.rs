@@ -1,17 +1,19 @@
-//! `/healthz`, `/readyz`, `/metrics`: for whoever runs the service. They say nothing about anybody's approvals.
+//! `/healthz`, `/readyz` and `/metrics`, for operators. None of them reveals the content of approvals.
 
 use axum::extract::State;
 use axum::http::{StatusCode, header};
 use axum::response::{IntoResponse, Response};
-use countersign::store::{Filter, LONGEST_PAGE};
+use countersign::store::Filter;
 
-use super::approvals::LARGEST_PAGE;
 use super::{Answer, ApiError, App, For, scope};
 
 /// Is the process alive?
-#[utoipa::path(get, path = "/healthz", tag = "operations", responses((status = 200, body = String)))]
-pub async fn healthz() -> &'static str {
-    "ok\n"
+#[utoipa::path(get, path = "/healthz", tag = "operations",
+    responses((status = 200, body = String), (status = 503, body = super::wire::ErrorView)))]
+pub async fn healthz(State(app): State<App>) -> Answer<&'static str> {
+    // Unhealthy if the store can no longer write and the process has to be restarted.
+    app.store().health()?;
+    Ok("ok\n")
 }
 
 /// Can it do its work?
@@ -21,6 +23,7 @@ pub async fn readyz(State(app): State<App>) -> Answer<&'static str> {
     if app.stopping.is_cancelled() {
         return Err(ApiError::stopping());
     }
+    app.writable.check(app.store())?;
     app.store().now().await?;
     app.store().list(&app.settings.tenant, &one()).await?;
     Ok("ready\n")
@@ -31,25 +34,19 @@ pub async fn readyz(State(app): State<App>) -> Answer<&'static str> {
     responses((status = 200, content_type = "application/openmetrics-text", body = String), (status = "default", body = super::wire::ErrorView)))]
 pub async fn metrics(State(app): State<App>, For(caller, ..): For<scope::Admin>) -> Answer<Response> {
     let _room = app.limits.list(&caller.tenant, caller.name.as_str()).await?;
-    let mut filter = Filter {
-        limit: Some(LONGEST_PAGE),
-        most_bytes: Some(LARGEST_PAGE),
-        ..Filter::pending()
-    };
-    let (mut pending, mut oldest) = (0, 0.0_f64);
-    while let Some(limit) = LONGEST_PAGE.checked_sub(pending).filter(|limit| *limit > 0) {
-        filter.limit = Some(limit);
-        let page = app.store().list(&caller.tenant, &filter).await?;
-        let now = app.store().now().await?;
-        let ages = page.iter().map(|approval| now.since(approval.created_at));
-        oldest = ages.fold(oldest, |oldest, age| oldest.max(age.as_secs_f64()));
-        pending += page.len();
-        filter.after = page.last().map(|approval| approval.id);
-        if !filter.is_full(&page) {
-            break;
-        }
-    }
-    app.metrics.waiting(pending, oldest);
+    let store = app.store();
+    let pending = store.count_pending(&caller.tenant).await?;
+    // Ids increase with time, so the first is the oldest.
+    let oldest = store.list(&caller.tenant, &one()).await?;
+    let now = store.now().await?;
+    let age = oldest.first().map(|approval| now.since(approval.created_at));
+    app.metrics
+        .waiting(pending, age.unwrap_or_default().as_secs_f64());
+    app.metrics.store(
+        app.writable.check(store).is_ok(),
+        app.gate.unrecorded(),
+        store.clock_trouble(),
+    );
     let kind = "application/openmetrics-text; version=1.0.0; charset=utf-8";
     Ok((StatusCode::OK, [(header::CONTENT_TYPE, kind)], app.metrics.text()).into_response())
 }

@@ -1,27 +1,36 @@
-//! Ends streams and long polls of callers whose credential holds no longer.
+//! Ends streams and long polls when the caller's credential is no longer valid.
 //!
-//! Enters: a caller who begins to follow something. Leaves: a [`Watch`] that says when to stop: the token was revoked or its
-//! time is over, the session ended, the account changed or is gone, wherever that was written.
-//! One task for all of them asks the store twice a second, about each entry once, and about none while the store's stamp
-//! says that nothing was written.
+//! Input: a caller who starts to follow something. Output: a [`Watch`] that resolves when the token was revoked or
+//! expired, the session ended, or the account changed or was removed, whichever process wrote that.
+//! A single task checks all followers about twice a second. It reads each registry entry once, and none (except
+//! sessions) while the store's change counter is unchanged.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use countersign::decision::Ground;
+use countersign::decision::AuthorityBasis;
 use countersign::registry::{Entry, Kind};
-use countersign::store::StoreError;
+use countersign::store::{Store, StoreError};
 use countersign::time::Time;
 use tokio_util::sync::{CancellationToken, WaitForCancellationFutureOwned};
 
-use super::App;
 use crate::access::Caller;
 
-/// How often the credentials are looked at. A stream ends within twice this.
+/// Interval between checks. A stream ends within twice this time.
 const EVERY: Duration = Duration::from_millis(400);
 
-/// Who follows something just now.
+/// Service with streams or long polls: the API, or the endpoint of the MCP gateway.
+pub trait Followed: Clone + Send + Sync + 'static {
+    /// Store that holds the credentials.
+    fn store(&self) -> &dyn Store;
+    /// Registry of the open streams and long polls.
+    fn revocations(&self) -> &Revocations;
+    /// Cancelled when the service stops.
+    fn stopping(&self) -> &CancellationToken;
+}
+
+/// Open streams and long polls, with the credentials that they depend on.
 #[derive(Default)]
 pub struct Revocations(Mutex<Followers>);
 
@@ -33,53 +42,54 @@ struct Followers {
 }
 
 struct Follower {
-    grounds: Vec<Ground>,
+    authority_bases: Vec<AuthorityBasis>,
     expires_at: Option<Time>,
-    /// The store's stamp when the grounds were last found to hold.
+    /// The store's change counter when the credentials were last found valid.
     held_at: Option<u64>,
     end: CancellationToken,
 }
 
-/// Says when a caller has to stop following. Looked after until it is dropped.
-pub struct Watch {
-    app: App,
+/// Registration of one follower, removed when dropped. See [`Watch::ended`].
+pub struct Watch<F: Followed> {
+    followed: F,
     number: u64,
     end: CancellationToken,
 }
 
-impl Watch {
-    /// Looks after a caller from now on.
-    pub fn of(app: &App, caller: &Caller) -> Watch {
+impl<F: Followed> Watch<F> {
+    /// Registers a caller, and starts the checking task if it is not running.
+    pub fn of(followed: &F, caller: &Caller) -> Watch<F> {
         let end = CancellationToken::new();
         let follower = Follower {
-            grounds: caller.grounds.clone(),
+            authority_bases: caller.authority_bases.clone(),
             expires_at: caller.expires_at,
             held_at: None,
             end: end.clone(),
         };
-        let mut followers = app.revocations.followers();
+        let mut followers = followed.revocations().followers();
         let number = followers.next;
         followers.next = number.wrapping_add(1);
         followers.all.insert(number, follower);
         if !std::mem::replace(&mut followers.is_checked, true) {
-            tokio::spawn(check_all(app.clone()));
+            tokio::spawn(check_all(followed.clone()));
         }
         Watch {
-            app: app.clone(),
+            followed: followed.clone(),
             number,
             end,
         }
     }
 
-    /// Resolves when the credential holds no longer.
+    /// Resolves when the credential is no longer valid.
     pub fn ended(&self) -> WaitForCancellationFutureOwned {
         self.end.clone().cancelled_owned()
     }
 }
 
-impl Drop for Watch {
+impl<F: Followed> Drop for Watch<F> {
     fn drop(&mut self) {
-        self.app.revocations.followers().all.remove(&self.number);
+        let mut followers = self.followed.revocations().followers();
+        followers.all.remove(&self.number);
     }
 }
 
@@ -89,46 +99,46 @@ impl Revocations {
     }
 }
 
-/// Checks everybody again and again, until nobody is left.
-async fn check_all(app: App) {
+/// Checks all followers periodically until none is left or the service stops.
+async fn check_all(followed: impl Followed) {
     loop {
         tokio::select! {
             () = tokio::time::sleep(EVERY) => {}
-            () = app.stopping.cancelled() => return,
+            () = followed.stopping().cancelled() => return,
         }
         {
-            let mut followers = app.revocations.followers();
+            let mut followers = followed.revocations().followers();
             if followers.all.is_empty() {
                 followers.is_checked = false;
                 return;
             }
         }
-        if let Err(error) = check_once(&app).await {
-            // What is followed comes from the same store, so there is nothing to be learned meanwhile.
+        if let Err(error) = check_once(&followed).await {
+            // Streams stay open: they read from the same store, so they can deliver nothing while it fails.
             tracing::warn!("credentials of open streams could not be looked at: {error}");
         }
     }
 }
 
-async fn check_once(app: &App) -> Result<(), StoreError> {
-    // The stamp first: what is written behind it is looked at the next time.
-    let stamp = app.store().stamp().await?;
-    let now = app.store().now().await?;
-    let names = end_expired(app, stamp, now);
-    let entries = app.store().entries_named(&names).await?;
+async fn check_once(followed: &impl Followed) -> Result<(), StoreError> {
+    // Read the change counter first: anything written after that is checked next time.
+    let stamp = followed.store().change_counter().await?;
+    let now = followed.store().now().await?;
+    let names = end_expired(followed, stamp, now);
+    let entries = followed.store().entries_named(&names).await?;
     let found: HashMap<(Kind, String), Option<Entry>> = names.into_iter().zip(entries).collect();
-    let mut followers = app.revocations.followers();
+    let mut followers = followed.revocations().followers();
     for follower in followers.all.values_mut() {
-        // One that came meanwhile waits for the next time.
-        let is_looked_at = |ground: &Ground| found.contains_key(&(ground.kind, ground.key.clone()));
-        if !follower.grounds.iter().all(is_looked_at) {
+        // Registered after `names` was collected: checked next time.
+        let is_looked_at = |basis: &AuthorityBasis| found.contains_key(&(basis.kind, basis.key.clone()));
+        if !follower.authority_bases.iter().all(is_looked_at) {
             continue;
         }
-        let holds = |ground: &Ground| {
-            let entry = found.get(&(ground.kind, ground.key.clone()));
-            ground.holds(entry.and_then(Option::as_ref), now)
+        let holds = |basis: &AuthorityBasis| {
+            let entry = found.get(&(basis.kind, basis.key.clone()));
+            basis.holds(entry.and_then(Option::as_ref), now)
         };
-        match follower.grounds.iter().all(holds) {
+        match follower.authority_bases.iter().all(holds) {
             true => follower.held_at = stamp,
             false => follower.end.cancel(),
         }
@@ -136,19 +146,19 @@ async fn check_once(app: &App) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// Ends those whose time is over, and names the entries that the others rest on and that may have changed.
-fn end_expired(app: &App, stamp: Option<u64>, now: Time) -> Vec<(Kind, String)> {
-    let followers = app.revocations.followers();
+/// Ends followers whose credential has expired, and returns the registry entries to read for the others.
+fn end_expired(followed: &impl Followed, stamp: Option<u64>, now: Time) -> Vec<(Kind, String)> {
+    let followers = followed.revocations().followers();
     let mut names = Vec::new();
     for follower in followers.all.values() {
         if follower.expires_at.is_some_and(|expires_at| expires_at <= now) && !is_session(follower) {
             follower.end.cancel();
         }
         let is_unchanged = stamp.is_some() && follower.held_at == stamp;
-        // A session's time is in its entry, and moves on as it is used.
+        // A session's expiry is in its entry and is extended by use.
         if !is_unchanged || is_session(follower) {
-            let grounds = follower.grounds.iter();
-            names.extend(grounds.map(|ground| (ground.kind, ground.key.clone())));
+            let authority_bases = follower.authority_bases.iter();
+            names.extend(authority_bases.map(|basis| (basis.kind, basis.key.clone())));
         }
     }
     names.sort_unstable();
@@ -157,5 +167,8 @@ fn end_expired(app: &App, stamp: Option<u64>, now: Time) -> Vec<(Kind, String)> 
 }
 
 fn is_session(follower: &Follower) -> bool {
-    follower.grounds.iter().any(|ground| ground.kind == Kind::Session)
+    follower
+        .authority_bases
+        .iter()
+        .any(|basis| basis.kind == Kind::Session)
 }

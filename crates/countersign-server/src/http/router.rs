@@ -1,4 +1,4 @@
-//! The whole map of the API.
+//! Route table of the API, and the OpenAPI document generated from it.
 
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
@@ -10,10 +10,10 @@ use utoipa_axum::routes;
 
 use super::{ApiError, App, Door, agents, approvals, calls, channels, events, operations};
 
-/// The largest body. Arguments have a limit of their own, below this.
+/// Largest request body, in bytes. Call arguments have their own, lower limit.
 pub const LARGEST_BODY: usize = 256 * 1024;
 
-/// Everything the service answers to, behind its door.
+/// Builds the complete service: the API, `/openapi.json` and the inbox pages, behind the host and origin guard.
 pub fn router(app: App, pages: Router<App>) -> Door {
     let (api, document) = api().split_for_parts();
     let document = Json(document);
@@ -26,7 +26,7 @@ pub fn router(app: App, pages: Router<App>) -> Door {
     Door::new(app, inside)
 }
 
-/// The API as a document for programs.
+/// Returns the OpenAPI description of the API.
 pub fn openapi() -> OpenApi {
     api().into_openapi()
 }

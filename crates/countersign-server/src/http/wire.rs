@@ -1,7 +1,7 @@
-//! What requests look like, to who answers them and to who sends them. Most answers are in `view`.
+//! Request bodies, query parameters and some responses of the API. Most responses are in `view`.
 //!
-//! INVARIANT: arguments are taken as raw JSON, to the byte. Unknown fields are refused: a misspelt one must not be
-//! silently without effect.
+//! INVARIANT: arguments are kept as raw JSON, byte for byte. Unknown fields are rejected, so that a misspelt one is not
+//! silently ignored.
 
 use std::borrow::Cow;
 
@@ -119,8 +119,8 @@ pub struct RulingView {
     /// `pass`, `held` or `forbidden`; `passed_before` for a call that its host runs and that passed before under the same
     /// idempotency key: it must not run again.
     pub ruling: Cow<'static, str>,
-    /// `pending_confirmation` for a held call; `succeeded`, `failed` or `unknown` for one that passed and was run here; the
-    /// state on record of one that passed before.
+    /// `pending_confirmation` for a held call; `succeeded`, `failed`, `not_sent` or `unknown` for one that passed and was
+    /// run here; the state on record of one that passed before.
     pub status: Option<Cow<'static, str>>,
     /// The call's id; none for a read that passed. It is the key under which a tool should act once.
     pub id: Option<String>,
@@ -130,6 +130,9 @@ pub struct RulingView {
     pub reason: Option<String>,
     /// What the host that runs a passed call has to show to `finish`; none for a read.
     pub permit: Option<String>,
+    /// After so many milliseconds a passed call that its host runs counts as unknown: do not begin it later than that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub timeout_ms: Option<u64>,
     /// What the tool answered, when the service runs it.
     #[schema(value_type = Option<serde_json::Value>)]
     pub result: Option<Box<RawValue>>,
@@ -309,8 +312,8 @@ pub struct Finish {
     /// The permit that `start` gave.
     #[schema(pattern = "^[0-9a-fA-F]{64}$")]
     pub permit: String,
-    /// `succeeded`, `failed` or `unknown`.
-    #[schema(pattern = "^(succeeded|failed|unknown)$")]
+    /// `succeeded`, `failed`, `not_sent` (the tool was not reached, so nothing ran) or `unknown`.
+    #[schema(pattern = "^(succeeded|failed|not_sent|unknown)$")]
     pub outcome: String,
     /// What the tool answered: any JSON.
     #[schema(value_type = Option<serde_json::Value>)]

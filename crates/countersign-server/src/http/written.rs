@@ -1,14 +1,14 @@
-//! Approvals as JSON, written once for each version.
+//! Cache of approvals serialized as JSON, one entry per approval.
 //!
-//! Enters: an approval. Leaves: the bytes of its answer. An id and a version name one content; only the time of the answer
-//! differs, and it stands at the end.
+//! Input: an approval. Output: the response body. Id and version determine the content, except for the time of the
+//! response, which comes last and is replaced in place.
 
 use axum::response::{IntoResponse, Response};
 use bytes::Bytes;
 use countersign::approval::Approval;
+use countersign::cache::GenerationalCache;
 use countersign::id::{Agent, ApprovalId, Tenant};
 use countersign::policy::Policy;
-use countersign::recent::Recent;
 use countersign::state::State;
 use countersign::time::Time;
 
@@ -16,38 +16,39 @@ use super::{Json, json};
 use crate::access::Caller;
 use crate::view;
 
-/// Room for a few hundred answers.
+/// Size of the cache: room for a few hundred responses.
 const MOST_BYTES: usize = 2 * 1024 * 1024;
-/// How an answer ends: `"now":"2026-01-31T09:30:00.000Z"}`.
+/// End of a body, around the time: `"now":"2026-01-31T09:30:00.000Z"}`.
 const NOW: &str = "\"now\":\"";
 const BEHIND: &str = "\"}";
 
-/// Answers that were given lately.
-pub struct Written(Recent<(Tenant, ApprovalId), Kept>);
+/// Recently sent responses.
+pub struct Written(GenerationalCache<(Tenant, ApprovalId), Kept>);
 
 #[derive(Clone)]
 struct Kept {
     version: u32,
     bytes: Bytes,
-    /// The store's stamp before the approval was read.
+    /// The store's change counter from before the approval was read.
     stamp: Option<u64>,
-    /// The agent that sees it; nothing for what an older version's served agent proposed.
+    /// The agent that may read the approval. `None` if a served agent of an older version proposed it.
     agent: Option<Agent>,
-    /// From then on it is not pending any more, whatever was written down.
+    /// When a pending approval expires, whether or not a sweep has recorded that yet.
     pending_until: Option<Time>,
 }
 
 impl Default for Written {
     fn default() -> Self {
-        Written(Recent::new(MOST_BYTES))
+        Written(GenerationalCache::new(MOST_BYTES))
     }
 }
 
 impl Written {
-    /// The answer about an approval, at `now`; `stamp` is the store's before the approval was read.
+    /// Returns the response for an approval at `now`. `stamp` is the store's change counter from before the approval
+    /// was read.
     pub fn answer(&self, approval: &Approval, policy: &Policy, now: Time, stamp: Option<u64>) -> Response {
         let fresh = || view::approval(approval, policy, now);
-        // It has expired, and that is not written down yet: the version does not tell.
+        // The approval has expired, but no sweep has recorded that, so its version is still the same.
         if view::state(approval, now) != approval.state {
             return Json(fresh()).into_response();
         }
@@ -57,7 +58,7 @@ impl Written {
             && let Some(bytes) = at(&kept.bytes, now)
         {
             if stamp.is_some() && kept.stamp != stamp {
-                self.0.keep(name, Kept { stamp, ..kept }, bytes.len());
+                self.0.insert(name, Kept { stamp, ..kept }, bytes.len());
             }
             return json::answer(bytes);
         }
@@ -72,13 +73,13 @@ impl Written {
             agent: Some(approval.agent.clone()).filter(|_| !approval.is_of_older_talk()),
             pending_until: (approval.state == State::Pending).then_some(approval.expires_at),
         };
-        self.0.keep(name, kept, bytes.len());
+        self.0.insert(name, kept, bytes.len());
         json::answer(bytes)
     }
 
-    /// The same answer again to who may see it, while the store's stamp is the same; nothing when that is not known.
+    /// Returns the cached response if the caller may see it and the store's change counter is still the same.
     pub fn again(&self, caller: &Caller, id: ApprovalId, stamp: Option<u64>, now: Time) -> Option<Response> {
-        let is_true = |kept: &Kept| {
+        let is_current = |kept: &Kept| {
             stamp.is_some()
                 && kept.stamp == stamp
                 && caller
@@ -87,12 +88,12 @@ impl Written {
                     .is_none_or(|agent| Some(agent) == kept.agent.as_ref())
                 && kept.pending_until.is_none_or(|until| now < until)
         };
-        let kept = self.0.get(&(caller.tenant.clone(), id), is_true)?;
+        let kept = self.0.get(&(caller.tenant.clone(), id), is_current)?;
         at(&kept.bytes, now).map(json::answer)
     }
 }
 
-/// The same answer at another time; nothing when a time is not written in the usual length.
+/// Replaces the time at the end of a body. `None` if the times differ in length.
 fn at(bytes: &[u8], now: Time) -> Option<Bytes> {
     let now = now.to_string();
     let end = bytes.len().checked_sub(BEHIND.len())?;

@@ -1,28 +1,28 @@
-//! After a call ran: ask to take it back, or say how it ended when nobody knows.
+//! Actions on a call that has run: request its undo, or reconcile an unknown outcome.
 
-use axum::extract::rejection::FormRejection;
-use axum::extract::{Form, Path, State};
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use countersign::gate::Submission;
-use countersign::id::{Agent, BadName, CallId, Key};
+use countersign::id::{Agent, CallId, Key};
 use serde::Deserialize;
 
 use super::decide::Typed;
+use super::form::Sent;
 use super::session::{FRAGMENT, SignedIn};
 use super::{detail, list, page, playground};
 use crate::access::Caller;
 use crate::http::calls::settle;
 use crate::http::{Answer, ApiError, App};
 
-/// The agent that asks for an undo is the page itself; the person is the requester.
+/// Agent name of undo requests made on the page. The person is the requester.
 const AGENT: &str = "inbox";
 
 #[derive(Debug, Default, Deserialize)]
 pub struct Asked {
     #[serde(default)]
     key: String,
-    /// Where the form stood.
+    /// Page that the form was on.
     #[serde(default)]
     from: String,
 }
@@ -34,19 +34,18 @@ pub struct FoundOut {
     note: String,
 }
 
-/// Asks for an undo, as an approval of its own, and leads to it.
+/// Proposes an undo as a new approval, and redirects to it.
 pub async fn undo(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
     Path((id, position)): Path<(String, u8)>,
     headers: HeaderMap,
-    form: Result<Form<Asked>, FormRejection>,
+    Sent(asked): Sent<Asked>,
 ) -> Response {
-    let asked = form.map(|Form(asked)| asked).unwrap_or_default();
     if asked.from == "playground" {
         match playground::undo(&app, &caller, &id, position, headers.contains_key(FRAGMENT)).await {
             Ok(Some(answer)) => return answer,
-            // A card of no talk of theirs: the inbox asks for it.
+            // Not from one of this person's talks: propose it outside any conversation, as the inbox does.
             Ok(None) => {}
             Err(error) => return detail::again(&app, &caller, &id, &error, &Typed::default()).await,
         }
@@ -57,18 +56,14 @@ pub async fn undo(
     }
 }
 
-/// Records how a call ended whose outcome was unknown.
+/// Records how a call with an unknown outcome ended.
 pub async fn reconcile(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
     Path((id, position)): Path<(String, u8)>,
-    form: Result<Form<FoundOut>, FormRejection>,
+    Sent(found): Sent<FoundOut>,
 ) -> Response {
-    let outcome = match form {
-        Ok(Form(found)) => record(&app, &caller, &id, position, found).await,
-        Err(_) => Err(unclear()),
-    };
-    match outcome {
+    match record(&app, &caller, &id, position, found).await {
         Ok(()) => Redirect::to(&format!("/approvals/{}", page::url_part(&id))).into_response(),
         Err(error) => detail::again(&app, &caller, &id, &error, &Typed::default()).await,
     }
@@ -79,21 +74,20 @@ async fn propose_undo(app: &App, caller: &Caller, id: &str, position: u8, key: &
         return Err(ApiError::stopping());
     }
     let (approval, _) = list::one(app, caller, id).await?;
-    let bad_name = |problem: BadName| ApiError::bad_request(problem.to_string());
     let key = Some(key).filter(|key| !key.is_empty());
     let key = key.map(|key| Key::new(format!("undo-{}-{position}-{key}", approval.id.short())));
     let submission = Submission {
         tenant: caller.tenant.clone(),
-        agent: Agent::of_service(AGENT).map_err(bad_name)?,
+        agent: Agent::of_service(AGENT)?,
         requester: caller.name.clone(),
         on_behalf_of: caller.person.clone(),
-        // A conversation has one pending approval; an undo asked for here must not end it.
+        // Without a channel, because a channel has one pending approval and this undo must not supersede it.
         channel: None,
         run: None,
         session: None,
         claim: None,
         conversation: None,
-        key: key.transpose().map_err(bad_name)?,
+        key: key.transpose()?,
         calls: Vec::new(),
     };
     let call = CallId {

@@ -1,15 +1,15 @@
-//! What would run and what came back, as plain text: nothing is left out.
+//! A call's complete arguments or result as plain text.
 //!
-//! Enters: an approval and the position of a call. Leaves: text in which every character can be seen, or the exact
-//! bytes as a file.
-//! INVARIANT: a secret leaves in neither form.
+//! Input: an approval and the position of a call. Output: text with invisible characters escaped, or the exact bytes as
+//! a download.
+//! INVARIANT: neither form contains a secret.
 
 use axum::extract::{Path, Query, State};
 use axum::http::{HeaderValue, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
 use countersign::approval::SharedApproval;
 use countersign::call::Call;
-use countersign::display::escape;
+use countersign::display::{self, escape};
 use countersign::json;
 use countersign::policy::Policy;
 use countersign::secrecy::Secrecy;
@@ -21,13 +21,13 @@ use crate::http::{Answer, ApiError, App};
 
 #[derive(Debug, Default, Deserialize)]
 pub struct Asked {
-    /// The bytes as they are, as a file.
+    /// Download the exact bytes as a file.
     download: Option<String>,
-    /// As they were proposed, before a person changed them.
+    /// Show the arguments as proposed, before a person edited them.
     original: Option<String>,
 }
 
-/// The arguments of a call.
+/// Shows or downloads the arguments of a call.
 pub async fn arguments(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
@@ -58,7 +58,7 @@ pub async fn arguments(
     answer.await.unwrap_or_else(|error| page::failure(&error))
 }
 
-/// What a call answered.
+/// Shows the result of a call.
 pub async fn result(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
@@ -80,7 +80,7 @@ fn call(approval: &SharedApproval, position: u8) -> Answer<&Call> {
     approval.call(position).ok_or_else(|| ApiError::not_found("call"))
 }
 
-/// One value per line, secrets as marks; nothing when there is no secret among them.
+/// Lists one value per line, with secrets replaced by marks. `None` if the arguments contain no secret.
 fn values(policy: &Policy, approval: &SharedApproval, call: &Call, bytes: &[u8]) -> Option<String> {
     let rows = Secrecy::of(call, policy, &approval.salt).table(bytes);
     if !rows.iter().any(|row| row.hidden) {
@@ -92,15 +92,16 @@ fn values(policy: &Policy, approval: &SharedApproval, call: &Call, bytes: &[u8])
         let is_same = |leaf: &&json::Leaf<'_>| escape(&leaf.pointer) == row.pointer;
         let whole = match row.hidden {
             true => None,
-            false => leaves.iter().find(is_same).map(json::Leaf::text),
+            false => leaves.iter().find(is_same),
         };
-        let value = whole.map_or_else(|| row.value.clone(), |whole| escape(&whole).into_owned());
-        text.push_str(&format!("{}  {value}\n", row.pointer));
+        let whole = whole.map(|leaf| display::value(leaf.kind, &leaf.text()));
+        let value = whole.unwrap_or_else(|| format!("({})", row.value));
+        text.push_str(&format!("{}  {value}\n", row.name));
     }
     Some(text)
 }
 
-/// Line breaks stay, everything else that cannot be seen is written out.
+/// Escapes invisible characters, but keeps line breaks.
 pub fn visible_lines(text: &str) -> String {
     let lines: Vec<_> = text.split('\n').map(escape).collect();
     lines.join("\n")
@@ -111,7 +112,7 @@ fn plain(text: String) -> Response {
     ([(header::CONTENT_TYPE, kind)], text).into_response()
 }
 
-/// Not to be shown by the browser: some characters would act there.
+/// Makes a download. The browser must not display the bytes, because some characters would affect the page's rendering.
 fn file(bytes: &[u8], name: &str) -> Response {
     let kind = HeaderValue::from_static("application/octet-stream");
     let name = HeaderValue::from_str(&format!("attachment; filename=\"{name}\""));

@@ -1,4 +1,4 @@
-//! Style and script, compiled into the program.
+//! Stylesheets, scripts and the icon, compiled into the binary.
 
 use axum::extract::Path;
 use axum::http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -22,7 +22,7 @@ const FILES: [(&str, &str, &str); 8] = [
     ("icon.svg", PICTURE, include_str!("assets/icon.svg")),
 ];
 
-/// One file. Browsers ask each time, and are told when they have it already.
+/// Serves one file. Browsers revalidate it on each use by its `ETag`.
 pub async fn file(Path(name): Path<String>, headers: HeaderMap) -> Response {
     let found = FILES.iter().find(|(file, ..)| *file == name);
     let Some((_, kind, text)) = found else {

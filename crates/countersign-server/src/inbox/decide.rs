@@ -1,34 +1,34 @@
-//! Deciding on the page: from a form to the one decision that every surface makes.
+//! Handles the decision form of the pages.
 //!
-//! Enters: a form that carries the digest of the card it stood on. Leaves: the way back, or the page again with the
-//! true reason and with everything that was typed.
+//! Input: a form with the digest of the card that it was on. Output: a redirect, or the page again with the reason for
+//! the refusal and with everything that was typed.
 
 use std::collections::HashMap;
 
-use axum::extract::rejection::FormRejection;
-use axum::extract::{Form, Path, State};
+use axum::extract::{Path, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Redirect, Response};
-use countersign::approval::SharedApproval;
+use countersign::approval::{Approval, SharedApproval};
 use countersign::call::Call;
-use countersign::decision::{Choice, Decision, Refusal, Verdict};
+use countersign::decision::{Choice, Decider, Decision, Refusal, Verdict};
 use countersign::hash::Hash;
 use countersign::id::Key;
 use countersign::policy::Policy;
 use countersign::secrecy::Secrecy;
 use countersign::time::Time;
 
-use super::card::{Measure, whole_card};
+use super::card::{May, Measure, whole_card};
+use super::form::Sent;
 use super::session::{FRAGMENT, SignedIn};
 use super::{detail, edit, list, page, playground};
 use crate::access::{Caller, Scope};
 use crate::http::approvals::{LONGEST_COMMENT, record};
 use crate::http::{Answer, ApiError, App};
 
-/// The largest form: a batch whose arguments are all being changed.
+/// Largest form, in bytes: enough for a batch in which all arguments are edited.
 pub const LARGEST_FORM: usize = 2 * 1024 * 1024;
 
-/// What was filled in, to be shown again when it cannot be accepted.
+/// Submitted form fields, shown again if the decision is not accepted.
 #[derive(Debug, Default)]
 pub struct Typed(HashMap<String, String>);
 
@@ -37,45 +37,54 @@ impl Typed {
         self.0.get(name).map_or("", String::as_str)
     }
 
-    /// The comment.
     pub fn comment(&self) -> &str {
         self.text("comment")
     }
 
-    /// Whether a call was left out of what is approved.
+    /// Returns true if the person excluded this call from the approval.
     pub fn leaves_out(&self, position: u8) -> bool {
         self.text(&format!("choice-{position}")) == "deny"
     }
 
-    /// What stands in the field of a call's arguments.
+    /// Returns the text of the call's arguments field.
     pub fn arguments(&self, position: u8) -> Option<&str> {
         self.0.get(&format!("arguments-{position}")).map(String::as_str)
     }
 
-    /// Where the form stood: on the list, unless it says otherwise.
-    fn is_from_list(&self) -> bool {
-        self.text("from").is_empty()
-    }
-
-    /// It stood beside a talk.
-    fn is_from_playground(&self) -> bool {
-        self.text("from") == "playground"
-    }
-
-    /// How much the card showed that the form stood on.
-    fn measure(&self) -> Measure {
-        match self.is_from_list() && self.text("shown").is_empty() {
-            true => Measure::LIST,
-            false => Measure::FULL,
+    /// Returns the page that the form was on. The list's form has no `from` field.
+    ///
+    /// INVARIANT: whatever is not known counts as the list, whose cards show the least.
+    fn place(&self) -> FormPlace {
+        match (self.text("from"), self.text("shown")) {
+            ("detail", _) => FormPlace::Detail,
+            ("playground", _) => FormPlace::Playground,
+            ("", "all") => FormPlace::OpenedOnList,
+            _ => FormPlace::List,
         }
     }
 
-    /// Whether arguments are being changed.
+    /// Returns true if the person edited arguments, whether or not they have seen what would run.
     pub fn is_edit(&self) -> bool {
-        self.text("verdict") == "edit"
+        matches!(self.text("verdict"), "edit" | CONFIRM)
     }
 
-    /// The same fields again are the same decision; anything else is another one.
+    /// Returns true if the form was on the card that shows what would run after the edit.
+    fn is_confirmed(&self) -> bool {
+        self.text("verdict") == CONFIRM
+    }
+
+    /// Returns the fields about the calls, for the form on the card that shows what would run.
+    pub fn about_calls(&self) -> Vec<(&str, &str)> {
+        let is_about_a_call = |name: &str| name.starts_with("arguments-") || name.starts_with("choice-");
+        let fields = self.0.iter().filter(|(name, _)| is_about_a_call(name));
+        let mut fields: Vec<_> = fields
+            .map(|(name, value)| (name.as_str(), value.as_str()))
+            .collect();
+        fields.sort_unstable();
+        fields
+    }
+
+    /// Returns an idempotency key that is the hash of all fields: a form that is sent twice is one decision.
     fn key(&self) -> Option<Key> {
         let mut fields: Vec<_> = self
             .0
@@ -91,35 +100,71 @@ impl Typed {
     }
 }
 
-/// Decides.
+/// Verdict of the form on the card that shows what would run after an edit.
+const CONFIRM: &str = "confirm";
+
+/// Page that a form was on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum FormPlace {
+    List,
+    /// The list, on which the whole card was opened in its place.
+    OpenedOnList,
+    Detail,
+    Playground,
+}
+
+impl FormPlace {
+    /// Returns how much the card with the form showed.
+    fn measure(self) -> Measure {
+        match self {
+            FormPlace::List => Measure::LIST,
+            FormPlace::OpenedOnList | FormPlace::Detail | FormPlace::Playground => Measure::FULL,
+        }
+    }
+
+    /// Returns the name that templates know the page by.
+    fn name(self) -> &'static str {
+        match self {
+            FormPlace::List | FormPlace::OpenedOnList => "list",
+            FormPlace::Detail => "detail",
+            FormPlace::Playground => "playground",
+        }
+    }
+}
+
+/// What became of a form.
+enum Done {
+    Decided,
+    /// Nothing is decided: the card has to be shown as it would be after the edit.
+    Preview(Box<Approval>),
+}
+
+/// Records the submitted decision. An edit is shown first, as the card of what would run.
 pub async fn decide(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
     Path(id): Path<String>,
     headers: HeaderMap,
-    form: Result<Form<HashMap<String, String>>, FormRejection>,
+    Sent(fields): Sent<HashMap<String, String>>,
 ) -> Response {
-    let typed = match form {
-        Ok(Form(fields)) => Typed(fields),
-        Err(rejection) => return page::failure(&unread(&rejection)),
-    };
+    let typed = Typed(fields);
     let (approval, now) = match list::one(&app, &caller, &id).await {
         Ok(found) => found,
         Err(error) => return page::failure(&error),
     };
+    if typed.text("verdict") == "again" {
+        return detail::edit_again(&app, &caller, &id, &typed).await;
+    }
     let is_fragment = headers.contains_key(FRAGMENT);
     let outcome = try_to_decide(&app, &caller, &approval, &typed).await;
-    if is_fragment {
-        return fragment(&app, &caller, &approval, now, &typed, outcome).await;
-    }
     match outcome {
-        Ok(()) if typed.is_from_list() => {
-            Redirect::to(&format!("/approvals?done={}", approval.id)).into_response()
-        }
-        Ok(()) => {
-            let back = match typed.is_from_playground() {
-                true => playground::way_back(&app, &caller, &approval).await,
-                false => None,
+        Ok(Done::Preview(preview)) => detail::confirm(&app, &caller, (*preview).into(), now, &typed).await,
+        outcome if is_fragment => fragment(&app, &caller, &approval, now, &typed, outcome.map(|_| ())).await,
+        Ok(Done::Decided) => {
+            let back = match typed.place() {
+                FormPlace::List | FormPlace::OpenedOnList => Some(format!("/approvals?done={}", approval.id)),
+                FormPlace::Playground => playground::way_back(&app, &caller, &approval).await,
+                FormPlace::Detail => None,
             };
             let usual = || format!("/approvals/{}", approval.id);
             Redirect::to(&back.unwrap_or_else(usual)).into_response()
@@ -128,7 +173,7 @@ pub async fn decide(
     }
 }
 
-/// The card as it is now, for the script to put in the old one's place.
+/// Renders the current card, with which the script replaces the old one.
 async fn fragment(
     app: &App,
     caller: &Caller,
@@ -141,23 +186,20 @@ async fn fragment(
     let (approval, now) = after.unwrap_or_else(|_| (before.clone(), then));
     let problem = outcome.err();
     let status = problem.as_ref().map_or(StatusCode::OK, |error| error.status);
-    let place = match typed.text("from") {
-        "" => (typed.measure(), "list"),
-        from => (typed.measure(), from),
-    };
+    let place = (typed.place().measure(), typed.place().name());
     list::fragment(status, app, caller, &approval, now, place, problem.as_ref()).await
 }
 
-async fn try_to_decide(app: &App, caller: &Caller, approval: &SharedApproval, typed: &Typed) -> Answer<()> {
+async fn try_to_decide(app: &App, caller: &Caller, approval: &SharedApproval, typed: &Typed) -> Answer<Done> {
     let decider = caller
         .decider()
         .ok_or_else(|| ApiError::wrong_scope(&[Scope::Decide]))?;
     let comment = typed.comment().trim();
-    if comment.len() > LONGEST_COMMENT {
-        let message = format!("a comment has at most {LONGEST_COMMENT} bytes");
+    if comment.chars().count() > LONGEST_COMMENT {
+        let message = format!("a comment has at most {LONGEST_COMMENT} characters");
         return Err(ApiError::too_large(message));
     }
-    // INVARIANT: nothing is decided on this page without the digest of what it showed.
+    // INVARIANT: no decision is made on a page without the digest of what the page showed.
     let digest = Hash::from_hex(typed.text("digest")).ok_or_else(|| {
         bad(
             "the form does not say which card it belongs to",
@@ -165,25 +207,50 @@ async fn try_to_decide(app: &App, caller: &Caller, approval: &SharedApproval, ty
         )
     })?;
     let tenant = caller.tenant.clone();
-    let mut decision = match verdict(app.gate.policy(), approval, typed)? {
+    let verdict = verdict(app.gate.policy(), approval, typed)?;
+    let preview = match &verdict {
+        Verdict::Each(choices) if typed.is_edit() => Some(app.gate.preview(approval, choices)?),
+        _ => None,
+    };
+    let mut decision = match verdict {
         Verdict::Deny => Decision::deny(tenant, approval.id, decider),
         verdict => {
-            let whole = whole_card(app.gate.policy(), approval, typed.measure());
+            let shown = preview.as_ref().unwrap_or(approval);
+            let whole = whole_card(app.gate.policy(), shown, typed.place().measure());
             let whole = whole.ok_or(Refusal::Incomplete { id: approval.id })?;
             Decision::on(tenant, whole, decider, verdict)
         }
     };
+    // INVARIANT: an edit is approved on a card of exactly the bytes that would run, never on the field it was typed into.
+    if let Some(preview) = preview {
+        let is_open = approval.state == countersign::state::State::Pending && approval.digest == digest;
+        let seen = typed
+            .is_confirmed()
+            .then(|| Hash::from_hex(typed.text("preview")))
+            .flatten();
+        match seen {
+            Some(seen) if seen != preview.digest_of_calls() => return Err(not_as_seen()),
+            Some(_) => {}
+            None if typed.is_confirmed() => return Err(not_as_seen()),
+            None if is_open => {
+                may_edit(approval, &decision.decider)?;
+                return Ok(Done::Preview(Box::new(preview)));
+            }
+            // It is over, or was another card: the store refuses the decision, and says why.
+            None => {}
+        }
+    }
     decision.digest = Some(digest);
     decision.comment = (!comment.is_empty()).then(|| comment.to_owned());
     decision.key = typed.key();
-    record(app, decision, false).await.map(|_| ())
+    record(app, decision, false).await.map(|_| Done::Decided)
 }
 
 fn verdict(policy: &Policy, approval: &SharedApproval, typed: &Typed) -> Answer<Verdict> {
     match typed.text("verdict") {
         "deny" => Ok(Verdict::Deny),
         "approve" => Ok(Verdict::Approve),
-        "chosen" | "edit" => {
+        "chosen" | "edit" | CONFIRM => {
             let choices = approval.numbered().map(|(position, call)| {
                 if typed.leaves_out(position) {
                     return Ok(Choice::Deny);
@@ -211,7 +278,7 @@ fn verdict(policy: &Policy, approval: &SharedApproval, typed: &Typed) -> Answer<
     }
 }
 
-/// What is wrong with one call's arguments, alone, for the place beside its field.
+/// Returns what is wrong with one call's edited arguments, to be shown beside their field.
 pub fn edit_problem(secrecy: &Secrecy, call: &Call, position: u8, typed: &Typed) -> Option<String> {
     let text = typed
         .arguments(position)
@@ -233,9 +300,25 @@ fn bad_edit(position: u8, problem: &str) -> ApiError {
     )
 }
 
-fn unread(rejection: &FormRejection) -> ApiError {
-    match rejection.status() {
-        StatusCode::PAYLOAD_TOO_LARGE => ApiError::too_large("the form is too large"),
-        _ => bad("the form could not be read", "open the page again"),
+fn may_edit(approval: &Approval, decider: &Decider) -> Answer<()> {
+    let may = May::new(approval, Some(decider));
+    match may.edit {
+        true => Ok(()),
+        false => Err(ApiError::new(
+            StatusCode::FORBIDDEN,
+            "not_allowed",
+            may.why_not
+                .unwrap_or_else(|| "nobody edits what several people have to approve".to_owned()),
+            "decide it as it was proposed, or have it proposed again",
+        )),
     }
+}
+
+fn not_as_seen() -> ApiError {
+    ApiError::new(
+        StatusCode::CONFLICT,
+        "stale",
+        "the arguments are not those of the card that was shown",
+        "look at the card again, then approve it",
+    )
 }

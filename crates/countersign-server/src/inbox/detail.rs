@@ -1,4 +1,4 @@
-//! One approval on a page of its own: the whole card, what became of it, and its history.
+//! Page of one approval: the complete card, its outcome and its history.
 
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
@@ -18,16 +18,16 @@ use super::{edit, list, page, timeline};
 use crate::access::Caller;
 use crate::http::{Answer, ApiError, App};
 
-/// Fields grow with their text up to so many lines.
+/// Tallest arguments field, in lines.
 const MOST_LINES: usize = 30;
 
 #[derive(Debug, Default, Deserialize)]
 pub struct Asked {
-    /// The arguments are to be changed.
+    /// Present if the page shows fields to edit the arguments.
     edit: Option<String>,
 }
 
-/// The page.
+/// Renders the page.
 pub async fn show(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
@@ -39,10 +39,61 @@ pub async fn show(
     page.unwrap_or_else(|error| page::failure(&error))
 }
 
-/// The page once more, because a decision was not accepted: with the reason, and with what was typed.
+/// Renders the page again after a request was refused, with the reason and the submitted fields.
 pub async fn again(app: &App, caller: &Caller, id: &str, problem: &ApiError, typed: &Typed) -> Response {
     let page = draw(app, caller, id, typed.is_edit(), Some(problem), typed).await;
     page.unwrap_or_else(|error| page::failure(&error))
+}
+
+/// Renders the fields to edit the arguments, with what was typed so far.
+pub async fn edit_again(app: &App, caller: &Caller, id: &str, typed: &Typed) -> Response {
+    let page = draw(app, caller, id, true, None, typed).await;
+    page.unwrap_or_else(|error| page::failure(&error))
+}
+
+/// Renders the card of what would run after an edit, with the button that approves exactly that. Nothing is decided
+/// yet. No script keeps this page up to date, so the card under the button never changes.
+pub async fn confirm(
+    app: &App,
+    caller: &Caller,
+    preview: SharedApproval,
+    now: Time,
+    typed: &Typed,
+) -> Response {
+    let page = draw_confirm(app, caller, &preview, now, typed).await;
+    page.unwrap_or_else(|error| page::failure(&error))
+}
+
+async fn draw_confirm(
+    app: &App,
+    caller: &Caller,
+    preview: &SharedApproval,
+    now: Time,
+    typed: &Typed,
+) -> Answer<Response> {
+    let events = app.store().events(&caller.tenant, preview.id).await?;
+    let concerns = list::concerns(app, preview, now).await?;
+    let card = card(app, caller, preview, (now, &concerns), false, typed);
+    let values = context! {
+        card => Value::from(Serde(&card)),
+        events => Value::from(Serde(timeline::lines(&events, now))),
+        now => now.to_string(),
+        problem => None::<Value>,
+        comment => typed.comment(),
+        is_edit => false,
+        confirm => preview.digest_of_calls().to_string(),
+        fields => Value::from(Serde(typed.about_calls())),
+        key => page::form_key(),
+        from => "detail",
+    };
+    Ok(page::signed_in(
+        app,
+        StatusCode::OK,
+        "detail.html",
+        caller,
+        "",
+        values,
+    ))
 }
 
 async fn draw(

@@ -1,21 +1,21 @@
-//! Changing arguments: from exact bytes to a text field and back.
+//! Editing arguments: converts exact bytes to a text field and back.
 //!
-//! Enters: a call's bytes, later what a person typed. Leaves: text in which no character acts, later the choice made.
-//! INVARIANT: a field that was not touched means the bytes as proposed, to the byte, whatever the browser did to its
-//! line breaks.
-//! INVARIANT: a secret stands in no field. [`KEPT`] stands there for it, and means its bytes in that one place alone.
+//! Input: a call's bytes, later the text that a person typed. Output: text without invisible or bidirectional
+//! characters, later the person's choice.
+//! INVARIANT: an untouched field means exactly the proposed bytes, even if the browser changed its line breaks.
+//! INVARIANT: no field contains a secret. [`KEPT`] stands in its place, and is replaced with the secret in that place
+//! only.
 
 use std::collections::HashMap;
 
 use countersign::call::Arguments;
 use countersign::decision::Choice;
 use countersign::display::escape;
+pub use countersign::gate::KEPT;
 use countersign::json::{self, Kind, Malformed};
 
-/// Stands in a field where a secret is kept as it was proposed.
-pub const KEPT: &str = "(secret, kept as it is)";
-
-/// The bytes as text for a field. Characters that would act on the page stand as JSON escapes, which mean the same.
+/// Converts arguments to text for a field. Characters that would affect the page's rendering become JSON escapes, which
+/// mean the same.
 pub fn field(arguments: &[u8], is_secret: impl Fn(&str) -> bool) -> String {
     let secrets = json::find(arguments, is_secret);
     let kept = secrets.into_iter().map(|(_, range)| (range, quoted_kept()));
@@ -31,7 +31,8 @@ pub fn field(arguments: &[u8], is_secret: impl Fn(&str) -> bool) -> String {
     shown
 }
 
-/// What a person means by what stands in the field now.
+/// Parses the field: the arguments are approved as proposed if the text is unchanged, else edited. Fails with a message
+/// for the person.
 pub fn read(arguments: &Arguments, typed: &str, is_secret: impl Fn(&str) -> bool) -> Result<Choice, String> {
     let typed = line_breaks(typed);
     let proposed = arguments.as_bytes();
@@ -48,8 +49,8 @@ pub fn read(arguments: &Arguments, typed: &str, is_secret: impl Fn(&str) -> bool
         .map_err(|problem| problem.reason.to_string())
 }
 
-/// Where the bytes of secrets belong in what was typed. A secret goes back to its own place, and to no other: elsewhere
-/// it could be read.
+/// Finds where to put the secrets back into the typed text. A secret may return to its own place only; elsewhere it
+/// could be displayed.
 fn kept(proposed: &[u8], typed: &str, is_secret: impl Fn(&str) -> bool) -> Result<Vec<Splice>, String> {
     let secrets: HashMap<String, _> = json::find(proposed, is_secret).into_iter().collect();
     let said = json::leaves(proposed);
@@ -77,10 +78,10 @@ fn kept(proposed: &[u8], typed: &str, is_secret: impl Fn(&str) -> bool) -> Resul
     Ok(kept)
 }
 
-/// A place in bytes, and what stands there instead.
+/// Byte range, and the bytes to put there.
 type Splice = (std::ops::Range<usize>, Vec<u8>);
 
-/// The bytes with other bytes in some places, which come in their order.
+/// Replaces byte ranges, which have to be sorted.
 fn spliced(bytes: &[u8], places: Vec<Splice>) -> Vec<u8> {
     let mut whole = Vec::with_capacity(bytes.len());
     let mut from = 0;
@@ -97,12 +98,12 @@ fn quoted_kept() -> Vec<u8> {
     format!("\"{KEPT}\"").into_bytes()
 }
 
-/// Browsers send every line break as two characters.
+/// Normalises line breaks: browsers submit them as CRLF.
 fn line_breaks(text: &str) -> String {
     text.replace("\r\n", "\n").replace('\r', "\n")
 }
 
-/// Where the fault is, as a person looks for it.
+/// Describes a JSON error with its line and column.
 fn told(typed: &str, problem: Malformed) -> String {
     let before = typed.get(..problem.at).unwrap_or(typed);
     let line = before.matches('\n').count() + 1;
@@ -110,12 +111,13 @@ fn told(typed: &str, problem: Malformed) -> String {
     format!("line {line}, column {column}: {}", problem.reason)
 }
 
-/// In JSON outside of strings there is nothing but ASCII, so whatever acts stands in a string.
+/// Returns true if the character would affect the page's rendering. Outside strings, valid JSON is plain ASCII, so such
+/// a character is always inside a string and can be escaped.
 fn acts(character: char) -> bool {
     if character.is_ascii() {
         return false;
     }
-    // Behind a letter, so that a mark that belongs to one is left alone.
+    // Probe after a letter, because combining marks that follow one are fine.
     let mut probe = String::from("a");
     probe.push(character);
     escape(&probe).contains("\\u{")
@@ -215,7 +217,7 @@ mod tests {
             let problem = edited(moved).unwrap_err();
             assert!(problem.starts_with("no secret was proposed at /"), "{problem}");
         }
-        // Whoever proposes those very words means them.
+        // The same words, when proposed as an ordinary value, are kept as that value.
         let odd = arguments(r#"{"name":"(secret, kept as it is)","auth":1}"#);
         let typed = r#"{"name":"(secret, kept as it is)","auth":2}"#;
         let Ok(Choice::Edit(edited)) = read(&odd, typed, is_auth) else {

@@ -1,6 +1,6 @@
-//! What the list is narrowed to.
+//! Filters of the list.
 //!
-//! Enters: a query string. Leaves: a test for approvals, and the same query again for links.
+//! Input: a query string. Output: a predicate on approvals, and the same query string for links.
 
 use countersign::approval::Approval;
 use countersign::display::clip;
@@ -10,34 +10,34 @@ use serde::{Deserialize, Serialize};
 use super::card::risk;
 use super::page::url_part;
 
-/// What somebody wants to see. An empty field of a form means nothing.
+/// Selected filters. An empty field, as an HTML form sends it, means no filter.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 pub struct Wanted {
-    /// Only this agent's.
+    /// Only approvals of this agent.
     #[serde(default)]
     pub agent: String,
-    /// Only with a call of this tool.
+    /// Only approvals with a call of this tool.
     #[serde(default)]
     pub tool: String,
-    /// Only of this risk.
+    /// Only approvals of this risk.
     #[serde(default)]
     pub risk: String,
 }
 
 impl Wanted {
-    /// True when nothing is left out.
+    /// Returns true if no filter is set.
     pub fn is_everything(&self) -> bool {
         self.agent.is_empty() && self.tool.is_empty() && self.risk.is_empty()
     }
 
-    /// True when the approval is wanted.
+    /// Returns true if the approval passes all filters.
     pub fn includes(&self, approval: &Approval) -> bool {
         (self.agent.is_empty() || approval.agent.as_str() == self.agent)
             && (self.tool.is_empty() || approval.calls.iter().any(|call| call.tool.as_str() == self.tool))
             && (self.risk.is_empty() || risk(approval).as_str() == self.risk)
     }
 
-    /// The same again, as a query without its question mark.
+    /// Returns the filters as a query string, without the question mark.
     pub fn query(&self) -> String {
         let pairs = [("agent", &self.agent), ("tool", &self.tool), ("risk", &self.risk)];
         let named = pairs.iter().filter(|(_, value)| !value.is_empty());
@@ -48,7 +48,7 @@ impl Wanted {
     }
 }
 
-/// What the filters offer: what there is to choose from.
+/// Options that the filter form offers.
 #[derive(Debug, Default, Serialize)]
 pub struct Choices {
     agents: Vec<Choice>,
@@ -56,7 +56,7 @@ pub struct Choices {
     risks: Vec<&'static str>,
 }
 
-/// One of them: what it stands for, and how it is shown.
+/// One option: its value and its label.
 #[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 struct Choice {
     value: String,
@@ -73,7 +73,8 @@ impl Choice {
 }
 
 impl Choices {
-    /// From all that waits, and from what is wanted, so that a choice does not vanish with its last card.
+    /// Collects the options from the pending approvals. The selected filters are always included, so that an option
+    /// does not vanish with its last card.
     pub fn new<'a>(approvals: impl Iterator<Item = &'a Approval>, wanted: &Wanted) -> Choices {
         let mut choices = Choices {
             risks: Risk::ALL.iter().rev().map(|risk| risk.as_str()).collect(),

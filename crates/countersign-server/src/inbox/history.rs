@@ -1,4 +1,4 @@
-//! What was decided, newest first.
+//! History page: approvals that are no longer pending, newest first.
 
 use axum::extract::{Query, State};
 use axum::http::StatusCode;
@@ -9,14 +9,14 @@ use minijinja::value::Serde;
 use minijinja::{Value, context};
 use serde::{Deserialize, Serialize};
 
-use super::card::{Moment, risk, shown};
+use super::card::{Moment, risk, shown, tone};
 use super::page;
 use super::session::SignedIn;
 use crate::access::Caller;
 use crate::http::{Answer, ApiError, App};
-use crate::view;
+use crate::view::{self, Outcome};
 
-/// So many lines stand on one page.
+/// Lines per page.
 const LINES: usize = 50;
 /// Ends a page early once its arguments and results reach this many bytes.
 const MOST_BYTES: usize = 4 * 1024 * 1024;
@@ -33,16 +33,21 @@ pub struct Asked {
 struct Line {
     id: String,
     title: String,
-    state: &'static str,
+    /// Outcome of the approval, in words.
+    label: String,
+    /// CSS class for the colour.
+    tone: &'static str,
     risk: &'static str,
     agent: String,
     by: Option<String>,
     at: Moment,
-    /// How its calls ended, each word once.
-    outcomes: Vec<&'static str>,
+    /// Outcome of its call or calls, if the label does not state it.
+    outcome: Option<&'static str>,
+    /// Why the policy let the call pass, if it did.
+    because: Option<String>,
 }
 
-/// The page.
+/// Renders the page.
 pub async fn show(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
@@ -78,20 +83,23 @@ async fn draw(app: &App, caller: &Caller, asked: &Asked) -> Answer<Response> {
         .map(|approval| {
             let decided = approval.decision.as_ref();
             let at = decided.map(|decided| decided.at).or(approval.ended_at);
-            let mut outcomes: Vec<&'static str> =
-                approval.calls.iter().map(|call| call.state.as_str()).collect();
-            outcomes.dedup();
-            // That a denied call was refused goes without saying.
-            outcomes.retain(|word| !matches!(*word, "refused" | "held"));
+            let state = view::state(approval, now);
+            let outcome = Outcome::of(approval, now);
+            let only = approval.calls.first().filter(|_| approval.calls.len() == 1);
+            // Omitted where it follows from the label: a denied call is always refused.
+            let word = only.map(|call| call.state.as_str());
+            let word = word.filter(|word| !matches!(*word, "refused" | "held"));
             Line {
                 id: approval.id.to_string(),
                 title: view::description(approval),
-                state: view::state(approval, now).as_str(),
+                label: outcome.label(),
+                tone: tone(state, &outcome),
                 risk: risk(approval).as_str(),
                 agent: shown(approval.agent.as_str()),
                 by: decided.map(|decided| shown(decided.by.as_str())),
                 at: Moment::new(at.unwrap_or(approval.expires_at), now),
-                outcomes,
+                outcome: word.or(outcome.all_succeeded.then_some("succeeded")),
+                because: view::passed_because(approval),
             }
         })
         .collect();

@@ -1,6 +1,6 @@
-//! The list of what waits, and its single cards.
+//! List of pending approvals, and single cards.
 //!
-//! Enters: a query. Leaves: the page, or a part of it for the script that refreshes it.
+//! Input: a query. Output: the page, or a fragment of it for the script.
 
 use axum::extract::{Path, Query, State};
 use axum::http::StatusCode;
@@ -24,11 +24,11 @@ use crate::http::approvals::visible;
 use crate::http::{Answer, ApiError, App};
 use crate::view;
 
-/// So many cards stand on one page.
+/// Cards per page.
 const CARDS: usize = 100;
-/// So many pending approvals are looked at; the oldest ones, which are the first to expire.
+/// Maximum number of pending approvals read from the store, oldest first.
 const MOST_PENDING: usize = 2 * LONGEST_PAGE;
-/// No more are looked at once they have so many bytes of arguments.
+/// Reading also stops once the approvals read have this many bytes of arguments.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 
 #[derive(Debug, Default, Deserialize)]
@@ -40,12 +40,12 @@ pub struct Asked {
     #[serde(default)]
     risk: String,
     page: Option<usize>,
-    /// What was decided just now.
+    /// Id of the approval that the person has just decided.
     done: Option<String>,
-    /// What the script has on its page already.
+    /// Hash of the cards that the script already shows.
     #[serde(default)]
     stamp: String,
-    /// The card with everything on it.
+    /// Present if the complete card is wanted.
     full: Option<String>,
 }
 
@@ -59,12 +59,12 @@ impl Asked {
     }
 }
 
-/// The front door.
+/// Redirects to the list.
 pub async fn home() -> Response {
     Redirect::to("/approvals").into_response()
 }
 
-/// The page.
+/// Renders the page.
 pub async fn show(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
@@ -84,7 +84,7 @@ pub async fn show(
     page::signed_in(&app, StatusCode::OK, "list.html", &caller, "inbox", values)
 }
 
-/// The cards alone; nothing when the script has them already.
+/// Renders only the cards. 204 if the script already shows them.
 pub async fn cards(
     State(app): State<App>,
     Watching(caller): Watching,
@@ -97,7 +97,7 @@ pub async fn cards(
     }
 }
 
-/// One card alone; nothing when it waits and is not wanted.
+/// Renders one card. 204 if it is pending and excluded by the filters.
 pub async fn card(
     State(app): State<App>,
     Watching(caller): Watching,
@@ -129,7 +129,7 @@ pub async fn card(
     }
 }
 
-/// A card as an answer to the script, with what went wrong.
+/// Renders a card as a fragment, with the error if there is one.
 pub async fn fragment(
     status: StatusCode,
     app: &App,
@@ -160,14 +160,14 @@ pub async fn fragment(
     page::render(status, "card.html", values)
 }
 
-/// An approval by the id in an address, if this person may see it, and the store's clock.
+/// Returns an approval by the id from a URL, if this person may see it, and the store's time.
 pub async fn one(app: &App, caller: &Caller, id: &str) -> Answer<(SharedApproval, Time)> {
     let id: ApprovalId = id.parse().map_err(|_| ApiError::not_found("approval"))?;
     let approval = visible(app, caller, id).await?;
     Ok((approval, app.store().now().await?))
 }
 
-/// What deserves a second look, while there is something to decide.
+/// Returns the concerns about an approval. Empty once it is no longer pending.
 pub async fn concerns(app: &App, approval: &SharedApproval, now: Time) -> Answer<Concerns> {
     match view::state(approval, now) {
         countersign::state::State::Pending => Ok(app.gate.concerns(approval).await?),
@@ -175,7 +175,7 @@ pub async fn concerns(app: &App, approval: &SharedApproval, now: Time) -> Answer
     }
 }
 
-/// What stands on one page of the list.
+/// Content of one page of the list.
 struct Listed {
     cards: Vec<Card>,
     stamp: String,
@@ -252,7 +252,7 @@ async fn list(app: &App, caller: &Caller, asked: &Asked) -> Answer<Listed> {
     })
 }
 
-/// The oldest pending approvals, and whether there may be more than these.
+/// Reads the oldest pending approvals. The flag is true if there may be more.
 async fn pending(app: &App, tenant: &Tenant) -> Answer<(Vec<SharedApproval>, bool)> {
     let mut filter = Filter {
         limit: Some(LONGEST_PAGE),
@@ -277,7 +277,7 @@ async fn pending(app: &App, tenant: &Tenant) -> Answer<(Vec<SharedApproval>, boo
     Ok((pending, true))
 }
 
-/// What the person did just now, as it is on record. The address says only which approval is meant.
+/// Describes the decision just made, from the record. The URL names only the approval, so it cannot forge the text.
 async fn done(app: &App, caller: &Caller, id: &str, now: Time) -> Option<Value> {
     let (approval, _) = one(app, caller, id).await.ok()?;
     let decided = approval.decision.as_ref()?;
@@ -285,7 +285,16 @@ async fn done(app: &App, caller: &Caller, id: &str, now: Time) -> Option<Value> 
         id => approval.id.to_string(),
         title => view::description(&approval),
         state => view::state(&approval, now).as_str(),
+        said => said(&view::Outcome::of(&approval, now)),
         is_you => caller.person.as_ref() == Some(&decided.by),
         by => super::card::shown(decided.by.as_str()),
     })
+}
+
+/// Phrases a decision to follow a name: `approved`, or `approved 2 of 3`.
+fn said(outcome: &view::Outcome) -> String {
+    match outcome.decided.split_once(" approved") {
+        Some((count, _)) => format!("approved {count}"),
+        None => outcome.decided.clone(),
+    }
 }

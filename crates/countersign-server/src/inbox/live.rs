@@ -1,4 +1,4 @@
-//! What happens, as it happens, for the page's script.
+//! Event stream for the script of the pages.
 
 use std::time::Duration;
 
@@ -13,11 +13,10 @@ use super::session::Watching;
 use crate::http::App;
 use crate::http::events::{Filter, stream};
 
-/// After so long the browser has to come back, and show its session again: who signed out, or was removed, learns no
-/// more.
+/// Longest duration of a stream. The browser then reconnects and its session is checked again.
 const AT_MOST: Duration = Duration::from_secs(2 * 60);
 
-/// The stream. A browser that comes back says itself what it saw last.
+/// Streams the tenant's events. A reconnecting browser sends its last event id.
 pub async fn follow(State(app): State<App>, Watching(caller): Watching, headers: HeaderMap) -> Response {
     let after = headers.get("last-event-id").and_then(|value| value.to_str().ok());
     let open = match app

@@ -1,7 +1,8 @@
-//! The inbox: pages on which people look and decide.
+//! Web inbox: HTML pages on which people read approvals and decide.
 //!
-//! Enters: a browser with a session. Leaves: HTML that works without script; the script only refreshes.
-//! Deliberately absent: rules, and any text of others outside a template's escaping.
+//! Input: requests from a browser with a session. Output: HTML that works without JavaScript; the script only refreshes
+//! it.
+//! Not here: approval rules. Untrusted text reaches a page only through the templates' escaping.
 
 mod after;
 mod arguments;
@@ -11,6 +12,7 @@ mod decide;
 mod detail;
 mod edit;
 mod filter;
+mod form;
 mod history;
 mod list;
 mod live;
@@ -27,7 +29,7 @@ use axum::routing::{get, post};
 
 use crate::http::App;
 
-/// The map of the pages.
+/// Returns the routes of the pages.
 pub fn pages() -> Router<App> {
     Router::new()
         .route("/", get(list::home))
@@ -49,7 +51,7 @@ pub fn pages() -> Router<App> {
             post(after::reconcile),
         )
         .route("/numbers", get(numbers::show))
-        // Parts of pages, for the script.
+        // HTML fragments and event streams for the script.
         .route("/approvals/cards", get(list::cards))
         .route("/approvals/{id}/card", get(list::card))
         .route("/approvals/live", get(live::follow))

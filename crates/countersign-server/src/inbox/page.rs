@@ -1,4 +1,4 @@
-//! Rendering: every page goes through here, so every value is escaped.
+//! Template rendering. All pages are rendered here, so every value is HTML-escaped.
 
 use std::sync::OnceLock;
 
@@ -11,7 +11,7 @@ use super::card::shown;
 use crate::access::Caller;
 use crate::http::{ApiError, App};
 
-/// The templates, compiled into the program.
+/// Templates, compiled into the binary.
 const TEMPLATES: &[(&str, &str)] = &[
     ("base.html", include_str!("templates/base.html")),
     ("sign_in.html", include_str!("templates/sign_in.html")),
@@ -30,7 +30,7 @@ const TEMPLATES: &[(&str, &str)] = &[
     ("playground.html", include_str!("templates/playground.html")),
 ];
 
-/// A page.
+/// Renders a template. A failure is logged and becomes a 500.
 pub fn render(status: StatusCode, name: &str, values: Value) -> Response {
     let rendered = environment()
         .get_template(name)
@@ -45,7 +45,7 @@ pub fn render(status: StatusCode, name: &str, values: Value) -> Response {
     }
 }
 
-/// A page for somebody who signed in, with the way to the other pages; `here` is which of them it is.
+/// Renders a page with the navigation for a signed-in person; `here` is the current section.
 pub fn signed_in(
     app: &App,
     status: StatusCode,
@@ -59,23 +59,23 @@ pub fn signed_in(
     render(status, name, context! { person, here, has_playground, ..values })
 }
 
-/// Says that two sendings of one form are one.
+/// Returns a random idempotency key for a form, so that sending it twice has one effect.
 pub fn form_key() -> String {
     let mut random = [0; 8];
-    // Without randomness the form still works; it is only not known when it is sent twice.
+    // Without randomness the form still works, but sending it twice is not detected.
     match getrandom::fill(&mut random) {
         Ok(()) => format!("{:016x}", u64::from_be_bytes(random)),
         Err(_) => String::new(),
     }
 }
 
-/// Why something was not done, for a template.
+/// Converts an error to template values.
 pub fn problem(error: &ApiError) -> Value {
     let message = error.message.split("\nhint: ").next().unwrap_or_default();
     context! { code => error.code, message => sentence(&shown(message)), hint => sentence(&error.hint) }
 }
 
-/// A fragment as a sentence.
+/// Capitalises a fragment and ends it with a full stop.
 pub fn sentence(fragment: &str) -> String {
     let mut characters = fragment.chars();
     match characters.next() {
@@ -91,7 +91,7 @@ pub fn sentence(fragment: &str) -> String {
     }
 }
 
-/// The page that says why something was not done.
+/// Renders the error page.
 pub fn failure(error: &ApiError) -> Response {
     let mut page = render(
         error.status,
@@ -104,7 +104,7 @@ pub fn failure(error: &ApiError) -> Response {
     page
 }
 
-/// A text as part of an address.
+/// Percent-encodes text for a URL; slashes are kept.
 pub fn url_part(text: &str) -> String {
     let mut part = String::with_capacity(text.len());
     for byte in text.bytes() {
@@ -127,7 +127,7 @@ fn environment() -> &'static Environment<'static> {
     static ENVIRONMENT: OnceLock<Environment<'static>> = OnceLock::new();
     ENVIRONMENT.get_or_init(|| {
         let mut environment = Environment::new();
-        // INVARIANT: whatever a template is called, what it shows is escaped for HTML.
+        // INVARIANT: all templates are HTML-escaped, regardless of their names.
         environment.set_auto_escape_callback(|_| AutoEscape::Html);
         environment.set_undefined_behavior(UndefinedBehavior::SemiStrict);
         environment.set_syntax(syntax());
@@ -140,7 +140,7 @@ fn environment() -> &'static Environment<'static> {
     })
 }
 
-/// Lines that hold nothing but a block leave no trace.
+/// Makes lines that contain only a template block leave no blank line in the output.
 fn syntax() -> SyntaxConfig {
     let mut syntax = SyntaxConfig::builder();
     syntax.trim_blocks(true).lstrip_blocks(true);

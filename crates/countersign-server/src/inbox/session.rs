@@ -1,4 +1,4 @@
-//! Who looks at a page: from the session's cookie, and from nothing else.
+//! Authentication of the pages, by session cookie only.
 
 use axum::extract::FromRequestParts;
 use axum::http::request::Parts;
@@ -11,16 +11,16 @@ use super::page;
 use crate::access::{Caller, SESSION_LONGEST, Session};
 use crate::http::{ApiError, App};
 
-/// `__Host-` binds it to this very host: no other, and no subdomain, can set it.
+/// Session cookie. The `__Host-` prefix binds it to this host: no other host or subdomain can set it.
 const COOKIE: &str = "__Host-countersign";
 
-/// The script asks for a part of a page.
+/// Header with which the script asks for a fragment of a page.
 pub const FRAGMENT: &str = "countersign-fragment";
 
-/// Somebody who signed in.
+/// Extracts a signed-in person, and extends the session unless the script sent the request by itself.
 pub struct SignedIn(pub Caller);
 
-/// The page of somebody who signed in, asking by itself. Being left open is not being used.
+/// Extracts a signed-in person for automatic requests of an open page, which do not extend the session.
 pub struct Watching(pub Caller);
 
 impl FromRequestParts<App> for Watching {
@@ -43,7 +43,7 @@ impl FromRequestParts<App> for SignedIn {
     type Rejection = Response;
 
     async fn from_request_parts(parts: &mut Parts, app: &App) -> Result<Self, Response> {
-        // What the script loads again by itself is not use either.
+        // Refreshes by the script do not count as use either.
         let is_use = parts.method != Method::GET || !parts.headers.contains_key(FRAGMENT);
         if !is_use {
             let watching = Watching::from_request_parts(parts, app).await?;
@@ -61,14 +61,14 @@ impl FromRequestParts<App> for SignedIn {
     }
 }
 
-/// A page asked for by following a link leads to the sign-in; anything else is told to sign in.
+/// Redirects a GET to the sign-in page; anything else gets a 401.
 fn sign_in_first(parts: &Parts) -> Response {
     if parts.method != Method::GET {
         return page::failure(&signed_out());
     }
     let wanted = parts.uri.path();
-    // Browsers keep the cookie back when a link on another site led here. Asked for once more by a page of our own, it
-    // comes along, if there is one.
+    // Browsers withhold a `SameSite=Strict` cookie after a link on another site. A page of our own that loads the URL
+    // again makes them send it.
     let site = parts.headers.get("sec-fetch-site");
     if site.is_some_and(|site| site == "cross-site" || site == "same-site") {
         return page::render(StatusCode::OK, "arrive.html", context! { wanted });
@@ -85,7 +85,7 @@ fn signed_out() -> ApiError {
     )
 }
 
-/// What the browser shows.
+/// Returns the value of the session cookie.
 pub fn cookie(headers: &HeaderMap) -> Option<&str> {
     let cookies = headers.get_all(header::COOKIE).iter();
     let texts = cookies.filter_map(|value| value.to_str().ok());
@@ -96,17 +96,17 @@ pub fn cookie(headers: &HeaderMap) -> Option<&str> {
         .map(|(_, value)| value)
 }
 
-/// Tells the browser to keep a session.
+/// Makes a `Set-Cookie` header that stores the session.
 pub fn keep(text: &str) -> HeaderValue {
     set(text, SESSION_LONGEST.as_secs())
 }
 
-/// Tells the browser to forget it.
+/// Makes a `Set-Cookie` header that deletes the session.
 pub fn forget() -> HeaderValue {
     set("", 0)
 }
 
-/// Browsers take a `Secure` cookie from the loopback address too: it never leaves the machine.
+/// Makes the `Set-Cookie` header. `Secure` works without TLS on loopback addresses too, where browsers accept it.
 fn set(text: &str, seconds: u64) -> HeaderValue {
     let cookie = format!("{COOKIE}={text}; Path=/; Secure; HttpOnly; SameSite=Strict; Max-Age={seconds}");
     HeaderValue::from_str(&cookie).unwrap_or(HeaderValue::from_static(""))

@@ -1,14 +1,15 @@
-//! Signing in: by a one-time link, or by name and password.
+//! Sign-in by one-time link, or by name and password.
 //!
-//! Opening a link changes nothing (X36): a scanner that opens it has not signed in. The button on the page does.
+//! Opening the link changes nothing (X36), so a link scanner does not use it up. Only the button on the page signs in.
 
-use axum::extract::{Form, Query, State};
+use axum::extract::{Query, State};
 use axum::http::{HeaderMap, StatusCode, header};
 use axum::response::{IntoResponse, Redirect, Response};
 use countersign::id::Person;
 use minijinja::context;
 use serde::Deserialize;
 
+use super::form::Sent;
 use super::{page, session};
 use crate::access::{Account, Link, Session};
 use crate::http::{ApiError, App, Client};
@@ -27,13 +28,13 @@ pub struct Entered {
     next: Option<String>,
 }
 
-/// The page to sign in on.
+/// Renders the sign-in page.
 pub async fn form(Query(asked): Query<Asked>) -> Response {
     show(StatusCode::OK, asked.code.as_deref(), asked.next.as_deref(), None)
 }
 
-/// Signs in.
-pub async fn enter(State(app): State<App>, client: Client, Form(entered): Form<Entered>) -> Response {
+/// Signs in: sets the session cookie and redirects.
+pub async fn enter(State(app): State<App>, client: Client, Sent(entered): Sent<Entered>) -> Response {
     let next = safe_path(entered.next.as_deref());
     match try_to_enter(&app, client, &entered).await {
         Ok(Some(text)) => {
@@ -54,7 +55,7 @@ pub async fn enter(State(app): State<App>, client: Client, Form(entered): Form<E
     }
 }
 
-/// Signs out.
+/// Ends the session and deletes the cookie.
 pub async fn leave(State(app): State<App>, headers: HeaderMap) -> Response {
     if let Some(text) = session::cookie(&headers)
         && let Err(error) = Session::end(app.store(), text).await
@@ -84,7 +85,7 @@ async fn try_to_enter(app: &App, client: Client, entered: &Entered) -> Result<Op
         Ok(person) => Account::find(app.store(), &tenant, &person).await?,
         Err(_) => None,
     };
-    // Slow on purpose, and as slow for a name that nobody has.
+    // Deliberately slow, and equally slow for unknown names, so that timing does not reveal which names exist.
     let checked = app.limits.hashing.run(client, move || match account {
         Some(account) => account.has_password(&password).then_some(account),
         None => {
@@ -103,15 +104,15 @@ fn show(status: StatusCode, code: Option<&str>, next: Option<&str>, problem: Opt
     page::render(status, "sign_in.html", context! { code, next, problem })
 }
 
-/// Only a path of our own: a link must not lead elsewhere after the sign-in.
+/// Returns the path to redirect to after sign-in, or the default if it is not a page of ours (open redirect).
 fn safe_path(next: Option<&str>) -> String {
     next.filter(|path| is_own_path(path))
         .unwrap_or("/approvals")
         .to_owned()
 }
 
-/// True for a page of ours, written plainly. Browsers drop tabs and line breaks, read `\` as `/` and resolve dots, so
-/// none of these may be there, encoded or not.
+/// Returns true for the path of a page of ours without special characters. Browsers drop tabs and line breaks, read `\`
+/// as `/` and resolve dot segments, so these are rejected, percent-encoded or not.
 fn is_own_path(path: &str) -> bool {
     let Some(rest) = path.strip_prefix('/') else {
         return false;

@@ -1,32 +1,32 @@
-//! The history of an approval in words, one line per event.
+//! History of an approval in words, one line per event.
 
-use countersign::event::{Event, What};
+use countersign::event::{Event, EventKind};
 use countersign::id::{Actor, ApprovalId};
 use countersign::time::Time;
 use serde::Serialize;
 
 use super::card::{Moment, Place, shown, surface_words as place};
 
-/// One line.
+/// Line of the history.
 #[derive(Debug, Serialize)]
 pub struct Line {
     number: u32,
     at: Moment,
-    /// Who; nothing when it was the gate itself.
+    /// The agent or person. `None` for the gate.
     by: Option<String>,
     is_agent: bool,
-    /// The event's own word, which also picks its colour.
+    /// Name of the event, also used as CSS class.
     what: &'static str,
     words: String,
-    /// Another approval that has to do with it.
+    /// Related approval.
     other: Option<Place>,
     link: String,
 }
 
-/// The whole history.
+/// Converts events to lines.
 pub fn lines(events: &[Event], now: Time) -> Vec<Line> {
     let line = |event: &Event| {
-        let (words, other) = words(&event.what);
+        let (words, other) = words(event);
         let (by, is_agent) = match &event.by {
             Actor::Gate => (None, false),
             Actor::Agent(agent) => (Some(shown(agent.as_str())), true),
@@ -49,10 +49,10 @@ pub fn lines(events: &[Event], now: Time) -> Vec<Line> {
     events.iter().map(line).collect()
 }
 
-fn words(what: &What) -> (String, Option<ApprovalId>) {
+fn words(event: &Event) -> (String, Option<ApprovalId>) {
     let alone = |text: String| (text, None);
-    match what {
-        What::Proposed {
+    match &event.what {
+        EventKind::Proposed {
             calls,
             replaces,
             undoes,
@@ -62,7 +62,7 @@ fn words(what: &What) -> (String, Option<ApprovalId>) {
             (None, Some(old)) => (format!("asked for {} in place of", count(*calls)), Some(*old)),
             (None, None) => alone(format!("asked for {}", count(*calls))),
         },
-        What::Approved {
+        EventKind::Approved {
             calls,
             edited,
             surface,
@@ -78,7 +78,7 @@ fn words(what: &What) -> (String, Option<ApprovalId>) {
             }
             alone(text)
         }
-        What::Endorsed { calls, surface, .. } => {
+        EventKind::Endorsed { calls, surface, .. } => {
             let only = calls
                 .as_ref()
                 .map(|granted| format!(", only {}", numbers(granted)));
@@ -88,13 +88,15 @@ fn words(what: &What) -> (String, Option<ApprovalId>) {
                 only.unwrap_or_default()
             ))
         }
-        What::Denied { surface, .. } => alone(format!("denied on {}", place(surface))),
-        What::Expired => alone("expired: nobody decided in time".to_owned()),
-        What::Superseded { successor } => ("a newer approval took its place:".to_owned(), Some(*successor)),
-        What::Withdrawn { reason: Some(reason) } => alone(format!("took it back: {}", shown(reason))),
-        What::Passed { .. } => alone("let it pass by the policy; nobody was asked".to_owned()),
-        What::Withdrawn { reason: None } => alone("took it back".to_owned()),
-        What::DecisionRefused {
+        EventKind::Denied { surface, .. } => alone(format!("denied on {}", place(surface))),
+        EventKind::Expired => alone("expired: nobody decided in time".to_owned()),
+        EventKind::Superseded { successor } => {
+            ("a newer approval took its place:".to_owned(), Some(*successor))
+        }
+        EventKind::Withdrawn { reason: Some(reason) } => alone(format!("took it back: {}", shown(reason))),
+        EventKind::Passed { .. } => alone("let it pass by the policy; nobody was asked".to_owned()),
+        EventKind::Withdrawn { reason: None } => alone("took it back".to_owned()),
+        EventKind::DecisionRefused {
             reason,
             approve,
             surface,
@@ -106,14 +108,14 @@ fn words(what: &What) -> (String, Option<ApprovalId>) {
                 place(surface)
             ))
         }
-        What::Started { call, .. } => alone(format!("call {call} started")),
-        What::Succeeded { call, bytes, .. } => alone(format!("call {call} succeeded, {bytes} bytes")),
-        What::Failed { call, bytes, .. } => alone(format!("call {call} failed, {bytes} bytes")),
-        What::Lost { call, reason } => alone(format!(
+        EventKind::Started { call, .. } => alone(format!("call {call} started")),
+        EventKind::Succeeded { call, .. } => alone(format!("call {call} succeeded")),
+        EventKind::Failed { call, .. } => alone(format!("call {call} failed")),
+        EventKind::Lost { call, reason, .. } => alone(format!(
             "call {call}: nobody knows how it ended ({})",
             shown(reason)
         )),
-        What::Refused {
+        EventKind::Refused {
             call,
             because,
             successor,
@@ -124,15 +126,27 @@ fn words(what: &What) -> (String, Option<ApprovalId>) {
                 *successor,
             )
         }
-        What::Reconciled { call, succeeded } => {
-            let ended = if *succeeded { "succeeded" } else { "failed" };
-            alone(format!("found out that call {call} {ended}"))
+        EventKind::Reconciled { call, succeeded, .. } if event.by == Actor::Gate => {
+            alone(format!("call {call} answered late: it {}", ended(*succeeded)))
         }
-        What::UndoStarted { call, undo } => (format!("undo of call {call} started:"), Some(undo.approval)),
-        What::UndoFailed { call, undo } => (format!("undo of call {call} failed:"), Some(undo.approval)),
-        What::Undone { call, undo } => (format!("call {call} was undone by"), Some(undo.approval)),
-        What::Erased => alone("erased arguments, results and comments".to_owned()),
+        EventKind::Reconciled { call, succeeded, .. } => {
+            alone(format!("found out that call {call} {}", ended(*succeeded)))
+        }
+        EventKind::LateResult { call, succeeded, .. } => alone(format!(
+            "call {call} answered late that it {}; what a person said stands",
+            ended(*succeeded)
+        )),
+        EventKind::UndoStarted { call, undo } => {
+            (format!("undo of call {call} started:"), Some(undo.approval))
+        }
+        EventKind::UndoFailed { call, undo } => (format!("undo of call {call} failed:"), Some(undo.approval)),
+        EventKind::Undone { call, undo } => (format!("call {call} was undone by"), Some(undo.approval)),
+        EventKind::Erased => alone("erased arguments, results and comments".to_owned()),
     }
+}
+
+fn ended(succeeded: bool) -> &'static str {
+    if succeeded { "succeeded" } else { "failed" }
 }
 
 fn count(calls: u8) -> String {

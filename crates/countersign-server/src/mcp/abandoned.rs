@@ -1,8 +1,8 @@
-//! Calls whose process has ended (X77).
+//! Open calls whose server process or gateway has ended (X77).
 //!
-//! Enters: what is open in the store. Leaves: a call that runs here, where the operator says that its server keeps nothing
-//! (`resume`); else its honest end: not run, and why. A server with state of its own is never changed under a client, so
-//! a held call runs in the process that it was proposed to, or not at all.
+//! Input: open approvals in the store. Output: a call that runs here, if the operator declared its server stateless
+//! (`resume`); otherwise the call ends as not run, with the reason. A client's stateful server is never replaced behind
+//! its back, so a held call runs in the process it was proposed to, or not at all.
 
 use std::sync::{Arc, PoisonError, Weak};
 
@@ -16,12 +16,17 @@ use super::lease::Standing;
 use super::server::Server;
 use super::upstreams::Origin;
 
-/// What people read about a pending approval that was ended.
+/// Reason recorded on a pending approval whose server process has ended.
 const ENDED: &str = "not run: the server process that it was proposed to has ended; the agent can ask again";
+/// Reason recorded on a pending approval whose session the client has ended.
+const CLOSED: &str = "not run: the client ended the session that it was proposed in; the agent can ask again";
+
+/// Maximum number of passes over the open calls of a session that was ended.
+const LOOKS: usize = 5;
 
 impl Gateway {
-    /// Registers a server under this gateway's lease. A server with `resume = true` also takes over open calls of gateways whose
-    /// lease has lapsed.
+    /// Registers a server under this gateway's lease. A server with `resume = true` also takes over open calls of
+    /// gateways whose lease has lapsed.
     pub async fn resume(self: &Arc<Self>, server: &Arc<Server>) -> Result<(), StoreError> {
         self.register(server);
         if !self.resumes(&server.name) {
@@ -33,7 +38,7 @@ impl Gateway {
         Ok(())
     }
 
-    /// Renews our lease and looks after calls of processes that have ended, until we end.
+    /// Renews this gateway's lease and handles calls of processes that have ended, until the gateway stops.
     pub async fn keep_lease(self: Arc<Self>) {
         let mut beats = tokio::time::interval(self.lease.beat_every());
         let mut count: u32 = 0;
@@ -45,7 +50,7 @@ impl Gateway {
             if let Err(error) = self.lease.beat(self.gate.store(), &self.tenant).await {
                 tracing::warn!("the lease of this gateway cannot be renewed: {error}");
             }
-            // Reading what is open costs more than saying that we are alive.
+            // Listing open approvals costs more than renewing the lease, so do it every third time.
             if count.is_multiple_of(3)
                 && let Err(error) = self.end_abandoned().await
             {
@@ -55,13 +60,14 @@ impl Gateway {
         }
     }
 
-    /// Ends our own calls that nobody has decided, because their servers end with us, and gives up the lease.
+    /// Ends this gateway's open calls, because their servers end with it, and gives up the lease. Calls of stateless
+    /// servers (`resume`) stay open for another gateway.
     pub async fn leave(&self) {
         let ended = async {
             for name in self.runs.keys().filter(|name| !self.resumes(name)) {
                 for approval in self.open_calls_of(name).await? {
                     if self.lease.own_server(approval.session.as_ref()).is_some() {
-                        self.end(approval).await?;
+                        self.end(approval, ENDED).await?;
                     }
                 }
             }
@@ -72,8 +78,9 @@ impl Gateway {
         }
     }
 
-    /// Returns true if a call may get the answer of an approval for the same call: its own process's, or any process's
-    /// where the server keeps nothing. What a dead process has started is told, rather than asked again.
+    /// Returns true if a repeated call may get the answer of an existing approval for the same call: one of its own
+    /// session, or any one if the server is stateless. A call that a dead process had started is also joined, so that
+    /// its outcome is reported and nobody is asked again.
     pub(super) async fn may_join(&self, wish: &Wish, approval: &Approval) -> Result<bool, StoreError> {
         let server = wish.tool.split_once('/').map_or("", |(server, _)| server);
         if wish.session == approval.session || self.resumes(server) {
@@ -83,15 +90,15 @@ impl Gateway {
         Ok(has_started && self.standing(approval).await? != Standing::Alive)
     }
 
-    /// Waits until an approved call may run here: at once if it is our own, else when its own gateway is dead. False when
-    /// it is not open any more.
+    /// Waits until an approved call may run here: at once if it is our own, otherwise when the gateway it was proposed
+    /// to is dead. Returns false if the call is no longer open.
     pub(super) async fn may_run(&self, approval: &SharedApproval) -> bool {
         if self.lease.own_server(approval.session.as_ref()).is_some() {
             return true;
         }
         loop {
             match self.standing(approval).await {
-                // Early is no harm: the store starts it once.
+                // Acting early does no harm: the store starts a call only once.
                 Ok(Standing::Silent | Standing::Dead) => return true,
                 Ok(Standing::Alive) => {}
                 Err(error) => tracing::warn!(id = %approval.id, "cannot see whose it is: {error}"),
@@ -104,7 +111,7 @@ impl Gateway {
         }
     }
 
-    /// Looks after open calls whose process has ended.
+    /// Takes over open calls whose process has ended, or ends them if their server is stateful.
     async fn end_abandoned(self: &Arc<Self>) -> Result<(), StoreError> {
         let names: Vec<String> = self.runs.keys().cloned().collect();
         for name in names {
@@ -116,7 +123,7 @@ impl Gateway {
                             self.follow(&approval, taken_over(&server, &approval));
                         }
                     }
-                    (Standing::Dead, false) => self.end(approval).await?,
+                    (Standing::Dead, false) => self.end(approval, ENDED).await?,
                     _ => {}
                 }
             }
@@ -124,14 +131,38 @@ impl Gateway {
         Ok(())
     }
 
-    /// Ends a call that cannot run any more, and says why.
-    async fn end(&self, approval: SharedApproval) -> Result<(), StoreError> {
+    /// Ends the open calls of a session that its client has ended: pending ones are withdrawn, and approved ones that
+    /// have not started do not run. This holds for stateless servers too, because no client waits for the answer.
+    pub async fn end_session(&self, server: &Server) {
+        let session = self.lease.session(server.number_here);
+        let ended = async {
+            // A call that is decided while it is being withdrawn is found by the next pass.
+            for _ in 0..LOOKS {
+                let mut open = self.open_calls_of(&server.name).await?;
+                open.retain(|approval| approval.session == session);
+                if open.is_empty() {
+                    break;
+                }
+                for approval in open {
+                    self.end(approval, CLOSED).await?;
+                }
+            }
+            Ok::<(), StoreError>(())
+        };
+        if let Err(error) = ended.await {
+            tracing::warn!("what an ended session left open cannot be ended yet: {error}");
+        }
+    }
+
+    /// Ends a call that can no longer run, and records why.
+    async fn end(&self, approval: SharedApproval, why: &str) -> Result<(), StoreError> {
         let id = approval.id;
-        tracing::info!(%id, "{ENDED}");
+        tracing::info!(%id, "{why}");
         if approval.state == State::Pending {
-            // Decided meanwhile: then the next look finds it released.
-            let reason = Some(ENDED.to_owned());
-            self.gate.withdraw(&self.tenant, id, Actor::Gate, reason).await?;
+            // If it was decided in the meantime, the next pass finds it released.
+            let reason = Some(why.to_owned());
+            // A refusal means that it is over already.
+            let _ = self.gate.withdraw(&self.tenant, id, Actor::Gate, reason).await?;
             return Ok(());
         }
         self.upstreams.abandon(id);
@@ -195,7 +226,7 @@ impl Gateway {
     }
 }
 
-/// A call of another process that runs at this server instead.
+/// Origin of another process's call that will run at `server` instead.
 fn taken_over(server: &Arc<Server>, approval: &Approval) -> Origin {
     Origin {
         server: server.clone(),
@@ -205,7 +236,7 @@ fn taken_over(server: &Arc<Server>, approval: &Approval) -> Origin {
     }
 }
 
-/// Returns true if an approval has one call, and that may still run.
+/// Returns true if the approval has exactly one call and that call may still run.
 fn is_open(approval: &Approval) -> bool {
     match approval.calls.as_slice() {
         [call] => matches!(call.state, CallState::Held | CallState::Released),

@@ -1,8 +1,8 @@
-//! Asking the person at the client, in the protocol's own way: elicitation.
+//! Asks the person at the client through MCP elicitation.
 //!
-//! Enters: a pending approval. Leaves: a decision on record, or nothing. What the client answers proves only who uses
-//! it, so it counts as a word in a conversation, and by default decides only `write` calls of low or medium risk (X60).
-//! An answer that comes faster than a person can read is no person's; the other surfaces then decide.
+//! Input: a pending approval. Output: a recorded decision, or nothing. The answer proves only who uses the client, so
+//! it counts as text in a conversation and by default decides only `write` calls of low or medium risk (X60). An answer
+//! that comes faster than a person can read is ignored, and the approval stays open for other surfaces.
 
 use std::time::{Duration, Instant};
 
@@ -19,32 +19,33 @@ use super::frame::{Frame, pick};
 use super::relay::{Relay, UnderWay};
 use super::wire;
 
-/// No person reads and answers in less.
+/// Minimum time to an answer; anything faster was not a person.
 pub const FASTEST: Duration = Duration::from_secs(1);
-/// The longest question: a client may cut off what is longer.
+/// Maximum length of a question in bytes, because a client may truncate a longer one.
 const LONGEST_QUESTION: usize = 4 * 1024;
 
-/// A question that leaves nothing of the card out.
+/// An elicitation that shows the whole card.
 pub struct Question {
-    /// What the client shows.
+    /// Message that the client shows.
     pub text: String,
-    /// What an approving answer rests on.
+    /// Proof that the whole card was shown, which an approving decision needs.
     pub card: WholeCard,
 }
 
-/// What the person at the client said.
+/// The answer of the person at the client.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Said {
     /// Yes.
     Allow,
     /// No, perhaps with a reason.
     Deny(Option<String>),
-    /// Nothing that decides.
+    /// No decision: cancelled, unreadable or too fast.
     Nothing,
 }
 
 impl Relay {
-    /// The question for the client, if its person may be asked about this approval at all.
+    /// Returns the question for the client, if its person may be asked about this approval and the client can show
+    /// forms.
     pub(super) async fn question(&self, under_way: &UnderWay, approval: &Approval) -> Option<Question> {
         let may = self.may_ask_about(approval);
         let capabilities = match &under_way.call.says.capabilities {
@@ -67,8 +68,8 @@ impl Relay {
         ask_client.covers(call.terms.effect, call.terms.risk())
     }
 
-    /// The question in full; nothing when it is longer than a client is sure to show. A card whose second looks cannot be
-    /// read is not asked about here either.
+    /// Writes the question. Returns nothing if the text is longer than a client is sure to show, or if the card's
+    /// concerns cannot be read.
     async fn written(&self, approval: &Approval) -> Option<Question> {
         let call = approval.calls.first()?;
         let gate = &self.gateway.gate;
@@ -87,7 +88,7 @@ impl Relay {
         })
     }
 
-    /// Asks the client and records what its person decides. Ends when there is nothing more to come from there.
+    /// Asks the client and records the decision. Returns when the client has answered or cannot answer.
     pub(super) async fn ask(&self, under_way: &UnderWay, approval: &Approval, question: &Question) {
         let (sender, answer) = oneshot::channel();
         let Some(id) = self.own_id() else {
@@ -119,14 +120,14 @@ impl Relay {
         self.decide(approval, question.card.clone(), said).await;
     }
 
-    /// Records what the person at the client said to a question that showed this card.
+    /// Records the answer to a question that showed this card.
     pub(super) async fn decide(&self, approval: &Approval, card: WholeCard, said: Said) {
         let (verdict, comment) = match said {
             Said::Allow => (Verdict::Approve, None),
             Said::Deny(reason) => (Verdict::Deny, reason),
             Said::Nothing => return,
         };
-        // A question may have been asked before the gateway was restarted with stricter settings.
+        // The question may have been sent before the gateway restarted with stricter settings.
         if !self.may_ask_about(approval) {
             tracing::info!(id = %approval.id, "`--ask-client` does not let the client decide this");
             return;
@@ -147,7 +148,7 @@ impl Relay {
     }
 }
 
-/// A question the client has not answered. It is taken back when nobody needs the answer any more.
+/// An elicitation without an answer yet. Dropping it cancels the request at the client.
 struct Asked<'r> {
     relay: &'r Relay,
     back: super::relay::Back,
@@ -169,7 +170,7 @@ impl Drop for Asked<'_> {
                 "{{\"requestId\":{},\"reason\":\"decided elsewhere\"}}",
                 self.id.as_json()
             );
-            // A client that does not listen keeps its question a little longer.
+            // If the client's queue is full, the notification is dropped and the question stays on the screen.
             let _ = self
                 .back
                 .try_send(wire::notification("notifications/cancelled", &params));
@@ -177,19 +178,19 @@ impl Drop for Asked<'_> {
     }
 }
 
-/// Whether a client shows forms.
+/// Returns true if the client's capabilities include form elicitation.
 fn takes_forms(capabilities: &[u8]) -> bool {
     let Ok([Some(elicitation)]) = pick(capabilities, ["elicitation"]) else {
         return false;
     };
     match pick(elicitation.get().as_bytes(), ["form", "url"]) {
-        // Who says nothing more means forms.
+        // An empty `elicitation` capability means forms.
         Ok([form, url]) => form.is_some() || url.is_none(),
         Err(_) => false,
     }
 }
 
-/// The parameters of the question: no is what comes of not choosing.
+/// Returns the parameters of `elicitation/create`. The default choice is to deny.
 pub fn form(approval: &Approval, question: &str) -> String {
     let terms = approval.calls.first().map(|call| &call.terms);
     let label = |label: Option<&String>, other: &str| label.cloned().unwrap_or_else(|| other.to_owned());
@@ -239,7 +240,7 @@ pub fn read(result: &[u8]) -> Said {
                 _ => Said::Nothing,
             }
         }
-        // Closed without a choice: it may still be decided elsewhere.
+        // Closed without a choice: the approval can still be decided elsewhere.
         _ => Said::Nothing,
     }
 }

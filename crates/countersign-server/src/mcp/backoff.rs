@@ -1,20 +1,20 @@
-//! How soon a server that keeps ending may be started again.
+//! Backoff for servers that keep ending.
 //!
-//! Enters: that a server ended by itself, and how long it had run. Leaves: whether it may be started now. The first time
-//! it may at once; each further time it has to wait twice as long, until it has run for a while.
+//! Input: that a server ended by itself, and how long it had run. Output: whether it may be started now. The first
+//! restart is immediate; each further one has to wait twice as long, until a server has run for a while.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// The wait after the second end in a row.
+/// Wait after the second end in a row.
 const FIRST_WAIT: Duration = Duration::from_secs(1);
-/// The longest wait.
+/// Upper limit of the wait.
 const LONGEST_WAIT: Duration = Duration::from_secs(30);
-/// A server that ran for so long works: its end is the first in a row.
+/// A server that ran this long counts as working: its end is the first in a row again.
 const WORKED: Duration = Duration::from_secs(60);
 
-/// Ends of servers, by whose they are: nobody waits because of somebody else's.
+/// Restart counts per key (a caller or a server's name), so that one failing server delays no other.
 #[derive(Debug, Default)]
 pub struct Backoff(Mutex<HashMap<String, Ends>>);
 
@@ -25,7 +25,7 @@ struct Ends {
 }
 
 impl Backoff {
-    /// Returns how long to wait before the next start; nothing when it may be now.
+    /// Returns how long to wait before the next start, or `None` if it may start now.
     pub fn wait(&self, whose: &str) -> Option<Duration> {
         let ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let left = ends
@@ -35,7 +35,13 @@ impl Backoff {
         (!left.is_zero()).then_some(left)
     }
 
-    /// Notes that a server ended by itself, after it had run for so long.
+    /// Returns how many times in a row the server ended without having run for `WORKED`.
+    pub fn ends(&self, whose: &str) -> u32 {
+        let ends = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        ends.get(whose).map_or(0, |ends| ends.count)
+    }
+
+    /// Records that a server ended by itself after it had run for `ran`.
     pub fn ended(&self, whose: &str, ran: Duration) {
         let now = Instant::now();
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -50,7 +56,7 @@ impl Backoff {
     }
 }
 
-/// The wait after so many ends in a row.
+/// Returns the wait after `count` ends in a row.
 fn wait_after(count: u32) -> Duration {
     match count.checked_sub(2) {
         None => Duration::ZERO,

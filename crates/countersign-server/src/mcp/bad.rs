@@ -1,7 +1,7 @@
-//! Bytes that are no message: why, and what they seem to be about.
+//! Bytes that are not a valid message: why, and which request they seem to belong to.
 //!
-//! Enters: what the strict reader turned away. Leaves: the ids that stand in it, so that whoever waits for an answer hears
-//! that there will be none. What is found here ends waits and names requests in errors; nothing is let through by it.
+//! Input: bytes that the strict parser rejected. Output: the request ids found in them, so that a waiting caller learns
+//! that no answer will come. The ids only end waits and name requests in errors; nothing is forwarded because of them.
 
 use std::fmt;
 
@@ -11,9 +11,9 @@ use serde_json::value::RawValue;
 
 use super::frame::{Id, Unreadable};
 
-/// How much of the bytes is looked at for ids.
+/// How many bytes are searched for ids.
 const LOOKED_AT: usize = 1024 * 1024;
-/// The most ids that are looked at.
+/// Maximum number of ids collected.
 const MOST_IDS: usize = 4;
 
 /// Bytes that could not be read as a message.
@@ -23,7 +23,7 @@ pub struct Bad {
     bytes: Bytes,
 }
 
-/// What bad bytes seem to be about.
+/// Lenient reading of bad bytes: their ids, and whether there is a method.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Seems {
     ids: Vec<Id>,
@@ -31,49 +31,54 @@ pub struct Seems {
 }
 
 impl Bad {
-    /// Bytes that could not be read, for this reason. The beginning of a message that is too long is enough.
+    /// Keeps the reason and the first `LOOKED_AT` bytes.
     pub fn new(problem: Unreadable, bytes: Bytes) -> Bad {
         let bytes = bytes.slice(..bytes.len().min(LOOKED_AT));
         Bad { problem, bytes }
     }
 
-    /// Why they are no message.
+    /// Returns why the bytes are not a message.
     pub fn problem(&self) -> &Unreadable {
         &self.problem
     }
 
-    /// Whether there is nothing but whitespace in them, as between messages.
+    /// Returns true if the bytes are only whitespace, as between messages.
     pub fn is_blank(&self) -> bool {
         self.bytes.iter().all(u8::is_ascii_whitespace)
     }
 
-    /// Whether this id stands anywhere in them.
+    /// Returns true if the JSON of this id occurs anywhere in the bytes.
     pub fn mentions(&self, id: &Id) -> bool {
         memchr::memmem::find(&self.bytes, id.as_json().as_bytes()).is_some()
     }
 
-    /// What they seem to be about, read as kindly as can be.
+    /// Reads as much of the bytes as possible, leniently.
     pub fn seems(&self) -> Seems {
         let text = String::from_utf8_lossy(&self.bytes);
+        // In a batch, look at the first message only.
+        let text = text.trim_start_matches(['\u{feff}', '[', ' ', '\t', '\r', '\n']);
         let mut seems = Seems::default();
-        // What was found before the text makes no sense any more counts.
-        let _ = serde_json::Deserializer::from_str(&text).deserialize_map(Look(&mut seems));
+        // Members found before the syntax error still count.
+        let _ = serde_json::Deserializer::from_str(text).deserialize_map(Look(&mut seems));
         seems
     }
 }
 
 impl Seems {
-    /// The one request that they answer.
-    pub fn answers(&self) -> Option<&Id> {
-        self.only_id().filter(|_| !self.has_method)
+    /// Returns the requests that the bytes may be a response to; none if there is a method.
+    pub fn answers(&self) -> &[Id] {
+        match self.has_method {
+            true => &[],
+            false => &self.ids,
+        }
     }
 
-    /// The one id under which they ask something.
+    /// Returns the id of the request that the bytes seem to be: they have a method and exactly one id.
     pub fn asks(&self) -> Option<&Id> {
         self.only_id().filter(|_| self.has_method)
     }
 
-    /// The id in them, if there is no other one.
+    /// Returns the id, if there is exactly one.
     pub fn only_id(&self) -> Option<&Id> {
         match self.ids.as_slice() {
             [only] => Some(only),
@@ -116,28 +121,30 @@ mod tests {
     use super::*;
 
     #[track_caller]
-    fn check(bytes: &[u8], answers: Option<&str>, asks: Option<&str>) {
+    fn check(bytes: &[u8], answers: &[&str], asks: Option<&str>) {
         let bad = Bad::new(Unreadable::new("bad"), Bytes::copy_from_slice(bytes));
         let seems = bad.seems();
         let shown = String::from_utf8_lossy(bytes);
-        assert_eq!(seems.answers().map(Id::as_json), answers, "{shown}");
+        let found: Vec<&str> = seems.answers().iter().map(Id::as_json).collect();
+        assert_eq!(found, answers, "{shown}");
         assert_eq!(seems.asks().map(Id::as_json), asks, "{shown}");
     }
 
     #[test]
     fn x82_a_bad_message_tells_what_it_seems_to_be_about() {
-        check(br#"{"id":1,"result":{},"result":{}}"#, Some("1"), None);
-        check(b"{\"id\":\"a\",\"result\":{\"x\":\"\xff\"}}", Some("\"a\""), None);
-        check(br#"{"id":1,"result":{"x":NaN}}"#, Some("1"), None);
-        check(br#"{"id":1,"result":{"x":"#, Some("1"), None);
-        check(br#"{"id":1,"id":2,"result":{}}"#, None, None);
-        check(br#"{"id":1,"id":1,"result":{}}"#, Some("1"), None);
+        check(br#"{"id":1,"result":{},"result":{}}"#, &["1"], None);
+        check(b"{\"id\":\"a\",\"result\":{\"x\":\"\xff\"}}", &["\"a\""], None);
+        check(br#"{"id":1,"result":{"x":NaN}}"#, &["1"], None);
+        check(br#"{"id":1,"result":{"x":"#, &["1"], None);
+        check(br#"{"id":1,"id":2,"result":{}}"#, &["1", "2"], None);
+        check(br#"{"id":1,"id":1,"result":{}}"#, &["1"], None);
         check(
             br#"{"method":"m","id":1,"params":{},"params":{}}"#,
-            None,
+            &[],
             Some("1"),
         );
-        check(b"server started", None, None);
-        check(br#"[{"id":1,"result":{}}]"#, None, None);
+        check(b"server started", &[], None);
+        check(br#" [{"id":1,"result":{}},{"id":2,"result":{}}]"#, &["1"], None);
+        check(b"\xef\xbb\xbf{\"id\":1,\"result\":{}}", &["1"], None);
     }
 }

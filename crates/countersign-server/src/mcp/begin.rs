@@ -1,7 +1,7 @@
-//! Which servers there are, and beginning to talk to them.
+//! Startup: which servers there are, and connecting to them.
 //!
-//! Enters: the command line, or the file it names. Leaves: one server as if there were no others, or several; and for
-//! each the name under which it finds again what it left open.
+//! Input: the command line, or the file of servers it names. Output: one connected server or several, and for each a
+//! run name by which a restarted gateway finds its open calls.
 
 use std::collections::HashMap;
 
@@ -16,10 +16,10 @@ use super::{bad_name, name};
 use crate::cli::Mcp;
 use crate::failure::Failure;
 
-/// What several servers are called together.
+/// Name that stands for several servers together.
 const SEVERAL: &str = "several";
 
-/// The servers the command line names.
+/// Returns the servers that the command line names.
 pub fn specs(options: &Mcp) -> Result<Vec<Spec>, Failure> {
     if let Some(file) = &options.servers {
         return several::read(file);
@@ -47,17 +47,17 @@ pub fn specs(options: &Mcp) -> Result<Vec<Spec>, Failure> {
     }])
 }
 
-/// Servers that were started, for a client on standard input.
+/// Servers that were started for a client on standard input.
 pub enum Begun {
-    /// One, by its command.
+    /// One server, started by a command: its name, command and process.
     Command(String, Launch, child::Started),
-    /// One, at an address.
+    /// One server over streamable HTTP.
     Address(String, Way),
-    /// Several.
+    /// Several servers behind the multiplexer.
     Several(several::Connections),
 }
 
-/// One server is alone, whether the command line or a file names it.
+/// Starts or connects to the servers. A single server gets no multiplexer, even if a file names it.
 pub fn begin(specs: &[Spec]) -> Result<Begun, Failure> {
     match specs {
         [Spec { name, at, .. }] => Ok(match at {
@@ -68,7 +68,7 @@ pub fn begin(specs: &[Spec]) -> Result<Begun, Failure> {
     }
 }
 
-/// What stands behind an endpoint, and what it is called.
+/// Returns the servers behind an HTTP endpoint and the endpoint's name.
 pub fn behind(specs: Vec<Spec>) -> Result<(String, Behind), Failure> {
     match <[Spec; 1]>::try_from(specs) {
         Ok([Spec { name, at, .. }]) => {
@@ -82,26 +82,26 @@ pub fn behind(specs: Vec<Spec>) -> Result<(String, Behind), Failure> {
     }
 }
 
-/// The same server, started the same way at the same place, is the same: it goes on with what it left open, and no
-/// other one does, whatever its tools are called.
+/// Returns the run name of a server. It is derived from the server's name, its command and the working directory, so
+/// that open calls are taken up only by the same server, started the same way in the same place.
 fn run_name(name: &str, command: &[String]) -> Result<Run, Failure> {
     let place = std::env::current_dir().unwrap_or_default();
     let mut words = place.as_os_str().as_encoded_bytes().to_vec();
     for word in command {
-        // No word of a command line holds a zero.
+        // A zero byte separates the words: no word of a command line contains one.
         words.push(0);
         words.extend_from_slice(word.as_bytes());
     }
     Run::new(format!("mcp:{name}:{}", Hash::of(&words).short())).map_err(bad_name)
 }
 
-/// Each of several servers goes on with its own, whoever stands beside it.
+/// Returns the run name of each server; other servers beside it do not change it.
 pub fn runs(specs: &[Spec]) -> Result<HashMap<String, Run>, Failure> {
     let run = |spec: &Spec| Ok((spec.name.clone(), run_name(&spec.name, &spec.words())?));
     specs.iter().map(run).collect()
 }
 
-/// What belongs to none of them belongs to all.
+/// Returns the run name for calls that belong to no single server.
 pub fn run_of_all(specs: &[Spec]) -> Result<Run, Failure> {
     match specs {
         [one] => run_name(&one.name, &one.words()),

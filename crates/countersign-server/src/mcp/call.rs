@@ -1,17 +1,16 @@
-//! A tool call as the client sent it: which tool, the exact bytes of its arguments, and everything beside them.
+//! A tool call as the client sent it: the tool, the exact bytes of its arguments, and the rest of the parameters.
 
-use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::continuation::Continuation;
-use super::frame::{Frame, Id, Kind, Unreadable, members, pick, quote, span, splice};
+use super::frame::{Frame, Id, Kind, Unreadable, members, pick, quote};
 use super::one_line::OneLine;
 use super::round;
 
-/// Members of `_meta` that say which protocol is spoken begin so.
+/// Prefix of the `_meta` members that describe the protocol and the client.
 const PROTOCOL: &str = "io.modelcontextprotocol/";
 
 /// A tool call.
@@ -19,41 +18,41 @@ const PROTOCOL: &str = "io.modelcontextprotocol/";
 pub struct ToolCall {
     /// The whole message.
     pub frame: OneLine,
-    /// Under which it is to be answered.
+    /// The request id in normal form.
     pub id: Id,
-    /// The id as it was written.
+    /// The request id as the client wrote it.
     pub raw_id: String,
-    /// The tool, as the client calls it.
+    /// The tool's name, as the client wrote it.
     pub tool: String,
-    /// All parameters.
+    /// The whole `params` object.
     pub params: Bytes,
     /// The arguments; an empty object when there are none.
     pub arguments: Arc<[u8]>,
-    /// Where the client wants to hear how far it is; as JSON.
+    /// The progress token, as JSON.
     pub progress: Option<String>,
-    /// What it says about itself.
+    /// Protocol version, client name and capabilities from `_meta`.
     pub says: Says,
-    /// What it was given to bring back, if it comes back.
+    /// `requestState`: the opaque state of an earlier `input_required` result, if the client continues that call.
     pub state: Option<String>,
-    /// What it brings with that; as JSON.
+    /// `inputResponses`: the client's answers to the questions of an `input_required` result, as JSON.
     pub answers: Option<String>,
-    /// Whether it asks to become a task, in the protocol's earlier version that has them.
+    /// Whether the client asks for a task, in the earlier protocol version that has a `task` parameter.
     pub wants_task: bool,
 }
 
-/// What a request says about the protocol and the client, if it says so itself.
+/// Protocol version, client name and capabilities in a request's `_meta`. Empty if `_meta` names no protocol version.
 #[derive(Clone, Debug, Default)]
 pub struct Says {
-    /// The members of `_meta` that every request of this client carries; nothing in the protocol's earlier versions.
+    /// The protocol members of `_meta`, as JSON members without braces; `None` in the earlier versions.
     pub meta: Option<Arc<str>>,
-    /// What the client is called.
+    /// Name of the client.
     pub client: Option<String>,
-    /// What the client can do, as JSON.
+    /// Capabilities of the client, as JSON.
     pub capabilities: Option<String>,
 }
 
 impl Says {
-    /// The version it speaks, if it says so.
+    /// Returns the protocol version that the request names.
     pub fn version(&self) -> Option<String> {
         let meta = format!("{{{}}}", self.meta.as_deref()?);
         let version = format!("{PROTOCOL}protocolVersion");
@@ -61,12 +60,12 @@ impl Says {
         serde_json::from_str(version?.get()).ok()
     }
 
-    /// True when the request speaks a version without greetings.
+    /// Returns true if the request uses a protocol version without an `initialize` handshake.
     pub fn is_modern(&self) -> bool {
         self.meta.is_some()
     }
 
-    /// Reads it from the parameters of a request.
+    /// Reads `_meta` from the parameters of a request.
     pub fn read(params: &[u8]) -> Says {
         let meta = pick(params, ["_meta"]).ok().and_then(|[meta]| meta);
         meta.map(Says::of).unwrap_or_default()
@@ -99,19 +98,19 @@ impl Says {
     }
 }
 
-/// The `name` of an object.
+/// Returns the `name` member of an object.
 pub fn name_of(object: &[u8]) -> Option<String> {
     let [name] = pick(object, ["name"]).ok()?;
     serde_json::from_str(name?.get()).ok()
 }
 
 impl ToolCall {
-    /// Whether it comes back with an answer to a question of ours.
+    /// Returns true if the call carries an answer to a question of the gateway.
     pub fn brings_ours(&self) -> bool {
         self.state.as_deref().is_some_and(round::is_ours)
     }
 
-    /// What it continues, if it comes back with a server's own state.
+    /// Returns the call that this one continues, if it carries a server's own state or answers.
     pub fn continues(&self) -> Option<Continuation> {
         let state = self.state.clone().filter(|state| !round::is_ours(state));
         let brings_answers = self.answers.is_some() && !self.brings_ours();
@@ -123,7 +122,7 @@ impl ToolCall {
         })
     }
 
-    /// Reads a call, or says why it cannot be one.
+    /// Reads a call from a request, or returns why it is not a valid one.
     pub fn read(frame: &Frame) -> Result<ToolCall, Unreadable> {
         let empty = || Bytes::from_static(b"{}");
         let params = frame.shared(&frame.params).unwrap_or_else(empty);
@@ -136,7 +135,12 @@ impl ToolCall {
             "task",
         ];
         let [name, arguments, meta, state, answers, task] = pick(&params, names)?;
-        let tool = name.and_then(|name| serde_json::from_str(name.get()).ok());
+        // Parsers need not agree about a name that is not a string, and a person could not tell which tool is meant.
+        let tool: Option<String> = name.and_then(|name| serde_json::from_str(name.get()).ok());
+        let tool = tool.ok_or_else(|| Unreadable::new("`name` is not a string"))?;
+        if arguments.is_some_and(|arguments| !arguments.get().starts_with('{')) {
+            return Err(Unreadable::new("`arguments` is not an object"));
+        }
         let progress = match meta {
             Some(meta) => pick(meta.get().as_bytes(), ["progressToken"])
                 .ok()
@@ -152,7 +156,7 @@ impl ToolCall {
             frame: frame.line.clone(),
             id: id.clone(),
             raw_id: String::from_utf8_lossy(raw_id).into_owned(),
-            tool: tool.unwrap_or_default(),
+            tool,
             arguments: match arguments {
                 Some(arguments) => arguments.get().as_bytes().into(),
                 None => b"{}".as_slice().into(),
@@ -167,37 +171,50 @@ impl ToolCall {
     }
 }
 
-/// The parameters with these arguments, to be sent for the client or in its place.
+/// Members of `params` that belong to the protocol. What else a client adds is on no card, so it is not sent with a call
+/// that a person approved.
+const KNOWN: [&str; 6] = [
+    "name",
+    "arguments",
+    "_meta",
+    "requestState",
+    "inputResponses",
+    "task",
+];
+
+/// Returns the parameters with this tool name and these arguments, to be sent to the server.
 ///
-/// INVARIANT: the arguments are the bytes given here, whatever the parameters hold.
+/// INVARIANT: the arguments are the bytes given here, whatever the parameters hold; and nothing else is sent that a
+/// server could take for a part of what was approved.
 pub fn params(original: &[u8], tool: &str, arguments: &[u8], keeps_progress: bool) -> Option<Bytes> {
-    let [name, old, meta] = pick(original, ["name", "arguments", "_meta"]).ok()?;
-    let place = |raw: &RawValue| span(original, raw.get());
-    let named = quote(tool);
-    let mut edits: Vec<(Range<usize>, Vec<u8>)> = vec![(place(name?), named.clone().into_bytes())];
-    match old {
-        Some(old) => edits.push((place(old), arguments.to_vec())),
-        None if arguments == b"{}" => {}
-        None => {
-            let mut with = named.into_bytes();
-            with.extend_from_slice(b",\"arguments\":");
-            with.extend_from_slice(arguments);
-            edits = vec![(place(name?), with)];
-        }
+    let all = members(original)?;
+    let has_arguments = all.iter().any(|(name, _)| name == "arguments");
+    let arguments = std::str::from_utf8(arguments).ok()?;
+    let mut made: Vec<String> = Vec::with_capacity(all.len());
+    for (name, value) in all.iter().filter(|(name, _)| KNOWN.contains(&name.as_str())) {
+        made.push(match name.as_str() {
+            "name" if has_arguments || arguments == "{}" => format!("\"name\":{}", quote(tool)),
+            "name" => format!("\"name\":{},\"arguments\":{arguments}", quote(tool)),
+            "arguments" => format!("\"arguments\":{arguments}"),
+            "_meta" => format!("\"_meta\":{}", protocol_meta(value, keeps_progress)?),
+            name => format!("{}:{}", quote(name), value.get()),
+        });
     }
-    if let Some(meta) = meta.filter(|_| !keeps_progress) {
-        edits.push((place(meta), without(meta, &["progressToken"])?.into_bytes()));
-    }
-    // From the end, so that earlier places stay where they are.
-    edits.sort_by_key(|(place, _)| std::cmp::Reverse(place.start));
-    let mut bytes = Bytes::copy_from_slice(original);
-    for (place, with) in edits {
-        bytes = splice(&bytes, place, &with);
-    }
-    Some(bytes)
+    Some(Bytes::from(format!("{{{}}}", made.join(","))))
 }
 
-/// The parameters without what belongs to a round of ours, if it does.
+/// Returns `_meta` with the members of the protocol alone.
+fn protocol_meta(meta: &RawValue, keeps_progress: bool) -> Option<String> {
+    let all = members(meta.get().as_bytes())?;
+    let is_kept = |name: &str| name.starts_with(PROTOCOL) || (keeps_progress && name == "progressToken");
+    let kept = all.iter().filter(|(name, _)| is_kept(name));
+    let kept: Vec<String> = kept
+        .map(|(name, value)| format!("{}:{}", quote(name), value.get()))
+        .collect();
+    Some(format!("{{{}}}", kept.join(",")))
+}
+
+/// Returns the parameters without `requestState` and `inputResponses`, if these belong to a question of the gateway.
 pub fn without_round(params: &Bytes, is_ours: bool) -> Bytes {
     let object = serde_json::from_slice::<&RawValue>(params)
         .ok()
@@ -206,7 +223,7 @@ pub fn without_round(params: &Bytes, is_ours: bool) -> Bytes {
     rest.map_or_else(|| params.clone(), Bytes::from)
 }
 
-/// An object without some of its members.
+/// Returns an object without the named members, as JSON.
 pub(super) fn without(object: &RawValue, names: &[&str]) -> Option<String> {
     let all = members(object.get().as_bytes())?;
     let is_named = |member: &String| names.contains(&member.as_str());
@@ -254,9 +271,8 @@ mod tests {
     }
 
     #[test]
-    fn b3_what_is_sent_later_is_what_came_but_for_what_must_differ() {
-        let original =
-            r#"{"_meta":{"progressToken":1,"z":2},"new":[1],"arguments":{"a": 1},"name":"files__x"}"#;
+    fn b3_what_is_sent_later_is_the_protocols_members_with_the_approved_arguments() {
+        let original = r#"{"_meta":{"progressToken":1,"z":2,"io.modelcontextprotocol/x":3},"new":[1],"arguments":{"a": 1},"name":"files__x","task":{}}"#;
         let check = |arguments: &str, keeps: bool, expected: &str| {
             let made = params(original.as_bytes(), "x", arguments.as_bytes(), keeps).unwrap();
             assert_eq!(made, expected);
@@ -264,12 +280,12 @@ mod tests {
         check(
             r#"{"a": 1}"#,
             true,
-            r#"{"_meta":{"progressToken":1,"z":2},"new":[1],"arguments":{"a": 1},"name":"x"}"#,
+            r#"{"_meta":{"progressToken":1,"io.modelcontextprotocol/x":3},"arguments":{"a": 1},"name":"x","task":{}}"#,
         );
         check(
             r#"{"a":2}"#,
             false,
-            r#"{"_meta":{"z":2},"new":[1],"arguments":{"a":2},"name":"x"}"#,
+            r#"{"_meta":{"io.modelcontextprotocol/x":3},"arguments":{"a":2},"name":"x","task":{}}"#,
         );
         let made = params(br#"{"name":"x"}"#, "x", br#"{"a":2}"#, true).unwrap();
         assert_eq!(made, r#"{"name":"x","arguments":{"a":2}}"#);

@@ -1,13 +1,13 @@
-//! A server that we start: messages on its standard input and output, its complaints on our standard error.
+//! A server that we start: messages go over its standard input and output, its standard error is ours.
 //!
-//! It gets the environment that a program needs to start, and what the operator adds (`environment`). It leads a process
-//! group of its own: once it has ended, by itself or because nobody needs it any more, the whole group is (`group`).
+//! The server gets a minimal environment plus what the operator adds (`environment`). It leads its own process group;
+//! when it has ended or is no longer needed, the whole group is ended (`group`).
 
 use std::io;
 use std::pin::Pin;
 use std::process::{ExitStatus, Stdio};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 
 use futures_util::FutureExt as _;
@@ -25,52 +25,66 @@ use crate::environment;
 use crate::failure::{Exit, Failure};
 use crate::group::Group;
 
-/// What a shell adds to the signal that ended a process.
+/// Offset that shells add to a signal's number to make an exit code.
 const SIGNAL: i32 = 128;
 
-/// A server that was started. Dropping it ends the server, too.
+/// A running server process. Dropping this ends the process, too.
 pub struct Child {
     input: mpsc::Sender<OneLine>,
     closing: DropGuard,
     ended: JoinHandle<io::Result<ExitStatus>>,
 }
 
-/// A server, the way to it, and what it says.
+/// A server process, the sender to its standard input, and the messages it writes.
 pub type Started = (Child, Box<dyn Upstream>, Lines<Output>);
 
-/// What a server writes to its standard output, up to a limit.
+/// A server's standard output, up to a limit.
 pub struct Output {
     pipe: ChildStdout,
-    left: u64,
     limit: Limit,
 }
 
-/// The most that a server may send, and whether it has sent more.
+/// Maximum number of bytes that a server may send, and the count so far.
 #[derive(Clone, Debug)]
 pub struct Limit {
     bytes: u64,
-    is_exceeded: Arc<AtomicBool>,
+    sent: Arc<AtomicU64>,
 }
 
 impl Default for Limit {
-    /// As much as it likes.
+    /// Unlimited.
     fn default() -> Limit {
         Limit::bytes(u64::MAX)
     }
 }
 
 impl Limit {
-    /// So many bytes in all.
+    /// Limits the total to `bytes`.
     pub fn bytes(bytes: u64) -> Limit {
         Limit {
             bytes,
-            is_exceeded: Arc::default(),
+            sent: Arc::default(),
         }
     }
 
-    /// Returns true once a server has sent more.
+    /// Counts bytes that were just received. Returns an error once the total exceeds the limit.
+    pub fn count(&self, bytes: usize) -> io::Result<()> {
+        if self.bytes == u64::MAX {
+            return Ok(());
+        }
+        let before = self.sent.fetch_add(bytes as u64, Ordering::Relaxed);
+        match before.saturating_add(bytes as u64) > self.bytes {
+            true => Err(io::Error::other(format!(
+                "a server sent more than {} bytes",
+                self.bytes
+            ))),
+            false => Ok(()),
+        }
+    }
+
+    /// Returns true once the server has sent more than the limit.
     pub fn is_exceeded(&self) -> bool {
-        self.is_exceeded.load(Ordering::Relaxed)
+        self.sent.load(Ordering::Relaxed) > self.bytes
     }
 }
 
@@ -80,35 +94,30 @@ impl AsyncRead for Output {
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
-        if self.left == 0 {
-            self.limit.is_exceeded.store(true, Ordering::Relaxed);
-            let most = self.limit.bytes;
-            return Poll::Ready(Err(io::Error::other(format!(
-                "a server sent more than {most} bytes"
-            ))));
-        }
         let before = buffer.filled().len();
         let polled = Pin::new(&mut self.pipe).poll_read(context, buffer);
         let read = buffer.filled().len().saturating_sub(before);
-        self.left = self.left.saturating_sub(read as u64);
-        polled
+        match (polled, self.limit.count(read)) {
+            (Poll::Ready(Ok(())), Err(exceeded)) => Poll::Ready(Err(exceeded)),
+            (polled, _) => polled,
+        }
     }
 }
 
-/// How a server is started.
+/// Command and environment of a server.
 #[derive(Clone, Debug, Default)]
 pub struct Launch {
     /// The program and its arguments.
     pub words: Vec<String>,
-    /// Variables that it gets, with their values.
+    /// Extra environment variables, with their values.
     pub env: Vec<(String, String)>,
-    /// Variables of ours that it gets besides the usual ones.
+    /// Names of our environment variables that are passed on in addition to the usual ones.
     pub pass_env: Vec<String>,
-    /// The most that it may send.
+    /// Maximum that the server may send.
     pub limit: Limit,
 }
 
-/// The way to its standard input.
+/// Sends messages to the process's standard input.
 struct Input(mpsc::WeakSender<OneLine>);
 
 impl Upstream for Input {
@@ -162,14 +171,13 @@ impl Child {
         };
         let output = Output {
             pipe: stdout,
-            left: launch.limit.bytes,
             limit: launch.limit.clone(),
         };
         Ok((child, way, Lines::new(output)))
     }
 
-    /// Closes its input, waits for its end, and gives its exit code. What does not end by itself is ended, with all that
-    /// it started.
+    /// Closes the server's input, waits for its end and returns its exit code. A server that does not end by itself is
+    /// ended together with its process group.
     pub async fn end(self) -> Exit {
         drop(self.input);
         drop(self.closing);
@@ -182,8 +190,8 @@ impl Child {
     }
 }
 
-/// Waits until a server has ended or is not needed any more, and ends its group. What it left running would hold its
-/// output open, so that nobody saw its end.
+/// Waits until a server has ended or is no longer needed, then ends its process group. A process left over from the
+/// group would keep the output pipe open and hide the server's end.
 async fn supervise(mut process: tokio::process::Child, closing: CancellationToken) -> io::Result<ExitStatus> {
     let group = Group::of(&process);
     tokio::select! {

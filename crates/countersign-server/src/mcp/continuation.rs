@@ -1,33 +1,33 @@
-//! An approved call that the server itself answered with a question: the client may come back with the answer, once,
-//! and is not put to a person again.
+//! Approved calls that the server answered with a question of its own. The client may continue such a call once with
+//! the answer, without another approval.
 //!
-//! Enters: states that servers gave out in answer to approved calls. Leaves: whether a call that brings one is the rest
-//! of such a call. Deliberately absent: the store. After a restart the call is simply made anew.
+//! Input: the `requestState` of servers' answers to approved calls. Output: whether a call with a state continues such
+//! a call. Not here: the store. After a restart the call needs a new approval.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use super::frame::pick;
 
-/// The most that are remembered.
+/// Maximum number of calls remembered; the oldest is dropped.
 const MOST: usize = 1000;
 
-/// What may be continued.
+/// Approved calls that may be continued.
 #[derive(Default)]
 pub struct Continuations(Mutex<Vec<Continuation>>);
 
-/// A call that may be continued with a state.
+/// A call together with the state that continues it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Continuation {
-    /// What the client brings back.
+    /// The `requestState` that the client sends back.
     pub state: String,
     /// The tool, which must be the same.
     pub tool: String,
-    /// The arguments, which must be the same.
+    /// The arguments, which must be the same bytes.
     pub arguments: Arc<[u8]>,
 }
 
 impl Continuations {
-    /// Remembers what a server answered to an approved call, if it is a question.
+    /// Remembers an approved call if the server's result is `input_required`.
     pub fn remember(&self, result: &[u8], tool: &str, arguments: &Arc<[u8]>) {
         let Ok([Some(kind), Some(state)]) = pick(result, ["resultType", "requestState"]) else {
             return;
@@ -49,7 +49,7 @@ impl Continuations {
         });
     }
 
-    /// Whether this is the rest of an approved call; once.
+    /// Returns true if the call continues an approved one, and forgets that one.
     pub fn take(&self, wanted: &Continuation) -> bool {
         let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let place = all.iter().position(|known| known == wanted);

@@ -1,12 +1,12 @@
-//! The door: one JSON-RPC message, read strictly, and where its parts stand in its bytes.
+//! Strict parser for one JSON-RPC message, which finds the byte ranges of its members.
 //!
-//! Enters: the bytes of one message, from a client or a server. Leaves: what kind it is, its id and the places of its
-//! members, in bytes that are one line for every reader. Deliberately absent: a parsed form that could be written out
-//! again. What is forwarded are the bytes.
+//! Input: the bytes of one message, from a client or a server. Output: the kind of message, its id and the ranges of
+//! its members, in bytes without line breaks. Not here: a parsed form that could be serialized again. Messages are
+//! forwarded as bytes.
 //!
-//! What two readers might read differently is unreadable: a member that stands there twice, at any depth, or under a
-//! name that differs from a known one only in case; bytes that are not UTF-8; ids that are not the same number to
-//! everybody; lists of messages, which the protocol once allowed. `bad` says what is known of such bytes all the same.
+//! Anything that two parsers might read differently is rejected: duplicate members at any depth, members whose name
+//! differs from a known one only in case, invalid UTF-8, ids that are not exact integers in every parser, and JSON-RPC
+//! batches, which the protocol once allowed. `bad` extracts what it can from rejected bytes.
 
 use std::fmt;
 use std::ops::Range;
@@ -19,82 +19,82 @@ use serde_json::value::RawValue;
 use super::bad::Bad;
 use super::one_line::OneLine;
 
-/// The longest message.
+/// Maximum size of a message in bytes.
 pub const LONGEST: usize = 256 * 1024 * 1024;
-/// Deepest nesting. Readers that recurse end before, and then read nothing.
+/// Maximum nesting depth. Recursive parsers give up before that.
 const DEEPEST: usize = 512;
-/// Larger whole numbers are not the same to everybody.
+/// Largest whole number that every parser reads exactly; doubles round some larger ones.
 const LARGEST_ID: i64 = (1 << 53) - 1;
 
 /// A message.
 #[derive(Clone, Debug)]
 pub struct Frame {
-    /// Every byte of it, as it is shown, stored and sent.
+    /// All bytes of the message, as shown, stored and sent.
     pub line: OneLine,
-    /// What it is.
+    /// Request, notification or response.
     pub kind: Kind,
-    /// Where its id stands.
+    /// Range of the id.
     pub id: Option<Range<usize>>,
-    /// Where its parameters stand.
+    /// Range of the parameters.
     pub params: Option<Range<usize>>,
-    /// Where its result stands.
+    /// Range of the result.
     pub result: Option<Range<usize>>,
-    /// Where its error stands.
+    /// Range of the error.
     pub error: Option<Range<usize>>,
 }
 
-/// What a message is.
+/// Kind of a message.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It wants an answer.
+    /// A message that wants a response.
     Request {
-        /// To be answered under this id.
+        /// The request id.
         id: Id,
-        /// What is wanted.
+        /// The method's name.
         method: String,
     },
-    /// It wants none.
+    /// A message that wants no response.
     Notification {
-        /// What it tells.
+        /// The method's name.
         method: String,
     },
-    /// It is an answer.
+    /// A response, with a result or an error.
     Response {
-        /// To this request.
+        /// The id of the request; `null` for an error about an unreadable message.
         id: Id,
     },
 }
 
-/// A request's id, comparable however it was written.
+/// A request id in normal form, so that different spellings of the same id are equal.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Id(Box<str>);
 
-/// Why bytes are no message.
+/// Why bytes are not a valid message.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Unreadable(String);
 
 impl Unreadable {
-    /// For this reason.
+    /// Creates an error with this reason.
     pub fn new(reason: &str) -> Unreadable {
         Unreadable(reason.to_owned())
     }
 }
 
 impl Id {
-    /// An id of ours that nobody can guess, whatever other ids of ours they have seen; nothing without random bytes.
+    /// Creates a random id that cannot be guessed from other ids. Returns `None` if no random bytes are available.
     pub fn unguessable(prefix: &str) -> Option<Id> {
         let mut random = [0_u8; 16];
         getrandom::fill(&mut random).ok()?;
         Some(Id::own(&format!("{prefix}{:032x}", u128::from_be_bytes(random))))
     }
 
-    /// An id of ours.
+    /// Creates an id of our own from a text.
     pub fn own(text: &str) -> Id {
         Id(quote(text).into())
     }
 
-    /// Reads an id: a string, or a whole number that is the same to every reader.
+    /// Reads an id: a string, or a whole number that is exact in every parser.
     pub fn read(raw: &RawValue) -> Option<Id> {
         let text = raw.get();
         if text.starts_with('"') {
@@ -105,14 +105,14 @@ impl Id {
         is_exact.then(|| Id(text.into()))
     }
 
-    /// The id as JSON.
+    /// Returns the id as JSON.
     pub fn as_json(&self) -> &str {
         &self.0
     }
 }
 
 impl Frame {
-    /// Reads a message that came from a client or a server.
+    /// Parses a message from a client or a server, strictly.
     pub fn read(bytes: Bytes) -> Result<Frame, Bad> {
         match strictly(&bytes) {
             Ok(()) => Frame::again(OneLine::new(bytes.clone())).map_err(|problem| Bad::new(problem, bytes)),
@@ -120,13 +120,13 @@ impl Frame {
         }
     }
 
-    /// Looks at a message that was read before and changed here since.
+    /// Parses a message again that was read strictly before and edited since.
     pub fn read_line(line: OneLine) -> Result<Frame, Bad> {
         let bytes = line.bytes();
         Frame::again(line).map_err(|problem| Bad::new(problem, bytes))
     }
 
-    /// Looks at a message that was read before, or was written here.
+    /// Parses a message that was read strictly before, or that this gateway wrote.
     pub fn again(line: OneLine) -> Result<Frame, Unreadable> {
         let names = ["jsonrpc", "id", "method", "params", "result", "error"];
         let [version, raw_id, method, params, result, error] = pick(&line, names)?;
@@ -159,7 +159,7 @@ impl Frame {
                 Kind::Notification { method }
             }
             (Some(id), None) if answer.0 != answer.1 && params.is_none() => Kind::Response { id },
-            // An error about a message nobody could read has no id to name.
+            // An error about an unreadable message has no id.
             (None, None) if answer == (false, true) && params.is_none() => Kind::Response {
                 id: Id("null".into()),
             },
@@ -182,18 +182,18 @@ impl Frame {
         })
     }
 
-    /// The bytes of one part.
+    /// Returns the bytes of one member.
     pub fn part(&self, place: &Option<Range<usize>>) -> Option<&[u8]> {
         place.clone().and_then(|place| self.line.get(place))
     }
 
-    /// The bytes of one part, sharing the frame's memory.
+    /// Returns the bytes of one member, sharing the frame's memory.
     pub fn shared(&self, place: &Option<Range<usize>>) -> Option<Bytes> {
         self.line.part(place.clone()?)
     }
 }
 
-/// Whether bytes are exactly one JSON object that every reader reads alike.
+/// Checks that the bytes are exactly one JSON object that every parser reads alike.
 fn strictly(bytes: &[u8]) -> Result<(), Unreadable> {
     if bytes.trim_ascii_start().starts_with(b"[") {
         return Err(Unreadable::new("it is a list; send messages one by one"));
@@ -205,13 +205,13 @@ fn strictly(bytes: &[u8]) -> Result<(), Unreadable> {
     };
     json::check_message(bytes, limits).map_err(|malformed| {
         let reason = malformed.reason.to_string();
-        // The hints are about arguments.
+        // Drop the hints, which are about arguments.
         let reason = reason.lines().next().unwrap_or_default();
         Unreadable(format!("{reason} at byte {}", malformed.at))
     })
 }
 
-/// A method's name. The protocol's are plain ASCII; of anything else two readers may think differently.
+/// Reads a method's name. Only printable ASCII is accepted, as in the protocol: parsers may differ about anything else.
 fn method_name(raw: &RawValue) -> Result<String, Unreadable> {
     let name = serde_json::from_str::<String>(raw.get()).ok();
     let is_plain = |name: &String| !name.is_empty() && name.bytes().all(|byte| byte.is_ascii_graphic());
@@ -219,13 +219,13 @@ fn method_name(raw: &RawValue) -> Result<String, Unreadable> {
         .ok_or_else(|| Unreadable::new("`method` is not a name in plain ASCII"))
 }
 
-/// Where a part of some bytes stands in them.
+/// Returns the range of `part` in `whole`; `part` must be a slice of `whole`.
 pub fn span(whole: &[u8], part: &str) -> Range<usize> {
     let start = (part.as_ptr() as usize).saturating_sub(whole.as_ptr() as usize);
     start..start + part.len()
 }
 
-/// The same bytes with one part replaced.
+/// Returns the bytes with one range replaced.
 pub fn splice(bytes: &[u8], place: Range<usize>, with: &[u8]) -> Bytes {
     let mut spliced = Vec::with_capacity(bytes.len() + with.len());
     spliced.extend_from_slice(bytes.get(..place.start).unwrap_or_default());
@@ -234,12 +234,12 @@ pub fn splice(bytes: &[u8], place: Range<usize>, with: &[u8]) -> Bytes {
     spliced.into()
 }
 
-/// A text as JSON.
+/// Returns a text as a JSON string.
 pub fn quote(text: &str) -> String {
     serde_json::Value::from(text).to_string()
 }
 
-/// The named members of an object, wherever they stand in it.
+/// Returns the named members of an object. Fails if one occurs twice or differs from a name only in case.
 pub fn pick<'a, const N: usize>(
     object: &'a [u8],
     names: [&str; N],
@@ -252,14 +252,14 @@ pub fn pick<'a, const N: usize>(
     Ok(picked)
 }
 
-/// A member of the `_meta` of parameters.
+/// Returns a member of `_meta` in the parameters.
 pub fn pick_meta<'a>(params: &'a [u8], name: &str) -> Option<&'a RawValue> {
     let [meta] = pick(params, ["_meta"]).ok()?;
     let [found] = pick(meta?.get().as_bytes(), [name]).ok()?;
     found
 }
 
-/// All members of an object in their order: the name as it stands there, and the value.
+/// Returns all members of an object in order, as name and raw value.
 pub fn members(object: &[u8]) -> Option<Vec<(String, &RawValue)>> {
     struct All;
     impl<'de> Visitor<'de> for All {
@@ -313,7 +313,7 @@ impl<'de, const N: usize> Visitor<'de> for Members<'_, N> {
     }
 }
 
-/// Which of the names a key is.
+/// Deserializes a key into its position in the list of names.
 struct Name<'n>(&'n [&'n str]);
 
 impl<'de> DeserializeSeed<'de> for Name<'_> {
@@ -331,7 +331,7 @@ impl Visitor<'_> for Name<'_> {
     }
 
     fn visit_str<E: serde::de::Error>(self, key: &str) -> Result<Self::Value, E> {
-        // The two letters that are no ASCII until a reader ignores case, as those in Go do.
+        // Fold the two non-ASCII letters that case-insensitive parsers, such as Go's, take for `s` and `k`.
         let folded = match key.is_ascii() {
             true => std::borrow::Cow::Borrowed(key),
             false => std::borrow::Cow::Owned(key.replace('\u{17f}', "s").replace('\u{212a}', "k")),
@@ -349,6 +349,7 @@ impl Visitor<'_> for Name<'_> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::mcp::generator;
 
     #[track_caller]
     fn check(text: &str, expected: Option<Kind>) {
@@ -458,5 +459,36 @@ mod tests {
             .map(|(name, raw)| (name.as_str(), raw.get()))
             .collect();
         assert_eq!(listed, [("b", "1e2"), ("a", "12345678901234567890123")]);
+    }
+
+    #[test]
+    fn x73_what_passes_the_door_is_one_line_and_means_the_same() {
+        let mut seed = 0x9e37_79b9_7f4a_7c15_u64;
+        let mut frames = generator::Frames::new(move || {
+            seed ^= seed << 13;
+            seed ^= seed >> 7;
+            seed ^= seed << 17;
+            seed
+        });
+        let call =
+            r#"{"jsonrpc":"2.0","id":"h","method":"tools/call","params":{"name":"w","arguments":{"a":"é"}}}"#;
+        let mut passed = 0;
+        for _ in 0..10_000 {
+            let bytes = frames.frame(call);
+            let Ok(frame) = Frame::read(Bytes::from(bytes.clone())) else {
+                continue;
+            };
+            passed += 1;
+            let text = std::str::from_utf8(&frame.line).unwrap();
+            assert!(
+                generator::LINE_ENDS.iter().all(|end| !text.contains(end)),
+                "{text:?}"
+            );
+            let read = |bytes: &[u8]| serde_json::from_slice::<serde_json::Value>(bytes).unwrap();
+            assert_eq!(read(&frame.line), read(&bytes), "{text}");
+            let again = Frame::read(frame.line.bytes()).unwrap();
+            assert_eq!((again.line, again.kind), (frame.line, frame.kind));
+        }
+        assert!(passed > 500, "{passed}");
     }
 }

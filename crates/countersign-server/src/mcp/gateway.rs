@@ -1,20 +1,20 @@
-//! What all clients of a gateway share: the gate, who asks through it, and the calls that are open.
+//! State shared by all clients of a gateway: the gate, the servers and the open calls.
 //!
-//! Enters: tool calls. Leaves: that one passes, is forbidden, or is held; the same call again is the one that is open.
-//! What a person approves is run from here, whether or not anybody still waits for it.
+//! Input: tool calls. Output: whether each passes, is forbidden or is held; a repeated call joins the one that is open.
+//! Approved calls are run from here, whether or not a client still waits.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::Duration;
 
 use countersign::approval::{Approval, SharedApproval};
-use countersign::call::Because;
+use countersign::call::RefusalReason;
 use countersign::executor::Permit;
 use countersign::gate::{Gate, Ruled, Submission, SubmitError, SubmittedCall, Until, Waited};
 use countersign::hash::Hash;
 use countersign::id::{Agent, ApprovalId, Person, Run, Session, Tenant};
-use countersign::policy::{Asked, Definition, Ruling};
-use countersign::provenance::Told;
+use countersign::policy::{CallRequest, Definition, Ruling};
+use countersign::provenance::VouchedConversation;
 use countersign::registry::{Entry, Kind};
 use countersign::state::State;
 use countersign::store::{Filter, StoreError};
@@ -27,83 +27,87 @@ use super::server::Server;
 use super::settings::Settings;
 use super::upstreams::{Origin, Upstreams};
 
-/// How far back the same call is looked for.
+/// How many approvals are searched for the same call.
 pub const LOOKS_BACK: usize = 200;
-/// For so long a call that was answered is remembered as answered.
+/// How long an answered call is remembered as answered.
 const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// For so long the result of a call may be fetched by making the call again; shorter than it is remembered.
+/// How long a repeated call gets the result of the first one; must be shorter than `REMEMBERED`.
 const FETCHED_WITHIN: Duration = Duration::from_secs(24 * 60 * 60);
-/// How long the end waits for calls that run.
+/// How long to wait for running calls when the gateway stops.
 const RUNS_END_WITHIN: Duration = Duration::from_secs(20);
-/// How long a follower waits before it asks a store again that failed.
+/// How long the end tries to record outcomes that the store did not take before.
+const LAST_TRY: Duration = Duration::from_secs(3);
+/// Delay before asking the store again after an error.
 const ASKS_AGAIN: Duration = Duration::from_secs(1);
 
-/// A gateway. One per process, or one per place in a service.
+/// A gateway; there is one per process.
 pub struct Gateway {
-    /// The gate.
+    /// The gate that rules on calls and starts them.
     pub gate: Gate,
-    /// Whose world.
+    /// Tenant of all calls.
     pub tenant: Tenant,
-    /// What it runs, and nobody else's: the same servers, started the same way.
+    /// Identifies this set of servers, started the same way, so that a restart finds its own open calls.
     pub run: Run,
-    /// The same for each of several servers, by its name: another one beside it changes nothing.
+    /// Run of each server, by name; independent of the other servers.
     pub(super) runs: HashMap<String, Run>,
-    /// Servers that keep nothing between calls: what another process left open for them runs here.
+    /// Names of stateless servers: calls that a dead gateway left open for them run here.
     pub(super) resumed: Vec<String>,
-    /// Servers of this process, as long as they live.
+    /// Live servers of this process.
     pub(super) servers: Mutex<Vec<Weak<Server>>>,
-    /// Whose calls are ours.
+    /// This gateway's lease, which tells which calls are its own.
     pub lease: Lease,
-    /// How the operator wants it.
+    /// Settings from the operator.
     pub settings: Settings,
-    /// The executor behind the gate.
+    /// The gate's executor.
     pub upstreams: Arc<Upstreams>,
-    /// What follows approvals and runs calls.
+    /// Background tasks that follow approvals and run calls.
     pub tasks: TaskTracker,
-    /// Set when no new calls may be started.
+    /// Cancelled when no new calls may start.
     pub stopping: CancellationToken,
+    /// Set when the store takes no more writes for good: whoever waits is answered.
+    pub(super) store_lost: CancellationToken,
     followed: Mutex<HashSet<ApprovalId>>,
     proposing: Mutex<HashMap<Same, Weak<Turn>>>,
 }
 
-/// What makes two calls the same.
+/// Two calls are the same if agent, tool and argument bytes are equal.
 type Same = (Agent, String, Arc<[u8]>);
-/// Whose turn it is to propose.
+/// Lock held while one call is proposed.
 type Turn = tokio::sync::Mutex<()>;
 
-/// A call as it is put to the gate.
+/// A call request, as it is submitted to the gate.
 #[derive(Clone)]
 pub struct Wish {
     /// The agent.
     pub agent: Agent,
-    /// Its credential.
+    /// Credential of the agent.
     pub requester: Person,
-    /// Whom it acts for.
+    /// Person the agent acts for.
     pub on_behalf_of: Option<Person>,
-    /// Its session.
+    /// Session in which the call is proposed.
     pub session: Option<Session>,
     /// The tool's qualified name.
     pub tool: String,
-    /// The exact bytes.
+    /// Exact argument bytes.
     pub arguments: Arc<[u8]>,
     /// The hash of the tool's definition.
     pub definition: Option<Hash>,
-    /// What the client was answered before.
+    /// Earlier answers to this client.
     pub seen: Arc<Seen>,
 }
 
-/// What becomes of it.
+/// The gate's ruling on a call.
 pub enum Put {
-    /// It may go to the server.
+    /// The call may go to the server.
     Pass(Permit),
-    /// It may not.
+    /// The call may not run, for this reason.
     Forbidden(String),
-    /// A person is asked, or was.
+    /// A person is asked, or has decided already.
     Held(SharedApproval),
 }
 
 impl Gateway {
-    /// A gateway over a gate whose executor is `upstreams`.
+    /// Creates a gateway; `upstreams` must be the executor of `gate`.
     pub fn new(
         gate: Gate,
         upstreams: Arc<Upstreams>,
@@ -124,12 +128,13 @@ impl Gateway {
             upstreams,
             tasks: TaskTracker::new(),
             stopping: CancellationToken::new(),
+            store_lost: CancellationToken::new(),
             followed: Mutex::default(),
             proposing: Mutex::default(),
         }
     }
 
-    /// With these servers, each of which goes on with its own only, and those of them that keep nothing.
+    /// Sets the run of each server, and which servers are stateless.
     pub fn with_runs(self, runs: HashMap<String, Run>, resumed: Vec<String>) -> Gateway {
         Gateway {
             runs,
@@ -138,7 +143,7 @@ impl Gateway {
         }
     }
 
-    /// Whose a call is, by the tool's qualified name.
+    /// Returns the run that a call belongs to, by the tool's qualified name.
     pub(super) fn run_of(&self, tool: &str) -> &Run {
         let server = tool.split_once('/').map(|(server, _)| server);
         server
@@ -146,34 +151,44 @@ impl Gateway {
             .unwrap_or(&self.run)
     }
 
-    /// Whether an approval came from here.
+    /// Returns all runs that calls may belong to, each once.
+    pub(super) fn all_runs(&self) -> Vec<&Run> {
+        let mut all = vec![&self.run];
+        all.extend(self.runs.values().filter(|run| **run != self.run));
+        all
+    }
+
+    /// Returns true if an approval was proposed by this gateway or an earlier run of it.
     pub fn is_of_ours(&self, approval: &Approval) -> bool {
         let tool = approval.calls.first().map_or("", |call| call.tool.as_str());
         approval.run.as_ref() == Some(self.run_of(tool))
     }
 
-    /// Puts a call to the gate.
+    /// Submits a call to the gate. A call that would be held joins an open or unreported approval of the same call.
     pub async fn put(&self, wish: Wish) -> Result<Put, SubmitError> {
         let is_slow = self.gate.policy().is_slow(&wish.tool, wish.arguments.len());
         if !is_slow && !self.holds(&wish) {
             return self.submit(wish, None).await;
         }
-        // One after the other, so that the second finds what the first proposed.
+        // Serialize equal calls, so that the second finds what the first proposed.
         let turn = self.turn(&wish);
         let _mine = turn.lock().await;
         match self.find_same(&wish).await? {
             Some(same) => Ok(Put::Held(same)),
             None => {
-                // The gateway itself passed on what tools answered.
-                let conversation = wish.seen.conversation().map(Told::heard_by_the_host);
+                // The gateway itself forwarded what tools answered, so it counts as heard.
+                let conversation = wish
+                    .seen
+                    .conversation()
+                    .map(VouchedConversation::recorded_by_host);
                 self.submit(wish, conversation).await
             }
         }
     }
 
-    /// Whether a person would be asked.
+    /// Returns true if the policy holds the call.
     pub fn holds(&self, wish: &Wish) -> bool {
-        let asked = Asked {
+        let asked = CallRequest {
             tool: &wish.tool,
             arguments: &wish.arguments,
             definition: Definition::read(wish.definition),
@@ -183,7 +198,11 @@ impl Gateway {
         matches!(self.gate.policy().rule(asked), Ruling::Hold(_))
     }
 
-    async fn submit(&self, wish: Wish, conversation: Option<Told>) -> Result<Put, SubmitError> {
+    async fn submit(
+        &self,
+        wish: Wish,
+        conversation: Option<VouchedConversation>,
+    ) -> Result<Put, SubmitError> {
         let run = self.run_of(&wish.tool).clone();
         let call = SubmittedCall {
             tool: wish.tool,
@@ -207,17 +226,19 @@ impl Gateway {
         let mut submitted = self.gate.submit(submission).await?;
         match (submitted.calls.pop(), submitted.approval) {
             (Some(Ruled::Pass(permit)), _) => Ok(Put::Pass(permit)),
-            // No key is sent, so this cannot be; whatever it is, it does not run.
+            // Cannot happen without an idempotency key; do not run it in any case.
             (Some(Ruled::PassedBefore(_)), _) => {
                 Ok(Put::Forbidden("the same call has run before".to_owned()))
             }
-            (Some(Ruled::Forbidden { reason }), _) => Ok(Put::Forbidden(reason)),
+            (Some(Ruled::Forbidden { reason } | Ruled::Malformed { reason }), _) => {
+                Ok(Put::Forbidden(reason))
+            }
             (Some(Ruled::Held(_)), Some(approval)) => Ok(Put::Held(approval)),
             _ => Err(StoreError::Impossible("the gate ruled on nothing".to_owned()).into()),
         }
     }
 
-    /// The same call, if it is open, or over and nobody was told how.
+    /// Finds an approval of the same call that is open, or whose end was not reported to the client.
     async fn find_same(&self, wish: &Wish) -> Result<Option<SharedApproval>, StoreError> {
         let filter = Filter {
             asked: true,
@@ -228,7 +249,7 @@ impl Gateway {
         };
         let now = self.gate.store().now().await?;
         let listed = self.gate.store().list(&self.tenant, &filter).await?;
-        // Newest first, and only that one counts.
+        // Newest first; only the newest one that may be joined counts.
         let mut same = None;
         for approval in listed.into_iter().filter(|approval| is_same(wish, approval)) {
             if self.may_join(wish, &approval).await? {
@@ -260,7 +281,7 @@ impl Gateway {
         turn
     }
 
-    /// Notes that the client is about to be told how a call ended: the same call again is then a new one.
+    /// Records that the client is about to learn how a call ended, so that repeating the call makes a new one.
     pub async fn tell(&self, approval: ApprovalId) -> Result<(), StoreError> {
         let now = self.gate.store().now().await?;
         let entry = Entry {
@@ -271,11 +292,11 @@ impl Gateway {
             version: 0,
             expires_at: Some(now.plus(REMEMBERED)),
         };
-        // It may be there: two requests can wait for one call.
+        // The entry may exist: two requests can wait for one call.
         self.gate.store().put_entry(entry).await.map(drop)
     }
 
-    /// Waits for a decision in the background and runs what it releases.
+    /// Waits in the background for the decision and runs the call if it is approved.
     pub fn follow(self: &Arc<Self>, approval: &Approval, origin: Origin) {
         let id = approval.id;
         self.upstreams.remember(id, origin);
@@ -301,7 +322,7 @@ impl Gateway {
         });
     }
 
-    /// The approval once it was approved; nothing when it was not.
+    /// Waits for the decision. Returns the approval if it was approved.
     async fn released(&self, id: ApprovalId) -> Option<SharedApproval> {
         const LONG: Duration = Duration::from_secs(3600);
         loop {
@@ -326,7 +347,7 @@ impl Gateway {
         }
     }
 
-    /// Starts nothing new, and waits for what runs, for a while.
+    /// Starts no new calls, waits up to `RUNS_END_WITHIN` for running ones, and gives up the lease.
     pub async fn stop(&self) {
         self.stopping.cancel();
         self.tasks.close();
@@ -334,7 +355,30 @@ impl Gateway {
         self.leave().await;
     }
 
-    /// How many approvals are followed.
+    /// Returns once the store takes no more writes for good. Whoever waits for a person is answered then.
+    pub async fn store_fails(&self) -> StoreError {
+        let error = crate::serve::store_fails(self.gate.store()).await;
+        self.store_lost.cancel();
+        error
+    }
+
+    /// Names the calls whose known ends are on no record, once nothing is run any more.
+    pub async fn name_unrecorded(&self) {
+        if self.gate.unrecorded() == 0 {
+            return;
+        }
+        let rest = self.gate.flush_unrecorded(LAST_TRY).await;
+        let calls: Vec<String> = rest.iter().map(|finish| finish.call.to_string()).collect();
+        if !calls.is_empty() {
+            crate::output::beside(&format!(
+                "countersign: how these calls ended is known and could not be recorded: {}; settle them with `countersign \
+                 reconcile`",
+                calls.join(" ")
+            ));
+        }
+    }
+
+    /// Returns the number of approvals that are being followed.
     pub fn open_calls(&self) -> usize {
         open(&self.followed).len()
     }
@@ -344,12 +388,12 @@ fn told(approval: ApprovalId) -> String {
     format!("mcp/told/{approval}")
 }
 
-/// Whether an approval is about this call.
+/// Returns true if an approval is about the same call.
 pub fn is_same(wish: &Wish, approval: &Approval) -> bool {
     let [call] = approval.calls.as_slice() else {
         return false;
     };
-    // What the agent asked for, also when a person changed it.
+    // Compare with what the agent asked for, also if a person edited it.
     let proposed = call.original.as_ref().unwrap_or(&call.arguments);
     call.tool.as_str() == wish.tool
         && *proposed.as_bytes() == *wish.arguments
@@ -359,12 +403,12 @@ pub fn is_same(wish: &Wish, approval: &Approval) -> bool {
         && approval.erased_at.is_none()
 }
 
-/// Whether there is an answer, or one to come. What nobody decided may be asked again.
+/// Returns true if there is a decision or one can still come. Undecided calls that ended may be proposed again.
 fn was_decided_or_waits(approval: &Approval) -> bool {
     let is_stale = approval
         .calls
         .iter()
-        .any(|call| matches!(call.because, Some(Because::Stale | Because::Voided)));
+        .any(|call| matches!(call.because, Some(RefusalReason::Stale | RefusalReason::Voided)));
     matches!(approval.state, State::Pending | State::Approved | State::Denied) && !is_stale
 }
 

@@ -1,7 +1,7 @@
-//! Waiting for a person, for as long as the client can stand it.
+//! Waits for a decision as long as the client can.
 //!
-//! Enters: a call that is held. Leaves: its one answer: how it ended, or that it is still pending. The wait decides
-//! nothing: what is approved later runs all the same, and the same call again gets its result.
+//! Input: a held call. Output: its one answer: how it ended, or that it is still pending. Giving up the wait decides
+//! nothing: a call that is approved later still runs, and repeating the call returns its result.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,15 +24,16 @@ use super::upstreams::Origin;
 use super::wire;
 use crate::output;
 
-/// A question at the client stands until its approval ends, and no longer than this.
+/// Maximum time that an elicitation stays open, unless its approval ends sooner.
 const LONGEST_QUESTION: Duration = Duration::from_secs(60 * 60);
-/// What was decided just now gets so long to run, at least.
+/// Minimum time to wait for a call's end after its elicitation was answered.
 const JUST_DECIDED: Duration = Duration::from_secs(5);
-/// So often the client hears that we still wait.
+/// Interval of progress notifications to the client.
 const PROGRESS_EVERY: Duration = Duration::from_secs(10);
 
 impl Relay {
-    /// Holds a call open until it is over or the client cannot wait any longer. Nothing when nobody waits any more.
+    /// Holds a request open until the call ends or the hold time is over. Returns `None` if the request was cancelled
+    /// or the client has disconnected.
     pub(super) async fn hold(
         self: &Arc<Self>,
         under_way: &UnderWay,
@@ -40,7 +41,7 @@ impl Relay {
         approval: SharedApproval,
     ) -> Option<OneLine> {
         let call = &under_way.call;
-        // Lives until the call is answered, or nobody wants an answer any more.
+        // Lives until the call is answered or the request is cancelled.
         let request = Arc::new(());
         let origin = Origin {
             server: self.server.clone(),
@@ -77,8 +78,8 @@ impl Relay {
         Some(self.waited(&under_way.form, waited).await)
     }
 
-    /// Waits, and asks the person at the client meanwhile; whoever decides first decides. While the client shows the
-    /// question, it knows what it waits for.
+    /// Waits and asks the person at the client meanwhile; the first decision counts. An open elicitation shows the
+    /// client why it waits, so the wait may be longer than usual.
     async fn wait_and_ask(
         &self,
         under_way: &UnderWay,
@@ -91,7 +92,7 @@ impl Relay {
             waited = self.wait_finished(under_way, approval.id, LONGEST_QUESTION) => return waited,
             () = self.ask(under_way, approval, question) => {}
         }
-        // Answered: it is about to end. Otherwise the client is like one that cannot be asked.
+        // If the elicitation decided, the call is about to end. Otherwise treat the client as one that cannot be asked.
         let left = self.holds_for().saturating_sub(began.elapsed()).max(JUST_DECIDED);
         self.wait_finished(under_way, approval.id, left).await
     }
@@ -105,8 +106,8 @@ impl Relay {
         self.wait(under_way, id, Until::Finished, limit).await
     }
 
-    /// Waits for an approval, telling the client from time to time that it is not over. Nothing when nobody waits
-    /// any more.
+    /// Waits for an approval and sends progress to the client meanwhile. Returns `None` if the request was cancelled or
+    /// the client has disconnected.
     pub(super) async fn wait(
         &self,
         under_way: &UnderWay,
@@ -122,14 +123,18 @@ impl Relay {
             tokio::select! {
                 biased;
                 waited = &mut waiting => return Some(waited),
+                () = gateway.store_lost.cancelled() => {
+                    let gone = "the gateway's store takes no more writes, and the gateway ends";
+                    return Some(Err(StoreError::Stopped(gone.to_owned())));
+                }
                 () = under_way.cancelled.cancelled() => return None,
-                // Whoever would take the answer is gone.
+                // The client has disconnected.
                 () = under_way.back.closed() => return None,
                 _ = ticks.tick() => {
                     count += 1;
                     let message = format!("waiting for a person to decide ({})", id.short());
                     let progress = under_way.call.progress.as_ref();
-                    // Who wants to hear nothing still sees that we are there.
+                    // A client without a progress token still gets a keepalive.
                     let sign = progress.map(|token| wire::progress(token, count, &message));
                     let _ = under_way.back.send(sign.unwrap_or_else(OneLine::sign_of_life)).await;
                 }
@@ -137,11 +142,12 @@ impl Relay {
         }
     }
 
-    /// The answer after a wait.
+    /// Returns the answer after a wait.
     pub(super) async fn waited(&self, form: &Form, waited: Result<Waited, StoreError>) -> OneLine {
         match waited {
             Ok(Waited::Done(approval)) => {
-                // Noted first: should we end in between, the person is asked again rather than the agent misled.
+                // Record this before answering: if we crash in between, a person is asked again, and the agent never
+                // gets an old answer to a new call.
                 if let Err(error) = self.gateway.tell(approval.id).await {
                     tracing::warn!(id = %approval.id, "cannot note that the client was told: {error}");
                 }
@@ -154,6 +160,11 @@ impl Relay {
                 _ => form.running(&approval),
             },
             Ok(Waited::NotFound) => form.failure("there is no such approval"),
+            // No tool has anything to say about this, nor will it be different when the call is made again.
+            Err(error @ StoreError::Stopped(_)) => {
+                let said = format!("it is not known whether this was decided: {error}");
+                wire::error(Some(&form.id), wire::INTERNAL, &said)
+            }
             Err(error) => form.failure(&format!(
                 "it is not known whether this was decided: {error}. Make the same call again to hear more."
             )),
@@ -161,7 +172,7 @@ impl Relay {
     }
 }
 
-/// Whoever reads the client's log is told too.
+/// Prints the held call to standard error, for readers of the client's log.
 fn announce(approval: &Approval) {
     if approval.state == State::Pending
         && let Some(call) = approval.calls.first()

@@ -1,7 +1,8 @@
-//! `policy init`: from a server's own list of tools to a catalogue for a person to read.
+//! `policy init`: makes a draft policy from the tools that a server lists.
 //!
-//! Enters: a server's command, or a file of servers. Leaves: a policy that names each tool and pins its whole definition. What the server
-//! says about its tools stands there as remarks: it is a stranger's word. Only `--trust-annotations` believes it.
+//! Input: a server's command or address, or a file of servers. Output: a policy that names each tool and pins its whole
+//! definition. What the server says about its tools is untrusted and becomes comments; only `--trust-annotations` uses
+//! it.
 
 use std::convert::Infallible;
 use std::path::Path;
@@ -15,7 +16,7 @@ use countersign::policy::Policy;
 use serde_json::value::RawValue;
 
 use super::child::{Launch, Limit};
-use super::frame::pick;
+use super::frame::{Kind, pick};
 use super::http::Heard;
 use super::server::{Lost, Server};
 use super::several::{self, At, Connection, Spec};
@@ -25,40 +26,27 @@ use crate::failure::{Exit, Failure};
 use crate::output::{self, Output};
 use crate::{duration, environment};
 
-/// How long a server may take to come up and list its tools, when nobody says.
+/// Default time for a server to start and list its tools.
 pub const ANSWERS_WITHIN: Duration = Duration::from_secs(60);
-/// How often the person hears that we still wait.
+/// Interval of progress messages on standard error.
 const PROGRESS_EVERY: Duration = Duration::from_secs(5);
 /// The most bytes that a server may send until its tools are listed.
 const MOST_SENT: u64 = 8 * 1024 * 1024;
-/// How much of a description is repeated.
+/// Maximum length of a copied description, in characters.
 const LONGEST_REMARK: usize = 300;
-const GREETING: &str =
-    r#"{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"countersign","version":"1"}}"#;
-const MODERN: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"countersign","version":"1"},"io.modelcontextprotocol/clientCapabilities":{}"#;
+/// Capabilities that we claim, so that servers also list tools that they offer only to capable clients.
+const GREETING: &str = r#"{"protocolVersion":"2025-11-25","capabilities":{"elicitation":{},"sampling":{},"roots":{}},"clientInfo":{"name":"countersign","version":"1"}}"#;
+const MODERN: &str = r#""io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientInfo":{"name":"countersign","version":"1"},"io.modelcontextprotocol/clientCapabilities":{"elicitation":{},"sampling":{},"roots":{}}"#;
 
-/// Starts the server, asks it, and writes the policy.
+/// Starts the servers, lists their tools and writes the policy.
 pub async fn run(options: PolicyInit, output: &mut Output) -> Result<Exit, Failure> {
     let specs = match &options.servers {
         Some(file) => several::read(file)?,
-        None => {
-            let words = options.command.clone();
-            let name = name::of(options.server_name.as_deref(), &words)?;
-            let at = At::Command(Launch {
-                words,
-                pass_env: options.pass_env.clone(),
-                ..Launch::default()
-            });
-            vec![Spec {
-                name,
-                at,
-                resume: false,
-            }]
-        }
+        None => vec![the_one(&options)?],
     };
     let limit = options.timeout.unwrap_or(ANSWERS_WITHIN);
     let asked = specs.iter().map(|spec| tools_of(spec, specs.len() > 1, limit));
-    // Each is ended before one of them fails: none is left running.
+    // Every server is ended before an error is returned, so none is left running.
     let tools = futures_util::future::join_all(asked).await;
     let tools = tools.into_iter().collect::<Result<Vec<_>, Failure>>()?;
     let lists: Vec<List<'_>> = specs.iter().map(|spec| spec.name.as_str()).zip(tools).collect();
@@ -86,10 +74,33 @@ pub async fn run(options: PolicyInit, output: &mut Output) -> Result<Exit, Failu
     Ok(Exit::Done)
 }
 
+/// Returns the server that the command line names, by its URL or its command.
+fn the_one(options: &PolicyInit) -> Result<Spec, Failure> {
+    let (words, at) = match &options.url {
+        Some(url) => {
+            let at = At::Address(url.clone(), options.url_token_env.clone());
+            (vec![url.clone()], at)
+        }
+        None => {
+            let at = At::Command(Launch {
+                words: options.command.clone(),
+                pass_env: options.pass_env.clone(),
+                ..Launch::default()
+            });
+            (options.command.clone(), at)
+        }
+    };
+    Ok(Spec {
+        name: name::of(options.server_name.as_deref(), &words)?,
+        at,
+        resume: false,
+    })
+}
+
 /// A server's name, and its tools.
 type List<'n> = (&'n str, Vec<Box<RawValue>>);
 
-/// The tools of one server. Those that cannot be told apart are refused (X42, X102).
+/// Lists the tools of one server. Fails if two tools cannot be told apart (X42, X102).
 async fn tools_of(
     spec: &Spec,
     is_one_of_several: bool,
@@ -100,14 +111,21 @@ async fn tools_of(
         upstream,
         mut source,
         child,
-    } = limited(spec, &sent).connect()?;
+    } = spec.connect_limited(&sent)?;
     let server = Arc::new(Server::new(spec.name.clone(), upstream));
     let heard = server.clone();
     let hearing = tokio::spawn(async move {
         while let Some(said) = source.next().await {
             match said {
-                // Whatever else it says or asks is not for us.
-                Heard::Message(Ok(frame)) => _ = heard.take_own(frame),
+                Heard::Message(Ok(frame)) => {
+                    let other = heard.take_own(frame);
+                    // Refuse requests from the server: nobody is there to answer them.
+                    if let Some(Kind::Request { id, .. }) = other.map(|frame| frame.kind) {
+                        let nobody = "there is nobody to ask while a policy is made";
+                        let refusal = wire::error(Some(id.as_json()), wire::METHOD_NOT_FOUND, nobody);
+                        let _ = heard.send(refusal).await;
+                    }
+                }
                 Heard::Message(Err(bad)) => {
                     let why = format!("the server's answer could not be read: {}", bad.problem());
                     heard.lost_in(&bad, &why);
@@ -129,17 +147,20 @@ async fn tools_of(
         true => Failure::error(code, format!("`{}`: {why}", spec.name)),
         false => Failure::error(code, why),
     };
-    let hint = format!(
-        "try whether the command starts an MCP server by itself; {}",
-        environment::HINT
-    );
+    let hint = match &spec.at {
+        At::Command(_) => format!(
+            "try whether the command starts an MCP server by itself; {}",
+            environment::HINT
+        ),
+        At::Address(..) => "check the address and, if the server wants one, the token".to_owned(),
+    };
     let tools = match asked {
         Ok(Ok(tools)) => tools,
         _ if sent.is_exceeded() => {
             let why = format!("the server sent more than {MOST_SENT} bytes and did not list its tools");
             return Err(failed("no_tools", why).hint(hint));
         }
-        Ok(Err(Lost::NotSent(why) | Lost::Unknown(why))) => return Err(failed("no_tools", why).hint(hint)),
+        Ok(Err(lost)) => return Err(failed("no_tools", lost.why()).hint(hint)),
         Err(_) => {
             let why = format!(
                 "the server did not list its tools within {}",
@@ -156,16 +177,7 @@ async fn tools_of(
     }
 }
 
-/// The same server, which may send only so much.
-fn limited(spec: &Spec, sent: &Limit) -> Spec {
-    let mut spec = spec.clone();
-    if let At::Command(launch) = &mut spec.at {
-        launch.limit = sent.clone();
-    }
-    spec
-}
-
-/// Tells the person from time to time what we wait for.
+/// Prints from time to time which server we wait for.
 async fn report_waiting(server: &str, limit: Duration) -> Infallible {
     let began = Instant::now();
     loop {
@@ -185,15 +197,15 @@ async fn ask(server: &Server) -> Result<Vec<Box<RawValue>>, Lost> {
             let gone = |_| Lost::Unknown("the server is gone".to_owned());
             server.send(welcome).await.map_err(gone)?;
         }
-        // A server that knows no greeting is of the protocol's later kind.
+        // A server without `initialize` speaks the later protocol version.
         None => server.speaks(MODERN.into()),
     }
     server.all_tools().await
 }
 
 fn write(file: &Path, text: &str) -> Result<(), Failure> {
-    // A policy somebody has read and changed is never written over.
-    let written = crate::private::write_new(file, text.as_bytes());
+    // Never overwrite a policy that a person may have edited.
+    let written = crate::private_file::write_new(file, text.as_bytes());
     written.map_err(|error| {
         Failure::error(
             "not_written",
@@ -203,7 +215,6 @@ fn write(file: &Path, text: &str) -> Result<(), Failure> {
     })
 }
 
-/// The policy's text.
 fn catalogue(lists: &[List<'_>], trusts: bool) -> String {
     let names: Vec<String> = lists.iter().map(|(server, _)| format!("`{server}`")).collect();
     let (names, who) = match names.as_slice() {
@@ -257,14 +268,14 @@ fn entry(server: &str, tool: &str, trusts: bool) -> String {
     text
 }
 
-/// Text of the server's, as a remark: nothing in it can end the remark.
+/// Returns the server's text as TOML comment lines; escapes keep it from ending the comment.
 fn remark(text: &str) -> String {
     let shown = clip(text.trim(), LONGEST_REMARK).to_string();
     let lines = shown.lines().map(|line| format!("# {}\n", escape(line)));
     lines.collect()
 }
 
-/// What a server says about a tool of its own.
+/// The server's own annotations of a tool.
 #[derive(Debug, Default)]
 struct Claimed {
     reads_only: bool,
@@ -294,7 +305,7 @@ impl Claimed {
 
 #[cfg(test)]
 mod tests {
-    use countersign::policy::{Asked, Definition, Ruling};
+    use countersign::policy::{CallRequest, Definition, Ruling};
 
     use super::*;
 
@@ -315,7 +326,7 @@ mod tests {
 
     #[track_caller]
     fn check(policy: &Policy, tool: &str, definition: Option<Hash>, passes: bool) {
-        let asked = Asked {
+        let asked = CallRequest {
             tool,
             arguments: b"{}",
             definition: Definition::read(definition),

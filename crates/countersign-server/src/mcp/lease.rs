@@ -1,87 +1,146 @@
-//! Which process a held call belongs to, and whether that process is alive (X77).
+//! Leases: which gateway a held call belongs to, and whether that gateway is alive (X77).
 //!
-//! Enters: a server that was started or reached, as a session that stands in every proposal. Leaves: whether the gateway
-//! behind a session is alive. One entry in the store for each gateway, renewed by a heartbeat, so that no call costs a
-//! write more. Deliberately absent: what becomes of calls whose gateway is dead; see `abandoned`.
+//! Input: a server that was started or connected to, named as the session in every proposal. Output: whether the
+//! gateway of a session is alive. Each gateway has one entry in the store and renews it by heartbeat, so calls cost no
+//! extra write. Not here: what happens to calls of dead gateways; see `abandoned`.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
+use countersign::hash::Hash;
 use countersign::id::{Session, Tenant};
 use countersign::registry::{Entry, Kind};
-use countersign::store::{Store, StoreError};
+use countersign::store::{LONGEST_PAGE, Store, StoreError};
+use countersign::time::Time;
 
 use crate::failure::Failure;
+use crate::policy::record::{self, Change};
 
-/// A gateway that did not say for so long that it is alive may be dead.
+/// Default length of a lease. A gateway that has not renewed for this long may be dead.
 pub const LEASE: Duration = Duration::from_secs(15);
-/// How long it is remembered that a gateway has ended in order.
+/// How long the store keeps the record that a gateway has ended cleanly.
 const REMEMBERED: Duration = Duration::from_secs(7 * 24 * 60 * 60);
-/// Sessions that gateways name begin so.
+/// Key prefix of leases in the registry.
+const PLACE: &str = "mcp/gateway/";
+/// Prefix of session names made by gateways.
 const PREFIX: &str = "mcp:";
-/// The body of a lease whose gateway is alive, and of one that has ended.
-const ALIVE: &[u8] = b"alive";
+/// First line of the lease of a live gateway; the policy's hash and the servers' names follow, one per line.
+const ALIVE: &str = "alive";
+/// Body of the lease of a gateway that has ended.
 const ENDED: &[u8] = b"ended";
 
-/// The lease of this gateway, and what it has seen of those of others.
+/// The lease of this gateway, and when leases of others were found lapsed.
 pub struct Lease {
     owner: String,
     length: Duration,
-    /// Since when the leases of others are found lapsed.
+    policy: Hash,
+    servers: Vec<String>,
+    /// When each other gateway's lease was first found lapsed.
     silent: Mutex<HashMap<String, Instant>>,
 }
 
 /// Whether the gateway process that proposed a call is alive, by its lease.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// It is alive.
+    /// The lease is valid.
     Alive,
-    /// Its lease has lapsed. It may have been asleep, with us or without.
+    /// The lease has lapsed. The gateway's machine, or this one too, may have been asleep.
     Silent,
-    /// It has ended, or was silent for the length of a lease while we were awake.
+    /// The gateway has ended, or its lease stayed lapsed for a full lease length while we were awake.
     Dead,
 }
 
 impl Lease {
-    /// The lease of a gateway that starts now.
-    pub fn new(length: Duration) -> Result<Lease, Failure> {
+    /// Creates the lease of a gateway that starts now, with the policy's hash and the names of its servers.
+    pub fn new(length: Duration, policy: Hash, servers: Vec<String>) -> Result<Lease, Failure> {
         let mut random = [0; 16];
         getrandom::fill(&mut random).map_err(|error| Failure::error("no_random", error.to_string()))?;
         Ok(Lease {
             owner: format!("{:032x}", u128::from_be_bytes(random)),
             length,
+            policy,
+            servers,
             silent: Mutex::default(),
         })
     }
 
-    /// Returns how often the lease is to be renewed.
+    /// Takes the lease. Fails if a live gateway to a server of the same name has another policy (X98); a lease that is
+    /// not renewed is waited out first.
+    pub async fn take(&self, store: &dyn Store, tenant: &Tenant, change: Change) -> Result<(), Failure> {
+        if change == Change::Refuse {
+            record::wait_for_others(async || self.other(store, tenant).await, another_policy).await?;
+        }
+        self.beat(store, tenant).await?;
+        // A gateway that started at the same moment is visible now, to both.
+        if change == Change::Refuse && self.other(store, tenant).await?.is_some() {
+            self.leave(store, tenant).await?;
+            return Err(another_policy());
+        }
+        Ok(())
+    }
+
+    /// Returns the latest expiry among leases of gateways to one of our servers that have another policy.
+    async fn other(&self, store: &dyn Store, tenant: &Tenant) -> Result<Option<Time>, StoreError> {
+        let mut latest = None;
+        let mut after = key("");
+        loop {
+            let page = store
+                .entries(tenant, Kind::Setting, Some(&after), LONGEST_PAGE)
+                .await?;
+            // Databases differ in how they sort punctuation, so other keys may stand between these.
+            let leases = page.iter().filter(|entry| entry.key.starts_with(PLACE));
+            let others = leases.clone().filter(|entry| self.rules_otherwise(&entry.body));
+            latest = others.filter_map(|entry| entry.expires_at).chain(latest).max();
+            let is_last = page.len() < LONGEST_PAGE || leases.count() == 0;
+            match page.last() {
+                Some(last) if !is_last => after.clone_from(&last.key),
+                _ => return Ok(latest),
+            }
+        }
+    }
+
+    /// Returns true if a lease belongs to a live gateway to one of our servers with another policy. Leases of older
+    /// versions name no policy and never conflict.
+    fn rules_otherwise(&self, body: &[u8]) -> bool {
+        let text = String::from_utf8_lossy(body);
+        let mut lines = text.lines();
+        let (Some(ALIVE), Some(policy)) = (lines.next(), lines.next()) else {
+            return false;
+        };
+        policy != self.policy.to_string()
+            && lines.any(|server| self.servers.iter().any(|ours| ours == server))
+    }
+
+    /// Returns the interval at which to renew the lease.
     pub fn beat_every(&self) -> Duration {
         self.length / 3
     }
 
-    /// Names the session of calls to one server, by the number it has in this gateway.
+    /// Returns the session for calls to one server; `server` is its number in this gateway.
     pub fn session(&self, server: u64) -> Option<Session> {
         Session::new(format!("{PREFIX}{}.{server}", self.owner)).ok()
     }
 
-    /// Returns the number of the server that a session of this gateway's own is with.
+    /// Returns the number of the server that a session belongs to, if the session is this gateway's own.
     pub fn own_server(&self, session: Option<&Session>) -> Option<u64> {
         let (owner, server) = parts(session?)?;
         (owner == self.owner).then_some(server)
     }
 
-    /// Says that this gateway is alive.
+    /// Renews the lease.
     pub async fn beat(&self, store: &dyn Store, tenant: &Tenant) -> Result<(), StoreError> {
-        self.put(store, tenant, ALIVE, self.length).await
+        let body = format!("{ALIVE}\n{}\n{}", self.policy, self.servers.join("\n"));
+        self.put(store, tenant, body.as_bytes(), self.length).await
     }
 
-    /// Says that this gateway has ended.
+    /// Records that this gateway has ended.
     pub async fn leave(&self, store: &dyn Store, tenant: &Tenant) -> Result<(), StoreError> {
         self.put(store, tenant, ENDED, REMEMBERED).await
     }
 
-    /// Looks how the gateway of another session stands. A session that names none is of an older version.
+    /// Returns the standing of another session's gateway. Sessions of older versions name no gateway and count as
+    /// lapsed.
     pub async fn standing(
         &self,
         store: &dyn Store,
@@ -100,7 +159,7 @@ impl Lease {
                 Standing::Alive
             }
             None => {
-                // Our own clock stands still while the machine sleeps: after that everybody has time to renew.
+                // `Instant` does not advance while the machine sleeps, so after waking every gateway has time to renew.
                 let since = *silent.entry(owner.to_owned()).or_insert_with(Instant::now);
                 match since.elapsed() >= self.length {
                     true => Standing::Dead,
@@ -132,10 +191,21 @@ impl Lease {
 }
 
 fn key(owner: &str) -> String {
-    format!("mcp/gateway/{owner}")
+    format!("{PLACE}{owner}")
 }
 
-/// The gateway that a session names, and the number of the server there.
+fn another_policy() -> Failure {
+    Failure::error(
+        "another_policy",
+        "a gateway to a server of this name runs on this store with another policy",
+    )
+    .hint(
+        "give both the same policy file, or another `--name`, or stop the other one first; `--policy-change` replaces \
+         gateways one by one",
+    )
+}
+
+/// Splits a session into its gateway and the number of the server there.
 fn parts(session: &Session) -> Option<(&str, u64)> {
     let (owner, server) = session.as_str().strip_prefix(PREFIX)?.split_once('.')?;
     Some((owner, server.parse().ok()?))
@@ -143,12 +213,17 @@ fn parts(session: &Session) -> Option<(&str, u64)> {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::Arc;
+
+    use countersign::store::memory::MemoryStore;
+    use countersign::time::ManualClock;
+
     use super::*;
 
     #[test]
     fn a_session_names_its_gateway_and_its_server() {
-        let lease = Lease::new(LEASE).unwrap();
-        let other = Lease::new(LEASE).unwrap();
+        let lease = Lease::new(LEASE, Hash([1; 32]), vec!["files".to_owned()]).unwrap();
+        let other = Lease::new(LEASE, Hash([1; 32]), vec!["files".to_owned()]).unwrap();
         let session = lease.session(7);
         assert_eq!(lease.own_server(session.as_ref()), Some(7));
         assert_eq!(other.own_server(session.as_ref()), None);
@@ -156,5 +231,38 @@ mod tests {
         for odd in ["mcp:", "mcp:7", "talk", "mcp:a.b"] {
             assert_eq!(lease.own_server(Some(&Session::new(odd).unwrap())), None, "{odd}");
         }
+    }
+
+    async fn take(store: &MemoryStore, policy: u8, server: &str, change: Change) -> Result<Lease, Failure> {
+        let lease = Lease::new(LEASE, Hash([policy; 32]), vec![server.to_owned()])?;
+        lease.take(store, &Tenant::single(), change).await.map(|()| lease)
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn x98_gateways_to_one_server_have_one_policy() {
+        let clock = Arc::new(ManualClock::at(Time::from_micros(1_767_225_600_000_000)));
+        let store = MemoryStore::with_clock(clock.clone());
+        let tenant = Tenant::single();
+        let first = take(&store, 1, "files", Change::Refuse).await.unwrap();
+        // The same policy, and another policy for another server.
+        take(&store, 1, "files", Change::Refuse).await.unwrap();
+        let mail = take(&store, 2, "mail", Change::Refuse).await.unwrap();
+        // Another policy for the same server, while one beats.
+        let beating = async {
+            for _ in 0..10 {
+                tokio::time::sleep(LEASE / 3).await;
+                clock.advance(LEASE / 3);
+                first.beat(&store, &tenant).await.unwrap();
+            }
+        };
+        let (refused, ()) = tokio::join!(take(&store, 2, "files", Change::Refuse), beating);
+        assert!(refused.is_err_and(|failure| failure.code == "another_policy"));
+        // With an explicit policy change it starts, and also once the others have ended.
+        let rolling = take(&store, 2, "files", Change::Rolling).await.unwrap();
+        for lease in [&first, &rolling, &mail] {
+            lease.leave(&store, &tenant).await.unwrap();
+        }
+        clock.advance(LEASE);
+        take(&store, 3, "files", Change::Refuse).await.unwrap();
     }
 }

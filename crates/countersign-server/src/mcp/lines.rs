@@ -1,7 +1,7 @@
-//! Messages on a byte stream, one per line.
+//! Newline-delimited messages on a byte stream.
 //!
-//! Enters: bytes. Leaves: whole messages as the door reads them, sharing the memory they were read into, or why a line is
-//! none. A line that is too long is passed over, and the next one counts.
+//! Input: bytes. Output: parsed messages that share the read buffer's memory, or why a line is not a message. A line
+//! that is too long is skipped, and reading continues with the next.
 
 use std::io;
 
@@ -13,25 +13,30 @@ use super::bad::Bad;
 use super::frame::{Frame, LONGEST, Unreadable};
 use super::one_line::OneLine;
 
-/// How many messages may wait to be written.
+/// Capacity of the queues of outgoing messages.
 pub const QUEUE: usize = 64;
 const READ: usize = 64 * 1024;
+/// After a line longer than this the buffer is replaced, because later lines would keep all of its memory alive.
+const LONG: usize = 4 * READ;
 
-/// A line as the door reads it.
+/// Up to this length a buffer grows sixteenfold, beyond it fourfold.
+const LARGE_STEPS: usize = 1024 * 1024;
+
+/// A parsed line, or why it is not a message.
 pub type Read = Result<Frame, Bad>;
 
-/// Reads lines.
+/// Reads messages from a stream, one per line.
 pub struct Lines<R> {
     source: R,
     buffer: BytesMut,
-    /// So many bytes of the buffer hold no line end.
+    /// Number of bytes at the start of the buffer known to contain no line end.
     scanned: usize,
-    /// The beginning of a line that is too long, while the rest of it is passed over.
+    /// Start of a line that is too long, while the rest of it is skipped.
     too_long: Option<Bytes>,
 }
 
 impl<R: AsyncRead + Unpin> Lines<R> {
-    /// Lines of this stream.
+    /// Reads from this stream.
     pub fn new(source: R) -> Lines<R> {
         Lines {
             source,
@@ -41,7 +46,7 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// The next message; nothing at the end. Blank lines are none.
+    /// Returns the next message, or `None` at the end of the stream. Blank lines are skipped.
     pub async fn next(&mut self) -> io::Result<Option<Read>> {
         loop {
             let Some(line) = self.line().await? else {
@@ -61,26 +66,28 @@ impl<R: AsyncRead + Unpin> Lines<R> {
         }
     }
 
-    /// The next line with its end; nothing at the end. What stands behind the last line end is a line as well.
+    /// Returns the next line with its line end, or `None` at the end of the stream. The last line needs no line end.
     async fn line(&mut self) -> io::Result<Option<Bytes>> {
         loop {
             let rest = self.buffer.get(self.scanned..).unwrap_or_default();
             if let Some(end) = memchr::memchr(b'\n', rest) {
                 let line = self.buffer.split_to(self.scanned + end + 1).freeze();
                 self.scanned = 0;
+                if line.len() > LONG {
+                    self.buffer = BytesMut::from(&*self.buffer);
+                }
                 return Ok(Some(line));
             }
             self.scanned = self.buffer.len();
             if self.scanned > LONGEST || (self.too_long.is_some() && self.scanned >= READ) {
-                // A copy, so that the memory of the rest is given back.
+                // Copy, so that the large buffer is freed.
                 let begun = self.buffer.get(..READ).unwrap_or_default();
                 self.too_long.get_or_insert_with(|| Bytes::copy_from_slice(begun));
                 self.buffer = BytesMut::new();
                 self.scanned = 0;
             }
             if self.buffer.capacity() == self.buffer.len() {
-                // Twice as much each time, so that a long message is moved a few times only.
-                self.buffer.reserve(READ.max(self.scanned));
+                make_room(&mut self.buffer, READ);
             }
             if self.source.read_buf(&mut self.buffer).await? == 0 {
                 let rest = self.buffer.split().freeze();
@@ -91,14 +98,34 @@ impl<R: AsyncRead + Unpin> Lines<R> {
     }
 }
 
-/// Writes messages in the order in which they come, each on its line, until nobody sends any more or nobody reads.
+/// Makes room for `more` bytes in a buffer that holds the beginning of a message.
+///
+/// The capacity grows in large steps, so that the buffers a message outgrows are small compared with it: 64 KiB and 1
+/// MiB for a message of up to 16 MiB. Capacity that is never written to takes no memory.
+pub fn make_room(buffer: &mut BytesMut, more: usize) {
+    let held = buffer.len();
+    if buffer.capacity().saturating_sub(held) < more {
+        let factor = match held <= LARGE_STEPS {
+            true => 15,
+            false => 3,
+        };
+        let most = LONGEST.saturating_sub(held).max(more);
+        buffer.reserve(held.saturating_mul(factor).clamp(more, most));
+    }
+}
+
+/// Writes messages in order, one per line, until all senders are dropped or the reader is gone.
 pub async fn write_all(mut messages: mpsc::Receiver<OneLine>, mut sink: impl AsyncWrite + Unpin) {
     while let Some(message) = messages.recv().await {
-        // A sign of life, for who has no other.
+        // A keepalive, which only HTTP streams need.
         if message.is_empty() {
             continue;
         }
-        // Both in one system call, where the sink can do that.
+        // The message may have waited behind a server that does not read, until its time limit was over.
+        if !message.is_in_time() {
+            continue;
+        }
+        // Message and line end in one system call, where the sink supports that.
         let mut line = message.bytes().chain(&b"\n"[..]);
         let written = async {
             sink.write_all_buf(&mut line).await?;

@@ -1,6 +1,6 @@
-//! Listening for clients over HTTP, on this machine.
+//! Serves MCP clients over streamable HTTP on the loopback interface.
 //!
-//! Deliberately absent: TLS and other machines. The service has both; see `serve`.
+//! Not here: TLS and remote clients. The service has both; see `serve`.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -17,21 +17,21 @@ use crate::output::Output;
 use crate::serve;
 use crate::stop::Stop;
 
-/// Where clients call.
+/// Path of the endpoint.
 const PATH: &str = "/mcp";
 
-/// What stands behind an endpoint.
+/// The upstream servers of an endpoint.
 pub enum Behind {
-    /// A server at an address.
+    /// A server over streamable HTTP.
     Address(Way),
-    /// A command, started for each conversation.
+    /// A command, started for each session.
     Command(Launch),
-    /// Several servers, reached anew for each conversation.
+    /// Several servers, connected to separately for each session.
     Several(Vec<Spec>),
 }
 
 impl Behind {
-    /// The endpoint in front of it.
+    /// Creates the endpoint in front of these servers.
     pub fn endpoint(
         self,
         gateway: Arc<Gateway>,
@@ -47,7 +47,7 @@ impl Behind {
     }
 }
 
-/// Takes the address, which must be this machine's own: tokens do not travel in the clear (H02).
+/// Binds the address, which must be a loopback address so that tokens do not travel unencrypted (H02).
 pub async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     if !address.ip().is_loopback() {
         let message = format!("{address} can be reached by others, and the gateway speaks no TLS");
@@ -60,7 +60,7 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     })
 }
 
-/// Serves clients until told to stop.
+/// Serves clients until a signal stops the process.
 pub async fn run(
     listener: TcpListener,
     gateway: Arc<Gateway>,
@@ -79,12 +79,18 @@ pub async fn run(
     let endpoint = Arc::new(endpoint);
     let routes = endpoint.clone().routes(PATH);
     let serving = tokio::spawn(serve::listen(listener, routes, gateway.stopping.clone()));
+    let mut lost = None;
     tokio::select! {
         () = stop.told() => {}
         () = endpoint.end_idle_sessions() => {}
+        error = gateway.store_fails() => lost = Some(error),
     }
     gateway.stop().await;
     endpoint.end().await;
     let _ = serving.await;
-    Ok(Exit::Done)
+    gateway.name_unrecorded().await;
+    match lost {
+        Some(error) => Err(serve::store_stopped(&error)),
+        None => Ok(Exit::Done),
+    }
 }

@@ -1,11 +1,12 @@
-//! The MCP gateway: between a client and the servers it uses.
+//! The MCP gateway between one client and the MCP servers it uses.
 //!
-//! Enters: JSON-RPC messages from both sides, as bytes. Leaves: the same bytes on the other side. A tool call passes,
-//! or waits for a person; what a person approves is sent from here, once, with the stored argument bytes.
-//! Deliberately absent: typed messages on the way through. They would lose what they do not know.
+//! Input: JSON-RPC messages from both sides, as bytes. Output: the same bytes, forwarded to the other side. A tool call
+//! is forwarded at once or waits for a person; an approved call is sent by the gateway, once, with the argument bytes
+//! from the store. Not here: typed messages for forwarding, which would drop members they do not know.
 //!
-//! `frame` is the door: what it cannot read strictly goes no further. `one_line` is the only thing that can be sent. `relay`
-//! passes messages on, `gateway` puts calls to the gate, `hold` waits for people, `upstreams` runs what they approve.
+//! `frame` parses every message strictly and rejects what it cannot parse. `one_line` is the only type that can be
+//! sent. `relay` forwards messages, `gateway` proposes calls to the gate, `hold` waits for a decision, `upstreams` runs
+//! approved calls.
 
 mod abandoned;
 mod answer;
@@ -18,6 +19,9 @@ mod child;
 mod continuation;
 mod frame;
 mod gateway;
+#[cfg(test)]
+#[path = "../../tests/mcp/generator.rs"]
+mod generator;
 mod hold;
 mod http;
 mod init;
@@ -28,6 +32,7 @@ mod name;
 mod one_line;
 mod own;
 mod params;
+mod pinned;
 mod relay;
 mod restart;
 mod round;
@@ -58,9 +63,10 @@ pub use settings::{AskClient, HOLD, OnCancel, SESSION_IDLE, Settings};
 use crate::cli::{Global, Mcp};
 use crate::failure::{Exit, Failure};
 use crate::output::{self, Output};
+use crate::policy::record::Change;
 use crate::stop::Stop;
 use crate::store::{Missing, Watch};
-use crate::{desk, environment, identity, policy, store};
+use crate::{desk, environment, identity, policy, serve, store};
 use begin::Begun;
 use gateway::Gateway;
 use http::{Callers, Heard, HttpUpstream, Way};
@@ -68,15 +74,15 @@ use lease::{LEASE, Lease};
 use lines::{Lines, Read};
 use relay::{Back, Next, Relay, Who};
 use restart::Restarting;
-use server::{Lost, Server};
+use server::Server;
 use tokio_util::sync::CancellationToken;
 use upstreams::Upstreams;
 
-/// How long the client has to take what was said last.
+/// How long the client has to read the last messages before the process exits.
 const LAST_WORDS: Duration = Duration::from_secs(10);
-/// So often it is looked whether anything is still open, once the client is gone.
+/// How often to check for open calls after the client has disconnected.
 const LOOKS: Duration = Duration::from_millis(50);
-/// What the agent is called when nobody says.
+/// Agent name when `--agent` is not given.
 const AGENT: &str = "mcp";
 
 /// Runs the gateway until the client or the server ends.
@@ -98,14 +104,15 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
         Some(address) => Some(listen::bind(address).await?),
         None => None,
     };
-    // Servers get going while the store is opened.
+    // Start servers while the store opens.
     let begun = match &listener {
         None => Some(begin::begin(&specs)?),
         Some(_) => None,
     };
     let store = store::open(global.store(), Missing::Create, Watch::Others).await?;
-    let names = specs.iter().map(|spec| spec.name.clone()).collect();
-    let upstreams = Arc::new(Upstreams::new(names));
+    let names: Vec<String> = specs.iter().map(|spec| spec.name.clone()).collect();
+    let upstreams = Arc::new(Upstreams::new(names.clone()));
+    let hash = loaded.policy.hash();
     let gate = Gate::new(store, Arc::new(loaded.policy)).with_executor(upstreams.clone());
     let gate = crate::pace::paced(gate);
     let runs = begin::runs(&specs)?;
@@ -115,13 +122,15 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
         tenant,
         begin::run_of_all(&specs)?,
         options.settings(),
-        Lease::new(options.lease.unwrap_or(LEASE))?,
+        Lease::new(options.lease.unwrap_or(LEASE), hash, names)?,
     );
     let resumed = specs.iter().filter(|spec| spec.resume);
     let resumed = resumed.map(|spec| spec.name.clone()).collect();
     let gateway = Arc::new(gateway.with_runs(runs, resumed));
-    // Before anybody can propose a call that stands under it.
-    gateway.lease.beat(gateway.gate.store(), &gateway.tenant).await?;
+    // Take the lease before any call can be proposed under it.
+    let change = Change::said(options.policy_change);
+    let (store, tenant) = (gateway.gate.store(), &gateway.tenant);
+    gateway.lease.take(store, tenant, change).await?;
     tokio::spawn(gateway.clone().keep_lease());
     match (listener, begun) {
         (Some(listener), _) => {
@@ -151,7 +160,8 @@ pub async fn run(global: &Global, options: Mcp, output: &mut Output) -> Result<E
     }
 }
 
-/// Passes messages between our own standard input and output and servers, until one side ends or we are told to.
+/// Forwards messages between our standard input and output and the servers, until either side ends or a signal stops
+/// us.
 async fn between<C, S>(
     gateway: &Gateway,
     clients: impl FnOnce(Lines<Pin<Box<dyn AsyncRead + Send>>>, Back) -> C,
@@ -176,22 +186,22 @@ where
     let writing = tokio::spawn(lines::write_all(messages, output));
     let mut serving = tokio::spawn(serve(to_client.clone()));
     let clients = clients(Lines::new(input), to_client);
+    let mut lost = None;
+    let gone = async {
+        clients.await;
+        left().await;
+        // Calls approved after the client disconnects still run, unless a signal stops us or the server ends.
+        settled(gateway).await;
+    };
     tokio::select! {
-        () = clients => {
-            left().await;
-            // What a person approves now still runs, unless we are told to end or the server does.
-            tokio::select! {
-                () = settled(gateway) => {}
-                _ = &mut serving => {}
-                () = stop.told() => {}
-            }
-        }
+        () = gone => {}
         _ = &mut serving => {}
         () = stop.told() => {}
+        error = gateway.store_fails() => lost = Some(error),
     }
     gateway.stop().await;
     let exit = end.await;
-    // Whatever the server said before it ended is for the client, if that still listens.
+    // Deliver what the server sent before it ended, if the client still reads.
     if !serving.is_finished() {
         let _ = tokio::time::timeout(LAST_WORDS, &mut serving).await;
     }
@@ -200,10 +210,14 @@ where
         writing.await
     };
     let _ = tokio::time::timeout(LAST_WORDS, last_words).await;
-    Ok(exit)
+    gateway.name_unrecorded().await;
+    match lost {
+        Some(error) => Err(serve::store_stopped(&error)),
+        None => Ok(exit),
+    }
 }
 
-/// Between standard input and output and a server at an address.
+/// Runs the gateway between standard input and output and a server over streamable HTTP.
 async fn remote(gateway: Arc<Gateway>, name: String, who: Who, way: Way) -> Result<Exit, Failure> {
     let (heard, messages) = mpsc::channel(lines::QUEUE);
     let upstream = HttpUpstream::new(way, heard, Arc::default());
@@ -234,7 +248,7 @@ async fn client(relay: Arc<Relay>, mut lines: Lines<impl AsyncRead + Unpin>, bac
     }
 }
 
-/// Tells whoever reads the log why a server may have ended before it took a request.
+/// Logs a hint about why a server may have ended before it accepted a request.
 fn ended_at_once(server: &str) {
     let hint = environment::HINT;
     output::beside(&format!(
@@ -259,9 +273,7 @@ async fn serve_heard(
                 relay.server.lost(&id, why);
                 None
             }
-            Some(Heard::Lost(id, Lost::NotSent(why) | Lost::Unknown(why))) => {
-                Some(wire::error(Some(id.as_json()), wire::INTERNAL, &why))
-            }
+            Some(Heard::Lost(id, lost)) => Some(wire::error(Some(id.as_json()), wire::INTERNAL, &lost.why())),
             None => break,
         };
         if let Some(line) = line {
@@ -278,7 +290,7 @@ async fn next(lines: &mut Lines<impl AsyncRead + Unpin>) -> Option<Read> {
     })
 }
 
-/// Ends once no approval is open any more.
+/// Returns once no approval is open.
 async fn settled(gateway: &Gateway) {
     while gateway.open_calls() > 0 {
         tokio::time::sleep(LOOKS).await;
@@ -288,7 +300,7 @@ async fn settled(gateway: &Gateway) {
 fn who(global: &Global, options: &Mcp) -> Result<Who, Failure> {
     let named = options.agent.as_deref();
     let requester = identity::person(global.name.as_deref())?;
-    // Whoever started us, as one who says a word in a conversation.
+    // The person who started this process decides as if by text in a chat.
     let decider = Decider {
         surface: Surface::Text,
         ..identity::decider(requester.clone(), &global.group)

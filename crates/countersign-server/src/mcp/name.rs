@@ -1,15 +1,15 @@
-//! What a server is called, where nobody says: after its package, without version and scope.
+//! Default name of a server: its package without version and scope.
 
 use crate::failure::Failure;
 
-/// Programs that only start others.
+/// Programs that only launch others.
 const LAUNCHERS: [&str; 12] = [
     "npx", "bunx", "pnpx", "uvx", "uv", "pipx", "node", "bun", "deno", "python", "python3", "docker",
 ];
-/// The longest name: a tool's name has to fit behind it.
+/// Maximum length of a server's name, which leaves room for the tool's name after it.
 const LONGEST: usize = 40;
 
-/// The name given, or one made from the command.
+/// Returns the given name, or one derived from the command. Fails if the name has characters that are not allowed.
 pub fn of(named: Option<&str>, command: &[String]) -> Result<String, Failure> {
     let name = match named {
         Some(named) => named.to_owned(),

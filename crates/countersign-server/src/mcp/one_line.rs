@@ -1,43 +1,99 @@
-//! A message on its way out: JSON that is one line for every reader.
+//! An outgoing message: JSON without any line break.
 //!
-//! Enters: bytes that the strict reader in `frame` accepted, or text that we wrote. Leaves: the same JSON without any
-//! character at which a reader could end a line. Deliberately absent: a way around it. Everything that sends to a client or
-//! to a server takes this type, so no path can send a raw line.
+//! Input: bytes that the strict parser in `frame` accepted, or text that we wrote. Output: the same JSON without any
+//! character at which a reader could end a line. Not here: a way around it. Everything that sends to a client or a
+//! server takes this type, so raw lines cannot be sent.
 //!
-//! MCP ends a message on standard input with a line feed, but readers end lines at more than that: text mode in Python at
-//! CR, `readline` in Node.js at U+2028 and U+2029, `str.splitlines` also at VT, FF, FS, GS, RS and U+0085. In JSON, a
-//! control character can only stand outside of strings, where it is whitespace at best; U+0085, U+2028 and U+2029 can only
-//! stand inside strings, where an escape means the same. So all of them can be replaced without a change of meaning.
+//! MCP over stdio ends a message with a line feed, but readers end lines at more characters: text mode in Python at CR,
+//! `readline` in Node.js at U+2028 and U+2029, `str.splitlines` also at VT, FF, FS, GS, RS and U+0085. In JSON, a
+//! control character can only occur outside strings, where it is whitespace at best; U+0085, U+2028 and U+2029 can only
+//! occur inside strings, where an escape means the same. So all of them can be replaced without changing the meaning.
 
 use std::fmt;
 use std::ops::{Deref, Range};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use bytes::Bytes;
+use countersign::stopwatch::TimeLimit;
 use memchr::memmem;
+use tokio::sync::oneshot;
 
-/// Characters above ASCII that end a line for some reader, and how JSON writes them otherwise.
+/// Non-ASCII characters that end a line for some reader, and their JSON escapes.
 const LINE_ENDS: [(&str, &[u8]); 3] = [
     ("\u{85}", b"\\u0085"),
     ("\u{2028}", b"\\u2028"),
     ("\u{2029}", b"\\u2029"),
 ];
-/// Bytes that are looked at together.
+/// Number of bytes checked at a time.
 const CHUNK: usize = 64;
 
-/// A message that is one line for every reader; or none, as a sign of life.
-#[derive(Clone, PartialEq, Eq, Default)]
-pub struct OneLine(Bytes);
+/// A message without line breaks; an empty one is a keepalive.
+#[derive(Clone, Default)]
+pub struct OneLine(Bytes, Option<Arc<Until>>);
+
+/// Time limit for sending a message, and the channel that reports a message held back.
+struct Until {
+    limit: TimeLimit,
+    held_back: Mutex<Option<oneshot::Sender<()>>>,
+}
+
+impl PartialEq for OneLine {
+    fn eq(&self, other: &OneLine) -> bool {
+        self.0 == other.0
+    }
+}
+
+impl Eq for OneLine {}
 
 impl OneLine {
-    /// Takes a message that is JSON. Nothing is copied unless a character has to be replaced.
+    /// Takes a JSON message. Copies only if a character has to be replaced.
     ///
-    /// INVARIANT: what is inside holds no control character but the tab, and no U+0085, U+2028 or U+2029, whatever came.
+    /// INVARIANT: the content has no control character but the tab, and no U+0085, U+2028 or U+2029, whatever came.
     pub fn new(message: impl Into<Bytes>) -> OneLine {
         let message = without_line_end(message.into());
         match is_one_line(&message) {
-            true => OneLine(message),
-            false => OneLine(replaced(&message).into()),
+            true => OneLine(message, None),
+            false => OneLine(replaced(&message).into(), None),
         }
+    }
+
+    /// Returns the same message with a time limit after which it is not sent (X84). The receiver fires only if the
+    /// message is held back.
+    pub fn until(self, limit: TimeLimit) -> (OneLine, oneshot::Receiver<()>) {
+        let (sender, held_back) = oneshot::channel();
+        let until = Until {
+            limit,
+            held_back: Mutex::new(Some(sender)),
+        };
+        (OneLine(self.0, Some(Arc::new(until))), held_back)
+    }
+
+    /// Returns true if the message was too late and its sender has been told.
+    pub fn was_held_back(&self) -> bool {
+        self.1.as_ref().is_some_and(|until| {
+            let held_back = until.held_back.lock().unwrap_or_else(PoisonError::into_inner);
+            held_back.is_none()
+        })
+    }
+
+    /// Returns true if the message may still be sent; otherwise tells the sender. Check this last before writing, and
+    /// do not write a message that is late.
+    pub fn is_in_time(&self) -> bool {
+        let Some(until) = &self.1 else {
+            return true;
+        };
+        if until.limit.left().is_some() {
+            return true;
+        }
+        let waiting = until
+            .held_back
+            .lock()
+            .unwrap_or_else(PoisonError::into_inner)
+            .take();
+        if let Some(waiting) = waiting {
+            let _ = waiting.send(());
+        }
+        false
     }
 
     /// Returns the empty line that keeps an HTTP stream open. Pipes to servers and clients leave it out.
@@ -45,17 +101,17 @@ impl OneLine {
         OneLine::default()
     }
 
-    /// The bytes, sharing their memory.
+    /// Returns the bytes, sharing their memory.
     pub fn bytes(&self) -> Bytes {
         self.0.clone()
     }
 
-    /// The bytes of one part, sharing their memory.
+    /// Returns the bytes of a range, sharing their memory.
     pub fn part(&self, place: Range<usize>) -> Option<Bytes> {
         (place.start <= place.end && place.end <= self.0.len()).then(|| self.0.slice(place))
     }
 
-    /// The same message with one part replaced.
+    /// Returns the message with one range replaced.
     pub fn splice(&self, place: Range<usize>, with: &[u8]) -> OneLine {
         let mut spliced = Vec::with_capacity(self.0.len() + with.len());
         spliced.extend_from_slice(self.0.get(..place.start).unwrap_or_default());
@@ -79,14 +135,14 @@ impl fmt::Debug for OneLine {
     }
 }
 
-/// The line end behind a message belongs to how it travelled.
+/// Strips trailing line ends, which belong to the transport.
 fn without_line_end(message: Bytes) -> Bytes {
     let kept = message.iter().rposition(|byte| !matches!(byte, b'\n' | b'\r'));
     message.slice(..kept.map_or(0, |last| last + 1))
 }
 
 fn is_one_line(message: &[u8]) -> bool {
-    // Without an early end inside a chunk, so that compilers use wide instructions.
+    // No early exit inside a chunk, so that the loop can be vectorized.
     let has_control = |chunk: &[u8]| chunk.iter().fold(false, |found, byte| found | is_control(*byte));
     if message.chunks(CHUNK).any(has_control) {
         return false;
@@ -140,7 +196,7 @@ mod tests {
         check("{\u{b}\u{c}\u{1c}\u{1d}\u{1e}\u{0}}", "{      }");
         check("\n\r\n", "");
         check(r#"{"a":"\n\r\u2028"}"#, r#"{"a":"\n\r\u2028"}"#);
-        // Each has bytes in common with a line end.
+        // Characters that share bytes with a line end.
         check(
             "{\"a\":\"Å…\u{2027}\u{202a}\u{84}\u{86}漢\"}",
             "{\"a\":\"Å…\u{2027}\u{202a}\u{84}\u{86}漢\"}",

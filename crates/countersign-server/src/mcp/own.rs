@@ -1,4 +1,4 @@
-//! The gateway's own tools: waiting for a decision, and asking for one in a client's place.
+//! The gateway's built-in tools: one waits for a decision, one answers a client's permission prompts.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,19 +15,19 @@ use super::gateway::Put;
 use super::one_line::OneLine;
 use super::relay::{Relay, UnderWay};
 
-/// Names that begin so are ours.
+/// Prefix of the names of built-in tools.
 const PREFIX: &str = "countersign_";
 const WAIT: &str = "countersign_wait";
 const APPROVE: &str = "countersign_approve";
-/// How long a permission prompt waits: the client has its own limits, and what is not decided is denied.
+/// How long a permission prompt waits for a decision; after that the answer is no. Clients have limits of their own.
 const PROMPT: Duration = Duration::from_secs(24 * 60 * 60);
 
-/// Whether a tool is the gateway's own.
+/// Returns true if a tool is a built-in one.
 pub fn is_own(tool: &str) -> bool {
     tool.starts_with(PREFIX)
 }
 
-/// Their definitions, as they stand in a list.
+/// Returns the definitions of the built-in tools, as JSON items of a list.
 pub fn definitions(with_approve: bool) -> String {
     let wait = json!({
         "name": WAIT,
@@ -69,7 +69,7 @@ pub fn definitions(with_approve: bool) -> String {
     }
 }
 
-/// Runs one of them. Nothing when nobody waits for the answer any more.
+/// Runs a built-in tool. Returns `None` if the request was cancelled or the client has disconnected.
 pub async fn call(relay: &Arc<Relay>, under_way: &UnderWay) -> Option<OneLine> {
     match under_way.call.tool.as_str() {
         WAIT => wait(relay, under_way).await,
@@ -94,7 +94,7 @@ async fn wait(relay: &Arc<Relay>, under_way: &UnderWay) -> Option<OneLine> {
     Some(relay.waited(form, waited).await)
 }
 
-/// The client runs the tool itself, so all it gets is a yes with the exact input, or a no.
+/// Answers a permission prompt. The client runs the tool itself, so it gets a yes with the exact input, or a no.
 async fn approve(relay: &Arc<Relay>, under_way: &UnderWay) -> Option<OneLine> {
     let behaves = match asked(relay, under_way).await {
         Ok(input) => format!("{{\"behavior\":\"allow\",\"updatedInput\":{input}}}"),
@@ -109,7 +109,7 @@ async fn asked(relay: &Arc<Relay>, under_way: &UnderWay) -> Result<String, Strin
         pick(&call.arguments, ["tool_name", "input"]).map_err(|problem| problem.to_string())?;
     let name = name.and_then(|name| serde_json::from_str::<String>(name.get()).ok());
     let name = name.ok_or("`tool_name` is missing")?;
-    // Names with a server in front are calls that the gateway itself would run.
+    // A name with a server in front is a call that the gateway itself would run.
     if name.contains('/') {
         return Err("`tool_name` is a tool of the client's own, without `/`".to_owned());
     }
@@ -163,7 +163,7 @@ async fn asked(relay: &Arc<Relay>, under_way: &UnderWay) -> Result<String, Strin
     Ok(String::from_utf8_lossy(permit.arguments().as_bytes()).into_owned())
 }
 
-/// Records that the client runs a call itself, which ends it here.
+/// Records that the client runs a call itself, which finishes the call here.
 async fn hand_over(relay: &Relay, id: CallId, token: &PermitToken) -> Result<(), String> {
     let handed = Outcome::succeeded("handed to the client, which runs it; how it ended is not known here");
     let gateway = &relay.gateway;

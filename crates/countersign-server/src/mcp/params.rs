@@ -1,7 +1,7 @@
-//! Arguments that a tool's definition wants to see in headers as well (`x-mcp-header`, protocol version 2026-07-28).
+//! Arguments that a tool's definition also wants in HTTP headers (`x-mcp-header`, protocol version 2026-07-28).
 //!
-//! Enters: a definition, and later a call. Leaves: the headers that the call goes out with, made from the very arguments
-//! in it: those a person changed, and those that were kept over a restart, too.
+//! Input: a definition, and later a call. Output: the headers to send with the call, made from the arguments that are
+//! really sent, including those a person edited and those kept over a restart.
 
 use std::sync::Arc;
 
@@ -14,25 +14,25 @@ use super::one_line::OneLine;
 use super::server::Headers;
 use super::tools::Tools;
 
-/// Headers with arguments begin so.
+/// Prefix of headers that carry arguments.
 pub const PREFIX: &str = "mcp-param-";
-/// The deepest argument that is looked for.
+/// Maximum depth at which arguments are searched.
 const DEEPEST: usize = 32;
-/// Larger whole numbers are not the same to everybody.
+/// Largest whole number that every parser reads exactly; doubles round some larger ones.
 const LARGEST: i64 = (1 << 53) - 1;
 
-/// An argument that stands in a header as well.
+/// An argument that is also sent in a header.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct InHeader {
-    /// The way to it.
+    /// Path to the argument, as member names.
     pub path: Vec<String>,
-    /// The header's whole name.
+    /// Full name of the header.
     pub name: HeaderName,
 }
 
-/// The arguments of a schema that stand in headers.
+/// Returns the arguments of an input schema that are also sent in headers.
 pub fn in_headers(schema: &str) -> Arc<[InHeader]> {
-    // Few schemas have any, and most need not be taken apart.
+    // Fast path: few schemas have any.
     if !schema.contains("x-mcp-header") {
         return Arc::default();
     }
@@ -61,7 +61,7 @@ fn look(schema: &Value, path: &mut Vec<String>, found: &mut Vec<InHeader>) {
     }
 }
 
-/// The headers that a message goes out with because of the tool it calls.
+/// Returns the headers for a message, if it calls a tool that wants any.
 pub fn headers(tools: &Tools, message: &OneLine) -> Headers {
     let frame = Frame::again(message.clone()).ok();
     frame.and_then(|frame| of_call(tools, &frame)).unwrap_or_default()
@@ -87,7 +87,7 @@ fn of_call(tools: &Tools, frame: &Frame) -> Option<Headers> {
     Some(headers.collect())
 }
 
-/// A value as it is written in a header; nothing for what cannot stand there.
+/// Returns a value as header text; `None` for values that a header cannot hold.
 pub fn written(value: &Value) -> Option<String> {
     match value {
         Value::String(text) => Some(text.clone()),
@@ -113,7 +113,7 @@ pub fn written(value: &Value) -> Option<String> {
     }
 }
 
-/// Text that a header could not carry as it is goes in another form.
+/// Encodes text that a header could not carry as it is as `=?base64?…?=`.
 fn encoded(text: &str) -> String {
     let is_plain = text
         .bytes()
@@ -145,16 +145,16 @@ fn base64(bytes: &[u8]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::mcp::tools::definitions;
+    use crate::mcp::tools::definition;
 
     #[track_caller]
     fn check(arguments: &str, expected: &[(&str, &str)]) {
         let tools = Tools::default();
-        let tool = r#"[{"name":"t","inputSchema":{"type":"object","properties":{
+        let tool = r#"{"name":"t","inputSchema":{"type":"object","properties":{
             "region":{"type":"string","x-mcp-header":"Region"},
             "deep":{"type":"object","properties":{"n":{"type":"integer","x-mcp-header":"N"}}},
-            "items":{"type":"array","items":{"x-mcp-header":"Never"}}}}}]"#;
-        tools.saw(definitions(serde_json::from_str(tool).unwrap()).unwrap());
+            "items":{"type":"array","items":{"x-mcp-header":"Never"}}}}}"#;
+        tools.saw(vec![definition(serde_json::from_str(tool).unwrap()).unwrap()]);
         let meta = r#"{"io.modelcontextprotocol/protocolVersion":"2026-07-28"}"#;
         let message = format!(
             r#"{{"id":1,"method":"tools/call","params":{{"name":"t","arguments":{arguments},"_meta":{meta}}}}}"#

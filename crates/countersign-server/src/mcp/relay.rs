@@ -1,7 +1,7 @@
-//! Between one client and a server: every message that the door could read passes as it came, but for tool calls.
+//! Forwards messages between one client and one server, unchanged except for tool calls and some lists.
 //!
-//! Enters: messages from both sides. Leaves: the same bytes for the other side; our own tools added to the lists; and
-//! for each held call one answer. Deliberately absent: how bytes travel.
+//! Input: messages from both sides. Output: the same bytes for the other side, lists with our built-in tools added, and
+//! one answer for each held call. Not here: the transport.
 
 mod forwarded;
 mod lists;
@@ -20,7 +20,7 @@ use tokio::sync::{mpsc, oneshot};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use super::answer::Form;
+use super::answer::{Form, SPOKE_FOR_US, speaks_for_us};
 use super::bad::Bad;
 use super::call::{Says, ToolCall, name_of};
 use super::continuation::Continuations;
@@ -34,21 +34,21 @@ use super::wire;
 use crate::output;
 use forwarded::Forwarded;
 
-/// The method of the calls that are ruled on.
+/// Method of tool calls, the only requests that are ruled on.
 const TOOLS_CALL: &str = "tools/call";
-/// Methods that want no answer begin so.
+/// Prefix of methods that are notifications.
 const NOTIFICATION: &str = "notifications/";
 
-/// Where answers to the client go.
+/// Channel for messages to the client.
 pub type Back = mpsc::Sender<OneLine>;
 
-/// What is to be done with a message of the client's.
+/// Disposition of a message from the client.
 pub enum Next<T = OneLine> {
-    /// It goes to the server.
+    /// Send this to the server.
     Send(T),
-    /// Nothing: it was answered, or will be.
+    /// Nothing: the message was answered, or will be.
     Done,
-    /// That is found out by this; then it goes to the server, or nothing is to be done.
+    /// Resolves later to the message to send to the server, if any.
     Later(BoxFuture<'static, Option<T>>),
 }
 
@@ -58,92 +58,94 @@ impl From<Option<OneLine>> for Next {
     }
 }
 
-/// One client.
+/// The connection of one client to one server.
 pub struct Relay {
-    /// What it shares with others.
+    /// State shared with other clients.
     pub gateway: Arc<Gateway>,
-    /// The server it talks to.
+    /// The upstream server.
     pub server: Arc<Server>,
-    /// Who it is, by its credential.
+    /// Identity of the client, by its credential.
     pub who: Who,
-    /// What it said about itself.
+    /// Name, capabilities and handshake of the client, as it stated them.
     pub client: Mutex<Client>,
-    /// What it asked the server and has no answer to.
+    /// The client's requests that the server has not answered.
     forwarded: Mutex<Forwarded>,
-    /// What it asked for that we add to.
+    /// The server's requests that the client has not answered.
+    asked: Mutex<Forwarded>,
+    /// The client's requests whose answers we extend.
     lists: Mutex<HashMap<Id, Adds>>,
-    /// Whether the server knows no tasks, so that all are ours.
+    /// Whether the server supports no tasks, so that all tasks are ours.
     adds_tasks: AtomicBool,
-    /// Its calls that wait.
+    /// In-flight calls of this client.
     waiting: Mutex<HashMap<Id, Waiting>>,
-    /// What answers them.
+    /// Background tasks that answer calls.
     answers: TaskTracker,
     /// Approved calls that the server answered with a question of its own.
     continuations: Continuations,
-    /// Calls that passed and are more than reads, until they are answered.
+    /// Calls that passed and are more than reads, until the server answers them.
     passed: Mutex<HashMap<Id, (CallId, PermitToken)>>,
-    /// What the client was answered.
+    /// Earlier answers to the client.
     pub seen: Arc<Seen>,
-    /// Our own questions to the client.
+    /// Our own requests to the client that have no answer yet.
     questions: Mutex<HashMap<Id, oneshot::Sender<Frame>>>,
 }
 
-/// What is added to an answer.
+/// Kind of addition to an answer.
 #[derive(Clone, Copy)]
 enum Adds {
     Tools,
     Tasks,
 }
 
-/// A tool call under way to its answer.
+/// An in-flight tool call.
 pub struct UnderWay {
-    /// What was called.
+    /// The call as the client sent it.
     pub call: ToolCall,
-    /// How its answer has to look.
+    /// Format of the answer.
     pub form: Form,
-    /// Where its answer goes.
+    /// Channel for the answer.
     pub back: Back,
-    /// Nobody wants an answer any more.
+    /// Cancelled when the client no longer wants an answer.
     pub cancelled: CancellationToken,
 }
 
-/// A call that waits.
+/// Bookkeeping of an in-flight call.
 struct Waiting {
     cancelled: CancellationToken,
     approval: Option<ApprovalId>,
     back: Back,
 }
 
-/// Who asks: from a credential, or from whoever started us.
+/// Identity of the caller: from a credential, or from the person who started the process.
 #[derive(Clone, Debug)]
 pub struct Who {
-    /// The agent.
+    /// Name of the agent.
     pub agent: Agent,
-    /// Whether that is certain; else it is what the client calls itself.
+    /// Whether `agent` is certain; otherwise the name that the client gives itself is preferred.
     pub is_named: bool,
     /// The credential.
     pub requester: Person,
-    /// The person it acts for.
+    /// Person the caller acts for.
     pub on_behalf_of: Option<Person>,
-    /// The person at the client, as one who decides there; nothing when that is nobody we know.
+    /// The person at the client, as a decider; `None` if that person is not known.
     pub decider: Option<Decider>,
-    /// Its session.
+    /// Session that proposals carry.
     pub session: Option<Session>,
 }
 
-/// What a client says about itself.
+/// Name, capabilities and handshake of a client, as it stated them.
 #[derive(Clone, Debug, Default)]
 pub struct Client {
-    /// Its name.
+    /// Name of the client.
     pub name: Option<String>,
-    /// What it can do, as JSON.
+    /// Capabilities of the client, as JSON.
     pub capabilities: Option<String>,
-    /// The parameters of its greeting, as JSON, if it greeted.
+    /// Parameters of the client's `initialize` request, as JSON, if it sent one.
     pub greeting: Option<String>,
 }
 
 impl Relay {
-    /// A client that has said nothing yet.
+    /// Creates the relay of a client that has sent nothing yet.
     pub fn new(gateway: Arc<Gateway>, server: Arc<Server>, who: Who) -> Relay {
         Relay {
             gateway,
@@ -151,6 +153,7 @@ impl Relay {
             who,
             client: Mutex::default(),
             forwarded: Mutex::default(),
+            asked: Mutex::default(),
             lists: Mutex::default(),
             adds_tasks: AtomicBool::new(false),
             waiting: Mutex::default(),
@@ -162,7 +165,7 @@ impl Relay {
         }
     }
 
-    /// The same client also talks to others, whose answers it may use here.
+    /// Shares the answer history with the client's other servers, whose answers it may use here.
     pub fn with_seen(self, seen: Seen) -> Relay {
         Relay {
             seen: Arc::new(seen),
@@ -170,7 +173,7 @@ impl Relay {
         }
     }
 
-    /// A message from the client. Gives what is to be sent to the server; answers of ours go back.
+    /// Handles a message from the client. Returns what to send to the server; our own answers go to `back`.
     pub async fn hear_client(self: &Arc<Self>, read: Read, back: &Back) -> Next {
         let frame = match read {
             Ok(frame) => frame,
@@ -197,7 +200,8 @@ impl Relay {
                     Some(frame.line)
                 }
                 "server/discover" => {
-                    open(&self.lists).insert(id.clone(), Adds::Tasks);
+                    // A tool list that is still open under this id has to be extended all the same.
+                    open(&self.lists).entry(id.clone()).or_insert(Adds::Tasks);
                     Some(frame.line)
                 }
                 "initialize" => {
@@ -225,6 +229,11 @@ impl Relay {
                 }
                 _ => Some(frame.line),
             },
+            // Some servers exit on a response to a request they never sent.
+            Kind::Response { id } if id.as_json() != "null" && !open(&self.asked).take(id) => {
+                output::beside("countersign: the client answered what it was not asked; not passed on");
+                None
+            }
             Kind::Response { .. } => Some(frame.line),
         };
         if let (Some(_), Kind::Request { id, .. }) = (&send, &kind) {
@@ -233,24 +242,24 @@ impl Relay {
         send.into()
     }
 
-    /// A request goes to the server under this id: it may answer it, once.
+    /// Registers a request id that goes to the server, which may answer it once.
     pub(super) fn forwards(&self, id: &Id) {
         open(&self.forwarded).add(id);
     }
 
-    /// Forgets all requests that the server has not answered, and gives their ids.
+    /// Forgets all requests that the server has not answered, and returns their ids.
     pub fn take_unanswered(&self) -> Vec<Id> {
         open(&self.forwarded).take_all()
     }
 
-    /// Drops the request id from those that the server may still answer.
+    /// Removes a request id from those that the server may still answer.
     pub fn forget(&self, id: Option<&Id>) {
         if let Some(id) = id {
             open(&self.forwarded).take(id);
         }
     }
 
-    /// A message from the server. Gives what is to be sent to the client.
+    /// Handles a message from the server. Returns what to send to the client.
     pub fn hear_server(&self, read: Read) -> Option<OneLine> {
         let frame = match read {
             Ok(frame) => frame,
@@ -261,20 +270,32 @@ impl Relay {
             Kind::Notification { method } if method == "notifications/tools/list_changed" => {
                 self.server.tools.changed();
             }
-            // An error about a message it could not read names no request.
+            Kind::Request { id, .. } => open(&self.asked).add(id),
+            // An error about an unreadable message names no request.
             Kind::Response { id } if id.as_json() == "null" => {}
             Kind::Response { id } => {
-                // Clients take `"1"` for an answer to 1, and then read a list that we did not.
-                if !open(&self.forwarded).take(id) {
+                // Some clients take `"1"` for an answer to 1, and would then read a tool list that we did not check.
+                let Some(others) = open(&self.forwarded).take_one(id) else {
                     let name = &self.server.name;
                     output::beside(&format!(
                         "countersign: `{name}` answered what it was not asked; not passed on"
                     ));
                     return None;
-                }
+                };
                 self.seen.answered(id, &frame);
                 self.passed_answered(id, &frame);
-                let adds = open(&self.lists).remove(id);
+                let adds = match others {
+                    0 => open(&self.lists).remove(id),
+                    // Two requests share this id: the content tells whether the answer is a tool list.
+                    _ => open(&self.lists).get(id).copied().filter(|_| has_tools(&frame)),
+                };
+                if frame.part(&frame.result).is_some_and(speaks_for_us) {
+                    output::beside(&format!(
+                        "countersign: a result of `{}` spoke in our name; that was not passed on",
+                        self.server.name
+                    ));
+                    return Some(wire::error(Some(id.as_json()), wire::INTERNAL, SPOKE_FOR_US));
+                }
                 match adds {
                     Some(Adds::Tools) => return Some(self.with_own_tools(frame)),
                     Some(Adds::Tasks) => return Some(self.with_tasks(&frame)),
@@ -286,8 +307,8 @@ impl Relay {
         Some(frame.line)
     }
 
-    /// Something of the server's that could not be read. Nothing of it is passed on: what it answers is not answered, and
-    /// whoever waits for that hears so at once.
+    /// Handles an unreadable message from the server. Nothing of it is forwarded; a request that it seems to answer
+    /// fails at once.
     fn hear_bad(&self, bad: &Bad) -> Option<OneLine> {
         let (name, problem) = (&self.server.name, bad.problem());
         output::beside(&format!(
@@ -304,15 +325,15 @@ impl Relay {
             let server = self.server.clone();
             tokio::spawn(async move { server.send(refusal).await });
         }
-        let id = seems.answers().filter(|id| !is_own(id))?;
-        open(&self.forwarded).take(id);
+        let mut answers = seems.answers().iter();
+        let id = answers.find(|id| open(&self.forwarded).take(id))?;
         self.seen.forget(id);
         self.passed_ended(id, Outcome::Unknown(why.clone()));
         open(&self.lists).remove(id);
         Some(wire::error(Some(id.as_json()), wire::INTERNAL, &why))
     }
 
-    /// An approved call is over; if the server answered it with a question, the client may come back.
+    /// Records the end of an approved call. If the server answered with a question, the client may continue the call.
     pub(super) fn may_continue(&self, approval: &Approval) {
         let Some(call) = approval.calls.first() else {
             return;
@@ -326,13 +347,13 @@ impl Relay {
         }
     }
 
-    /// What is answered to this, other than to a tool call, is seen.
+    /// Keeps the answer to a request other than a tool call in the answer history.
     fn asks(&self, id: &Id, method: &str) {
         let (name, arguments) = (self.server.qualified(method), [].into());
         self.seen.ask(id, Asked { name, arguments });
     }
 
-    /// The client is gone: its calls wait on without it. Gives back once all that is known was said.
+    /// Handles the client's disconnection: its calls stay open without it. Returns once all answers have been sent.
     pub async fn left(&self) {
         for (_, waiting) in open(&self.waiting).drain() {
             waiting.cancelled.cancel();
@@ -341,7 +362,7 @@ impl Relay {
         self.answers.wait().await;
     }
 
-    /// An answer to a question of ours. Nothing with such an id is for the server.
+    /// Delivers the client's answer to a request of ours. Responses with our ids never go to the server.
     fn answered(&self, frame: Frame) {
         let question = match &frame.kind {
             Kind::Response { id } => open(&self.questions).remove(id),
@@ -352,22 +373,22 @@ impl Relay {
         }
     }
 
-    /// A new id for a question of ours; nothing without random bytes.
+    /// Creates an id for a request of ours; `None` if no random bytes are available.
     pub(super) fn own_id(&self) -> Option<Id> {
         Id::unguessable(OWN)
     }
 
-    /// The answer to this question goes there.
+    /// Registers where the answer to a request of ours goes.
     pub(super) fn expects(&self, id: Id, answer: oneshot::Sender<Frame>) {
         open(&self.questions).insert(id, answer);
     }
 
-    /// Nobody needs the answer any more.
+    /// Forgets a request of ours.
     pub(super) fn expects_no_more(&self, id: &Id) {
         open(&self.questions).remove(id);
     }
 
-    /// What the client said it can do, when it said it once for all.
+    /// Returns the capabilities that the client declared when it connected.
     pub(super) fn capabilities(&self) -> Option<String> {
         open(&self.client).capabilities.clone()
     }
@@ -386,7 +407,7 @@ impl Relay {
         };
     }
 
-    /// A request that may say for itself who sends it.
+    /// Learns from a request that describes its own client.
     pub(super) fn heard(&self, frame: &Frame) {
         if let Some(params) = frame.part(&frame.params) {
             self.learn(&Says::read(params));
@@ -405,7 +426,7 @@ impl Relay {
         };
     }
 
-    /// A call by this client.
+    /// Creates a call request by this client.
     pub fn wish(&self, tool: String, arguments: Arc<[u8]>) -> Wish {
         Wish {
             agent: self.agent(),
@@ -425,27 +446,33 @@ impl Relay {
         said.unwrap_or_else(|| self.who.agent.clone())
     }
 
-    /// An approval that this client may know of: somebody else's is none.
+    /// Returns an approval if it belongs to this client; others' approvals look as if they did not exist.
     pub(super) async fn own_approval(&self, id: ApprovalId) -> Option<SharedApproval> {
         let gateway = &self.gateway;
         let found = gateway.gate.store().approval(&gateway.tenant, id).await.ok()??;
         self.is_own(&found).then_some(found)
     }
 
-    /// Whether an approval is this client's.
+    /// Returns true if an approval belongs to this client.
     pub(super) fn is_own(&self, approval: &Approval) -> bool {
         self.gateway.is_of_ours(approval)
             && approval.requester == self.who.requester
             && approval.on_behalf_of == self.who.on_behalf_of
     }
 
-    /// How long a call of this client is held open.
+    /// Returns how long a call of this client is held open.
     pub fn holds_for(&self) -> std::time::Duration {
         self.gateway.settings.hold(open(&self.client).name.as_deref())
     }
 }
 
-/// The answer to bytes of the client's that are no message, which is also on our standard error.
+/// Returns true if any parser could take a result for a list of tools.
+fn has_tools(frame: &Frame) -> bool {
+    let result = frame.part(&frame.result).unwrap_or(b"{}");
+    pick(result, ["tools"]).map_or(true, |[tools]| tools.is_some())
+}
+
+/// Returns the error for unreadable bytes from the client, and logs it to standard error.
 pub fn refused(bad: &Bad) -> OneLine {
     let problem = format!("the gateway does not take this message: {}", bad.problem());
     output::beside(&format!("countersign: {problem}"));
@@ -454,7 +481,7 @@ pub fn refused(bad: &Bad) -> OneLine {
     wire::error(id.map(Id::as_json), wire::PARSE_ERROR, &problem)
 }
 
-/// The answer to a message of the client's that is not taken, whatever server it is for.
+/// Returns the error for a message that no server may get from a client, or `None` if the message is acceptable.
 pub fn refusal(frame: &Frame) -> Option<OneLine> {
     let (id, problem) = match &frame.kind {
         Kind::Request { id, .. } if is_own(id) => {
@@ -465,7 +492,7 @@ pub fn refusal(frame: &Frame) -> Option<OneLine> {
             let problem = format!("`{method}` is no method; tools are called with `{TOOLS_CALL}`");
             (Some(id), problem)
         }
-        // A server that takes it for a request would do what it says.
+        // A server that takes it for a request would act on it.
         Kind::Notification { method } if !method.starts_with(NOTIFICATION) => {
             let problem = format!("`{method}` is a request, and requests have an `id`");
             (None, problem)

@@ -1,8 +1,8 @@
-//! One server on standard input and output that is started again after it ended by itself (X80).
+//! A single stdio server that is started again after it ended by itself (X80).
 //!
-//! Enters: the client's messages. Leaves: the relay of the process that is there. What the old process was asked is
-//! answered with an error, held calls of its own end unknown or not run (`abandoned`), and the next request starts another
-//! one, greeted as the client greeted the first. The first tool call after that is told, not sent: whatever the old
+//! Input: the client's messages. Output: the relay of the current process. Open requests to the old process get an
+//! error, its held calls end as unknown or not run (`abandoned`), and the next request starts a new process with the
+//! client's `initialize`. The first tool call after that gets an error and is not sent, because the state that the old
 //! process kept in memory is gone.
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -27,27 +27,27 @@ use crate::duration;
 use crate::failure::Exit;
 use crate::output;
 
-/// How long a server that was started again may take to answer the greeting.
+/// How long a restarted server may take to answer `initialize`.
 const GREETS_WITHIN: Duration = Duration::from_secs(10);
-/// There is one server, so its ends need no name.
+/// Backoff key: there is only one server, so it needs no name.
 const WHOSE: &str = "";
-/// What the client is told in place of its first call after a restart.
-const STARTED_AGAIN: &str = "not sent: the server had ended and was started again, so what it kept in memory is gone; make the \
+/// Error for the first tool call after a restart.
+pub const STARTED_AGAIN: &str = "not sent: the server had ended and was started again, so what it kept in memory is gone; make the \
                              call again if it still makes sense";
 
-/// A process, and what it says.
+/// A server process: its relay and its output.
 pub type Incarnation = (Arc<Relay>, Lines<Output>);
 
-/// A server that is started again when it ends.
+/// A server that is restarted when it ends.
 pub struct Restarting {
     gateway: Arc<Gateway>,
     launch: Launch,
     state: Mutex<State>,
     starts: mpsc::UnboundedSender<Incarnation>,
     backoff: Backoff,
-    /// The next tool call is to be told that the server is another one.
+    /// Whether the next tool call gets the error that the server was restarted.
     owes_notice: AtomicBool,
-    /// The client is gone: nothing is started any more.
+    /// Cancelled when the client is gone; nothing is started after that.
     is_over: CancellationToken,
 }
 
@@ -55,12 +55,12 @@ struct State {
     relay: Arc<Relay>,
     child: Option<Child>,
     began: Instant,
-    /// How the last process ended, when it did so by itself.
+    /// Exit of the last process, if it ended by itself.
     ended: Option<JoinHandle<Exit>>,
 }
 
 impl Restarting {
-    /// A server that was just started, and where its processes come to be heard.
+    /// Wraps a server that was just started. The receiver yields each process, for [`Restarting::hear`].
     pub async fn new(
         gateway: Arc<Gateway>,
         who: Who,
@@ -91,7 +91,7 @@ impl Restarting {
         Ok((Arc::new(restarting), incarnations))
     }
 
-    /// Passes the client's messages on until it is gone.
+    /// Forwards the client's messages until the client disconnects.
     pub async fn client(&self, mut lines: Lines<impl AsyncRead + Unpin>, back: Back) {
         while let Some(read) = next(&mut lines).await {
             let Some(relay) = self.relay_for(&read, &back).await else {
@@ -109,7 +109,7 @@ impl Restarting {
         }
     }
 
-    /// Hears one process after the other, until one ends before it was ready or nobody needs another one.
+    /// Reads one process after another, until the first one ends before it was ready or no further one is needed.
     pub async fn hear(
         self: Arc<Self>,
         mut incarnations: mpsc::UnboundedReceiver<Incarnation>,
@@ -126,7 +126,7 @@ impl Restarting {
             };
             while let Some(read) = next(&mut lines).await {
                 if let Some(line) = relay.hear_server(read) {
-                    // Nobody reads it any more; the server may still be needed.
+                    // The client may be gone; the server may still be needed.
                     let _ = to_client.send(line).await;
                 }
             }
@@ -149,13 +149,13 @@ impl Restarting {
         }
     }
 
-    /// The client is gone. Gives back once all that is known was said.
+    /// Handles the client's disconnection. Returns once all answers have been sent.
     pub async fn left(&self) {
         self.is_over.cancel();
         self.current().left().await;
     }
 
-    /// Ends the server, and gives its exit code.
+    /// Ends the server and returns its exit code.
     pub async fn end(&self) -> Exit {
         self.is_over.cancel();
         let (child, ended) = {
@@ -173,7 +173,8 @@ impl Restarting {
         lock(&self.state).relay.clone()
     }
 
-    /// The process that a message goes to, started if there is none; nothing when the message was answered here.
+    /// Returns the relay for a message, starting the server if it is gone; `None` if the message was answered here or
+    /// dropped.
     async fn relay_for(&self, read: &Read, back: &Back) -> Option<Arc<Relay>> {
         let relay = self.current();
         let is_there = !relay.server.is_gone();
@@ -207,7 +208,7 @@ impl Restarting {
         Some(relay)
     }
 
-    /// Starts the server again and greets it as the client greeted it.
+    /// Starts the server again and repeats the client's handshake.
     async fn start(&self, old: &Relay, method: &str) -> Result<Arc<Relay>, String> {
         if let Some(wait) = self.backoff.wait(WHOSE) {
             let wait = duration::show(wait + Duration::from_secs(1));
@@ -227,11 +228,11 @@ impl Restarting {
             state.child = Some(child);
             state.began = Instant::now();
         }
-        // One that greets again says itself whom it wants.
+        // A client that sends `initialize` again does the handshake itself.
         if method != "initialize" {
             let greeted = tokio::time::timeout(GREETS_WITHIN, greet(&relay, old)).await;
             if !greeted.unwrap_or(false) {
-                // Ends it: whoever hears it notes that.
+                // End the process; the reader of its output records the end.
                 let child = lock(&self.state).child.take();
                 relay.server.gone();
                 if let Some(child) = child {
@@ -256,7 +257,7 @@ impl Restarting {
     }
 }
 
-/// Greets a server in the client's words; true when it takes requests now.
+/// Repeats the client's handshake with a new process. Returns true if the server accepts requests now.
 async fn greet(relay: &Relay, old: &Relay) -> bool {
     let server = &relay.server;
     let greeting = lock(&old.client).greeting.clone();
@@ -276,7 +277,7 @@ async fn greet(relay: &Relay, old: &Relay) -> bool {
     true
 }
 
-/// Whether a call is one of the gateway's own tools, which need no server.
+/// Returns true if a call is to a built-in tool, which needs no server.
 fn is_our_tool(frame: &Frame) -> bool {
     let params = frame.part(&frame.params).unwrap_or_default();
     name_of(params).is_some_and(|name| own::is_own(&name))

@@ -1,9 +1,9 @@
-//! Asking the person at a client that makes no connection to be asked on: it is told what input is required, and makes
-//! the same call again with the answer.
+//! Asks the person at a client that cannot receive requests: the call is answered with `input_required`, and the client
+//! repeats the call with the answer.
 //!
-//! Enters: a held call of such a client, without or with an answer. Leaves: the question with a state that names the
-//! approval, or a decision on record. The state is a random word kept as a hash in the store: it works once, for this
-//! approval, for the same caller and the same bytes, and also after a restart.
+//! Input: a held call of such a client, with or without an answer. Output: the question with a state that names the
+//! approval, or a recorded decision. The state is a random token, stored as a hash: it works once, for this approval,
+//! the same caller and the same bytes, and also after a restart.
 
 use std::time::Duration;
 
@@ -25,26 +25,26 @@ use super::one_line::OneLine;
 use super::relay::{Relay, UnderWay};
 use super::wire;
 
-/// States that begin so are ours; servers have their own.
+/// Prefix of our states; servers have their own.
 const PREFIX: &str = "countersign:";
-/// What our question is called among those a client may be asked.
+/// Key of our question in `inputRequests`.
 const QUESTION: &str = "countersign";
 
-/// How a call that came back with a state is answered.
+/// How to go on with a held call.
 pub enum Round {
-    /// Whatever was said is on record: wait for the end.
+    /// Any answer is recorded: wait for the end.
     Wait,
-    /// The call is answered already.
+    /// The call is answered with this.
     Answer(OneLine),
 }
 
-/// Whether a state is one of ours.
+/// Returns true if a state is one of ours.
 pub fn is_ours(state: &str) -> bool {
     state.starts_with(PREFIX)
 }
 
 impl Relay {
-    /// Plays a round with a client that is asked by answering it: puts the question, or takes the answer.
+    /// Asks the question, or records the answer that the call carries.
     pub(super) async fn round(&self, under_way: &UnderWay, approval: &SharedApproval) -> Round {
         let form = &under_way.form;
         let given = under_way.call.state.as_deref().filter(|state| is_ours(state));
@@ -102,7 +102,7 @@ impl Relay {
         Ok(Round::Wait)
     }
 
-    /// Whether the state a call brings was given out for this very call.
+    /// Returns true if the state that a call carries was issued for this very call.
     pub(super) async fn is_round_of(&self, call: &ToolCall, wish: &Wish) -> bool {
         let store = self.gateway.gate.store();
         let state = call.state.as_deref().unwrap_or_default();
@@ -116,7 +116,7 @@ impl Relay {
         approval.is_some_and(|approval| is_same(wish, &approval))
     }
 
-    /// A state that names the card that a question showed, once.
+    /// Creates a one-time state that stands for the card which the question shows.
     async fn new_state(&self, card: &WholeCard, expires_at: Time) -> Result<String, StoreError> {
         let mut random = [0; 32];
         getrandom::fill(&mut random)
@@ -143,8 +143,8 @@ fn key(state: &str) -> String {
     format!("mcp/state/{}", Hash::of(state.as_bytes()))
 }
 
-/// The card that an entry names, and when it was shown. Version 0.1.0 wrote no digest, because its questions could leave
-/// something out: they are asked again.
+/// Returns the card that an entry names, and when it was shown. Entries of version 0.1.0 have no digest, because its
+/// questions could leave something out; those are asked again.
 fn kept(entry: &Entry) -> Option<(WholeCard, i64)> {
     let text = std::str::from_utf8(&entry.body).ok()?;
     let mut parts = text.split(' ');
@@ -154,7 +154,7 @@ fn kept(entry: &Entry) -> Option<(WholeCard, i64)> {
 }
 
 impl Form {
-    /// The client is asked; `question` is the elicitation's parameters.
+    /// Returns the `input_required` result; `question` is the elicitation's parameters.
     fn input_required(&self, state: &str, question: &str) -> OneLine {
         let state = quote(state);
         let result = format!(

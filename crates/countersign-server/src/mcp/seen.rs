@@ -1,8 +1,8 @@
-//! What a client was answered by its servers, so that a card can say which of a call's values stand there.
+//! Answer history: what servers answered a client, so that a card can say which of a call's values occur there.
 //!
-//! Enters: requests that are answered with text, and their answers as they pass. Leaves: a conversation in which the
-//! person is unheard, because what they said never passes here.
-//! Deliberately absent: the disk, and trust. Whatever a server answers may have been written by strangers.
+//! Input: requests that are answered with text, and their answers as they are forwarded. Output: a conversation without
+//! the person's words, which never pass through the gateway. Not here: persistence, and trust. Anything a server
+//! answers may have been written by strangers.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -13,27 +13,28 @@ use serde_json::value::RawValue;
 
 use super::frame::{Frame, Id, pick};
 
-/// The most answers that are kept.
+/// Maximum number of answers kept.
 const MOST_ANSWERS: usize = 200;
-/// The most bytes of them; as many as are looked at.
+/// Maximum total size of the answers in bytes; provenance looks at no more.
 const MOST_BYTES: usize = countersign::provenance::MOST_BYTES;
-/// A larger answer is not kept: a value that only stands there is unknown.
+/// Maximum size of one answer in bytes. Larger ones are not kept, so values that occur only there have unknown
+/// provenance.
 pub const LARGEST: usize = 256 * 1024;
-/// The most questions that wait for an answer.
+/// Maximum number of requests that wait for an answer.
 const MOST_ASKED: usize = 1000;
 
-/// What was asked of one server, and what all servers of the client answered.
+/// Open requests to one server, and the answers of all servers of the client.
 #[derive(Default)]
 pub struct Seen {
     asked: Mutex<HashMap<Id, Asked>>,
     answers: Arc<Mutex<Answers>>,
 }
 
-/// What a client asks for.
+/// A request whose answer will be kept.
 pub struct Asked {
-    /// The tool's qualified name, or what else is asked.
+    /// The tool's qualified name, or the method of another request.
     pub name: String,
-    /// What the agent wrote: a tool that repeats it states nothing.
+    /// The agent's own words: a tool that repeats them is no source for them.
     pub arguments: Arc<[u8]>,
 }
 
@@ -44,7 +45,7 @@ struct Answers {
 }
 
 impl Seen {
-    /// For another server of the same client: what one answered is known of the other's calls.
+    /// Returns a history for another server of the same client, with the same answers.
     pub fn beside(&self) -> Seen {
         Seen {
             asked: Mutex::default(),
@@ -52,22 +53,22 @@ impl Seen {
         }
     }
 
-    /// The answer to this is to be kept.
+    /// Registers a request whose answer is to be kept.
     pub fn ask(&self, id: &Id, asked: Asked) {
         let mut all = open(&self.asked);
-        // A server that leaves so many unanswered has forgotten them.
+        // A server that leaves this many unanswered will not answer them.
         if all.len() >= MOST_ASKED {
             all.clear();
         }
         all.insert(id.clone(), asked);
     }
 
-    /// Nothing will be answered to this.
+    /// Forgets a request that will not be answered.
     pub fn forget(&self, id: &Id) {
         open(&self.asked).remove(id);
     }
 
-    /// An answer passes to the client.
+    /// Keeps an answer that is forwarded to the client.
     pub fn answered(&self, id: &Id, frame: &Frame) {
         let Some(asked) = open(&self.asked).remove(id) else {
             return;
@@ -79,7 +80,7 @@ impl Seen {
         }
     }
 
-    /// This was answered with this result.
+    /// Keeps a result.
     pub fn saw(&self, asked: Asked, result: &[u8]) {
         if result.len() <= LARGEST {
             self.keep(asked, result, texts(result));
@@ -102,7 +103,7 @@ impl Seen {
         open(&self.answers).push(messages);
     }
 
-    /// All that is kept; nothing when that is nothing.
+    /// Returns the history as a conversation; `None` if it is empty.
     pub fn conversation(&self) -> Option<Conversation> {
         let answers = open(&self.answers);
         let messages = answers.all.iter().flatten().cloned();
@@ -128,11 +129,11 @@ fn size(messages: &[Message]) -> usize {
     messages.iter().map(|message| message.text().len()).sum()
 }
 
-/// The texts of a result: what stands in its content, and its structured form.
+/// Returns the texts of a result: its content and its structured content.
 fn texts(result: &[u8]) -> Vec<String> {
     let Ok([content, contents, structured]) = pick(result, ["content", "contents", "structuredContent"])
     else {
-        // Whoever reads it may read all of it.
+        // A client might read any part of a malformed result, so keep all of it.
         return vec![String::from_utf8_lossy(result).into_owned()];
     };
     let pieces = [content, contents].into_iter().flatten().map(pieces);
@@ -140,14 +141,14 @@ fn texts(result: &[u8]) -> Vec<String> {
     pieces.chain(structured).filter(|text| !text.is_empty()).collect()
 }
 
-/// One piece of a content.
+/// One item of a content list.
 #[derive(Deserialize)]
 struct Piece {
     text: Option<String>,
     resource: Option<Resource>,
 }
 
-/// A resource that stands in a content.
+/// A resource embedded in a content list.
 #[derive(Deserialize)]
 struct Resource {
     text: Option<String>,
@@ -203,7 +204,7 @@ mod tests {
         );
         check(r#"{"content":[{"type":"image","data":"eA=="}]}"#, &[]);
         check("{}", &[]);
-        // What another reader might take for text is text.
+        // Anything that another parser might take for text counts as text.
         check(r#"{"content":{"text":"a"}}"#, &[r#"{"text":"a"}"#]);
         check(
             r#"{"content":[],"content":["a"]}"#,

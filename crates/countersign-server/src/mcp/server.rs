@@ -1,7 +1,7 @@
-//! A server behind the gateway: the way to it, our own requests to it, and its tools as it lists them.
+//! An upstream server: sending to it, our own requests to it, and its tools as it lists them.
 //!
-//! Enters: messages for it, and all that come from it. Leaves: what it answered to us; everything else belongs to the
-//! client. Deliberately absent: what is gated.
+//! Input: messages for the server, and all messages from it. Output: the answers to our own requests; everything else
+//! is for the client. Not here: which calls are gated.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -9,100 +9,126 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::http::{HeaderName, HeaderValue};
+use countersign::stopwatch::TimeLimit;
 use futures_util::future::BoxFuture;
 use serde_json::value::RawValue;
 use tokio::sync::{oneshot, watch};
 
+use super::answer::{is_our_task, speaks_for_us};
 use super::bad::Bad;
 use super::frame::{Frame, Id, Kind, members, pick, quote};
 use super::one_line::OneLine;
 use super::params;
 use super::tools::{Listed, Tools, definition};
 use super::wire;
+use crate::client::RequestError;
 use crate::output;
 
-/// Our ids begin so; no client's and no server's may.
+/// Prefix of our request ids; clients and servers may not use it.
 pub const OWN: &str = "countersign:";
-/// How long a listing of ours may take, with all its pages.
+/// Why a call whose time limit is over is not sent.
+pub const LATE: &str = "its time was over before it could be sent";
+/// Time limit for one listing of ours, with all its pages.
 const LISTING: Duration = Duration::from_secs(10);
-/// The most pages of one listing.
+/// Maximum number of pages of one listing.
 const MOST_PAGES: usize = 200;
 
-/// The way to a server.
+/// Sends messages to a server over some transport.
 pub trait Upstream: Send + Sync + 'static {
-    /// Hands a message over. It may still get lost.
+    /// Hands a message to the transport, which may still lose it.
     fn send(&self, frame: OneLine) -> BoxFuture<'_, Result<(), Gone>>;
 
-    /// The same, with headers for this message alone, where messages have headers.
+    /// Sends a message with extra headers, on transports that have headers.
     fn send_with(&self, frame: OneLine, _headers: Headers) -> BoxFuture<'_, Result<(), Gone>> {
         self.send(frame)
     }
 
-    /// Whether messages have headers.
+    /// Returns true if the transport has headers.
     fn has_headers(&self) -> bool {
         false
     }
 
-    /// What messages are sent with, where they have headers.
+    /// Sets the headers of all later messages, on transports that have headers.
     fn set_headers(&self, _headers: Vec<(HeaderName, HeaderValue)>) {}
 }
 
 /// Headers of one message.
 pub type Headers = Vec<(HeaderName, HeaderValue)>;
 
-/// The server is not there any more.
+/// The server is gone.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Gone;
 
-/// Why there is no answer.
+/// Why a request has no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Lost {
-    /// The request was not sent.
+    /// The request was not sent: no connection, or its time limit was over.
     NotSent(String),
-    /// It was sent, or may have been.
+    /// The request was sent and answered with an HTTP error status in place of a message. The server may have acted on
+    /// it before, or a proxy in between may have answered.
+    Refused(String),
+    /// The request was or may have been sent.
     Unknown(String),
 }
 
-/// The parameters of each page of a listing, by its cursor, which is JSON.
+impl Lost {
+    /// Returns only the reason.
+    pub fn why(self) -> String {
+        match self {
+            Lost::NotSent(why) | Lost::Refused(why) | Lost::Unknown(why) => why,
+        }
+    }
+}
+
+impl From<RequestError> for Lost {
+    fn from(reason: RequestError) -> Lost {
+        match reason {
+            RequestError::NotSent(why) => Lost::NotSent(why),
+            RequestError::Unknown(why) => Lost::Unknown(why),
+        }
+    }
+}
+
+/// Makes the parameters of a page of a listing from its cursor, which is JSON.
 pub type Params<'p> = dyn Fn(Option<&str>) -> String + Send + Sync + 'p;
 
-/// A whole list.
+/// A complete list.
 #[derive(Debug, Default)]
 pub struct Pages {
-    /// What is listed, as the server writes it.
+    /// The listed items, as the server wrote them.
     pub items: Vec<Box<RawValue>>,
-    /// What stands beside the list on its first page.
+    /// Other members of the first page.
     pub rest: Vec<(String, Box<RawValue>)>,
 }
 
-/// A server.
+/// An upstream server.
 pub struct Server {
-    /// What it is called in the policy, on cards and, among several, by the client.
+    /// Name in the policy and on cards; with several servers, also the prefix that the client sees.
     pub name: String,
-    /// Tells it from all other servers of this process, also from an earlier one of the same name.
+    /// Number unique in this process, also among servers of the same name.
     pub number_here: u64,
-    /// Its tools.
+    /// Tools that the server lists.
     pub tools: Tools,
     upstream: Box<dyn Upstream>,
     own: Mutex<HashMap<Id, oneshot::Sender<Result<Frame, Lost>>>>,
     stage: watch::Sender<Stage>,
-    /// What requests of the client carry that say which protocol they speak, if they say so at all.
+    /// Protocol members of the client's `_meta`, for our own requests; `None` if the client used `initialize`.
     meta: Mutex<Option<Arc<str>>>,
 }
 
-/// How far the conversation with a server is.
+/// Stage of the connection to a server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stage {
-    /// The client has not greeted it.
+    /// The handshake is not done.
     New,
-    /// It takes requests.
+    /// The server accepts requests.
     Ready,
-    /// It is not there any more.
+    /// The server is gone.
     Gone,
 }
 
 impl Server {
-    /// A server, before it was greeted.
+    /// Creates a server before its handshake.
     pub fn new(name: String, upstream: Box<dyn Upstream>) -> Server {
         static COUNT: AtomicU64 = AtomicU64::new(1);
         Server {
@@ -116,7 +142,7 @@ impl Server {
         }
     }
 
-    /// Sends a message as it is; what its tool wants to see in headers goes into them as well.
+    /// Sends a message, with the arguments that its tool wants in headers.
     pub async fn send(&self, frame: OneLine) -> Result<(), Gone> {
         match self.upstream.has_headers() {
             true => {
@@ -127,12 +153,12 @@ impl Server {
         }
     }
 
-    /// What our messages are sent with, where they have headers.
+    /// Sets the headers of our messages, on transports that have headers.
     pub fn set_headers(&self, headers: Vec<(HeaderName, HeaderValue)>) {
         self.upstream.set_headers(headers);
     }
 
-    /// From here on it takes requests.
+    /// Marks the handshake as done.
     pub fn greeted(&self) {
         self.stage.send_if_modified(|stage| {
             let is_new = *stage == Stage::New;
@@ -143,42 +169,47 @@ impl Server {
         });
     }
 
-    /// It is over: who waits for an answer will not get one.
+    /// Refuses new requests of ours. Earlier ones may still be answered.
+    pub fn close(&self) {
+        self.stage.send_replace(Stage::Gone);
+    }
+
+    /// Marks the server as gone; requests of ours that wait for an answer fail.
     pub fn gone(&self) {
         self.stage.send_replace(Stage::Gone);
         open(&self.own).clear();
     }
 
-    /// Returns true if it is not there any more.
+    /// Returns true if the server is gone.
     pub fn is_gone(&self) -> bool {
         *self.stage.borrow() == Stage::Gone
     }
 
-    /// Returns true if it has taken no request yet.
+    /// Returns true if the handshake is not done.
     pub fn is_new(&self) -> bool {
         *self.stage.borrow() == Stage::New
     }
 
-    /// Waits until it takes requests; false when it is gone.
+    /// Waits until the server accepts requests. Returns false if it is gone.
     pub async fn ready(&self) -> bool {
         let mut stage = self.stage.subscribe();
         let reached = stage.wait_for(|stage| *stage != Stage::New).await;
         reached.is_ok_and(|stage| *stage == Stage::Ready)
     }
 
-    /// Remembers what the client's requests say about the protocol; ours say the same.
+    /// Remembers the protocol members of the client's `_meta`, for our own requests, and marks the server as ready.
     pub fn speaks(&self, meta: Arc<str>) {
         *open(&self.meta) = Some(meta);
         self.greeted();
     }
 
-    /// What our requests say about the protocol, as members of `_meta`; nothing where a greeting said it.
+    /// Returns the protocol members of `_meta` for our requests; `None` if the client used `initialize`.
     pub fn meta(&self) -> Option<Arc<str>> {
         open(&self.meta).clone()
     }
 
-    /// Takes a message that is an answer to us; gives back what is not. What a server says in our name is for nobody: the
-    /// client's answer to its question would be taken for an answer to ours (X14).
+    /// Consumes a response to one of our requests and returns any other message. A server's request under one of our
+    /// ids is dropped: the client's answer to it would be taken for an answer to ours (X14).
     pub fn take_own(&self, frame: Frame) -> Option<Frame> {
         let id = match &frame.kind {
             Kind::Response { id } if is_own(id) => id,
@@ -191,15 +222,24 @@ impl Server {
             }
             _ => return Some(frame),
         };
-        // Nobody waits any more for an answer that comes too late.
+        // A late answer has no waiting caller.
         if let Some(waiting) = open(&self.own).remove(id) {
             let _ = waiting.send(Ok(frame));
         }
         None
     }
 
-    /// Sends a request of ours and waits for the answer, however long it takes.
+    /// Sends a request of ours and waits for the answer without a time limit.
     pub async fn request(&self, method: &str, params: &str) -> Result<Frame, Lost> {
+        self.exchange(method, params, None).await
+    }
+
+    /// Sends a request of ours that must not go out after the time limit, however long it is queued.
+    pub async fn request_in_time(&self, method: &str, params: &str, limit: TimeLimit) -> Result<Frame, Lost> {
+        self.exchange(method, params, Some(limit)).await
+    }
+
+    async fn exchange(&self, method: &str, params: &str, limit: Option<TimeLimit>) -> Result<Frame, Lost> {
         let no_id = || Lost::NotSent("no random bytes for an id".to_owned());
         let id = Id::unguessable(OWN).ok_or_else(no_id)?;
         let (sender, answer) = oneshot::channel();
@@ -210,15 +250,28 @@ impl Server {
         }
         let forget = Forget { server: self, id };
         let frame = wire::request(&forget.id, method, params);
+        let (frame, held_back) = match limit {
+            Some(limit) => {
+                let (frame, held_back) = frame.until(limit);
+                (frame, Some(held_back))
+            }
+            None => (frame, None),
+        };
         if self.send(frame).await.is_err() {
             return Err(Lost::NotSent("the server is gone".to_owned()));
         }
         let ended = |_| Lost::Unknown("the server ended before it answered".to_owned());
-        answer.await.map_err(ended)?
+        let Some(held_back) = held_back else {
+            return answer.await.map_err(ended)?;
+        };
+        tokio::select! {
+            answer = answer => answer.map_err(ended)?,
+            Ok(()) = held_back => Err(Lost::NotSent(LATE.to_owned())),
+        }
     }
 
-    /// Ends every request of ours whose answer these bytes seem to be; false when there is none. Nobody but this server was
-    /// told those ids, so it cannot end what another one was asked.
+    /// Fails every request of ours whose id occurs in these bytes; returns false if there is none. Only this server
+    /// knows those ids, so it cannot end requests to another.
     pub fn lost_in(&self, bad: &Bad, why: &str) -> bool {
         let mut own = open(&self.own);
         let ids: Vec<Id> = own.keys().filter(|id| bad.mentions(id)).cloned().collect();
@@ -228,30 +281,30 @@ impl Server {
         !ids.is_empty()
     }
 
-    /// A request of ours will not be answered.
+    /// Fails a request of ours.
     pub fn lost(&self, id: &Id, why: Lost) {
         if let Some(waiting) = open(&self.own).remove(id) {
             let _ = waiting.send(Err(why));
         }
     }
 
-    /// A tool as the server lists it; it is asked if that is not known.
+    /// Returns a tool as the server lists it, after asking the server if it is not known.
     pub async fn listed(&self, tool: &str) -> Option<Listed> {
         if let Some(known) = self.tools.known(tool) {
             return known;
         }
-        // Without a list the tool counts as not listed, and a pinned one is held.
+        // Without a list the tool counts as not listed, so a pinned one is held.
         let _ = self.list().await;
         self.tools.get(tool)
     }
 
-    /// Asks for all tools, now.
+    /// Fetches all tools now.
     pub async fn list(&self) -> Result<(), Lost> {
         let page = |cursor: Option<&str>| self.listing(cursor);
         self.list_tools(&page).await.map(drop)
     }
 
-    /// Asks for all tools with these parameters, now, and gives their definitions as the server writes them.
+    /// Fetches all tools now with these parameters, and returns their definitions as the server wrote them.
     pub async fn list_tools(&self, params: &Params<'_>) -> Result<Pages, Lost> {
         let slow = || Lost::Unknown("the server did not list its tools in time".to_owned());
         let began = self.tools.began();
@@ -269,14 +322,14 @@ impl Server {
         }
     }
 
-    /// The definitions of all tools, as the server writes them.
+    /// Returns the definitions of all tools as the server wrote them, without a time limit.
     pub async fn all_tools(&self) -> Result<Vec<Box<RawValue>>, Lost> {
         let page = |cursor: Option<&str>| self.listing(cursor);
         let pages = self.pages("tools/list", "tools", &page).await?;
         Ok(pages.items)
     }
 
-    /// Everything a list has, page after page: what stands in `member`.
+    /// Fetches all pages of a list and returns the items of `member`.
     pub async fn pages(&self, method: &str, member: &str, params: &Params<'_>) -> Result<Pages, Lost> {
         let unclear = || Lost::Unknown(format!("the server did not answer `{method}` with a list"));
         let mut all = Pages::default();
@@ -284,6 +337,11 @@ impl Server {
         for page in 0..MOST_PAGES {
             let frame = self.request(method, &params(cursor.as_deref())).await?;
             let result = frame.part(&frame.result).ok_or_else(unclear)?;
+            if speaks_for_us(result) {
+                return Err(Lost::Unknown(format!(
+                    "the server's answer to `{method}` claims to be the gateway's own"
+                )));
+            }
             let [items, next] = pick(result, [member, "nextCursor"]).map_err(|_| unclear())?;
             let items = items.ok_or_else(unclear)?.get();
             let items: Vec<Box<RawValue>> = serde_json::from_str(items).map_err(|_| unclear())?;
@@ -305,7 +363,7 @@ impl Server {
         )))
     }
 
-    /// The parameters of a listing of ours; the cursor is JSON.
+    /// Returns the parameters of a listing of ours; the cursor is JSON.
     pub fn listing(&self, cursor: Option<&str>) -> String {
         let cursor = cursor.map(|cursor| format!("\"cursor\":{cursor}"));
         let meta = self.meta().map(|meta| format!("\"_meta\":{{{meta}}}"));
@@ -313,19 +371,19 @@ impl Server {
         format!("{{{}}}", members.join(","))
     }
 
-    /// What the policy calls a tool of this server.
+    /// Returns the name of a tool in the policy, `SERVER/TOOL`.
     pub fn qualified(&self, tool: &str) -> String {
         format!("{}/{tool}", self.name)
     }
 }
 
-/// Whether an id is one of ours.
+/// Returns true if a request id is one of ours.
 pub fn is_own(id: &Id) -> bool {
     let own = quote(OWN);
     id.as_json().starts_with(own.trim_end_matches('"'))
 }
 
-/// Whether a server asks under an id of ours, or takes back what was asked under one.
+/// Returns true if a server sends a request under one of our ids, cancels one, or reports on one of our tasks.
 fn is_in_our_name(frame: &Frame) -> bool {
     match &frame.kind {
         Kind::Request { id, .. } => is_own(id),
@@ -334,11 +392,14 @@ fn is_in_our_name(frame: &Frame) -> bool {
             let request = pick(params, ["requestId"]).ok().and_then(|[request]| request);
             request.and_then(Id::read).is_some_and(|id| is_own(&id))
         }
+        Kind::Notification { method } if method.starts_with("notifications/tasks") => {
+            is_our_task(frame.part(&frame.params).unwrap_or_default())
+        }
         _ => false,
     }
 }
 
-/// Nobody waits for the answer any more.
+/// Forgets a request of ours when the caller stops waiting.
 struct Forget<'s> {
     server: &'s Server,
     id: Id,

@@ -1,7 +1,8 @@
-//! A server that answers an approved call with a task of its own: the task is followed to its end.
+//! Follows the task with which a server answered an approved call.
 //!
-//! Enters: a server's answer. Leaves: what its task came to. The call was sent once; asking after its task again does
-//! nothing, so that is tried more than once before the outcome counts as unknown.
+//! Input: a server's answer. Output: the outcome of its task. The call itself was sent once. Polling a task has no
+//! effect, so failed polls are retried before the outcome counts as unknown; the earlier protocol's `tasks/result` is
+//! asked once.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,25 +15,25 @@ use super::frame::{Frame, pick, quote};
 use super::server::{Lost, Server};
 use super::upstreams::{ERROR, Origin, outcome, said};
 
-/// What a call came to whose task was cancelled.
+/// Outcome of a call whose task was cancelled.
 pub const CANCELLED: &str = "the server's task was cancelled";
-/// How often a task is looked at, whatever the server says.
+/// Limits of the polling interval, whatever the server suggests.
 const SOONEST: Duration = Duration::from_millis(100);
 const LATEST: Duration = Duration::from_secs(10);
-/// How often it is asked after in vain before nobody knows.
+/// Number of failed polls, in total, after which the outcome is unknown.
 const MOST_FAILURES: u32 = 5;
 
-/// A task of a server's, and whose.
+/// A server's task.
 #[derive(Clone)]
 pub struct ServerTask {
     server: Arc<Server>,
     id: String,
-    /// What requests about it say about the protocol, in its later versions.
+    /// Protocol members of `_meta` for requests about the task, in the later protocol versions.
     meta: Option<Arc<str>>,
 }
 
 impl ServerTask {
-    /// The task that an answer is, if it is one.
+    /// Reads the task from an answer; `None` if the answer is not a task.
     pub fn read(frame: &Frame, origin: &Origin) -> Option<ServerTask> {
         let result = frame.part(&frame.result)?;
         let [kind, task, task_id, content] =
@@ -54,14 +55,14 @@ impl ServerTask {
         })
     }
 
-    /// What it comes to, however long it takes.
+    /// Waits for the outcome without a time limit.
     pub async fn end(&self) -> Outcome {
         match self.meta {
             Some(_) => self.watch().await,
-            // This one is answered when it is over.
+            // `tasks/result` is answered when the task has ended.
             None => match self.ask("tasks/result", "").await {
                 Ok(frame) => outcome(&frame),
-                Err(Lost::NotSent(why) | Lost::Unknown(why)) => Outcome::Unknown(why),
+                Err(lost) => Outcome::Unknown(lost.why()),
             },
         }
     }
@@ -71,10 +72,10 @@ impl ServerTask {
         loop {
             let frame = match self.ask("tasks/get", "").await {
                 Ok(frame) => frame,
-                Err(Lost::NotSent(why) | Lost::Unknown(why)) => {
+                Err(lost) => {
                     failures += 1;
                     if failures >= MOST_FAILURES {
-                        return Outcome::Unknown(why);
+                        return Outcome::Unknown(lost.why());
                     }
                     tokio::time::sleep(SOONEST * 2_u32.pow(failures)).await;
                     continue;
@@ -99,7 +100,7 @@ impl ServerTask {
         }
     }
 
-    /// What it asks the client just now, as JSON.
+    /// Returns the questions that the task asks the client now, as JSON.
     pub async fn asks(&self) -> Option<String> {
         self.meta.as_ref()?;
         let frame = self.ask("tasks/get", "").await.ok()?;
@@ -108,15 +109,15 @@ impl ServerTask {
         asks.filter(|_| is_asking).map(|asks| asks.get().to_owned())
     }
 
-    /// Hands over what the client answers; as JSON.
+    /// Sends the client's answers, which are JSON.
     pub async fn tell(&self, answers: &str) -> Result<Frame, Lost> {
         self.ask("tasks/update", &format!(",\"inputResponses\":{answers}"))
             .await
     }
 
-    /// Asks the server to stop it.
+    /// Asks the server to cancel the task.
     pub async fn cancel(&self) {
-        // Whatever it says: what the task comes to is seen by who follows it.
+        // Ignore the answer: the follower of the task sees its outcome.
         let _ = self.ask("tasks/cancel", "").await;
     }
 

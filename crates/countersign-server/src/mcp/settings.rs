@@ -1,28 +1,28 @@
-//! How the operator wants a gateway.
+//! The operator's settings of a gateway.
 
 use std::time::Duration;
 
 use clap::ValueEnum;
 use countersign::effect::{Effect, Risk};
 
-/// How long a call is held open when nobody says: below every fixed limit known of clients, but for the shortest.
+/// Default time for which a call is held open: below all fixed request timeouts known of clients, except the shortest.
 pub const HOLD: Duration = Duration::from_secs(45);
 
-/// After so long without a request a session over HTTP is ended, with its server, when nobody says otherwise.
+/// Default time without a request after which an HTTP session and its server are ended.
 pub const SESSION_IDLE: Duration = Duration::from_secs(10 * 60);
 
-/// How the operator wants it.
+/// The operator's settings of a gateway.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// How long a call is held open for a decision, before it is answered as pending.
     pub hold: Duration,
-    /// The same, for clients of these names.
+    /// Overrides of `hold`, by client name.
     pub hold_for: Vec<(String, Duration)>,
-    /// What becomes of an approval when the client cancels its call.
+    /// Whether an approval stays open or is withdrawn when the client cancels its call.
     pub on_cancel: OnCancel,
     /// Which calls the person at the client may approve there.
     pub ask_client: AskClient,
-    /// After so long without a request a session over HTTP is ended, with its server.
+    /// Time without a request after which an HTTP session and its server are ended.
     pub session_idle: Duration,
     /// Whether the tool for `--permission-prompt-tool` is offered.
     pub permission_prompt: bool,
@@ -55,8 +55,8 @@ pub enum AskClient {
 impl AskClient {
     /// Returns true if an answer in the client may decide a call of this effect and risk.
     ///
-    /// A program can answer in a client as well as a person can (X60), so by default only what can be changed back and
-    /// does little harm is asked there.
+    /// A program can answer in a client as well as a person can (X60), so by default only reversible calls that do
+    /// little harm are asked there.
     pub fn covers(self, effect: Effect, risk: Risk) -> bool {
         match self {
             AskClient::Never => false,
@@ -68,7 +68,7 @@ impl AskClient {
 }
 
 impl Settings {
-    /// How long a call of this client is held open.
+    /// Returns how long a call of this client is held open.
     pub fn hold(&self, client: Option<&str>) -> Duration {
         let named = self
             .hold_for

@@ -1,6 +1,6 @@
-//! Our own standard input and output, as the client that started us sees them.
+//! Our own standard input and output, connected to the client that started us.
 //!
-//! Pipes and sockets are read and written without a thread in between: each message would wait for two of them.
+//! Pipes and sockets are used without a helper thread, which would delay each message.
 
 use std::fs::File;
 use std::io;
@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::UnixStream;
 use tokio::net::unix::pipe;
 
-/// Standard input.
+/// Opens standard input for asynchronous reading.
 pub fn input() -> io::Result<Pin<Box<dyn AsyncRead + Send>>> {
     Ok(match end(std::io::stdin())? {
         End::Pipe(fd) => Box::pin(pipe::Receiver::from_owned_fd(fd)?),
@@ -21,9 +21,9 @@ pub fn input() -> io::Result<Pin<Box<dyn AsyncRead + Send>>> {
     })
 }
 
-/// Standard output.
+/// Opens standard output for asynchronous writing.
 pub fn output() -> io::Result<Pin<Box<dyn AsyncWrite + Send>>> {
-    // Who shares it with standard error would find that one not ready to be written.
+    // Non-blocking mode would also apply to standard error if both are the same file, and writes there could fail.
     if is_same_as_stderr() {
         return Ok(Box::pin(tokio::io::stdout()));
     }

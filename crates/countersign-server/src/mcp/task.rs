@@ -1,8 +1,8 @@
-//! Held calls as tasks, for clients that say they take them: the best of all ways to wait, for as long as it takes.
+//! Held calls as MCP tasks, for clients that support them: a way to wait without a time limit.
 //!
-//! Enters: a held call, and later questions about it. Leaves: a task whose id names the approval. Everything about it
-//! is in the store, so a task outlives us. A server's own tasks pass by; one that a server makes of an approved call
-//! stands behind ours, and what it asks is asked there.
+//! Input: a held call, and later requests about its task. Output: a task whose id names the approval. Its whole state
+//! is in the store, so a task survives a restart. A server's own tasks are forwarded; if a server makes a task of an
+//! approved call, requests about our task are passed to that one.
 
 mod list;
 
@@ -25,20 +25,20 @@ use super::server_task::CANCELLED;
 use super::upstreams::ERROR;
 use super::wire;
 
-/// Ids of our tasks begin so.
+/// Prefix of the ids of our tasks.
 const PREFIX: &str = "countersign:";
-/// The extension's name.
+/// Name of the tasks extension.
 pub const EXTENSION: &str = "io.modelcontextprotocol/tasks";
-/// Where a result says which task it is of.
+/// Key in `_meta` under which a result names its task.
 const RELATED: &str = "io.modelcontextprotocol/related-task";
-/// How often a client should look.
+/// Polling interval suggested to clients.
 const POLL_EVERY: Duration = Duration::from_secs(5);
-/// So long a wait for a task's end goes without a sign of life.
+/// Interval of keepalives while waiting for a task's end.
 const SIGN_EVERY: Duration = Duration::from_secs(10);
-/// How long the end of what was cancelled is waited for.
+/// How long to wait for the end of a cancelled task.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 
-/// Whether a client takes tasks.
+/// Returns true if a client's capabilities include tasks.
 pub fn takes_tasks(capabilities: &[u8]) -> bool {
     let extensions = pick(capabilities, ["extensions"])
         .ok()
@@ -51,7 +51,8 @@ fn has_tasks(extensions: &RawValue) -> bool {
     tasks.is_ok_and(|[tasks]| tasks.is_some_and(|tasks| tasks.get() != "null"))
 }
 
-/// What a server says of itself, with the tasks that held calls become; and whether it knows none itself.
+/// Adds the tasks extension to a server's capabilities. Returns the message, and true if it was added because the
+/// server has no tasks itself.
 pub fn with_tasks(frame: &Frame) -> (OneLine, bool) {
     let as_it_came = (frame.line.clone(), false);
     let result = frame.part(&frame.result).unwrap_or_default();
@@ -76,7 +77,7 @@ pub fn with_tasks(frame: &Frame) -> (OneLine, bool) {
 }
 
 impl Form {
-    /// The call has become a task.
+    /// Returns the answer that the call has become a task.
     pub fn task(&self, approval: &Approval) -> OneLine {
         let summary = approval.calls.first().map(|call| call.terms.summary.as_str());
         let message = format!("waiting for a person to decide: {}", summary.unwrap_or_default());
@@ -89,7 +90,7 @@ impl Form {
     }
 }
 
-/// A task's members.
+/// Returns the members of a task object, as JSON without braces.
 fn described(approval: &Approval, status: &str, message: Option<&str>, is_modern: bool) -> String {
     let lasts = approval.expires_at.since(approval.created_at).as_millis();
     let message = message.map(|message| format!(",\"statusMessage\":{}", quote(message)));
@@ -108,8 +109,8 @@ fn described(approval: &Approval, status: &str, message: Option<&str>, is_modern
     )
 }
 
-/// Where a task stands. What was denied is over and has a result like any other, which says so: of tasks that failed,
-/// clients fetch none.
+/// Returns the status of a task. A denied call counts as completed with a result that says so, because clients fetch no
+/// result of failed tasks.
 fn status(approval: &Approval) -> &'static str {
     if !approval.is_finished() {
         return "working";
@@ -133,7 +134,7 @@ fn stands(approval: &Approval) -> Option<&'static str> {
     }
 }
 
-/// A question about a task.
+/// A request about a task.
 struct Asked {
     raw_id: String,
     method: String,
@@ -146,7 +147,7 @@ impl Asked {
         self.says.is_modern()
     }
 
-    /// A task of ours, as the answer.
+    /// Returns a task as the answer.
     fn task(&self, approval: &Approval, status: &str, more: &str) -> OneLine {
         let task = described(approval, status, stands(approval), self.is_modern());
         let kind = match self.is_modern() {
@@ -166,7 +167,7 @@ impl Asked {
 }
 
 impl Relay {
-    /// Answers a question about a task of ours; false when it is not ours.
+    /// Answers a request about a task of ours. Returns false if the task is not ours.
     pub(super) fn about_task(self: &Arc<Self>, frame: &Frame, method: &str, back: &Back) -> bool {
         let params = frame.part(&frame.params).unwrap_or_default();
         let named = pick(params, ["taskId"]).ok().and_then(|[id]| id);
@@ -179,7 +180,7 @@ impl Relay {
             params: frame.shared(&frame.params).unwrap_or_default(),
             says: Says::read(params),
         };
-        // Tasks of the protocol's later kind are not listed, and their results come with them.
+        // The later protocol version has neither `tasks/list` nor `tasks/result`.
         let is_earlier = matches!(method, "tasks/list" | "tasks/result");
         let is_list = method == "tasks/list";
         let is_for_us = is_list || ours.is_some() || self.adds_tasks();
@@ -215,7 +216,7 @@ impl Relay {
         })
     }
 
-    /// A task with its result, if it has one.
+    /// Returns a task with its result, if it has one.
     async fn task_now(&self, asked: &Asked, approval: &Approval) -> OneLine {
         let status = status(approval);
         if status == "working" {
@@ -244,7 +245,7 @@ impl Relay {
         asked.task(approval, status, &format!(",\"{member}\":{value}"))
     }
 
-    /// The answer that the call itself would have got.
+    /// Returns the answer that the call itself would have got.
     async fn ended(&self, id: ApprovalId, is_modern: bool) -> Result<Frame, super::frame::Unreadable> {
         let form = Form {
             id: "0".to_owned(),
@@ -258,7 +259,7 @@ impl Relay {
         Frame::again(self.waited(&form, waited.await).await)
     }
 
-    /// Waits for the end, with signs of life, and gives what the call itself would have been answered with.
+    /// Waits for the end of a task with keepalives, and returns the answer that the call itself would have got.
     async fn task_result(&self, asked: &Asked, id: ApprovalId, back: &Back) -> OneLine {
         let gateway = &self.gateway;
         while !back.is_closed() {
@@ -292,7 +293,7 @@ impl Relay {
             None => {
                 let by = Actor::Agent(approval.agent.clone());
                 let reason = Some("the client cancelled the task".to_owned());
-                // What was decided meanwhile stands.
+                // A decision made in the meantime stands.
                 let _ = gateway.gate.withdraw(&gateway.tenant, id, by, reason).await;
             }
         }
@@ -307,7 +308,7 @@ impl Relay {
         Some(asked.task(&now, status(&now), ""))
     }
 
-    /// Answers to what a server's task asks. Ours ask nothing.
+    /// Passes the client's answers to the server's task. Our own tasks ask nothing.
     async fn tell_task(&self, asked: &Asked, id: ApprovalId) -> OneLine {
         let Some(behind) = self.gateway.upstreams.task(id) else {
             return asked.done();
@@ -319,14 +320,12 @@ impl Relay {
                 Some(error) => wire::kept_error(&asked.raw_id, error),
                 None => asked.done(),
             },
-            Err(super::server::Lost::NotSent(why) | super::server::Lost::Unknown(why)) => {
-                wire::error(Some(&asked.raw_id), wire::INTERNAL, &why)
-            }
+            Err(lost) => wire::error(Some(&asked.raw_id), wire::INTERNAL, &lost.why()),
         }
     }
 }
 
-/// The result, which says of which task it is.
+/// Adds the task's id to the `_meta` of a result.
 fn related(result: &[u8], id: ApprovalId) -> Bytes {
     let ours = format!("\"{RELATED}\":{{\"taskId\":\"{PREFIX}{id}\"}}");
     let result = Bytes::copy_from_slice(result);

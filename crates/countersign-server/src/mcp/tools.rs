@@ -1,9 +1,9 @@
-//! A server's tools as it lists them: what of a definition matters to the gate, and the hash of the whole.
+//! A server's tools as it lists them: what the gate needs of each definition, and a hash of the whole.
 //!
-//! Enters: lists of tools, ours or the client's, as they pass. Leaves: the newest definition of a tool.
-//! Deliberately absent: annotations. They are a server's word about itself.
+//! Input: lists of tools, requested by us or by the client. Output: the newest definition of a tool. Not here:
+//! annotations, which are the server's unchecked claims.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -13,38 +13,43 @@ use serde_json::value::RawValue;
 use super::frame::pick;
 use super::params::{self, InHeader};
 
-/// How soon a server that could not list its tools is asked again.
+/// Delay before asking a server again that could not list its tools.
 const ASK_AGAIN: Duration = Duration::from_secs(5);
 
-/// A tool as it is listed.
+/// Maximum number of a server's tools that are reported.
+const MOST_REPORTED: usize = 100;
+
+/// A tool as the server lists it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Listed {
-    /// The hash of its whole definition, byte for byte; nothing when two tools have this name.
+    /// Hash of the whole definition, byte for byte; `None` if two tools have this name.
     pub definition: Option<Hash>,
-    /// Whether its results have to fit a schema.
+    /// Whether the tool declares an output schema.
     pub has_schema: bool,
-    /// The arguments that calls show in headers as well.
+    /// Arguments that are also sent in headers.
     pub in_headers: Arc<[InHeader]>,
-    /// Whether it is called as a task only, in the protocol's earlier version that has them.
+    /// Whether the tool must be called as a task, in the earlier protocol version that has them.
     pub needs_task: bool,
 }
 
-/// All tools of a server.
+/// All known tools of a server.
 #[derive(Default)]
 pub struct Tools(Mutex<State>);
 
 #[derive(Default)]
 struct State {
     listed: HashMap<String, Listed>,
-    /// Whether what is not here is not there.
+    /// Whether a tool that is not in `listed` does not exist.
     is_complete: bool,
-    /// How often the server said that its tools changed.
+    /// How many times the server announced a change of its tools.
     changes: u64,
     failed_at: Option<Instant>,
+    /// Tools for which [`Tools::is_news`] has returned true.
+    reported: HashSet<String>,
 }
 
 impl Tools {
-    /// What is known of a tool without asking; nothing when the server should be asked.
+    /// Returns what is known of a tool without asking the server; `None` if the server should be asked.
     pub fn known(&self, tool: &str) -> Option<Option<Listed>> {
         let state = self.open();
         let just_failed = state.failed_at.is_some_and(|at| at.elapsed() < ASK_AGAIN);
@@ -55,12 +60,12 @@ impl Tools {
         }
     }
 
-    /// A tool, if it is known.
+    /// Returns a tool, if it is known.
     pub fn get(&self, tool: &str) -> Option<Listed> {
         self.open().listed.get(tool).cloned()
     }
 
-    /// The server says that its tools are others now.
+    /// Forgets all tools, because the server announced a change.
     pub fn changed(&self) {
         let mut state = self.open();
         state.listed.clear();
@@ -69,19 +74,19 @@ impl Tools {
         state.changes += 1;
     }
 
-    /// A page of tools that the client was given.
+    /// Adds a page of tools that was forwarded to the client.
     pub fn saw(&self, page: Vec<(String, Listed)>) {
         let mut state = self.open();
         let page = unique(page);
         state.listed.extend(page);
     }
 
-    /// A listing begins; give this number with what came of it.
+    /// Returns the change count when a listing begins, for [`Tools::replace`].
     pub fn began(&self) -> u64 {
         self.open().changes
     }
 
-    /// All there is. A list that was overtaken by a change is not kept.
+    /// Replaces all tools. If the server announced a change since `began`, the list counts as incomplete.
     pub fn replace(&self, all: Vec<(String, Listed)>, began: u64) {
         let mut state = self.open();
         state.listed = unique(all);
@@ -89,7 +94,13 @@ impl Tools {
         state.failed_at = None;
     }
 
-    /// The server would not say.
+    /// Returns true the first time it is called for a tool, up to a limit of tools.
+    pub fn is_news(&self, tool: &str) -> bool {
+        let mut state = self.open();
+        state.reported.len() < MOST_REPORTED && state.reported.insert(tool.to_owned())
+    }
+
+    /// Records that the server could not list its tools.
     pub fn not_listed(&self) {
         self.open().failed_at = Some(Instant::now());
     }
@@ -99,7 +110,7 @@ impl Tools {
     }
 }
 
-/// Two tools of one name are none that anybody could have classified (X42).
+/// Collects tools by name. A name that occurs twice gets no definition, because nobody could have classified it (X42).
 fn unique(page: Vec<(String, Listed)>) -> HashMap<String, Listed> {
     let mut unique: HashMap<String, Listed> = HashMap::new();
     for (name, listed) in page {
@@ -111,13 +122,7 @@ fn unique(page: Vec<(String, Listed)>) -> HashMap<String, Listed> {
     unique
 }
 
-/// The tools of one list; nothing when it is no list of tools.
-pub fn definitions(tools: &RawValue) -> Option<Vec<(String, Listed)>> {
-    let tools: Vec<&RawValue> = serde_json::from_str(tools.get()).ok()?;
-    tools.into_iter().map(definition).collect()
-}
-
-/// One tool; nothing when it is none.
+/// Reads one tool of a list; `None` if it cannot be read.
 pub fn definition(tool: &RawValue) -> Option<(String, Listed)> {
     let text = tool.get();
     let names = ["name", "outputSchema", "execution", "inputSchema"];
@@ -140,7 +145,8 @@ mod tests {
     use super::*;
 
     fn page(text: &str) -> Vec<(String, Listed)> {
-        definitions(serde_json::from_str(text).unwrap()).unwrap()
+        let tools: Vec<&RawValue> = serde_json::from_str(text).unwrap();
+        tools.into_iter().map(|tool| definition(tool).unwrap()).collect()
     }
 
     #[test]

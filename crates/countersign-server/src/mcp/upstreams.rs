@@ -1,10 +1,12 @@
-//! Running approved calls: the stored argument bytes go to the server they were meant for, once.
+//! The gate's executor: sends approved calls to their server, once, with the stored argument bytes.
 //!
-//! Enters: a permit, which exists only once the start is on record. Leaves: how it ended. An answer that gets lost is
-//! unknown and never asked for again. A tool whose definition is no longer what was shown is not called (X30).
+//! Input: a permit, which exists only after the start is recorded. Output: the outcome. If the answer gets lost, the
+//! outcome is unknown and the call is never sent again. A tool whose definition is no longer the one that was shown is
+//! not called (X30).
 
 use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use bytes::Bytes;
 use countersign::executor::{Executor, LARGEST_RESULT, Outcome, Permit};
@@ -18,44 +20,46 @@ use super::frame::{Frame, pick, quote};
 use super::server::{Lost, Server};
 use super::server_task::ServerTask;
 
-/// A server's error is kept under this name: results have none.
+/// Member under which a server's JSON-RPC error is kept; results have no such member.
 pub const ERROR: &str = "jsonrpcError";
-/// How much of results that are too large for the store is kept for who waits for them.
+/// How long before its deadline a call that cannot be sent is given up.
+const BEFORE_THE_GATE: Duration = Duration::from_millis(200);
+/// Maximum total size in bytes of results that are too large for the store and kept in memory for waiting clients.
 const MOST_LARGE: usize = 64 * 1024 * 1024;
 
-/// Where a held call came from, for as long as it may run.
+/// Origin of a held call; kept while the call may run.
 #[derive(Clone)]
 pub struct Origin {
-    /// The server it is meant for.
+    /// The server that the call is for.
     pub server: Arc<Server>,
     /// The hash of the tool's definition when it was proposed.
     pub definition: Option<Hash>,
-    /// The client's parameters; nothing when another process proposed it.
+    /// The client's parameters; `None` if another process proposed the call.
     pub params: Option<Bytes>,
-    /// Lives for as long as the client's request is not answered.
+    /// Alive while the client's request is unanswered.
     pub request: std::sync::Weak<()>,
 }
 
-/// All servers, as the gate's executor.
+/// All upstream servers, as the gate's executor.
 #[derive(Default)]
 pub struct Upstreams(Arc<Mutex<State>>);
 
 #[derive(Default)]
 struct State {
-    /// The names servers are known by.
+    /// Names of the servers whose calls are run here.
     names: Vec<String>,
     origins: HashMap<ApprovalId, Origin>,
     large: Vec<(ApprovalId, Arc<[u8]>)>,
-    /// What servers made of calls that run.
+    /// Tasks that servers created for running calls.
     tasks: HashMap<ApprovalId, ServerTask>,
-    /// What is to be cancelled as soon as it is a task.
+    /// Calls whose task is to be cancelled as soon as there is one.
     unwanted: HashSet<ApprovalId>,
-    /// Calls that end without being sent, because their process has ended.
+    /// Calls that fail without being sent, because their process has ended.
     abandoned: HashSet<ApprovalId>,
 }
 
 impl Upstreams {
-    /// Calls for servers of these names are run here.
+    /// Creates an executor for calls to servers of these names.
     pub fn new(names: Vec<String>) -> Upstreams {
         let state = State {
             names,
@@ -64,7 +68,7 @@ impl Upstreams {
         Upstreams(Arc::new(Mutex::new(state)))
     }
 
-    /// Remembers where a held call came from: the newest request, if there is one.
+    /// Remembers where a held call came from. The newest request replaces older ones.
     pub fn remember(&self, approval: ApprovalId, origin: Origin) {
         let mut state = open(&self.0);
         let is_useless = |kept: &Origin| kept.server.is_gone();
@@ -73,7 +77,7 @@ impl Upstreams {
         }
     }
 
-    /// It is over.
+    /// Forgets a call that has ended.
     pub fn forget(&self, approval: ApprovalId) {
         let mut state = open(&self.0);
         state.origins.remove(&approval);
@@ -81,7 +85,7 @@ impl Upstreams {
         state.abandoned.remove(&approval);
     }
 
-    /// Has a call end without being sent.
+    /// Makes a call fail without being sent.
     pub fn abandon(&self, approval: ApprovalId) {
         open(&self.0).abandoned.insert(approval);
     }
@@ -95,17 +99,17 @@ impl Upstreams {
             .any(|origin| Arc::ptr_eq(&origin.server, server))
     }
 
-    /// The server's own task that stands behind a call that runs.
+    /// Returns the server's own task behind a running call.
     pub fn task(&self, approval: ApprovalId) -> Option<ServerTask> {
         open(&self.0).tasks.get(&approval).cloned()
     }
 
-    /// The client does not want the result any more: a task that the server makes of the call is to be cancelled.
+    /// Records that the client no longer wants the result: if the server makes a task of the call, cancel it.
     pub fn unwanted(&self, approval: ApprovalId) {
         open(&self.0).unwanted.insert(approval);
     }
 
-    /// A result that was too large for the store, to whoever asks first.
+    /// Returns a result that was too large for the store, to the first caller only.
     pub fn take_large(&self, approval: ApprovalId) -> Option<Arc<[u8]>> {
         let mut state = open(&self.0);
         let place = state.large.iter().position(|(kept, _)| *kept == approval)?;
@@ -133,17 +137,16 @@ impl Executor for Upstreams {
         let state = self.0.clone();
         async move {
             let Some(approval) = permit.call().map(|call| call.approval) else {
-                return Outcome::failed("only held calls are run here");
+                return Outcome::NotSent("only held calls are run here".to_owned());
             };
             let is_abandoned = open(&state).abandoned.contains(&approval);
             if is_abandoned {
-                return Outcome::failed(
-                    "not sent to the server: the process that the call was proposed to has ended; make the call again",
-                );
+                let why = "not sent to the server: the process that the call was proposed to has ended; make the call again";
+                return Outcome::NotSent(why.to_owned());
             }
             let origin = open(&state).origins.get(&approval).cloned();
             let Some(origin) = origin else {
-                return Outcome::failed("the call was not proposed here, so it was not sent");
+                return Outcome::NotSent("the call was not proposed here, so it was not sent".to_owned());
             };
             let outcome = match run(&permit, &origin).await {
                 Ran::Over(outcome) => outcome,
@@ -169,7 +172,7 @@ impl Executor for Upstreams {
     }
 }
 
-/// What a call came to, or the task that the server made of it.
+/// The outcome of a call, or the task that the server made of it.
 enum Ran {
     Over(Outcome),
     Task(ServerTask),
@@ -177,18 +180,23 @@ enum Ran {
 
 async fn run(permit: &Permit, origin: &Origin) -> Ran {
     let server = &origin.server;
-    let not_sent = |why: &str| Ran::Over(Outcome::failed(format!("not sent to the server: {why}")));
+    let not_sent = |why: &str| Ran::Over(Outcome::NotSent(format!("not sent to the server: {why}")));
     let Some((_, tool)) = permit.tool().as_str().split_once('/') else {
         return not_sent("the tool has no server");
     };
-    if !server.ready().await {
-        return not_sent("the server is gone");
-    }
-    // As late as can be: what was approved is the tool as it was then.
-    if let Err(Lost::NotSent(why) | Lost::Unknown(why)) = server.list().await
-        && origin.definition.is_some()
-    {
-        return not_sent(&why);
+    let limit = permit.time_limit();
+    // The gate would call the outcome unknown at its deadline, although nothing was sent.
+    let left = limit.left().unwrap_or_default().saturating_sub(BEFORE_THE_GATE);
+    let prepared = tokio::time::timeout(left, async {
+        let is_ready = server.ready().await;
+        // Check as late as possible: the approval was for the tool as it was defined then.
+        (is_ready, if is_ready { server.list().await } else { Ok(()) })
+    });
+    match prepared.await {
+        Err(_) => return not_sent("the server was not ready in time"),
+        Ok((false, _)) => return not_sent("the server is gone"),
+        Ok((true, Err(lost))) if origin.definition.is_some() => return not_sent(&lost.why()),
+        Ok((true, _)) => {}
     }
     let definition = server.tools.get(tool).and_then(|listed| listed.definition);
     if definition != origin.definition {
@@ -197,16 +205,13 @@ async fn run(permit: &Permit, origin: &Origin) -> Ran {
     let Some(params) = params(permit, origin, tool) else {
         return not_sent("its parameters cannot be read");
     };
-    if permit.time_left().is_none() {
-        return not_sent("its time was over before it could be sent");
-    }
-    match server.request("tools/call", &params).await {
+    match server.request_in_time("tools/call", &params, limit).await {
         Ok(frame) => match ServerTask::read(&frame, origin) {
             Some(task) => Ran::Task(task),
             None => Ran::Over(outcome(&frame)),
         },
         Err(Lost::NotSent(why)) => not_sent(&why),
-        Err(Lost::Unknown(why)) => Ran::Over(Outcome::Unknown(why)),
+        Err(Lost::Refused(why) | Lost::Unknown(why)) => Ran::Over(Outcome::Unknown(why)),
     }
 }
 
@@ -233,7 +238,7 @@ fn params(permit: &Permit, origin: &Origin, tool: &str) -> Option<String> {
     String::from_utf8(made).ok()
 }
 
-/// What an answer comes to.
+/// Returns the outcome that a response means.
 pub fn outcome(frame: &Frame) -> Outcome {
     if let Some(error) = frame.part(&frame.error) {
         let error = String::from_utf8_lossy(error);
@@ -245,7 +250,7 @@ pub fn outcome(frame: &Frame) -> Outcome {
     said(result)
 }
 
-/// What a result comes to.
+/// Returns the outcome that a result means.
 pub fn said(result: &[u8]) -> Outcome {
     let is_error = pick(result, ["isError"]).ok().and_then(|[is_error]| is_error);
     match is_error.is_some_and(|is_error| is_error.get() == "true") {

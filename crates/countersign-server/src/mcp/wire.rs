@@ -1,33 +1,33 @@
-//! The messages we write ourselves.
+//! Messages that the gateway writes itself.
 
 use super::frame::{Id, quote};
 use super::one_line::OneLine;
 
-/// The message could not be read.
+/// JSON-RPC code: the message could not be parsed.
 pub const PARSE_ERROR: i32 = -32700;
-/// The message is no request we take.
+/// JSON-RPC code: the message is not an acceptable request.
 pub const INVALID_REQUEST: i32 = -32600;
-/// There is no such method, or nobody to ask.
+/// JSON-RPC code: there is no such method, or nobody to ask.
 pub const METHOD_NOT_FOUND: i32 = -32601;
-/// Its parameters are not what the method takes.
+/// JSON-RPC code: invalid parameters.
 pub const INVALID_PARAMS: i32 = -32602;
-/// Something here failed.
+/// JSON-RPC code: an error in the gateway or the server.
 pub const INTERNAL: i32 = -32603;
 
-/// The client lacks something that the request takes.
+/// MCP code: the client lacks a capability that the request needs.
 pub const MISSING_CAPABILITY: i32 = -32021;
 
-/// An answer; `id` and `result` are JSON.
+/// Returns a response; `id` and `result` are JSON.
 pub fn result(id: &str, result: &str) -> OneLine {
     OneLine::new(format!("{{\"jsonrpc\":\"2.0\",\"id\":{id},\"result\":{result}}}"))
 }
 
-/// An answer that was kept as bytes.
+/// Returns a response whose result was kept as bytes.
 pub fn kept_result(id: &str, result: &[u8]) -> OneLine {
     kept(id, "result", result)
 }
 
-/// An error that was kept as bytes.
+/// Returns an error response whose error was kept as bytes.
 pub fn kept_error(id: &str, error: &[u8]) -> OneLine {
     kept(id, "error", error)
 }
@@ -40,7 +40,7 @@ fn kept(id: &str, member: &str, value: &[u8]) -> OneLine {
     OneLine::new(frame)
 }
 
-/// An error.
+/// Returns an error response.
 pub fn error(id: Option<&str>, code: i32, message: &str) -> OneLine {
     let id = id.unwrap_or("null");
     let message = quote(message);
@@ -49,7 +49,7 @@ pub fn error(id: Option<&str>, code: i32, message: &str) -> OneLine {
     ))
 }
 
-/// The client does not say that it can do what this takes.
+/// Returns the error for a client that does not declare a required extension.
 pub fn missing_capability(id: &str, extension: &str) -> OneLine {
     let message = quote(&format!("this takes a client that declares `{extension}`"));
     let data = format!(
@@ -60,7 +60,7 @@ pub fn missing_capability(id: &str, extension: &str) -> OneLine {
     kept_error(id, error.as_bytes())
 }
 
-/// A request of ours; `params` is JSON.
+/// Returns a request of ours; `params` is JSON.
 pub fn request(id: &Id, method: &str, params: &str) -> OneLine {
     let (id, method) = (id.as_json(), quote(method));
     OneLine::new(format!(
@@ -68,7 +68,7 @@ pub fn request(id: &Id, method: &str, params: &str) -> OneLine {
     ))
 }
 
-/// A notification of ours; `params` is JSON.
+/// Returns a notification of ours; `params` is JSON.
 pub fn notification(method: &str, params: &str) -> OneLine {
     let method = quote(method);
     OneLine::new(format!(
@@ -76,7 +76,7 @@ pub fn notification(method: &str, params: &str) -> OneLine {
     ))
 }
 
-/// How far something has come; `token` is JSON.
+/// Returns a progress notification; `token` is JSON.
 pub fn progress(token: &str, count: u64, message: &str) -> OneLine {
     let message = quote(message);
     let params = format!("{{\"progressToken\":{token},\"progress\":{count},\"message\":{message}}}");

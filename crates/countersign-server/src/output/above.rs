@@ -1,8 +1,8 @@
-//! Printing while somebody types: whole lines, above theirs.
+//! Prints output above the prompt while a person is typing. Only complete lines are printed.
 
 use std::sync::mpsc::Sender;
 
-/// The way there, and the line that is not whole yet.
+/// Printer channel, and the buffered incomplete line.
 pub struct Above {
     printer: Sender<String>,
     is_colored: bool,
@@ -18,7 +18,7 @@ impl Above {
         }
     }
 
-    /// Takes text that is safe to show, and prints what is whole of it.
+    /// Buffers text, which must already be escaped, and prints its complete lines.
     pub fn text(&mut self, text: &str) {
         match self.is_colored {
             true => self.begun.push_str(text),
@@ -33,7 +33,7 @@ impl Above {
         }
     }
 
-    /// Prints what is left.
+    /// Prints the rest of the buffer.
     pub fn end(mut self) {
         if !self.begun.is_empty() {
             let rest = std::mem::take(&mut self.begun);
@@ -42,7 +42,7 @@ impl Above {
     }
 
     fn print(&self, text: String) {
-        // Nothing else can be done about a lost screen.
+        // A closed terminal is ignored.
         let _ = self.printer.send(text);
     }
 }

@@ -1,16 +1,16 @@
-//! What a call would change, and what a person changed about it, on the terminal.
+//! Shows what a call would change, and how a person edited it.
 
 use super::card::{Length, told};
-use super::foreign::{Foreign, named};
+use super::foreign::{Foreign, named, shown};
 use super::style::{self, paint};
 use crate::view::{BeforeView, ChangeView, ValueView};
 
-/// At most so many changes are listed.
+/// Maximum number of changes listed.
 const MOST: usize = 40;
-/// Longest text of a change.
+/// Longest value of a change, in characters.
 const CHARS: usize = 200;
 
-/// Only what differs; what is there now in full where everything is shown.
+/// Lists edits and changes. The complete current state is shown only with [`Length::Whole`].
 pub fn changes(edits: &[ChangeView], before: Option<&BeforeView>, indent: &str, length: Length) -> String {
     let mut text = list("changed by who approved it:", edits, indent);
     let Some(before) = before else { return text };
@@ -18,9 +18,11 @@ pub fn changes(edits: &[ChangeView], before: Option<&BeforeView>, indent: &str, 
     let shown = match (&before.result, &before.values, length) {
         (Some(result), _, Length::Whole) => Foreign::lines(&told(result)).mark(),
         (None, Some(values), Length::Whole) if !values.is_empty() => {
-            let line = |value: &ValueView| format!("{}: {}", value.pointer, value.value);
-            let lines: Vec<String> = values.iter().map(line).collect();
-            Foreign::lines(&lines.join("\n")).mark()
+            let line = |value: &ValueView| {
+                let name = value.name.as_deref().unwrap_or(&value.pointer);
+                format!("\n{indent}  {}", shown(&format!("{name}: {}", value.told())))
+            };
+            values.iter().map(line).collect()
         }
         (None, _, Length::Whole) => "something in it is secret".to_owned(),
         (_, _, Length::Short) => "see it with `--full`".to_owned(),

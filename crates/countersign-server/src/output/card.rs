@@ -1,7 +1,8 @@
-//! The card: everything a person needs to decide, and what became of it.
+//! Card of an approval on the terminal: everything a person needs to decide, and what became of it.
 
 use std::collections::HashMap;
 
+use countersign::display::EMPTY;
 use countersign::state::{CallState, State};
 use countersign::summary::Row;
 use serde_json::value::RawValue;
@@ -14,28 +15,28 @@ use super::origin::{self, Marks};
 use super::style::{self, paint};
 use super::{before, once};
 use crate::duration;
-use crate::view::{ApprovalView, CallView, Shown};
+use crate::view::{ApprovalView, CallView, Outcome, Shown};
 
-/// Longest result on a card, unless it is shown whole.
+/// Longest result on a short card, in characters.
 const RESULT_CHARS: usize = 600;
-/// Pointers longer than this push their values out of line, not those of the others.
+/// Widest pointer column, in columns. A longer pointer shifts only its own value.
 const WIDEST_POINTER: usize = 32;
-/// Texts of more lines than this are shown on one, unless they are shown whole.
+/// Texts with more lines are shown on one line with escaped line breaks, unless the card is complete.
 const MOST_LINES: usize = 40;
 
-/// So many lines are seen at a glance.
+/// Number of lines a person sees at a glance.
 const GLANCE: usize = 20;
 
 /// How much of long values a card shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Length {
-    /// Their beginning and end, and how much is missing.
+    /// Beginning and end, and how much is missing.
     Short,
-    /// All of it.
+    /// Complete values.
     Whole,
 }
 
-/// The whole card.
+/// Renders a card with its facts and notes.
 pub fn card(approval: &ApprovalView, length: Length) -> String {
     let mut text = calls(approval, length);
     text.push('\n');
@@ -51,8 +52,8 @@ pub fn is_whole(approval: &ApprovalView, length: Length) -> bool {
     length == Length::Whole || approval.calls.iter().all(is_short)
 }
 
-/// The card for who talks to the agent: without what the talk says already, such as who asks whom and when. Behind a card
-/// that scrolls away, what is asked is said again.
+/// Renders a card inside a chat, without what the chat already shows, such as who asks whom and when. After a long
+/// card, the summaries are repeated at the end.
 pub fn card_in_talk(approval: &ApprovalView) -> String {
     let mut text = calls(approval, Length::Whole);
     if let Some(takes) = takes(approval) {
@@ -86,10 +87,11 @@ fn calls(approval: &ApprovalView, length: Length) -> String {
     text
 }
 
-/// `Approval 9a8b7c6d  pending, 4m 58s left`
+/// Renders the first line of a card: `Approval 9a8b7c6d  pending, 4m 58s left`.
 pub fn headline(approval: &ApprovalView) -> String {
     let (state, now) = (approval.status, approval.now.0);
-    let word = paint(style::state(state), state.as_str());
+    let outcome = Outcome::of_view(approval);
+    let word = paint(style::outcome(state, &outcome), &outcome.decided);
     let id = paint(style::STRONG, &format!("Approval {}", approval.id.short()));
     let detail = match (state, &approval.decided_by, approval.decided_at) {
         (State::Pending, ..) => format!(", {} left", duration::show(approval.expires_at.0.since(now))),
@@ -104,10 +106,11 @@ pub fn headline(approval: &ApprovalView) -> String {
             .map(|at| format!(" {}", duration::show_relative(at.0, now)))
             .unwrap_or_default(),
     };
-    format!("{id}  {word}{detail}\n")
+    let rest: String = outcome.rest.iter().map(|part| format!(", {part}")).collect();
+    format!("{id}  {word}{detail}{rest}\n")
 }
 
-/// What became of an approval: the headline and one line per call, with results.
+/// Renders the outcome of an approval: the headline and one line per call, with results.
 pub fn outcome(approval: &ApprovalView) -> String {
     let mut text = headline(approval);
     for (position, call) in approval.numbered() {
@@ -143,7 +146,7 @@ fn call_block(approval: &ApprovalView, number: Option<u8>, call: &CallView, leng
     if approval.status != State::Pending && call.state != CallState::Held {
         facts.push(call_state(call));
     }
-    // What others named stands last: nothing in it can pass for one of the facts.
+    // The tool's name is untrusted, so it comes last, where it cannot pass for one of the facts.
     facts.push(foreign(&call.tool));
     text.push_str(&format!("{indent}{}\n", facts.join(" · ")));
     text.push_str(&arguments(approval, call, &indent, length));
@@ -179,7 +182,7 @@ fn call_state(call: &CallView) -> String {
     }
 }
 
-/// One row per value. Nothing is cut without saying so, and how to see it whole.
+/// Renders one row per value. A cut value is marked as such, with the command that shows all of it.
 fn arguments(approval: &ApprovalView, call: &CallView, indent: &str, length: Length) -> String {
     if let Some(at) = approval.erased_at {
         let erased = format!(
@@ -208,7 +211,7 @@ fn arguments(approval: &ApprovalView, call: &CallView, indent: &str, length: Len
             text.push_str(&format!("{indent}{}\n", origin::verdict(provenance)));
             marks.loudest_first(&mut table);
         }
-        // An edited call's values are those of the person who approved it.
+        // The values of an edited call come from the person who approved it.
         _ if !call.edited && !table.is_empty() => {
             let note = "where the values came from is unknown: no conversation was given";
             text.push_str(&format!("{indent}{}\n", paint(style::FAINT, note)));
@@ -218,8 +221,8 @@ fn arguments(approval: &ApprovalView, call: &CallView, indent: &str, length: Len
     text.push_str(&rows(&table, indent, marks.as_ref(), |row| {
         let whole = whole.get(row.pointer.as_str()).and_then(Option::as_deref);
         match whole.filter(|_| !row.clipped || is_whole) {
-            Some(text) if is_lines(text, is_whole) => Foreign::lines(text).mark(),
-            Some(text) => foreign(text),
+            Some(text) if is_lines(text, is_whole) => Foreign::value_lines(text).mark(),
+            Some(text) => Foreign::value(row.kind, text).mark(),
             None => shown(&row.value),
         }
     }));
@@ -231,31 +234,31 @@ fn arguments(approval: &ApprovalView, call: &CallView, indent: &str, length: Len
     text
 }
 
-/// The values under each other: where each stands, what it is, and where it came from.
+/// Renders a table of values: provenance mark, pointer and value.
 pub fn rows(rows: &[Row], indent: &str, marks: Option<&Marks<'_>>, value: impl Fn(&Row) -> String) -> String {
     if rows.is_empty() {
         return format!("{indent}  {}\n", paint(style::FAINT, "no arguments"));
     }
     let widest = rows
         .iter()
-        .map(|row| row.pointer.width())
+        .map(|row| row.name.width())
         .max()
         .unwrap_or(0)
         .min(WIDEST_POINTER);
     let mut text = String::new();
     for row in rows {
-        let padding = " ".repeat(widest.saturating_sub(row.pointer.width()));
-        let pointer = paint(style::FAINT, &shown(&row.pointer));
+        let padding = " ".repeat(widest.saturating_sub(row.name.width()));
+        let pointer = paint(style::FAINT, &shown(&row.name));
         let told = match row.hidden {
             true => paint(style::FAINT, &format!("({})", once(&row.value))),
-            false if row.bytes == 0 => paint(style::FAINT, "(empty)"),
+            false if row.bytes == 0 => paint(style::FAINT, EMPTY),
             false => value(row),
         };
         let mark = marks.map(|marks| marks.of(row));
         let tag = mark.map(origin::mark).unwrap_or_default();
         text.push_str(&format!("{indent}  {tag}{pointer}{padding}  {told}\n"));
         if let Some(detail) = mark.flatten().and_then(|mark| mark.detail.as_deref()) {
-            // On a line of its own, which no value can begin.
+            // On its own line, with a prefix that no value can start with.
             let space = " ".repeat(origin::MARK_WIDTH + widest + GUTTER_WIDTH);
             text.push_str(&format!(
                 "{indent}  {space}  {}\n",
@@ -264,14 +267,14 @@ pub fn rows(rows: &[Row], indent: &str, marks: Option<&Marks<'_>>, value: impl F
         }
         for warning in &row.warnings {
             let label = paint(style::WARNING, "warning:");
-            let warning = shown(&format!("{} {warning}", row.pointer));
+            let warning = shown(&format!("{} {warning}", row.name));
             text.push_str(&format!("{indent}  {label} {warning}\n"));
         }
     }
     text
 }
 
-/// Whether a text is better read line by line.
+/// Returns true if a text is shown on several lines.
 fn is_lines(text: &str, full: bool) -> bool {
     let count = text.lines().count();
     count > 1 && (full || count <= MOST_LINES)
@@ -293,12 +296,12 @@ fn result(call: &CallView, indent: &str, length: Length) -> String {
     format!("{indent}{} {told}\n", paint(style::STRONG, &format!("{label}:")))
 }
 
-/// What a tool answered: a text without its quotes, any other JSON as it is.
+/// Converts a result to text: a JSON string without its quotes, any other JSON unchanged.
 pub fn told(result: &RawValue) -> String {
     serde_json::from_str(result.get()).unwrap_or_else(|_| result.get().to_owned())
 }
 
-/// Positions, one after the other.
+/// Joins positions with commas.
 pub fn listed(calls: &[u8]) -> String {
     let calls: Vec<String> = calls.iter().map(ToString::to_string).collect();
     calls.join(", ")
@@ -312,7 +315,7 @@ fn notes(approval: &ApprovalView) -> String {
     format!("  {label} it was held under another policy than the one in force, which may hide other values\n")
 }
 
-/// What the person can do next. Only under a whole card are they told how to approve it: with the digest of what they saw.
+/// Suggests the next commands. How to approve, with the digest of what was shown, is told only after a complete card.
 pub fn what_now(approval: &ApprovalView, length: Length) -> String {
     if approval.status != State::Pending {
         return String::new();

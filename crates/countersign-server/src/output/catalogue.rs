@@ -1,24 +1,24 @@
-//! The policy as people read it back.
+//! Displays a policy: problems, the table of tools, and the ruling on a trial call.
 
 use std::path::Path;
 
 use countersign::decision::Surface;
 use countersign::effect::Effect;
-use countersign::policy::{Authority, Listed, Problem, Ruling, Undoable};
+use countersign::policy::{Authority, Problem, Ruling, ToolListing, Undoable};
 use countersign::summary::Row;
 use serde::Serialize;
 
-use super::foreign::{foreign, named, shown};
+use super::card;
+use super::foreign::{foreign, named, quoted, quoting, shown};
 use super::style::{self, paint};
 use super::table::{Cell, render};
-use super::{card, once};
 use crate::duration;
 use crate::policy::located;
 
-/// Longest condition in the table.
+/// Widest condition in the table, in columns.
 const CONDITION_WIDTH: usize = 48;
 
-/// `file:line:column: message`, with hints; then what is no mistake but may surprise.
+/// Lists errors, then warnings, as `file:line:column: message` with hints.
 pub fn problems(file: &Path, problems: &[Problem], notices: &[Problem]) -> String {
     let mut text = String::new();
     let labelled = problems
@@ -33,16 +33,16 @@ pub fn problems(file: &Path, problems: &[Problem], notices: &[Problem]) -> Strin
         let place = located(file, problem);
         let prefix = format!("{}:{}:{}: ", file.display(), problem.line, problem.column);
         let message = place.strip_prefix(&prefix).unwrap_or(&place);
-        text.push_str(&format!("{}{label} {}\n", once(&prefix), once(message)));
+        text.push_str(&format!("{}{label} {}\n", quoted(&prefix), quoting(message)));
         if let Some(hint) = &problem.hint {
-            text.push_str(&format!("  {} {}\n", paint(style::HINT, "hint:"), once(hint)));
+            text.push_str(&format!("  {} {}\n", paint(style::HINT, "hint:"), quoting(hint)));
         }
     }
     text
 }
 
-/// One line per tool.
-pub fn table(listed: &[Listed<'_>], width: Option<usize>) -> String {
+/// Renders a table with one line per tool.
+pub fn table(listed: &[ToolListing<'_>], width: Option<usize>) -> String {
     if listed.is_empty() {
         return "No tools are listed: every call is held.\n".to_owned();
     }
@@ -60,7 +60,7 @@ pub fn table(listed: &[Listed<'_>], width: Option<usize>) -> String {
     text
 }
 
-fn row(listed: &Listed<'_>) -> [Cell; 6] {
+fn row(listed: &ToolListing<'_>) -> [Cell; 6] {
     let is_asked = listed.hold.is_some() || listed.has_places || listed.effect != Effect::Read;
     let approvers: Vec<_> = listed.approvers.iter().map(|name| named(name)).collect();
     let approvers = match (is_asked, approvers.is_empty()) {
@@ -84,7 +84,7 @@ fn row(listed: &Listed<'_>) -> [Cell; 6] {
     ]
 }
 
-/// What approving takes beyond being on the list, where it is more than usual.
+/// Returns the requirements for approving beyond the list of approvers: quorum, four eyes, surface.
 fn authority(authority: &Authority) -> Vec<String> {
     let mut asks = Vec::new();
     if authority.quorum > 1 {
@@ -99,7 +99,7 @@ fn authority(authority: &Authority) -> Vec<String> {
     asks
 }
 
-fn held_when(listed: &Listed<'_>) -> String {
+fn held_when(listed: &ToolListing<'_>) -> String {
     let condition = |source: &str| super::table::fit(&named(source), CONDITION_WIDTH);
     let held = match (listed.hold, listed.effect) {
         (Some(source), _) if listed.has_places => format!("at sensitive places, or if {}", condition(source)),
@@ -114,7 +114,7 @@ fn held_when(listed: &Listed<'_>) -> String {
     }
 }
 
-/// One tool for programs.
+/// One tool, as JSON output.
 #[derive(Serialize)]
 pub struct ListedView {
     tool: String,
@@ -127,10 +127,10 @@ pub struct ListedView {
     undo: Option<String>,
 }
 
-/// All tools for programs.
-pub fn view(listed: &[Listed<'_>]) -> Vec<ListedView> {
+/// Converts all tools for JSON output.
+pub fn view(listed: &[ToolListing<'_>]) -> Vec<ListedView> {
     let owned = |text: Option<&str>| text.map(str::to_owned);
-    let view = |listed: &Listed<'_>| ListedView {
+    let view = |listed: &ToolListing<'_>| ListedView {
         tool: listed.tool.to_owned(),
         title: owned(listed.title),
         effect: listed.effect.as_str(),
@@ -143,7 +143,7 @@ pub fn view(listed: &[Listed<'_>]) -> Vec<ListedView> {
     listed.iter().map(view).collect()
 }
 
-/// What would happen to a call.
+/// Describes what the policy would do with a call.
 pub fn tried(tool: &str, ruling: &Ruling, rows: &[Row]) -> String {
     let terms = match ruling {
         Ruling::Pass(pass) => {

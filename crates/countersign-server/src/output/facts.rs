@@ -1,19 +1,19 @@
-//! The facts around a card: who asks whom, when, what it takes and what was decided.
+//! Facts below a card: who asks whom, when, what approving requires, and what was decided.
 
 use countersign::decision::Surface;
 use countersign::state::State;
 use countersign::time::Time;
 
 use super::card::{Length, is_whole, listed};
-use super::foreign::{Foreign, foreign, named};
+use super::foreign::{Foreign, foreign, named, once};
 use super::style::{self, paint};
 use crate::duration;
 use crate::view::{ApprovalView, VoteView};
 
-/// Longest claim on a card, unless it is shown whole.
+/// Longest claim on a short card, in characters.
 const CLAIM_CHARS: usize = 1_000;
 
-/// Who asks, when, and what was decided.
+/// Renders the facts, one per line.
 pub fn facts(approval: &ApprovalView, length: Length) -> String {
     let now = approval.now.0;
     let mut lines: Vec<(&str, String)> = vec![("agent", foreign(&approval.agent_name))];
@@ -66,7 +66,11 @@ pub fn facts(approval: &ApprovalView, length: Length) -> String {
             let comment = approval.comment.as_deref();
             lines.extend(comment.map(|comment| ("comment", foreign(comment))));
         }
-        _ if is_passed => lines.push(("passed", "by the policy; nobody was asked".to_owned())),
+        _ if is_passed => {
+            let because = approval.passed_because.as_deref().map(once);
+            let because = because.map(|because| format!(": {because}")).unwrap_or_default();
+            lines.push(("passed", format!("by the policy, nobody was asked{because}")));
+        }
         _ => lines.push(("expires", when(approval.expires_at.0, now))),
     }
     lines.extend(
@@ -104,7 +108,7 @@ fn approvers(approval: &ApprovalView) -> String {
     lists.join("; ")
 }
 
-/// Who approved before the one whose approval decided it.
+/// Returns the endorsements before the final approval, which is shown as the decision.
 fn earlier_votes(approval: &ApprovalView) -> &[VoteView] {
     match (approval.status, approval.approvals.split_last()) {
         (State::Approved, Some((_, earlier))) => earlier,
@@ -112,7 +116,8 @@ fn earlier_votes(approval: &ApprovalView) -> &[VoteView] {
     }
 }
 
-/// What approving takes beyond being an approver, where it is more than usual.
+/// Returns the requirements for approving beyond being an approver: quorum, four eyes, surface. `None` if there are
+/// none.
 pub fn takes(approval: &ApprovalView) -> Option<String> {
     let mut takes = Vec::new();
     if approval.quorum > 1 {

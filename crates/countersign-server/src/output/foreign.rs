@@ -1,41 +1,57 @@
-//! Text that somebody else wrote: an agent, a tool, a server, whoever called the API.
+//! Untrusted text: written by an agent, a tool, a server or an API caller.
 //!
-//! Enters: any text. Leaves: the same text, escaped, between two marks that [`super::layout`] turns into a gutter.
-//! INVARIANT: [`Foreign`] has no `Display`; [`Foreign::mark`] is its only way into printed text, and the marks are
-//! private-use characters, which the escaper never lets through. A test looks for other ways (X100).
+//! Input: any text. Output: the same text, escaped, between two marks that [`super::layout`] turns into a gutter.
+//! INVARIANT: [`Foreign`] has no `Display`; [`Foreign::mark`] is the only way to print it. The marks are private-use
+//! characters, which the escaper never lets through. A test searches for other ways (X100).
 
-use countersign::display::{clip, escape};
+use countersign::display::{self, clip, escape};
+use countersign::json::Kind;
 use unicode_width::UnicodeWidthStr as _;
 
 use super::table;
 
-/// Where foreign text begins.
+/// Start of untrusted text.
 pub(super) const BEGIN: char = '\u{e000}';
-/// Where it ends.
+/// End of untrusted text.
 pub(super) const END: char = '\u{e001}';
 
-/// Escaped text of somebody else. Each of its rows is printed behind a gutter.
+/// Start of a quotation inside our own text.
+pub(super) const QUOTE: char = '\u{e002}';
+/// End of a quotation.
+pub(super) const UNQUOTE: char = '\u{e003}';
+
+/// Escaped untrusted text. Each of its rows is printed after a gutter.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Foreign(String);
 
 impl Foreign {
-    /// Takes text as it came. Line breaks become escapes.
+    /// Escapes text, including line breaks.
     pub fn new(text: &str) -> Foreign {
         Foreign(escape(text).into_owned())
     }
 
-    /// Takes text that may have been escaped before; escapes in it stay as they are.
+    /// Escapes text that may already be escaped; existing escapes are kept.
     pub fn once(text: &str) -> Foreign {
         Foreign(once(text))
     }
 
-    /// Takes text line by line: each of its lines gets a row of its own.
+    /// Escapes text, but keeps its line breaks.
     pub fn lines(text: &str) -> Foreign {
         let lines: Vec<_> = text.split('\n').map(escape).collect();
         Foreign(lines.join("\n"))
     }
 
-    /// Takes the beginning and the end of long text, and says how much is missing.
+    /// Escapes a value, quoted if it could be mistaken for a value of another type.
+    pub fn value(kind: Kind, text: &str) -> Foreign {
+        Foreign(display::value(kind, text))
+    }
+
+    /// Escapes a string value, keeping its line breaks.
+    pub fn value_lines(text: &str) -> Foreign {
+        Foreign(display::lines(text))
+    }
+
+    /// Escapes text, and cuts long text in the middle, saying how much is missing.
     pub fn clip(text: &str, max_chars: usize) -> Foreign {
         Foreign(clip(text, max_chars).to_string())
     }
@@ -45,48 +61,64 @@ impl Foreign {
         Foreign(table::fit(&self.0, room))
     }
 
-    /// Columns of the text itself.
+    /// Width of the text in columns, without gutter.
     pub fn width(&self) -> usize {
         self.0.width()
     }
 
-    /// Returns the text as printed text may hold it.
+    /// Returns the text between marks, ready to be embedded in output.
     pub fn mark(&self) -> String {
         format!("{BEGIN}{}{END}", self.0)
     }
 }
 
-/// Marks text as it came.
+/// Escapes and marks text.
 pub fn foreign(text: &str) -> String {
     Foreign::new(text).mark()
 }
 
-/// Marks text that may have been escaped before, such as a summary.
+/// Marks text that may already be escaped, such as a summary.
 pub fn shown(text: &str) -> String {
     Foreign::once(text).mark()
 }
 
-/// A name that an operator chose (a person, a group, a file), for the middle of a sentence of ours.
+/// Escapes a name chosen by an operator (a person, a group, a file) for use inside our own sentence, without a gutter.
 pub fn named(text: &str) -> String {
     escape(text).into_owned()
 }
 
-/// Begins foreign text that comes in pieces.
+/// Escapes text that a stranger may have chosen, such as a file path, and marks it as a quotation inside our own
+/// sentence.
+pub fn quoted(text: &str) -> String {
+    format!("{QUOTE}{}{UNQUOTE}", escape(text))
+}
+
+/// Marks a sentence of ours that may quote untrusted text, such as an error. Everything from its first backtick on
+/// counts as quoted, because the quoted text may itself contain backticks; wrapped rows of it get a gutter.
+pub fn quoting(sentence: &str) -> String {
+    let sentence = once(sentence);
+    match sentence.find('`').and_then(|at| sentence.split_at_checked(at)) {
+        Some((ours, quoted)) => format!("{ours}{QUOTE}{quoted}{UNQUOTE}"),
+        None => sentence,
+    }
+}
+
+/// Starts untrusted text that comes in pieces.
 pub fn begin() -> String {
     BEGIN.to_string()
 }
 
-/// A piece of foreign text that was begun before; line breaks stay.
+/// Escapes a piece of untrusted text after [`begin`]; line breaks are kept.
 pub fn piece(text: &str) -> String {
     Foreign::lines(text).0
 }
 
-/// Ends foreign text that came in pieces.
+/// Ends untrusted text that came in pieces.
 pub fn end() -> String {
     END.to_string()
 }
 
-/// Makes text safe that may have been made safe before: what is escaped already stays as it is.
+/// Escapes text that may already be escaped: existing escapes are kept.
 pub fn once(text: &str) -> String {
     let pieces: Vec<_> = text.split("\\u{").map(escape).collect();
     pieces.join("\\u{")
@@ -118,11 +150,11 @@ mod tests {
         }
     }
 
-    /// Every module that prints for people, and the calls that escape without marking.
+    /// Checks that modules that print for people never escape text without marking it.
     #[test]
     fn x100_no_module_that_prints_escapes_without_marking() {
         let source = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("src");
-        // These make no text for a terminal: JSON, views, what an agent is told, and this file itself.
+        // These produce no terminal text: JSON, views, messages to an agent, and this file itself.
         let exempt = ["output/foreign.rs", "output/json.rs"];
         let folders = ["output", "chat", "terminal", "commands"];
         let mut files: Vec<_> = folders.iter().map(|folder| source.join(folder)).collect();

@@ -1,6 +1,6 @@
-//! What happened to an approval, event by event.
+//! History of an approval, event by event.
 
-use countersign::event::What;
+use countersign::event::EventKind;
 use serde_json::value::RawValue;
 
 use super::card::listed;
@@ -8,11 +8,15 @@ use super::foreign::{foreign, named};
 use super::style::{self, paint};
 use crate::view::EventView;
 
-/// The history, one line per event.
+/// Renders the history with one line per event.
 pub fn table(events: &[EventView]) -> String {
     let mut text = format!("\n{}\n", paint(style::STRONG, "History"));
     for event in events {
-        let (word, detail) = event.event.as_deref().map(told).unwrap_or_default();
+        let (word, detail) = event
+            .event
+            .as_deref()
+            .map(|what| told(what, &event.by))
+            .unwrap_or_default();
         text.push_str(&format!(
             "{:>3}  {}  {word:<16}{detail}  {}\n",
             event.number,
@@ -23,14 +27,15 @@ pub fn table(events: &[EventView]) -> String {
     text
 }
 
-/// The word for an event and what else is worth saying. A server may be newer than this: then only the word is known.
-pub fn told(event: &RawValue) -> (String, String) {
+/// Returns the event's name and details worth showing. An event from a newer server may be unknown: then only its name
+/// is returned.
+pub fn told(event: &RawValue, by: &str) -> (String, String) {
     #[derive(serde::Deserialize)]
     struct Named {
         what: String,
     }
-    match serde_json::from_str::<What>(event.get()) {
-        Ok(what) => (what.as_str().to_owned(), detail(&what)),
+    match serde_json::from_str::<EventKind>(event.get()) {
+        Ok(what) => (what.as_str().to_owned(), detail(&what, by)),
         Err(_) => {
             let read = serde_json::from_str::<Named>(event.get());
             let word = read.map(|event| event.what).unwrap_or_default();
@@ -39,26 +44,24 @@ pub fn told(event: &RawValue) -> (String, String) {
     }
 }
 
-fn detail(what: &What) -> String {
+fn detail(what: &EventKind, by: &str) -> String {
     match what {
-        What::Proposed { calls: 1, .. } => ", 1 call".to_owned(),
-        What::Proposed { calls, .. } => format!(", {calls} calls"),
-        What::Approved {
+        EventKind::Proposed { calls: 1, .. } => ", 1 call".to_owned(),
+        EventKind::Proposed { calls, .. } => format!(", {calls} calls"),
+        EventKind::Approved {
             calls: Some(granted), ..
         }
-        | What::Endorsed {
+        | EventKind::Endorsed {
             calls: Some(granted), ..
         } => format!(", only {}", listed(granted)),
-        What::Superseded { successor } => format!(", by {}", successor.short()),
-        What::Passed { .. } => ", by the policy; nobody was asked".to_owned(),
-        What::Withdrawn { reason: Some(reason) } => format!(", {}", foreign(reason)),
-        What::DecisionRefused { reason, .. } => format!(", {}", foreign(reason)),
-        What::Started { call, .. } => format!(", call {call}"),
-        What::Succeeded { call, bytes, .. } | What::Failed { call, bytes, .. } => {
-            format!(", call {call}, {bytes} bytes")
-        }
-        What::Lost { call, reason } => format!(", call {call}, {}", foreign(reason)),
-        What::Refused {
+        EventKind::Superseded { successor } => format!(", by {}", successor.short()),
+        EventKind::Passed { .. } => ", by the policy; nobody was asked".to_owned(),
+        EventKind::Withdrawn { reason: Some(reason) } => format!(", {}", foreign(reason)),
+        EventKind::DecisionRefused { reason, .. } => format!(", {}", foreign(reason)),
+        EventKind::Started { call, .. } => format!(", call {call}"),
+        EventKind::Succeeded { call, .. } | EventKind::Failed { call, .. } => format!(", call {call}"),
+        EventKind::Lost { call, reason, .. } => format!(", call {call}, {}", foreign(reason)),
+        EventKind::Refused {
             call,
             because,
             successor,
@@ -66,13 +69,23 @@ fn detail(what: &What) -> String {
             let again = successor.map(|id| format!(", asked again as {}", id.short()));
             format!(", call {call}, {}{}", because.as_str(), again.unwrap_or_default())
         }
-        What::Reconciled { call, succeeded } => {
-            let ended = if *succeeded { "succeeded" } else { "failed" };
-            format!(", call {call}, it {ended}")
+        EventKind::Reconciled { call, succeeded, .. } if by == "gate" => {
+            format!(", call {call} answered late: it {}", ended(*succeeded))
         }
-        What::Undone { call, undo } => {
+        EventKind::Reconciled { call, succeeded, .. } => format!(", call {call}, it {}", ended(*succeeded)),
+        EventKind::LateResult { call, succeeded, .. } => {
+            format!(
+                ", call {call} answered late that it {}; what a person said stands",
+                ended(*succeeded)
+            )
+        }
+        EventKind::Undone { call, undo } => {
             format!(", call {call} by {}.{}", undo.approval.short(), undo.position)
         }
         _ => String::new(),
     }
+}
+
+fn ended(succeeded: bool) -> &'static str {
+    if succeeded { "succeeded" } else { "failed" }
 }

@@ -1,4 +1,4 @@
-//! JSON beside the answer itself: errors, notices, and what a terminal may be shown.
+//! JSON for errors and notices, and escaping of JSON for terminals.
 
 use countersign::display::escape;
 use serde::Serialize;
@@ -10,19 +10,19 @@ struct Error<'a> {
     hint: Option<&'a str>,
 }
 
-/// `{"error":{"code","message","hint"}}`, the shape of every surface.
+/// Formats an error as `{"error":{"code","message","hint"}}`, as all surfaces do.
 pub fn error(code: &str, message: &str, hint: Option<&str>) -> String {
     let error = Error { code, message, hint };
     serde_json::json!({ "error": error }).to_string()
 }
 
-/// `{"notice":{"code","message"}}`.
+/// Formats a notice as `{"notice":{"code","message"}}`.
 pub fn notice(code: &str, message: &str) -> String {
     serde_json::json!({ "notice": { "code": code, "message": message } }).to_string()
 }
 
-/// The same JSON with every character that could act on a terminal written as `\u`: outside ASCII characters stand
-/// only inside strings, and there the escape means the same.
+/// Replaces characters that could affect a terminal with `\u` escapes. In JSON, non-ASCII characters occur only inside
+/// strings, where the escape means the same.
 pub fn for_terminal(json: &str) -> String {
     let mut text = String::with_capacity(json.len());
     let mut buffer = [0; 4];

@@ -1,51 +1,58 @@
-//! The one wrapper: rows that fit the screen, with a gutter before every row that foreign text can reach.
+//! Line wrapping for the terminal, with a gutter before every row that untrusted text can reach.
 //!
-//! Enters: printed text, with the styles of [`super::style`] and the marks of [`super::foreign`]; the columns of the
-//! screen, if there is one. Leaves: text in which no row is wider than the screen and every row that begins with
-//! anything but our own words has a gutter before it.
-//! INVARIANT: only a line break of ours begins a row without a gutter. A row that goes on, and a line break inside
-//! foreign text, begin one with it; so nothing an agent writes can stand where our lines begin (X100).
+//! Input: text with the styles of [`super::style`] and the marks of [`super::foreign`], and the width of the screen, if
+//! there is one. Output: text in which no row is wider than the screen. Our own text is wrapped between words, without
+//! a gutter; untrusted text is wrapped anywhere.
+//! INVARIANT: a row without a gutter starts with our own text. Wrapped rows of untrusted or quoted text, and new lines
+//! inside untrusted text, start with a gutter, so nothing an agent writes can imitate the beginning of our lines
+//! (X100).
 
 use unicode_width::UnicodeWidthChar as _;
 
-use super::foreign::{BEGIN, END};
+use super::foreign::{BEGIN, END, QUOTE, UNQUOTE};
 
-/// Stands before every row of foreign text, and before every row that continues another.
+/// Printed before every row of untrusted text, and before every wrapped row of a quotation.
 pub const GUTTER: &str = "│ ";
-/// Columns of the gutter.
+/// Width of the gutter in columns.
 pub const GUTTER_WIDTH: usize = 2;
-/// Rows that continue a line of ours begin this far to the right.
+/// Extra indentation of wrapped rows of our own text.
 const INDENT: usize = 2;
-/// The gutter and one wide character: on narrower screens rows are still laid out for this many columns.
+/// Minimum layout width: the gutter and one wide character. Narrower screens are treated as this wide.
 const NARROWEST: usize = 4;
-/// How the gutter is painted, whatever the text around it looks like.
+/// Style of the gutter, regardless of the surrounding text.
 const FAINT: &str = "\u{1b}[2m";
 const PLAIN: &str = "\u{1b}[0m";
 
-/// Lays out text that comes in pieces.
+/// Wraps text that comes in pieces.
 #[derive(Debug)]
 pub struct Layout {
-    /// Columns of the row that are used.
+    /// Columns used in the current row.
     used: usize,
-    /// Where the gutter of the foreign text stands, once there is one.
+    /// Column of the gutter of the current untrusted text.
     gutter_at: usize,
     is_foreign: bool,
+    /// True inside a quotation: a wrapped row may start with untrusted text.
+    is_quoted: bool,
+    /// Number of leading spaces of the current line of our own text.
+    lead: usize,
+    /// True after a space and at the start of a row.
+    is_between_words: bool,
     gutter: Gutter,
-    /// The row has a gutter or a character of ours.
+    /// True if anything has been printed in the current row.
     is_begun: bool,
-    /// The styles in force, as they were written.
+    /// Active style sequences.
     style: String,
-    /// Number of rows finished so far.
+    /// Number of finished rows.
     rows: usize,
 }
 
-/// Whether the next character of foreign text needs a gutter before it.
+/// Whether the next untrusted character needs a gutter before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gutter {
     Drawn,
-    /// Foreign text begins.
+    /// Start of untrusted text.
     First,
-    /// A line of it begins.
+    /// Start of a further line of untrusted text.
     Again,
 }
 
@@ -56,12 +63,15 @@ impl Default for Layout {
 }
 
 impl Layout {
-    /// A layout at the beginning of a row.
+    /// Creates a layout at the start of a row.
     pub fn new() -> Layout {
         Layout {
             used: 0,
             gutter_at: 0,
             is_foreign: false,
+            is_quoted: false,
+            lead: 0,
+            is_between_words: true,
             gutter: Gutter::Drawn,
             is_begun: false,
             style: String::new(),
@@ -69,17 +79,17 @@ impl Layout {
         }
     }
 
-    /// True when the row has something in it.
+    /// Returns true if the current row is not empty.
     pub fn is_in_row(&self) -> bool {
         self.is_begun
     }
 
-    /// Number of rows finished so far.
+    /// Returns the number of finished rows.
     pub fn rows(&self) -> usize {
         self.rows
     }
 
-    /// Lays out the next piece for a screen of `width` columns; without one nothing is wrapped.
+    /// Wraps the next piece for a screen of `width` columns. Without a width nothing is wrapped.
     pub fn push(&mut self, text: &str, width: Option<usize>) -> String {
         let width = width.map_or(usize::MAX, |width| width.max(NARROWEST));
         let mut out = String::with_capacity(text.len() + text.len() / 8);
@@ -91,12 +101,18 @@ impl Layout {
                 rest = after;
                 continue;
             }
+            let is_mark = matches!(character, BEGIN | END | QUOTE | UNQUOTE);
+            if !self.is_foreign && self.is_between_words && !is_mark && !character.is_control() {
+                self.begin_word(rest, &mut out, width);
+            }
             rest = rest.get(character.len_utf8()..).unwrap_or_default();
             match character {
                 BEGIN => (self.is_foreign, self.gutter) = (true, Gutter::First),
                 END => self.end_foreign(&mut out, width),
+                QUOTE => self.is_quoted = true,
+                UNQUOTE => self.is_quoted = false,
                 '\n' => self.line_break(&mut out, width),
-                // Nothing else may act on the screen, wherever it came from.
+                // Drop all other control characters, wherever they come from.
                 character if character.is_control() => {}
                 character => self.character(&mut out, character, width),
             }
@@ -104,8 +120,19 @@ impl Layout {
         out
     }
 
+    /// Starts a new row if the next word of our own text does not fit into this one.
+    fn begin_word(&mut self, text: &str, out: &mut String, width: usize) {
+        let wide = word_width(text);
+        let is_first = self.used <= self.indent(width);
+        let fits_alone = self.indent(width) + GUTTER_WIDTH + wide <= width;
+        if !is_first && fits_alone && self.used.saturating_add(wide) > width {
+            self.end_row(out);
+            self.continuation(out, width);
+        }
+    }
+
     fn end_foreign(&mut self, out: &mut String, width: usize) {
-        // Text that ends with a line break ends with an empty row.
+        // After a final line break, show an empty row.
         if self.gutter == Gutter::Again {
             self.gutter(out, width);
         }
@@ -114,13 +141,14 @@ impl Layout {
 
     fn line_break(&mut self, out: &mut String, width: usize) {
         if self.is_foreign {
-            // An empty line of foreign text is a row of it too.
+            // An empty line of untrusted text gets a gutter too.
             if self.gutter != Gutter::Drawn {
                 self.gutter(out, width);
             }
             self.gutter = Gutter::Again;
         }
         self.end_row(out);
+        self.lead = 0;
     }
 
     fn character(&mut self, out: &mut String, character: char, width: usize) {
@@ -128,7 +156,18 @@ impl Layout {
             self.gutter(out, width);
         }
         let wide = columns(character);
-        // A mark stays with the character it is drawn on.
+        let is_blank = character == ' ';
+        if !self.is_foreign {
+            if is_blank && self.used == self.lead {
+                self.lead += 1;
+            }
+            // At the end of a row, the line break replaces the space between words.
+            if is_blank && self.used >= width {
+                self.is_between_words = true;
+                return;
+            }
+        }
+        // Combining marks stay with their base character.
         let is_mark = character.width() == Some(0);
         if !is_mark && self.used.saturating_add(wide) > width {
             self.end_row(out);
@@ -137,9 +176,10 @@ impl Layout {
         out.push(character);
         self.used = self.used.saturating_add(wide);
         self.is_begun = true;
+        self.is_between_words = is_blank;
     }
 
-    /// Puts the gutter before foreign text: on this row if there is room, else on the next.
+    /// Draws the gutter before untrusted text: in this row if there is room, else in the next.
     fn gutter(&mut self, out: &mut String, width: usize) {
         let is_again = self.gutter == Gutter::Again;
         self.gutter = Gutter::Drawn;
@@ -151,7 +191,7 @@ impl Layout {
             self.gutter_at = INDENT.min(width.saturating_sub(NARROWEST));
             return self.continuation(out, width);
         }
-        // Text that begins far to the right would go on in a narrow column.
+        // Text that starts far to the right would wrap into a narrow column.
         self.gutter_at = match self.used <= width / 2 {
             true => self.used,
             false => INDENT.min(width.saturating_sub(NARROWEST)),
@@ -159,16 +199,27 @@ impl Layout {
         self.draw_gutter(out);
     }
 
-    /// Begins a row that continues the one before.
+    /// Starts a continuation row.
     fn continuation(&mut self, out: &mut String, width: usize) {
-        let most = width.saturating_sub(NARROWEST);
         let indent = match self.is_foreign {
-            true => self.gutter_at.min(most),
-            false => INDENT.min(most),
+            true => self.gutter_at.min(width.saturating_sub(NARROWEST)),
+            false => self.indent(width),
         };
         out.push_str(&" ".repeat(indent));
         self.used = indent;
-        self.draw_gutter(out);
+        self.is_between_words = true;
+        if self.is_foreign || self.is_quoted {
+            self.draw_gutter(out);
+        }
+    }
+
+    /// Returns the indentation of continuation rows of our own text.
+    fn indent(&self, width: usize) -> usize {
+        let indent = match self.lead <= width / 4 {
+            true => self.lead + INDENT,
+            false => INDENT,
+        };
+        indent.min(width.saturating_sub(NARROWEST))
     }
 
     fn draw_gutter(&mut self, out: &mut String) {
@@ -185,6 +236,7 @@ impl Layout {
         self.rows += 1;
         self.used = 0;
         self.is_begun = false;
+        self.is_between_words = true;
         if !self.is_foreign {
             self.gutter_at = 0;
         }
@@ -198,25 +250,44 @@ impl Layout {
     }
 }
 
-/// Lays out a whole text. Rows are separated by line breaks.
+/// Wraps a complete text. See [`Layout`] for text that comes in pieces.
 pub fn lay(text: &str, width: Option<usize>) -> String {
     Layout::new().push(text, width)
 }
 
-/// Columns a character may take at most: terminals do not agree about symbols and marks, and a row that is shorter
-/// than the screen does no harm, while one that is longer goes on in the first column.
+/// Returns the maximum width of a character. Terminals disagree about symbols and marks. Overestimating only makes a
+/// row shorter; underestimating would make it spill into the first column of the next.
 fn columns(character: char) -> usize {
     let usual = character.width().unwrap_or(0);
     match character {
         ' '..='~' => 1,
         _ if character.is_alphanumeric() => usual.max(1),
-        // Ours: drawn by every terminal in one column.
+        // Our own symbols, which every terminal draws in one column.
         '│' | '·' | '…' | '→' | '└' | '“' | '”' | '▶' | '×' => 1,
         _ => character.width_cjk().unwrap_or(0).max(usual).max(1),
     }
 }
 
-/// A sequence at the front that only styles, and what follows it.
+/// Returns the width of the first word, up to a space, a line break or untrusted text.
+fn word_width(text: &str) -> usize {
+    let (mut wide, mut rest) = (0, text);
+    while let Some(character) = rest.chars().next() {
+        if let Some((_, after)) = style_sequence(rest) {
+            rest = after;
+            continue;
+        }
+        rest = rest.get(character.len_utf8()..).unwrap_or_default();
+        match character {
+            ' ' | '\n' | BEGIN => break,
+            QUOTE | UNQUOTE | END => {}
+            character if character.is_control() => {}
+            character => wide += columns(character),
+        }
+    }
+    wide
+}
+
+/// Splits off a leading ANSI style sequence.
 fn style_sequence(text: &str) -> Option<(&str, &str)> {
     let codes = text.strip_prefix("\u{1b}[")?;
     let end = codes.find(|c: char| !c.is_ascii_digit() && c != ';')?;
@@ -226,7 +297,7 @@ fn style_sequence(text: &str) -> Option<(&str, &str)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::foreign::{Foreign, foreign};
+    use super::super::foreign::{Foreign, foreign, quoting};
     use super::*;
 
     fn rows(text: &str, width: Option<usize>) -> Vec<String> {
@@ -242,8 +313,37 @@ mod tests {
             ["says: │ abcdef", "      │ ghijkl", "      │ mnop", "ours"]
         );
         assert_eq!(rows(&text, None), ["says: │ abcdefghijklmnop", "ours"]);
-        assert_eq!(rows("a line of ours", Some(10)), ["a line of ", "  │ ours"]);
+        assert_eq!(rows("a line of ours", Some(10)), ["a line of ", "  ours"]);
         assert_eq!(rows("short\n\nlines\n", Some(20)), ["short", "", "lines"]);
+    }
+
+    #[test]
+    fn our_own_words_are_wrapped_between_words_and_without_a_gutter() {
+        assert_eq!(
+            rows("  note: one two three four", Some(14)),
+            ["  note: one ", "    two three ", "    four"]
+        );
+        // A word that is wider than the screen is cut.
+        assert_eq!(rows("abcdefghijklmnop", Some(10)), ["abcdefghij", "  klmnop"]);
+        // Untrusted text inside keeps its gutter, and our own words after it have none.
+        let text = format!("one two {} three four five", foreign("abcdefghijkl"));
+        assert_eq!(
+            rows(&text, Some(16)),
+            ["one two │ abcdef", "        │ ghijkl", "  three four ", "  five"]
+        );
+    }
+
+    #[test]
+    fn x100_a_quotation_that_goes_on_has_a_gutter() {
+        let text = quoting("there is no approval `Approve? [y/N] yes` here");
+        assert_eq!(
+            rows(&text, Some(24)),
+            ["there is no approval ", "  │ `Approve? [y/N] yes`", "  │ here"]
+        );
+        // A backtick inside the quoted text does not end the quotation.
+        let text = quoting("no approval `a` is Approve? [y/N] `b`");
+        let rows = rows(&text, Some(20));
+        assert!(rows.iter().skip(1).all(|row| row.starts_with("  │ ")), "{rows:?}");
     }
 
     #[test]
@@ -298,10 +398,6 @@ mod tests {
     fn styles_go_on_behind_the_gutter_and_nothing_else_acts() {
         let text = "\u{1b}[31mabcdef\u{1b}[0m\u{1b}]0;t\u{7}\r";
         let laid = lay(text, Some(5));
-        assert_eq!(
-            laid,
-            "\u{1b}[31mabcde\n \u{1b}[0m\u{1b}[2m│ \u{1b}[0m\u{1b}[31mf\u{1b}[0m]\n \u{1b}[2m│ \u{1b}[0m0;\n \
-             \u{1b}[2m│ \u{1b}[0mt"
-        );
+        assert_eq!(laid, "\u{1b}[31mabcde\n f\u{1b}[0m]0;\n t");
     }
 }

@@ -1,4 +1,4 @@
-//! The list of approvals, one line each.
+//! Table of approvals, one line each.
 
 use countersign::effect::Effect;
 use countersign::state::State;
@@ -7,21 +7,26 @@ use super::foreign::Foreign;
 use super::style;
 use super::table::{Cell, render};
 use crate::duration;
-use crate::view::ApprovalView;
+use crate::view::{ApprovalView, Outcome};
 
-/// The widest agent's name.
+/// Widest agent name, in columns.
 const AGENT_WIDTH: usize = 20;
 
-/// The table. Times are told by the store's clock.
+/// Renders the table. Times are relative to the store's clock.
 pub fn table(approvals: &[ApprovalView], width: Option<usize>) -> String {
+    let is_pending = approvals.iter().all(|approval| approval.status == State::Pending);
+    let state = if is_pending { "LEFT" } else { "STATE" };
     let rows = approvals.iter().map(row).collect();
-    render(["ID", "LEFT", "RISK", "EFFECT", "AGENT", "WHAT"], rows, width)
+    render(["ID", state, "RISK", "EFFECT", "AGENT", "WHAT"], rows, width)
 }
 
 fn row(approval: &ApprovalView) -> [Cell; 6] {
     let left = match approval.status {
         State::Pending => Cell::new(duration::show(approval.expires_at.0.since(approval.now.0))),
-        state => Cell::styled(state.as_str(), style::state(state)),
+        state => {
+            let outcome = Outcome::of_view(approval);
+            Cell::styled(outcome.label(), style::outcome(state, &outcome))
+        }
     };
     [
         Cell::styled(approval.id.short(), style::STRONG),
@@ -33,13 +38,13 @@ fn row(approval: &ApprovalView) -> [Cell; 6] {
     ]
 }
 
-/// The gravest effect of its calls.
+/// Returns the gravest effect among the calls.
 pub fn effect(approval: &ApprovalView) -> Effect {
     let effects = approval.calls.iter().map(|call| call.effect);
     effects.max().unwrap_or(Effect::Read)
 }
 
-/// What it would do, with a badge when there is something in it the eye may miss: the card says what.
+/// Returns the description, with a badge if a call has warnings; the card explains them.
 pub fn what(approval: &ApprovalView) -> Foreign {
     let has_warnings = approval.calls.iter().any(|call| !call.warnings.is_empty());
     let badge = if has_warnings { "⚠ " } else { "" };

@@ -1,8 +1,8 @@
-//! The only way to the screen.
+//! Terminal output. Everything that commands print for people goes through this module.
 //!
-//! Enters: text of ours in which foreign text is marked, or JSON. Leaves: rows on standard output and standard error.
-//! INVARIANT: what others wrote gets here through [`foreign`], which escapes and marks it, and leaves through
-//! [`layout`], which puts a gutter before each row of it; only [`style`] emits escape sequences.
+//! Input: our own text with untrusted text marked, or JSON. Output: rows on standard output and standard error.
+//! INVARIANT: untrusted text enters through [`foreign`], which escapes and marks it, and is printed by [`layout`],
+//! which puts a gutter before each of its rows. Only [`style`], and [`layout`] for the gutter, emit escape sequences.
 
 mod above;
 pub mod before;
@@ -15,10 +15,12 @@ pub mod json;
 pub mod layout;
 pub mod list;
 pub mod origin;
+pub mod progress;
 pub mod ruling;
 pub mod style;
 pub mod table;
 
+use std::borrow::Cow;
 use std::io::{IsTerminal as _, Write as _};
 use std::process::ExitCode;
 use std::sync::mpsc::Sender;
@@ -34,30 +36,28 @@ use layout::{Layout, lay};
 
 pub use foreign::once;
 
-/// Where a command's answers go.
+/// Output of a command.
 pub struct Output {
-    /// Answer in JSON.
+    /// True if results are printed as JSON.
     pub is_json: bool,
     color: ColorChoice,
     is_terminal: bool,
-    /// Somebody types: what is said stands above their line.
+    /// Set while a person is typing: output is then printed above the prompt.
     above: Option<Above>,
     layout: Layout,
-    /// Rows on the screen that are not of standard output.
+    /// Rows printed by other means than standard output.
     other_rows: usize,
 }
 
-/// How large a screen is.
+/// Size of a terminal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
-    /// Its rows.
     pub rows: usize,
-    /// Its columns.
     pub columns: usize,
 }
 
 impl Output {
-    /// Decides once how to answer.
+    /// Creates the output, and detects whether standard output is a terminal.
     pub fn new(is_json: bool, color: Color) -> Output {
         Output {
             is_json,
@@ -73,13 +73,13 @@ impl Output {
         }
     }
 
-    /// Columns of the screen; nothing when nobody looks, so that programs get whole lines.
+    /// Returns the terminal's width. `None` if standard output is not a terminal, so that programs get unwrapped lines.
     pub fn width(&self) -> Option<usize> {
         let (width, _) = terminal_size::terminal_size_of(std::io::stdout())?;
         self.is_terminal.then_some(usize::from(width.0))
     }
 
-    /// The size of the screen; nothing when nobody looks.
+    /// Returns the terminal's size. `None` if standard output is not a terminal.
     pub fn size(&self) -> Option<Size> {
         let (width, height) = terminal_size::terminal_size_of(std::io::stdout())?;
         self.is_terminal.then_some(Size {
@@ -88,22 +88,22 @@ impl Output {
         })
     }
 
-    /// Rows that the screen has got so far.
+    /// Returns the number of rows printed so far.
     pub fn rows(&self) -> usize {
         self.layout.rows() + self.other_rows
     }
 
-    /// Notes rows that the screen got from elsewhere.
+    /// Counts rows that something else has printed.
     pub fn add_rows(&mut self, rows: usize) {
         self.other_rows += rows;
     }
 
-    /// True when a person looks at standard output.
+    /// Returns true if standard output is a terminal.
     pub fn is_terminal(&self) -> bool {
         self.is_terminal
     }
 
-    /// True when lines on standard error may have colours.
+    /// Returns true if standard error may be coloured.
     pub fn has_colored_errors(&self) -> bool {
         match self.color {
             ColorChoice::Auto => AutoStream::choice(&std::io::stderr()) != ColorChoice::Never,
@@ -111,7 +111,7 @@ impl Output {
         }
     }
 
-    /// From now on somebody types, and what is said goes to whoever prints above their line; or nobody does any more.
+    /// With a printer, sends all output there, to appear above the prompt; with `None`, prints directly again.
     pub fn type_below(&mut self, printer: Option<Sender<String>>) {
         if let Some(above) = self.above.take() {
             above.end();
@@ -121,9 +121,9 @@ impl Output {
         self.above = printer.map(|printer| Above::new(printer, is_colored));
     }
 
-    /// Prints text in which foreign text is marked, laid out for the screen. JSON goes out as it is.
+    /// Prints text with marked untrusted text, wrapped for the screen. In JSON mode the text is printed unchanged.
     pub fn text(&mut self, text: &str) {
-        // Whoever closed the pipe has seen enough, and nothing else can be done about a lost screen.
+        // A closed pipe or terminal is ignored.
         let _ = self.try_text(text);
     }
 
@@ -132,12 +132,12 @@ impl Output {
         self.text(&format!("{line}\n"));
     }
 
-    /// Prints one line; false when nobody takes it any more.
+    /// Prints one line. Returns false if the output is closed.
     pub fn try_line(&mut self, line: &str) -> bool {
         self.try_text(&format!("{line}\n"))
     }
 
-    /// Ends the row, if one was begun.
+    /// Ends the current row if it is not empty.
     pub fn end_row(&mut self) {
         if self.layout.is_in_row() {
             self.text("\n");
@@ -160,14 +160,14 @@ impl Output {
             .is_ok()
     }
 
-    /// A value as JSON on one line.
+    /// Serializes a value as JSON on one line, escaped for terminals.
     pub fn json_line<T: Serialize>(&self, value: &T) -> Result<String, Failure> {
         let text = serde_json::to_string(value)
             .map_err(|error| Failure::error("output", format!("cannot write JSON: {error}")))?;
         Ok(json::for_terminal(&text))
     }
 
-    /// Writes bytes exactly as they are.
+    /// Writes bytes unchanged. A closed pipe is not an error.
     pub fn raw(&mut self, bytes: &[u8]) -> Result<(), Failure> {
         let mut stdout = std::io::stdout().lock();
         match stdout.write_all(bytes).and_then(|()| stdout.flush()) {
@@ -179,7 +179,7 @@ impl Output {
         }
     }
 
-    /// Prints a value as JSON.
+    /// Prints a value as JSON; escaped for terminals if standard output is one.
     pub fn json<T: Serialize>(&mut self, value: &T) -> Result<(), Failure> {
         let text = serde_json::to_string_pretty(value)
             .map_err(|error| Failure::error("output", format!("cannot write JSON: {error}")))?;
@@ -193,18 +193,18 @@ impl Output {
         Ok(())
     }
 
-    /// Tells a person something beside the answer.
+    /// Prints a note to standard error.
     pub fn notice(&mut self, code: &str, message: &str) {
         match self.is_json {
             true => self.error_line(&json::notice(code, message)),
             false => {
                 let label = style::paint(style::NOTICE, "note:");
-                self.error_line(&format!("{label} {}", once(message)));
+                self.error_line(&format!("{label} {}", foreign::quoting(message)));
             }
         }
     }
 
-    /// Tells a person something that somebody else wrote, behind words of ours.
+    /// Prints a note with untrusted text after a label of ours.
     pub fn notice_foreign(&mut self, code: &str, label: &str, text: &str) {
         match self.is_json {
             true => self.error_line(&json::notice(code, &format!("{label} {text}"))),
@@ -215,22 +215,27 @@ impl Output {
         }
     }
 
-    /// Says why a command did not do what it was asked.
+    /// Prints an error and its hint to standard error. Prints nothing after an interrupt.
     pub fn failure(&mut self, failure: &Failure) {
         if failure.exit == Exit::Interrupted {
             return;
         }
-        let (message, hint) = (once(&failure.message), failure.hint.as_deref().map(once));
         if self.is_json {
+            let (message, hint) = (once(&failure.message), failure.hint.as_deref().map(once));
             return self.error_line(&json::error(&failure.code, &message, hint.as_deref()));
         }
+        let message = foreign::quoting(&failure.message);
         self.error_line(&format!("{} {message}", style::paint(style::ERROR, "error:")));
-        if let Some(hint) = hint {
+        if let Some(hint) = &failure.hint {
+            let hint = match hint {
+                Cow::Borrowed(ours) => (*ours).to_owned(),
+                Cow::Owned(hint) => foreign::quoting(hint),
+            };
             self.error_line(&format!("{} {hint}", style::paint(style::HINT, "hint:")));
         }
     }
 
-    /// Prints a line to standard error, laid out for the screen. JSON goes out as it is.
+    /// Prints a line to standard error, wrapped for the screen. In JSON mode the line is printed unchanged.
     pub fn error_line(&mut self, line: &str) {
         let line = match self.is_json {
             true => line.to_owned(),
@@ -245,30 +250,30 @@ impl Output {
     }
 }
 
-/// Columns of the screen behind standard error; nothing when it goes elsewhere.
+/// Returns the width of the terminal on standard error. `None` if standard error is redirected.
 fn error_width() -> Option<usize> {
     let is_terminal = std::io::stderr().is_terminal();
     let size = terminal_size::terminal_size_of(std::io::stderr()).filter(|_| is_terminal);
     size.map(|(width, _)| usize::from(width.0))
 }
 
-/// A line to standard error, from a task that has no [`Output`].
+/// Prints a line to standard error, for tasks without an [`Output`].
 pub fn beside(line: &str) {
-    // One line, whatever stands in it.
+    // Always one line, whatever the text contains.
     let laid = lay(&line.replace('\n', "\\u{a}"), error_width());
     let mut stderr = AutoStream::new(std::io::stderr().lock(), ColorChoice::Auto);
     let _ = writeln!(stderr, "{laid}").and_then(|()| stderr.flush());
 }
 
-/// A line that somebody else wrote, to standard error, such as what a tool says there.
+/// Prints a line of untrusted text to standard error, such as what a tool writes there.
 pub fn beside_foreign(line: &Foreign) {
     beside(&line.mark());
 }
 
-/// A command line that clap does not understand, or a request for help.
+/// Prints a usage error or the help, and returns the exit code.
 pub fn usage(error: &clap::Error) -> ExitCode {
     let says = |word: &str| std::env::args_os().any(|argument| argument == word);
-    // A coding agent may take JSON on standard error for a hook's answer, and this is none.
+    // A coding agent could mistake JSON on standard error for a hook's answer.
     let wants_json = says("--json") && !says("hook");
     if wants_json && error.use_stderr() {
         let text = error.render().to_string();
@@ -278,7 +283,7 @@ pub fn usage(error: &clap::Error) -> ExitCode {
         output.error_line(&json::error("usage", &message, Some("see `countersign --help`")));
         return ExitCode::from(Exit::Usage.code());
     }
-    // A closed pipe is no reason to complain.
+    // A closed pipe is ignored.
     let _ = error.print();
     let exit = if error.use_stderr() {
         Exit::Usage

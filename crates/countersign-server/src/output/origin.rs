@@ -1,4 +1,4 @@
-//! Where values came from, for people.
+//! Provenance of values, for people.
 
 use std::cmp::Reverse;
 use std::collections::HashMap;
@@ -13,29 +13,29 @@ use super::style::{self, paint};
 use super::{card, once};
 use crate::view::origin::{LeafView, ProvenanceView};
 
-/// The marks of a call's values, by shown pointer.
+/// Provenance marks of a call's values, by escaped pointer.
 pub struct Marks<'p> {
     values: HashMap<String, &'p LeafView>,
-    /// The marks of members' names, by the member.
+    /// Marks of object keys, by the pointer of the member.
     keys: HashMap<String, &'p LeafView>,
 }
 
 impl<'p> Marks<'p> {
-    /// Those of a provenance.
+    /// Indexes the marks of a provenance.
     pub fn new(provenance: &'p ProvenanceView) -> Marks<'p> {
         let (mut values, mut keys) = (HashMap::new(), HashMap::new());
         for leaf in &provenance.leaves {
             let (pointer, is_key) = place(&leaf.pointer);
             let marks = if is_key { &mut keys } else { &mut values };
-            // Only compared with the pointers of rows, which are escaped.
+            // Never printed, only compared with the pointers of rows, which are escaped.
             let shown = countersign::display::escape(pointer).into_owned(); // RAW:
             marks.insert(shown, leaf);
         }
         Marks { values, keys }
     }
 
-    /// The mark of a row: the loudest of its value's and of the names on the way to it. A hidden row may hold several
-    /// values: the loudest of them counts.
+    /// Returns the mark of a row: the most prominent among its value and the object keys on the path to it. A hidden
+    /// row may contain several values, of which the most prominent counts.
     pub fn of(&self, row: &Row) -> Option<&'p LeafView> {
         let below = format!("{}/", row.pointer);
         let inside = || {
@@ -43,7 +43,7 @@ impl<'p> Marks<'p> {
                 .values
                 .iter()
                 .filter(|(pointer, _)| pointer.starts_with(&below));
-            marks.map(|(_, mark)| *mark).max_by_key(|mark| mark.loudness())
+            marks.map(|(_, mark)| *mark).max_by_key(|mark| mark.prominence())
         };
         let exact = self.values.get(row.pointer.as_str()).copied();
         let value = exact.or_else(|| if row.hidden { inside() } else { None })?;
@@ -54,21 +54,21 @@ impl<'p> Marks<'p> {
             is_on_the_way || row.hidden && pointer.starts_with(&below)
         });
         let names = names.map(|(_, mark)| *mark);
-        Some(names.fold(value, |loudest, mark| {
-            match mark.loudness() > loudest.loudness() {
+        Some(names.fold(value, |most_prominent, mark| {
+            match mark.prominence() > most_prominent.prominence() {
                 true => mark,
-                false => loudest,
+                false => most_prominent,
             }
         }))
     }
 
-    /// Puts what nobody stated first and what the person said last; otherwise the order stays.
+    /// Sorts rows: values that nobody stated first, the person's own last; stable otherwise.
     pub fn loudest_first(&self, rows: &mut [Row]) {
-        rows.sort_by_cached_key(|row| Reverse(self.of(row).map_or(0, LeafView::loudness)));
+        rows.sort_by_cached_key(|row| Reverse(self.of(row).map_or(0, LeafView::prominence)));
     }
 }
 
-/// A call's values with their marks, the loudest first.
+/// Renders a call's values with their marks, the most prominent first.
 pub fn traced(tool: &str, rows: &[Row], provenance: &ProvenanceView) -> String {
     let mut text = format!(
         "{}  {}\n",
@@ -82,13 +82,13 @@ pub fn traced(tool: &str, rows: &[Row], provenance: &ProvenanceView) -> String {
     text
 }
 
-/// The verdict in the colour it deserves.
+/// Renders the verdict, coloured by the worst mark.
 pub fn verdict(provenance: &ProvenanceView) -> String {
     let counts = provenance.counts;
     let style = match counts {
         Counts { invented: 1.., .. } | Counts { outside: 1.., .. } => style::BAD.bold(),
         Counts { unknown: 1.., .. } => style::WARNING,
-        // The agent's own account is never as good as what the gate heard.
+        // A conversation supplied by the agent is never as good as one that the gate heard itself.
         _ if provenance.conversation_from != "gate" => style::WARNING,
         Counts { tool: 1.., .. } | Counts { derived: 1.., .. } => style::OPEN,
         _ => style::GOOD,
@@ -96,17 +96,17 @@ pub fn verdict(provenance: &ProvenanceView) -> String {
     paint(style, &once(&provenance.verdict))
 }
 
-/// How wide the column of marks is.
+/// Width of the column of marks.
 pub const MARK_WIDTH: usize = 14;
 
-/// The mark before a value. It stands first in its line, where no value can imitate it.
+/// Renders the mark before a value. Marks come first in the line, where no value can imitate them.
 pub fn mark(mark: Option<&LeafView>) -> String {
     let tag = once(mark.map_or("unknown", |leaf| leaf.tag.as_str()));
     paint(mark_style(mark), &format!("{tag:<MARK_WIDTH$}"))
 }
 
 fn mark_style(mark: Option<&LeafView>) -> Style {
-    match mark.map_or(3, LeafView::loudness) {
+    match mark.map_or(3, LeafView::prominence) {
         0 => style::GOOD,
         1 | 2 => style::OPEN,
         3 => style::WARNING,
@@ -114,7 +114,7 @@ fn mark_style(mark: Option<&LeafView>) -> Style {
     }
 }
 
-/// How long tracing took, as one line of JSON.
+/// Formats percentiles of tracing times as one line of JSON, in microseconds. Sorts `took`.
 pub fn timing(took: &mut [Duration]) -> String {
     took.sort_unstable();
     let micros = |percent: usize| {

@@ -1,6 +1,7 @@
-//! What the gate said to each call of a proposal.
+//! Rulings of the gate on the calls of a proposal.
 
 use countersign::executor::Outcome;
+use countersign::stopwatch::TimeLimit;
 use serde::Serialize;
 
 use super::card;
@@ -10,55 +11,52 @@ use super::table::{Cell, render};
 use crate::failure::Exit;
 use crate::view::ApprovalView;
 
-/// Longest result of a call that passed and ran at once.
+/// Longest result of a passed call that ran at once, in characters.
 const RESULT_CHARS: usize = 600;
 
-/// One call and its ruling.
+/// Tool name of a call, and its ruling.
 pub struct Line {
-    /// The tool.
     pub tool: String,
-    /// What the gate said.
+    /// Ruling on the call.
     pub ruling: Ruling,
 }
 
-/// What the gate said.
+/// Ruling on a call.
 pub enum Ruling {
-    /// It may run at once, by whoever asked. Its start is on record, unless it is a read.
+    /// Passed: the caller may run the call at once. The start is recorded, unless the call is a read.
     Pass(Option<HostPermit>),
-    /// It passed before, under the same idempotency key, and must not run again.
-    PassedBefore {
-        /// The call's id.
-        id: String,
-    },
-    /// It passed, and ran from here.
+    /// Passed earlier under the same idempotency key; must not run again.
+    PassedBefore { id: String },
+    /// Passed, and was run by this process.
     Ran(Outcome),
-    /// It waits for a person.
+    /// Held for a person.
     Held {
-        /// The call's id.
         id: String,
-        /// What it would do; safe to show.
+        /// Summary, escaped.
         summary: String,
     },
-    /// It will not run.
-    Forbidden {
-        /// Why.
-        reason: String,
-    },
+    /// Forbidden by the policy.
+    Forbidden { reason: String },
 }
 
-/// A passed call that its host runs: what it takes to tell how that ended.
+/// Permit for a passed call that the host runs itself, needed to report how the call ended.
 pub struct HostPermit {
-    /// The call's id.
     pub id: String,
-    /// The permit, as text.
+    /// Permit token.
     pub permit: String,
+    /// Time limit. The call must not be started after it, since the gate then treats it as lost.
+    pub limit: TimeLimit,
 }
 
-/// The exit code of a proposal, before anybody decides.
+/// Returns the exit code of a proposal, before any decision.
 pub fn exit(lines: &[Line]) -> Exit {
     let is_forbidden = |line: &Line| matches!(line.ruling, Ruling::Forbidden { .. });
-    let is_failed =
-        |line: &Line| matches!(line.ruling, Ruling::Ran(Outcome::Failed(_) | Outcome::Unknown(_)));
+    let is_failed = |line: &Line| {
+        matches!(
+            line.ruling,
+            Ruling::Ran(Outcome::Failed(_) | Outcome::NotSent(_) | Outcome::Unknown(_))
+        )
+    };
     if lines.iter().any(is_forbidden) {
         Exit::Forbidden
     } else if lines.iter().any(is_failed) {
@@ -68,7 +66,7 @@ pub fn exit(lines: &[Line]) -> Exit {
     }
 }
 
-/// For people: a table, and the approval that waits.
+/// Renders a table of rulings, and the pending approval.
 pub fn table(lines: &[Line], approval: Option<&ApprovalView>, width: Option<usize>) -> String {
     let rows = lines.iter().map(row).collect();
     let mut text = render(["RULING", "TOOL", "WHAT"], rows, width);
@@ -106,6 +104,7 @@ fn row(line: &Line) -> [Cell; 3] {
         ),
         Ruling::Ran(Outcome::Succeeded(result)) => ("succeeded", style::GOOD, told(result)),
         Ruling::Ran(Outcome::Failed(reason)) => ("failed", style::BAD, told(reason)),
+        Ruling::Ran(Outcome::NotSent(reason)) => ("not sent", style::BAD, says(reason)),
         Ruling::Ran(Outcome::Unknown(reason)) => ("unknown", style::BAD, says(reason)),
         Ruling::Held { summary, .. } => ("held", style::OPEN, says(summary)),
         Ruling::Forbidden { reason } => ("forbidden", style::BAD, says(&reason.replace('\n', "; "))),
@@ -117,7 +116,7 @@ fn row(line: &Line) -> [Cell; 3] {
     ]
 }
 
-/// For programs.
+/// Ruling on one call, as JSON output.
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LineView {
@@ -135,7 +134,7 @@ pub struct LineView {
     result: Option<String>,
 }
 
-/// One line for programs.
+/// Converts a ruling for JSON output.
 pub fn view(line: &Line) -> LineView {
     let view = |ruling| LineView {
         tool: line.tool.clone(),
@@ -163,6 +162,7 @@ pub fn view(line: &Line) -> LineView {
         },
         Ruling::Ran(Outcome::Succeeded(result)) => ran("succeeded", result),
         Ruling::Ran(Outcome::Failed(reason)) => ran("failed", reason),
+        Ruling::Ran(Outcome::NotSent(reason)) => ran("not_sent", reason.as_bytes()),
         Ruling::Ran(Outcome::Unknown(reason)) => ran("unknown", reason.as_bytes()),
         Ruling::Held { id, .. } => LineView {
             id: Some(id.clone()),

@@ -1,35 +1,40 @@
-//! Colours. The only place that makes escape sequences.
+//! Colours. Apart from the gutter of `layout`, all ANSI escape sequences are produced here.
 
 use clap::builder::styling::{AnsiColor, Style};
 use countersign::effect::Risk;
 use countersign::state::{CallState, State};
 
-/// A heading.
+use crate::view::Outcome;
+
+/// Headings.
 pub const STRONG: Style = Style::new().bold();
-/// What is there for the sake of completeness.
+/// Less important text.
 pub const FAINT: Style = Style::new().dimmed();
-/// `error:`
+/// Label `error:`.
 pub const ERROR: Style = AnsiColor::Red.on_default().bold();
-/// `hint:`
+/// Label `hint:`.
 pub const HINT: Style = AnsiColor::Cyan.on_default();
-/// `note:`
+/// Label `note:`.
 pub const NOTICE: Style = AnsiColor::Yellow.on_default();
-/// Something the eye may miss.
+/// Warnings about things that are easy to miss.
 pub const WARNING: Style = AnsiColor::Yellow.on_default().bold();
 
-/// It may run, or it did.
+/// Allowed or successful.
 pub const GOOD: Style = AnsiColor::Green.on_default();
-/// It must not run, or it failed.
+/// Forbidden or failed.
 pub const BAD: Style = AnsiColor::Red.on_default();
-/// Somebody has to look.
+/// Waiting for a person.
 pub const OPEN: Style = AnsiColor::Yellow.on_default();
 
-/// Text in a style.
+/// Passed by the policy without asking anybody.
+pub const PASSED: Style = AnsiColor::Cyan.on_default();
+
+/// Wraps text in a style.
 pub fn paint(style: Style, text: &str) -> String {
     format!("{style}{text}{style:#}")
 }
 
-/// The colour of a risk.
+/// Returns the colour of a risk.
 pub fn risk(risk: Risk) -> Style {
     match risk {
         Risk::Low => GOOD,
@@ -39,17 +44,26 @@ pub fn risk(risk: Risk) -> Style {
     }
 }
 
-/// The colour of an approval's state.
+/// Returns the colour of an approval's state.
 pub fn state(state: State) -> Style {
     match state {
         State::Pending => OPEN.bold(),
         State::Approved => GOOD.bold(),
         State::Denied => BAD.bold(),
-        State::Expired | State::Superseded | State::Withdrawn | State::Passed => FAINT,
+        State::Passed => PASSED,
+        State::Expired | State::Superseded | State::Withdrawn => FAINT,
     }
 }
 
-/// The colour of a call's state.
+/// Returns the colour of an approval's outcome. A batch with mixed results is coloured as waiting for a person.
+pub fn outcome(of: State, outcome: &Outcome) -> Style {
+    match outcome.is_mixed {
+        true => OPEN.bold(),
+        false => state(of),
+    }
+}
+
+/// Returns the colour of a call's state.
 pub fn call(state: CallState) -> Style {
     match state {
         CallState::Held | CallState::Released | CallState::Running => OPEN,
@@ -60,10 +74,11 @@ pub fn call(state: CallState) -> Style {
     }
 }
 
-/// The colour of an event, by its word.
+/// Returns the colour of an event, by its name.
 pub fn event(word: &str) -> Style {
     match word {
         "proposed" => OPEN.bold(),
+        "passed" => PASSED,
         "approved" | "succeeded" | "reconciled" => GOOD,
         "denied" | "failed" | "lost" | "decision_refused" | "undo_failed" => BAD,
         "started" | "undo_started" => OPEN,

@@ -1,4 +1,4 @@
-//! Columns that stand under each other, for texts of any script.
+//! Tables with aligned columns, for text of any script.
 
 use clap::builder::styling::Style;
 use unicode_width::UnicodeWidthStr as _;
@@ -7,37 +7,39 @@ use super::foreign::Foreign;
 use super::layout::GUTTER_WIDTH;
 use super::style::{STRONG, paint};
 
-/// Between two columns.
+/// Spaces between columns.
 const GAP: usize = 2;
-/// The last column is never squeezed below this.
+/// Minimum width of the last column. If the screen has less room, that column moves to a row of its own.
 const NARROWEST: usize = 20;
+/// Indentation of a last column on its own row.
+const BELOW: usize = 2;
 
-/// One cell: a text and its style.
+/// Cell: text and its style.
 pub struct Cell {
     text: Text,
     style: Style,
 }
 
 enum Text {
-    /// Words of ours, and names that an operator chose.
+    /// Our own words, and names chosen by an operator.
     Ours(String),
-    /// What somebody else wrote.
+    /// Untrusted text.
     Foreign(Foreign),
 }
 
 impl Cell {
-    /// A plain cell.
+    /// Creates an unstyled cell.
     pub fn new(text: impl Into<String>) -> Cell {
         Cell::styled(text, Style::new())
     }
 
-    /// A cell in a style.
+    /// Creates a styled cell.
     pub fn styled(text: impl Into<String>, style: Style) -> Cell {
         let text = Text::Ours(text.into());
         Cell { text, style }
     }
 
-    /// A cell that somebody else wrote; it stands behind a gutter.
+    /// Creates a cell of untrusted text, which is printed after a gutter.
     pub fn foreign(text: Foreign) -> Cell {
         Cell {
             text: Text::Foreign(text),
@@ -68,7 +70,8 @@ impl Cell {
     }
 }
 
-/// Rows under a heading. The last column takes what is left of `width`, and says with `…` when that is not enough.
+/// Renders rows below a heading. The last column is cut with `…` to the rest of `width`, or moves below the others on a
+/// narrow screen.
 pub fn render<const N: usize>(heading: [&str; N], rows: Vec<[Cell; N]>, width: Option<usize>) -> String {
     let heading = heading.map(|title| Cell::styled(title, STRONG));
     let mut rows = rows;
@@ -84,11 +87,23 @@ pub fn render<const N: usize>(heading: [&str; N], rows: Vec<[Cell; N]>, width: O
         .take(N.saturating_sub(1))
         .map(|width| width + GAP)
         .sum();
-    let room = width.map(|width| width.saturating_sub(before).max(NARROWEST));
+    let is_below = width.is_some_and(|width| before + NARROWEST > width);
+    let room = width.map(|width| match is_below {
+        true => width.saturating_sub(BELOW).max(NARROWEST),
+        false => width.saturating_sub(before),
+    });
     let mut text = String::new();
-    for row in rows {
+    for (number, row) in rows.into_iter().enumerate() {
         for (at, (cell, width)) in row.into_iter().zip(widths).enumerate() {
             let is_last = at + 1 == N;
+            if is_last && is_below {
+                // The heading of a column on its own row is omitted.
+                if number == 0 {
+                    break;
+                }
+                text.truncate(text.trim_end_matches(' ').len());
+                text.push_str(&format!("\n{}", " ".repeat(BELOW)));
+            }
             let shown = match room.filter(|_| is_last) {
                 Some(room) => cell.fit(room),
                 None => cell,
@@ -107,7 +122,7 @@ pub fn render<const N: usize>(heading: [&str; N], rows: Vec<[Cell; N]>, width: O
     text
 }
 
-/// The text, or its beginning and `…`.
+/// Cuts text to `room` columns, ending with `…` if anything is cut.
 pub fn fit(text: &str, room: usize) -> String {
     if text.width() <= room {
         return text.to_owned();
@@ -143,5 +158,23 @@ mod tests {
         let table = lay(&render(["name", "text"], rows, Some(26)), Some(26));
         let table = anstream::adapter::strip_str(&table).to_string();
         assert_eq!(table, "name  text\n日本  one\na     │ a very long text …\n");
+    }
+
+    #[test]
+    fn on_a_narrow_screen_the_last_column_stands_below() {
+        let row = || {
+            [
+                Cell::new("1a2b3c4d"),
+                Cell::new("2 of 3 approved"),
+                Cell::foreign(Foreign::new("Create contact Maria Garcia, maria@acme.com")),
+            ]
+        };
+        let table = lay(
+            &render(["ID", "STATE", "WHAT"], vec![row(), row()], Some(40)),
+            Some(40),
+        );
+        let table = anstream::adapter::strip_str(&table).to_string();
+        let each = "1a2b3c4d  2 of 3 approved\n  │ Create contact Maria Garcia, maria@…\n";
+        assert_eq!(table, format!("ID        STATE\n{each}{each}"));
     }
 }

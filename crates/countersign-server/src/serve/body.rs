@@ -1,4 +1,4 @@
-//! Request bodies that have to arrive in time.
+//! Time limits for request bodies.
 
 use std::error::Error;
 use std::fmt;
@@ -13,27 +13,27 @@ use axum::body::{Bytes, HttpBody};
 use hyper::body::{Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep_until};
 
-/// A body that sends nothing for so long is given up, even before its whole time is over.
+/// Longest pause between two parts of a body. A body that stalls longer fails even before its total time is over.
 const STALLED_WITHIN: Duration = Duration::from_secs(10);
 
-/// A body that fails when it is not there in time.
+/// A body that fails if it does not arrive in time.
 pub struct TimedBody<B> {
     inner: B,
     within: Duration,
-    /// When it has to be complete; set when it was first waited for.
+    /// Deadline of the whole body; set when it is first polled and not ready.
     complete_by: Option<Instant>,
-    // Most bodies arrive with their headers and need none.
+    // Created only if needed: most bodies arrive together with their headers.
     timer: Option<Pin<Box<Sleep>>>,
     is_waiting: bool,
     late: Late,
 }
 
-/// Whether a body was given up, for who answers.
+/// Flag that a body timed out, shared with the code that answers the request.
 #[derive(Clone, Debug, Default)]
 pub struct Late(Arc<AtomicBool>);
 
 impl Late {
-    /// True when the body was given up.
+    /// Returns true if the body timed out.
     pub fn is_set(&self) -> bool {
         self.0.load(Ordering::Relaxed)
     }
@@ -48,7 +48,7 @@ impl fmt::Display for Late {
 impl Error for Late {}
 
 impl<B> TimedBody<B> {
-    /// Gives `inner` so much time, from when it is first waited for.
+    /// Limits `inner` to `within`, counted from the first time it has to be waited for.
     pub fn new(inner: B, within: Duration, late: Late) -> TimedBody<B> {
         TimedBody {
             inner,
@@ -60,7 +60,7 @@ impl<B> TimedBody<B> {
         }
     }
 
-    /// Ready when the time is over.
+    /// Becomes ready when the body has timed out.
     fn poll_late(&mut self, context: &mut Context<'_>) -> Poll<()> {
         let now = Instant::now();
         let complete_by = *self.complete_by.get_or_insert(now + self.within);
@@ -88,7 +88,7 @@ where
     ) -> Poll<Option<Result<Frame<Bytes>, BoxError>>> {
         if let Poll::Ready(frame) = Pin::new(&mut self.inner).poll_frame(context) {
             self.is_waiting = false;
-            // One byte now and then is not enough.
+            // A slow trickle of bytes does not extend the deadline.
             let is_over = self.complete_by.is_some_and(|by| Instant::now() >= by);
             if !is_over || !matches!(frame, Some(Ok(_))) {
                 return Poll::Ready(frame.map(|frame| frame.map_err(Into::into)));
@@ -116,7 +116,7 @@ mod tests {
     use futures_util::stream::unfold;
     use http_body_util::BodyExt as _;
 
-    /// A body that sends a byte every `every`, for ever.
+    /// Returns a body that sends one byte per `every`, forever.
     fn dripping(every: Duration) -> Body {
         let drips = unfold((), move |()| async move {
             tokio::time::sleep(every).await;

@@ -1,5 +1,5 @@
-//! Settings of the service: flags before environment before file before defaults. Unknown keys are refused, because a
-//! misspelt setting must not silently be without effect.
+//! Settings of the service. Flags take precedence over the environment, the configuration file and defaults, in this
+//! order. Unknown keys are refused, because a misspelt setting must not silently have no effect.
 
 use std::collections::BTreeMap;
 use std::net::{Ipv4Addr, SocketAddr};
@@ -21,50 +21,54 @@ use crate::http::{DECISIONS_PER_SECOND, LimitSettings, TrustedProxies};
 use crate::policy::{self, Loaded};
 use crate::trust;
 
-/// Where the configuration is looked for when nobody says. It has to be trusted: it may have come with the folder.
+/// Configuration file that is read from the current folder if none is given. It may have come with the folder, so a
+/// person must have trusted it.
 pub const DEFAULT_FILE: &str = "countersign-serve.toml";
-/// Where the service listens when nobody says.
+/// Default port of the service.
 const DEFAULT_PORT: u16 = 8787;
-/// The longest a request waits for a decision when nobody says.
+/// Default for [`Config::longest_wait`].
 const LONGEST_WAIT: Duration = Duration::from_secs(5 * 60);
 
 /// The settings in force.
 pub struct Config {
-    /// Nobody configured anything: show what it can do.
+    /// True if there is neither a configuration nor a policy: run with example agents and policies.
     pub is_tryout: bool,
-    /// Where to listen.
+    /// Address to listen on.
     pub listen: SocketAddr,
-    /// Names under which it is called, besides its address.
+    /// Host names under which clients reach the service, besides its address.
     pub hosts: Vec<String>,
-    /// Certificate and key.
+    /// TLS certificate and key files.
     pub tls: Option<Files>,
-    /// Somebody in front speaks TLS.
+    /// True if a proxy in front terminates TLS.
     pub behind_proxy: bool,
-    /// How the log is written.
+    /// Format of the log.
     pub log: LogFormat,
-    /// The store.
+    /// Path or URL of the store.
     pub store: String,
-    /// The policy.
+    /// The policy in force, with its source.
     pub policy: Loaded,
-    /// The key for secrets that calls come with.
+    /// File with the key that seals secrets of calls.
     pub seal_key_file: Option<PathBuf>,
-    /// The longest a request waits for a decision.
+    /// File for outcomes that the store has not accepted when the service ends. Default: next to the store, if that is
+    /// a file.
+    pub outcomes_file: Option<PathBuf>,
+    /// Longest time that a request may wait for a decision (long poll).
     pub longest_wait: Duration,
-    /// How many decisions one person may make in a second.
+    /// Maximum number of decisions per person and second.
     pub decisions_per_second: NonZeroU32,
     /// All other limits.
     pub limits: LimitSettings,
     /// Tools the service runs itself.
     pub tools: BTreeMap<String, ToolTarget>,
-    /// Private addresses that tools may be at.
+    /// Private network addresses that tools may be called at.
     pub private_targets: Vec<String>,
-    /// Agents people can talk to.
+    /// Agents that people can talk to.
     pub agents: BTreeMap<String, AgentSource>,
-    /// Whether there is a page to talk to them.
+    /// True if the playground page is served, where people talk to agents.
     pub playground: bool,
 }
 
-/// The file.
+/// Contents of the configuration file.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct File {
@@ -78,6 +82,7 @@ struct File {
     store: Option<String>,
     policy: Option<PathBuf>,
     seal_key_file: Option<PathBuf>,
+    outcomes_file: Option<PathBuf>,
     longest_wait: Option<String>,
     decisions_per_second: Option<NonZeroU32>,
     #[serde(default)]
@@ -95,7 +100,7 @@ struct File {
 }
 
 impl Config {
-    /// Puts all sources together.
+    /// Merges flags, environment, file and defaults.
     pub fn load(global: &Global, options: &Serve) -> Result<Config, Failure> {
         let path = find(options.config.as_deref())?;
         let file = path.as_deref().map(read).transpose()?.unwrap_or_default();
@@ -143,6 +148,7 @@ impl Config {
                 .unwrap_or_else(|| crate::store::DEFAULT.to_owned()),
             policy,
             seal_key_file: global.seal_key_file.clone().or(file.seal_key_file),
+            outcomes_file: file.outcomes_file,
             longest_wait: longest_wait.unwrap_or(LONGEST_WAIT),
             decisions_per_second: file.decisions_per_second.unwrap_or(DECISIONS_PER_SECOND),
             limits,
@@ -153,7 +159,7 @@ impl Config {
         })
     }
 
-    /// Looks whether the file is understood, and says where the store is by it.
+    /// Checks that the configuration file can be parsed. Returns its path and the store that it leads to.
     pub fn check(global: &Global, named: Option<&Path>) -> Result<(Option<PathBuf>, String), Failure> {
         let path = find(named)?;
         let file = path.as_deref().map(read).transpose()?.unwrap_or_default();
@@ -165,7 +171,15 @@ impl Config {
         Ok((path, store.unwrap_or_else(|| crate::store::DEFAULT.to_owned())))
     }
 
-    /// Credentials and decisions do not travel in the clear (H02).
+    /// Names of the tools that only return their arguments.
+    pub fn echoes(&self) -> Vec<String> {
+        let is_echo = |target: &ToolTarget| matches!(target, ToolTarget::Echo { .. });
+        let echoes = self.tools.iter().filter(|(_, target)| is_echo(target));
+        echoes.map(|(name, _)| name.clone()).collect()
+    }
+
+    /// Refuses to listen on a reachable address without TLS, where credentials and decisions would be sent in the clear
+    /// (H02).
     pub fn check_address(&self, has_tls: bool) -> Result<(), Failure> {
         if self.listen.ip().is_loopback() || has_tls || self.behind_proxy {
             return Ok(());
@@ -180,14 +194,14 @@ impl Config {
     }
 }
 
-/// What there is to look at when nobody configured anything: the policy of a small CRM. Tools that the worlds have are
-/// theirs: they really do something.
+/// Returns the example policy of a small CRM for the tryout. Tools of the example worlds are left out, because the
+/// worlds bring their own policies and really act.
 fn tryout_policy(agents: &BTreeMap<String, AgentSource>) -> Result<String, String> {
     let text = include_str!("../../../../examples/policy.toml");
     agents::without(text, &world_tools(agents))
 }
 
-/// The policy of the service, together with those of the worlds it serves.
+/// Merges the policies of the served worlds into the service's policy.
 fn join_worlds(policy: &mut Loaded, agents: &BTreeMap<String, AgentSource>) -> Result<(), String> {
     let worlds = agents.values().filter_map(AgentSource::setup);
     let worlds: Vec<(String, &str)> = worlds
@@ -202,7 +216,7 @@ fn join_worlds(policy: &mut Loaded, agents: &BTreeMap<String, AgentSource>) -> R
     Ok(())
 }
 
-/// The tools that no world has do nothing but say what they would have done.
+/// Makes every listed tool that no world implements an echo, which only returns its arguments.
 fn echoes(policy: &Policy, agents: &BTreeMap<String, AgentSource>) -> BTreeMap<String, ToolTarget> {
     let theirs = world_tools(agents);
     let listed = policy.catalogue();

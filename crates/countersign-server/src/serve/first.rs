@@ -1,4 +1,4 @@
-//! The first minute: who may sign in, and what to open.
+//! First run: creates the first account and prints what to open.
 
 use std::path::PathBuf;
 
@@ -13,26 +13,33 @@ use crate::identity;
 use crate::output::Output;
 use crate::output::style::{self, paint};
 
-/// What is said at the start.
+/// Facts for the message that is printed at the start.
 pub struct Start {
-    /// The address people open.
+    /// Base URL of the service.
     pub base: String,
-    /// The policy, if there is one.
+    /// Policy file, if there is one.
     pub policy_file: Option<PathBuf>,
-    /// Nobody configured anything.
-    pub is_tryout: bool,
+    /// Set if the service runs without any configuration.
+    pub tryout: Option<Tryout>,
 }
 
-/// The group every tool's approvers are in, unless its policy says otherwise.
+/// Facts about a service without configuration.
+pub struct Tryout {
+    /// Tools that only return their arguments.
+    pub echoes: Vec<String>,
+}
+
+/// Group that approves all tools whose policy names no other.
 const APPROVERS: &str = "approvers";
 
-/// Makes the first account when there is none, and says what to open.
+/// Creates an administrator account if there is none, and prints what to open. Prints a sign-in link for a new account,
+/// and always in a tryout.
 pub async fn greet(app: &App, global: &Global, start: &Start, output: &mut Output) -> Result<(), Failure> {
     let tenant = &app.settings.tenant;
     let accounts = Account::list(app.store(), tenant).await?;
     let is_first = accounts.is_empty();
     let person = match accounts.into_iter().find(|account| account.admin) {
-        Some(account) if start.is_tryout => Some(account.name),
+        Some(account) if start.tryout.is_some() => Some(account.name),
         Some(_) => None,
         None => Some(first_account(app, global).await?),
     };
@@ -49,11 +56,8 @@ pub async fn greet(app: &App, global: &Global, start: &Start, output: &mut Outpu
         ));
     }
     text.push_str(&talks(app, base));
-    if start.is_tryout {
-        text.push_str(
-            "\n  You are trying it out: example policies are in force. The agents' tools act on their own small files\n  \
-             here (`countersign-*.db`), all others only echo their arguments. Name a policy with `--policy` to make it yours.\n",
-        );
+    if let Some(tryout) = &start.tryout {
+        text.push_str(&trying(tryout));
     } else if start.policy_file.is_none() {
         text.push_str(
             "\n  There is no policy: every call is held as destructive. Name one with `--policy`.\n",
@@ -75,7 +79,25 @@ pub async fn greet(app: &App, global: &Global, start: &Start, output: &mut Outpu
     Ok(())
 }
 
-/// Whom one can talk to, and who answers.
+/// Text about the tryout: which policies are in force, and what each tool does.
+fn trying(tryout: &Tryout) -> String {
+    let mut text = "\n  You are trying it out: example policies are in force.\n  The agents' tools act on small files of \
+                    their own, here (`countersign-*.db`).\n"
+        .to_owned();
+    if !tryout.echoes.is_empty() {
+        text.push_str(&format!(
+            "  These only echo their arguments: {}.\n",
+            tryout.echoes.join(", ")
+        ));
+    }
+    text.push_str(
+        "  Any other tool is held; once you approve it, the program that proposed it runs it.\n  \
+         Name a policy with `--policy` to make it yours.\n",
+    );
+    text
+}
+
+/// Text about the served agents and the models that answer.
 fn talks(app: &App, base: &str) -> String {
     let mut agents = app.agents.iter().peekable();
     if agents.peek().is_none() {

@@ -1,26 +1,63 @@
-//! What nobody asks for and still has to be done: ending what is due, and running what was released elsewhere.
+//! Background tasks: sweeping due approvals, running calls released elsewhere, renewing the node's lease, and watching
+//! for outcomes that are not recorded yet.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use countersign::approval::SharedApproval;
-use countersign::state::State;
-use countersign::store::{Cursor, Filter, LONGEST_PAGE, StoreError};
+use countersign::gate::ReleasedCursor;
+use countersign::store::StoreError;
+use tokio::sync::Semaphore;
 
 use super::node::{BEAT, Node};
+use super::outcomes::OutcomeFile;
 use crate::http::App;
 
-/// Expiry is true before anybody writes it down; this only writes it down.
+/// Interval of the sweep. An approval is expired before it is swept; the sweep only records that.
 const SWEEP_EVERY: Duration = Duration::from_secs(5);
-/// How long a decision made elsewhere may wait for us.
+/// Longest delay before a call released elsewhere is noticed.
 const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Runs until it is aborted.
-pub async fn run(app: App, node: Arc<Node>) {
-    tokio::join!(sweep(&app), run_released(&app), stay(&app, &node));
+/// Interval between checks of the number of unrecorded outcomes.
+const COUNT_OUTCOMES_EVERY: Duration = Duration::from_secs(1);
+/// Maximum number of calls released elsewhere that run here at the same time. Further ones wait.
+const MOST_AT_ONCE: usize = 1_000;
+
+/// Runs all background tasks until aborted.
+pub async fn run(app: App, node: Arc<Node>, outcomes: Option<Arc<OutcomeFile>>) {
+    tokio::join!(
+        sweep(&app),
+        run_released(&app),
+        stay(&app, &node),
+        clear_outcomes(&app, outcomes)
+    );
 }
 
-/// Keeps this node's lease, so that no service with another policy starts beside it.
+/// Logs when outcomes cannot be recorded and when all are recorded again. Removes the outcome file of an earlier
+/// service once everything in it is recorded.
+async fn clear_outcomes(app: &App, mut file: Option<Arc<OutcomeFile>>) {
+    let mut ticks = tokio::time::interval(COUNT_OUTCOMES_EVERY);
+    ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut before = 0;
+    loop {
+        ticks.tick().await;
+        let unrecorded = app.gate.unrecorded();
+        if unrecorded > 0 && before == 0 {
+            tracing::error!("the store does not take how {unrecorded} calls ended; trying until it does");
+        }
+        if unrecorded == 0 && before > 0 {
+            tracing::info!("how all calls ended is on record again");
+        }
+        before = unrecorded;
+        if unrecorded == 0
+            && let Some(file) = file.take()
+        {
+            file.remove();
+        }
+    }
+}
+
+/// Renews this node's lease, so that no service with another policy starts next to it.
 async fn stay(app: &App, node: &Node) {
     let mut ticks = tokio::time::interval(BEAT);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -29,19 +66,37 @@ async fn stay(app: &App, node: &Node) {
         if app.stopping.is_cancelled() {
             return;
         }
-        if let Err(error) = node.beat(app.store()).await {
+        let beat = node.beat(app.store()).await;
+        if let Err(error) = &beat {
             tracing::warn!("this node could not say that it is alive: {error}");
         }
+        // The heartbeat is a regular write even without requests, so it shows whether this node can write.
+        app.writable.note(beat);
     }
 }
 
 async fn sweep(app: &App) {
     let mut ticks = tokio::time::interval(SWEEP_EVERY);
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+    let mut trouble_before = false;
+    let mut broken = 0;
     loop {
         ticks.tick().await;
+        let trouble = app.store().clock_trouble();
+        if let Some(trouble) = trouble.filter(|_| !trouble_before) {
+            tracing::error!("{trouble}; {}", trouble.hint());
+        }
+        trouble_before = trouble.is_some();
         match app.gate.expire_due().await {
             Ok(swept) => {
+                // Log only when the number grows, not at every sweep.
+                if swept.broken > broken {
+                    tracing::error!(
+                        approvals = swept.broken,
+                        "approvals were changed by other means than this program and are left alone; run `countersign verify`"
+                    );
+                }
+                broken = swept.broken;
                 let total = swept.expired + swept.stale + swept.unknown;
                 if total > 0 {
                     app.metrics.expired(swept.expired as u64);
@@ -58,19 +113,20 @@ async fn sweep(app: &App) {
     }
 }
 
-/// A decision made elsewhere, on the command line say, or while this service was down, may release calls whose tools
-/// only this service runs.
+/// Runs calls that were released elsewhere, for example by a decision on the command line or while this service was
+/// down, if their tools run only here.
 async fn run_released(app: &App) {
-    // The signal first, the place second: nothing that happens in between is missed.
+    let room = Arc::new(Semaphore::new(MOST_AT_ONCE));
+    // Subscribe before reading the cursor, so that no change in between is missed.
     let mut changes = app.store().hub().changes();
-    let mut from = None;
+    let mut cursor = ReleasedCursor::default();
     loop {
-        match look_for_released(app, &mut from).await {
+        match look_for_released(app, &room, &mut cursor).await {
             Ok(true) => continue,
             Ok(false) => {}
             Err(error) => tracing::warn!("what was released could not be looked for: {error}"),
         }
-        // Many changes are looked at together; whoever decided here runs it without us.
+        // Batch changes. Calls released by decisions made here are run without this task.
         tokio::time::sleep(LOOK_EVERY).await;
         if !changes.next().await {
             return;
@@ -78,36 +134,27 @@ async fn run_released(app: &App) {
     }
 }
 
-/// Runs what was released behind a place in the feed, or at all when there is none yet. True when there is more.
-async fn look_for_released(app: &App, from: &mut Option<Cursor>) -> Result<bool, StoreError> {
-    let tenant = &app.settings.tenant;
-    let Some(place) = from else {
-        let place = app.store().feed_end(tenant).await?;
-        let approved = Filter {
-            state: Some(State::Approved),
-            limit: Some(LONGEST_PAGE),
-            ..Filter::default()
-        };
-        for approval in app.store().list(tenant, &approved).await? {
-            run_on(app, approval);
-        }
-        *from = Some(place);
-        return Ok(true);
-    };
-    let released = app.store().released(tenant, *place).await?;
-    for approval in released.approvals {
-        run_on(app, approval);
+/// Runs one page of released calls. Returns true if there are more.
+async fn look_for_released(
+    app: &App,
+    room: &Arc<Semaphore>,
+    cursor: &mut ReleasedCursor,
+) -> Result<bool, StoreError> {
+    let (approvals, is_more) = app.gate.next_released(&app.settings.tenant, cursor).await?;
+    for approval in approvals {
+        run_on(app, room, approval).await;
     }
-    *place = released.upto;
-    Ok(released.is_more)
+    Ok(is_more)
 }
 
-fn run_on(app: &App, approval: SharedApproval) {
+async fn run_on(app: &App, room: &Arc<Semaphore>, approval: SharedApproval) {
     if app.stopping.is_cancelled() || !approval.is_released() {
         return;
     }
     let app = app.clone();
+    let place = room.clone().acquire_owned().await;
     app.runs.clone().spawn(async move {
+        let _place = place;
         let id = approval.id;
         if let Err(error) = app.gate.run_released(&app.settings.tenant, approval).await {
             tracing::warn!(%id, "released calls could not be run: {error}");

@@ -1,4 +1,4 @@
-//! Accepting connections, with limits on how many there are and how slow they may be (X48).
+//! Accepts connections, and limits their number and how slow they may be (X48).
 
 use std::convert::Infallible;
 use std::net::IpAddr;
@@ -24,26 +24,26 @@ use super::stream::Impatient;
 use super::tls::Acceptor;
 use crate::http::{ApiError, Client, LimitSettings, Peer, Slot, Slots, TrustedProxies};
 
-/// Connections of one address, unless the operator says otherwise. This machine itself then has no such limit.
+/// Default limit of connections per address. Without a configured limit, loopback addresses are exempt.
 const PER_ADDRESS: usize = 512;
-/// The answer to a connection too many. Whoever sends requests on it reads at least this.
+/// Response to a connection over the limit, so that its client learns the reason.
 const TOO_MANY: &[u8] =
     b"HTTP/1.1 429 Too Many Requests\r\nContent-Type: application/json\r\nContent-Length: 161\r\n\
     Retry-After: 5\r\nConnection: close\r\n\r\n\
     {\"error\":{\"code\":\"too_many\",\"message\":\"too many connections are open from this address\",\
     \"hint\":\"close some; `[limits] connections_per_address` sets the limit\"}}\n";
-/// Who does not say what they want in this time is let go.
+/// Time limit for request headers and for the TLS handshake.
 const HEADERS_WITHIN: Duration = Duration::from_secs(15);
-/// The largest request head.
+/// Largest size of the request line and headers, in bytes.
 const LARGEST_HEAD: usize = 32 * 1024;
-/// Who does not take an answer for so long is let go.
+/// Longest pause in which a client reads nothing of its response.
 const TAKEN_WITHIN: Duration = Duration::from_secs(5);
-/// How long open requests have to end once the service stops.
+/// Longest wait of a shutdown for open requests.
 const ENDS_WITHIN: Duration = Duration::from_secs(10);
-/// A pause after a failed accept: there are no descriptors left, say.
+/// Pause after a failed accept, for example when no file descriptors are left.
 const AFTER_FAILURE: Duration = Duration::from_millis(50);
 
-/// What answers requests.
+/// Service that answers requests.
 pub trait Routes:
     Service<Request<Body>, Response = Response, Error = Infallible, Future: Send> + Clone + Send + 'static
 {
@@ -54,7 +54,7 @@ impl<S> Routes for S where
 {
 }
 
-/// Serves until `stopping` is set; then waits for open requests to end.
+/// Serves until `stopping` is cancelled; then waits for open requests to end.
 pub async fn serve<R: Routes>(
     listener: TcpListener,
     tls: Option<Acceptor>,
@@ -81,7 +81,7 @@ pub async fn serve<R: Routes>(
                 continue;
             }
         };
-        // Answers are small and somebody waits for them.
+        // Responses are small and awaited, so send them at once.
         let _ = stream.set_nodelay(true);
         let Some(slot) = addresses.take(peer.ip()) else {
             refuse(stream, tls.is_some()).await;
@@ -112,11 +112,11 @@ pub async fn serve<R: Routes>(
     }
 }
 
-/// How many connections each address has open.
+/// Counts the open connections of each address.
 struct Addresses {
     open: Slots,
     proxies: TrustedProxies,
-    /// Where the operator set no number, who works on this machine is not limited.
+    /// True if loopback addresses are exempt, which is so without a configured limit.
     spares_loopback: bool,
 }
 
@@ -129,7 +129,7 @@ impl Addresses {
         }
     }
 
-    /// A place for one more connection. `Some(None)` for those that are not counted.
+    /// Reserves a slot for a connection; `None` if the address has too many, `Some(None)` if it is not counted.
     fn take(&self, address: IpAddr) -> Option<Option<Slot>> {
         let is_spared = self.spares_loopback && address.to_canonical().is_loopback();
         if is_spared || self.proxies.include(address) {
@@ -139,7 +139,7 @@ impl Addresses {
     }
 }
 
-/// Says why, where that can be said at once, and closes.
+/// Sends a 429 response if that is possible without waiting, and closes the connection.
 async fn refuse(mut stream: TcpStream, has_tls: bool) {
     tracing::debug!("a connection was refused: too many from its address");
     if !has_tls && stream.try_write(TOO_MANY).is_ok() {
@@ -177,12 +177,12 @@ impl<R: Routes> Connection<R> {
             .header_read_timeout(HEADERS_WITHIN)
             .max_buf_size(LARGEST_HEAD)
             .serve_connection(io, service);
-        // Whoever goes away in the middle is no failure of ours.
+        // A client that disconnects early is not an error of ours.
         let _ = self.watcher.watch(connection).await;
     }
 }
 
-/// The answer of the routes, or 408 when the request's body did not come in time.
+/// Returns the response of the routes, or 408 if the request body did not arrive in time.
 async fn answer<R: Routes>(
     routes: R,
     request: Request<Incoming>,
@@ -200,7 +200,7 @@ async fn answer<R: Routes>(
     })
 }
 
-/// Carries what every answer carries.
+/// Makes the 408 response, with the headers that the router adds to every response.
 fn too_slow(answer: &Response) -> Response {
     let mut slow = ApiError::too_slow().into_response();
     let headers = slow.headers_mut();

@@ -1,4 +1,4 @@
-//! The log: what the operator should know. Never arguments, results or credentials.
+//! Logging for the operator. Arguments, results and credentials are never logged.
 
 use serde::Deserialize;
 use tracing_subscriber::EnvFilter;
@@ -14,11 +14,11 @@ pub enum LogFormat {
     Json,
 }
 
-/// Starts logging to standard error. `COUNTERSIGN_LOG` says how much, `info` if it is not set.
+/// Starts logging to standard error. `COUNTERSIGN_LOG` sets the filter; the default is `info`.
 pub fn start(format: LogFormat, has_colors: bool) {
     let wanted = std::env::var("COUNTERSIGN_LOG").unwrap_or_else(|_| "info".to_owned());
     let filter = EnvFilter::try_new(wanted).unwrap_or_else(|_| EnvFilter::new("info"));
-    // INVARIANT: the driver prints query parameters when it speaks of details: it never may.
+    // INVARIANT: the PostgreSQL driver's debug messages contain query parameters, so they are never logged.
     let filter = ["tokio_postgres=warn", "hyper=warn", "rustls=warn"]
         .iter()
         .filter_map(|directive| directive.parse().ok())
@@ -27,7 +27,7 @@ pub fn start(format: LogFormat, has_colors: bool) {
         .with_env_filter(filter)
         .with_ansi(has_colors)
         .with_writer(std::io::stderr);
-    // A second start, in a test say, changes nothing.
+    // A second call, such as in a test, has no effect.
     let _ = match format {
         LogFormat::Text => builder.with_target(false).compact().try_init(),
         LogFormat::Json => builder.json().flatten_event(true).try_init(),

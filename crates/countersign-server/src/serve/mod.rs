@@ -1,7 +1,7 @@
-//! `serve`: from settings to a running service, and to its end.
+//! `serve`: starts the service, runs it, and shuts it down.
 //!
-//! Enters: the command line, the environment and a configuration file. Leaves: nothing, until it is told to stop;
-//! then what runs is waited for, and nothing new is started.
+//! Input: the command line, the environment and a configuration file. Output: a running service. On shutdown it starts
+//! nothing new and waits for running calls.
 
 mod body;
 mod config;
@@ -10,21 +10,25 @@ mod housekeeping;
 mod listener;
 mod log;
 mod node;
+mod outcomes;
 mod stream;
 mod tls;
 
 use std::net::SocketAddr;
+use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use countersign::executor::Executor;
 use countersign::gate::Gate;
+use countersign::store::{Store, StoreError};
 use tokio::net::TcpListener;
 
 pub use config::{Config, DEFAULT_FILE as CONFIG_FILE};
 pub use log::LogFormat;
 
-use node::{Change, Node};
+use node::Node;
+use outcomes::OutcomeFile;
 
 use crate::agents::{self, Agents, TalkSecret};
 use crate::cli::{Global, Serve};
@@ -32,14 +36,19 @@ use crate::executors::Executors;
 use crate::failure::{Exit, Failure};
 use crate::http::{AllowedHosts, App, LimitSettings, Settings, router};
 use crate::output::Output;
+use crate::policy::record::Change;
 use crate::stop::Stop;
 use crate::store::{Missing, Watch};
 use crate::{access, desk, inbox, keys, pace, store};
 
-/// How long a stop waits for calls that run.
+/// Longest wait of a shutdown for running calls.
 const RUNS_END_WITHIN: Duration = Duration::from_secs(20);
+/// Longest time that a shutdown retries to record outcomes that the store has not accepted.
+const LAST_TRY: Duration = Duration::from_secs(3);
+/// Interval between checks of the store's health.
+const LOOK_AT_STORE_EVERY: Duration = Duration::from_millis(250);
 
-/// Runs the service until it is told to stop.
+/// Runs the service until a signal stops it or the store fails.
 pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result<Exit, Failure> {
     let config = Config::load(global, &options)?;
     log::start(config.log, output.has_colored_errors());
@@ -52,6 +61,13 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
     }
     store::check(&config.store)?;
     let sealer = keys::sealer(config.seal_key_file.as_deref())?;
+    let echoes = config.echoes();
+    let outcomes = match (&config.outcomes_file, store::is_postgres(&config.store)) {
+        (Some(file), _) => Some(OutcomeFile::at(file.clone(), sealer.clone())),
+        (None, false) => Some(OutcomeFile::beside(Path::new(&config.store), sealer.clone())),
+        (None, true) => None,
+    };
+    let unrecorded = outcomes.as_ref().map(OutcomeFile::read).transpose()?;
     let mut executors = Executors::new(&config.tools, &config.private_targets)?;
     let ready = agents::load(&config.agents)?;
     for world in &ready.worlds {
@@ -60,10 +76,15 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
     let listener = bind(config.listen).await?;
     let address = listener.local_addr().unwrap_or(config.listen);
     let store = store::open(&config.store, Missing::Create, Watch::Others).await?;
-    let change = match options.policy_change {
-        true => Change::Rolling,
-        false => Change::Refuse,
-    };
+    if let Some(file) = &outcomes
+        && let Err(error) = file.reserve()
+    {
+        tracing::warn!(
+            "no room could be kept for `{}` on a full disk: {error}",
+            file.path().display()
+        );
+    }
+    let change = Change::said(options.policy_change);
     let policy = config.policy.policy.hash();
     let mut gate = Gate::new(store, Arc::new(config.policy.policy))
         .with_executor(Arc::new(executors) as Arc<dyn Executor>);
@@ -71,6 +92,7 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
         gate = gate.with_sealer(sealer);
     }
     let gate = pace::paced(gate);
+    gate.requeue_outcomes(unrecorded.unwrap_or_default());
     let tenant = desk::tenant(global)?;
     let joined = Node::join(gate.store(), &tenant, policy, change).await?;
     if joined.is_new_policy {
@@ -98,19 +120,53 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
     let start = first::Start {
         base,
         policy_file: config.policy.file,
-        is_tryout: config.is_tryout,
+        tryout: config.is_tryout.then_some(first::Tryout { echoes }),
     };
     let stop = Stop::listen()?;
     first::greet(&app, global, &start, output).await?;
-    serve(app, listener, tls, stop, joined.node).await;
-    output.notice(
-        "stopped",
-        "stopped; everything that was acknowledged is in the store",
-    );
-    Ok(Exit::Done)
+    let service = Service {
+        app,
+        node: Arc::new(joined.node),
+        outcomes: outcomes.map(Arc::new),
+    };
+    let ended = service.serve(listener, tls, stop).await;
+    match ended.store {
+        stopped if !ended.lost.is_empty() => Err(outcomes_lost(&ended.lost, stopped.as_ref().err())),
+        Ok(()) => {
+            output.notice(
+                "stopped",
+                "stopped; everything that was acknowledged is in the store",
+            );
+            Ok(Exit::Done)
+        }
+        Err(error) => Err(store_stopped(&error)),
+    }
 }
 
-/// Serves routes without TLS, for an address of this machine alone.
+/// Returns the failure of a process whose store accepts no more writes. The store's error says what to do about a
+/// missing file.
+pub fn store_stopped(error: &StoreError) -> Failure {
+    let message = format!("stopped, because nothing can be written any more: {error}");
+    Failure::error("store_stopped", message).hint(
+        "if a file is gone, do as it says before anything else; then see whether the file and its disk are whole \
+         (`countersign doctor --full`), and start again",
+    )
+}
+
+/// Returns the failure of a service that knows the outcomes of some calls but could not save them anywhere.
+fn outcomes_lost(calls: &[String], stopped: Option<&StoreError>) -> Failure {
+    let calls = calls.join(" ");
+    let because = stopped.map_or_else(String::new, |error| {
+        format!("; nothing can be written any more: {error}")
+    });
+    let message = format!("stopped, and how these calls ended could not be kept: {calls}{because}");
+    Failure::error("outcomes_lost", message).hint(
+        "what they answered is lost: see what the tools did, then `countersign reconcile ID.N --succeeded` or `--failed` for \
+         each; `outcomes_file` can name a file on another disk",
+    )
+}
+
+/// Serves routes without TLS, for a loopback address only.
 pub async fn listen(
     listener: TcpListener,
     routes: axum::Router,
@@ -120,36 +176,104 @@ pub async fn listen(
     listener::serve(listener, None, routes, &settings, stopping).await;
 }
 
-async fn serve(app: App, listener: TcpListener, tls: Option<tls::Acceptor>, mut stop: Stop, node: Node) {
-    let routes = router(app.clone(), inbox::pages());
-    let node = Arc::new(node);
-    let keeping = tokio::spawn(housekeeping::run(app.clone(), node.clone()));
-    let following = tokio::spawn(agents::follow(app.clone()));
-    let listening = app.clone();
-    let serving = tokio::spawn(async move {
-        let (settings, stopping) = (&listening.settings.limits, listening.stopping.clone());
-        listener::serve(listener, tls, routes, settings, stopping).await;
-    });
-    stop.told().await;
-    tracing::info!("stopping: no new calls are started");
-    app.stopping.cancel();
-    // From here on it decides and starts nothing: a service with another policy may take over.
-    if let Err(error) = node.leave(app.store()).await {
-        tracing::warn!("this node could not say that it is gone: {error}");
+/// Result of a shutdown.
+struct Ended {
+    /// The store's error, if it stopped accepting writes.
+    store: Result<(), StoreError>,
+    /// Calls whose known outcomes could not be saved.
+    lost: Vec<String>,
+}
+
+/// A service that is ready to run.
+struct Service {
+    app: App,
+    node: Arc<Node>,
+    outcomes: Option<Arc<OutcomeFile>>,
+}
+
+impl Service {
+    /// Serves until a stop signal, or until the store permanently accepts no more writes.
+    async fn serve(self, listener: TcpListener, tls: Option<tls::Acceptor>, mut stop: Stop) -> Ended {
+        let app = &self.app;
+        let routes = router(app.clone(), inbox::pages());
+        let keeping = housekeeping::run(app.clone(), self.node.clone(), self.outcomes.clone());
+        let keeping = tokio::spawn(keeping);
+        let following = tokio::spawn(agents::follow(app.clone()));
+        let listening = app.clone();
+        let serving = tokio::spawn(async move {
+            let (settings, stopping) = (&listening.settings.limits, listening.stopping.clone());
+            listener::serve(listener, tls, routes, settings, stopping).await;
+        });
+        let ended = tokio::select! {
+            () = stop.told() => Ok(()),
+            error = store_fails(app.store()) => Err(error),
+        };
+        match &ended {
+            Ok(()) => tracing::info!("stopping: no new calls are started"),
+            Err(error) => tracing::error!("stopping, because nothing can be written any more: {error}"),
+        }
+        app.stopping.cancel();
+        // From here on this node decides and starts nothing, so a service with another policy may take over.
+        if let Err(error) = self.node.leave(app.store()).await {
+            tracing::warn!("this node could not say that it is gone: {error}");
+        }
+        app.runs.close();
+        let ending = async {
+            let _ = serving.await;
+            app.runs.wait().await;
+        };
+        tokio::select! {
+            ended = tokio::time::timeout(RUNS_END_WITHIN, ending) => if ended.is_err() {
+                tracing::warn!("some calls still run; they will be shown as unknown");
+            },
+            () = stop.told() => tracing::warn!("told twice: stopping at once"),
+        }
+        let lost = self.keep_outcomes().await;
+        keeping.abort();
+        following.abort();
+        Ended { store: ended, lost }
     }
-    app.runs.close();
-    let ending = async {
-        let _ = serving.await;
-        app.runs.wait().await;
-    };
-    tokio::select! {
-        ended = tokio::time::timeout(RUNS_END_WITHIN, ending) => if ended.is_err() {
-            tracing::warn!("some calls still run; they will be shown as unknown");
-        },
-        () = stop.told() => tracing::warn!("told twice: stopping at once"),
+
+    /// Retries to record known outcomes, and writes the rest to the outcome file for the next start. Returns the calls
+    /// whose outcomes could not be saved.
+    async fn keep_outcomes(&self) -> Vec<String> {
+        let rest = match (self.app.gate.unrecorded(), &self.outcomes) {
+            (0, None) => return Vec::new(),
+            (0, Some(_)) => Vec::new(),
+            _ => self.app.gate.flush_unrecorded(LAST_TRY).await,
+        };
+        let calls: Vec<String> = rest.iter().map(|finish| finish.call.to_string()).collect();
+        let problem = match &self.outcomes {
+            None if rest.is_empty() => return Vec::new(),
+            None => "no `outcomes_file` is configured".to_owned(),
+            Some(file) => match file.write(self.app.store(), rest).await {
+                Ok(0) => return Vec::new(),
+                Ok(count) => {
+                    tracing::warn!(
+                        "the store did not take how {count} calls ended; `{}` keeps that until the next start",
+                        file.path().display()
+                    );
+                    return Vec::new();
+                }
+                Err(error) => error.to_string(),
+            },
+        };
+        tracing::error!(
+            calls = calls.join(" "),
+            "how these calls ended is known and could not be kept: {problem}"
+        );
+        calls
     }
-    keeping.abort();
-    following.abort();
+}
+
+/// Waits until the store permanently accepts no more writes, and returns its error.
+pub async fn store_fails(store: &dyn Store) -> StoreError {
+    loop {
+        tokio::time::sleep(LOOK_AT_STORE_EVERY).await;
+        if let Err(error) = store.health() {
+            return error;
+        }
+    }
 }
 
 async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
@@ -167,7 +291,7 @@ fn hosts(named: &[String], address: SocketAddr) -> AllowedHosts {
         format!("[::1]:{port}"),
         address.to_string(),
     ];
-    // Who names a host means it with and without the port: a proxy in front hides ours.
+    // Each configured host is allowed with and without our port, because a proxy in front may hide the port.
     let named = named
         .iter()
         .flat_map(|name| [name.clone(), format!("{name}:{port}")]);

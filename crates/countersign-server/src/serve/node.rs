@@ -1,9 +1,9 @@
-//! Nodes: the services that run on one store, and the policy they all have to have.
+//! Nodes: services that share a store, and must all have the same policy.
 //!
-//! Enters: the policy's hash of a service that starts. Leaves: a lease in the store's registry, kept by a heartbeat, or a
-//! refusal when a service with another policy is alive. The policy that was taken last is on record.
-//! Deliberately absent: gateways, hooks and the command line. They rule with a policy of their own, and a call carries
-//! its terms.
+//! Input: the policy hash of a starting service. Output: a lease in the store's registry, renewed by a heartbeat; or a
+//! refusal if a service with another policy is alive. The last policy that was taken is recorded.
+//! Not here: gateways and hooks, which agree among themselves (see `policy::record`), and the command line. They apply
+//! their own policy, and each call carries its terms.
 
 use std::time::Duration;
 
@@ -14,40 +14,31 @@ use countersign::store::{LONGEST_PAGE, Store, StoreError};
 use countersign::time::Time;
 
 use crate::failure::Failure;
+use crate::policy::record::{self, Change};
 
-/// A node that did not say for so long that it is alive is not.
+/// Duration of a lease. A node that has not renewed its lease for this long is taken for dead.
 const LEASE: Duration = Duration::from_secs(15);
-/// How often a node says that it is alive.
+/// Interval of the heartbeat.
 pub const BEAT: Duration = Duration::from_secs(5);
-/// How often a start looks whether a node with another policy is still alive.
-const LOOK: Duration = Duration::from_millis(500);
 
-/// What a service that starts does about services with another policy.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change {
-    /// It does not start while one is alive.
-    Refuse,
-    /// It starts: the operator replaces nodes one by one.
-    Rolling,
-}
-
-/// A running service, as others see it in the store.
+/// A running service, as recorded in the store.
 pub struct Node {
     tenant: Tenant,
     key: String,
     policy: Hash,
 }
 
-/// A node that joined.
+/// Result of [`Node::join`].
 pub struct Joined {
-    /// The node.
+    /// The node that joined.
     pub node: Node,
-    /// The policy on record before was another one.
+    /// True if the previously recorded policy was another one.
     pub is_new_policy: bool,
 }
 
 impl Node {
-    /// Joins the nodes of a store, unless one of them has another policy. A lease that nobody renews is waited for.
+    /// Joins the nodes of a store. Fails if a live node has another policy; waits first, because the lease of a dead
+    /// node expires.
     pub async fn join(
         store: &dyn Store,
         tenant: &Tenant,
@@ -62,19 +53,20 @@ impl Node {
             policy,
         };
         if change == Change::Refuse {
-            node.wait_for_others(store).await?;
+            record::wait_for_others(async || node.other(store).await, another_policy).await?;
         }
         node.beat(store).await?;
-        // Whoever started at the same moment is seen now, by both.
+        // Two nodes that start at the same moment see each other here.
         if change == Change::Refuse && node.other(store).await?.is_some() {
             node.leave(store).await?;
             return Err(another_policy());
         }
-        let is_new_policy = node.record(store).await?;
+        let key = format!("policy/{tenant}");
+        let is_new_policy = record::put(store, tenant, key, policy).await?;
         Ok(Joined { node, is_new_policy })
     }
 
-    /// Says that this node is alive.
+    /// Renews this node's lease.
     pub async fn beat(&self, store: &dyn Store) -> Result<(), StoreError> {
         let there = store.entry(Kind::Node, &self.key).await?;
         let expires_at = Some(store.now().await?.plus(LEASE));
@@ -87,30 +79,17 @@ impl Node {
             expires_at,
         };
         match store.put_entry(entry).await? {
-            Put::Kept(_) => Ok(()),
-            Put::Changed => Err(StoreError::Busy("another node has this node's name".to_owned())),
+            Put::Written(_) => Ok(()),
+            Put::Conflict => Err(StoreError::Busy("another node has this node's name".to_owned())),
         }
     }
 
-    /// Says that this node is gone.
+    /// Gives up this node's lease.
     pub async fn leave(&self, store: &dyn Store) -> Result<(), StoreError> {
         store.take_entry(Kind::Node, &self.key).await.map(|_| ())
     }
 
-    /// Returns once no node with another policy is alive; fails as soon as one of them renews its lease.
-    async fn wait_for_others(&self, store: &dyn Store) -> Result<(), Failure> {
-        let mut seen: Option<Time> = None;
-        while let Some(until) = self.other(store).await? {
-            if seen.is_some_and(|seen| until > seen) {
-                return Err(another_policy());
-            }
-            seen = Some(until);
-            tokio::time::sleep(LOOK).await;
-        }
-        Ok(())
-    }
-
-    /// The latest end of a lease of a node with another policy.
+    /// Latest expiry among the leases of nodes with another policy.
     async fn other(&self, store: &dyn Store) -> Result<Option<Time>, StoreError> {
         let nodes = store
             .entries(&self.tenant, Kind::Node, None, LONGEST_PAGE)
@@ -120,27 +99,6 @@ impl Node {
             .iter()
             .filter(|node| node.key != self.key && *node.body != *policy.as_bytes());
         Ok(others.filter_map(|node| node.expires_at).max())
-    }
-
-    /// Puts the policy on record; true when another one was.
-    async fn record(&self, store: &dyn Store) -> Result<bool, StoreError> {
-        let key = format!("policy/{}", self.tenant);
-        let body = self.policy.to_string().into_bytes();
-        let there = store.entry(Kind::Setting, &key).await?;
-        if there.as_ref().is_some_and(|there| *there.body == *body) {
-            return Ok(false);
-        }
-        let entry = Entry {
-            kind: Kind::Setting,
-            key,
-            tenant: self.tenant.clone(),
-            body: body.into(),
-            version: there.as_ref().map_or(0, |there| there.version),
-            expires_at: None,
-        };
-        // Another node may have written it at this moment; it has the same policy, or a change is on its way.
-        store.put_entry(entry).await?;
-        Ok(there.is_some())
     }
 }
 
@@ -199,7 +157,7 @@ mod tests {
         first.node.leave(&store).await.unwrap();
         let second = join(&store, B, Change::Refuse).await.unwrap();
         assert!(second.is_new_policy);
-        // One that ended without a word is forgotten with its lease.
+        // The lease of a node that died expires.
         clock.advance(LEASE);
         assert!(join(&store, A, Change::Refuse).await.unwrap().is_new_policy);
     }

@@ -1,4 +1,4 @@
-//! A connection that does not wait for ever for the other side to read.
+//! Write timeouts for connections.
 
 use std::io;
 use std::pin::Pin;
@@ -8,19 +8,19 @@ use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::time::{Instant, Sleep, sleep};
 
-/// Whoever has been behind for this long has to have read at least [`LEAST_RATE`] bytes a second meanwhile.
+/// A client that has had unread data for this long must have read at least [`LEAST_RATE`] bytes per second.
 const BEHIND_AT_MOST: Duration = Duration::from_secs(30);
 const LEAST_RATE: u64 = 4 * 1024;
 
-/// Fails when a write makes no progress for `patience`, or too little for long. A stalled reader of events is let go that
-/// way (F17), and one who takes an answer byte by byte (X61).
+/// A stream whose writes fail if they make no progress for `patience`, or too little over a longer time. This closes
+/// the connections of stalled event readers (F17) and of clients that read byte by byte (X61).
 pub struct Impatient<S> {
     inner: S,
     patience: Duration,
-    // Made with the first write that has to wait: most connections never need one.
+    // Created with the first write that has to wait, which most connections never need.
     deadline: Option<Pin<Box<Sleep>>>,
     is_stuck: bool,
-    /// Since when something has been waiting to be written, and how much was written since.
+    /// Moment since which data has been waiting to be written, and the number of bytes written since.
     behind: Option<(Instant, u64)>,
 }
 
@@ -104,7 +104,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Impatient<S> {
 
     fn poll_flush(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<io::Result<()>> {
         let polled = Pin::new(&mut self.inner).poll_flush(context);
-        // Everything there was has been handed on.
+        // All data has been written.
         if matches!(polled, Poll::Ready(Ok(()))) {
             self.behind = None;
         }

@@ -1,4 +1,4 @@
-//! TLS, where the service speaks it itself.
+//! TLS termination in the service itself.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -13,36 +13,43 @@ use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
 use crate::failure::Failure;
+use crate::{regular, trust};
 
-/// Where certificate and key are.
+/// Maximum size of a certificate or key file, in bytes.
+const LARGEST: u64 = 16 * 1024 * 1024;
+
+/// Paths of the certificate and the key.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Files {
-    /// The certificate chain, PEM.
+    /// Certificate chain in PEM format.
     pub certificate: PathBuf,
-    /// Its private key, PEM.
+    /// Private key in PEM format.
     pub key: PathBuf,
 }
 
-/// Makes plain connections secure ones.
+/// Accepts TLS connections.
 #[derive(Clone)]
 pub struct Acceptor(TlsAcceptor);
 
 impl Acceptor {
-    /// Reads certificate and key.
+    /// Loads the certificate and the key.
     pub fn load(files: &Files) -> Result<Acceptor, Failure> {
         let bad = |file: &Path, error: String| {
             let message = format!("cannot use `{}` for TLS: {error}", file.display());
             Failure::error("bad_tls", message).hint("give a PEM certificate chain and its private key")
         };
-        let chain = CertificateDer::pem_file_iter(&files.certificate)
-            .and_then(Iterator::collect::<Result<Vec<_>, _>>)
+        let read = |file: &Path| regular::read(file, LARGEST).map_err(|error| bad(file, error.to_string()));
+        let certificate = read(&files.certificate)?;
+        let chain = CertificateDer::pem_slice_iter(&certificate)
+            .collect::<Result<Vec<_>, _>>()
             .map_err(|error| bad(&files.certificate, error.to_string()))?;
         if chain.is_empty() {
             return Err(bad(&files.certificate, "it holds no certificate".to_owned()));
         }
-        let key =
-            PrivateKeyDer::from_pem_file(&files.key).map_err(|error| bad(&files.key, error.to_string()))?;
+        trust::check_secret(&files.key)?;
+        let key = read(&files.key)?;
+        let key = PrivateKeyDer::from_pem_slice(&key).map_err(|error| bad(&files.key, error.to_string()))?;
         let provider = Arc::new(rustls::crypto::ring::default_provider());
         let config = ServerConfig::builder_with_provider(provider)
             .with_safe_default_protocol_versions()
@@ -52,7 +59,7 @@ impl Acceptor {
         Ok(Acceptor(TlsAcceptor::from(Arc::new(config))))
     }
 
-    /// Makes a connection secure.
+    /// Performs the TLS handshake on a connection.
     pub async fn accept(&self, stream: TcpStream) -> io::Result<TlsStream<TcpStream>> {
         self.0.accept(stream).await
     }

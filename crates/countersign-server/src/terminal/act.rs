@@ -1,4 +1,4 @@
-//! What keys mean. Everything that can be decided without asking anybody is decided here.
+//! Handles key presses: everything that needs neither the desk nor the terminal.
 
 use std::time::Instant;
 
@@ -10,24 +10,24 @@ use super::state::{Inbox, Mode};
 use crate::desk::Deciding;
 use crate::output::once;
 
-/// The longest comment, in bytes; the API takes no longer one.
+/// Maximum bytes of a comment, as in the API.
 const LONGEST_COMMENT: usize = 4096;
-/// Why `a` does nothing yet.
+/// Message when `a` is pressed too early.
 const UNSEEN: &str = "not every row of the card was on this screen yet: PgDn";
 
-/// What only the desk, or the terminal, can do.
+/// Action that needs the desk or the terminal.
 pub enum Act {
-    /// End.
+    /// Quits the inbox.
     Leave,
-    /// Look again.
+    /// Reloads the list.
     Refresh,
-    /// Decide.
+    /// Sends a decision.
     Decide(Box<Deciding>),
-    /// Open the editor on a call's bytes.
+    /// Opens an editor on a call's arguments.
     Edit {
-        /// Which call.
+        /// Position of the call.
         position: u8,
-        /// Its exact bytes, or what the person made of them so far.
+        /// Exact bytes of the arguments, or of the person's last valid edit.
         original: Vec<u8>,
     },
 }
@@ -38,7 +38,7 @@ impl PartialEq for Act {
     }
 }
 
-/// One key press.
+/// Handles a key press.
 pub fn key(inbox: &mut Inbox, key: KeyEvent, now: Instant) -> Option<Act> {
     let is_control = key.modifiers.contains(KeyModifiers::CONTROL);
     if is_control && matches!(key.code, KeyCode::Char('c')) {
@@ -71,7 +71,7 @@ pub fn key(inbox: &mut Inbox, key: KeyEvent, now: Instant) -> Option<Act> {
     }
 }
 
-/// Pasted text is only ever a comment: it may hold letters that are keys.
+/// Handles pasted text, which is only accepted as a comment because its letters could be keys.
 pub fn paste(inbox: &mut Inbox, text: &str) {
     if inbox.mode == Mode::Comment {
         text.chars().for_each(|character| write(inbox, character));
@@ -133,7 +133,7 @@ fn about_card(inbox: &mut Inbox, code: KeyCode, now: Instant) -> Option<Act> {
     None
 }
 
-/// What was not seen whole cannot be approved; what is grave is asked about once more, with another key.
+/// Approves the card if all of it has been on the screen. A grave one needs a second key.
 fn approve(inbox: &mut Inbox, now: Instant) -> Option<Act> {
     if inbox.is_new(now) {
         inbox.complain("it has only just come: look at it first");
@@ -178,7 +178,7 @@ fn edit(inbox: &mut Inbox) -> Option<Act> {
     }
 }
 
-/// What came back from the editor.
+/// Takes the editor's result.
 pub fn edited(inbox: &mut Inbox, position: u8, edited: Result<Edited, String>) {
     match edited {
         Err(problem) => inbox.complain(once(&problem)),
@@ -189,7 +189,7 @@ pub fn edited(inbox: &mut Inbox, position: u8, edited: Result<Edited, String>) {
         Ok(Edited::Changed(arguments)) => {
             inbox.draft.unfinished.remove(&position);
             inbox.draft.edits.insert(position, arguments);
-            // What would run has changed: it is to be seen again.
+            // The call would run with other arguments, so the card has to be seen again.
             inbox.seen.forget();
             inbox.scroll = 0;
             inbox.say(format!(

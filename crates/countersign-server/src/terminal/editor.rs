@@ -1,41 +1,44 @@
-//! A person's own editor on the exact bytes of a call.
+//! Opens the person's editor on the exact bytes of a call's arguments.
 
 use std::path::PathBuf;
 use std::process::Command;
 
 use countersign::call::Arguments;
 
-use crate::private;
+use crate::{private_file, regular};
 
-/// What the editor left.
+/// The largest file that is taken back from an editor: much more than arguments may have.
+const LARGEST: u64 = 16 * 1024 * 1024;
+
+/// Result of editing.
 pub enum Edited {
-    /// Nothing was changed.
+    /// The arguments are unchanged.
     Same,
-    /// These bytes are to run instead.
+    /// Valid new arguments.
     Changed(Arguments),
-    /// They cannot be arguments; the text is kept for another try.
+    /// The text is not valid; it is kept for another attempt.
     Bad {
-        /// What is wrong.
+        /// Reason why the text is not valid.
         problem: String,
-        /// What the person wrote.
+        /// Text that the person wrote.
         text: Vec<u8>,
     },
 }
 
-/// Opens the editor. The file is the person's alone, and gone afterwards.
+/// Runs the editor on a private temporary file, which is removed afterwards.
 pub fn edit(original: &[u8], draft: Option<&[u8]>) -> Result<Edited, String> {
     let folder = Folder::new()?;
     let file = folder.0.join("arguments.json");
     let failed = |error: std::io::Error| format!("the editor's file cannot be used: {error}");
     let start = draft.unwrap_or(original);
-    private::write_new(&file, start).map_err(failed)?;
+    private_file::write_new(&file, start).map_err(failed)?;
     let status = command().arg(&file).status();
     let status = status.map_err(|error| format!("the editor cannot be started: {error}"))?;
     if !status.success() {
         return Err(format!("the editor ended badly ({status}); nothing is changed"));
     }
-    let mut text = std::fs::read(&file).map_err(failed)?;
-    // Editors end the last line; that is no change of ours.
+    let mut text = regular::read(&file, LARGEST).map_err(failed)?;
+    // Editors add a final newline, which is not a change.
     if text.last() == Some(&b'\n') && start.last() != Some(&b'\n') {
         text.pop();
     }
@@ -51,7 +54,7 @@ pub fn edit(original: &[u8], draft: Option<&[u8]>) -> Result<Edited, String> {
     })
 }
 
-/// `$VISUAL`, `$EDITOR` or `vi`, as a shell would take it: editors are often named with options.
+/// Returns the command for `$VISUAL`, `$EDITOR` or `vi`. Runs in a shell, because editors are often set with options.
 fn command() -> Command {
     let named = ["VISUAL", "EDITOR"]
         .iter()
@@ -64,7 +67,7 @@ fn command() -> Command {
     command
 }
 
-/// A folder only its owner can look into.
+/// A temporary folder with mode 0700, removed on drop.
 struct Folder(PathBuf);
 
 impl Folder {

@@ -1,4 +1,4 @@
-//! Key presses, read on a thread of their own, which can be stopped while another program has the terminal.
+//! Reads key presses on a thread, which can be stopped while another program uses the terminal.
 
 use std::io::IsTerminal as _;
 use std::sync::Arc;
@@ -9,17 +9,17 @@ use std::time::{Duration, Instant};
 use ratatui::crossterm::event::{self, Event};
 use tokio::sync::mpsc::{Receiver, channel};
 
-/// How long it may take until the thread notices that it is to stop.
+/// Interval at which the thread checks whether to stop.
 const NOTICES_WITHIN: Duration = Duration::from_millis(50);
-/// More key presses than these are not remembered while something is being done.
+/// Maximum number of unread key presses.
 const REMEMBERED: usize = 64;
 
-/// True when the terminal was taken away without anybody hanging up. The thread that reads it may never learn that.
+/// Returns true if the terminal is gone without a SIGHUP. The reading thread may never notice that.
 pub fn is_gone() -> bool {
     !std::io::stdin().is_terminal() && !std::io::stdout().is_terminal()
 }
 
-/// What the terminal tells us.
+/// Source of terminal events.
 pub struct Keys {
     events: Receiver<Event>,
     is_stopped: Arc<AtomicBool>,
@@ -27,7 +27,7 @@ pub struct Keys {
 }
 
 impl Keys {
-    /// Starts to read.
+    /// Starts the reading thread.
     pub fn start() -> Keys {
         let (sender, events) = channel(REMEMBERED);
         let is_stopped = Arc::new(AtomicBool::new(false));
@@ -52,22 +52,22 @@ impl Keys {
         }
     }
 
-    /// The next event; nothing when the terminal is gone.
+    /// Returns the next event, or `None` if the terminal is gone.
     pub async fn next(&mut self) -> Option<Event> {
         self.events.recv().await
     }
 
-    /// Stops reading: from here on another program may read the terminal.
+    /// Stops reading, so that another program can read the terminal.
     pub fn stop(&mut self) {
         self.is_stopped.store(true, Ordering::Relaxed);
-        // So that the thread is not stuck with an event that nobody takes.
+        // Unblocks the thread if it is sending an event.
         self.events.close();
         let Some(thread) = self.thread.take() else {
             return;
         };
         let waited = Instant::now();
         while !thread.is_finished() {
-            // It hangs on a terminal that is gone: it ends with the process.
+            // The thread is stuck on a terminal that is gone; it ends with the process.
             if waited.elapsed() > 10 * NOTICES_WITHIN {
                 return;
             }
@@ -76,7 +76,7 @@ impl Keys {
         let _ = thread.join();
     }
 
-    /// Forgets what was pressed meanwhile: it was not meant for what is shown now.
+    /// Discards unread key presses, which were meant for an earlier card.
     pub fn forget(&mut self) {
         while self.events.try_recv().is_ok() {}
     }

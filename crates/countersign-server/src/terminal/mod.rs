@@ -1,9 +1,8 @@
-//! The inbox on the terminal: what is pending, the same card as everywhere, and the keys to decide.
+//! Full-screen inbox on the terminal: pending approvals, the same card as everywhere, and keys to decide.
 //!
-//! Enters: a desk, key presses, and what happens meanwhile. Leaves: decisions, each about the digest that was on the
-//! screen; and the terminal as it was found, however this ends.
-//! INVARIANT: what others wrote reaches the screen through the one escaper and as text, never as bytes for the
-//! terminal (X15).
+//! Enters: a desk, key presses, and events. Leaves: decisions, each bound to the digest that was on the screen; and the
+//! terminal restored, however this ends.
+//! INVARIANT: foreign text reaches the screen escaped and as text, never as control bytes for the terminal (X15).
 
 mod act;
 mod editor;
@@ -34,12 +33,12 @@ use crate::output::foreign::shown;
 use crate::output::{Output, once};
 use crate::store::{Missing, Watch};
 
-/// Time goes on also when nothing happens.
+/// Interval of redraws, because remaining times change.
 const TICK: Duration = Duration::from_secs(1);
-/// Changes that nobody signals, such as those of a server that cannot be followed, are seen after so long.
+/// Interval of reloads, for changes that are not signalled, for example by a server that cannot be followed.
 const LOOKS_AGAIN: Duration = Duration::from_secs(20);
 
-/// Runs the inbox until the person leaves it.
+/// Runs the inbox until the person quits it.
 pub async fn run(global: &Global, output: &Output) -> Result<Exit, Failure> {
     if global.json || !output.is_terminal() || !std::io::stdin().is_terminal() {
         return Err(Failure::usage("the inbox needs a terminal")
@@ -47,7 +46,7 @@ pub async fn run(global: &Global, output: &Output) -> Result<Exit, Failure> {
     }
     let desk = Desk::open_with(global, Missing::Create, Watch::Others, None).await?;
     let mut inbox = Inbox::new(Instant::now());
-    // What is wrong with the desk is said before the screen is taken.
+    // Report errors of the desk before the screen is taken over.
     refresh(&desk, &mut inbox).await?;
     let looks = Looks {
         place: global.server.clone().unwrap_or_else(|| "this machine".to_owned()),
@@ -98,7 +97,7 @@ async fn look(desk: &Desk, inbox: &mut Inbox, looks: &Looks, screen: &mut Screen
             }
             _ = ticks.tick() => {
                 if keys::is_gone() {
-                    // There is no screen to put in order, and trying to would only complain to nobody.
+                    // There is no screen to restore, and trying would only cause errors.
                     std::process::exit(i32::from(Exit::Done.code()));
                 }
                 if looked_at.elapsed() > LOOKS_AGAIN {
@@ -112,7 +111,7 @@ async fn look(desk: &Desk, inbox: &mut Inbox, looks: &Looks, screen: &mut Screen
     }
 }
 
-/// Hands on what happens. Ends only when it cannot.
+/// Sends events to the inbox. Returns only on failure.
 async fn follow(desk: &Desk, news: Sender<Followed>) -> Failure {
     let mut following = match desk.follow(Wanted::default()).await {
         Ok(following) => following,
@@ -126,7 +125,7 @@ async fn follow(desk: &Desk, news: Sender<Followed>) -> Failure {
     }
 }
 
-/// Keeps what is known about the server; true when there may be something new to show.
+/// Records the connection's state. Returns true if the list has to be reloaded.
 fn note(inbox: &mut Inbox, followed: Followed) -> bool {
     match followed {
         Followed::Happened(_) => true,
@@ -148,7 +147,7 @@ fn read(inbox: &mut Inbox, event: Event) -> Option<Act> {
             act::paste(inbox, &text);
             None
         }
-        // The next drawing fits the new size.
+        // On a resize, the next draw uses the new size.
         _ => None,
     }
 }
@@ -182,7 +181,7 @@ async fn perform(
                 }
             }
             refresh_or_say(desk, inbox).await;
-            // What was pressed meanwhile was not about the card that is there now.
+            // Keys pressed meanwhile were not meant for the card that is shown now.
             screen.keys.forget();
         }
         Act::Edit { position, original } => {
@@ -194,7 +193,7 @@ async fn perform(
     Ok(())
 }
 
-/// Looks at what is pending now, and at what became of the approval that is looked at.
+/// Reloads the pending approvals, and the selected one if it is no longer pending.
 async fn refresh(desk: &Desk, inbox: &mut Inbox) -> Result<(), Failure> {
     let filter = Filter {
         limit: Some(LONGEST_PAGE),
@@ -209,7 +208,7 @@ async fn refresh(desk: &Desk, inbox: &mut Inbox) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Asks for all there is to know about the approval that is looked at.
+/// Loads the full details of the selected approval.
 async fn complete(desk: &Desk, inbox: &mut Inbox) {
     let Some(listed) = inbox.current().filter(|listed| !listed.is_whole) else {
         return;
@@ -228,7 +227,7 @@ async fn refresh_or_say(desk: &Desk, inbox: &mut Inbox) {
     }
 }
 
-/// The terminal while it is ours. It is given back when this is dropped, also by a panic.
+/// The terminal while the inbox uses it. Restored on drop, also after a panic.
 struct Screen {
     terminal: DefaultTerminal,
     keys: Keys,
@@ -236,7 +235,7 @@ struct Screen {
 
 impl Screen {
     fn take() -> Result<Screen, Failure> {
-        // Also has a panic give the terminal back before it is told.
+        // Also installs a panic hook that restores the terminal before the message is printed.
         let terminal = ratatui::try_init().map_err(|error| broken(&error))?;
         let _ = execute!(std::io::stdout(), EnableBracketedPaste);
         Ok(Screen {
@@ -251,7 +250,7 @@ impl Screen {
         drawn.map(drop).map_err(|error| broken(&error))
     }
 
-    /// Gives the terminal to another program for a while.
+    /// Restores the terminal for another program, and takes it over again afterwards.
     fn lend<T>(&mut self, run: impl FnOnce() -> T) -> Result<T, Failure> {
         self.keys.stop();
         let _ = execute!(std::io::stdout(), DisableBracketedPaste);

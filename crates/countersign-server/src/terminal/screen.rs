@@ -1,4 +1,4 @@
-//! Drawing the inbox.
+//! Draws the inbox.
 
 use std::time::Instant;
 
@@ -20,17 +20,17 @@ use crate::output::table::fit;
 use crate::output::{list, once};
 use crate::view::Moment;
 
-/// Wider than this, the card stands beside the list.
+/// Minimum width at which the card is beside the list instead of below it.
 const SIDE_BY_SIDE: u16 = 110;
 
-/// Fewest columns a screen needs for its rows to count as seen: the layout needs at least four.
+/// Minimum columns for rows to count as seen: the layout needs at least four.
 const NARROWEST: u16 = 4;
 
-/// How it looks.
+/// Settings of the display.
 pub struct Looks {
-    /// Where the approvals are.
+    /// Server or machine that holds the approvals.
     pub place: String,
-    /// Whether colours are wanted.
+    /// Whether to use colours.
     pub has_colors: bool,
 }
 
@@ -55,7 +55,7 @@ const HELP: &str = "
   ? q            this help; leave (also Ctrl-C)
 ";
 
-/// Draws everything. What has been on the screen is noted in the inbox.
+/// Draws everything, and records in the inbox which rows of the card are visible.
 pub fn draw(frame: &mut Frame<'_>, inbox: &mut Inbox, looks: &Looks, now: Instant) {
     let rows = [Constraint::Length(1), Constraint::Min(3), Constraint::Length(2)];
     let [top, middle, bottom] = Layout::vertical(rows).areas(frame.area());
@@ -162,7 +162,7 @@ fn draw_card(frame: &mut Frame<'_>, area: Rect, inbox: &mut Inbox, looks: &Looks
     let last = lines.len().saturating_sub(height);
     inbox.scroll = inbox.scroll.min(last);
     let is_at_end = inbox.scroll >= last;
-    // The last row is taken by the sign that there is more.
+    // The last row shows how many rows follow.
     let is_marked = !is_at_end && height > 1;
     let count = if is_marked { height - 1 } else { height };
     let is_covered = inbox.mode == Mode::Help;
@@ -186,7 +186,7 @@ fn draw_card(frame: &mut Frame<'_>, area: Rect, inbox: &mut Inbox, looks: &Looks
     }
 }
 
-/// The card, with every value whole, and in front of a batch which calls would run.
+/// Returns the rows of the card with all values in full; for a batch, preceded by the selection of calls.
 fn card_lines(inbox: &Inbox, width: usize, looks: &Looks, now: Instant) -> Option<Vec<Line<'static>>> {
     let mut approval = inbox.shown()?;
     let listed = inbox.current()?;
@@ -228,7 +228,7 @@ fn footer(inbox: &Inbox, looks: &Looks, width: u16) -> Vec<Line<'static>> {
         }
         (Mode::Comment, _) => {
             let shown = once(&inbox.draft.comment);
-            // The end is where the person writes.
+            // Show the end, where the person types.
             let skipped = shown
                 .chars()
                 .count()

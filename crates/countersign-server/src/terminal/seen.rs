@@ -1,20 +1,20 @@
-//! Which rows of the card that is looked at have been on the screen.
+//! Tracks which rows of the selected card have been on the screen.
 //!
-//! Enters: for each drawing, its size, the card's rows, and which of them were visible. Leaves: whether that was all of
-//! them. Another size, or another number of rows, starts over: then other rows stand there.
+//! Enters: the size of each drawing, the card's number of rows, and the visible ones. Leaves: whether all rows were
+//! visible. A different size or number of rows starts over, because the rows are different then.
 
 use std::ops::Range;
 
-/// The rows that were seen at one size.
+/// Rows seen at one size.
 #[derive(Debug, Default)]
 pub struct Seen {
-    /// Columns and rows there were for the card.
+    /// Columns and rows of the card's area.
     size: (u16, u16),
     rows: Vec<bool>,
 }
 
 impl Seen {
-    /// Notes what a drawing showed.
+    /// Records the rows that a drawing showed.
     pub fn note(&mut self, size: (u16, u16), rows: usize, visible: Range<usize>) {
         if self.size != size || self.rows.len() != rows {
             self.size = size;
@@ -24,17 +24,17 @@ impl Seen {
         seen.fill(true);
     }
 
-    /// True when there is a card and each of its rows was on the screen.
+    /// Returns true if there is a card and each of its rows was on the screen.
     pub fn is_whole(&self) -> bool {
         !self.rows.is_empty() && self.rows.iter().all(|seen| *seen)
     }
 
-    /// Starts over, since the card changed.
+    /// Starts over after the card has changed.
     pub fn forget(&mut self) {
         self.rows.clear();
     }
 
-    /// How far a page goes without leaving out a row.
+    /// Returns the number of rows to scroll by without skipping one.
     pub fn page(&self) -> usize {
         usize::from(self.size.1).saturating_sub(1).max(1)
     }

@@ -1,7 +1,7 @@
-//! What the inbox on the terminal knows: what is pending, what is looked at, and what the person has begun.
+//! State of the inbox: pending approvals, the selected one, and the person's draft decision.
 //!
-//! Enters: approvals as they are now, and the person's wishes. Leaves: what to show and what to decide.
-//! Deliberately absent: the terminal, the desk, and time that is not handed in.
+//! Enters: current approvals, and the person's actions. Leaves: what to show and what to decide.
+//! Deliberately absent: the terminal, the desk, and reading the clock.
 
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -20,76 +20,75 @@ use crate::desk::Deciding;
 use crate::output::list;
 use crate::view::ApprovalView;
 
-/// A card that came by itself cannot be approved before somebody can have seen it.
+/// Delay before a card that appeared on its own can be approved, so that a person can see it first.
 const LOOK_FIRST: Duration = Duration::from_millis(800);
 
-/// The inbox.
+/// State of the inbox.
 pub struct Inbox {
-    /// What is listed, the gravest and most urgent first.
+    /// Listed approvals, highest risk first, then by expiry.
     pub listed: Vec<Listed>,
-    /// What the person has begun with the approval they look at.
+    /// Draft decision on the selected approval.
     pub draft: Draft,
-    /// How far down the card they are.
+    /// First visible row of the card.
     pub scroll: usize,
-    /// What the keys do now.
+    /// Current meaning of the keys.
     pub mode: Mode,
-    /// What was said last.
+    /// Last message.
     pub message: Option<Message>,
-    /// Why the server cannot be asked, while it cannot.
+    /// Reason why the server cannot be reached, while that is so.
     pub lost: Option<String>,
-    /// Which rows of the card have been on the screen.
+    /// Rows of the card that have been on the screen.
     pub seen: Seen,
     selected: Option<ApprovalId>,
     came_at: Instant,
 }
 
-/// An approval and when it was read.
+/// An approval and the time at which it was read.
 pub struct Listed {
-    /// The approval.
     pub approval: ApprovalView,
-    /// It was asked for by itself, which says more than a list does.
+    /// True if it was loaded on its own, with more details than a list has.
     pub is_whole: bool,
     read_at: Instant,
 }
 
-/// What the keys do.
+/// Meaning of the keys.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Mode {
-    /// Look and decide.
+    /// Browse and decide.
     Look,
-    /// Read about the keys.
+    /// Show the help.
     Help,
-    /// Write a comment.
+    /// Type a comment.
     Comment,
-    /// Asked once more before something grave is approved.
+    /// Confirm the approval of a grave call; with the question.
     Confirm(String),
 }
 
-/// What is said in the last line.
+/// Message in the last line.
 pub struct Message {
-    /// The words; safe to show.
+    /// Text, already escaped.
     pub text: String,
-    /// Something did not work.
+    /// True for an error.
     pub is_bad: bool,
 }
 
-/// What the person has begun with one approval.
+/// Draft of a decision on one approval.
 #[derive(Default)]
 pub struct Draft {
-    /// Calls they do not want to run.
+    /// Positions of the calls to deny.
     pub denied: Vec<u8>,
-    /// Calls they want to run with other arguments.
+    /// Edited arguments by position.
     pub edits: BTreeMap<u8, Arguments>,
-    /// What they wrote that cannot be arguments yet.
+    /// Edited text that is not valid yet, by position.
     pub unfinished: BTreeMap<u8, Vec<u8>>,
-    /// Their words.
+    /// Comment on the decision.
     pub comment: String,
-    /// The call the keys are about.
+    /// Position of the call that keys apply to.
     pub focus: u8,
 }
 
 impl Inbox {
-    /// An empty inbox.
+    /// Creates an empty inbox.
     pub fn new(now: Instant) -> Inbox {
         Inbox {
             listed: Vec::new(),
@@ -104,7 +103,8 @@ impl Inbox {
         }
     }
 
-    /// Takes what is pending now. The one that is looked at stays, with `looked_at` as it has become.
+    /// Replaces the pending approvals. If the selected one is no longer pending, `looked_at` is its new state and stays
+    /// in the list.
     pub fn refresh(&mut self, pending: Vec<ApprovalView>, looked_at: Option<ApprovalView>, now: Instant) {
         let before = self.index();
         let listed = |approval| Listed {
@@ -135,7 +135,7 @@ impl Inbox {
         }
     }
 
-    /// Takes all there is to know about the one that is looked at.
+    /// Adds the full details of the selected approval.
     pub fn complete(&mut self, approval: ApprovalView, now: Instant) {
         let found = self
             .listed
@@ -150,12 +150,12 @@ impl Inbox {
         }
     }
 
-    /// The approval that is looked at.
+    /// Returns the selected approval.
     pub fn current(&self) -> Option<&Listed> {
         self.listed.get(self.index()?)
     }
 
-    /// Its place in the list.
+    /// Returns the index of the selected approval.
     pub fn index(&self) -> Option<usize> {
         let selected = self.selected?;
         self.listed
@@ -163,7 +163,7 @@ impl Inbox {
             .position(|listed| listed.approval.id == selected)
     }
 
-    /// Looks at another one, by how far it is away.
+    /// Moves the selection by `by` entries.
     pub fn step(&mut self, by: isize, now: Instant) {
         let Some(at) = self.index() else { return };
         let last = self.listed.len().saturating_sub(1);
@@ -173,7 +173,7 @@ impl Inbox {
         }
         let left = self.selected;
         let wanted = self.listed.get(next).map(|listed| listed.approval.id);
-        // One that is over stays only as long as it is looked at.
+        // An approval that is no longer pending is only listed while it is selected.
         self.listed
             .retain(|listed| Some(listed.approval.id) != left || listed.approval.status == State::Pending);
         let next = self
@@ -181,11 +181,11 @@ impl Inbox {
             .iter()
             .position(|listed| Some(listed.approval.id) == wanted);
         self.select(next.unwrap_or(0), now);
-        // The person went there: they look.
+        // The person chose this card, so they need no extra time to look at it.
         self.came_at = now.checked_sub(LOOK_FIRST).unwrap_or(now);
     }
 
-    /// The person is done with the one they looked at; the next takes its place.
+    /// Removes the selected approval and selects the next one.
     pub fn leave_behind(&mut self) {
         let left = self.selected;
         let at = self.index();
@@ -205,7 +205,7 @@ impl Inbox {
         self.came_at = now;
     }
 
-    /// The card as it would run: with the person's own changes in it.
+    /// Returns the selected approval as it would run, with the person's edits.
     pub fn shown(&self) -> Option<ApprovalView> {
         let mut approval = self.current()?.approval.clone();
         for (position, arguments) in &self.draft.edits {
@@ -216,14 +216,14 @@ impl Inbox {
             let text = String::from_utf8_lossy(arguments.as_bytes()).into_owned();
             call.arguments = RawValue::from_string(text).ok();
             call.arguments_hex = Some(crate::view::hex(arguments.as_bytes()));
-            // Where they came from is known: from this person.
+            // The values come from the person, so the agent's provenance no longer applies.
             call.provenance = None;
             call.edited = true;
         }
         Some(approval)
     }
 
-    /// Whether the approval may be approved without being asked again; else what to ask.
+    /// Returns the question to confirm before approving, or `None` if none is needed.
     pub fn question(&self) -> Option<String> {
         let approval = &self.current()?.approval;
         let is_grave = approval.risk_level >= Risk::High || list::effect(approval) == Effect::Destructive;
@@ -235,19 +235,19 @@ impl Inbox {
                 approval.risk_level
             ));
         }
-        // What deserves a second look stands on the card; asking about it each time would teach to press `y`.
+        // Concerns are on the card; asking about them each time would teach people to press `y`.
         if approval.calls.iter().any(|call| !call.warnings.is_empty()) {
             reasons.push("it has warnings".to_owned());
         }
         (!reasons.is_empty()).then(|| reasons.join("; "))
     }
 
-    /// Whether the card came only just now, by itself.
+    /// Returns true if the card has only just appeared on its own.
     pub fn is_new(&self, now: Instant) -> bool {
         now.saturating_duration_since(self.came_at) < LOOK_FIRST
     }
 
-    /// The decision as it stands, about what is shown. There is none while a row of the card was never on the screen.
+    /// Returns the decision of the draft, or `None` while a row of the card has not been on the screen.
     pub fn approving(&self) -> Option<Deciding> {
         if !self.seen.is_whole() {
             return None;
@@ -272,7 +272,7 @@ impl Inbox {
         Some(self.deciding(approval, verdict))
     }
 
-    /// A no to what is shown.
+    /// Returns a denial of the selected approval.
     pub fn denying(&self) -> Option<Deciding> {
         let approval = &self.current()?.approval;
         Some(self.deciding(approval, Verdict::Deny))
@@ -280,14 +280,14 @@ impl Inbox {
 
     fn deciding(&self, approval: &ApprovalView, verdict: Verdict) -> Deciding {
         let comment = self.draft.comment.trim();
-        // INVARIANT: what was shown is what is decided.
+        // INVARIANT: the decision is about the digest that was shown.
         let card = WholeCard::of(approval.id, approval.digest);
         let mut deciding = Deciding::on(card, verdict);
         deciding.comment = (!comment.is_empty()).then(|| comment.to_owned());
         deciding
     }
 
-    /// Says something in the last line.
+    /// Sets the message in the last line.
     pub fn say(&mut self, text: impl Into<String>) {
         self.message = Some(Message {
             text: text.into(),
@@ -295,7 +295,7 @@ impl Inbox {
         });
     }
 
-    /// Says that something did not work.
+    /// Sets an error message in the last line.
     pub fn complain(&mut self, text: impl Into<String>) {
         self.message = Some(Message {
             text: text.into(),
@@ -312,7 +312,7 @@ impl Draft {
         }
     }
 
-    /// Wants a call, or does not.
+    /// Denies a call, or includes it again.
     pub fn toggle(&mut self, position: u8) {
         match self.denied.iter().position(|denied| *denied == position) {
             Some(at) => _ = self.denied.remove(at),
@@ -322,13 +322,13 @@ impl Draft {
 }
 
 impl Listed {
-    /// The store's clock, carried on since it was read.
+    /// Returns the store's time, advanced since it was read.
     pub fn now(&self, now: Instant) -> Time {
         let since = now.saturating_duration_since(self.read_at);
         self.approval.now.0.plus(since)
     }
 
-    /// The time left; nothing when it is over.
+    /// Returns the time left to decide, or `None` if the approval is no longer pending.
     pub fn left(&self, now: Instant) -> Option<Duration> {
         let left = self.approval.expires_at.0.since(self.now(now));
         (self.approval.status == State::Pending && !left.is_zero()).then_some(left)

@@ -1,7 +1,7 @@
 use super::*;
 use crate::view::ApprovalView;
 
-/// An approval as a server would tell of it.
+/// Returns an approval as a server would send it.
 fn approval(number: u8, risk: &str, tools: &[&str]) -> ApprovalView {
     let id = format!("01a1e1bf-0691-746b-a7d3-4d5f91ac91{number:02x}");
     let calls: Vec<_> = (1..)
@@ -23,7 +23,7 @@ fn approval(number: u8, risk: &str, tools: &[&str]) -> ApprovalView {
         "endedAt": null, "decidedOn": null, "replaces": null, "supersededBy": null, "undoes": null, "quorum": 1, "approvals": [],
         "now": "2026-01-01T00:00:00Z", "calls": calls
     });
-    // Through text: a tree of values would rebuild the arguments.
+    // Via text: a `Value` would not keep the arguments' bytes.
     serde_json::from_str(&approval.to_string()).unwrap()
 }
 

@@ -1,15 +1,14 @@
-//! From the text of a card to styled lines that fit a width.
+//! Converts the text of a card to styled lines that fit a width.
 //!
-//! Enters: text with the few escape sequences that `output::style` makes and with foreign text marked. Leaves: the rows
-//! of `output::layout`, in which no escape sequence is left, whatever the text held: what is not one of ours is dropped
-//! (X15).
+//! Enters: text with escape sequences from `output::style` and with marked foreign text. Leaves: the rows of
+//! `output::layout` without any escape sequence: those that are not ours lose their escape character (X15).
 
 use ratatui::style::{Color, Modifier, Style};
 use ratatui::text::{Line, Span};
 
 use crate::output::layout::lay;
 
-/// Cuts text into lines of at most `width` columns.
+/// Wraps text into lines of at most `width` columns.
 pub fn wrap(text: &str, width: usize, has_colors: bool) -> Vec<Line<'static>> {
     let laid = lay(text, Some(width));
     let mut page = Page::default();
@@ -23,7 +22,7 @@ pub fn wrap(text: &str, width: usize, has_colors: bool) -> Vec<Line<'static>> {
     page.lines
 }
 
-/// Styles text that stands on one line, however wide.
+/// Styles one line of text, without wrapping.
 pub fn line(text: &str, has_colors: bool) -> Line<'static> {
     wrap(text, usize::MAX, has_colors)
         .into_iter()
@@ -33,7 +32,7 @@ pub fn line(text: &str, has_colors: bool) -> Line<'static> {
 
 enum Piece<'t> {
     Text(&'t str),
-    /// The numbers of a sequence that styles.
+    /// The parameters of an SGR sequence.
     Style(&'t str),
 }
 
@@ -53,7 +52,7 @@ fn pieces(text: &str) -> Vec<Piece<'_>> {
                 found.push(Piece::Style(codes));
                 after
             }
-            // Not one of ours: its first character is gone, and the rest is plain text.
+            // Not one of ours: drop the escape character and keep the rest as plain text.
             None => after,
         };
     }
@@ -108,6 +107,7 @@ impl Page {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::output::foreign::foreign;
     use crate::output::style::{self, paint};
 
     fn plain(text: &str, width: usize) -> Vec<String> {
@@ -118,12 +118,14 @@ mod tests {
     fn x08_long_lines_go_on_and_say_so() {
         assert_eq!(plain("short\n\nlines\n", 20), ["short", "", "lines"]);
         assert_eq!(
-            plain("abcdefghijklmnopqrstuvwxyz", 20),
-            ["abcdefghijklmnopqrst", "  │ uvwxyz"]
+            plain(&foreign("abcdefghijklmnopqrstuvwxyz"), 20),
+            ["│ abcdefghijklmnopqr", "│ stuvwxyz"]
         );
-        assert_eq!(plain("日本語", 4), ["日本", "│ 語"]);
+        assert_eq!(plain(&foreign("日本語"), 4), ["│ 日", "│ 本", "│ 語"]);
+        // Our own text continues without a gutter.
+        assert_eq!(plain("日本語", 4), ["日本", "語"]);
         let long = "x".repeat(100_000);
-        let shown: String = plain(&long, 80).concat().replace("  │ ", "");
+        let shown: String = plain(&foreign(&long), 80).concat().replace("│ ", "");
         assert_eq!(shown, long, "nothing is lost");
     }
 

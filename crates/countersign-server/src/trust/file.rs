@@ -1,9 +1,9 @@
-//! Files that say what this program does: policies, configurations, agents, lists of servers.
+//! Trust in files that control this program: policies, configurations, agents, lists of servers.
 //!
-//! Enters: a path. Leaves: the text, or a refusal that says what to do.
-//! INVARIANT: a file is believed because the person named it by its full path, or because they trusted exactly this
-//! content at this path before. A path that depends on the folder somebody works in names nothing: a repository that
-//! was cloned could bring the file along. The text that was compared is the text that is returned.
+//! Input: a path. Output: the text, or a refusal that says what to do.
+//! INVARIANT: a file is accepted only if the person named it by its full path, or trusted exactly this content at this
+//! path before. A relative path is not enough: a cloned repository could contain the file. The text that was checked is
+//! the text that is returned.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,29 +11,32 @@ use std::path::{Component, Path, PathBuf};
 
 use countersign::effect::Effect;
 use countersign::hash::Hash;
-use countersign::policy::{Listed, Policy};
+use countersign::policy::{Policy, ToolListing};
 use serde::{Deserialize, Serialize};
 
 use super::TrustList;
 use super::who::{self, Folder};
 use crate::failure::Failure;
+use crate::regular;
 
-/// How many changes of a policy are named.
+/// Size limit of a trusted file in bytes.
+pub const LARGEST: u64 = 16 * 1024 * 1024;
+/// Maximum number of policy changes listed in a message.
 const MOST_CHANGES: usize = 5;
 
-/// The content of a file that the person trusted.
+/// Content of a file that the person trusted.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrustedContent {
-    /// The hash of its bytes.
+    /// SHA-256 of the bytes.
     pub sha256: String,
-    /// What it lets happen, tool by tool, if it is a policy: so that a change can be told.
+    /// Ruling for each tool, if the file is a policy. Used to describe what changed.
     #[serde(default)]
     pub tools: BTreeMap<String, String>,
 }
 
 impl TrustedContent {
-    /// The content of a file as it is now.
+    /// Records the current content of a file.
     pub fn of(text: &str) -> TrustedContent {
         let policy = Policy::parse(text).ok();
         let listed = policy.iter().flat_map(|policy| policy.catalogue());
@@ -45,7 +48,7 @@ impl TrustedContent {
         }
     }
 
-    /// What is different now, in a few words.
+    /// Describes the changes since the file was trusted.
     fn changes(&self, now: &TrustedContent) -> String {
         let names = self
             .tools
@@ -78,8 +81,8 @@ impl TrustedContent {
     }
 }
 
-/// What a policy does with a tool, in one line.
-pub fn ruling(listed: &Listed<'_>) -> String {
+/// Describes in one line what a policy does with a tool.
+pub fn ruling(listed: &ToolListing<'_>) -> String {
     let mut text = match (listed.effect, listed.hold) {
         (Effect::Read, None) => "passes".to_owned(),
         (_, None) => "is held".to_owned(),
@@ -94,12 +97,15 @@ pub fn ruling(listed: &Listed<'_>) -> String {
     text
 }
 
-/// Reads a file that the person stands for.
+/// Reads a file that the person named by its full path or has trusted; refuses any other.
 pub fn read(path: &Path, unreadable: impl Fn(io::Error) -> Failure) -> Result<String, Failure> {
     let is_named = path.is_absolute();
     let path = absolute(path)?;
     who::check(&path, Folder::Shared)?;
-    let text = std::fs::read_to_string(&path).map_err(unreadable)?;
+    if !is_named {
+        check_kind(&path)?;
+    }
+    let text = regular::read_text(&path, LARGEST).map_err(unreadable)?;
     let list = TrustList::load()?;
     let Some(trusted) = list.files.get(&path) else {
         return match is_named {
@@ -125,7 +131,21 @@ pub fn read(path: &Path, unreadable: impl Fn(io::Error) -> Failure) -> Result<St
     }
 }
 
-/// A path that depends on no folder. One that did leads through no link: a repository can bring those along.
+/// Refuses anything but a regular file of acceptable size. Reading a pipe, for example, would block a hook until the
+/// coding agent gives up.
+fn check_kind(path: &Path) -> Result<(), Failure> {
+    match path.symlink_metadata() {
+        Ok(found) if !found.is_file() || found.len() > LARGEST => {
+            let message = format!("`{}` is not a file of settings", path.display());
+            Err(Failure::error("not_trusted", message)
+                .hint("take it away, or name the file you mean by its full path"))
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Makes a path absolute. A relative path that leads through a symbolic link is refused, because a repository can
+/// contain links.
 pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     if path.is_absolute() {
         return Ok(path.to_owned());
@@ -153,10 +173,10 @@ pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
     Ok(found)
 }
 
-/// Nobody has named or trusted a file.
+/// Error for a file that the person has neither named by its full path nor trusted.
 fn not_trusted(path: &Path) -> Failure {
     let shown = path.display();
-    let message = format!("`{shown}` is in the folder you are in, and you have not trusted it");
+    let message = format!("`{shown}` was found through the folder you are in, and you have not trusted it");
     Failure::error("not_trusted", message).hint(format!(
         "read it, then run: countersign trust {shown}; or name the file you mean by its full path"
     ))

@@ -1,7 +1,8 @@
-//! What a person has trusted, in one file of theirs.
+//! The trust list: everything a person has trusted, in one file.
 //!
-//! Enters: files, stores, servers and hooks that a person stands for. Leaves: whether they still are what was trusted.
-//! The file is in the person's own configuration folder, and theirs alone: one that others can write is refused.
+//! Input: files, stores, servers and hooks that a person trusts. Output: the recorded hashes and identities to compare
+//! with.
+//! The file is in the person's own configuration folder. It is refused if others can write it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{File, OpenOptions};
@@ -13,33 +14,32 @@ use serde::{Deserialize, Serialize};
 
 use super::{FileIdentity, TrustedContent, who};
 use crate::failure::Failure;
-use crate::private;
+use crate::{private_file, regular};
 
-/// The largest list that is read.
+/// Size limit of the list in bytes.
 const LARGEST: u64 = 8 * 1024 * 1024;
 const FILE: &str = "trusted.json";
 const LOCK: &str = "trusted.lock";
 
-/// What a person has trusted.
 #[derive(Debug, Default, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct TrustList {
-    /// Servers that hooks may show a token to.
+    /// Servers that hooks may send a token to.
     #[serde(default)]
     pub servers: BTreeSet<String>,
-    /// Files that say what this program does, by their full paths.
+    /// Files that control this program, by full path.
     #[serde(default)]
     pub files: BTreeMap<PathBuf, TrustedContent>,
-    /// Stores, by their full paths.
+    /// Stores, by full path.
     #[serde(default)]
     pub stores: BTreeMap<PathBuf, FileIdentity>,
-    /// The command lines that `hook install` made, word by word.
+    /// Command lines that `hook install` wrote, as separate words.
     #[serde(default)]
     pub hooks: BTreeSet<Vec<String>>,
 }
 
 impl TrustList {
-    /// Reads the list; an empty one when there is none, or when nothing says where it would be.
+    /// Reads the list; returns an empty one if the file does not exist, or if there is no home folder.
     pub fn load() -> Result<TrustList, Failure> {
         match folder() {
             Some(folder) => TrustList::read(&folder.join(FILE)),
@@ -47,12 +47,12 @@ impl TrustList {
         }
     }
 
-    /// Changes the list, while nobody else does.
+    /// Changes the list under its lock.
     pub fn change(change: impl FnOnce(&mut TrustList)) -> Result<(), Failure> {
         TrustList::lock()?.change(change)
     }
 
-    /// Waits until no other process changes the list.
+    /// Waits for the lock on the list, which one process at a time can hold.
     pub fn lock() -> Result<Lock, Failure> {
         let folder = folder().ok_or_else(|| {
             Failure::error(
@@ -62,7 +62,7 @@ impl TrustList {
             .hint("set HOME to a folder that is there, and try again")
         })?;
         let lock = folder.join(LOCK);
-        private::create_folder(&folder).map_err(|error| unwritable(&folder, &error))?;
+        private_file::create_folder(&folder).map_err(|error| unwritable(&folder, &error))?;
         who::check(&lock, who::Folder::Own)?;
         let mut options = OpenOptions::new();
         let options = options.write(true).create(true).truncate(false).mode(0o600);
@@ -78,35 +78,33 @@ impl TrustList {
             Failure::error("bad_trust", format!("cannot use `{}`: {problem}", file.display()))
                 .hint("move it away, and trust again what you use")
         };
-        match std::fs::metadata(file) {
+        let text = match regular::read(file, LARGEST) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(TrustList::default()),
-            Err(error) => return Err(bad(&error.to_string())),
-            Ok(found) if found.len() > LARGEST => return Err(bad("it is too large")),
-            Ok(_) => who::check(file, who::Folder::Own)?,
-        }
-        let text = std::fs::read(file).map_err(|error| bad(&error.to_string()))?;
+            read => read.map_err(|error| bad(&error.to_string()))?,
+        };
+        who::check(file, who::Folder::Own)?;
         serde_json::from_slice(&text).map_err(|error| bad(&error.to_string()))
     }
 }
 
-/// The right to change the list. Ends when it is dropped.
+/// Exclusive lock on the list, released when dropped.
 pub struct Lock {
     _file: File,
     list: PathBuf,
 }
 
 impl Lock {
-    /// Changes the list.
+    /// Reads the list, applies `change` and writes it back.
     pub fn change(&self, change: impl FnOnce(&mut TrustList)) -> Result<(), Failure> {
         let mut list = TrustList::read(&self.list)?;
         change(&mut list);
         let text = serde_json::to_vec_pretty(&list)
             .map_err(|error| Failure::error("no_config", error.to_string()))?;
-        private::replace(&self.list, &text).map_err(|error| unwritable(&self.list, &error))
+        private_file::replace(&self.list, &text).map_err(|error| unwritable(&self.list, &error))
     }
 }
 
-/// The person's own settings of this program; nothing when there is no home.
+/// Returns the person's configuration folder for this program; `None` if there is no home folder.
 pub fn folder() -> Option<PathBuf> {
     let named = |name: &str| {
         let folder = std::env::var_os(name).map(PathBuf::from);

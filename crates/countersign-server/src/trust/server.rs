@@ -1,13 +1,13 @@
-//! Servers that get a token of the person.
+//! Trust in servers that receive the person's token.
 //!
-//! The command line of a hook stands in settings that a repository may bring along. So a server named there gets a
-//! token only if the person named it before, with `hook install` or `trust`, or in their environment.
+//! A hook's command line is in settings that a repository may contain. A server named there receives a token only if
+//! the person approved it before, with `hook install` or `trust`, or set it in the environment.
 
 use super::TrustList;
 use crate::cli::Global;
 use crate::failure::Failure;
 
-/// Refuses a server that the person has not named.
+/// Refuses a server that the person has neither trusted nor set in the environment.
 pub fn check_server(global: &Global) -> Result<(), Failure> {
     let Some(url) = &global.server else {
         return Ok(());
@@ -20,7 +20,7 @@ pub fn check_server(global: &Global) -> Result<(), Failure> {
     Err(Failure::error("not_trusted", message).hint(format!("if it is yours: countersign trust {url}")))
 }
 
-/// A server's address as the list has it.
+/// Normalises a server's address as in the trust list: without a trailing slash.
 pub fn normal(url: &str) -> &str {
     url.trim_end_matches('/')
 }

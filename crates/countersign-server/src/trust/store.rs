@@ -1,8 +1,8 @@
-//! Stores, and other databases of this program.
+//! Trust in stores and other databases of this program.
 //!
-//! Enters: a path. Leaves: a place to open, or a refusal that says what to do.
-//! A store changes all the time, so it is known by the file itself: its number on the disk and when it was made. A store
-//! that this program makes is known from then on; one that came with a folder is refused until a person trusts it.
+//! Input: a path. Output: a store that may be opened, or a refusal that says what to do.
+//! The content of a store changes all the time, so a store is identified by its inode number and creation time. Stores
+//! that this program creates are trusted from then on; a store found in a folder is refused until a person trusts it.
 
 use std::os::unix::fs::MetadataExt as _;
 use std::path::{Path, PathBuf};
@@ -16,20 +16,20 @@ use super::list::Lock;
 use super::who::{self, Folder};
 use crate::failure::Failure;
 
-/// What SQLite keeps beside a file.
+/// Suffixes of the files that SQLite keeps next to a database.
 const BESIDE: [&str; 3] = ["-wal", "-shm", "-journal"];
 
-/// Which file it is, whatever is in it.
+/// Identifies a file regardless of its content.
 #[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct FileIdentity {
     inode: u64,
-    /// When it was made, in nanoseconds since 1970: numbers are used again after a file is gone.
+    /// Creation time in nanoseconds since 1970. Needed because inode numbers are reused after a file is deleted.
     made: u64,
 }
 
 impl FileIdentity {
-    /// The identity of a file; nothing where the file system does not say when files were made.
+    /// Returns the identity of a file; `None` if the file system does not record creation times.
     pub fn of(path: &Path) -> Option<FileIdentity> {
         let found = path.symlink_metadata().ok()?;
         let made = found.created().ok()?.duration_since(UNIX_EPOCH).ok()?;
@@ -42,15 +42,14 @@ impl FileIdentity {
 
 /// A store that may be opened.
 pub struct StorePlace {
-    /// Where it is.
     pub path: PathBuf,
-    /// Held while a new store is made, so that no other process finds one that is not known yet.
+    /// Held while a new store is created, so that no other process finds a store that is not in the list yet.
     making: Option<Lock>,
     is_new: bool,
 }
 
 impl StorePlace {
-    /// Looks whether a store may be used, or be made there.
+    /// Checks whether the store at `path` may be opened, or created if it does not exist.
     pub fn find(path: &Path) -> Result<StorePlace, Failure> {
         let is_named = path.is_absolute();
         let path = absolute(path)?;
@@ -58,7 +57,7 @@ impl StorePlace {
         if is_there(&path) && is_known(&path, is_named)? {
             return StorePlace::old(path);
         }
-        // Somebody may be making it at this moment.
+        // Another process may be creating the store right now, so take the lock and check again.
         let making = TrustList::lock().ok();
         match is_there(&path) {
             true if is_known(&path, is_named)? => StorePlace::old(path),
@@ -67,8 +66,7 @@ impl StorePlace {
                 let beside = beside(&path).find(|path| is_there(path));
                 if let Some(beside) = beside {
                     let message = format!("`{}` is there without its store", beside.display());
-                    return Err(Failure::error("not_trusted", message)
-                        .hint("take it away, or name another store with `--store`"));
+                    return Err(Failure::error("not_trusted", message).hint(without_store(&path)));
                 }
                 Ok(StorePlace {
                     path,
@@ -79,13 +77,13 @@ impl StorePlace {
         }
     }
 
-    /// Notes that this person's own program has just made the store.
+    /// Adds a store that this process has just created to the trust list.
     pub fn remember(self) {
         let (true, Some(lock), Some(identity)) = (self.is_new, &self.making, FileIdentity::of(&self.path))
         else {
             return;
         };
-        // A store that could not be noted is refused the next time, with a sentence that says what to do.
+        // If this fails, the store is refused next time, with a hint that says what to do.
         let _ = lock.change(|list| {
             list.stores.retain(|path, _| is_there(path));
             list.stores.insert(self.path.clone(), identity);
@@ -104,7 +102,7 @@ impl StorePlace {
     }
 }
 
-/// Whether a store is one that the person named by its full path, trusted or made.
+/// Returns true if the person named the store by its full path, or if it is in the trust list and still the same file.
 fn is_known(path: &Path, is_named: bool) -> Result<bool, Failure> {
     if is_named {
         return Ok(true);
@@ -123,6 +121,19 @@ fn beside(path: &Path) -> impl Iterator<Item = PathBuf> {
         name.push(end);
         PathBuf::from(name)
     })
+}
+
+/// The log of a store that was moved or deleted holds what was acknowledged last.
+fn without_store(path: &Path) -> String {
+    let store = path.display();
+    let found = beside(path).filter(|path| is_there(path));
+    let found: Vec<String> = found.map(|path| path.display().to_string()).collect();
+    let found = found.join(" ");
+    format!(
+        "it may hold what was acknowledged last, so put its store back beside it: `mv WHERE-IT-IS {store}`. If that store is \
+         gone for good, keep what is left and restore a backup: `mkdir lost && mv {found} lost/ && countersign restore BACKUP \
+         --store {store}`"
+    )
 }
 
 fn not_trusted(path: &Path) -> Failure {

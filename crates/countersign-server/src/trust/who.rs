@@ -1,8 +1,9 @@
-//! Who could change a file: the person who runs this program, root, or somebody else.
+//! Checks who can change a file: only the person who runs this program and root, or others too.
 //!
-//! Enters: an absolute path. Leaves: nothing, or a refusal with the command that mends it. Every folder on the way is
-//! looked at, and every link is followed step by step, because whoever can replace a folder can replace what is in it.
-//! Deliberately absent: access control lists, and what root may do.
+//! Input: an absolute path. Output: nothing, or a refusal with the command that fixes the permissions. Every folder on
+//! the path is checked and every link is followed step by step, because whoever can replace a folder can replace its
+//! contents.
+//! Not here: access control lists, and what root may do.
 
 use std::ffi::OsString;
 use std::fs::Metadata;
@@ -11,23 +12,25 @@ use std::path::{Component, Path, PathBuf};
 
 use crate::failure::Failure;
 
-/// Accounts and groups that count as the person's own, by number: for containers whose files belong to another account.
+/// Comma-separated ids of accounts and groups that count as the person's own, for containers in which files belong to
+/// another account.
 const TRUST_UID: &str = "COUNTERSIGN_TRUST_UID";
 const TRUST_GID: &str = "COUNTERSIGN_TRUST_GID";
-/// As many links as the system follows.
+/// Maximum number of symbolic links to follow, the same as the kernel's.
 const MOST_LINKS: usize = 40;
 const STICKY: u32 = 0o1000;
 
-/// How much a folder may let others do.
+/// What others may do in the folder that contains the file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub enum Folder {
-    /// Others may put files of their own beside, as in `/tmp`.
+    /// Others may create their own files in the folder if it is sticky, as `/tmp` is.
     Shared,
-    /// Others may put nothing beside: a store's log would be taken from there.
+    /// Others may create nothing in the folder: SQLite would read a store's WAL from there.
     Own,
 }
 
-/// Refuses a path that others could change or replace. What is not there yet is judged by the folders above it.
+/// Refuses a path that others could change or replace. A path that does not exist yet is judged by the folders above
+/// it.
 pub fn check(path: &Path, folder: Folder) -> Result<(), Failure> {
     let people = People::here();
     let mut at = PathBuf::from("/");
@@ -66,7 +69,7 @@ pub fn check(path: &Path, folder: Folder) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The names of a path, the first one last.
+/// Splits a path into its names, in reverse order.
 fn names(path: &Path) -> Vec<OsString> {
     let names = path.components().filter_map(|component| match component {
         Component::Normal(name) => Some(name.to_owned()),
@@ -78,7 +81,7 @@ fn names(path: &Path) -> Vec<OsString> {
     names
 }
 
-/// The numbers that count as the person's own, besides root's.
+/// User and group ids that count as the person's own, including root's.
 struct People {
     uids: Vec<u32>,
     gids: Vec<u32>,
@@ -96,7 +99,7 @@ impl People {
     fn check(&self, path: &Path, found: &Metadata, folder: Folder) -> Result<(), Failure> {
         self.check_owner(path, found)?;
         let mode = found.mode();
-        // In such a folder nobody can replace what belongs to somebody else.
+        // In a sticky folder, nobody can replace the files of others.
         if found.is_dir() && mode & STICKY != 0 && folder == Folder::Shared {
             return Ok(());
         }

@@ -1,6 +1,6 @@
-//! What a call would change, and what a person changed about it, as JSON.
+//! JSON view of what a call would change, and of how a person edited it.
 //!
-//! INVARIANT: what is secret in a call's arguments is secret in what it would change.
+//! INVARIANT: values that are secret in a call's arguments are also hidden in what the call would change.
 
 use countersign::approval::Approval;
 use countersign::call::Call;
@@ -15,7 +15,7 @@ use utoipa::ToSchema;
 use super::make::result;
 use super::value::{ValueView, with_whole};
 
-/// What stands for a text that is not to be shown.
+/// Replacement for a secret value.
 const HIDDEN: &str = "hidden";
 
 /// What a call would change, as it was read when a person was asked.
@@ -51,7 +51,7 @@ pub struct ChangeView {
     pub is: Option<String>,
 }
 
-/// What the call would change.
+/// Returns the snapshot of what the call would change. `None` if there is none or it was erased.
 pub fn before(approval: &Approval, call: &Call, secrecy: &Secrecy) -> Option<BeforeView> {
     let before = call.before.as_deref().filter(|_| approval.erased_at.is_none())?;
     let is_hidden = hides(secrecy, &before.result);
@@ -68,7 +68,7 @@ pub fn before(approval: &Approval, call: &Call, secrecy: &Secrecy) -> Option<Bef
     })
 }
 
-/// What the person who approved the call changed about it.
+/// Returns what the approver edited.
 pub fn edits(call: &Call, secrecy: &Secrecy) -> Vec<ChangeView> {
     let original = call.original.as_ref();
     original.map_or_else(Vec::new, |original| {
@@ -76,7 +76,8 @@ pub fn edits(call: &Call, secrecy: &Secrecy) -> Vec<ChangeView> {
     })
 }
 
-/// Whether something in what a call would change is secret. What is no object has no places by which that could be told.
+/// Returns true if a snapshot contains a secret. A snapshot that is not a JSON object counts as secret if the call has
+/// any secrets, since they cannot be located in it.
 pub fn hides(secrecy: &Secrecy, result: &[u8]) -> bool {
     let leaves = json::leaves(result);
     let is_object = json::check(result, json::Limits::default()).is_ok();
@@ -90,7 +91,7 @@ pub fn hides(secrecy: &Secrecy, result: &[u8]) -> bool {
     }
 }
 
-/// The values of the call's arguments that are others than those in `old`.
+/// Returns the values in which the call's arguments differ from `old`.
 fn changes(secrecy: &Secrecy, call: &Call, old: &[u8], whole: bool) -> Vec<ChangeView> {
     let shown = |Difference { pointer, was, is }| {
         let is_hidden = secrecy.is_secret(&pointer);

@@ -1,4 +1,4 @@
-//! An event as streams tell it: with enough beside it to know whose it is.
+//! Event of the feed as JSON, with the approval's agent, channel and state.
 
 use countersign::approval::Approval;
 use countersign::event::Event;
@@ -9,30 +9,29 @@ use serde_json::value::RawValue;
 
 use super::Moment;
 
-/// One event of the feed.
+/// Event of the feed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Happening {
-    /// The approval it happened to.
+    /// Approval of the event.
     pub approval: ApprovalId,
-    /// Its place in the approval's history.
+    /// Number of the event in the approval's history.
     pub number: u32,
-    /// When.
     pub at: Moment,
-    /// By whom.
+    /// Actor that caused the event.
     pub by: String,
     /// The approval's agent.
     pub agent_name: String,
-    /// The approval's conversation.
+    /// The approval's channel.
     pub channel: Option<String>,
     /// The approval's state when the event was read, which may be later.
     pub status: State,
-    /// What happened.
+    /// The event as JSON.
     pub event: Box<RawValue>,
 }
 
 impl Happening {
-    /// An event of an approval.
+    /// Creates the view of an event. `None` if its stored text is not JSON.
     pub fn new(approval: &Approval, event: &Event) -> Option<Happening> {
         Some(Happening {
             approval: approval.id,

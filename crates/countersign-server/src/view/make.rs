@@ -1,11 +1,11 @@
-//! From an approval to its JSON.
+//! Conversion of an approval to JSON.
 //!
-//! INVARIANT: not one byte of the arguments is changed, and none is given where something in them is secret.
+//! INVARIANT: arguments are byte for byte unchanged, or omitted if they contain a secret.
 
 use countersign::approval::Approval;
 use countersign::call::{Arguments, Call};
 use countersign::concern::Concern;
-use countersign::display::clip;
+use countersign::display::{clip, escape};
 use countersign::effect::Risk;
 use countersign::event::Event;
 use countersign::id::CallId;
@@ -18,7 +18,7 @@ use serde_json::value::RawValue;
 use super::value::with_whole;
 use super::{ApprovalView, CallView, EventView, ValueView, VoteView, before, hex, origin};
 
-/// The approval as JSON shows it at `now`.
+/// Creates the view of an approval at `now`.
 pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView {
     let all = approval.secrecy(policy);
     let calls: Vec<CallView> = approval
@@ -62,6 +62,7 @@ pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView
         digest: approval.digest,
         version: approval.version,
         ended_at: approval.ended_at.map(Into::into),
+        passed_because: passed_because(approval),
         decided_on: decision.map(|decision| decision.surface.clone()),
         replaces: approval.replaces,
         superseded_by: approval.superseded_by,
@@ -77,20 +78,20 @@ pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView
 }
 
 impl ApprovalView {
-    /// Adds what deserves a second look, call by call.
+    /// Adds the concerns of each call.
     pub fn with_concerns(mut self, concerns: &[Vec<Concern>]) -> ApprovalView {
         self.add_concerns(concerns);
         self
     }
 
-    /// As [`with_concerns`](Self::with_concerns), in its place.
+    /// Like [`with_concerns`](Self::with_concerns), but in place.
     pub fn add_concerns(&mut self, concerns: &[Vec<Concern>]) {
         for (call, concerns) in self.calls.iter_mut().zip(concerns) {
             call.concerns = concerns.iter().map(ToString::to_string).collect();
         }
     }
 
-    /// Adds the history.
+    /// Adds the events.
     pub fn with_events(self, events: &[Event]) -> ApprovalView {
         let view = |event: &Event| EventView {
             number: event.number,
@@ -106,7 +107,7 @@ impl ApprovalView {
     }
 }
 
-/// The state that is true at `now`: an approval has expired before anybody wrote that down.
+/// Returns the approval's state at `now`: expired after its deadline, even if no sweep has recorded that yet.
 pub fn state(approval: &Approval, now: Time) -> State {
     match approval.state {
         State::Pending if now >= approval.expires_at => State::Expired,
@@ -114,8 +115,8 @@ pub fn state(approval: &Approval, now: Time) -> State {
     }
 }
 
-/// The state of a call that is true at `now`: past its deadline nobody knows how it ended, before anybody wrote that down.
-fn call_state(call: &Call, now: Time) -> CallState {
+/// Returns the call's state at `now`: unknown after its deadline, even if no sweep has recorded that yet.
+pub(super) fn call_state(call: &Call, now: Time) -> CallState {
     let deadline = call.execution.as_ref().map(|run| run.deadline);
     match call.state {
         CallState::Running if deadline.is_some_and(|deadline| now >= deadline) => CallState::Unknown,
@@ -123,7 +124,19 @@ fn call_state(call: &Call, now: Time) -> CallState {
     }
 }
 
-/// One sentence for the whole approval; safe to show.
+/// Explains why a call passed. Does not show the condition itself, which is for operators.
+///
+/// INVARIANT: a call recorded as passed is more than a read, and such a call passes only if the tool's `hold` condition
+/// was evaluated and is false.
+pub fn passed_because(approval: &Approval) -> Option<String> {
+    let tool = approval.calls.first().map(|call| escape(call.tool.as_str()));
+    let tool = tool.filter(|_| approval.state == State::Passed)?;
+    Some(format!(
+        "the policy asks about `{tool}` only under a condition, and this call did not meet it"
+    ))
+}
+
+/// Returns one sentence for the whole approval, escaped.
 pub fn description(approval: &Approval) -> String {
     const NAMED: usize = 3;
     match approval.calls.as_slice() {
@@ -181,7 +194,7 @@ fn call_view(approval: &Approval, position: u8, call: &Call, policy: &Policy, al
     let hidden = rows.iter().any(|row| row.hidden);
     let hidden = hidden || secrecy.is_in(&String::from_utf8_lossy(bytes));
     let warnings = rows.iter().flat_map(|row| {
-        let told = |warning| format!("{} {warning}", row.pointer);
+        let told = |warning| format!("{} {warning}", row.name);
         row.warnings.iter().map(told)
     });
     let warnings = warnings.collect();
@@ -208,7 +221,7 @@ fn call_view(approval: &Approval, position: u8, call: &Call, policy: &Policy, al
         summary: call.terms.summary.clone(),
         state: call.state,
         because: call.because.as_ref().map(|because| because.as_str().to_owned()),
-        notes: call.terms.notes.clone(),
+        notes: call.notes(),
         warnings,
         concerns: Vec::new(),
         provenance: call
@@ -232,11 +245,11 @@ fn call_view(approval: &Approval, position: u8, call: &Call, policy: &Policy, al
 
 fn raw(arguments: &Arguments) -> Option<Box<RawValue>> {
     let text = std::str::from_utf8(arguments.as_bytes()).ok()?;
-    // The value without the white space around it: that is how JSON stands inside JSON.
+    // Embedded JSON has no surrounding whitespace.
     RawValue::from_string(text.trim_matches([' ', '\n', '\r', '\t']).to_owned()).ok()
 }
 
-/// What a tool answered: JSON as it came, any other text as a string.
+/// Converts a result: JSON unchanged, any other text as a string.
 pub fn result(bytes: &[u8]) -> Option<Box<RawValue>> {
     const LONGEST_TEXT: usize = 1024 * 1024;
     let text = String::from_utf8_lossy(bytes);

@@ -1,9 +1,9 @@
-//! A moment as JSON writes it: RFC 3339 with milliseconds.
+//! Time in JSON: RFC 3339 with milliseconds.
 
 use countersign::time::Time;
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
-/// A moment of a store's clock, in JSON.
+/// Time of the store's clock, as JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Moment(pub Time);
 

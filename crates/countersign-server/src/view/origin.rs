@@ -1,12 +1,12 @@
-//! Where values came from, as JSON.
+//! Provenance of values as JSON.
 
 use countersign::display::clip;
-use countersign::provenance::{Counts, Heard, Mark, Provenance, Teller};
+use countersign::provenance::{Counts, Coverage, Mark, Provenance, Voucher};
 use countersign::secrecy::Secrecy;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 
-/// The tag of what strangers may have written.
+/// Tag of text that strangers may have written.
 const OUTSIDE: &str = "FROM OUTSIDE";
 
 /// Where each value of a call came from.
@@ -52,7 +52,7 @@ pub struct LeafView {
 }
 
 impl ProvenanceView {
-    /// The same without words that hold a secret.
+    /// Hides secrets in words, details and pointers.
     pub fn hide(mut self, secrecy: &Secrecy) -> ProvenanceView {
         for leaf in &mut self.leaves {
             for text in [&mut leaf.words, &mut leaf.detail].into_iter().flatten() {
@@ -65,8 +65,9 @@ impl ProvenanceView {
 }
 
 impl LeafView {
-    /// How loud it has to be, as [`Mark::loudness`] says. A word this version does not know is as good as none.
-    pub fn loudness(&self) -> u8 {
+    /// Returns how much the mark should stand out, as [`Mark::prominence`] does. A mark unknown to this version counts
+    /// as of unknown origin.
+    pub fn prominence(&self) -> u8 {
         match self.mark.as_str() {
             "none" => 5,
             _ if self.tag == OUTSIDE => 4,
@@ -78,12 +79,12 @@ impl LeafView {
     }
 }
 
-/// What an answer without the field is taken for.
+/// Default of the field for JSON from servers that do not send it.
 fn agent() -> String {
-    Teller::Agent.as_str().to_owned()
+    Voucher::Agent.as_str().to_owned()
 }
 
-/// Everything that is known about where values came from.
+/// Converts provenance to its view.
 pub fn view(provenance: &Provenance) -> ProvenanceView {
     let leaves = provenance.leaves.iter().map(|leaf| {
         let quote = match &leaf.mark {
@@ -94,7 +95,7 @@ pub fn view(provenance: &Provenance) -> ProvenanceView {
         LeafView {
             pointer: leaf.pointer.clone(),
             mark: leaf.mark.word(),
-            tag: leaf.mark.tag(provenance.told_by()).to_owned(),
+            tag: leaf.mark.tag(provenance.vouched_by()).to_owned(),
             message: quote.map(|quote| quote.message),
             span: quote.and_then(|quote| quote.span),
             words: quote
@@ -105,9 +106,9 @@ pub fn view(provenance: &Provenance) -> ProvenanceView {
     });
     ProvenanceView {
         verdict: provenance.verdict(),
-        conversation_from: provenance.told_by().as_str().to_owned(),
+        conversation_from: provenance.vouched_by().as_str().to_owned(),
         counts: provenance.counts(),
-        partial: provenance.heard != Heard::Whole,
+        partial: provenance.heard != Coverage::Whole,
         leaves: leaves.collect(),
     }
 }
@@ -142,7 +143,7 @@ mod tests {
         let provenance = trace(&conversation, arguments, &|_| false);
         let shown = view(&provenance);
         for (leaf, shown) in provenance.leaves.iter().zip(&shown.leaves) {
-            assert_eq!(leaf.mark.loudness(), shown.loudness(), "{shown:?}");
+            assert_eq!(leaf.mark.prominence(), shown.prominence(), "{shown:?}");
         }
         let outside = shown.leaves.iter().filter(|leaf| leaf.tag == OUTSIDE).count();
         assert_eq!(outside, 1, "{shown:?}");

@@ -1,9 +1,9 @@
-//! The values of a call one by one, as cards show them.
+//! Values of a call, one by one, as cards show them.
 
 use std::collections::HashMap;
 
-use countersign::display::{Warning, clip, escape};
-use countersign::json;
+use countersign::display::{self, Warning, clip_value, escape};
+use countersign::json::{self, Kind};
 use countersign::summary::{Row, table};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -19,6 +19,13 @@ const LONGEST: usize = 1_000;
 pub struct ValueView {
     /// Where it stands: a JSON pointer, made safe to show.
     pub pointer: String,
+    /// The pointer as people read it: a member's name that could be an index, or end early, stands in quotes.
+    #[serde(default)]
+    pub name: Option<String>,
+    /// What kind of value it is.
+    #[serde(default, rename = "type")]
+    #[schema(value_type = Option<ValueType>)]
+    pub kind: Option<Kind>,
     /// The whole text of the value, or only a mark when it is secret.
     pub value: String,
     /// Whether it is secret.
@@ -28,16 +35,29 @@ pub struct ValueView {
     pub warnings: Vec<Warning>,
 }
 
-/// A row of a card, and the whole text behind it where that may be shown. The text is not made safe yet.
+/// The kinds of JSON values, for the API's description.
+#[derive(ToSchema)]
+#[schema(rename_all = "lowercase")]
+#[expect(dead_code, reason = "describes `Kind`, which the library owns")]
+pub enum ValueType {
+    String,
+    Number,
+    Boolean,
+    Null,
+    Object,
+    Array,
+}
+
+/// Row of a card, and the full text of its value where that may be shown. The full text is not escaped yet.
 pub struct Shown {
-    /// What a card shows.
+    /// Row as the card shows it, escaped.
     pub row: Row,
-    /// The whole value.
+    /// Full value, unescaped. `None` for secrets.
     pub whole: Option<String>,
 }
 
 impl CallView {
-    /// Every value that may be shown, in the order of the arguments.
+    /// Returns all values, in the order of the arguments; secrets are only marked.
     pub fn shown(&self) -> Vec<Shown> {
         match (&self.values, self.argument_bytes()) {
             (Some(values), _) => values.iter().map(shown).collect(),
@@ -47,7 +67,7 @@ impl CallView {
     }
 }
 
-/// Rows with the whole text of what is not secret.
+/// Adds the full text to rows that are not secret.
 pub fn with_whole(rows: Vec<Row>, bytes: &[u8]) -> Vec<Shown> {
     let leaves = json::leaves(bytes);
     let leaves: HashMap<_, _> = leaves.iter().map(|leaf| (escape(&leaf.pointer), leaf)).collect();
@@ -64,6 +84,8 @@ impl From<Shown> for ValueView {
         let row = shown.row;
         ValueView {
             pointer: row.pointer,
+            name: Some(row.name),
+            kind: Some(row.kind),
             value: shown.whole.unwrap_or(row.value),
             hidden: row.hidden,
             warnings: row.warnings,
@@ -71,14 +93,28 @@ impl From<Shown> for ValueView {
     }
 }
 
-/// Whatever came over the wire is made safe here again.
+impl ValueView {
+    /// Returns the value as cards show it: escaped, and quoted if it could be mistaken for a value of another type.
+    pub fn told(&self) -> String {
+        match self.kind.filter(|_| !self.hidden) {
+            Some(kind) => display::value(kind, &self.value),
+            None => escape(&self.value).into_owned(),
+        }
+    }
+}
+
+/// Escapes values again that came from another process.
 fn shown(value: &ValueView) -> Shown {
-    let clipped = clip(&value.value, LONGEST);
+    // Not quoted: the mark of a secret, and a value whose type an older server does not send.
+    let as_kind = value.kind.filter(|_| !value.hidden).unwrap_or(Kind::Null);
+    let (text, is_clipped) = clip_value(as_kind, &value.value, LONGEST);
     let row = Row {
         pointer: crate::output::once(&value.pointer),
-        value: clipped.to_string(),
+        name: crate::output::once(value.name.as_deref().unwrap_or(&value.pointer)),
+        kind: value.kind.unwrap_or(as_kind),
+        value: text,
         bytes: value.value.len(),
-        clipped: clipped.is_clipped(),
+        clipped: is_clipped,
         hidden: value.hidden,
         warnings: value.warnings.clone(),
     };

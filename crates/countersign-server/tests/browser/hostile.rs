@@ -1,4 +1,4 @@
-//! X25, X16, X39: what an agent writes is shown, and does nothing.
+//! X25, X16, X39: text from an agent is displayed and has no other effect.
 
 use serde_json::json;
 
@@ -32,7 +32,7 @@ fn x25_x16_x39_hostile_text_is_inert_in_a_browser() {
                 "document.querySelectorAll('{card} script, {card} img, {card} a[href^=javascript]').length"
             ));
             assert_eq!(made, json!(0), "{path}");
-            // Nothing closed its frame, and nobody else's button stands among ours.
+            // No value escaped from its element, and all `.yes` buttons are the card's own.
             let inside = stage.js(&format!("document.querySelectorAll('.yes').length === document.querySelectorAll('{card} .decide .yes').length"));
             assert_eq!(inside, json!(true), "{path}");
             let acting = stage.js("/[\\u202e\\u200b]|\\udb40/.test(document.body.textContent)");

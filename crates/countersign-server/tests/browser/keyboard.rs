@@ -1,4 +1,4 @@
-//! The keyboard alone.
+//! Tests the inbox with the keyboard alone.
 
 use serde_json::json;
 
@@ -18,7 +18,7 @@ fn everything_can_be_done_by_keyboard() {
         stage.press("\u{e00c}");
         stage.until("!document.getElementById('keys').open");
         the_gravest_takes_two_presses(stage, &delete);
-        // Back and forth, to the next one, and yes.
+        // Move back and forth, then approve.
         stage.press("j");
         stage.press("j");
         stage.press("k");
@@ -54,7 +54,7 @@ fn the_gravest_takes_two_presses(stage: &Stage, id: &str) {
     stage.press("a");
     stage.until(&format!("document.querySelector('#a{id} .yes.armed')"));
     assert_eq!(stage.service.show(id)["status"], "pending");
-    // Going away takes it back.
+    // Moving away cancels the first press.
     stage.press("j");
     stage.until("!document.querySelector('.armed')");
     stage.press("k");
@@ -100,7 +100,7 @@ fn tab_reaches_every_control_in_order(stage: &Stage) {
             json!("edit")
         ]
     );
-    // Everything that can be used has a name to be called by.
+    // Every control has an accessible name.
     let nameless = stage
         .js("[...document.querySelectorAll('button, select, textarea, a, input:not([type=hidden])')].filter((each) => \
              !each.hidden && !(each.textContent.trim() || each.ariaLabel || each.labels?.length)).map((each) => each.outerHTML)");

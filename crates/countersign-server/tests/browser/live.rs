@@ -1,4 +1,4 @@
-//! The page with its script: cards arrive, change and are decided while somebody looks at them.
+//! Tests the page with JavaScript: cards arrive, change and are decided while a person looks at them.
 
 use serde_json::json;
 
@@ -30,7 +30,7 @@ fn arguments_are_changed_and_batches_decided_in_part() {
     });
 }
 
-/// Also without TLS: a loopback address counts as safe.
+/// The cookie is `Secure` even without TLS, since browsers treat a loopback address as secure.
 fn the_cookie_is_bound_to_this_host(stage: &Stage) {
     let cookie = stage.browser.cookie("__Host-countersign");
     assert_eq!(cookie["secure"], json!(true));
@@ -72,7 +72,7 @@ fn what_is_typed_survives_what_happens(stage: &Stage) {
     let card = format!("#a{id}");
     stage.until(&format!("document.querySelector('{card}')"));
     stage.write(&format!("{card} [name=comment]"), "half a sen");
-    // Another card comes, and somebody tries to decide this one on a card that they do not see.
+    // Another card arrives, and a decision with a wrong digest changes this one's version.
     let other = stage.service.propose("note", r#"{"text":"other"}"#);
     stage
         .service
@@ -97,7 +97,7 @@ fn nothing_moves_when_a_card_arrives(stage: &Stage) {
     stage.goto("/approvals");
     stage.until("document.querySelectorAll('.card').length >= 6");
     stage.watch_shifts();
-    // Grave, so its place is at the top, where somebody reads.
+    // A high risk puts the card at the top, where a person is reading.
     let id = stage.service.propose("delete_contact", r#"{"id":"c-1"}"#);
     stage.until("!document.getElementById('fresh').hidden");
     assert_eq!(stage.text("#fresh"), "1 new, 1 of high risk");
@@ -144,7 +144,7 @@ fn time_runs_out_while_the_page_is_open(stage: &Stage) {
         json!(null)
     );
     assert_eq!(stage.service.show(&id)["status"], "expired");
-    // One whose place is in view waits behind the button, and goes away there when its time is over.
+    // A card that belongs in view waits behind the button, and is gone from there once it expires.
     stage.js("scrollTo(0, document.body.scrollHeight)");
     stage.service.propose("brief", r#"{"text":"unseen"}"#);
     stage.until("!document.getElementById('fresh').hidden");
@@ -167,6 +167,9 @@ fn arguments_are_edited(stage: &Stage) {
     field.clear();
     field.write("{\n\"name\": \"Mária\"}");
     stage.click("button[value=edit]");
+    stage.until("document.querySelector('[value=confirm]')");
+    assert!(stage.text(".values").contains("Maria → Mária"));
+    stage.click("button[value=confirm]");
     stage.until("document.querySelector('.ended')?.textContent.includes('Approved by you')");
     let shown = stage.service.show(&id);
     assert_eq!(shown["calls"][0]["edited"], true);
@@ -179,7 +182,7 @@ fn a_batch_is_approved_in_part(stage: &Stage) {
     stage.goto(&format!("/approvals/{id}"));
     stage.click("[name='choice-2'][value=deny]");
     stage.click("button[value=chosen]");
-    stage.until("document.querySelector('.ended')?.textContent.includes('Approved by you')");
+    stage.until("document.querySelector('.ended')?.textContent.includes('2 of 3 approved by you')");
     stage.until("document.getElementById('timeline').textContent.includes('only calls 1, 3')");
     let shown = stage.service.show(&id);
     let states: Vec<_> = (0..3).map(|call| shown["calls"][call]["state"].clone()).collect();
@@ -228,14 +231,14 @@ fn two_tabs_stay_in_step(stage: &Stage) {
     stage.until(&format!(
         "document.querySelector('#a{id} .ended')?.textContent.includes('Approved by you')"
     ));
-    // The tab that listened may be the one that went: the other one takes over.
+    // The closed tab may have been the one connected to the service; the other takes over.
     let next = stage.service.propose("note", r#"{"text":"after"}"#);
     stage.until(&format!(
         "document.getElementById('a{next}') || !document.getElementById('fresh').hidden"
     ));
 }
 
-/// The browser writes down whatever the content policy kept from happening.
+/// The browser logs every violation of the content security policy.
 fn no_script_of_ours_breaks_the_policy(stage: &Stage) {
     for path in ["/approvals", "/approvals/history", "/numbers"] {
         stage.goto(path);

@@ -1,4 +1,4 @@
-//! A18, X08: cards of every size can be read on a screen and on a phone: nothing sticks out, nothing is covered.
+//! A18, X08: cards of every size are readable on a screen and on a phone, with nothing cut off or covered.
 
 use serde_json::{Value, json};
 
@@ -28,7 +28,7 @@ fn a18_cards_of_every_size_fit_a_screen_and_a_phone() {
     });
 }
 
-/// Marks and names whose text does not fit where they stand.
+/// Lists elements whose text does not fit.
 const CUT: &str = "[...document.querySelectorAll('.card dt, .card dd, .marks b, .look, .decide button')]
     .filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => each.textContent.slice(0, 60))";
 

@@ -1,7 +1,8 @@
-//! The inbox in a real browser, served by the real program: what only a browser can show.
+//! Tests the inbox in a real browser against the real program: behaviour that only a browser can show.
 //!
-//! Needs chromium and its driver; `scripts/test` installs them. Without them these tests fail: they are not skipped.
-//! Each test has a browser and a service of its own, and goes through several scenes with them.
+//! Needs chromium and its driver; `scripts/test` installs them. Without them these tests fail rather than being
+//! skipped.
+//! Each test starts its own browser and service and runs several scenes with them.
 
 #![expect(
     clippy::unwrap_used,

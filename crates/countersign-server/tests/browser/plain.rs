@@ -1,4 +1,4 @@
-//! No script at all: forms and links do everything.
+//! Without JavaScript, forms and links do everything.
 
 use crate::stage::{Script, play};
 
@@ -12,11 +12,11 @@ fn everything_works_without_script() {
         let lines = ["a", "b"].map(|text| format!(r#"{{"tool":"note","arguments":{{"text":"{text}"}}}}"#));
         let batch = stage.service.propose_batch(&lines.join("\n"));
         stage.goto("/approvals");
-        // Yes, from the list.
+        // Approve from the list.
         stage.click(&format!(".card:has([href$='{contact}']) .yes"));
         stage.until_address(&format!("?done={contact}"));
         assert!(stage.text(".done").contains("You approved: Create contact Maria"));
-        // No, with a comment, from its own page.
+        // Deny with a comment, from the approval's own page.
         stage.click(&format!("h2 a[href$='{note}']"));
         stage.until_address(&note);
         stage.write("[name=comment]", "no");
@@ -24,7 +24,7 @@ fn everything_works_without_script() {
         stage.until_address(&note);
         assert!(stage.text(".ended").contains("Denied by you"));
         assert!(stage.text(".timeline").contains("denied on the page"));
-        // Changed, and in part.
+        // Edit one call and deny another.
         stage.goto(&format!("/approvals/{batch}?edit=1"));
         let field = stage.browser.find("[name='arguments-1']");
         field.clear();
@@ -37,11 +37,15 @@ fn everything_works_without_script() {
         field.clear();
         field.write(r#"{"text":"A"}"#);
         stage.click("button[value=edit]");
+        // The card of what would run comes first; nothing is decided yet.
+        assert!(stage.text("main").contains("Nothing is decided yet."));
+        assert_eq!(stage.service.show(&batch)["status"], "pending");
+        stage.click("button[value=confirm]");
         stage.until_address(&batch);
         let shown = stage.service.show(&batch);
         assert_eq!(shown["calls"][0]["edited"], true);
         assert_eq!(shown["calls"][1]["state"], "refused");
-        // Filters, history, numbers, and out.
+        // Filters, history, numbers, signing out.
         stage.service.propose("note", r#"{"text":"filter"}"#);
         stage.goto("/approvals?risk=high");
         assert!(stage.text("#cards").contains("Nothing of this kind waits."));

@@ -1,4 +1,5 @@
-//! The playground in a browser: an agent answers word by word, its card is decided here, in another tab, or elsewhere.
+//! Tests the playground in a browser: an agent's answer is streamed, and its card is decided here, in another tab, or
+//! elsewhere.
 
 use std::time::Duration;
 
@@ -8,7 +9,7 @@ use crate::service::Service;
 use crate::stage::{Script, Stage, play_with};
 
 const MARIA: &str = "Create a contact for Maria Garcia at Acme Corp, maria@acme.com";
-/// Longer than anything takes.
+/// Maximum wait for text to appear.
 const PATIENCE: Duration = Duration::from_secs(20);
 const ENTER: &str = "\u{e007}";
 
@@ -64,13 +65,13 @@ fn the_playground_works_without_script() {
         until_shown(stage, "#lines", "Done! Create contact Maria Garcia");
         until_shown(stage, "#card", "Approved by you");
         assert!(stage.browser.address().ends_with("/playground/crm"));
-        // The card's own button asks for the undo right here.
+        // The card's undo button proposes the undo without leaving the page.
         stage.click("#card .after button");
         until_shown(stage, "#card", "Delete contact");
         assert!(stage.browser.address().ends_with("/playground/crm"));
         stage.click("#card .no");
         until_shown(stage, "#lines", "Cancelled.");
-        // By words, and by one of the sentences offered.
+        // Undo in words, then one of the suggested sentences.
         stage.write("#say textarea", "undo that");
         stage.click("#say button");
         until_shown(stage, "#card", "Delete contact");
@@ -79,7 +80,7 @@ fn the_playground_works_without_script() {
         until_shown(stage, "#lines", "Done! Delete contact");
         stage.click(".openings button:last-child");
         until_shown(stage, "#lines", "Your pipeline");
-        // A no.
+        // Deny.
         stage.click(".openings button");
         until_shown(stage, "#card", "Create contact Maria Garcia");
         stage.click("#card .no");
@@ -87,12 +88,12 @@ fn the_playground_works_without_script() {
     });
 }
 
-/// Waits until a part of the page says this, without asking its script.
+/// Waits until an element contains this text, without running JavaScript in the page.
 fn until_shown(stage: &Stage, css: &str, text: &str) {
     let begin = std::time::Instant::now();
     loop {
         let wanted = json!({ "using": "css selector", "value": css });
-        // The page may be on its way to another one.
+        // The page may be loading another one.
         let found = stage.browser.ask("POST", "/element", &wanted);
         let id = found
             .ok()
@@ -117,7 +118,7 @@ fn talk_to(stage: &Stage, agent: &str) {
     stage.until("document.activeElement?.name === 'text' && main.dataset.live");
 }
 
-/// A conversation of its own.
+/// Starts a new conversation with an agent.
 fn talk_anew(stage: &Stage, agent: &str) {
     talk_to(stage, agent);
     stage.click(".bar .button");
@@ -169,7 +170,7 @@ fn words_come_one_by_one_and_a_card_appears(stage: &Stage) {
         "{}",
         stage.js("window.pieces")
     );
-    // Where its values came from, and the trace.
+    // The card's provenance and the trace.
     let values = stage.text("#card .values");
     assert!(values.contains("NOT FROM YOU"), "{values}");
     let traced = stage.text("#trace .warn").replace('\n', " ");
@@ -215,7 +216,7 @@ fn the_undo_button_asks_right_here(stage: &Stage) {
     assert_eq!(stage.js("location.pathname"), json!("/playground/crm"));
     stage.click("#card .yes");
     until_said(stage, "Done! Delete contact");
-    // There is nothing left to take back, and no button says there is.
+    // Nothing is left to undo, so there is no undo button.
     assert_eq!(stage.js("document.querySelector('#card .after')"), json!(null));
 }
 
@@ -273,7 +274,7 @@ fn the_command_line_decides(stage: &Stage) {
     until_card(stage, "Create contact Maria,");
     let id = stage.js("document.querySelector('#card .card').id.slice(1)");
     stage.service.approve(id.as_str().unwrap());
-    // Live: this page was asked nothing.
+    // Arrives by push; nothing was done on this page.
     until_said(stage, "Done! Create contact Maria,");
     stage.until("document.querySelector('#card .ended')?.textContent.includes('bo')");
 }
@@ -290,7 +291,7 @@ fn the_service_restarts_between_card_and_yes(stage: &mut Stage) {
     stage.until("document.querySelector('#link').hidden");
     stage.click("#card .yes");
     until_said(stage, "Done! Create contact Maria Garcia, maria@acme.org");
-    // Decided while nobody was there to hear of it.
+    // A decision made while the service was down.
     say(
         stage,
         "Create a contact for Maria Garcia at Acme Corp, maria@acme.it",
@@ -307,14 +308,14 @@ fn a_batch_is_decided_in_part(stage: &Stage) {
     talk_anew(stage, "crm");
     say(stage, "Create contacts for Ana, Ben, Cleo, Dan and Eva");
     until_card(stage, "5 calls");
-    // The card's buttons stay in sight; what is under them is scrolled to.
+    // The card's buttons stay visible and cover what is below, so scroll there.
     let third = "document.querySelector('[name=choice-3][value=deny]').scrollIntoView({ block: 'center' })";
     stage.browser.run(third).unwrap();
     stage.click("[name='choice-3'][value=deny]");
     stage.click("#card .yes");
     stage.until("document.querySelector('#lines').textContent.includes('Left out: Create contact Cleo')");
     assert!(stage.text("#lines").contains("Done! Create contact Eva"));
-    // All four are taken back by one card.
+    // One card undoes all four.
     say(stage, "undo that");
     until_card(stage, "4 calls");
     stage.click("#card .yes");
@@ -326,7 +327,7 @@ fn thirteen_paddocks_in_spanish(stage: &Stage) {
     say(stage, "Borrá todos los potreros que empiezan con Padrón");
     until_card(stage, "Borrar 13 potreros");
     assert_eq!(stage.text("#card .yes"), "Sí, borrar");
-    // An "ok" is too little: it is no part of the session, and what is said stays in its order.
+    // An "ok" does not suffice. It is not part of the session, but the messages stay in order.
     say(stage, "ok");
     stage.until("document.querySelector('#lines').textContent.includes('Con eso no basta')");
     say(stage, "Sí, borrar");
@@ -379,7 +380,7 @@ fn everything_fits_a_phone(stage: &Stage) {
             .filter((each) => each.scrollWidth > each.clientWidth + 1).map((each) => each.textContent.slice(0, 60))";
         assert_eq!(stage.js(cut), json!([]), "at {width}");
     }
-    // Everything by keyboard: from the message to the card's button.
+    // Everything can be reached by keyboard, from the message to the card's buttons.
     let hops = stage.js(
         "[...document.querySelectorAll('a[href], button, textarea, input:not([type=hidden]), [tabindex=\"0\"]')]
             .filter((each) => each.tabIndex >= 0 && each.offsetParent).map((each) => each.className || each.name || each.id)",

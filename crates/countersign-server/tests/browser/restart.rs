@@ -1,4 +1,4 @@
-//! X32: the service goes and comes back under an open page.
+//! X32: the service restarts while a page is open.
 
 use serde_json::json;
 
@@ -13,15 +13,15 @@ fn x32_an_open_page_survives_a_restart() {
         stage.write(&format!("#a{before} [name=comment]"), "typed before");
         stage.service.kill();
         stage.until("document.querySelector('#link.lost:not([hidden])')");
-        // A decision that cannot be heard is not lost either.
+        // A decision made while the service is down is reported as failed, and can be repeated.
         stage.click(&format!("#a{before} .yes"));
         stage.until(&format!("document.querySelector('#a{before} .problem')?.textContent.includes('did not answer') && !document.querySelector('#a{before} .yes').disabled"));
-        // Meanwhile, in the store.
+        // A proposal made while the service is down, directly in the store.
         let meanwhile = stage.service.propose("note", r#"{"text":"meanwhile"}"#);
         stage.service.start_again();
         stage.until("document.querySelector('#link.live') || document.getElementById('link').hidden");
         stage.until(&format!("document.getElementById('a{meanwhile}')"));
-        // The old page's old button still works.
+        // The old page's button still works, and its comment is kept.
         let typed = stage.js(&format!(
             "document.querySelector('#a{before} [name=comment]').value"
         ));
@@ -31,7 +31,7 @@ fn x32_an_open_page_survives_a_restart() {
             "document.querySelector('#a{before} .ended')?.textContent.includes('Approved by you')"
         ));
         assert_eq!(stage.service.show(&before)["comment"], "typed before");
-        // And what happens from now on arrives as before.
+        // New approvals arrive as before.
         let after = stage.service.propose("note", r#"{"text":"after"}"#);
         stage.until(&format!("document.getElementById('a{after}')"));
     });

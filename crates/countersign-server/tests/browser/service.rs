@@ -1,4 +1,4 @@
-//! The program itself, serving from a directory of its own.
+//! Runs the program as a service in a temporary directory.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::process::{Child, Command, Stdio};
@@ -37,13 +37,13 @@ summary = "Brief {{ text }}"
 ttl = "4s"
 "#;
 
-/// A running service.
+/// A running service. Dropping this kills it.
 pub struct Service {
     directory: tempfile::TempDir,
     child: Child,
-    /// Where it is: `http://localhost:PORT`.
+    /// Address: `http://localhost:PORT`.
     pub base: String,
-    /// Where to sign in, once.
+    /// One-time sign-in link.
     pub link: String,
 }
 
@@ -54,7 +54,7 @@ impl Service {
         Service::start_in(directory)
     }
 
-    /// Nobody configured anything.
+    /// Starts a service without a policy file.
     pub fn start_bare() -> Service {
         Service::start_in(tempfile::tempdir().unwrap())
     }
@@ -69,13 +69,12 @@ impl Service {
         }
     }
 
-    /// Stops it hard, as a power cut would.
     pub fn kill(&mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// Starts it again at the same address, over the same store.
+    /// Restarts the service at the same address, over the same store.
     pub fn start_again(&mut self) {
         let port = self.base.rsplit(':').next().unwrap().to_owned();
         let (child, base, _) = serve(&self.directory, &format!("127.0.0.1:{port}"));
@@ -83,7 +82,7 @@ impl Service {
         self.child = child;
     }
 
-    /// Proposes one call and gives the approval's id.
+    /// Proposes one call and returns the approval's id.
     pub fn propose(&self, tool: &str, arguments: &str) -> String {
         let text = self.run(&["propose", tool, arguments, "--agent", "crm"], "");
         id(&text)
@@ -111,12 +110,12 @@ impl Service {
         id(&self.run(&asked, ""))
     }
 
-    /// Proposes several, one per line.
+    /// Proposes several calls, one per line, and returns the approval's id.
     pub fn propose_batch(&self, lines: &str) -> String {
         id(&self.run(&["propose", "--calls", "-", "--agent", "crm"], lines))
     }
 
-    /// The command line, as `bo`, who is not the one at the page.
+    /// Runs a command as `bo`, who is not the person signed in at the page, and returns its JSON output.
     pub fn run(&self, arguments: &[&str], input: &str) -> String {
         let mut child = command(&self.directory)
             .args(["--json", "--as", "bo"])
@@ -131,7 +130,7 @@ impl Service {
         String::from_utf8(output.stdout).unwrap()
     }
 
-    /// `bo` looks at the card and approves it.
+    /// Approves a card as `bo`.
     pub fn approve(&self, id: &str) {
         let shown = self.show(id);
         self.run(
@@ -140,7 +139,7 @@ impl Service {
         );
     }
 
-    /// The approval as JSON.
+    /// Returns the approval as JSON.
     pub fn show(&self, id: &str) -> serde_json::Value {
         serde_json::from_str(&self.run(&["show", id], "")).unwrap()
     }
@@ -172,14 +171,14 @@ fn command(directory: &tempfile::TempDir) -> Command {
     if policy.exists() {
         command.env("COUNTERSIGN_POLICY", policy);
     }
-    // Agents answer by their scripts.
+    // Without API keys, agents answer from their scripts.
     command
         .env_remove("ANTHROPIC_API_KEY")
         .env_remove("OPENAI_API_KEY");
     command
 }
 
-/// Starts it and reads from what it says where it is.
+/// Starts the service and reads its address and sign-in link from its output.
 fn serve(directory: &tempfile::TempDir, listen: &str) -> (Child, String, Option<String>) {
     let mut child = command(directory)
         .args(["serve", "--listen", listen, "--as", "ana"])
@@ -203,7 +202,7 @@ fn serve(directory: &tempfile::TempDir, listen: &str) -> (Child, String, Option<
             break;
         }
     }
-    // Whatever it still says is read, so that it never waits for a reader.
+    // Keep reading its output, so that it never blocks on a full pipe.
     std::thread::spawn(move || lines.for_each(drop));
     (child, base.expect("an address"), link)
 }

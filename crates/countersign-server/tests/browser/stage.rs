@@ -1,4 +1,4 @@
-//! A browser in front of a service.
+//! Runs a test with a browser and a service, and offers the steps of a scene.
 
 use std::io::{BufRead as _, BufReader};
 use std::os::unix::process::CommandExt as _;
@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::service::Service;
 use crate::webdriver::Browser;
 
-/// Nothing on the page takes longer.
+/// Maximum wait for a change on the page.
 const PATIENCE: Duration = Duration::from_secs(20);
 const LOOK_EVERY: Duration = Duration::from_millis(25);
 
@@ -27,12 +27,12 @@ pub enum Script {
     Off,
 }
 
-/// Plays a test, and clears the stage whatever happens.
+/// Runs a test with a new service and browser, and stops both even if the test panics.
 pub fn play(script: Script, scenes: impl FnOnce(&mut Stage)) {
     play_with(Service::start(), script, scenes);
 }
 
-/// The same, over this service.
+/// Runs a test like [`play`], with the given service.
 pub fn play_with(service: Service, script: Script, scenes: impl FnOnce(&mut Stage)) {
     let driver = Driver::start();
     let mut stage = Stage {
@@ -54,7 +54,7 @@ pub fn play_with(service: Service, script: Script, scenes: impl FnOnce(&mut Stag
 }
 
 impl Stage {
-    /// Signs in with the link, and is on the list then.
+    /// Signs in with the service's link and waits for the list of approvals.
     pub fn sign_in(&self) {
         self.browser.goto(&self.service.link);
         self.click("button.yes");
@@ -65,13 +65,13 @@ impl Stage {
         self.browser.goto(&format!("{}{path}", self.service.base));
     }
 
-    /// What an expression gives, in the page.
+    /// Evaluates a JavaScript expression in the page.
     pub fn js(&self, expression: &str) -> Value {
         let value = self.browser.run(&format!("return {expression};"));
         value.unwrap_or_else(|error| panic!("{expression}: {error}"))
     }
 
-    /// Waits until an expression is true in the page.
+    /// Waits until a JavaScript expression is true in the page.
     #[track_caller]
     pub fn until(&self, expression: &str) {
         let begin = Instant::now();
@@ -81,7 +81,7 @@ impl Stage {
         }
     }
 
-    /// Waits until the address ends so.
+    /// Waits until the page's address ends with `end`.
     #[track_caller]
     pub fn until_address(&self, end: &str) {
         let begin = Instant::now();
@@ -95,12 +95,11 @@ impl Stage {
         }
     }
 
-    /// Clicks as a person does.
     pub fn click(&self, css: &str) {
         self.browser.find(css).click();
     }
 
-    /// Types into a field.
+    /// Types into the field found by a CSS selector.
     pub fn write(&self, css: &str, text: &str) {
         self.browser.find(css).write(text);
     }
@@ -110,21 +109,23 @@ impl Stage {
         self.browser.press(keys);
     }
 
+    /// Returns the visible text of an element. Looks for it again if the page was replaced in between.
     pub fn text(&self, css: &str) -> String {
-        self.browser.find(css).text()
+        let mut texts = (0..5).filter_map(|_| self.browser.find(css).try_text());
+        texts.next().expect("the element stays")
     }
 
-    /// Begins to add up how far things on the page move by themselves.
+    /// Starts to sum up layout shifts that no input caused, in `window.shift`.
     pub fn watch_shifts(&self) {
         let script = "window.shift = 0; new PerformanceObserver((list) => list.getEntries().forEach((entry) => { \
                       if (!entry.hadRecentInput) window.shift += entry.value; })).observe({ type: 'layout-shift' });";
         self.browser.run(script).unwrap();
-        // What the hand did just before must not excuse what moves now.
+        // The browser ignores shifts within 500 ms of an input, so let that time pass.
         std::thread::sleep(Duration::from_millis(600));
     }
 }
 
-/// The program that drives browsers. It and all browsers it opened end with this.
+/// A running `chromedriver`. Dropping this kills it and all its browsers.
 struct Driver {
     child: Child,
     port: u16,
@@ -183,7 +184,7 @@ impl Driver {
 
 impl Drop for Driver {
     fn drop(&mut self) {
-        // The group: its browsers too, should one be left.
+        // The whole process group, with any browser that is left.
         let group = format!("-{}", self.child.id());
         let _ = Command::new("kill").args(["-KILL", "--", &group]).status();
         let _ = self.child.wait();

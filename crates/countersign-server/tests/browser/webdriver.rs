@@ -1,7 +1,7 @@
-//! The few words of the WebDriver protocol (W3C) that these tests speak, over one plain connection per request.
+//! Minimal client for the WebDriver protocol (W3C), with one connection per request.
 //!
-//! A crate for this brings twenty others, and one of those changes how `serde_json` orders keys in everything that is
-//! tested beside it.
+//! A crate for this would bring twenty others, one of which changes how `serde_json` orders keys in all code under
+//! test.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::net::TcpStream;
@@ -9,27 +9,27 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-/// Longer than anything takes.
+/// Read timeout of a request.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long a page may take to come.
+/// Maximum wait for an element to appear.
 const COMES_WITHIN: Duration = Duration::from_secs(20);
-/// The name under which the protocol hands elements around.
+/// Key that the protocol uses for element references.
 const ELEMENT: &str = "element-6066-11e4-a52e-4f735466cecf";
 
-/// One browser.
+/// A WebDriver session.
 pub struct Browser {
     port: u16,
     session: String,
 }
 
-/// Something on the page.
+/// An element of the page.
 pub struct Element<'b> {
     browser: &'b Browser,
     id: String,
 }
 
 impl Browser {
-    /// Opens a browser, through the driver that listens on `port`.
+    /// Opens a browser through the driver that listens on `port`.
     pub fn open(port: u16, program: &str, arguments: &[String]) -> Browser {
         let wanted = json!({ "capabilities": { "alwaysMatch": {
             "browserName": "chrome",
@@ -41,7 +41,7 @@ impl Browser {
         Browser { port, session }
     }
 
-    /// One command.
+    /// Sends one WebDriver command.
     pub fn ask(&self, method: &str, path: &str, body: &Value) -> Result<Value, String> {
         let path = format!("/session/{}{path}", self.session);
         request(self.port, method, &path, body)
@@ -57,12 +57,12 @@ impl Browser {
         address.as_str().unwrap_or_default().to_owned()
     }
 
-    /// Runs a script in the page and gives what it returns.
+    /// Runs a script in the page and returns its result.
     pub fn run(&self, script: &str) -> Result<Value, String> {
         self.ask("POST", "/execute/sync", &json!({ "script": script, "args": [] }))
     }
 
-    /// Waits for it: a page that was asked for by a form may still be on its way.
+    /// Finds an element by CSS selector. Waits for it, since the page may still be loading after a form was sent.
     pub fn find(&self, css: &str) -> Element<'_> {
         let wanted = json!({ "using": "css selector", "value": css });
         let begin = Instant::now();
@@ -94,7 +94,7 @@ impl Browser {
         cookie.unwrap_or_else(|error| panic!("{name}: {error}"))
     }
 
-    /// What the browser complained about since it was last asked.
+    /// Returns the browser's console messages since the last call.
     pub fn complaints(&self) -> Vec<String> {
         let log = self.ask("POST", "/se/log", &json!({ "type": "browser" }));
         let log = log.unwrap_or_default();
@@ -106,7 +106,7 @@ impl Browser {
         self.ask("GET", "/window", &Value::Null).expect("a tab")
     }
 
-    /// Opens another tab and goes there.
+    /// Opens another tab and switches to it.
     pub fn open_tab(&self) {
         let opened = self.ask("POST", "/window/new", &json!({ "type": "tab" }));
         self.switch_to(&opened.expect("a tab")["handle"]);
@@ -147,25 +147,29 @@ impl Element<'_> {
         self.ask("POST", "clear", &json!({}));
     }
 
-    /// Types at its end.
+    /// Types text at the end of the field.
     pub fn write(&self, text: &str) {
         self.ask("POST", "value", &json!({ "text": text }));
     }
 
-    /// What can be read on it.
-    pub fn text(&self) -> String {
-        let text = self.ask("GET", "text", &Value::Null);
-        text.as_str().unwrap_or_default().to_owned()
+    /// Returns the visible text; `None` if the element is gone.
+    pub fn try_text(&self) -> Option<String> {
+        let path = format!("/element/{}/text", self.id);
+        match self.browser.ask("GET", &path, &Value::Null) {
+            Ok(text) => Some(text.as_str().unwrap_or_default().to_owned()),
+            Err(error) if error.to_string().contains("stale element") => None,
+            Err(error) => panic!("text: {error}"),
+        }
     }
 
-    /// What stands in a field.
+    /// Returns the current value of a field.
     pub fn value(&self) -> String {
         let value = self.ask("GET", "property/value", &Value::Null);
         value.as_str().unwrap_or_default().to_owned()
     }
 }
 
-/// One request, one connection. An answer that is an error comes back as its sentence.
+/// Sends one request over a new connection. A WebDriver error becomes `Err` with its message.
 fn request(port: u16, method: &str, path: &str, body: &Value) -> Result<Value, String> {
     let failed = |error: std::io::Error| format!("the driver does not answer: {error}");
     let mut stream = TcpStream::connect(("127.0.0.1", port)).map_err(failed)?;

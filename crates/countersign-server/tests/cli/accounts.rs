@@ -1,4 +1,4 @@
-//! Accounts and names on the command line, and what a running service makes of it at once (X67, X68, X71).
+//! Tests accounts and names on the command line, and their immediate effect on a running service (X67, X68, X71).
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use crate::place::{Left, Place};
 use crate::served::Served;
 
-/// Sends one request and gives the answer's bytes so far, once it is over or `patience` is.
+/// Sends one request; returns the response received until it ended or `patience` was over, and how long that took.
 fn ask(service: &Served<'_>, head: &str, patience: Duration) -> (String, Duration) {
     let mut stream = TcpStream::connect(service.address().trim_start_matches("http://")).unwrap();
     stream.set_read_timeout(Some(Duration::from_millis(50))).unwrap();
@@ -178,7 +178,7 @@ fn x71_no_two_names_look_alike() {
     let people = place.good(&["--json", "person", "list"]);
     let people: serde_json::Value = serde_json::from_str(&people).unwrap();
     assert_eq!(people.as_array().unwrap().len(), 1, "{people}");
-    // Whoever is meant is found by any way to write the name.
+    // A person is found under any spelling of the name.
     place.good(&["person", "link", "ANA"]);
     place.good(&["person", "add", "Анна"]);
 }
@@ -209,7 +209,7 @@ fn x71_raw_requests_with_two_hosts_are_refused() {
     }
 }
 
-/// Names that look like another one, also where each of them is written in one script.
+/// Covers names that look alike, also where each is written in a single script.
 #[test]
 fn x71_a_name_that_looks_like_another_is_refused() {
     let place = Place::new();
@@ -236,7 +236,7 @@ fn x71_a_name_that_looks_like_another_is_refused() {
                 );
             }
         }
-        // The same agent may have many tokens.
+        // One agent may have several tokens.
         place.good(&[&["token", "create", "--agent", there][..], &scopes].concat());
     }
     for other in ["anna", "bill2", "copper", "\u{418}\u{432}\u{430}\u{43d}"] {

@@ -1,4 +1,4 @@
-//! Served agents that do not fit together: the service does not start, and says why.
+//! Conflicting configurations of served agents: the service does not start, and says why.
 
 use crate::place::Place;
 
@@ -12,7 +12,7 @@ fn check(policy: &str, config: &str, expected: &str) {
     assert!(left.stderr.contains(expected), "{config}: {}", left.stderr);
 }
 
-/// A2: which of two entries rules must not depend on an order.
+/// A2: of two entries for one tool, which one counts must not depend on their order.
 #[test]
 fn a2_a_tool_that_two_list_or_two_run_is_refused() {
     let own = "[tools.create_contact]\neffect = \"read\"\n";

@@ -1,11 +1,11 @@
-//! `countersign chat`: through a pipe, and on a real pseudo terminal.
+//! Tests `countersign chat` through a pipe and on a pseudo terminal.
 
 use crate::place::Place;
 use crate::terminal::Terminal;
 
 const ASK: &str = "Create a contact for Maria Garcia at Acme Corp, maria@acme.com";
 
-/// Ctrl-D, once the prompt stands: before, the terminal itself would take it.
+/// Sends Ctrl-D once the prompt is shown; earlier, the terminal itself would handle it.
 fn leave(mut terminal: Terminal) {
     terminal.look();
     terminal.press("\u{4}");
@@ -44,7 +44,7 @@ fn a7_a_card_is_answered_through_a_pipe() {
 fn a6_a_restart_between_the_card_and_the_yes() {
     let place = Place::without_policy();
     say(&place, &[ASK]);
-    // The card is shown again first, and then the yes is about it.
+    // The card is shown again first, and the yes refers to it.
     let said = say(&place, &["yes"]);
     assert!(said.starts_with("\nApproval "), "{said}");
     assert!(said.contains("Done! Create contact Maria Garcia"), "{said}");
@@ -67,7 +67,7 @@ fn a16_a17_some_of_five_and_an_undo() {
         &[five, "all but the third", "undo", "/yes", "show me my contacts"],
     );
     assert!(said.contains("Left out: Create contact Cleo\n"), "{said}");
-    // One card takes all four back, the last one first.
+    // One card undoes all four, the last one first.
     assert!(said.contains("  1  │ Delete contact Eva\n"), "{said}");
     assert!(!said.contains("Delete contact Cleo"), "{said}");
     let listed = said.rsplit("ok: │ list_contacts").next().unwrap();
@@ -91,7 +91,7 @@ fn a16_some_of_five_by_commands() {
     for done in ["Ana", "Ben", "Dan"] {
         assert!(said.contains(&format!("Done! Create contact {done}\n")), "{said}");
     }
-    // Nothing chosen is no answer: the card stays.
+    // A yes with no call selected is not an answer: the card stays.
     let said = say(&place, &[five, "/1 2 3 4 5", "/yes", "/1", "/yes"]);
     assert!(
         said.contains("[ · · · · · ]\n") && said.contains("[ 1 · · · · ]\n"),
@@ -106,7 +106,7 @@ fn d6_a_card_of_the_chat_can_be_decided_elsewhere() {
     say(&place, &[ASK]);
     let listed = place.json(&["list"]);
     let id = listed["approvals"][0]["id"].as_str().unwrap();
-    // Decided by somebody whose process runs no tools; the chat runs it when it comes back.
+    // Approved by a process that runs no tools; the chat runs the call when it starts again.
     place.good(&["approve", id]);
     let said = say(&place, &["find maria"]);
     assert!(
@@ -160,7 +160,7 @@ fn bad_input_is_told_and_nothing_is_made() {
             "{arguments:?}: {left:?}"
         );
     }
-    // A model that nobody listens for: the session goes on, and nothing ran.
+    // The model is unreachable: the session continues, and nothing ran.
     let model = ["chat", "--model", "http://127.0.0.1:9/v1", "--model-name", "m"];
     let left = place.run_with(&model, format!("{ASK}\n").as_bytes());
     assert!(left.stderr.contains("the model cannot be reached"), "{left:?}");
@@ -193,7 +193,7 @@ fn x15_what_an_agent_says_does_not_act_on_the_terminal() {
         "{:?}",
         left.stdout
     );
-    // No line of it can pass for one of ours.
+    // No line can be mistaken for one of ours.
     let plain = left.stdout.replace("\u{1b}[2m", "").replace("\u{1b}[0m", "");
     assert!(plain.lines().all(|line| line.starts_with('│')), "{plain}");
 }
@@ -204,14 +204,14 @@ fn a13_the_chat_on_a_terminal() {
     let mut terminal = Terminal::run(&place, "--color=never chat", &[]);
     terminal.shows("it follows a script");
     terminal.shows("> ");
-    // Edited before it is sent.
+    // The line is edited before it is sent.
     terminal.press("Create a contact for Marta\u{7f}\u{7f}ia Garcia at Acme Corp, maria@acme.com\r");
     terminal.shows("[Alt-Y] yes");
     terminal.look();
     terminal.press("\u{1b}n");
     terminal.shows("Cancelled.");
     terminal.look();
-    // The arrow brings it back.
+    // The up arrow recalls the line.
     terminal.press("\u{1b}[A\r");
     terminal.shows("the same call was denied within the last hour");
     terminal.look();
@@ -241,12 +241,12 @@ fn a16_some_of_five_by_keys() {
     terminal.shows("[ 1 2>3 4 5 ] ? ");
     terminal.press(" ");
     terminal.shows("[ 1 2>· 4 5 ] ? ");
-    // Back to the last one, and that one, too.
+    // Select it again, move to the last one, and deselect that.
     terminal.press(" \t\t");
     terminal.shows("[ 1 2 3 4>5 ] ? ");
     terminal.press(" ");
     terminal.shows("[ 1 2 3 4>· ] ? ");
-    // Behind words a key is no button.
+    // After typed words, Alt-Y does not approve.
     terminal.press("x \u{1b}y");
     terminal.shows("[ 1 2 3 4>· ] ? x ");
     terminal.look();
@@ -258,7 +258,7 @@ fn a16_some_of_five_by_keys() {
     leave(terminal);
 }
 
-/// The one approval that waits.
+/// Returns the id of the pending approval.
 fn waiting(place: &Place) -> String {
     let listed = place.json(&["list"]);
     listed["approvals"][0]["id"].as_str().unwrap().to_owned()
@@ -274,7 +274,7 @@ fn d6_a_decision_elsewhere_is_told_at_once_above_what_is_being_typed() {
     terminal.shows("? ");
     terminal.press("find ma");
     terminal.shows("? find ma");
-    // By a process that runs no tools: the chat does.
+    // Approved by a process that runs no tools; the chat runs the call.
     place.good(&["approve", &waiting(&place)]);
     terminal.shows("Done! Create contact Maria Garcia");
     let screen = terminal.shows("> find ma");
@@ -321,7 +321,7 @@ fn x01_a_yes_that_was_begun_before_a_card_came_does_not_answer_it() {
     terminal.shows("? ye");
     let first = waiting(&place);
     place.good(&["approve", &first]);
-    // The talk goes on to its second card, below which the line still stands.
+    // The talk continues with a second card; the typed line is still below it.
     terminal.shows("Done! note");
     terminal.shows("note: n 2");
     terminal.shows("? ye");

@@ -1,4 +1,4 @@
-//! What others rely on: the JSON, the help, and where mistakes in a policy are found.
+//! Tests interfaces that others rely on: JSON output, help texts, and positions of errors in a policy.
 
 use serde_json::Value;
 
@@ -22,7 +22,35 @@ fn a_policy_is_checked_to_the_line() {
     assert_eq!(answer["problems"][0]["line"], 3);
 }
 
-/// Replaces what differs from run to run.
+/// A filter or test that templates do not know is found when the policy is read, not when a person is to be asked.
+#[test]
+fn a_policy_with_an_unknown_filter_is_refused() {
+    let place = Place::new();
+    place.write(
+        "bad.toml",
+        r#"
+[tools.find]
+effect = "read"
+
+[tools.x]
+effect = "write"
+summary = "Rename {{ name | nosuch }}"
+before = { tool = "find", arguments = { id = "{{ args.x | nosuchfilter }}" } }
+undo = { tool = "x", arguments = { name = ["{{ args.name }}", "a {{ args.x is nosuchtest }}"] } }
+"#,
+    );
+    let left = place.run(&["policy", "check", "bad.toml"]);
+    assert_eq!(left.code, 1);
+    for line in [
+        "bad.toml:7:29: error: unknown filter `nosuch` in `summary` of tool `x`",
+        "bad.toml:8:59: error: unknown filter `nosuchfilter` in `before` of tool `x`",
+        "bad.toml:9:79: error: unknown test `nosuchtest` in `undo` of tool `x`",
+    ] {
+        assert!(left.stdout.contains(line), "no `{line}` in {left:?}");
+    }
+}
+
+/// Replaces values that differ from run to run.
 fn redacted(text: &str) -> String {
     let is_part = |c: char| c.is_ascii_alphanumeric() || "-:.".contains(c);
     let mut redacted = String::new();
@@ -231,7 +259,12 @@ fn d3_the_json_of_a_proposal_and_of_an_approval_is_a_contract() {
 #[test]
 fn c4_a_reply_is_read_with_its_reason() {
     let place = Place::without_policy();
-    let read = |arguments: &[&str]| place.good(arguments).trim().to_owned();
+    let read = |arguments: &[&str]| {
+        let said = place.good(arguments);
+        let (reading, note) = said.trim().split_once('\n').unwrap();
+        assert_eq!(note, "nothing was decided; a real card is read more strictly");
+        reading.to_owned()
+    };
     assert_eq!(
         read(&["read", "Yes, go ahead", "--prompt", "Delete it?"]),
         "yes: │ `yes`, `go ahead`"
@@ -279,23 +312,25 @@ fn the_help_is_a_contract() {
       list       List what waits for a decision
       show       Show an approval: what would run, who asks, what became of it
       approve    Let calls run, with exactly the arguments shown
-      deny       Say no
+      deny       Deny an approval: none of its calls will run
       wait       Wait until an approval is decided, and run what it releases
       inbox      Open the inbox on this terminal: look and decide, full screen
       watch      Follow what happens, live
       undo       Propose to undo a call that succeeded
-      withdraw   Take a pending approval back
-      reconcile  Say how a call ended whose outcome is unknown
-      expire     End everything whose time is up, now
+      withdraw   Withdraw a pending approval: nobody can decide it any more
+      reconcile  Record how a call ended whose outcome is unknown
+      expire     End approvals and releases whose time is up, now; a running service does it by itself
       trace      Show where each value of a call came from
       read       Say what a reply means: yes, no or something else, and which words decided
       policy     Check a policy, try a call against it, or write a first one
-      key        Keys for secrets that calls come with
+      key        Keys that seal the secrets that calls come with
       trust      Trust files, stores and servers that a folder or settings brought along
-      doctor     Look whether everything is as it should be
+      doctor     Check the settings, the store, the policy and the hooks of coding agents
+      clock      Compare the store's time with this machine's clock, or set it back
+      verify     Check that what is stored was not changed by other means
       backup     Copy the whole store to a file, while it is in use
-      restore    Begin anew from a backup; everything open in it is voided
-      purge      Erase the content of what is long over
+      restore    Restore a store from a backup; everything open in it is voided
+      purge      Erase arguments, results and comments of approvals that ended long ago
       bench      Measure how fast the gate is on this machine
       help       Print this message or the help of the given subcommand(s)
 
@@ -308,24 +343,24 @@ fn the_help_is_a_contract() {
 
     Global options:
           --store <PATH|URL>
-              The store: the full path of a file, or a `postgres://` URL; `countersign.db` in this
-              folder if you do not say
+              The store: the full path of a file, or a `postgres://` URL; by default `countersign.db` in
+              this folder
               
               [env: COUNTERSIGN_STORE]
 
           --server <URL>
-              A server to work at instead of a store, as https://countersign.example.com
+              Server to work at instead of a store, such as https://countersign.example.com
               
               [env: COUNTERSIGN_SERVER]
 
           --token <TOKEN>
-              The token to show the server; better put it into the environment, where others cannot see
-              it
+              Token for the server; every process of the machine can see it here, so prefer the variable
+              or --token-file
               
               [env: COUNTERSIGN_TOKEN]
 
           --token-file <FILE>
-              A file with the token to show the server
+              File that holds the token for the server
               
               [env: COUNTERSIGN_TOKEN_FILE]
 
@@ -336,18 +371,16 @@ fn the_help_is_a_contract() {
               [env: COUNTERSIGN_POLICY]
 
           --tenant <NAME>
-              Whose world
-              
-              [default: main]
+              Tenant to work in; `main` unless you say otherwise
 
           --as <NAME>
-              Who you are; the account's name if you do not say
+              Your name; by default that of your account on this machine
 
           --group <NAME>
               A group you are in, besides `approvers`; may be given several times
 
           --seal-key-file <FILE>
-              The key for secrets that calls come with; or `COUNTERSIGN_SEAL_KEY`
+              File with the key that seals secrets; or put the key into `COUNTERSIGN_SEAL_KEY`
               
               [env: COUNTERSIGN_SEAL_KEY_FILE]
 

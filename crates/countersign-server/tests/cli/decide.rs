@@ -1,4 +1,4 @@
-//! Deciding, and what is refused.
+//! Tests `approve` and `deny`, and refusals.
 
 use std::time::Duration;
 
@@ -54,7 +54,7 @@ fn b7_each_refusal_says_what_is_so() {
     assert!(left.code == 4 && left.stderr.contains("another card"), "{left:?}");
     let digest = place.json(&["show", &id])["digest"].as_str().unwrap()[..12].to_owned();
     let approve = ["approve", &id, "--group", "finance", "--digest", &digest];
-    // X34: a refund is critical, and who asked for one cannot approve it.
+    // X34: a refund is critical, so the person who asked for it cannot approve it.
     let left = place.run(&approve);
     assert!(
         left.code == 4 && left.stderr.contains("somebody else has to approve it"),
@@ -88,7 +88,7 @@ fn a16_part_of_a_batch_and_an_edit() {
     assert_eq!(answer["description"], "Create contact From a file, f@x.org");
 }
 
-/// An id says nothing about what was seen: without a terminal to ask on, approving takes the digest of the card.
+/// An id does not prove what was seen: without a terminal, `approve` requires the card's digest.
 #[test]
 fn x56_approving_takes_the_digest_of_a_card_that_was_shown_whole() {
     let place = Place::new();
@@ -112,7 +112,7 @@ fn x56_approving_takes_the_digest_of_a_card_that_was_shown_whole() {
         );
     }
     assert_eq!(place.json(&["show", &id])["status"], "pending");
-    // A card that cuts a value does not give the digest away; the whole one does.
+    // A card with a shortened value does not reveal the digest; the full one does.
     let short = place.good(&["show", &id]);
     assert!(
         !short.contains(&digest[..12]) && short.contains("--full"),
@@ -123,12 +123,12 @@ fn x56_approving_takes_the_digest_of_a_card_that_was_shown_whole() {
     assert!(whole.contains(&format!("--digest {}", &digest[..12])), "{whole}");
     let left = bare(&["approve", &id, "--digest", &digest[..12]]);
     assert_eq!(left.code, 0, "{left:?}");
-    // A no needs nothing.
+    // Denying requires no digest.
     let id = place.contact();
     assert_eq!(bare(&["deny", &id]).code, 0);
 }
 
-/// Whoever decides at a store may have no policy at hand, or another one: the proposer's policy says how long a no lasts.
+/// The duration of a cool-down comes from the proposer's policy, even if the decider has none or another one.
 #[test]
 fn x99_a_no_without_the_policy_at_hand_lasts_as_long_as_the_policy_says() {
     let place = Place::without_policy();
@@ -149,7 +149,7 @@ fn x99_a_no_without_the_policy_at_hand_lasts_as_long_as_the_policy_says() {
     assert_eq!(propose().code, 0, "the cool-down of the policy is over");
 }
 
-/// Without the policy nobody can tell whether other arguments are forbidden, or who may approve them.
+/// Without the policy it is unknown whether edited arguments are forbidden, and who may approve them.
 #[test]
 fn x44_an_edit_needs_a_policy_that_knows_the_tool() {
     let place = Place::without_policy();

@@ -1,4 +1,4 @@
-//! After an erasure nothing in the file confirms a guess.
+//! After an erasure, nothing in the store's files confirms a guess at the content.
 
 use std::collections::HashSet;
 
@@ -14,7 +14,7 @@ fn arguments(pin: &str) -> String {
     format!("{{\"pin\":\"{pin}\"}}")
 }
 
-/// Every hash that the program makes of content without a salt, or with one that is left.
+/// Returns every hash that the program makes of content without a salt, or with a salt that is kept.
 fn hashes(pin: &str) -> Vec<Hash> {
     let arguments = arguments(pin);
     let mut found = Vec::new();
@@ -44,7 +44,7 @@ fn hashes(pin: &str) -> Vec<Hash> {
     found
 }
 
-/// The PIN that the bytes confirm.
+/// Returns the PIN that the bytes confirm, if any, trying all of them.
 fn confirmed(left: &[u8]) -> Option<String> {
     let raw: HashSet<&[u8]> = left.windows(32).collect();
     let hex: HashSet<&[u8]> = left.windows(64).collect();
@@ -54,7 +54,7 @@ fn confirmed(left: &[u8]) -> Option<String> {
     guesses.next()
 }
 
-/// All the bytes of the store's files.
+/// Returns all bytes of the store's files.
 fn left(place: &Place) -> Vec<u8> {
     let mut bytes = Vec::new();
     for entry in place.path().read_dir().unwrap() {
@@ -93,10 +93,10 @@ fn x83_the_file_confirms_no_pin_after_a_purge() {
     assert!(purged.contains("2 approvals"), "{purged}");
     let left = left(&place);
     assert_eq!(confirmed(&left), None);
-    // Four digits alone may stand in any hash.
+    // Search for the whole arguments: four digits alone may occur in any hash.
     let plain = arguments.as_bytes();
     assert!(!left.windows(plain.len()).any(|bytes| bytes == plain));
-    // The history is whole.
+    // The history is complete.
     let shown = place.json(&["show", &id, "--events"]);
     let events = shown["events"].as_array().unwrap();
     assert_eq!(events.last().unwrap()["event"]["what"], "erased");

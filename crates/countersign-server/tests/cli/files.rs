@@ -1,11 +1,11 @@
-//! Who can read what the program writes.
+//! Tests the permissions of files that the program writes.
 
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use crate::place::Place;
 
-/// Every file below a folder with its mode.
+/// Returns every file and folder below `folder` with its mode.
 fn modes(folder: &Path) -> Vec<(String, u32)> {
     let mut found = Vec::new();
     for entry in folder.read_dir().unwrap() {
@@ -19,7 +19,7 @@ fn modes(folder: &Path) -> Vec<(String, u32)> {
     found
 }
 
-/// Runs a line of shell in which `countersign` is the binary, under a umask.
+/// Runs a shell command line under a umask; `countersign` in it is the binary.
 #[track_caller]
 fn shell(place: &Place, umask: &str, line: &str) {
     let binary = env!("CARGO_BIN_EXE_countersign");
@@ -64,7 +64,7 @@ fn x103_whatever_the_program_writes_is_its_owners_alone() {
         );
         assert!(has("restored.db") && has("crm.db"), "{files:?}");
         for (path, mode) in &files {
-            // Made by the test itself.
+            // Created by the test itself.
             if path.ends_with("/other") {
                 continue;
             }

@@ -1,4 +1,4 @@
-//! From a proposal to the end of its calls.
+//! Tests approvals from the proposal to the end of their calls.
 
 use std::process::Stdio;
 use std::time::Duration;
@@ -38,7 +38,7 @@ fn a9_a_whole_life_from_proposal_to_undo() {
     assert_eq!(answer["calls"][0]["result"]["key"], call.as_str());
     assert_eq!(answer["calls"][0]["result"]["tool"], "create_contact");
     assert_eq!(std::fs::read_to_string(place.path().join("got")).unwrap(), MARIA);
-    // It ran once: nobody can run it again.
+    // The call ran once and cannot run again.
     std::fs::remove_file(place.path().join("got")).unwrap();
     place.good(&["wait", short, "--exec", "./tool"]);
     assert!(!place.path().join("got").exists());

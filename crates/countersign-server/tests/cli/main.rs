@@ -1,4 +1,4 @@
-//! The command line as a person uses it: the real binary, in an empty folder, over a real file.
+//! Tests the command line as a person uses it: the real binary in an empty folder, with a store in a real file.
 
 #![expect(
     clippy::unwrap_used,
@@ -10,14 +10,19 @@
 mod accounts;
 mod agents;
 mod chat;
+mod clocks;
 mod contract;
 mod decide;
 mod erasure;
+mod faults;
 mod files;
+mod gone;
 mod hook;
 mod life;
+mod many;
 mod nodes;
 mod operations;
+mod outcome;
 mod place;
 mod process;
 mod propose;
@@ -31,4 +36,6 @@ mod sleep;
 mod talking;
 mod terminal;
 mod trust;
+mod undo;
+mod verify;
 mod watch;

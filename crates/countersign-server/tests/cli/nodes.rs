@@ -1,4 +1,4 @@
-//! Two services on one PostgreSQL: what is proposed on one is decided on the other.
+//! Tests two services on one PostgreSQL: a proposal on one is decided on the other.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -17,14 +17,14 @@ fn d2_two_nodes_on_one_postgresql_are_one_service() {
     let (one, other) = (Served::start(&here), Served::start(&there));
     let (agent, ana) = (one.agent(), one.person());
     let id = one.propose(&agent, &["create_contact", r#"{"name":"Maria"}"#]);
-    // The agent waits at one node,
+    // The agent waits at one node.
     let waits = one
         .command(&agent, &["--json", "wait", &id, "--finished", "--timeout", "30s"])
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     std::thread::sleep(Duration::from_millis(300));
-    // and a person decides at the other, which knows her by the same token.
+    // A person decides at the other, which accepts the same token.
     let began = Instant::now();
     other.good(&ana, &["approve", &id]);
     let left = Left::of(waits.wait_with_output().unwrap());
@@ -32,13 +32,13 @@ fn d2_two_nodes_on_one_postgresql_are_one_service() {
     assert!(began.elapsed() < Duration::from_secs(10), "woken, not timed out");
     let shown: serde_json::Value = serde_json::from_str(&left.stdout).unwrap();
     assert_eq!(shown["calls"][0]["state"], "succeeded");
-    // Either node tells the same story, and a second decision is refused by both.
+    // Both nodes agree, and both refuse a second decision.
     for node in [&one, &other] {
         let late = node.run(&ana, &["deny", &id]);
         assert_eq!(late.code, 4, "{late:?}");
         assert!(late.stderr.contains("already approved by `ana`"), "{late:?}");
     }
-    // A token that is revoked on one opens nothing on the other any more.
+    // A token revoked on one node no longer works on the other.
     let listed = here.good(&["--json", "token", "list"]);
     let listed: serde_json::Value = serde_json::from_str(&listed).unwrap();
     let tokens = listed["tokens"].as_array().or(listed.as_array()).unwrap();
@@ -50,7 +50,7 @@ fn d2_two_nodes_on_one_postgresql_are_one_service() {
     assert!(refused.stderr.contains("token"), "{refused:?}");
 }
 
-/// X98: two services that rule differently do not run on one store unless somebody says so.
+/// X98: two services with different policies do not run on one store, unless a person allows it.
 #[test]
 fn x98_a_service_with_another_policy_does_not_start_beside_one_that_runs() {
     let place = Place::new();
@@ -61,11 +61,11 @@ fn x98_a_service_with_another_policy_does_not_start_beside_one_that_runs() {
     let said = "a service with another policy is running on this store";
     assert!(refused.stderr.contains(said), "{refused:?}");
     assert!(refused.stderr.contains("--policy-change"), "{refused:?}");
-    // The first one rules as before.
+    // The first service still applies its own policy.
     let agent = first.agent();
     let held = first.propose(&agent, &["create_contact", r#"{"name":"Maria","email":"m"}"#]);
     assert_eq!(place.json(&["show", &held])["status"], "pending");
-    // Said explicitly, both run; and once none is alive, the new policy is simply taken.
+    // With `--policy-change` both run; once neither is alive, the new policy is simply used.
     let rolling = Served::start_with(&place, &["serve", "--listen", "127.0.0.1:0", "--policy-change"]);
     first.kill();
     rolling.kill();

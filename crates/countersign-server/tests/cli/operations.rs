@@ -1,4 +1,4 @@
-//! Looking after a store: doctor, backup, restore, purge.
+//! Tests maintenance of a store: doctor, backup, restore, purge.
 
 use std::io::{BufRead as _, BufReader, Read as _};
 use std::os::unix::fs::PermissionsExt as _;
@@ -14,7 +14,7 @@ fn chmod(place: &Place, name: &str, mode: u32) {
     std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
 }
 
-/// What doctor says about a subject, and how it ends.
+/// Checks `doctor`: the state of one finding, and the exit code.
 #[track_caller]
 fn check_doctor(place: &Place, arguments: &[&str], subject: &str, state: &str, code: i32) {
     let arguments: Vec<&str> = ["--json", "doctor"].iter().chain(arguments).copied().collect();
@@ -39,7 +39,7 @@ fn h06_doctor_finds_what_is_not_as_it_should_be() {
     );
     place.contact();
     check_doctor(&place, &[], "file", "good", 0);
-    // X18: the same account is no boundary.
+    // X18: `doctor` warns that a shared system account is no boundary between an agent and a person.
     check_doctor(&place, &[], "accounts", "warning", 0);
     place.good(&[
         "token",
@@ -60,16 +60,11 @@ fn h06_doctor_finds_what_is_not_as_it_should_be() {
     place.write("countersign-serve.toml", "listen = \"127.0.0.1:1\"\n");
     check_doctor(&place, &[], "configuration", "good", 0);
     place.write("seal.key", place.good(&["key", "generate"]));
+    let key = place.path().join("seal.key").display().to_string();
     chmod(&place, "seal.key", 0o644);
-    check_doctor(
-        &place,
-        &["--seal-key-file", "seal.key"],
-        "sealing key",
-        "problem",
-        1,
-    );
+    check_doctor(&place, &["--seal-key-file", &key], "sealing key", "problem", 1);
     chmod(&place, "seal.key", 0o600);
-    check_doctor(&place, &["--seal-key-file", "seal.key"], "sealing key", "good", 0);
+    check_doctor(&place, &["--seal-key-file", &key], "sealing key", "good", 0);
     place.write("other.toml", "[tools.x]\nefect = 1\n");
     check_doctor(&place, &["--policy", "other.toml"], "policy", "problem", 1);
     place.write(
@@ -117,9 +112,9 @@ fn x33_a_restored_store_is_a_new_beginning() {
     place.good(&["approve", &approved]);
     place.good(&["approve", &done]);
     place.good(&["wait", &done, "--exec", "cat"]);
-    // While the service has the store open.
+    // A backup while the service has the store open.
     place.good(&["backup", "copy.db"]);
-    // What the backup knows nothing of.
+    // Changes after the backup.
     place.good(&["approve", &pending]);
     place.good(&["wait", &pending, "--exec", "cat"]);
     let left = place.run(&["backup", "copy.db"]);
@@ -154,7 +149,7 @@ fn x33_a_restored_store_is_a_new_beginning() {
     let tokens = place.good(&["token", "list", "--store", "new.db"]);
     assert!(tokens.starts_with("No tokens"), "{tokens}");
     assert!(person.starts_with("cst_"));
-    // One that was changed on the way.
+    // A damaged backup is refused.
     let path = place.path().join("copy.db");
     let mut bytes = std::fs::read(&path).unwrap();
     let middle = bytes.len() / 2;
@@ -207,7 +202,7 @@ fn a_link_leads_to_the_service_that_runs_here() {
     );
 }
 
-/// What the service says on standard error, from its start to its end.
+/// Returns everything the service logs to standard error, from start to end.
 fn logged(color: &str) -> String {
     let place = Place::new();
     let mut command = place.command(&["serve", "--listen", "127.0.0.1:0", "--color", color]);

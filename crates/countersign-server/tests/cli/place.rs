@@ -1,4 +1,4 @@
-//! A folder to work in, and the real binary run there.
+//! Runs the real binary in a temporary folder.
 
 use std::io::Write as _;
 use std::path::Path;
@@ -7,10 +7,10 @@ use std::process::{Command, Stdio};
 use serde_json::Value;
 use tempfile::TempDir;
 
-/// A folder to work in.
+/// A temporary folder, and the store to use if it is not a file in there.
 pub struct Place(TempDir, Option<String>);
 
-/// What a command left behind.
+/// Exit code and output of a command.
 #[derive(Debug)]
 pub struct Left {
     pub code: i32,
@@ -60,7 +60,7 @@ impl Place {
         place
     }
 
-    /// Works at this store from now on, not at a file here.
+    /// Uses this store from now on, instead of a file in the folder.
     pub fn keep_in(&mut self, store: &str) {
         self.1 = Some(store.to_owned());
     }
@@ -80,7 +80,7 @@ impl Place {
         std::fs::set_permissions(path, std::fs::Permissions::from_mode(0o755)).unwrap();
     }
 
-    /// A command of somebody who has trusted the files here.
+    /// Prepares a command for which all files in the folder are trusted.
     pub fn command(&self, arguments: &[&str]) -> Command {
         self.trust_files();
         let mut command = self.implicit(arguments);
@@ -90,7 +90,7 @@ impl Place {
         command
     }
 
-    /// Trusts every file and store here as it is now, as `countersign trust` does.
+    /// Trusts every file and store in the folder as it is now, as `countersign trust` does.
     fn trust_files(&self) {
         use std::os::unix::fs::{DirBuilderExt as _, OpenOptionsExt as _};
         let folder = self.path().join("home/.config/countersign");
@@ -137,7 +137,7 @@ impl Place {
         }
     }
 
-    /// A command that is told nothing but its arguments.
+    /// Prepares a command without any setting but its arguments.
     pub fn implicit(&self, arguments: &[&str]) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_countersign"));
         command.current_dir(self.path()).args(arguments);
@@ -157,16 +157,19 @@ impl Place {
         for name in names {
             command.env_remove(format!("COUNTERSIGN_{name}"));
         }
-        // A key of whoever runs the tests is not for us to use.
+        // Remove the settings and API keys of the person who runs the tests.
         for name in ["NO_COLOR", "ANTHROPIC_API_KEY", "OPENAI_API_KEY"] {
             command.env_remove(name);
         }
-        // Whoever runs the tests may have settings of coding agents.
+        // Hide the settings of coding agents on this machine.
         for name in [
             "XDG_STATE_HOME",
             "XDG_CONFIG_HOME",
             "CLAUDE_CONFIG_DIR",
             "CODEX_HOME",
+            "GEMINI_CLI_HOME",
+            "GEMINI_CLI_SYSTEM_SETTINGS_PATH",
+            "GEMINI_CLI_SYSTEM_DEFAULTS_PATH",
         ] {
             command.env_remove(name);
         }
@@ -191,7 +194,7 @@ impl Place {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         let mut child = command.spawn().unwrap();
-        // A command that does not read is fine.
+        // The command need not read its input.
         let _ = child.stdin.take().unwrap().write_all(stdin);
         Left::of(child.wait_with_output().unwrap())
     }
@@ -206,12 +209,12 @@ impl Place {
     #[track_caller]
     pub fn json(&self, arguments: &[&str]) -> Value {
         let mut arguments = arguments.to_vec();
-        // In front: all that stands behind `--exec` belongs to the command.
+        // At the front, because everything after `--exec` belongs to the tool's command line.
         arguments.insert(0, "--json");
         serde_json::from_str(&self.good(&arguments)).unwrap()
     }
 
-    /// Proposes and gives the id.
+    /// Proposes and returns the approval's id.
     #[track_caller]
     pub fn propose(&self, arguments: &[&str]) -> String {
         let arguments: Vec<&str> = ["propose"].iter().chain(arguments).copied().collect();
@@ -223,10 +226,10 @@ impl Place {
         self.propose(&["create_contact", MARIA, "--agent", "crm"])
     }
 
-    /// Everything that was ever written, for comparing.
+    /// Returns all approvals in the store, to compare before and after; `None` without a store.
     pub fn written(&self) -> Option<String> {
         let is_there = self.path().join("countersign.db").exists();
-        // All but the store's clock.
+        // Everything except the store's clock.
         let written = || {
             let list = self.good(&["list", "--all", "--json"]);
             let lines = list
@@ -238,7 +241,7 @@ impl Place {
     }
 }
 
-/// Whoever approves looks at the card first, and says which digest was on it.
+/// Adds `--digest` to an `approve` command, with the digest found on the card by `show`.
 pub fn look_first(arguments: &[&str], show: impl Fn(&[&str]) -> Option<Vec<u8>>) -> Vec<String> {
     let mut looked: Vec<String> = arguments.iter().map(|argument| (*argument).to_owned()).collect();
     let Some(at) = arguments.iter().position(|argument| *argument == "approve") else {
@@ -251,7 +254,7 @@ pub fn look_first(arguments: &[&str], show: impl Fn(&[&str]) -> Option<Vec<u8>>)
         return looked;
     };
     let look = [&["--json", "show", id][..], store].concat();
-    // Not parsed: the arguments on it may be what no JSON library takes.
+    // Not parsed as JSON: the card's arguments may hold numbers that no JSON library accepts.
     let shown = show(&look).map(|shown| String::from_utf8_lossy(&shown).into_owned());
     let digest = shown
         .as_deref()
@@ -274,7 +277,7 @@ impl Left {
 
 pub const MARIA: &str = r#"{"name":"Maria Garcia","email":"maria@acme.com"}"#;
 
-/// Refused or failed: this code, this on standard error, and nothing written.
+/// Checks that a command fails with this exit code, this message and a hint, and writes nothing.
 #[track_caller]
 pub fn check_bad(place: &Place, arguments: &[&str], code: i32, message: &str) {
     let before = place.written();
@@ -298,7 +301,7 @@ pub fn check_bad(place: &Place, arguments: &[&str], code: i32, message: &str) {
     );
 }
 
-/// A database of its own, made on the server that `scripts/test` starts.
+/// Creates a database on the server that `scripts/test` starts, and returns its URL.
 pub fn database(name: &str) -> String {
     let set =
         |name: &str| std::env::var(name).unwrap_or_else(|_| panic!("{name} is not set; see `scripts/test`"));

@@ -1,4 +1,4 @@
-//! Signals and pipes.
+//! Tests signals and closed pipes.
 
 use std::process::{Command, Stdio};
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What may be proposed, and how bad input is named.
+//! Tests `propose`: accepted input, and error messages for bad input.
 
 use crate::place::{Left, Place, check_bad};
 
@@ -119,8 +119,24 @@ fn unclear_ids_are_not_guessed() {
         .collect();
     check_bad(&place, &["approve", &common], 1, "fits 2 approvals");
     place.good(&["approve", &first]);
-    // Pending ones are meant first.
-    assert_eq!(place.json(&["show", &common])["id"], second.as_str());
+    // A pending approval is not preferred to a decided one; the message names both by distinct parts of their ids.
+    for command in ["show", "deny", "wait", "withdraw", "undo"] {
+        let left = place.run(&[command, &common]);
+        assert_eq!(left.code, 1, "{left:?}");
+        for id in [&first, &second] {
+            assert!(left.stderr.contains(&id[28..]), "{command}: {left:?}");
+        }
+    }
+    // The part of an id that the list shows works everywhere, even for approvals that are over; half of it works, too.
+    let listed = place.good(&["list", "--all"]);
+    for id in [&first, &second] {
+        assert!(listed.contains(&id[28..]), "{listed}");
+        assert_eq!(place.json(&["show", &id[28..]])["id"], id.as_str());
+        assert_eq!(place.json(&["show", &id[30..]])["id"], id.as_str());
+    }
+    let after = place.json(&["list", "--all", "--after", &second[28..]]);
+    assert_eq!(after["approvals"][0]["id"], first.as_str());
+    place.good(&["deny", &second[28..]]);
 }
 
 #[test]
@@ -165,7 +181,7 @@ fn an_unknown_person_is_asked_for_a_name() {
         command.env_remove("USER").env_remove("LOGNAME");
         command
     };
-    // Without a PATH there is nobody to ask for the account's name.
+    // Without a PATH, the account's name cannot be looked up.
     let left = Left::of(nameless().env("PATH", "").output().unwrap());
     assert_eq!(left.code, 1);
     assert!(left.stderr.contains("--as NAME"), "{left:?}");

@@ -1,4 +1,4 @@
-//! The command line against a server: the same words, the same JSON, the same exit codes as at the store.
+//! Tests the command line against a server: same words, same JSON, same exit codes as with a store.
 
 use std::io::Read as _;
 use std::net::{TcpListener, TcpStream};
@@ -10,7 +10,8 @@ use serde_json::Value;
 use crate::place::{MARIA, Place};
 use crate::served::Served;
 
-/// Both desks say the same. Times are told in seconds, so a second may pass between the two: then they are asked again.
+/// Checks that a command prints the same with the store and with a server. Output has times in seconds, so a difference
+/// may come from a second that passed; then both run again.
 #[track_caller]
 fn check_same(served: &Served<'_>, token: &str, arguments: &[&str]) {
     let ask = || {
@@ -238,7 +239,7 @@ fn b7_refusals_are_the_same_over_a_server() {
     );
 }
 
-/// Not done: this code, this on standard error, with a hint.
+/// Checks that a command fails with this exit code, this message and a hint.
 #[track_caller]
 fn check_refused(served: &Served<'_>, token: &str, arguments: &[&str], code: i32, message: &str) {
     let left = served.run(token, arguments);
@@ -310,7 +311,8 @@ fn h06_a_token_file_that_everybody_can_read_is_refused() {
     let file = place.path().join("token");
     let run = |mode: u32| {
         std::fs::set_permissions(&file, std::fs::Permissions::from_mode(mode)).unwrap();
-        place.run(&["list", "--server", &served.url, "--token-file", "token"])
+        let named = file.display().to_string();
+        place.run(&["list", "--server", &served.url, "--token-file", &named])
     };
     let left = run(0o644);
     assert!(
@@ -333,7 +335,7 @@ fn a_server_that_is_gone_is_named() {
         left.code == 1 && left.stderr.contains("cannot be reached"),
         "{left:?}"
     );
-    // Something else listens there.
+    // Another program listens at the address.
     let other = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = other.local_addr().unwrap();
     std::thread::spawn(move || {
@@ -406,7 +408,8 @@ fn a_tool_that_is_not_there_yet_can_have_a_fixed_answer() {
     );
 }
 
-/// A closed tab, a lost connection. Whether the decision arrived is chance; that nothing is left half done is not.
+/// The connection is lost right after a decision was sent. The decision may or may not arrive, but nothing is left half
+/// done.
 #[test]
 fn a8_a_decider_who_goes_away_at_once_leaves_nothing_half_done() {
     use std::io::Write as _;

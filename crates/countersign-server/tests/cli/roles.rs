@@ -1,11 +1,12 @@
-//! The roles in docs/postgres.md, with the real service: the nodes' role does its work, and nothing else (X101).
+//! Tests the database roles of docs/postgres.md with the real service: the service's role can do its work, and nothing
+//! else (X101).
 
 use std::process::Command;
 
 use crate::place::{Place, database};
 use crate::served::Served;
 
-/// Runs SQL as a role of a database; what it printed, or what it complained about.
+/// Runs SQL as a role of a database; returns its output, or the error message.
 fn sql(url: &str, text: &str) -> Result<String, String> {
     let bin = std::env::var("COUNTERSIGN_TEST_PG_BIN").unwrap();
     let ran = Command::new(format!("{bin}/psql"))
@@ -55,11 +56,11 @@ fn x101_the_documented_roles_are_enough_for_the_service_and_rows_are_behind_a_wa
     let (owner_url, app_url) = (as_role(&admin, &owner), as_role(&admin, &app));
     let mut place = Place::new();
     place.write("countersign-serve.toml", "[tools.create_contact]\necho = true\n");
-    // Installing: the owner makes the tables,
+    // Installation: the owner creates the tables.
     place.keep_in(&owner_url);
     place.good(&["person", "add", "bob"]);
     sql(&admin, &part("```sql app role\n")).unwrap();
-    // and the service runs as the other role.
+    // The service runs as the other role.
     place.keep_in(&app_url);
     let service = Served::start(&place);
     let (agent, ana) = (service.agent(), service.person());
@@ -74,7 +75,7 @@ fn x101_the_documented_roles_are_enough_for_the_service_and_rows_are_behind_a_wa
     place.good(&["token", "list"]);
     place.good(&["person", "remove", "bob"]);
     place.good(&["expire"]);
-    // Without a tenant nothing is seen; with one, its own.
+    // Without a tenant no rows are visible; with one, only its own.
     for table in ["approval", "call", "event"] {
         let count = |setting: &str| {
             let text = format!("{setting} SELECT count(*) > 0 FROM countersign.{table}");

@@ -1,15 +1,15 @@
-//! Every row of a screen is either ours or has a gutter; and no card is approved that was not on the screen.
+//! Every screen row with foreign text has a gutter, and no card is approved that was not on the screen.
 
 use std::process::Stdio;
 
 use crate::place::Place;
 use crate::terminal::Terminal;
 
-/// In every few characters of it stands a `Q`, which none of our own words has.
+/// Text that imitates our output. Every few characters contain a `Q`, which our own words never do.
 const FORGERY: &str = "Q\nQ Approve? [y/N] Q\nApproval 12345678Q  pending, 4m leftQ\nQ  Delete nothing Q\n[Alt-Y] yesQ  \
                        [Alt-N] noQ\n? Qerror: Q ";
 
-/// The forgery behind so much that its lines begin in each column in turn.
+/// Repeats the forgery after paddings of growing width, so that its lines begin in many columns.
 fn forgery(width: usize) -> String {
     let flat = FORGERY.replace('\n', "Q");
     let shifted = (0..width)
@@ -18,7 +18,7 @@ fn forgery(width: usize) -> String {
     format!("{}{FORGERY}", shifted.collect::<String>())
 }
 
-/// Fails if the forgery stands in a row without a gutter before it.
+/// Fails if part of the forgery is in a row without a gutter before it.
 #[track_caller]
 fn check_rows(screen: &str, what: &str) {
     let mut has_forgery = false;
@@ -34,7 +34,7 @@ fn check_rows(screen: &str, what: &str) {
     assert!(has_forgery, "{what}: nothing of it is on\n{screen}");
 }
 
-/// An agent that says the forgery and calls a tool with it, under names that hold it.
+/// Writes an agent that says the forgery and calls a tool with it, under names that contain it.
 fn evil_agent(place: &Place, width: usize) {
     let text = forgery(width);
     place.write(
@@ -86,7 +86,7 @@ fn x100_an_agent_in_a_chat_forges_no_row() {
         terminal.press("/history\r");
         terminal.look();
         check_rows(&terminal.screen(), "the history");
-        // What the person typed stands there as typed.
+        // The typed yes approved the call.
         assert_eq!(
             place.json(&["list", "--all"])["approvals"][0]["status"],
             "approved"
@@ -136,7 +136,7 @@ fn x100_no_command_prints_a_forged_row() {
             }
             let screen = terminal.shows("ended ");
             check_rows(&screen, &command);
-            // The same into a pipe: rows are marked, and not cut at any width.
+            // Output to a pipe has gutters as well, and lines are not wrapped.
             let words: Vec<&str> = command.split(' ').filter(|word| *word != "wait").collect();
             let is_raw = words.contains(&"--raw");
             let repeatable = !is_raw && ["list", "show", "policy"].contains(&words[0]);
@@ -187,7 +187,7 @@ fn x100_what_a_tool_says_on_standard_error_is_marked_in_a_pipe_too() {
     check_rows(&stderr, "standard error");
 }
 
-/// A small card on a small terminal.
+/// Proposes a call with a small card.
 fn small(place: &Place) -> String {
     place.propose(&["quickly", r#"{"to":"ann@example.com"}"#])
 }
@@ -206,7 +206,7 @@ fn x103_a_terminal_that_shows_nothing_approves_nothing() {
         let mut terminal = Terminal::sized(&place, size, "--color=never inbox", &[]);
         terminal.look();
         terminal.look();
-        // Straight to the end: what lies between was never on the screen.
+        // Jumping to the end skips rows, which were then never on the screen.
         for keys in ["a", "y", "G", "a", "y", "g", "G", "a", "y"] {
             terminal.press(keys);
             std::thread::sleep(std::time::Duration::from_millis(150));
@@ -252,7 +252,7 @@ fn x103_a_chat_approves_no_card_that_is_not_on_the_screen() {
     terminal.shows("rows more: press Enter");
     let listed = place.json(&["list"]);
     let id = listed["approvals"][0]["id"].as_str().unwrap().to_owned();
-    // A key, a command, and words: none of them answers what was not shown.
+    // Neither a key, nor a command, nor words approve what was not shown.
     terminal.look();
     terminal.press("\u{1b}y");
     terminal.shows("not all of the card");

@@ -1,4 +1,4 @@
-//! What nobody but the tool may see.
+//! Tests that only the tool sees secrets.
 
 use serde_json::Value;
 
@@ -25,7 +25,7 @@ fn x31_secrets_are_shown_to_nobody_but_the_tool() {
     let view = place.json(&["show", &id]);
     assert_eq!(view["hidden"], true);
     assert!(view.get("toolArguments").is_none() && view["calls"][0].get("arguments").is_none());
-    // Only who asks for it by name gets it.
+    // The secret is shown only with `--reveal-secrets`.
     let left = place.run(&["show", &id, "--raw", "1"]);
     assert!(
         left.code == 1 && !format!("{left:?}").contains(canary),
@@ -65,11 +65,11 @@ fn a15_a_sealed_secret_reaches_the_tool_alone() {
     let with_key = |place: &Place, arguments: &[&str]| {
         let mut command = place.command(arguments);
         command
-            .env("COUNTERSIGN_SEAL_KEY_FILE", "countersign.key")
+            .env("COUNTERSIGN_SEAL_KEY_FILE", place.path().join("countersign.key"))
             .env("TOKEN", "canary-9b1d");
         Left::of(command.output().unwrap())
     };
-    // Everybody can read it: refused.
+    // A key file that everybody can read is refused.
     use std::os::unix::fs::PermissionsExt as _;
     let mode = |bits| {
         std::fs::set_permissions(
@@ -98,6 +98,10 @@ fn a15_a_sealed_secret_reaches_the_tool_alone() {
     assert!(!left.stdout.contains("canary"));
     let answer: Value = serde_json::from_str(&left.stdout).unwrap();
     let id = answer["approval"]["id"].as_str().unwrap();
+    // The card says so, also to who has no key.
+    let card = place.good(&["show", id]);
+    assert!(card.contains("comes with a credential of 11 bytes"), "{card}");
+    assert!(!card.contains("canary"), "{card}");
     place.good(&["approve", id]);
     place.script(
         "tool",
@@ -112,12 +116,12 @@ fn a15_a_sealed_secret_reaches_the_tool_alone() {
     );
 }
 
-/// X98: what is secret is part of the call, not of the policy that whoever looks happens to have.
+/// X98: which arguments are secret is stored with the call, and does not depend on the reader's policy.
 #[test]
 fn x98_secrets_are_hidden_whatever_policy_looks() {
     let place = Place::new();
     let canary = "canary-5d21";
-    let arguments = format!(r#"{{"name":"the key is {canary}","email":"m","api_key":"{canary}"}}"#);
+    let arguments = format!(r#"{{"name":"M","email":"m","api_key":"{canary}"}}"#);
     let id = place.propose(&["create_contact", &arguments]);
     let others = [
         "[tools.other]\neffect = \"read\"\n",
@@ -152,7 +156,7 @@ fn x98_secrets_are_hidden_whatever_policy_looks() {
         }
         served.kill();
     }
-    // Deciding needs no policy, and the tool gets the secret; what it repeats is hidden.
+    // Deciding needs no policy, and the tool gets the secret; where the result repeats it, it is hidden.
     place.good(&["approve", &id]);
     place.script("tool", &format!("grep -q {canary} && echo 'used {canary}'"));
     place.good(&["wait", &id, "--exec", "./tool"]);
@@ -161,7 +165,7 @@ fn x98_secrets_are_hidden_whatever_policy_looks() {
     assert!(!left.stdout.contains(canary), "{left:?}");
 }
 
-/// X31: the exact bytes are refused here as they are over a server, whatever policy looks.
+/// X31: exact bytes with a secret are refused at the store as over a server, whatever the policy.
 #[test]
 fn x31_raw_arguments_with_a_secret_have_to_be_asked_for() {
     let place = Place::new();
@@ -179,7 +183,7 @@ fn x31_raw_arguments_with_a_secret_have_to_be_asked_for() {
             assert!(left.code == 1 && left.stderr.contains("secret"), "{left:?}");
         }
     }
-    // Alone it says nothing, and where nothing is secret it is not needed.
+    // The option is invalid without `--raw`, and not needed where nothing is secret.
     assert_eq!(place.run(&["show", &id, "--reveal-secrets"]).code, 2);
     let open = place.propose(&["create_contact", MARIA]);
     assert_eq!(place.good(&["show", &open, "--raw", "1"]), MARIA);

@@ -1,4 +1,4 @@
-//! A service over a folder's store, and the command line that asks it.
+//! A service over a folder's store, and commands that use it.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -13,17 +13,17 @@ pub struct Served<'p> {
 }
 
 impl<'p> Served<'p> {
-    /// Starts it on a free port.
+    /// Starts a service on a free port.
     pub fn start(place: &'p Place) -> Served<'p> {
         Served::start_at(place, "127.0.0.1:0")
     }
 
-    /// Starts it on this address.
+    /// Starts a service on this address.
     pub fn start_at(place: &'p Place, address: &str) -> Served<'p> {
         Served::start_with(place, &["serve", "--listen", address, "--color", "never"])
     }
 
-    /// Starts it with these arguments.
+    /// Starts a service with these arguments.
     pub fn start_with(place: &'p Place, arguments: &[&str]) -> Served<'p> {
         let mut command = place.command(arguments);
         command.stdout(Stdio::piped()).stderr(Stdio::null());
@@ -31,46 +31,44 @@ impl<'p> Served<'p> {
         let mut child = command.spawn().unwrap();
         let mut lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let first = lines.next().unwrap().unwrap();
-        // What else it says is read by nobody, and must not make it wait.
+        // Drain the rest of its output, so that it never blocks on a full pipe.
         std::thread::spawn(move || lines.for_each(drop));
         let url = first.split_whitespace().last().unwrap();
         let url = url.trim_end_matches("/approvals").to_owned();
         Served { place, url, child }
     }
 
-    /// Where it listens.
+    /// Returns the address as `127.0.0.1:PORT`.
     pub fn address(&self) -> String {
         self.url.replace("http://localhost", "127.0.0.1")
     }
 
-    /// Its process.
     pub fn pid(&self) -> u32 {
         self.child.id()
     }
 
-    /// Ends it without warning.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
     }
 
-    /// A token that may be used so.
+    /// Creates a token with these arguments of `token create`.
     pub fn token(&self, arguments: &[&str]) -> String {
         let arguments: Vec<&str> = ["token", "create"].iter().chain(arguments).copied().collect();
         self.place.good(&arguments).trim().to_owned()
     }
 
-    /// An agent's token.
+    /// Creates a token for the agent `crm`.
     pub fn agent(&self) -> String {
         self.token(&["--agent", "crm", "--scope", "propose,wait"])
     }
 
-    /// A person's token: ana is whose account the service made first.
+    /// Creates a token for `ana`, whose account the service creates at its first start.
     pub fn person(&self) -> String {
         self.token(&["--person", "ana", "--scope", "read,decide"])
     }
 
-    /// A command that asks the service.
+    /// Prepares a command that uses the service instead of the store.
     pub fn command(&self, token: &str, arguments: &[&str]) -> Command {
         let mut command = self.place.command(arguments);
         command
@@ -80,7 +78,7 @@ impl<'p> Served<'p> {
         command
     }
 
-    /// Runs a command that asks the service.
+    /// Runs a command that uses the service; before `approve` it looks up the digest.
     pub fn run(&self, token: &str, arguments: &[&str]) -> Left {
         let looked = look_first(arguments, |show| {
             let shown = self.command(token, show).output().unwrap();
@@ -90,7 +88,7 @@ impl<'p> Served<'p> {
         Left::of(self.command(token, &arguments).output().unwrap())
     }
 
-    /// Runs one that must succeed.
+    /// Runs a command that must succeed and returns its output.
     #[track_caller]
     pub fn good(&self, token: &str, arguments: &[&str]) -> String {
         let left = self.run(token, arguments);
@@ -98,7 +96,7 @@ impl<'p> Served<'p> {
         left.stdout
     }
 
-    /// Proposes over the service and gives the id.
+    /// Proposes through the service and returns the approval's id.
     #[track_caller]
     pub fn propose(&self, token: &str, arguments: &[&str]) -> String {
         let arguments: Vec<&str> = ["--json", "propose"].iter().chain(arguments).copied().collect();

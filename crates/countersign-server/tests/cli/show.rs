@@ -1,4 +1,4 @@
-//! Cards and exact bytes.
+//! Tests cards, and exact bytes of arguments.
 
 use serde_json::Value;
 
@@ -8,7 +8,7 @@ use crate::place::Place;
 fn i3_arguments_keep_every_byte() {
     let place = Place::new();
     place.script("tool", "cat");
-    // Numbers no float can hold, keys out of order, odd white space, escapes, and a newline at the end.
+    // Numbers that no float can hold, keys out of order, odd white space, escapes, and a newline at the end.
     let odd = "{ \"z\":9007199254740993 ,\"a\" : 1e400,\n\t\"u\":\"\\u00e9é\", \"n\":-0.10 }\n";
     place.write("odd.json", odd);
     let stdin = place.run_with(&["propose", "odd", "-", "--json"], odd.as_bytes());
@@ -91,7 +91,7 @@ fn x15_nothing_acts_on_the_terminal() {
         "{seen}"
     );
     assert!(seen.contains("warning:"), "{seen}");
-    // Colours are ours alone, and only when asked for.
+    // Colours come only from us, and only on request.
     let colored = place.good(&["list", "--all", "--color", "always"]);
     assert!(
         colored.contains('\u{1b}') && !colored.contains("[31mred\u{1b}"),

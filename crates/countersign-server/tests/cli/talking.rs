@@ -1,4 +1,4 @@
-//! Served agents on two nodes: a talk is held at one and decided at the other, and goes on exactly once.
+//! Tests a served agent on two nodes: a talk with a card on one and the decision on the other continues exactly once.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -12,7 +12,7 @@ use crate::served::Served;
 
 const MARIA: &str = "Create a contact for Maria Garcia at Acme Corp, maria@acme.com";
 
-/// One request, and the whole of its answer's body.
+/// Sends one HTTP request and returns the body of the response.
 fn ask(served: &Served<'_>, token: &str, method: &str, path: &str, body: &str) -> String {
     let address = served.address();
     let address = address.trim_start_matches("http://");
@@ -49,7 +49,7 @@ fn without_chunks(mut body: &str) -> String {
     String::from_utf8(whole).unwrap()
 }
 
-/// Says something in the session, and gives the events that come of it.
+/// Sends a message in the session and returns the resulting events.
 fn say(served: &Served<'_>, token: &str, mut body: Value) -> Vec<(String, Value)> {
     body["session"] = json!("s");
     let told = ask(
@@ -74,7 +74,7 @@ fn event<'e>(events: &'e [(String, Value)], name: &str) -> &'e Value {
     &found.unwrap_or_else(|| panic!("no `{name}` in {events:?}")).1
 }
 
-/// What the channel said in the session so far, as this node tells it.
+/// Returns the messages of role `channel` in the session, as this node reports them.
 fn said(served: &Served<'_>, token: &str) -> Vec<String> {
     let session = ask(served, token, "GET", "/v1/agents/crm/sessions/s", "");
     let session: Value = serde_json::from_str(&session).unwrap();
@@ -98,7 +98,7 @@ fn check_two_nodes(store: &str, data: &Path) {
     }
     let (one, other) = (Served::start(&here), Served::start(&there));
     let (ana, decider) = (one.token(&["--person", "ana", "--scope", "chat"]), one.person());
-    // Held at one node, decided at the other: the talk goes on, whoever of them was quicker.
+    // Held at one node, decided at the other: the talk continues on whichever was quicker.
     let events = say(&one, &ana, json!({ "text": MARIA }));
     let id = event(&events, "held")["approval"]["id"]
         .as_str()
@@ -113,7 +113,7 @@ fn check_two_nodes(store: &str, data: &Path) {
     let done = "Done! Create contact Maria Garcia, maria@acme.com, Acme Corp";
     assert_eq!(said(&one, &ana), [done]);
     assert_eq!(said(&other, &ana), [done]);
-    // Held at one node, answered by words at the other.
+    // Held at one node, answered by a reply at the other.
     let events = say(
         &one,
         &ana,
@@ -127,7 +127,7 @@ fn check_two_nodes(store: &str, data: &Path) {
         "{events:?}"
     );
     event(&events, "done");
-    // And by a button, which the other node knows as well.
+    // Held at one node, decided by a button at the other.
     let events = say(
         &other,
         &ana,
@@ -136,7 +136,7 @@ fn check_two_nodes(store: &str, data: &Path) {
     let approve = event(&events, "held")["prompt"]["approve"].clone();
     let events = say(&one, &ana, json!({ "button": approve, "calls": [1, 3] }));
     event(&events, "done");
-    // Longer than a node waits before it goes on for another: nothing is said or done twice.
+    // Longer than a node waits before it continues another's talk: nothing is said or done twice.
     std::thread::sleep(Duration::from_secs(4));
     let told = said(&other, &ana);
     assert_eq!(told.len(), 3, "{told:?}");

@@ -1,4 +1,4 @@
-//! The inbox on a terminal: the real binary on a real pseudo terminal, read by a terminal emulator.
+//! Tests the inbox on a terminal: the real binary on a pseudo terminal, read by a terminal emulator.
 
 use std::io::{Read as _, Write as _};
 use std::process::{Child, Stdio};
@@ -13,13 +13,13 @@ use crate::served::Served;
 const ROWS: u16 = 34;
 const COLUMNS: u16 = 100;
 
-/// A terminal with a command on it.
+/// A terminal that runs a command.
 pub struct Terminal {
     child: Child,
     seen: Arc<Mutex<Seen>>,
 }
 
-/// What came out of it.
+/// Output of the terminal, as bytes and as a screen.
 struct Seen {
     emulator: vt100::Parser,
     bytes: Vec<u8>,
@@ -30,12 +30,12 @@ impl Terminal {
         Terminal::run(place, &format!("{} inbox", more.join(" ")), environment)
     }
 
-    /// The binary with this command line on a terminal of its own.
+    /// Runs the binary with this command line on a terminal of its own.
     pub fn run(place: &Place, line: &str, environment: &[(&str, &str)]) -> Terminal {
         Terminal::sized(place, (ROWS, COLUMNS), line, environment)
     }
 
-    /// The same on a terminal of so many rows and columns.
+    /// Runs the binary on a terminal with the given size.
     pub fn sized(
         place: &Place,
         (rows, columns): (u16, u16),
@@ -44,7 +44,7 @@ impl Terminal {
     ) -> Terminal {
         let binary = env!("CARGO_BIN_EXE_countersign");
         let line = format!("stty rows {rows} cols {columns}; '{binary}' {line}; echo ended $?");
-        // The environment of a command in this place, for a shell on a terminal.
+        // Give the shell the environment of a command in this folder.
         let prepared = place.command(&[]);
         let mut command = std::process::Command::new("script");
         command
@@ -98,7 +98,7 @@ impl Terminal {
         self.seen.lock().unwrap().bytes.clone()
     }
 
-    /// Waits until this stands on the screen.
+    /// Waits until the screen contains this text and returns the screen.
     #[track_caller]
     pub fn shows(&self, text: &str) -> String {
         let begun = Instant::now();
@@ -112,7 +112,7 @@ impl Terminal {
         panic!("no `{text}` on\n{}", self.screen());
     }
 
-    /// A person takes a moment to look.
+    /// Waits as long as a person would look: a key pressed too soon after a change decides nothing.
     pub fn look(&self) {
         std::thread::sleep(Duration::from_millis(900));
     }
@@ -178,7 +178,7 @@ fn d5_a_person_decides_on_a_terminal() {
     let place = Place::new();
     let mut terminal = Terminal::start(&place, &[], &[("EDITOR", "sed -i s/Maria/Ana/")]);
     terminal.shows("Nothing waits for a decision");
-    // Live arrival; a key pressed before it can have been seen decides nothing.
+    // The card arrives live; a key pressed before it can have been seen decides nothing.
     let id = place.contact();
     terminal.shows("Create contact Maria Garcia");
     terminal.press("a");
@@ -198,7 +198,7 @@ fn d5_a_person_decides_on_a_terminal() {
         place.good(&["show", &id, "--raw", "1"]),
         MARIA.replace("Maria", "Ana")
     );
-    // What is destructive takes a second, other key.
+    // A destructive call takes a second, different key.
     let id = place.propose(&["delete_contact", r#"{"id":"7"}"#]);
     terminal.shows("Delete contact 7");
     terminal.look();
@@ -207,7 +207,7 @@ fn d5_a_person_decides_on_a_terminal() {
     check_status(&place, &id, "pending");
     terminal.press("d");
     check_status(&place, &id, "denied");
-    // A part of a batch.
+    // Approve part of a batch.
     place.write("batch.jsonl", "{\"tool\":\"quickly\"}\n{\"tool\":\"slowly\"}\n");
     let id = place.propose(&["--calls", "batch.jsonl"]);
     terminal.shows("[yes]   2");
@@ -219,7 +219,7 @@ fn d5_a_person_decides_on_a_terminal() {
     terminal.press("y");
     let shown = check_status(&place, &id, "approved");
     assert_eq!(shown["calls"][1]["state"], "refused");
-    // Somebody else is first.
+    // Another person decides first.
     let id = place.contact();
     terminal.shows("Create contact Maria Garcia");
     place.good(&["deny", &id, "--as", "bob"]);

@@ -1,4 +1,4 @@
-//! What a folder brings along is not believed: policies, configurations, agents and stores of a cloned repository.
+//! Files that come with a folder are not trusted: policies, configurations, agents and stores of a cloned repository.
 
 use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use crate::place::{Left, Place};
 
-/// Lets pass what it should not.
+/// A policy that lets dangerous tools pass.
 const EVIL: &str = r#"
 [tools.Bash]
 effect = "read"
@@ -29,7 +29,7 @@ fn event(agent: &str) -> String {
     )
 }
 
-/// Runs a command for at most this long; what it says, and its code, or nothing when it had to be ended.
+/// Runs a command and returns its output and exit code; kills it after `limit` and returns `None`.
 fn within(mut command: Command, stdin: &[u8], limit: Duration) -> Option<Left> {
     let mut child = command
         .stdin(Stdio::piped())
@@ -52,13 +52,13 @@ fn within(mut command: Command, stdin: &[u8], limit: Duration) -> Option<Left> {
 
 const LIMIT: Duration = Duration::from_secs(10);
 
-/// Runs without any setting but the arguments.
+/// Runs a command without any setting but the arguments.
 #[track_caller]
 fn plain(place: &Place, arguments: &[&str]) -> Left {
     within(place.implicit(arguments), b"", LIMIT).unwrap_or_else(|| panic!("{arguments:?} goes on"))
 }
 
-/// Refused: it says that, what to do, and nothing else has happened.
+/// Checks that a command refuses an untrusted file and says what to do.
 #[track_caller]
 fn check_refused(left: &Left, file: &str) {
     assert_ne!(left.code, 0, "{left:?}");
@@ -70,7 +70,7 @@ fn check_refused(left: &Left, file: &str) {
     );
 }
 
-/// Blocked, as every coding agent reads it.
+/// Returns true if the hook's answer blocks the call for every coding agent.
 fn is_blocked(left: &Left) -> bool {
     left.code == 2 && left.stdout.contains("deny")
 }
@@ -94,12 +94,21 @@ fn x95_a_policy_of_a_cloned_repository_lets_nothing_pass_a_hook() {
         check(&[]);
         check(&["--policy", "countersign.toml"]);
         check(&["--policy", "./countersign.toml"]);
-        // Also as a link to something that is trusted elsewhere.
+        // A symbolic link to a trusted file is not trusted either.
         place.write("elsewhere.toml", EVIL);
         assert_eq!(plain(&place, &["trust", "elsewhere.toml", "--yes"]).code, 0);
         std::fs::remove_file(place.path().join("countersign.toml")).unwrap();
         symlink("elsewhere.toml", place.path().join("countersign.toml")).unwrap();
         check(&[]);
+        // A named pipe without a writer must not block it.
+        std::fs::remove_file(place.path().join("countersign.toml")).unwrap();
+        let pipe = place.path().join("countersign.toml");
+        assert!(Command::new("mkfifo").arg(&pipe).status().unwrap().success());
+        check(&[]);
+        let settings = place.path().join(".claude/settings.json");
+        std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
+        let _ = Command::new("mkfifo").arg(&settings).status();
+        assert_eq!(plain(&place, &["doctor"]).code, 1);
     }
 }
 
@@ -127,7 +136,7 @@ fn x95_a_policy_of_a_cloned_repository_runs_nothing_through_the_gateway() {
     }
 }
 
-/// A store in which a stranger has a token that decides.
+/// Plants a store in the folder in which a stranger has a token that decides, and returns the token.
 fn planted(place: &Place) -> String {
     let stranger = Place::without_policy();
     stranger.good(&["person", "add", "eve", "--in", "approvers"]);
@@ -217,7 +226,7 @@ fn x95_a_configuration_and_agents_of_a_cloned_repository_are_not_used() {
     let folder = place.path().join("mine").display().to_string();
     let left = plain(&place, &["chat", "--agent", &folder]);
     assert_eq!(left.code, 0, "{left:?}");
-    // The data of the worlds that come along.
+    // Databases of the example worlds that come with a folder.
     let stranger = Place::without_policy();
     stranger.run_with(&["chat"], b"hello\n");
     let planted = Place::without_policy();
@@ -266,7 +275,7 @@ fn x95_a_configuration_and_agents_of_a_cloned_repository_are_not_used() {
 #[test]
 fn x95_an_empty_folder_takes_one_command() {
     let place = Place::without_policy();
-    // What the program has made itself is known from then on.
+    // Stores that the program created itself are trusted from then on.
     for _ in 0..2 {
         let left = plain(&place, &["propose", "note", "{\"n\":1}"]);
         assert_eq!(left.code, 0, "{left:?}");
@@ -285,7 +294,7 @@ fn x95_an_empty_folder_takes_one_command() {
         child.wait().unwrap();
         assert!(first.contains("Countersign is running"), "{first}");
     }
-    // Another file in its place is not.
+    // Another file in the same place is not trusted.
     for name in ["countersign.db", "countersign.db-wal", "countersign.db-shm"] {
         let _ = std::fs::remove_file(place.path().join(name));
     }
@@ -298,7 +307,7 @@ fn x95_what_a_person_trusted_is_used_until_it_changes() {
     let place = Place::new();
     let held = ["propose", "create_contact", "{\"name\":\"a\",\"email\":\"b\"}"];
     check_refused(&plain(&place, &held), "countersign.toml");
-    // Not without a person, and not without saying so.
+    // `trust` requires a person at a terminal, or `--yes`.
     let left = plain(&place, &["trust"]);
     assert!(left.code == 2 && left.stderr.contains("--yes"), "{left:?}");
     check_refused(&plain(&place, &held), "countersign.toml");
@@ -318,7 +327,7 @@ fn x95_what_a_person_trusted_is_used_until_it_changes() {
         file.metadata().unwrap().permissions().mode() & 0o777
     };
     assert_eq!((mode("trusted.json"), mode("")), (0o600, 0o700));
-    // A change is told, wherever the file is named.
+    // A change is noticed, however the file is named.
     let text = std::fs::read_to_string(place.path().join("countersign.toml")).unwrap();
     place.write(
         "countersign.toml",
@@ -339,7 +348,7 @@ fn x95_what_a_person_trusted_is_used_until_it_changes() {
     assert_eq!(plain(&place, &["trust", "--remove", "countersign.toml"]).code, 0);
     check_refused(&plain(&place, &held), "countersign.toml");
     assert_eq!(plain(&place, &["trust", "--remove", "countersign.toml"]).code, 1);
-    // A store that came along can be trusted, too.
+    // A store that came with a folder can be trusted, too.
     let place = Place::without_policy();
     planted(&place);
     assert_eq!(plain(&place, &["trust", "countersign.db", "--yes"]).code, 0);
@@ -381,7 +390,7 @@ fn x95_what_others_can_write_is_refused() {
         &["doctor", "--config", "serve.toml"],
         "chmod go-w ",
     );
-    // A group that is not root's, and another account: only root can make those.
+    // Files of another group or another account; only root can create those.
     let given = |file: &str, owner: Option<u32>, group: Option<u32>| {
         std::os::unix::fs::chown(place.path().join(file), owner, group).is_ok()
     };
@@ -402,7 +411,7 @@ fn x95_what_others_can_write_is_refused() {
         let left = Left::of(command.env("COUNTERSIGN_TRUST_UID", "12345").output().unwrap());
         assert_eq!(left.code, 0, "{left:?}");
     }
-    // The list itself.
+    // The list of trusted files itself must not be writable by others.
     let place = Place::new();
     assert_eq!(plain(&place, &["trust", "--yes"]).code, 0);
     let list = place.path().join("home/.config/countersign/trusted.json");
@@ -445,4 +454,117 @@ fn x95_a_service_with_full_paths_just_works() {
             "{home}: {first} {left:?}"
         );
     }
+}
+
+#[test]
+fn x95_tokens_and_keys_of_a_cloned_repository_are_not_used() {
+    let place = Place::new();
+    place.write("token", "cst_planted\n");
+    place.write("seal.key", place.good(&["key", "generate"]));
+    for name in ["token", "seal.key"] {
+        let mode = std::fs::Permissions::from_mode(0o600);
+        std::fs::set_permissions(place.path().join(name), mode).unwrap();
+    }
+    let cases: [&[&str]; 3] = [
+        &["list", "--server", "http://127.0.0.1:1", "--token-file", "token"],
+        &[
+            "list",
+            "--server",
+            "http://127.0.0.1:1",
+            "--token-file",
+            "./token",
+        ],
+        &["propose", "refund", "{}", "--seal-key-file", "seal.key"],
+    ];
+    for arguments in cases {
+        let left = place.run(arguments);
+        assert!(
+            left.code != 0 && left.stderr.contains("is looked for in the folder you are in"),
+            "{arguments:?}: {left:?}"
+        );
+        assert!(left.stderr.contains("name it by its full path: /"), "{left:?}");
+    }
+    // A file named by its full path is the person's own choice.
+    let full = place.path().join("token").display().to_string();
+    let left = place.run(&["list", "--server", "http://127.0.0.1:1", "--token-file", &full]);
+    assert!(left.stderr.contains("cannot be reached"), "{left:?}");
+    // A file that others can write is refused.
+    let mode = std::fs::Permissions::from_mode(0o602);
+    std::fs::set_permissions(place.path().join("token"), mode).unwrap();
+    let left = place.run(&["list", "--server", "http://127.0.0.1:1", "--token-file", &full]);
+    assert!(
+        left.stderr.contains("everybody on this machine can write it"),
+        "{left:?}"
+    );
+}
+
+/// A named pipe that nobody writes to and a device without an end: each command that reads a file says so, and ends.
+#[test]
+fn x95_pipes_and_devices_in_place_of_files_hang_nobody() {
+    let place = Place::without_policy();
+    let path = |name: &str| place.path().join(name).to_str().unwrap().to_owned();
+    let pipe = path("countersign.toml");
+    let plant = |odd: &dyn Fn(&str)| {
+        for name in ["countersign.toml", "other.toml", "bot/agent.toml", "secret"] {
+            let _ = std::fs::remove_file(path(name));
+            odd(&path(name));
+        }
+    };
+    std::fs::create_dir(path("bot")).unwrap();
+    place.write("good.toml", "[tools.a]\neffect = \"write\"\n");
+    let (good, secret, other) = (path("good.toml"), path("secret"), path("other.toml"));
+    let store = path("s.db");
+    let check = || {
+        let cases: [&[&str]; 14] = [
+            &["policy", "check", "countersign.toml"],
+            &["policy", "check", &pipe],
+            &["policy", "try", "a"],
+            &["policy", "try", "a", "--policy", &pipe],
+            &["trust"],
+            &["trust", "countersign.toml", "--yes"],
+            &["trust", &pipe, "--yes"],
+            &["trust", "bot", "--yes"],
+            &["propose", "a", "{}", "--store", &store, "--policy", &pipe],
+            &["doctor", "--store", &store, "--policy", &pipe],
+            &["serve", "--store", &store, "--config", &other],
+            &["mcp", "--store", &store, "--policy", &good, "--servers", &other],
+            &[
+                "propose",
+                "a",
+                "{}",
+                "--store",
+                &store,
+                "--policy",
+                &good,
+                "--seal-key-file",
+                &secret,
+            ],
+            &["list", "--server", "http://127.0.0.1:9", "--token-file", &secret],
+        ];
+        for arguments in cases {
+            let left = plain(&place, arguments);
+            assert_ne!(left.code, 0, "{arguments:?}: {left:?}");
+            let said = format!("{}{}", left.stdout, left.stderr);
+            let says = ["not a regular file", "not a file", "is a link", "not safe to use"];
+            assert!(
+                says.iter().any(|says| said.contains(says)),
+                "{arguments:?}: {left:?}"
+            );
+        }
+        let hook = ["hook", "claude-code", "--store", &store, "--policy", &pipe];
+        let left = within(place.implicit(&hook), event("claude-code").as_bytes(), LIMIT).unwrap();
+        assert!(is_blocked(&left), "{left:?}");
+    };
+    plant(&|name| {
+        assert!(
+            Command::new("mkfifo")
+                .args(["-m", "600", name])
+                .status()
+                .unwrap()
+                .success()
+        );
+    });
+    check();
+    plant(&|name| symlink("/dev/zero", name).unwrap());
+    check();
 }

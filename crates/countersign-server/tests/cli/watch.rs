@@ -1,4 +1,4 @@
-//! `watch`, at the store and at a server.
+//! Tests `watch` with the store and with a server.
 
 use std::io::{BufRead as _, BufReader};
 use std::process::{Child, Command, Stdio};
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::place::{MARIA, Place};
 use crate::served::Served;
 
-/// A command that goes on, read line by line.
+/// A running command whose output is read line by line.
 struct Watching {
     child: Child,
     lines: Receiver<String>,
@@ -65,7 +65,7 @@ impl Drop for Watching {
     }
 }
 
-/// The same lines from both desks.
+/// Checks that both watchers print the same lines.
 fn check_both(place: &Place, near: &Watching, far: &Watching) {
     let id = place.propose(&[
         "create_contact",
@@ -111,7 +111,7 @@ fn x32_watch_misses_nothing_when_the_server_is_gone_for_a_while() {
     served.kill();
     let lost = watching.notice();
     assert!(lost.contains("trying again"), "{lost}");
-    // Nobody has seen an event yet, and this one happens while nobody listens.
+    // No event was seen yet, and this one happens while the connection is down.
     let first = place.contact();
     let served = Served::start_at(&place, &address);
     let back = watching.notice();

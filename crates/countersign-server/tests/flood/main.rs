@@ -1,8 +1,7 @@
-//! Floods against the real program in a process of its own, on loopback: what it takes of the machine, and whether
-//! others are still served.
+//! Floods the real program over loopback and checks its memory use, and that other clients are still served.
 //!
-//! `COUNTERSIGN_FLOOD_BIN` names another build to run all of this against. The figures in `docs/benchmarks.md` are made by
-//! `cargo test -p countersign-server --test flood -- --ignored --nocapture`.
+//! `COUNTERSIGN_FLOOD_BIN` selects another build to test. `cargo test -p countersign-server --test flood -- --ignored
+//! --nocapture` produces the figures in `docs/benchmarks.md`.
 
 #![expect(
     clippy::print_stdout,

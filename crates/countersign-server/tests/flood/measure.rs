@@ -1,4 +1,4 @@
-//! Figures: memory and the delay of others while a flood goes on.
+//! Measures memory and the latency of other clients during a flood.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -6,7 +6,8 @@ use std::time::{Duration, Instant};
 use crate::service::{INNOCENT, POLICY, Service};
 use crate::{x61, x62};
 
-/// Asks again and again until the flood is over: `/healthz`, and a whole approval each half second.
+/// Sends requests until the flood is over: `/healthz` continuously, and a whole approval every half second. Returns the
+/// latencies of both.
 async fn innocents(
     service: Arc<Service>,
     over: Arc<std::sync::atomic::AtomicBool>,

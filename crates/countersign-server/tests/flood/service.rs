@@ -1,4 +1,4 @@
-//! A service to flood, and how to ask it from several addresses.
+//! A service to flood, and requests to it from several addresses.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -11,27 +11,27 @@ use tempfile::TempDir;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpSocket, TcpStream};
 
-/// Who floods.
+/// Address of the flooding client.
 pub const STRANGER: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 1);
-/// Who only wants to work.
+/// Address of a well-behaved client.
 pub const INNOCENT: Ipv4Addr = Ipv4Addr::new(127, 0, 0, 2);
 
 pub const PASSWORD: &str = "correct horse battery staple";
 
 pub const POLICY: &str = "[tools.send_mail]\neffect = \"external\"\nttl = \"1h\"\n";
-/// A policy under which agents have no limits.
+/// Policy without limits for agents.
 pub const UNLIMITED: &str = "[agents]\nmost_pending = \"unlimited\"\nproposals_per_minute = \"unlimited\"\n\
                              [tools.send_mail]\neffect = \"external\"\nttl = \"1h\"\n";
 
-/// The program, running over an empty store with a person `ana`.
+/// The running program, with a new store and a person `ana`.
 pub struct Service {
     child: Child,
     pub address: SocketAddr,
-    /// An agent's token.
+    /// Token of the flooding agent.
     pub agent: String,
-    /// A token of another agent.
+    /// Token of another agent.
     pub other: String,
-    /// A token with which ana reads and decides.
+    /// Token with which `ana` reads and decides.
     pub ana: String,
     directory: TempDir,
 }
@@ -73,7 +73,7 @@ impl Service {
         }
     }
 
-    /// The most memory the process has had, in MiB.
+    /// Returns the peak memory use of the process in MiB.
     pub fn peak(&self) -> usize {
         let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).unwrap();
         let line = status.lines().find(|line| line.starts_with("VmHWM:")).unwrap();
@@ -81,7 +81,7 @@ impl Service {
         kib / 1024
     }
 
-    /// The code of a new link that signs ana in.
+    /// Returns the code of a new sign-in link for `ana`.
     pub fn link(&self) -> String {
         let said = run(self.directory.path(), &["person", "link", "ana"], "");
         let (_, code) = said.split_once("code=").unwrap();
@@ -94,7 +94,7 @@ impl Service {
         socket.connect(self.address).await.unwrap()
     }
 
-    /// One request on a connection of its own.
+    /// Sends one request on a new connection.
     pub async fn ask(&self, from: Ipv4Addr, request: Request<'_>) -> Answer {
         let began = Instant::now();
         let mut stream = self.connect(from).await;
@@ -147,7 +147,7 @@ impl Service {
         self.ask(from, request).await
     }
 
-    /// A whole approval by people who do nothing wrong; how long it took.
+    /// Proposes, approves and runs a call as a well-behaved client; returns the time taken.
     pub async fn whole_approval(&self) -> Duration {
         let began = Instant::now();
         let body = r#"{"calls":[{"tool":"send_mail","arguments":{"to":"bo"}}],"channel":"c"}"#;
@@ -224,7 +224,7 @@ impl Answer {
 
     #[track_caller]
     pub fn json(&self) -> Value {
-        // Large answers may come in chunks; none of ours do.
+        // The service sends these responses without chunked encoding.
         serde_json::from_str(&self.body).unwrap_or_else(|_| panic!("not JSON: {} {}", self.head, self.body))
     }
 
@@ -234,7 +234,7 @@ impl Answer {
         self.json()
     }
 
-    /// True when it says that it is too much, and when to come back.
+    /// Returns true for status 429 with a positive `Retry-After`.
     pub fn is_turned_away(&self) -> bool {
         let retry = self
             .head
@@ -245,7 +245,7 @@ impl Answer {
     }
 }
 
-/// Everything until the other side closes, for a minute at most.
+/// Reads until the other side closes, for a minute at most.
 pub async fn read(stream: &mut TcpStream) -> Vec<u8> {
     let mut bytes = Vec::new();
     let reading = stream.read_to_end(&mut bytes);

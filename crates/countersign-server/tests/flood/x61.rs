@@ -1,4 +1,4 @@
-//! Strangers who have no credential at all.
+//! X61: floods from clients without credentials.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -7,7 +7,7 @@ use tokio::io::AsyncWriteExt as _;
 
 use crate::service::{Answer, INNOCENT, PASSWORD, POLICY, Request, STRANGER, Service, read};
 
-/// 300 sign-ins under other names, all at once.
+/// Sends 300 sign-ins under different names, all at once.
 pub async fn strangers_sign_in(service: &Arc<Service>) -> Vec<Answer> {
     let mut tries = Vec::new();
     for n in 0..300 {
@@ -138,7 +138,7 @@ async fn x61_one_address_has_only_so_many_connections() {
         idle.push(service.connect(STRANGER).await);
     }
     tokio::time::sleep(Duration::from_millis(200)).await;
-    // Sends nothing, so that the answer is not lost with the connection.
+    // Send nothing, so that the response is not lost when the connection is reset.
     let mut sixth = service.connect(STRANGER).await;
     let answer = Answer::new(&read(&mut sixth).await, Duration::ZERO);
     assert!(answer.is_turned_away(), "{answer:?}");

@@ -1,4 +1,4 @@
-//! An agent that floods with its own token.
+//! X62: floods from an agent with its own token.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use crate::service::{Answer, POLICY, STRANGER, Service, UNLIMITED};
 
-/// A turn with one call of about 64 KB.
+/// Returns a submission with one call of about 64 KB.
 pub fn large(n: usize, channel: Option<&str>) -> String {
     let text = "a word and another ".repeat(3300);
     let channel = channel
@@ -15,7 +15,7 @@ pub fn large(n: usize, channel: Option<&str>) -> String {
     format!(r#"{{"calls":[{{"tool":"send_mail","arguments":{{"n":{n},"text":"{text}"}}}}]{channel}}}"#)
 }
 
-/// So many proposals of 64 KB, 24 at a time.
+/// Sends `count` proposals of 64 KB, 24 at a time.
 pub async fn propose(service: &Arc<Service>, count: usize, channel: Option<&'static str>) -> Vec<Answer> {
     let mut tasks = Vec::new();
     for first in 0..24 {
@@ -36,7 +36,7 @@ pub async fn propose(service: &Arc<Service>, count: usize, channel: Option<&'sta
     answers
 }
 
-/// 20 lists of 200 at the same time.
+/// Requests 20 lists of up to 200 approvals at the same time.
 pub async fn list(service: &Arc<Service>, token: &str) -> Vec<Answer> {
     let mut tasks = Vec::new();
     for _ in 0..20 {
@@ -65,7 +65,7 @@ async fn x62_an_agent_has_twenty_pending_and_no_more() {
             .is_some_and(|hint| !hint.is_empty())
     };
     assert!(answers.iter().filter(|answer| answer.status == 429).all(is_told));
-    // Another agent is not held back by this one.
+    // Another agent is not affected.
     service.whole_approval().await;
     assert!(service.peak() < 256, "{} MiB", service.peak());
 }
@@ -80,7 +80,7 @@ async fn x62_an_agent_that_replaces_its_own_question_is_slowed_down() {
     assert!((60..=90).contains(&made), "{made}");
     let slow = answers.iter().find(|answer| answer.status == 429).unwrap();
     assert_eq!(slow.json()["error"]["code"], "too_fast");
-    // It may ask again a moment later.
+    // A moment later the agent may propose again.
     tokio::time::sleep(Duration::from_secs(1)).await;
     let again = service
         .post(STRANGER, &service.agent, "/v1/calls", &large(999, Some("one")))
@@ -102,7 +102,7 @@ async fn x62_lists_are_bounded_in_bytes_and_nothing_is_lost() {
         assert!(answer.body.len() < 3 * 1024 * 1024, "{}", answer.body.len());
     }
     assert!(service.peak() < 256, "{} MiB", service.peak());
-    // Page by page all of them are there, whole.
+    // Paging returns all approvals, complete.
     let (mut seen, mut cursor) = (BTreeSet::new(), String::new());
     loop {
         let path = format!("/v1/approvals?limit=200{cursor}");

@@ -1,4 +1,4 @@
-//! Credentials as an attacker would use them: other channels' buttons, and two powers in one token (X65, X66).
+//! Attacks with credentials: buttons of other channels, and two powers in one token (X65, X66).
 
 use std::time::Duration;
 
@@ -93,7 +93,7 @@ async fn x65_a_button_works_in_its_own_channel_only() {
     assert_eq!(ran(&service), [r#"{"n":1}"#]);
 }
 
-/// Puts a token into the store as an earlier version may have made it.
+/// Stores a token as an earlier version may have made it, and returns its text.
 async fn old_token(service: &Service, change: impl Fn(&mut Value)) -> String {
     let text = service.with_scope("main", Scope::Reply).await;
     let key = countersign::hash::Hash::of(text.as_bytes()).to_string();
@@ -113,7 +113,7 @@ async fn old_token(service: &Service, change: impl Fn(&mut Value)) -> String {
         .put_entry(Entry { body, ..entry })
         .await
         .unwrap();
-    assert!(matches!(changed, countersign::registry::Put::Kept(_)));
+    assert!(matches!(changed, countersign::registry::Put::Written(_)));
     text
 }
 
@@ -139,7 +139,7 @@ async fn x66_a_token_of_an_earlier_version_with_two_powers_opens_nothing() {
             assert_eq!(service.get(&token, path).await.status, 401, "{scopes} on {path}");
         }
     }
-    // One that holds one power goes on.
+    // A token with a single power still works.
     let token = old_token(&service, |_| {}).await;
     assert_eq!(service.get(&token, "/v1/channels/one/pending").await.status, 200);
 }
@@ -171,7 +171,7 @@ async fn x66_no_token_can_be_made_that_decides_and_starts() {
             is_made |= mint(&scopes, agent, person).await;
         }
         assert!(!is_made || has(&decides) == 0 || has(&acts) == 0, "{scopes:?}");
-        // Who answers for anybody holds no other way to decide.
+        // A token that replies for people has no other way to decide.
         assert!(
             !is_made || !scopes.contains(&Scope::Reply) || has(&decides) == 1,
             "{scopes:?}"

@@ -1,4 +1,4 @@
-//! Accounts over their lives: who was removed and comes back gets nothing old back (X67).
+//! Life cycles of accounts: a person who was removed and added again regains nothing old (X67).
 
 use axum::body::Body;
 use axum::http::{Request, header};
@@ -14,7 +14,7 @@ effect = "write"
 quorum = 2
 "#;
 
-/// Signs somebody in by a link; what the browser shows from then on.
+/// Signs a person in by a link and returns the session cookie.
 pub async fn sign_in(service: &Service, name: &str) -> String {
     let code = Link::make(service.app.store(), &tenant(), Person::new(name).unwrap())
         .await
@@ -82,7 +82,7 @@ async fn x67_who_was_removed_and_comes_back_gets_nothing_old_back() {
     assert!(!is_signed_in(&service, &cookie).await);
     assert!(enter(&service, &link).await.is_none());
     assert!(ran(&service).is_empty());
-    // What is new works.
+    // New credentials work.
     let again = service.decider("ana").await;
     let path = format!("{path}?waitFor=finished");
     service.post(&again, &path, r#"{"approved":true}"#).await.good();
@@ -120,7 +120,7 @@ async fn x67_the_approval_of_somebody_who_left_does_not_count_towards_a_quorum()
         let carl = service.decider("carl").await;
         assert_eq!(service.post(&carl, &path, yes).await.good()["status"], "approved");
         assert_eq!(ran(&service), [r#"{"n":7}"#]);
-        // The history still adds up.
+        // The history is still readable.
         let path = format!("/v1/approvals/{}?events=true", id(&approval));
         let events = service.get(&agent, &path).await.good()["events"].clone();
         assert!(events.to_string().contains("endorsed"), "{events}");

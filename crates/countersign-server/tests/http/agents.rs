@@ -1,4 +1,4 @@
-//! Talking to a served agent: the scripted CRM agent in its own world, frame by frame.
+//! Tests talks with a served agent, the scripted CRM agent, event by event.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,10 +15,10 @@ use crate::support::{NOON, Service, request};
 
 pub const MARIA: &str = "Create a contact for Maria Garcia at Acme Corp, maria@acme.com";
 
-/// Longer than anything takes.
+/// Maximum wait for a message.
 const PATIENCE: Duration = Duration::from_secs(20);
 
-/// `ana` and her program, which talks.
+/// A service and a token with which `ana` talks to its agent.
 pub struct Chat {
     pub service: Service,
     pub token: String,
@@ -42,7 +42,7 @@ impl Chat {
         }
     }
 
-    /// The same after a restart: what was in memory is gone, the store and the world are not.
+    /// Restarts the service: its memory is lost, the store and the world are kept.
     pub async fn restarted(self) -> Chat {
         self.service.app.stopping.cancel();
         let service = Service::talking(&self.clock, &self.store, &self.world).await;
@@ -64,7 +64,7 @@ impl Chat {
         self.say(json!({ "session": "s", "text": text })).await
     }
 
-    /// Answers the card.
+    /// Sends a reply to a card.
     pub async fn answers(&self, text: &str, card: &Value) -> Frames {
         self.say(json!({ "session": "s", "text": text, "after": card["card"] }))
             .await
@@ -77,7 +77,7 @@ impl Chat {
             .good()
     }
 
-    /// Waits until the channel's last word is this.
+    /// Waits until the last message of the session contains this.
     async fn until_said(&self, expected: &str) {
         let begin = std::time::Instant::now();
         loop {
@@ -99,7 +99,7 @@ impl Chat {
     }
 }
 
-/// Server-sent events, read.
+/// Parsed server-sent events: name and data of each.
 pub struct Frames(Vec<(String, Value)>);
 
 impl Frames {
@@ -124,7 +124,8 @@ impl Frames {
         texts.map(|(_, data)| data["text"].as_str().unwrap()).collect()
     }
 
-    /// Each frame on a line: ids made plain, words that came one by one put together, of approvals what matters here.
+    /// Prints one event per line for snapshots: with stable ids, streamed text joined, and only the relevant fields of
+    /// approvals.
     fn show(&self) -> String {
         let mut lines: Vec<String> = Vec::new();
         let mut said = String::new();
@@ -198,7 +199,7 @@ async fn d8_c6_a_held_call_and_a_yes_frame_by_frame() {
     assert_eq!(chat.contacts().await, 1);
 }
 
-/// The bytes that the model wrote, in its order: nothing was read and written again on the way.
+/// The card has the exact bytes of the model's arguments; nothing was parsed and written again on the way.
 #[tokio::test]
 async fn b1_a_card_carries_the_exact_arguments() {
     let chat = Chat::new().await;
@@ -248,7 +249,7 @@ async fn a7_a_no_and_something_else_run_nothing() {
     assert_eq!(chat.contacts().await, 0);
 }
 
-/// X03: a yes that names no card, or another one, decides nothing: the card is shown.
+/// X03: a yes that names no card, or another one, decides nothing, and the card is shown again.
 #[tokio::test]
 async fn x03_a_yes_counts_only_for_the_card_that_was_seen() {
     let chat = Chat::new().await;
@@ -284,7 +285,7 @@ async fn b2_buttons_decide_their_own_card_once() {
     let nobodys = press(json!("x.y")).await;
     assert_eq!(nobodys.get("error")["message"], "this button belongs to no card");
     let approve = held.get("held")["prompt"]["approve"].clone();
-    // The same button in another session is none of its buttons.
+    // The button does not work in another session.
     let elsewhere = chat.say(json!({ "session": "other", "button": approve })).await;
     assert_eq!(
         elsewhere.get("error")["message"],
@@ -324,7 +325,7 @@ async fn a16_a_button_approves_some_of_a_batch() {
     );
 }
 
-/// What is proposed, decided and run in talks counts like everything else.
+/// Metrics count what is proposed, decided and run in talks.
 #[tokio::test]
 async fn what_happens_in_talks_is_counted() {
     let chat = Chat::new().await;
@@ -337,7 +338,7 @@ async fn what_happens_in_talks_is_counted() {
     );
     chat.say(json!({ "session": "s", "button": deny })).await;
     chat.say(json!({ "session": "s", "button": approve })).await;
-    // What is decided on another surface is counted there, and only there.
+    // A decision on another surface is counted only there.
     let held = chat
         .says("Create a contact for Ana Diaz at Acme Corp, ana@acme.com")
         .await;
@@ -361,7 +362,7 @@ async fn what_happens_in_talks_is_counted() {
     }
 }
 
-/// B2: decided by another program, the talk goes on by itself and tells who listens.
+/// B2: after a decision through another program, the talk continues by itself and tells its listeners.
 #[tokio::test]
 async fn b2_what_is_decided_elsewhere_goes_on_here() {
     let chat = Chat::new().await;
@@ -413,7 +414,7 @@ async fn a6_x32_a_restart_between_the_card_and_the_yes() {
     assert_eq!(chat.contacts().await, 1);
 }
 
-/// Decided while the service was down: it is told when it is up again.
+/// A decision made while the service was down is reported after its start.
 #[tokio::test]
 async fn a6_what_was_decided_while_nobody_followed_is_told_at_the_start() {
     let chat = Chat::new().await;
@@ -442,13 +443,20 @@ async fn a6_what_was_decided_while_nobody_followed_is_told_at_the_start() {
         ),
         countersign::decision::Verdict::Approve,
     );
-    chat.service.app.gate.decide(decision).await.unwrap();
+    chat.service
+        .app
+        .gate
+        .decide(decision)
+        .await
+        .unwrap()
+        .accepted()
+        .unwrap();
     let chat = chat.restarted().await;
     chat.until_said("Done!").await;
     assert_eq!(chat.contacts().await, 1);
 }
 
-/// Two nodes over one store follow the same card: it runs once, and one of them goes on.
+/// Of two nodes on one store that follow the same card, one continues the talk, and the call runs once.
 #[tokio::test]
 async fn a8_of_two_nodes_one_goes_on() {
     let chat = Chat::new().await;
@@ -461,7 +469,7 @@ async fn a8_of_two_nodes_one_goes_on() {
     );
     other.post(&decider, &path, r#"{"approved":true}"#).await.good();
     chat.until_said("Done!").await;
-    // By words at one of them: the other one does not interfere.
+    // A reply at one node: the other does not interfere.
     let held = chat.says("Create a contact for Maria").await;
     let done = chat.answers("yes", held.get("held")).await;
     done.get("decided");
@@ -499,7 +507,7 @@ async fn a17_undo_is_a_card_of_its_own() {
     assert_eq!(chat.contacts().await, 0);
 }
 
-/// A message that comes twice, as after a lost answer, is heard once.
+/// A message sent twice, as after a lost response, is processed once.
 #[tokio::test]
 async fn a8_a_message_sent_twice_is_heard_once() {
     let chat = Chat::new().await;
@@ -540,13 +548,13 @@ async fn bad_messages_are_refused_before_anybody_hears_them() {
         (404, "not_found"),
     )
     .await;
-    // What the script does not understand is an error in the talk, and the talk goes on.
+    // A message that the script does not understand is an error in the talk, and the talk continues.
     let lost = chat.says("what is the weather like on the moon").await;
     assert!(!lost.0.is_empty());
     chat.says("show me my pipeline").await.get("result");
 }
 
-/// X20: a session is its person's own, and an agent its tenant's.
+/// X20: a session belongs to one person, and an agent to one tenant.
 #[tokio::test]
 async fn x20_nobody_reads_or_joins_the_session_of_another() {
     let chat = Chat::new().await;
@@ -559,7 +567,7 @@ async fn x20_nobody_reads_or_joins_the_session_of_another() {
     assert_eq!(read.error(), (404, "not_found".to_owned()));
     let events = chat.service.get(&finn, "/v1/agents/crm/sessions/s/events").await;
     assert_eq!(events.error(), (404, "not_found".to_owned()));
-    // The same id is a session of his own, where nothing waits.
+    // For another person, the same id is a new session with no card.
     let yes = json!({ "session": "s", "text": "yes", "after": held.get("held")["card"] }).to_string();
     chat.service.post(&finn, "/v1/agents/crm/messages", &yes).await;
     assert_eq!(

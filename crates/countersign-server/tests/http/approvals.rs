@@ -1,4 +1,4 @@
-//! `/v1/approvals`.
+//! Tests `/v1/approvals`.
 
 use std::time::Duration;
 
@@ -361,7 +361,7 @@ async fn h09_decisions_come_at_most_ten_a_second() {
     assert!(statuses[10..].contains(&429), "{statuses:?}");
 }
 
-/// A list whose first element is true is no decision.
+/// An array whose first element is true is not a decision.
 #[tokio::test]
 async fn x41_a_body_is_an_object_and_so_is_each_part_of_it() {
     let service = Service::new().await;

@@ -1,4 +1,4 @@
-//! What a call would change, what a person changed about it, and what deserves a second look, over HTTP.
+//! Tests over HTTP: what a call would change, how a person edited it, and concerns.
 
 use countersign_server::access::Scope;
 use serde_json::{Value, json};
@@ -7,7 +7,6 @@ use crate::support::{Service, id};
 
 const RENAME: &str = r#"{"id":"p1","title":"New","token":"canary-1"}"#;
 
-/// The first call, without what is about its run.
 fn call(approval: &Value) -> &Value {
     &approval["calls"][0]
 }
@@ -34,7 +33,7 @@ async fn x22_an_approval_shows_what_would_change() {
         })
     );
     assert_eq!(call(&shown).get("edits"), None);
-    // The same in a list.
+    // A list contains the same.
     let listed = service.get(&agent, "/v1/approvals").await.good();
     assert_eq!(call(&listed["approvals"][0])["before"], *before);
 }
@@ -83,7 +82,7 @@ async fn a16_what_was_edited_is_shown_value_by_value() {
     assert_eq!(call(&service.get(&agent, &path).await.good())["edits"], edits);
 }
 
-/// A host that starts a call itself is told as well, and finds the question that is asked instead.
+/// A host that starts a call itself is refused, too, and finds the approval that replaces the changed one.
 #[tokio::test]
 async fn x22_a_host_cannot_start_what_has_changed() {
     let service = Service::new().await;
@@ -126,7 +125,7 @@ async fn x22_a_host_cannot_start_what_has_changed() {
     assert_eq!(twice.error(), (409, "wrong_state".to_owned()));
 }
 
-/// In a list as for one: asked for, because it takes a look at each agent's history.
+/// Lists contain concerns only on request, because they require reading each agent's history.
 #[tokio::test]
 async fn x11_a_list_says_what_deserves_a_second_look_when_asked() {
     let service = Service::new().await;
@@ -150,7 +149,7 @@ async fn x11_a_list_says_what_deserves_a_second_look_when_asked() {
     };
     assert_eq!(concerns(&plain), [Value::Null, Value::Null]);
     let first = json!(["this agent never asked for this tool before"]);
-    // Newest first; what is decided needs no second look.
+    // Newest first; a decided approval has no concerns.
     assert_eq!(concerns(&listed), [first.clone(), first, Value::Null]);
     for approval in plain["approvals"].as_array().unwrap() {
         let path = format!("/v1/approvals/{}?concerns=true", id(approval));
@@ -158,5 +157,62 @@ async fn x11_a_list_says_what_deserves_a_second_look_when_asked() {
         let listed = listed["approvals"].as_array().unwrap().iter();
         let same = listed.into_iter().find(|other| other["id"] == approval["id"]);
         assert_eq!(call(same.unwrap())["concerns"], call(&alone)["concerns"]);
+    }
+}
+
+/// A snapshot is of what the call names: a value that is copied into the read is the same to the byte.
+#[tokio::test]
+async fn x22_a_number_is_read_as_it_was_written() {
+    let policy = r#"
+        [tools.get_page]
+        effect = "read"
+
+        [tools.rename_page]
+        effect = "write"
+        before = { tool = "get_page", arguments = { id = "{{ args.id }}", path = "/pages/{{ args.id }}", all = "{{ args }}" } }
+        undo = { tool = "restore_page", arguments = { id = "{{ args.id }}", first = "{{ args.list[0] }}", key = "{{ args['to-do'].n }}" } }
+
+        [tools.restore_page]
+        effect = "write"
+    "#;
+    for id_of in [
+        "1E3",
+        "1e3",
+        "1000.0",
+        "-0",
+        "1.50",
+        "123456789012345678901234567890123456789012345678901",
+        "0.1000000000000000000000000001",
+        "\"\\u0041\"",
+    ] {
+        let (service, journal) = Service::noting(policy, &["get_page", "rename_page", "restore_page"]).await;
+        let (agent, ana) = (service.agent("cms").await, service.decider("ana").await);
+        let arguments = format!(r#"{{"id":{id_of}, "list":[{id_of}], "to-do":{{"n":{id_of}}}}}"#);
+        // Sent as text: a JSON library would write the numbers anew.
+        let body = format!(r#"{{"calls":[{{"tool":"rename_page","arguments":{arguments}}}]}}"#);
+        let proposed = service.post(&agent, "/v1/calls", &body).await.good();
+        let text = match id_of.starts_with('"') {
+            true => "A",
+            false => id_of,
+        };
+        let read = format!(r#"{{"all":{arguments},"id":{id_of},"path":"/pages/{text}"}}"#);
+        assert_eq!(
+            *journal.lock().unwrap(),
+            std::slice::from_ref(&read),
+            "{proposed}"
+        );
+        let approval = &proposed["approval"];
+        let path = format!("/v1/approvals/{}?waitFor=finished", id(approval));
+        service.post(&ana, &path, r#"{"approved":true}"#).await.good();
+        let undo = format!("/v1/calls/{}.1/undo", id(approval));
+        let undo = service.post(&agent, &undo, "{}").await.good();
+        let path = format!("/v1/approvals/{}?waitFor=finished", id(&undo));
+        service.post(&ana, &path, r#"{"approved":true}"#).await.good();
+        let undone = format!(r#"{{"first":{id_of},"id":{id_of},"key":{id_of}}}"#);
+        assert_eq!(
+            *journal.lock().unwrap(),
+            [read.clone(), read, arguments, undone],
+            "{id_of}"
+        );
     }
 }

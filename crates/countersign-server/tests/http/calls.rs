@@ -1,8 +1,8 @@
-//! `/v1/calls`.
+//! Tests `/v1/calls`.
 
 use axum::http::Method;
 use countersign_server::access::Scope;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::support::{Service, id, request};
 
@@ -65,7 +65,7 @@ async fn a1_reads_pass_writes_are_held_and_forbidden_calls_say_why() {
             .unwrap()
             .contains("forbids")
     );
-    // A tool the service runs itself has been run.
+    // The service has run the tool that it executes itself.
     assert_eq!(answered["calls"][3]["result"], json!({ "q": 2 }));
     assert_eq!(answered["calls"][0]["result"], json!(null));
     assert_eq!(answered["approval"]["calls"].as_array().unwrap().len(), 2);
@@ -247,4 +247,63 @@ async fn a18_the_conversation_comes_with_the_calls() {
     assert_eq!(asked["calls"][0]["provenance"]["counts"]["invented"], 1);
     let body = r#"{"calls":[{"tool":"search","arguments":{}}],"conversation":[{"role":"root","text":"x"}]}"#;
     assert_eq!(service.post(&agent, "/v1/calls", body).await.status, 400);
+}
+
+/// X81: a file URL names a sensitive place however it is encoded.
+#[tokio::test]
+async fn x81_an_encoded_file_url_is_held() {
+    let service = Service::with_policy("[tools.lookup]\neffect = \"read\"\nplaces = [\"path\"]\n").await;
+    let agent = service.agent("crm").await;
+    for (path, is_held) in [
+        ("file:///home/u/notes%20of%20may.md", false),
+        ("file:///home/u/%2eenv", true),
+        ("file:///home/u/%252eenv", true),
+        ("FILE:///home/u/.%45NV", true),
+        ("file://localhost/etc/shadow", true),
+        ("file:///home/u/key%2epem?x", true),
+        ("file:///home/u/%ff", true),
+    ] {
+        let calls = json!([{ "tool": "lookup", "arguments": { "path": path } }]);
+        let body = json!({ "calls": calls }).to_string();
+        let answer = service.post(&agent, "/v1/calls", &body).await.good();
+        assert_eq!(!answer["approval"].is_null(), is_held, "{path}: {answer}");
+    }
+}
+
+#[tokio::test]
+async fn x84_what_did_not_run_what_failed_and_what_is_unknown_are_told_apart() {
+    let service = Service::new().await;
+    let (agent, ana) = (service.agent("crm").await, service.decider("ana").await);
+    let host = service.with_scope("main", Scope::Execute).await;
+    for (outcome, state, ran) in [
+        ("failed", "failed", true),
+        ("not_sent", "failed", false),
+        ("unknown", "unknown", true),
+    ] {
+        let body = format!(
+            r#"{{"channel":"{outcome}","calls":[{{"tool":"create_contact","arguments":{{"name":"{outcome}"}}}}]}}"#
+        );
+        let approval = service.post(&agent, "/v1/calls", &body).await.good()["approval"].clone();
+        let decide = format!("/v1/approvals/{}", id(&approval));
+        service.post(&ana, &decide, r#"{"approved":true}"#).await.good();
+        let call = format!("/v1/calls/{}.1", id(&approval));
+        let permit = service.post(&host, &format!("{call}/start"), "").await.good();
+        let body = json!({"permit": permit["permit"], "outcome": outcome, "result": "why"}).to_string();
+        let finished = service.post(&host, &format!("{call}/finish"), &body).await.good();
+        assert_eq!(finished["calls"][0]["state"], state, "{finished}");
+        for format in ["anthropic", "openai"] {
+            let path = format!("/v1/channels/{outcome}/transcript?format={format}");
+            let told = service.get(&agent, &path).await.good();
+            let content = match format {
+                "openai" => &told[1]["content"],
+                _ => &told[1]["content"][0]["content"],
+            };
+            let content: Value = serde_json::from_str(content.as_str().unwrap()).unwrap();
+            assert_eq!(
+                (&content["status"], &content["ran"]),
+                (&json!(outcome), &json!(ran)),
+                "{told}"
+            );
+        }
+    }
 }

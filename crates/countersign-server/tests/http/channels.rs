@@ -1,4 +1,4 @@
-//! `/v1/channels`: the dialogue of a chat, over HTTP.
+//! Tests `/v1/channels`: a chat's dialogue over HTTP.
 
 use countersign_server::access::Scope;
 use serde_json::{Value, json};
@@ -23,7 +23,7 @@ impl Chat {
         }
     }
 
-    /// Proposes a call in the conversation and posts its card as message `card`.
+    /// Proposes a call in the channel and posts its card as message `card`.
     async fn ask(&self, tool: &str, arguments: &str, card: &str) -> Value {
         let body = format!(r#"{{"calls":[{{"tool":"{tool}","arguments":{arguments}}}],"channel":"chat"}}"#);
         let approval = self.service.post(&self.agent, "/v1/calls", &body).await.good()["approval"].clone();

@@ -1,4 +1,4 @@
-//! What was denied stays denied, however it is written.
+//! A denied call stays denied, however its arguments are written.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use crate::support::{POLICY, Service, id};
 
 const DENIED: &str = r#"{"amount":5000,"to":"caf\u00e9 X","deep":{"a":[1,2]}}"#;
 
-/// Ways to write the same values.
+/// Other spellings of the values in `DENIED`.
 const AGAIN: [&str; 11] = [
     r#"{"amount":5000,"to":"caf\u00e9 X","deep":{"a":[1,2]}}"#,
     r#"{ "amount":5000, "to":"caf\u00e9 X","deep":{"a":[1, 2]} }"#,
@@ -21,7 +21,7 @@ const AGAIN: [&str; 11] = [
     r#"{"amount":50.00e2,"to":"cafe\u0301 X","deep":{"y":null,"a":[1,2]},"confirm":false}"#,
 ];
 
-/// Others, which are new questions.
+/// Arguments with other values, which may be asked.
 const OTHERS: [&str; 5] = [
     r#"{"amount":5000.01,"to":"caf\u00e9 X","deep":{"a":[1,2]}}"#,
     r#"{"amount":"5000","to":"caf\u00e9 X","deep":{"a":[1,2]}}"#,
@@ -97,7 +97,7 @@ const PAY: (&str, &str) = ("pay", r#"{"amount":5000,"to":"X"}"#);
 const NOTE: (&str, &str) = ("note", r#"{"n":1}"#);
 const OTHER: (&str, &str) = ("note", r#"{"n":2}"#);
 
-/// An agent, a person and tools that note what they ran.
+/// An agent, a person, and tools that record their runs.
 struct Desk {
     service: Service,
     ran: std::sync::Arc<std::sync::Mutex<Vec<String>>>,
@@ -132,7 +132,7 @@ impl Desk {
         self.service.post(&self.ana, &path, decision).await.good();
     }
 
-    /// Whoever approves whatever is asked now runs nothing, because nothing is asked.
+    /// Proposes calls that must be refused: even if they were asked and approved, nothing may run.
     async fn is_refused(&self, calls: &[(&str, &str)]) {
         let ran = self.ran.lock().unwrap().clone();
         let asked = self.ask(calls).await;
@@ -198,7 +198,7 @@ async fn x99_a_batch_that_was_denied_is_refused_in_any_order() {
     ] {
         desk.is_refused(calls).await;
     }
-    // The person may have minded another part.
+    // The person may have objected to another call of the batch.
     for calls in [
         &[PAY][..],
         &[NOTE],
@@ -208,7 +208,7 @@ async fn x99_a_batch_that_was_denied_is_refused_in_any_order() {
     ] {
         desk.is_asked(calls).await;
     }
-    // Another no to a part of it counts, too.
+    // Denying a smaller batch refuses that one as well.
     desk.decide(&[NOTE, PAY], r#"{"approved":false}"#).await;
     desk.is_refused(&[PAY, NOTE]).await;
     desk.is_refused(&[PAY, OTHER, NOTE]).await;

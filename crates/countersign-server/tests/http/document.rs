@@ -1,8 +1,8 @@
-//! The API's own description.
+//! Tests the OpenAPI document.
 
 use countersign_server::http::openapi;
 
-/// The whole document is checked in: a change of the contract is seen in review.
+/// The document is checked in, so that a change of the contract shows in review.
 #[test]
 fn b9_the_document_is_the_one_that_is_checked_in() {
     let text = serde_json::to_string_pretty(&openapi()).unwrap() + "\n";

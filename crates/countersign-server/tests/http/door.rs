@@ -1,4 +1,4 @@
-//! The door in front of everything.
+//! Tests the checks in front of all routes: hosts, origins, and security headers.
 
 use axum::body::Body;
 use axum::http::{Method, Request};
@@ -62,7 +62,7 @@ async fn x27_other_sites_cannot_speak_through_a_visitors_browser() {
         service.ask(from(&read, Method::GET, "/sign-in")).await.status,
         403
     );
-    // A link from elsewhere may open a page.
+    // A link on another site may open a page.
     let link = [("sec-fetch-site", "cross-site"), ("sec-fetch-mode", "navigate")];
     assert_eq!(
         service.ask(from(&link, Method::GET, "/sign-in")).await.status,

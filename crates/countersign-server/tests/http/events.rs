@@ -1,4 +1,4 @@
-//! `/v1/events`.
+//! Tests `/v1/events`.
 
 use axum::http::Method;
 use futures_util::StreamExt as _;
@@ -29,7 +29,7 @@ impl Reader {
         }
     }
 
-    /// The next event: its name, its id and its data. Nothing when the stream is over.
+    /// Returns the next event's name, id and data, or `None` at the end of the stream.
     async fn next(&mut self) -> Option<(String, String, Value)> {
         loop {
             if let Some(end) = self.text.find("\n\n") {
@@ -41,7 +41,7 @@ impl Reader {
                         .unwrap_or_default();
                     line.trim().to_owned()
                 };
-                // A sign of life, or only the place where the stream begins.
+                // A keep-alive, or only the cursor at which the stream begins.
                 if event.starts_with(':') || field("data:").is_empty() {
                     continue;
                 }
@@ -83,7 +83,7 @@ async fn b8_what_happens_is_streamed_and_nothing_is_missed_on_coming_back() {
         all.names(4).await,
         ["proposed", "approved", "started", "succeeded"]
     );
-    // From the past into the present without a gap or a repeat.
+    // The stream continues with new events, without a gap or a repeat.
     service.propose(&agent, "echo", r#"{"n":2}"#).await;
     assert_eq!(all.names(1).await, ["proposed"]);
 }
@@ -138,7 +138,7 @@ async fn f17_a_reader_that_is_too_slow_is_told_and_let_go() {
     let mut slow = Reader::open(&service, &ana, "/v1/events", None).await;
     let mut quick = Reader::open(&service, &ana, "/v1/events", None).await;
     for n in 0..150 {
-        // Each proposal takes the place of the one before: two events each.
+        // Each proposal supersedes the one before: two events each.
         service
             .propose(&agent, "create_contact", &format!(r#"{{"n":{n}}}"#))
             .await;
@@ -153,7 +153,7 @@ async fn f17_a_reader_that_is_too_slow_is_told_and_let_go() {
         last = event;
     }
     assert_eq!(last.0, "lagged");
-    // It comes back and gets the rest.
+    // A reconnecting reader gets the rest.
     let mut back = Reader::open(
         &service,
         &ana,
@@ -165,6 +165,57 @@ async fn f17_a_reader_that_is_too_slow_is_told_and_let_go() {
     )
     .await;
     back.names(10).await;
+}
+
+/// F17: many streams, of which every tenth is not read. Who reads misses nothing; who does not is let go.
+#[tokio::test]
+async fn f17_many_streams_of_which_some_are_stalled() {
+    const OF_EACH: usize = 10;
+    const PROPOSALS: usize = 150;
+    let streams: usize = std::env::var("COUNTERSIGN_TEST_F17").map_or(100, |text| text.parse().unwrap());
+    let service = Service::new().await;
+    let agent = service.agent("crm").await;
+    let (mut quick, mut stalled) = (Vec::new(), Vec::new());
+    for number in 0..streams.div_ceil(OF_EACH) {
+        let name = format!("person-{number}");
+        service.person("main", &name, &["approvers"]).await;
+        let token = service.decider(&name).await;
+        for of_each in 0..OF_EACH {
+            let reader = Reader::open(&service, &token, "/v1/events", None).await;
+            match of_each {
+                0 => stalled.push(reader),
+                _ => quick.push(reader),
+            }
+        }
+    }
+    for n in 0..PROPOSALS {
+        let arguments = format!(r#"{{"n":{n}}}"#);
+        service.propose(&agent, "create_contact", &arguments).await;
+        let expected = if n == 0 { 1 } else { 2 };
+        let mut told: Option<Vec<String>> = None;
+        for reader in &mut quick {
+            let mut ids = Vec::new();
+            for _ in 0..expected {
+                ids.push(reader.next().await.unwrap().1);
+            }
+            assert_eq!(
+                told.get_or_insert_with(|| ids.clone()),
+                &ids,
+                "all are told the same"
+            );
+        }
+    }
+    let mut lagged = 0;
+    for mut reader in stalled {
+        let (mut last, mut kept) = (String::new(), 0);
+        while let Some(event) = reader.next().await {
+            (last, kept) = (event.0, kept + 1);
+        }
+        assert_eq!(last, "lagged");
+        assert!(kept <= 257, "{kept} were kept for one that does not read");
+        lagged += 1;
+    }
+    println!("F17 memory rounds={streams} violations=0 lagged={lagged}");
 }
 
 #[tokio::test]

@@ -1,4 +1,4 @@
-//! Facts that the proposer supplies only tighten a ruling, and what approving takes follows from the final risk.
+//! Facts from the proposer can only tighten a ruling, and the authority needed to approve follows from the final risk.
 
 use std::sync::{Arc, Mutex};
 
@@ -43,7 +43,7 @@ definition = "1111111111111111111111111111111111111111111111111111111111111111"
 
 const PIN: &str = "1111111111111111111111111111111111111111111111111111111111111111";
 
-/// A service whose tools write down what they were run with.
+/// A service whose tools record their arguments.
 struct Recording {
     service: Service,
     ran: Arc<Mutex<Vec<String>>>,
@@ -204,7 +204,7 @@ async fn x59_a_risk_that_was_raised_takes_the_authority_of_the_raised_one() {
         let path = format!("/v1/approvals/{}", id(&approval));
         let alone = service.post(&ana, &path, r#"{"approved":true}"#).await;
         assert_eq!(alone.error(), (403, "four_eyes".to_owned()), "{}", alone.text);
-        // A word in a chat is too little for a critical call.
+        // A reply in a chat does not suffice for a critical call.
         let pending = service.get(&adapter, "/v1/channels/chat/pending").await.good();
         let shown = json!({ "messageId": format!("card{number}"), "digest": pending["pending"]["digest"] });
         service

@@ -1,4 +1,4 @@
-//! The HTTP surface, route by route: the real router over the memory store, with a clock that is moved by hand.
+//! Tests the HTTP API route by route: the real router over the memory store, with a clock that tests set.
 
 #![expect(
     clippy::unwrap_used,
@@ -14,9 +14,11 @@ mod approvals;
 mod before;
 mod calls;
 mod channels;
+mod credentials;
 mod denials;
 mod document;
 mod door;
+mod doubtful;
 mod events;
 mod facts;
 mod matrix;

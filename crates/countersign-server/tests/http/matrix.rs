@@ -1,5 +1,5 @@
-//! Every credential that can be made, on every route there is: what a credential is for, it can do, and nothing else
-//! (H01, I10, X66).
+//! Access matrix: every possible credential on every route. A credential allows what it is for, and nothing else (H01,
+//! I10, X66).
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -14,16 +14,16 @@ use serde_json::Value;
 
 use crate::support::{Service, request, tenant};
 
-/// A route of the API, as the API's own document has it.
+/// A route of the API, as its OpenAPI document lists it.
 #[derive(Debug)]
 struct Route {
     method: Method,
     path: String,
-    /// Any of these is enough; empty: open to all.
+    /// Any one of these suffices; if empty, the route is public.
     scopes: BTreeSet<String>,
 }
 
-/// The pages: method, path, and whether anybody may ask for them.
+/// Pages: method, path, and whether they are public.
 const PAGES: &[(&str, &str, bool)] = &[
     ("GET", "/", true),
     ("GET", "/approvals", false),
@@ -71,7 +71,7 @@ fn routes() -> Vec<Route> {
     routes
 }
 
-/// Every token that can be made with a set of scopes.
+/// Creates a token for every allowed set of scopes.
 async fn tokens(service: &Service) -> Vec<(Scopes, String)> {
     let mut tokens = Vec::new();
     for bits in 1u32..1 << Scope::ALL.len() {
@@ -115,7 +115,7 @@ async fn cookie(service: &Service, name: &str) -> String {
     cookie.split(';').next().unwrap().to_owned()
 }
 
-/// The path with somebody's real approval in it, so that a missing check would show.
+/// Fills a path with a real approval, so that a missing check would show.
 fn filled(path: &str, approval: &str) -> String {
     let id = match path.starts_with("/v1/calls") {
         true => format!("{approval}.1"),
@@ -178,7 +178,7 @@ async fn h01_every_token_on_every_route() {
                 "{who} on {path}: {status}"
             );
         }
-        // A page's cookie opens no API, also not as a token.
+        // A page's cookie does not open the API, not even as a token.
         let (_, text) = session.split_once('=').unwrap();
         let shown = Request::builder()
             .method(route.method.clone())
@@ -198,7 +198,7 @@ async fn h01_every_token_on_every_route() {
             !route.scopes.is_empty(),
             "a session's text on {path}: {status}"
         );
-        // What is another agent's is answered like what never was.
+        // Another agent's approval is answered like one that does not exist.
         if route.path.contains("{id}") && !route.path.contains("/agents/") {
             let status = ask(&path, Some(&other)).await;
             assert!(
@@ -279,7 +279,7 @@ async fn h01_pages_are_for_sessions_alone() {
     assert!(service.ran.lock().unwrap().is_empty(), "nothing ran");
 }
 
-/// Every route in the source stands in the matrix: those of the API in its document, the others in [`PAGES`].
+/// The matrix contains every route in the source: those of the API from its document, the others from [`PAGES`].
 #[test]
 fn h01_no_route_is_missing_from_the_matrix() {
     let mut found = BTreeSet::new();
@@ -335,7 +335,7 @@ fn look_for_routes(folder: &Path, found: &mut BTreeSet<(String, String)>) {
     }
 }
 
-/// The table in docs/serve.md is the code's.
+/// The table in docs/serve.md agrees with the code.
 #[test]
 fn x66_the_documented_roles_are_those_in_force() {
     let document = include_str!("../../../../docs/serve.md");
@@ -346,7 +346,7 @@ fn x66_the_documented_roles_are_those_in_force() {
     }
 }
 
-/// I10: the credentials themselves cannot hold what must not meet.
+/// I10: no credential can combine powers that must stay apart.
 #[tokio::test]
 async fn i10_no_token_holds_both_sides() {
     let service = Service::new().await;

@@ -1,4 +1,4 @@
-//! Names: of hosts, of people, and of the page a sign-in leads to (X71).
+//! Tests names of hosts, names of people, and the page that a sign-in redirects to (X71).
 
 use axum::body::Body;
 use axum::http::{Request, header};
@@ -38,7 +38,7 @@ async fn x71_signing_in_leads_nowhere_else() {
     ];
     for next in evil {
         for is_decoded in [false, true] {
-            // A new one each time: tries to sign in are limited.
+            // A new service each time, because attempts to sign in are limited.
             let service = Service::new().await;
             let code = Link::make(service.app.store(), &tenant(), Person::new("finn").unwrap())
                 .await

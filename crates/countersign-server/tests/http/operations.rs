@@ -1,4 +1,4 @@
-//! What whoever runs the service looks at.
+//! Tests the endpoints for operators: health, readiness and metrics.
 
 use axum::http::Method;
 use countersign_server::access::Scope;
@@ -40,4 +40,28 @@ async fn h25_what_happens_is_counted() {
     ] {
         assert!(figures.contains(line), "{line}\n{figures}");
     }
+}
+
+/// X86: a node that cannot write is not ready, and one that never will again is not alive.
+#[tokio::test]
+async fn x86_a_node_that_cannot_write_is_not_ready() {
+    use countersign::store::StoreError;
+    let service = Service::new().await;
+    let admin = service.with_scope("main", Scope::Admin).await;
+    let get = |path: &'static str| service.ask(request(Method::GET, path, None, ""));
+    let metrics = async || service.get(&admin, "/metrics").await.text;
+    assert!(metrics().await.contains("countersign_store_writable 1"));
+    service
+        .app
+        .writable
+        .note(Err(StoreError::Full("no space left".to_owned())));
+    assert_eq!(get("/readyz").await.error(), (503, "store_full".to_owned()));
+    assert_eq!(
+        get("/healthz").await.status,
+        200,
+        "a full disk is no reason to restart"
+    );
+    assert!(metrics().await.contains("countersign_store_writable 0"));
+    service.app.writable.note(Ok(()));
+    assert_eq!(get("/readyz").await.status, 200);
 }

@@ -1,4 +1,4 @@
-//! Where values came from in a talk that the gate heard itself: a scripted agent that repeats, cuts and hides.
+//! Tests provenance in a talk that the gate heard itself, with scripted agents that repeat, cut and hide values.
 
 use std::sync::{Arc, Mutex};
 
@@ -46,7 +46,7 @@ model = "any"
 tools = ["search", "fetch", "look", "derive", "send"]
 "#;
 
-/// What each tool answers, and a record of what really ran.
+/// Tools with fixed answers that record their runs in `ran`.
 fn tools(ran: &Arc<Mutex<Vec<String>>>) -> Tools {
     let names = ["search", "fetch", "look", "derive", "send"];
     names.into_iter().fold(Tools::default(), |tools, name| {
@@ -78,7 +78,7 @@ impl Aide {
         let definitions = ["search", "fetch", "look", "derive", "send"].map(definition);
         let file = AgentFile::parse(AGENT, &json!(definitions).to_string(), Some(script)).unwrap();
         let agent = Loaded {
-            plan: file.plan(&Provider::Script).unwrap(),
+            plan: file.config(&Provider::Script).unwrap(),
             is_scripted: true,
             openings: Vec::new(),
         };
@@ -88,7 +88,7 @@ impl Aide {
         Aide { service, token, ran }
     }
 
-    /// Says something; gives the card that is then shown.
+    /// Sends a message and returns the card that is then shown, if any.
     async fn says(&self, text: &str, after: Option<&Value>) -> Option<Value> {
         let mut body = json!({ "session": "s", "text": text });
         if let Some(card) = after {
@@ -133,7 +133,7 @@ person = "find *"
 tool = "search"
 arguments = '{{"query":"{query}"}}'
 "#,
-            // What the tool repeats is what the agent goes on with.
+            // The agent uses the value that the tool repeats.
             query
         );
         let aide = Aide::new(&script).await;
@@ -144,7 +144,7 @@ arguments = '{{"query":"{query}"}}'
             "{card}"
         );
         assert!(origins(&card).contains("[NOT FROM YOU] /to"), "{card}");
-        // The search ran, what it was used for did not.
+        // The search ran, but the call that used its result did not.
         assert_eq!(aide.ran(), [format!(r#"search {{"query":"{query}"}}"#)]);
     }
 }

@@ -1,4 +1,4 @@
-//! X70: a channel belongs to the agent that opened it, and what an agent may do is counted for it alone.
+//! X70: a channel belongs to the agent that opened it, and limits are counted for each agent alone.
 
 use serde_json::{Value, json};
 
@@ -33,21 +33,21 @@ async fn x70_another_agent_does_not_replace_a_card() {
         assert!(!refused.text.contains(&id(&card)), "{}", refused.text);
         assert!(!refused.text.contains("alfa"), "{}", refused.text);
     }
-    // Nothing was stored, and the next message works.
+    // Nothing was stored, and the agent's next proposal works.
     let all = service.get(&beta, "/v1/approvals?status=all").await.good();
     assert_eq!(all["approvals"], json!([]));
     service.post(&beta, "/v1/calls", &echo("other", 4)).await.good();
-    // The first card stands, and runs what it says.
+    // The first card is unchanged, and runs what it says.
     assert_eq!(pending(&service, &alfa, "desk").await["approval"], card["id"]);
     let ana = service.decider("ana").await;
     let path = format!("/v1/approvals/{}?waitFor=finished", id(&card));
     let ran = service.post(&ana, &path, r#"{"approved":true}"#).await.good();
     assert_eq!(ran["calls"][0]["result"]["n"], 1, "{ran}");
-    // Its own next card takes the place of its own.
+    // A new card of the owner supersedes its previous one.
     let second = service.post(&alfa, "/v1/calls", &echo("desk", 5)).await.good();
     let third = service.post(&alfa, "/v1/calls", &echo("desk", 6)).await.good();
     assert_eq!(third["approval"]["replaces"], second["approval"]["id"]);
-    // The channel stays alfa's when nothing is pending in it.
+    // The channel still belongs to alfa when nothing is pending in it.
     let withdraw = format!("/v1/approvals/{}/withdraw", id(&third["approval"]));
     service.post(&alfa, &withdraw, "{}").await.good();
     let refused = service.post(&beta, "/v1/calls", &echo("desk", 7)).await;
@@ -84,7 +84,7 @@ async fn x70_what_another_agent_tries_does_not_use_up_the_evidence() {
     assert_eq!(tries("agent:alfa"), 2, "proposed and tried: {events}");
 }
 
-/// With the policy's explicit list, agents share a channel as before.
+/// Agents can share a channel that the policy lists.
 #[tokio::test]
 async fn x70_a_policy_may_share_a_channel() {
     let service = Service::with_policy(&format!("[channel]\nshared = [\"desk\"]\n{POLICY}")).await;
@@ -100,7 +100,7 @@ async fn x70_a_policy_may_share_a_channel() {
         .await
         .good();
     assert_eq!(first["status"], "superseded");
-    // Others are not shared.
+    // Channels that are not listed are not shared.
     service.post(&alfa, "/v1/calls", &echo("desk2", 1)).await.good();
     assert_eq!(
         service.post(&beta, "/v1/calls", &echo("desk2", 2)).await.status,

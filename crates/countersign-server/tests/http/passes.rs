@@ -1,4 +1,4 @@
-//! Calls that pass and are more than reads: on record, and run once for each idempotency key.
+//! Calls that pass and are more than reads are recorded, and run once per idempotency key.
 
 use std::sync::{Arc, Mutex};
 
@@ -91,18 +91,18 @@ async fn x58_the_same_key_runs_a_passed_call_once() {
     let other = recording.send(&agent, &pay(6.0), Some("k1")).await;
     assert_eq!(other.error(), (409, "key_reused".to_owned()));
     assert_eq!(recording.ran().len(), 1);
-    // Without a key, and with another one, it is another call.
+    // Without a key, or with another one, the same call runs again.
     recording.send(&agent, &pay(5.0), None).await.good();
     recording.send(&agent, &pay(5.0), None).await.good();
     recording.send(&agent, &pay(5.0), Some("k2")).await.good();
     assert_eq!(recording.ran().len(), 4);
-    // Another agent's key is another key.
+    // Keys of different agents are separate.
     let second = recording.service.agent("ops").await;
     recording.send(&second, &pay(5.0), Some("k1")).await.good();
     assert_eq!(recording.ran().len(), 5);
 }
 
-/// The words of an approval's history, and who wrote them.
+/// Returns the names of an approval's events, each with the kind of its actor.
 async fn history(service: &Service, token: &str, id: &str) -> Vec<(String, String)> {
     let approval = service
         .get(token, &format!("/v1/approvals/{id}?events=true"))
@@ -156,7 +156,7 @@ async fn x58_a_passed_call_is_in_the_history_and_nobody_approved_it() {
         ["proposed", "passed", "started", "succeeded"]
     );
     assert!(words.iter().all(|(_, by)| *by != "person"), "{words:?}");
-    // There is nothing to decide any more, and saying yes to it runs nothing.
+    // There is nothing left to decide, and approving runs nothing.
     for approved in [true, false] {
         let body = json!({ "approved": approved, "digest": listed[0]["digest"] });
         let answer = service
@@ -165,7 +165,7 @@ async fn x58_a_passed_call_is_in_the_history_and_nobody_approved_it() {
         assert_eq!(answer.error(), (409, "not_asked".to_owned()));
     }
     assert_eq!(recording.ran().len(), 1);
-    // A read leaves nothing.
+    // A read leaves no record.
     let find = json!({ "calls": [{ "tool": "find", "arguments": {} }] });
     recording.send(&agent, &find, Some("r")).await.good();
     let all = service.get(&person, "/v1/approvals?status=all").await.good();
@@ -185,13 +185,13 @@ async fn x58_a_host_that_runs_a_passed_call_says_how_it_ended() {
     let path = format!("/v1/approvals/{}", approval_of(call));
     let record = service.get(&person, &path).await.good();
     assert_eq!(record["calls"][0]["state"], "running");
-    // The same turn again is not a second leave to run it.
+    // Repeating the request gives no second permit.
     let again = recording.send(&agent, &body, Some("k")).await.good();
     assert_eq!(again["calls"][0]["ruling"], "passed_before");
     assert_eq!(again["calls"][0]["status"], "running");
     assert_eq!(again["calls"][0]["permit"], Value::Null);
     assert_eq!(again["calls"][0]["id"], id);
-    // Another agent does not end it, nor does who has no permit.
+    // Neither another agent nor a wrong permit can finish the call.
     let end = |permit: &str| json!({ "permit": permit, "outcome": "succeeded", "result": { "receipt": 8 } });
     let finish = format!("/v1/calls/{id}/finish");
     let other = service.agent("ops").await;
@@ -238,7 +238,7 @@ async fn x58_a_key_used_for_other_calls_leaves_no_question_and_runs_nothing() {
     assert_eq!(pending["approvals"].as_array().unwrap().len(), 1);
 }
 
-/// A tool that does not mind letter case would pay what no condition saw.
+/// A tool that ignores letter case would pay an amount that no condition saw.
 #[tokio::test]
 async fn x57_members_that_differ_in_little_do_not_pass() {
     let recording = Recording::new().await;

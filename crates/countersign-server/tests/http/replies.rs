@@ -1,5 +1,5 @@
-//! Replies to real cards, over HTTP: what hostile words do, and what honest ones do. `replies/phrases.txt` has the
-//! wording of 26 languages; the forms are put together here.
+//! Hostile and honest replies to real cards, over HTTP. `replies/phrases.txt` has the wording of 26 languages; the
+//! forms are combined here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};
@@ -42,15 +42,43 @@ summary = "Borrar la página {{ name }}"
 yes = "Sí, borrar"
 no = "No, dejar"
 
+[tools.kontakt_loeschen]
+effect = "write"
+title = "Kontakt löschen"
+summary = "Kontakt {{ name }} löschen"
+yes = "Löschen"
+no = "Behalten"
+
+[tools.usun_kontakt]
+effect = "write"
+title = "Usuń kontakt"
+summary = "Usuń kontakt {{ name }}"
+yes = "Usuń"
+no = "Zostaw"
+
+[tools.delete_contact]
+effect = "write"
+summary = "Delete contact {{ id }}"
+
 [tools.cancel_order]
 effect = "write"
 summary = "Cancel order {{ id }}"
+
+[tools.merge_page]
+effect = "write"
+summary = "Keep new page instead of the old {{ name }}"
+yes = "Keep new"
+no = "Keep old"
 
 [tools.plain]
 effect = "write"
 "#;
 
-const TOOLS: [&str; 6] = [
+const TOOLS: [&str; 10] = [
+    "merge_page",
+    "kontakt_loeschen",
+    "usun_kontakt",
+    "delete_contact",
     "send_note",
     "delete_page",
     "seite_entfernen",
@@ -70,7 +98,15 @@ struct Chat {
 
 impl Chat {
     async fn new() -> Chat {
-        let (service, ran) = Service::recording(POLICY, &TOOLS).await;
+        Chat::with(POLICY).await
+    }
+
+    async fn with(policy: &str) -> Chat {
+        Chat::with_tools(policy, &TOOLS).await
+    }
+
+    async fn with_tools(policy: &str, tools: &[&'static str]) -> Chat {
+        let (service, ran) = Service::recording(policy, tools).await;
         let agent = service.agent("crm").await;
         let adapter = service.with_scope("main", Scope::Reply).await;
         Chat {
@@ -82,12 +118,21 @@ impl Chat {
         }
     }
 
-    /// Proposes a call that is like no other, and posts its card in this language.
+    /// Proposes a call that is unlike any other, and shows its card in this language.
     async fn show(&mut self, tool: &str, arguments: &Value, language: Option<&str>) {
-        self.number += 1;
-        let mut arguments = arguments.clone();
-        arguments["turn"] = json!(self.number);
-        let body = json!({ "calls": [{ "tool": tool, "arguments": arguments }], "channel": "chat" });
+        self.show_several(&[tool], arguments, language).await;
+    }
+
+    /// As `show`, with several calls on one card.
+    async fn show_several(&mut self, tools: &[&str], arguments: &Value, language: Option<&str>) {
+        let mut calls = Vec::new();
+        for tool in tools {
+            self.number += 1;
+            let mut arguments = arguments.clone();
+            arguments["turn"] = json!(self.number);
+            calls.push(json!({ "tool": tool, "arguments": arguments }));
+        }
+        let body = json!({ "calls": calls, "channel": "chat" });
         self.service
             .post(&self.agent, "/v1/calls", &body.to_string())
             .await
@@ -105,7 +150,7 @@ impl Chat {
             .good();
     }
 
-    /// Says something to the card that stands there; nobody says which language it is in.
+    /// Replies to the current card, without giving a language.
     async fn say(&mut self, text: &str) -> Value {
         self.number += 1;
         let body = json!({
@@ -122,7 +167,8 @@ impl Chat {
         self.ran.lock().unwrap().len()
     }
 
-    /// Says all of these to one card after the other; gives those that approved it. A control then runs the card.
+    /// Sends these replies one after the other and returns those that approved. Shows a new card whenever the last one
+    /// has ended. At the end a plain yes proves that the card could be approved.
     async fn approvals(
         &mut self,
         replies: &[String],
@@ -158,7 +204,7 @@ impl Chat {
     }
 }
 
-/// Each language's lists, by name.
+/// Returns the lists of each language, by name.
 fn phrases() -> BTreeMap<&'static str, BTreeMap<&'static str, Vec<&'static str>>> {
     let mut languages: BTreeMap<&str, BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
     let mut tag = "";
@@ -173,7 +219,7 @@ fn phrases() -> BTreeMap<&'static str, BTreeMap<&'static str, Vec<&'static str>>
     languages
 }
 
-/// Everything hostile that can be put together from one language's lists.
+/// Returns all hostile replies that can be combined from one language's lists.
 fn hostile(lists: &BTreeMap<&str, Vec<&str>>) -> BTreeSet<String> {
     let mut replies = BTreeSet::new();
     let list = |name: &str| lists.get(name).into_iter().flatten().copied();
@@ -245,7 +291,7 @@ async fn x54_x72_no_hostile_reply_in_any_language_runs_anything() {
         ("seite_entfernen", None),
         ("borrar_pagina", Some("es")),
     ];
-    // Each reply goes to one of the cards, each language's to all of them.
+    // Each reply goes to one of the cards, and each language's replies to all of them.
     for (at, (tool, language)) in cards.into_iter().enumerate() {
         let some: Vec<String> = all.iter().skip(at).step_by(cards.len()).cloned().collect();
         approved.extend(chat.approvals(&some, tool, &name, language).await);
@@ -259,7 +305,7 @@ async fn x54_x72_no_hostile_reply_in_any_language_runs_anything() {
     assert_eq!(chat.ran(), 4, "the four controls alone");
 }
 
-/// The control of the test above: what is honest does run.
+/// Control for the test above: honest replies do run.
 #[tokio::test]
 async fn c4_honest_approvals_in_every_language_run() {
     let mut chat = Chat::new().await;
@@ -307,14 +353,14 @@ async fn x54_a_word_of_refusal_beside_a_yes_never_approves() {
         ("send_note", Some("es")),
         ("plain", None),
     ] {
-        // An argument that has the word makes no difference.
+        // An argument that contains the word makes no difference.
         for to in ["Bob", "cancel it", "no to cancel", "cancelar"] {
             let arguments = json!({ "to": to, "name": to });
             let approved = chat.approvals(&replies, tool, &arguments, language).await;
             assert!(approved.is_empty(), "{}", approved.join("\n"));
         }
     }
-    // Where cancelling is what was offered, a yes may say so; the word alone may not.
+    // If cancelling is the offered act, a yes may say so; the word alone may not.
     let order = json!({ "id": 55 });
     let approved = chat
         .approvals(
@@ -446,7 +492,7 @@ async fn c4_the_words_of_the_sources_decide_without_a_language() {
         let said = chat.say(word).await;
         assert_eq!(said["happened"], "denied", "{word}: {said}");
     }
-    // What is destructive takes a yes, and the person is told so.
+    // A destructive call takes a yes, and the person is told so.
     for word in ["ok", "okay", "k"] {
         chat.show("delete_page", &arguments, None).await;
         let before = chat.ran();
@@ -471,10 +517,10 @@ async fn the_language_of_the_card_decides_how_its_answer_is_read() {
         ("seite_entfernen", None, "ja", "approved"),
         ("seite_entfernen", None, "nein", "denied"),
         ("seite_entfernen", None, "Ja, entfernen", "approved"),
-        // Letters that mean yes here and no there are not taken from a language nobody named.
+        // Letters that mean yes in one language and no in another do not count if no language is given.
         ("send_note", None, "jo", "kept"),
         ("send_note", None, "s", "kept"),
-        // The act's own name, where it is the label.
+        // The act's own name, which is also the label.
         ("delete_page", None, "delete", "approved"),
         ("delete_page", None, "Delete it", "approved"),
         ("delete_page", None, "keep it", "denied"),
@@ -482,6 +528,35 @@ async fn the_language_of_the_card_decides_how_its_answer_is_read() {
         ("borrar_pagina", None, "delete it", "kept"),
         ("send_note", None, "send it", "approved"),
         ("send_note", None, "yes, send the note", "approved"),
+        // The operator's own words tell the language if none is given.
+        ("kontakt_loeschen", None, "ja, löschen", "approved"),
+        ("kontakt_loeschen", None, "Löschen", "approved"),
+        ("kontakt_loeschen", None, "ja, lösche den Kontakt", "approved"),
+        ("kontakt_loeschen", None, "ja", "approved"),
+        ("kontakt_loeschen", None, "klar", "approved"),
+        ("kontakt_loeschen", None, "nein", "denied"),
+        ("kontakt_loeschen", None, "nein, behalten", "denied"),
+        ("kontakt_loeschen", None, "nicht löschen", "denied"),
+        ("usun_kontakt", None, "tak", "approved"),
+        ("usun_kontakt", None, "tak, usuń", "approved"),
+        ("usun_kontakt", None, "nie", "denied"),
+        // A language given with the card counts, even if it has no sentences.
+        ("send_note", Some("de"), "klar", "approved"),
+        ("send_note", Some("de"), "gerne", "approved"),
+        ("send_note", Some("de-AT"), "nein", "denied"),
+        ("send_note", Some("pl"), "tak", "approved"),
+        // Nor does a letter to a card in another language than English.
+        ("send_note", Some("de"), "y", "kept"),
+        ("send_note", Some("de"), "n", "denied"),
+        ("send_note", Some("de"), "no", "denied"),
+        // Other words for the act, and what people say before it.
+        ("delete_contact", None, "remove the contact", "approved"),
+        ("delete_contact", None, "you can delete it", "approved"),
+        ("delete_contact", None, "fine", "approved"),
+        ("delete_page", None, "remove the page", "approved"),
+        ("delete_page", None, "fine", "show_again"),
+        // A number may be another call's; it is not compared with the card.
+        ("delete_contact", None, "delete contact 7", "kept"),
     ] {
         chat.show(tool, &arguments, language).await;
         let said = chat.say(text).await;
@@ -492,8 +567,8 @@ async fn the_language_of_the_card_decides_how_its_answer_is_read() {
     }
 }
 
-/// Found by an outsider: each of these ran the call once. "no" is a little word of Portuguese, "Rob" a word of Polish, and
-/// whatever repeated the act with little words around it was taken for an echo of the offer.
+/// Replies found by outside testing, each of which once ran the call. "no" is a function word in Portuguese, "Rob" a
+/// Polish word, and any reply that repeated the act with glue words around it was taken for an echo of the offer.
 const FOUND: &str = include_str!("replies/found.txt");
 
 #[tokio::test]
@@ -513,7 +588,10 @@ async fn x54_what_only_sounds_like_a_yes_runs_nothing() {
     assert!(count >= 110, "{count}");
     let arguments = json!({ "to": "x@y.z", "name": "Home", "id": 7 });
     for (tool, replies) in &lists {
-        let language = (*tool == "borrar_pagina").then_some("es");
+        let (tool, language) = match tool.split_once('@') {
+            Some((tool, language)) => (tool, Some(language)),
+            None => (*tool, (*tool == "borrar_pagina").then_some("es")),
+        };
         approved.extend(chat.approvals(replies, tool, &arguments, language).await);
     }
     assert!(
@@ -521,5 +599,214 @@ async fn x54_what_only_sounds_like_a_yes_runs_nothing() {
         "{} approved:\n{}",
         approved.len(),
         approved.join("\n")
+    );
+}
+
+/// Plain words for yes, each in reply to a card in its own language.
+#[tokio::test]
+async fn c4_plain_yes_words_run_in_the_language_of_the_card() {
+    let mut chat = Chat::new().await;
+    let mut unheard = Vec::new();
+    for (language, replies) in [
+        ("en", &["lgtm", "LGTM", "yes!", "hi yes please", "hello, yes"][..]),
+        ("de", &["passt", "ja", "jawohl", "ja, passt"]),
+        ("es", &["dale", "vale", "sí", "va"]),
+        ("fr", &["d'accord", "oui", "D’accord"]),
+        ("it", &["va bene", "sì"]),
+        ("ja", &["はい", "はい。", "お願いします", "承認します"]),
+        ("zh", &["好的", "好", "是的", "可以"]),
+        ("ko", &["네", "예", "네, 진행해 주세요"]),
+        (
+            "th",
+            &[
+                "ได้",
+                "ได้ครับ",
+                "ได้ค่ะ",
+                "ใช่",
+                "ใช่ครับ",
+                "ใช่ค่ะ",
+                "ตกลง",
+                "ตกลงครับ",
+                "ยืนยัน",
+                "ครับ",
+                "ค่ะ",
+            ],
+        ),
+        ("bg", &["да", "добре", "потвърждавам", "съгласен съм"]),
+        ("fa", &["بله", "تایید می‌کنم", "موافقم"]),
+    ] {
+        for reply in replies {
+            chat.show("send_note", &json!({ "to": "Bob" }), Some(language))
+                .await;
+            let before = chat.ran();
+            let said = chat.say(reply).await;
+            if chat.ran() != before + 1 {
+                unheard.push(format!(
+                    "{language} {reply:?}: {} {}",
+                    said["reading"], said["why"]
+                ));
+            }
+        }
+    }
+    assert!(unheard.is_empty(), "{}", unheard.join("\n"));
+}
+
+/// A card with several calls is approved as a whole by "all" and by its act with "them"; "it" may mean only one of
+/// them.
+#[tokio::test]
+async fn a16_all_of_several_calls_are_granted_by_all() {
+    let mut chat = Chat::new().await;
+    let arguments = json!({ "to": "Bob", "name": "Home", "id": 7 });
+    let mut wrong = Vec::new();
+    for (tool, language, reply, runs) in [
+        ("delete_page", None, "delete them", 3),
+        ("delete_page", None, "Delete them all.", 3),
+        ("delete_page", None, "yes, delete all of them", 3),
+        ("delete_page", None, "remove them", 3),
+        ("delete_page", None, "yes all", 3),
+        ("delete_page", None, "yes, all of them please", 3),
+        ("delete_page", None, "approve all", 3),
+        ("delete_page", None, "yes to all", 3),
+        ("delete_page", None, "yes", 3),
+        // A destructive card takes more than "all".
+        ("delete_page", None, "all", 0),
+        ("send_note", None, "all", 3),
+        ("send_note", None, "all of them", 3),
+        ("send_note", None, "send them", 3),
+        ("send_note", Some("de"), "ja, alle", 3),
+        ("send_note", Some("es"), "sí, todas", 3),
+        ("send_note", None, "all but the second", 2),
+        ("send_note", None, "all but number 2", 2),
+        ("send_note", None, "all but 2", 0),
+        ("send_note", None, "all except 2", 0),
+        ("send_note", None, "only 2", 0),
+        ("send_note", None, "all...", 0),
+        ("send_note", None, "all?", 0),
+        ("send_note", None, "not all", 0),
+        ("send_note", None, "thats all", 0),
+        ("send_note", None, "all good", 0),
+        ("send_note", None, "all thanks", 0),
+        ("send_note", None, "all or nothing", 0),
+        ("send_note", None, "cancel all", 0),
+        ("send_note", None, "delete them", 0),
+        ("delete_page", None, "delete it", 0),
+        ("delete_page", None, "keep them", 0),
+        ("delete_page", None, "delete them later", 0),
+        ("delete_page", None, "delete them or keep", 0),
+        ("delete_page", None, "\"all\"", 0),
+    ] {
+        chat.show_several(&[tool; 3], &arguments, language).await;
+        let before = chat.ran();
+        let said = chat.say(reply).await;
+        if chat.ran() != before + runs {
+            wrong.push(format!(
+                "{reply:?} to {tool}: {} instead of {runs}, {said}",
+                chat.ran() - before
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+    // With only one call, "all" is not an answer.
+    let said: Vec<String> = ["all", "yes all", "approve all", "delete them"]
+        .map(str::to_owned)
+        .to_vec();
+    for tool in ["send_note", "delete_page"] {
+        let approved = chat.approvals(&said, tool, &arguments, None).await;
+        assert!(approved.is_empty(), "{}", approved.join("\n"));
+    }
+}
+
+/// A possible answer cancels nothing, even under a policy that takes any other message for a change of plan.
+#[tokio::test]
+async fn x54_an_unclear_answer_is_asked_again_and_cancels_nothing() {
+    let policy = POLICY.replace("on_other = \"keep\"", "on_other = \"cancel\"");
+    let policy = policy.replace(
+        "[tools.plain]",
+        "[tools.send_note2]\neffect = \"write\"\n\n[tools.plain]\nyes = \"Stop\"\nno = \"Leave it\"",
+    );
+    let mut chat = Chat::with(&policy).await;
+    let arguments = json!({ "to": "Bob", "name": "Home" });
+    for (tools, reply, told) in [
+        (&["plain"][..], "stop", "more than one way"),
+        (&["plain"], "Stop!", "more than one way"),
+        (&["send_note"], "yes...", "more than one way"),
+        (&["send_note"], "\"yes\"", "more than one way"),
+        (&["merge_page"], "keep new old", "more than one way"),
+        (&["send_note"; 3], "all but 2", "all but number 2"),
+        (&["send_note"; 3], "only 2", "all but number 2"),
+    ] {
+        chat.show_several(tools, &arguments, None).await;
+        let before = chat.ran();
+        let said = chat.say(reply).await;
+        assert_eq!(said["happened"], "show_again", "{reply}: {said}");
+        assert_eq!(chat.ran(), before, "{reply}");
+        assert!(said["say"].as_str().unwrap().contains(told), "{reply}: {said}");
+        // The card is still pending, and a plain answer counts.
+        let said = chat.say("yes").await;
+        assert_eq!(said["happened"], "approved", "{reply}: {said}");
+    }
+    // With a yes beside it, the label is plain; and another subject still cancels.
+    chat.show("plain", &arguments, None).await;
+    assert_eq!(chat.say("yes, stop").await["happened"], "approved");
+    chat.show("send_note", &arguments, None).await;
+    assert_eq!(
+        chat.say("what is the weather like").await["happened"],
+        "cancelled"
+    );
+}
+
+/// The cards and replies of the library's own test, with their labels and languages: `replies` once approved the card,
+/// `approves` are honest answers.
+const MISTAKEN: &str = include_str!("../../../countersign/tests/gate/replies/mistaken.jsonl");
+
+#[tokio::test]
+async fn x54_what_means_the_other_label_or_another_word_runs_nothing() {
+    let rows: Vec<Value> = MISTAKEN
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    let mut policy = POLICY.split("[tools.").next().unwrap().to_owned();
+    let mut tools: Vec<&'static str> = Vec::new();
+    for (number, row) in rows.iter().enumerate() {
+        tools.push(format!("tool_{number}").leak());
+        policy.push_str(&format!("[tools.tool_{number}]\n"));
+        for key in ["effect", "title", "summary", "yes", "no"] {
+            if row[key].is_string() {
+                policy.push_str(&format!("{key} = {}\n", row[key]));
+            }
+        }
+    }
+    let mut chat = Chat::with_tools(&policy, &tools).await;
+    let arguments = json!({ "name": "Home", "to": "Bob", "id": 7 });
+    let (mut count, mut wrong) = (0, Vec::new());
+    for (row, tool) in rows.iter().zip(&tools) {
+        let calls = usize::try_from(row["calls"].as_u64().unwrap_or(1)).unwrap();
+        let mut is_shown = false;
+        for (key, runs) in [("replies", 0), ("approves", calls)] {
+            for reply in row[key].as_array().into_iter().flatten() {
+                count += 1;
+                if !is_shown {
+                    chat.show_several(&vec![*tool; calls], &arguments, row["language"].as_str())
+                        .await;
+                }
+                let before = chat.ran();
+                let said = chat.say(reply.as_str().unwrap()).await;
+                is_shown = said["happened"] != "denied" && chat.ran() == before;
+                if chat.ran() != before + runs {
+                    wrong.push(format!("{reply} to {} / {}: {said}", row["yes"], row["no"]));
+                }
+            }
+        }
+        // The next card must not be taken for this one.
+        if is_shown {
+            chat.say("no").await;
+        }
+    }
+    assert!(count >= 800, "{count}");
+    assert!(
+        wrong.is_empty(),
+        "{} of {count}:\n{}",
+        wrong.len(),
+        wrong.join("\n")
     );
 }

@@ -1,4 +1,4 @@
-//! Streams and long polls of those who were shut out (X68).
+//! Streams and long polls end when their credential does (X68).
 
 use std::time::{Duration, Instant};
 
@@ -12,7 +12,7 @@ use crate::access::propose;
 use crate::accounts::{page, remove, sign_in};
 use crate::support::{Service, id, request, tenant};
 
-/// How long a stream goes on, at most three seconds.
+/// Measures how long a stream stays open, up to three seconds.
 async fn ends_after(response: axum::response::Response) -> Duration {
     assert_eq!(response.status(), 200);
     let mut body = response.into_body().into_data_stream();
@@ -58,7 +58,7 @@ async fn x68_a_revoked_token_follows_nothing_any_more() {
     let ((status, _), ended) = tokio::join!(polled, revoked);
     assert!(ended < SECOND, "{ended:?}");
     assert_eq!(status, 401, "a long poll is told at once");
-    // Somebody else's goes on.
+    // Another credential's stream stays open.
     assert!(ends_after(other).await > 2 * SECOND);
 }
 
@@ -85,13 +85,13 @@ async fn x68_streams_end_with_time_the_session_and_the_account() {
     service.ask(request_out.body(Body::empty()).unwrap()).await;
     assert!(ends_after(list).await < SECOND, "sign-out, list");
     assert!(ends_after(play).await < SECOND, "sign-out, playground");
-    // A person who is removed,
+    // Removing a person ends their streams.
     let cookie = sign_in(&service, "ana").await;
     let (list, told) = (page(&service, &cookie, pages[0]).await, talk().await);
     remove(&service, "ana").await;
     assert!(ends_after(list).await < SECOND, "removed, page");
     assert!(ends_after(told).await < SECOND, "removed, talk");
-    // and a token whose time is over.
+    // So does a token's expiry.
     let reader = service.with_scope("main", Scope::Read).await;
     let stream = service
         .open(request(Method::GET, "/v1/events", Some(&reader), ""))

@@ -1,4 +1,4 @@
-//! A service to ask, and how to ask it.
+//! A service for tests, and requests to it.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -57,21 +57,21 @@ before = { tool = "get_page", arguments = { id = "{{ args.id }}" } }
 secret = ["token"]
 "#;
 
-/// 2026-01-01.
+/// 2026-01-01T00:00:00Z in microseconds.
 pub const NOON: i64 = 1_767_225_600_000_000;
 
-/// A running service, with nobody in it yet but `ana` (approvers) and `finn` (finance).
+/// A service with two people: `ana` (approvers) and `finn` (finance).
 pub struct Service {
     pub app: App,
     pub clock: Arc<ManualClock>,
-    /// What `get_page` answers.
+    /// Answer of the tool `get_page`.
     pub page: Arc<Mutex<String>>,
-    /// The arguments `echo` ran with, in order.
+    /// Arguments of each run of `echo`, in order.
     pub ran: Arc<Mutex<Vec<String>>>,
     router: Door,
 }
 
-/// What came back.
+/// A response with its body.
 #[derive(Debug)]
 pub struct Answered {
     pub status: StatusCode,
@@ -84,7 +84,7 @@ impl Answered {
         serde_json::from_str(&self.text).unwrap_or_else(|_| panic!("not JSON: {}", self.text))
     }
 
-    /// The status and the error's code.
+    /// Returns the HTTP status and the error code of the body.
     pub fn error(&self) -> (u16, String) {
         let code = self.json()["error"]["code"].as_str().unwrap_or("none").to_owned();
         (self.status.as_u16(), code)
@@ -102,7 +102,7 @@ impl Service {
         Service::with_policy(POLICY).await
     }
 
-    /// A service whose agent `crm` acts in a world of its own, over this store.
+    /// Creates a service over this store whose agent `crm` acts in `world`.
     pub async fn talking(clock: &Arc<ManualClock>, store: &Arc<MemoryStore>, world: &World) -> Service {
         let policy = Policy::parse(crm::SETUP.policy).unwrap();
         let gate = Gate::new(store.clone(), Arc::new(policy)).with_executor(Arc::new(world.clone()));
@@ -145,7 +145,7 @@ impl Service {
         Service::over(gate, clock, page, Arc::default()).await
     }
 
-    /// A service with one served agent, over these tools.
+    /// Creates a service with one served agent and these tools.
     pub async fn with_agent(policy: &str, tools: Tools, agent: Loaded) -> Service {
         let clock = Arc::new(ManualClock::at(Time::from_micros(NOON)));
         let store = Arc::new(MemoryStore::with_clock(clock.clone()));
@@ -154,7 +154,7 @@ impl Service {
         Service::serving(gate, clock, Arc::default(), Arc::default(), agent).await
     }
 
-    /// A service whose tools do nothing but write down that they ran.
+    /// Creates a service whose tools only record their names.
     pub async fn recording(policy: &str, names: &[&'static str]) -> (Service, Arc<Mutex<Vec<String>>>) {
         let clock = Arc::new(ManualClock::at(Time::from_micros(NOON)));
         let store = Arc::new(MemoryStore::with_clock(clock.clone()));
@@ -172,7 +172,7 @@ impl Service {
         (service, ran)
     }
 
-    /// A service whose tools of these names only note the bytes they were run with.
+    /// Creates a service whose tools only record their arguments.
     pub async fn noting(policy: &str, names: &[&'static str]) -> (Service, Arc<Mutex<Vec<String>>>) {
         let clock = Arc::new(ManualClock::at(Time::from_micros(NOON)));
         let store = Arc::new(MemoryStore::with_clock(clock.clone()));
@@ -247,19 +247,19 @@ impl Service {
         assert!(matches!(added, Ok(_) | Err(AccessError::Exists(_))), "{added:?}");
     }
 
-    /// An agent's token.
+    /// Creates a token of an agent.
     pub async fn agent(&self, name: &str) -> String {
         self.token_in("main", &[Scope::Propose, Scope::Wait], Some(name), None)
             .await
     }
 
-    /// A token with which somebody decides.
+    /// Creates a token that lets a person read and decide.
     pub async fn decider(&self, name: &str) -> String {
         self.token_in("main", &[Scope::Read, Scope::Decide], None, Some(name))
             .await
     }
 
-    /// A token with one scope, for whoever may have it.
+    /// Creates a token with one scope, and the agent or person that this scope requires.
     pub async fn with_scope(&self, tenant: &str, scope: Scope) -> String {
         match scope {
             Scope::Propose | Scope::Wait => self.token_in(tenant, &[scope], Some("crm"), None).await,
@@ -297,7 +297,7 @@ impl Service {
         }
     }
 
-    /// The response with its body still to be read.
+    /// Sends a request and returns the response with its body unread.
     pub async fn open(&self, request: Request<Body>) -> axum::response::Response {
         self.router.clone().oneshot(request).await.unwrap()
     }
@@ -310,19 +310,19 @@ impl Service {
         self.ask(request(Method::POST, path, Some(token), body)).await
     }
 
-    /// Proposes one call and gives the approval.
+    /// Proposes one call and returns the approval.
     pub async fn propose(&self, token: &str, tool: &str, arguments: &str) -> Value {
         let body = format!(r#"{{"calls":[{{"tool":"{tool}","arguments":{arguments}}}],"channel":"{tool}"}}"#);
         self.post(token, "/v1/calls", &body).await.good()["approval"].clone()
     }
 }
 
-/// The built-in agent, with its script.
+/// Returns the built-in CRM agent, with its script.
 fn crm_agent() -> Loaded {
     let setup = &crm::SETUP;
     let file = AgentFile::parse(setup.agent, setup.definitions, Some(setup.script)).unwrap();
     Loaded {
-        plan: file.plan(&Provider::Script).unwrap(),
+        plan: file.config(&Provider::Script).unwrap(),
         is_scripted: true,
         openings: Vec::new(),
     }
@@ -346,7 +346,6 @@ pub fn request(method: Method, path: &str, token: Option<&str>, body: &str) -> R
     request.body(Body::from(body.to_owned())).unwrap()
 }
 
-/// The id of an approval.
 pub fn id(approval: &Value) -> String {
     approval["id"].as_str().unwrap().to_owned()
 }

@@ -1,4 +1,4 @@
-//! X97: a token that is called like a served agent is another agent, and reaches no talk.
+//! X97: a token with the name of a served agent belongs to another agent, and cannot reach a talk.
 
 use axum::http::Method;
 use countersign_server::access::Scope;
@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 use crate::agents::{Chat, MARIA};
 use crate::support::{id, request};
 
-/// A call that the token wants to run in somebody's talk.
+/// Body of a proposal that the token tries to smuggle into a person's talk.
 fn mallory(channel: &str) -> String {
     let call =
         json!({ "tool": "create_contact", "arguments": { "name": "Mallory", "email": "m@evil.test" } });
@@ -53,7 +53,7 @@ async fn x97_a_token_with_a_served_agents_name_does_not_reach_a_talk() {
             .await;
         assert!(!list.text.contains("maria@acme.com"), "{}", list.text);
     }
-    // Nor by the card's id, by its agent's name, or by the events.
+    // The card is not accessible by its id, its agent's name, or the events either.
     let path = format!("/v1/approvals/{}", id(&card));
     assert_eq!(chat.service.get(&token, &path).await.status, 404);
     let withdrawn = chat.service.post(&token, &format!("{path}/withdraw"), "{}").await;
@@ -69,7 +69,7 @@ async fn x97_a_token_with_a_served_agents_name_does_not_reach_a_talk() {
         let list = chat.service.get(&token, &format!("/v1/approvals{query}")).await;
         assert!(!list.text.contains("maria@acme.com"), "{query}: {}", list.text);
     }
-    // Her card is as it was, and her yes runs it, and nothing else.
+    // Her card is unchanged, and her yes runs only that.
     let reader = chat.service.decider("ana").await;
     let now = chat.service.get(&reader, &path).await.good();
     assert_eq!(now["status"], "pending", "{now}");
@@ -82,7 +82,7 @@ async fn x97_a_token_with_a_served_agents_name_does_not_reach_a_talk() {
     assert!(!found.text().contains("evil.test"), "{}", found.text());
 }
 
-/// The token's own proposals do not look as if the served agent had made them.
+/// The token's own proposals cannot be mistaken for the served agent's.
 #[tokio::test]
 async fn x97_both_agents_are_told_apart() {
     let chat = Chat::new().await;
@@ -93,7 +93,7 @@ async fn x97_both_agents_are_told_apart() {
         .propose(&token, "create_contact", r#"{"name":"Ben"}"#)
         .await;
     assert_ne!(own["agentName"], held.get("held")["approval"]["agentName"]);
-    // A key of one is not a key of the other, and pending ones are counted apart.
+    // Idempotency keys and counts of pending approvals are separate.
     assert_eq!(own["agentName"], "crm");
     let reader = chat.service.decider("ana").await;
     let named = held.get("held")["approval"]["agentName"]
@@ -108,7 +108,7 @@ async fn x97_both_agents_are_told_apart() {
     assert_eq!(found["approvals"].as_array().unwrap().len(), 1, "{found}");
 }
 
-/// Programs that pass on what people write in chats cannot speak in a talk, nor press its buttons.
+/// Adapters that pass on chat messages can neither speak in a talk nor press its buttons.
 #[tokio::test]
 async fn x97_who_passes_replies_on_does_not_reach_a_talk() {
     let chat = Chat::new().await;
@@ -148,7 +148,7 @@ async fn x97_who_passes_replies_on_does_not_reach_a_talk() {
     assert_eq!(chat.contacts().await, 0);
 }
 
-/// No token can be made that carries a served agent's name as the service writes it.
+/// No token can have a served agent's name as the service writes it.
 #[tokio::test]
 async fn x97_no_credential_carries_the_services_names() {
     for name in ["served:crm", "Served:crm", "service:inbox", "ｓerved:crm"] {
@@ -161,7 +161,7 @@ async fn x97_no_credential_carries_the_services_names() {
     }
 }
 
-/// A talk belongs to one account, not to whoever has its name: neither what was said nor the open card is a later one's.
+/// A talk belongs to one account: a later account of the same name gets neither its messages nor its open card.
 #[tokio::test]
 async fn x67_a_new_account_of_the_same_name_gets_no_old_talk() {
     let mut chat = Chat::new().await;
@@ -204,7 +204,7 @@ async fn x67_a_new_account_of_the_same_name_gets_no_old_talk() {
         assert!(!page.contains(&theirs), "{page}");
     }
     assert_eq!(chat.contacts().await, 0, "nothing ran");
-    // Her own talk works.
+    // The new account's own talk works.
     let card = chat.says(MARIA).await.get("held").clone();
     chat.answers("yes", &card).await.get("decided");
     assert_eq!(chat.contacts().await, 1);

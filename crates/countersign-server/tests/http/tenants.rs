@@ -1,4 +1,4 @@
-//! Two tenants: neither sees, decides or infers anything of the other's (I9, X20).
+//! Two tenants: neither can see, decide or infer anything of the other's (I9, X20).
 
 use axum::http::Method;
 use countersign_server::access::Scope;

@@ -1,4 +1,4 @@
-//! Tokens, sessions and links over their lives.
+//! Life cycles of tokens, sessions and sign-in links.
 
 use std::time::Duration;
 
@@ -25,7 +25,7 @@ async fn h03_a_token_ends_when_it_is_revoked_and_when_its_time_is_over() {
     assert_eq!(service.get(&second, "/v1/approvals").await.status, 401);
 }
 
-/// Whoever looks again and again is shown the same bytes, until anything at all changes.
+/// Repeated reads get the same bytes until anything changes in the store.
 #[tokio::test]
 async fn h03_a_look_that_was_made_before_opens_and_hides_nothing() {
     let service = Service::new().await;
@@ -119,7 +119,7 @@ async fn sign_in(service: &Service, body: &str) -> crate::support::Answered {
     service.ask(request).await
 }
 
-/// The page as somebody with this cookie sees it.
+/// Requests the inbox with a cookie and returns the status.
 async fn inbox(service: &Service, cookie: &str) -> u16 {
     let mut request = request(Method::GET, "/approvals", None, "");
     request.headers_mut().insert("cookie", cookie.parse().unwrap());
@@ -159,7 +159,7 @@ async fn h04_a_link_signs_in_once_and_opening_it_changes_nothing() {
         401,
         "only once"
     );
-    // Half an hour of silence signs out.
+    // Half an hour without a request signs out.
     service.clock.advance(Duration::from_secs(31 * 60));
     assert_eq!(inbox(&service, &cookie).await, 303);
     let late = Link::make(service.app.store(), &tenant(), name).await.unwrap();
@@ -187,7 +187,7 @@ async fn h04_a_session_lasts_while_it_is_used_but_not_for_ever() {
     }
     service.clock.advance(Duration::from_secs(25 * 60));
     assert_eq!(inbox(&service, &cookie).await, 303, "twelve hours are over");
-    // A page's cookie opens no API.
+    // A page's cookie does not open the API.
     let mut api = request(Method::GET, "/v1/approvals", None, "");
     api.headers_mut().insert("cookie", cookie.parse().unwrap());
     assert_eq!(service.ask(api).await.status, 401);

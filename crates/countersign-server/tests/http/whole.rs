@@ -75,7 +75,7 @@ impl Chat {
         self.service.get(&self.adapter, &path).await.good()["pending"].clone()
     }
 
-    /// What an adapter does: posts the text, and says what stands there now.
+    /// Reports to the service that the card was posted, as an adapter does.
     async fn post(&self, card: &Value) {
         let shown = json!({ "messageId": "card", "digest": card["digest"] }).to_string();
         let path = "/v1/channels/chat/shown";
@@ -102,8 +102,8 @@ impl Chat {
     }
 }
 
-/// The card does not fit: it says so, has nothing to approve with, a yes decides nothing and says where to go; there it
-/// can be approved.
+/// Checks a card that does not fit: it says so and offers no approve button, a yes decides nothing and names the page,
+/// and there the approval can be approved.
 async fn check_too_long(calls: &Value, count: usize) {
     let chat = Chat::new().await;
     let approval = chat.propose(calls).await;
@@ -120,9 +120,9 @@ async fn check_too_long(calls: &Value, count: usize) {
     for (number, yes) in [
         "yes",
         "yes please",
-        "Approve",
+        "yes, approve",
         "sí",
-        "go ahead",
+        "do it",
         "yes to the first",
     ]
     .into_iter()
@@ -130,7 +130,7 @@ async fn check_too_long(calls: &Value, count: usize) {
     {
         let said = chat.say(yes, number as u32).await;
         if said["happened"] == "cancelled" {
-            // Not read as an answer at all; nothing ran either.
+            // The reply was not read as an answer; nothing ran either.
             break;
         }
         assert_eq!(said["happened"], "incomplete", "{yes}: {said}");
@@ -169,7 +169,7 @@ async fn check_too_long(calls: &Value, count: usize) {
     assert_eq!(chat.state(&approval).await, "denied");
 }
 
-/// The card fits: everything of it is in the text, and both ways of saying yes run it.
+/// Checks a card that fits: its text contains everything, and both a reply and a button run the calls.
 async fn check_whole(calls: &Value, expected: &[&str]) -> String {
     let chat = Chat::new().await;
     let mut runs = 0;
@@ -209,7 +209,7 @@ fn notes(count: usize, filler: &str) -> Value {
 #[tokio::test]
 async fn x56_a_hundred_calls_are_all_shown_or_none_is_approved() {
     check_too_long(&notes(100, &"x".repeat(60)), 100).await;
-    // The same number of short ones fits, with the bad one among them.
+    // Forty short calls fit, with the bad one among them.
     let mut calls = notes(40, "hello");
     calls[33] = json!({ "tool": "send_mail", "arguments": { "to": "evil@example.com" } });
     check_whole(
@@ -231,7 +231,7 @@ async fn x56_a_long_value_is_shown_to_its_end_or_not_approved() {
         let long = format!("{}{tail}", "ab ".repeat(5461));
         check_too_long(&json!([{ "tool": "note", "arguments": { "text": long } }]), 1).await;
     }
-    // A message is as long as its chat counts it.
+    // The length is counted as the chat does, in UTF-16 units.
     let astral = "🙂".repeat(1900);
     check_too_long(&json!([{ "tool": "note", "arguments": { "text": astral } }]), 1).await;
 }
@@ -246,14 +246,14 @@ async fn x56_values_that_the_sentence_leaves_out_stand_below_it() {
         &[
             "Send mail to ana@acme.com\n",
             "/bcc: evil@example.com\n",
-            "/to2/0-1: a, b\n",
+            "/to2/0-1: [a, b]\n",
             "/dry_run: false\n",
             "/api_key: (hidden, 7 bytes, hash ",
         ],
     )
     .await;
     assert!(!text.contains("hunter2") && !text.contains("/to: "), "{text}");
-    // A value does not count as said because another one says the same.
+    // A value counts as shown only by itself, not because another one is equal.
     let twice = json!([{ "tool": "send_mail", "arguments": { "to": "x@y.z", "bcc": "x@y.z" } }]);
     check_whole(&twice, &["Send mail to x@y.z\n/bcc: x@y.z\n"]).await;
 }
@@ -290,7 +290,7 @@ async fn x56_a_chat_with_shorter_messages_says_so() {
     let short = chat.pending("?limit=500").await;
     assert!(short["text"].as_str().unwrap().encode_utf16().count() <= 500);
     assert_eq!((&short["whole"], &short["digest"]), (&json!(false), &Value::Null));
-    // Such an adapter has no digest to report, so a yes after its message finds no card.
+    // Without a digest to report, a yes after the adapter's message finds no card.
     chat.post(&short).await;
     assert_eq!(chat.say("yes", 1).await["happened"], "show_again");
     assert_eq!(chat.ran(), 0);
@@ -319,4 +319,33 @@ async fn x103_an_undo_says_that_its_value_is_the_tools() {
         text.contains("1 of 1 value was not given by you: 1 from tools\n"),
         "{text}"
     );
+}
+
+/// X16: what looks like another address, or stands otherwise than it is seen, is said on the card.
+#[tokio::test]
+async fn x16_a_card_says_what_the_eye_misses() {
+    let values = json!({
+        "host": "https://\u{430}\u{440}\u{440}\u{4cf}\u{435}.com/a",
+        "slash": "acme.com\u{2215}evil.net",
+        "dot": "ann@acme\u{3002}com",
+        "first": "caf\u{e9}",
+        "second": "cafe\u{301}",
+        "order": "\u{5e9}\u{5dc}\u{5d5}\u{5dd} 100",
+        "cafe\u{301}": 1,
+    });
+    let call = json!([{ "tool": "note", "arguments": values }]);
+    let text = check_whole(
+        &call,
+        &[
+            "warning: /host the host `\u{430}\u{440}\u{440}\u{4cf}\u{435}.com` looks like `apple.com` and is another one, \
+             `xn--80ak6aa92e.com`",
+            "warning: /slash has a character in `acme.com\u{2215}evil.net` that looks like a dot or a slash and is none (U+2215)",
+            "warning: /dot has a character in `ann@acme\u{3002}com` that looks like a dot or a slash and is none (U+3002)",
+            "warning: /second writes `cafe\u{301}` with separate accents",
+            "warning: /order has text from right to left beside digits",
+            "warning: /cafe\u{301} writes `cafe\u{301}` with separate accents",
+        ],
+    )
+    .await;
+    assert!(!text.contains("warning: /first"), "{text}");
 }

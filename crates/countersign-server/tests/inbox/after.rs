@@ -1,8 +1,10 @@
-//! After the run: results, undo, and calls whose end nobody knows.
+//! Tests pages after a run: results, undo, and calls with an unknown outcome.
 
 use std::time::Duration;
 
 use countersign::decision::Verdict;
+use countersign::gate::{Submission, SubmittedCall};
+use countersign::id::{Agent, Person, Tenant};
 use countersign::state::{CallState, State};
 
 use crate::support::{MARIA, World};
@@ -21,7 +23,7 @@ async fn an_undo_is_an_approval_of_its_own() {
     let undo = format!("{path}/calls/1/undo");
     let asked = world.post(&ana, &undo, &[("key", "u1")]).await;
     assert_eq!(asked.status, 303);
-    // Asked for twice with one form is asked for once.
+    // Sending the same form twice proposes one undo.
     let again = world.post(&ana, &undo, &[("key", "u1")]).await;
     assert_eq!(again.location(), asked.location());
     let page = world.get(&ana, asked.location()).await;
@@ -106,7 +108,7 @@ async fn an_unknown_end_is_found_out_by_an_approver() {
     let page = world.get(&ana, &path).await;
     page.shows("found out that call 1 succeeded")
         .shows("seen in the ledger");
-    // Once is enough.
+    // The outcome can be reported only once.
     assert_eq!(world.post(&ana, &found, &said).await.status, 409);
 }
 
@@ -120,7 +122,7 @@ async fn history_lists_what_was_decided_newest_first() {
         .shows("Nothing has been decided yet.");
     for number in 0..60 {
         let arguments = format!(r#"{{"text":"n{number:02}"}}"#);
-        // Ids grow with the milliseconds of the real clock, and the list is in their order.
+        // Ids contain the machine's time in milliseconds, and the list is sorted by id.
         tokio::time::sleep(Duration::from_millis(2)).await;
         let approval = world.hold(&[("note", &arguments)]).await;
         world.clock.advance(Duration::from_millis(200));
@@ -173,4 +175,55 @@ async fn x11_who_decides_faster_than_anybody_reads_is_counted() {
         .shows("<span>ana</span>")
         .shows("<span>1 <span class=\"quiet\">of 2</span></span>")
         .shows("<span>0 <span class=\"quiet\">of 1</span></span>");
+}
+
+#[tokio::test]
+async fn a_mixed_batch_says_how_many_were_approved() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let note = r#"{"text":"x"}"#;
+    let approval = world
+        .hold(&[("note", note), ("note", note), ("note", note)])
+        .await;
+    let some = [
+        ("verdict", "chosen"),
+        ("choice-1", "approve"),
+        ("choice-2", "deny"),
+        ("choice-3", "approve"),
+    ];
+    assert_eq!(world.decide(&ana, &approval, &some).await.status, 303);
+    world.finished(&approval).await;
+    let history = world.get(&ana, "/approvals/history").await;
+    history
+        .shows("<span class=\"mark state mixed\">2 of 3 approved</span>")
+        .shows("<span class=\"mark state succeeded\">succeeded</span>");
+    let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
+    page.shows("<strong class=\"state mixed\">2 of 3 approved</strong>")
+        .shows("2 of 3 approved by you");
+    let done = format!("/approvals?done={}", approval.id);
+    world.get(&ana, &done).await.shows("You approved 2 of 3:");
+}
+
+#[tokio::test]
+async fn a_passed_call_says_why_in_words() {
+    let policy = "[tools.pay]\neffect = \"external\"\nhold = \"args.amount >= 100.0\"\n";
+    let world = World::with_policy(policy).await;
+    let ana = world.ana().await;
+    let submission = Submission::new(
+        Tenant::single(),
+        Agent::new("crm").unwrap(),
+        Person::new("crm-token").unwrap(),
+        vec![SubmittedCall::new("pay", br#"{"amount":5.0}"#.as_slice())],
+    )
+    .unwrap();
+    let submitted = world.app.gate.submit(submission).await.unwrap();
+    assert!(submitted.approval.is_none());
+    let because = "Why: the policy asks about `pay` only under a condition, and this call did not meet it.";
+    let history = world.get(&ana, "/approvals/history").await;
+    history
+        .shows("<span class=\"mark state passed\">passed</span>")
+        .shows(because)
+        .hides("args.amount");
+    let id = history.between("class=\"title\" href=\"", "\"").to_owned();
+    world.get(&ana, &id).await.shows(because).hides("args.amount");
 }

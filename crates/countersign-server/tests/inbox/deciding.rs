@@ -1,4 +1,5 @@
-//! Deciding by forms: yes, no, some; and the true reason when it is too late.
+//! Tests decisions by form: approve, deny, choose some of the calls; and the reason shown when a decision comes too
+//! late.
 
 use std::time::Duration;
 
@@ -28,7 +29,7 @@ async fn approving_runs_the_exact_bytes_once() {
         ),
         ("ana", "page", Some("fine"))
     );
-    // The same form sent again is the same decision: no complaint, and no second run.
+    // Sending the same form again is the same decision: no error, and no second run.
     let again = world.decide(&ana, &approval, &form).await;
     assert_eq!(again.status, 303);
     assert_eq!(world.ran().len(), 1);
@@ -47,7 +48,7 @@ async fn from_the_list_one_comes_back_to_the_list() {
     let page = world.get(&ana, answer.location()).await;
     page.shows("You denied:").shows("Note x");
     assert!(world.ran().is_empty());
-    // The address alone says nothing that is not so.
+    // The query parameter alone does not claim a decision that was not made.
     let other = world.hold(&[("note", r#"{"text":"y"}"#)]).await;
     let page = world.get(&ana, &format!("/approvals?done={}", other.id)).await;
     page.hides("You ").hides("class=\"done");
@@ -140,7 +141,7 @@ async fn who_is_late_learns_who_was_first() {
     page.shows("was already denied by `bo`")
         .shows("Denied by <b>bo</b>")
         .shows("tried to approve on the page, refused");
-    // Also to somebody who was first themselves, and wants the other thing now.
+    // The person who decided first cannot change the decision either.
     let page = world.decide(&bo, &approval, &[("verdict", "approve")]).await;
     assert_eq!(page.status, 409);
     page.shows("was already denied by `bo`");
@@ -181,7 +182,7 @@ async fn who_may_not_decide_is_told_before_and_after() {
     );
 }
 
-/// A batch of which one may approve only a part.
+/// Covers a batch of which the person may approve only a part.
 #[tokio::test]
 async fn what_one_may_not_approve_can_be_left_out() {
     let world = World::new().await;
@@ -271,7 +272,7 @@ async fn the_script_gets_the_card_and_the_status() {
         .hides("<html");
 }
 
-/// X36: whoever opens every address, with a session or without, has decided nothing.
+/// X36: opening pages decides nothing, with a session or without.
 #[tokio::test]
 async fn x36_opening_addresses_changes_nothing() {
     let world = World::new().await;
@@ -300,7 +301,7 @@ async fn x36_opening_addresses_changes_nothing() {
     assert_eq!((now.state, now.version), (State::Pending, approval.version));
 }
 
-/// The page and everything else make decisions in one place.
+/// The page shows decisions made on other surfaces.
 #[tokio::test]
 async fn other_surfaces_are_shown_as_such() {
     let world = World::new().await;
@@ -331,17 +332,27 @@ async fn x56_a_card_that_leaves_something_out_is_approved_on_its_own_page_alone(
         let approval = world.hold(&[(tool, arguments)]).await;
         let before = world.ran().len();
         let list = world.get(&ana, "/approvals").await;
-        list.shows("Show all, to approve").hides("value=approve");
+        list.shows("Show all, to approve")
+            .hides("value=approve")
+            .hides("?edit=1");
         let digest = approval.digest.to_string();
         let path = format!("/approvals/{}/decision", approval.id);
         for verdict in ["approve", "chosen", "edit"] {
-            let form = [("digest", digest.as_str()), ("verdict", verdict)];
-            let answer = world.post(&ana, &path, &form).await;
-            assert_eq!(answer.status, 409, "{tool} {verdict}");
-            answer.shows("was not shown there");
+            // Whatever is not known counts as the list.
+            for more in [
+                ("from", ""),
+                ("from", "x"),
+                ("from", "detail "),
+                ("shown", "some"),
+            ] {
+                let form = [("digest", digest.as_str()), ("verdict", verdict), more];
+                let answer = world.post(&ana, &path, &form).await;
+                assert_eq!(answer.status, 409, "{tool} {verdict} {more:?}");
+                answer.shows("was not shown there");
+            }
         }
         assert_eq!(world.ran().len(), before, "{tool}");
-        // The page of its own has all of it, and the card that was opened in place says that it does.
+        // The approval's own page shows everything, and the card expanded in place declares that it does.
         let detail = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
         detail.shows("value=approve");
         let opened = world
@@ -357,10 +368,61 @@ async fn x56_a_card_that_leaves_something_out_is_approved_on_its_own_page_alone(
         world.finished(&approval).await;
         assert_eq!(world.ran().len(), before + 1, "{tool}");
     }
-    // A no is never too little.
+    // Denying is always possible.
     let approval = world.hold(&[("note", &long)]).await;
     let digest = approval.digest.to_string();
     let path = format!("/approvals/{}/decision", approval.id);
     let form = [("digest", digest.as_str()), ("verdict", "deny")];
     assert_eq!(world.post(&ana, &path, &form).await.status, 303);
+}
+
+/// Two readers of a form that names a field twice could take different values from it.
+#[tokio::test]
+async fn a_form_with_a_field_twice_is_refused() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let approval = world.hold(&[("note", r#"{"text":"x"}"#)]).await;
+    let digest = approval.digest;
+    let decision = format!("/approvals/{}/decision", approval.id);
+    for (path, form) in [
+        (
+            decision.as_str(),
+            format!("digest={digest}&from=detail&verdict=deny&verdict=approve"),
+        ),
+        (
+            &decision,
+            format!("digest={digest}&from=detail&from=x&verdict=approve"),
+        ),
+        (
+            &decision,
+            format!("digest={digest}&digest={digest}&verdict=approve"),
+        ),
+        (&decision, format!("digest={digest}&verdict=deny&v%65rdict=deny")),
+        (
+            &format!("/approvals/{}/calls/1/undo", approval.id),
+            "key=a&key=b".to_owned(),
+        ),
+        (
+            &format!("/approvals/{}/calls/1/reconciliation", approval.id),
+            "outcome=failed&outcome=succeeded".to_owned(),
+        ),
+        ("/sign-in", "name=ana&name=bo&password=x".to_owned()),
+    ] {
+        let page = world.post_text(&ana, path, &form).await;
+        assert_eq!(page.status, 400, "{form}: {}", page.text);
+        page.shows("has a field twice");
+    }
+    assert_eq!(world.now(&approval).await.state, State::Pending);
+    assert!(world.ran().is_empty());
+}
+
+/// The page of one approval leaves nothing out, so what is there now stands open on it; a sentence of the list is whole.
+#[tokio::test]
+async fn what_is_there_now_stands_open_on_the_approvals_own_page() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let approval = world.hold(&[("delete_page", r#"{"id":"p1"}"#)]).await;
+    let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
+    page.shows("<details class=before open><summary>What is there now");
+    world.get(&ana, "/assets/inbox.css").await.hides("line-clamp");
 }

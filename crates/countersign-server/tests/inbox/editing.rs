@@ -1,4 +1,4 @@
-//! Changing arguments before they run.
+//! Tests editing of arguments before they run.
 
 use countersign::state::State;
 
@@ -13,11 +13,15 @@ async fn what_was_typed_runs_and_what_was_proposed_stays_on_record() {
         .get(&ana, &format!("/approvals/{}?edit=1", approval.id))
         .await;
     page.shows("name=\"arguments-1\"")
-        .shows("Approve with these arguments")
+        .shows("Show what would run…")
         .hides("value=approve>");
     let typed = "{\r\n  \"name\": \"Maria G.\",\r\n  \"email\": \"maria@example.com\"\r\n}";
-    let form = [("verdict", "edit"), ("arguments-1", typed)];
-    assert_eq!(world.decide(&ana, &approval, &form).await.status, 303);
+    let (card, answer) = world.edit(&ana, &approval, &[("arguments-1", typed)]).await;
+    card.shows("Nothing is decided yet.")
+        .shows("changed by you")
+        .shows("<del>Maria Garcia</del> → Maria G.")
+        .hides("<script");
+    assert_eq!(answer.status, 303);
     let done = world.finished(&approval).await;
     let runs = "{\n  \"name\": \"Maria G.\",\n  \"email\": \"maria@example.com\"\n}";
     assert_eq!(world.ran(), [format!("create_contact {runs}")]);
@@ -47,8 +51,10 @@ async fn an_untouched_field_is_no_edit() {
         .replace("&quot;", "\"")
         .replace("\r\n", "\n")
         .replace('\n', "\r\n");
-    let form = [("verdict", "edit"), ("arguments-1", sent.as_str())];
-    assert_eq!(world.decide(&ana, &approval, &form).await.status, 303);
+    let (_, answer) = world
+        .edit(&ana, &approval, &[("arguments-1", sent.as_str())])
+        .await;
+    assert_eq!(answer.status, 303);
     let done = world.finished(&approval).await;
     assert!(done.calls[0].original.is_none());
     assert_eq!(world.ran(), [format!("create_contact {odd}")]);
@@ -95,7 +101,6 @@ async fn in_a_batch_one_call_is_changed_and_another_left_out() {
         ])
         .await;
     let form = [
-        ("verdict", "edit"),
         ("choice-1", "approve"),
         ("arguments-1", r#"{"text":"a"}"#),
         ("choice-2", "approve"),
@@ -103,12 +108,15 @@ async fn in_a_batch_one_call_is_changed_and_another_left_out() {
         ("choice-3", "deny"),
         ("arguments-3", "not even json"),
     ];
-    assert_eq!(world.decide(&ana, &approval, &form).await.status, 303);
+    let (card, answer) = world.edit(&ana, &approval, &form).await;
+    card.shows("This call is denied: it will not run.")
+        .shows("This call will run.");
+    assert_eq!(answer.status, 303);
     world.finished(&approval).await;
     assert_eq!(world.ran(), [r#"note {"text":"a"}"#, r#"note {"text":"B"}"#]);
 }
 
-/// X31: a secret stands in no field. It stays as it was proposed, to the byte, unless somebody types another.
+/// X31: no field contains a secret. The secret stays exactly as proposed unless the person types another value.
 #[tokio::test]
 async fn x31_a_call_with_a_secret_is_edited_without_showing_it() {
     let world = World::new().await;
@@ -136,7 +144,7 @@ async fn x31_a_call_with_a_secret_is_edited_without_showing_it() {
             .shows("name=\"arguments-1\"")
             .shows("A secret is not shown.")
             .shows("&quot;api_key&quot;:&quot;(secret, kept as it is)&quot;");
-        // A mistake does not bring it out either, nor does putting it where it would be shown.
+        // Neither an error nor moving the placeholder to a visible field reveals the secret.
         for mistake in [
             r#"{"name":"","email":"a@b","api_key":"(secret, kept as it is)"}"#,
             r#"{"name":"(secret, kept as it is)","email":"a@b"}"#,
@@ -146,8 +154,9 @@ async fn x31_a_call_with_a_secret_is_edited_without_showing_it() {
             assert_eq!(again.status, 422, "{}", again.text);
             again.hides("canary").shows("role=\"alert\"");
         }
-        let form = [("verdict", "edit"), ("arguments-1", typed)];
-        assert_eq!(world.decide(&ana, &approval, &form).await.status, 303);
+        let (card, answer) = world.edit(&ana, &approval, &[("arguments-1", typed)]).await;
+        card.hides("canary");
+        assert_eq!(answer.status, 303);
         world.finished(&approval).await;
         assert_eq!(world.ran(), [format!("create_contact {runs}")]);
         for tail in ["", "/calls/1/arguments", "/calls/1/arguments?original=1"] {
@@ -155,4 +164,85 @@ async fn x31_a_call_with_a_secret_is_edited_without_showing_it() {
             page.hides("canary").hides("fresh-9");
         }
     }
+}
+
+/// An edit is approved on the card of what would run, with all of its values and warnings, and on no other.
+#[tokio::test]
+async fn x56_an_edit_is_approved_on_the_card_of_what_would_run() {
+    let world = World::new().await;
+    let ana = world.ana().await;
+    let gap = "\n".repeat(300);
+    let proposed = format!("{{\"text\":\"hello\"{gap},\"bcc\":\"eve\u{202e}@evil.example\"}}");
+    let approval = world.hold(&[("note", &proposed)]).await;
+    let typed = proposed.replace("hello", "Hello").replace('\n', "\r\n");
+    let form = [
+        ("verdict", "edit"),
+        ("from", "detail"),
+        ("arguments-1", typed.as_str()),
+    ];
+    let digest = approval.digest.to_string();
+    let path = format!("/approvals/{}/decision", approval.id);
+    let fields = |more: &[(&'static str, &str)]| {
+        let digest = ("digest", digest.clone());
+        let more = more.iter().map(|(name, value)| (*name, (*value).to_owned()));
+        std::iter::once(digest).chain(more).collect::<Vec<_>>()
+    };
+    let send = async |more: &[(&'static str, &str)]| {
+        let owned = fields(more);
+        let fields: Vec<_> = owned
+            .iter()
+            .map(|(name, value)| (*name, value.as_str()))
+            .collect();
+        world.post(&ana, &path, &fields).await
+    };
+    let card = send(&form).await;
+    assert_eq!(card.status, 200);
+    let visible = card.text.split("<form").nth(2).unwrap_or_default().len();
+    assert!(visible > 0);
+    let table = card.between("<dl class=", "</dl>");
+    assert!(
+        table.contains("<dt>bcc") && table.contains("eve\\u{202e}@evil.example"),
+        "{table}"
+    );
+    assert!(table.contains("class=\"warning\""), "{table}");
+    assert_eq!(world.now(&approval).await.state, State::Pending);
+    let preview = card.between("name=preview value=", ">").to_owned();
+    // Without the digest of that card, or with other bytes than it showed, nothing is approved.
+    let other = typed.replace("Hello", "HELLO");
+    for (arguments, preview) in [
+        (typed.as_str(), ""),
+        (typed.as_str(), digest.as_str()),
+        (other.as_str(), preview.as_str()),
+    ] {
+        let more = [
+            ("verdict", "confirm"),
+            ("from", "detail"),
+            ("preview", preview),
+            ("arguments-1", arguments),
+        ];
+        let refused = send(&more).await;
+        assert_eq!(refused.status, 409, "{}", refused.text);
+        refused.shows("are not those of the card that was shown");
+    }
+    assert!(world.ran().is_empty());
+    // Editing again keeps what was typed.
+    let again = send(&[
+        ("verdict", "again"),
+        ("from", "detail"),
+        ("arguments-1", other.as_str()),
+    ])
+    .await;
+    again.shows("HELLO").shows("name=\"arguments-1\"");
+    let more = [
+        ("verdict", "confirm"),
+        ("from", "detail"),
+        ("preview", preview.as_str()),
+        ("arguments-1", typed.as_str()),
+    ];
+    assert_eq!(send(&more).await.status, 303);
+    world.finished(&approval).await;
+    assert_eq!(
+        world.ran(),
+        [format!("note {}", proposed.replace("hello", "Hello"))]
+    );
 }

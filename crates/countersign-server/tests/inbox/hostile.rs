@@ -1,4 +1,4 @@
-//! Text of others on our page: it is shown, and it does nothing.
+//! Foreign text on our pages is displayed and has no other effect.
 
 use countersign::gate::Submission;
 
@@ -6,7 +6,7 @@ use crate::support::World;
 
 const NASTY: &str = r#"<script>alert(1)</script><img src=x onerror=alert(2)>"#;
 
-/// Every text that comes from an agent, with something nasty in it.
+/// Proposes a call with hostile content in every text that comes from an agent.
 async fn nasty(world: &World) -> countersign::approval::SharedApproval {
     let arguments = format!(
         r#"{{"{NASTY}":"{NASTY}","link":"javascript:alert(3)","end":"</dd></dl></article><button class='yes'>Approve</button>","bidi":"invoice\u202egpj.exe","raw":"{}"}}"#,
@@ -58,11 +58,11 @@ fn check(html: &str, path: &str) {
     assert!(!html.contains("<script>"), "{path}");
     assert!(!html.contains("href=\"javascript"), "{path}");
     assert!(!html.contains("class='yes'"), "{path}");
-    // X16: no character acts.
+    // X16: no control or invisible character is left.
     for character in ['\u{202e}', '\u{200b}', '\u{e0041}'] {
         assert!(!html.contains(character), "{character:?} on {path}");
     }
-    // What the content policy forbids is not there to begin with.
+    // The page contains nothing that the content security policy forbids.
     assert!(!html.contains(" style="), "{path}");
     assert!(!html.contains(" onclick"), "{path}");
 }
@@ -83,7 +83,7 @@ async fn x16_what_the_eye_may_miss_is_said() {
         .shows("contains characters that change the direction of text");
 }
 
-/// X05, X39: the agent's words stand in a frame of their own, behind our label, and cannot close it.
+/// X05, X39: the agent's words have an element of their own with our label, and cannot close it.
 #[tokio::test]
 async fn x39_claims_stay_in_their_frame() {
     let world = World::new().await;
@@ -97,7 +97,7 @@ async fn x39_claims_stay_in_their_frame() {
     assert!(!title.contains("approved by admin"), "{title}");
 }
 
-/// X07, X08: what is not wholly shown cannot be approved there, and everything can be seen in one step.
+/// X07, X08: a card that is not shown completely cannot be approved there, and one step shows everything.
 #[tokio::test]
 async fn x08_no_approving_from_a_view_that_hides_something() {
     let world = World::new().await;
@@ -155,7 +155,9 @@ async fn x31_secrets_are_on_no_page() {
     let values = world
         .get(&ana, &format!("/approvals/{id}/calls/1/arguments"))
         .await;
-    values.shows("/api_key  hidden, 8 bytes, hash ").shows("/name  M");
+    values
+        .shows("/api_key  (hidden, 8 bytes, hash ")
+        .shows("/name  M");
     let file = world
         .get(&ana, &format!("/approvals/{id}/calls/1/arguments?download=1"))
         .await;

@@ -1,9 +1,9 @@
-//! What a card gives a person to judge by: where values came from, second looks, who approved already.
+//! Tests what a card offers to judge by: provenance, concerns, and earlier endorsements.
 
 use std::time::Duration;
 
 use countersign::decision::Verdict;
-use countersign::provenance::Told;
+use countersign::provenance::VouchedConversation;
 
 use crate::support::{MARIA, World, conversation};
 
@@ -34,7 +34,7 @@ async fn a18_each_value_has_its_mark_and_what_nobody_stated_comes_first() {
         .map(|name| list.text.find(name).unwrap())
         .collect();
     assert!(places.is_sorted(), "{places:?}");
-    // On its own page the words stand there, without a mouse and without script.
+    // The approval's own page shows the explanation as text, without a mouse or script.
     let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
     page.shows("<dt class=two>id<dd class=m1>from a tool<dd>c-7<dd class=why>find_contact, at &#x2f;found&#x2f;0&#x2f;id");
 }
@@ -46,7 +46,7 @@ async fn x57_the_page_says_that_the_agent_supplied_the_conversation() {
     let approval = world
         .hold_as(&[("create_contact", MARIA)], |submission| {
             let heard = conversation(&[("user", "Maria Garcia, maria@example.com")]);
-            submission.conversation = Some(Told::supplied(heard.conversation().clone()));
+            submission.conversation = Some(VouchedConversation::supplied(heard.conversation().clone()));
         })
         .await;
     for path in ["/approvals".to_owned(), format!("/approvals/{}", approval.id)] {
@@ -121,7 +121,7 @@ async fn x11_x16_second_looks_stand_on_the_card() {
     tokio::time::sleep(Duration::from_millis(2)).await;
     let denied = world.hold(&[("note", r#"{"text":"again"}"#)]).await;
     world.decide_elsewhere(&denied, Verdict::Deny).await;
-    // Ids grow with the clock of the machine, by milliseconds.
+    // Ids contain the machine's time in milliseconds.
     tokio::time::sleep(Duration::from_millis(2)).await;
     let alike = world
         .hold(&[("create_contact", r#"{"name":"Maria","email":"marla@acme.com"}"#)])
@@ -137,7 +137,7 @@ async fn x11_x16_second_looks_stand_on_the_card() {
     ] {
         world.get(&ana, &path).await.shows(like);
     }
-    // What is over needs no second look.
+    // A decided approval has no concerns.
     world.decide(&ana, &alike, &[("verdict", "deny")]).await;
     world
         .get(&ana, &format!("/approvals/{}", alike.id))
@@ -186,7 +186,7 @@ async fn x22_a_card_shows_what_would_become_what() {
     let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
     page.shows("What is there now, as get_page read it (53 bytes)")
         .shows("&quot;sections&quot;:[&quot;a&quot;,&quot;b&quot;]");
-    // What is secret in the arguments is secret in what they change.
+    // A field that is secret in the arguments is secret in the snapshot, too.
     *world.page.lock().unwrap() = r#"{"title":"x","token":"canary"}"#.to_owned();
     let secret = world
         .hold(&[("rename_page", r#"{"id":"p1","title":"Team","token":"other"}"#)])
@@ -222,11 +222,8 @@ async fn x44_an_edit_shows_old_and_new() {
     let world = World::new().await;
     let ana = world.ana().await;
     let approval = world.hold(&[("note", r#"{"text":"Helo","tag":"x"}"#)]).await;
-    let fields = [
-        ("verdict", "edit"),
-        ("arguments-1", r#"{"text":"Hello","mood":"good"}"#),
-    ];
-    world.decide(&ana, &approval, &fields).await;
+    let fields = [("arguments-1", r#"{"text":"Hello","mood":"good"}"#)];
+    world.edit(&ana, &approval, &fields).await;
     let page = world.get(&ana, &format!("/approvals/{}", approval.id)).await;
     page.shows("<dt>text<dd><del>Helo</del> → Hello<")
         .shows("<dt>mood<dd>good<")

@@ -1,4 +1,4 @@
-//! The list: what stands on it, in which order, and how much it weighs.
+//! Tests the list of approvals: content, order and page size.
 
 use std::time::Duration;
 
@@ -126,7 +126,7 @@ async fn the_script_is_told_when_nothing_changed() {
     other.shows("Note two").hides("<html");
 }
 
-/// A card with the arguments that calls usually have, from a conversation that gives some of them.
+/// Proposes a card with typical arguments, some of them from a conversation.
 async fn hold_contact(world: &World, number: usize) {
     let arguments = format!(
         r#"{{"name":"Maria Garcia {number}","email":"maria.{number}@example.com","company":"Acme GmbH","city":"Madrid"}}"#
@@ -163,13 +163,13 @@ async fn a_page_of_100_cards_weighs_at_most_150_kb() {
     assert_eq!(second.text.matches("<article").count(), 20);
 }
 
-/// How long the service takes for it; printed, because a busy machine proves nothing.
+/// Prints how long the service takes; nothing is asserted, because the machine may be busy.
 #[tokio::test]
 #[ignore = "a measurement: cargo test --release --test inbox -- --ignored --nocapture measure"]
 async fn measure_a_page_of_100_cards() {
     let world = World::new().await;
     let ana = world.ana().await;
-    // As much history as is looked at.
+    // As much history as the service reads.
     for number in 0..200 {
         hold_contact(&world, number).await;
     }

@@ -1,6 +1,6 @@
-//! The inbox, page by page: the real router over the memory store, with a clock that is moved by hand.
+//! Tests the inbox page by page: the real router over the memory store, with a clock that tests set.
 //!
-//! Everything here goes the way of a browser without script. What only a browser can show is in `tests/browser`.
+//! All requests are those of a browser without script. Behaviour that only a browser can show is in `tests/browser`.
 
 #![expect(
     clippy::unwrap_used,
@@ -9,6 +9,7 @@
 )]
 
 mod after;
+mod credentials;
 mod deciding;
 mod editing;
 mod hostile;

@@ -1,4 +1,4 @@
-//! Who may open a page, and what every page carries.
+//! Tests access to pages, and what all pages have in common.
 
 use std::time::Duration;
 
@@ -32,7 +32,7 @@ async fn nobody_looks_without_signing_in() {
     page.shows("You are signed out.");
 }
 
-/// Who configured something else than the playground has none, and no way to an agent.
+/// A service that is configured without the playground has neither its pages nor an agent.
 #[tokio::test]
 async fn the_playground_is_off_unless_it_is_wanted() {
     let world = World::new().await;
@@ -57,7 +57,7 @@ async fn the_playground_is_off_unless_it_is_wanted() {
     assert!(!world.get(&ana, "/approvals").await.text.contains("/playground"));
 }
 
-/// A page that is left open, and asks for news by itself, keeps nobody signed in (H04).
+/// A page that is left open and refreshes itself does not extend the session (H04).
 #[tokio::test]
 async fn h04_a_page_left_open_is_not_use() {
     let world = World::new().await;
@@ -93,7 +93,7 @@ async fn what_belongs_to_nobody_here_is_not_there() {
     assert_eq!(world.post(&ana, path, &form).await.status, 404);
 }
 
-/// Another tenant's approval is not to be told from one that never was.
+/// Another tenant's approval looks like one that does not exist.
 #[tokio::test]
 async fn tenants_do_not_meet() {
     let world = World::new().await;
@@ -158,7 +158,7 @@ async fn assets_are_asked_for_once() {
     assert_eq!(world.get(&ana, "/assets/../Cargo.toml").await.status, 404);
 }
 
-/// A link in a chat leads to the page, although the cookie stays behind at first.
+/// A link in a chat leads to the page, although the browser withholds the cookie at first.
 #[tokio::test]
 async fn a_link_from_elsewhere_arrives() {
     let world = World::new().await;
@@ -177,7 +177,7 @@ async fn a_link_from_elsewhere_arrives() {
     assert_eq!(page.location(), format!("/sign-in?next={path}"));
 }
 
-/// What happens is told to who is signed in, for as long as they are; then the browser has to come back.
+/// The live stream ends after two minutes, and the number of streams is limited; the browser reconnects.
 #[tokio::test(start_paused = true)]
 async fn the_live_stream_ends_in_time_and_is_limited() {
     let world = World::new().await;

@@ -1,4 +1,4 @@
-//! A service with an inbox, and people who look at it.
+//! A service with an inbox, and browsers of people.
 
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
@@ -11,7 +11,8 @@ use countersign::executor::{Outcome, Permit, Tools};
 use countersign::gate::{Gate, Submission, SubmittedCall};
 use countersign::id::{Agent, Channel, Person, Run, Tenant, ToolName};
 use countersign::policy::Policy;
-use countersign::provenance::{Conversation, Message, Told};
+use countersign::provenance::{Conversation, Message, VouchedConversation};
+use countersign::seal::Sealer;
 use countersign::store::memory::MemoryStore;
 use countersign::time::{ManualClock, Time};
 use countersign_server::access::{Account, Session};
@@ -90,24 +91,24 @@ timeout = "1s"
 effect = "write"
 "#;
 
-/// 2026-01-01.
+/// 2026-01-01T00:00:00Z in microseconds.
 const BEGIN: i64 = 1_767_225_600_000_000;
 
-/// The service. `ana` is an approver, `finn` is in finance, `eve` is in nothing.
+/// The service. `ana` is an approver, `finn` is in finance, `eve` is in no group.
 pub struct World {
     pub app: App,
     pub clock: Arc<ManualClock>,
     pub ran: Arc<Mutex<Vec<String>>>,
-    /// What `get_page` answers.
+    /// Answer of the tool `get_page`.
     pub page: Arc<Mutex<String>>,
     router: Door,
 }
 
-/// Somebody's browser.
+/// A browser, with the value of its session cookie.
 #[derive(Clone)]
 pub struct Browser(String);
 
-/// What came back.
+/// A response with its body.
 #[derive(Debug)]
 pub struct Page {
     pub status: StatusCode,
@@ -116,7 +117,7 @@ pub struct Page {
 }
 
 impl Page {
-    /// Where it leads.
+    /// Returns the `Location` header.
     pub fn location(&self) -> &str {
         self.headers
             .get("location")
@@ -135,7 +136,7 @@ impl Page {
         self
     }
 
-    /// What stands between the first two of these.
+    /// Returns the text between the first `begin` and the next `end`.
     pub fn between(&self, begin: &str, end: &str) -> &str {
         let from = self.text.find(begin).unwrap_or_else(|| panic!("no {begin}")) + begin.len();
         let rest = &self.text[from..];
@@ -182,7 +183,9 @@ impl World {
                 }
             });
         }
-        let gate = Gate::new(store, Arc::new(Policy::parse(policy).unwrap())).with_executor(Arc::new(tools));
+        let gate = Gate::new(store, Arc::new(Policy::parse(policy).unwrap()))
+            .with_executor(Arc::new(tools))
+            .with_sealer(Sealer::from_hex(&"ab".repeat(32)).unwrap());
         let settings = Settings {
             tenant: Tenant::single(),
             hosts: AllowedHosts::new(["inbox.test".to_owned()]),
@@ -216,7 +219,7 @@ impl World {
         self.sign_in("ana", &["approvers"]).await
     }
 
-    /// A browser that shows no session.
+    /// Returns a browser without a session.
     pub fn nobody(&self) -> Browser {
         Browser(String::new())
     }
@@ -229,7 +232,7 @@ impl World {
         self.send(browser, path, Some(fields), &[]).await
     }
 
-    /// The response with its body still to be read.
+    /// Sends a GET request and returns the response with its body unread.
     pub async fn open(&self, browser: &Browser, path: &str) -> axum::response::Response {
         let request = Request::builder()
             .uri(path)
@@ -279,7 +282,26 @@ impl World {
         }
     }
 
-    /// Decides with the fields that stand on the page, and more.
+    /// Sends a form whose body is this text.
+    pub async fn post_text(&self, browser: &Browser, path: &str, body: &str) -> Page {
+        let request = Request::post(path)
+            .header("host", "inbox.test")
+            .header("cookie", format!("__Host-countersign={}", browser.0))
+            .header("origin", "http://inbox.test")
+            .header("sec-fetch-site", "same-origin")
+            .header("content-type", "application/x-www-form-urlencoded");
+        let request = request.body(Body::from(body.to_owned())).unwrap();
+        let response = self.router.clone().oneshot(request).await.unwrap();
+        let (parts, body) = response.into_parts();
+        let bytes = body.collect().await.unwrap().to_bytes();
+        Page {
+            status: parts.status,
+            headers: parts.headers,
+            text: String::from_utf8(bytes.to_vec()).unwrap(),
+        }
+    }
+
+    /// Sends the form on the approval's page, with additional fields.
     pub async fn decide(&self, browser: &Browser, approval: &SharedApproval, more: &[(&str, &str)]) -> Page {
         let digest = approval.digest.to_string();
         let mut fields = vec![("digest", digest.as_str()), ("from", "detail")];
@@ -288,7 +310,31 @@ impl World {
         self.post(browser, &path, &fields).await
     }
 
-    /// `bo` decides, on the command line.
+    /// Sends edited arguments, which decides nothing, and then the form of the card that shows what would run. Returns that
+    /// card, and the answer to its form.
+    pub async fn edit(
+        &self,
+        browser: &Browser,
+        approval: &SharedApproval,
+        fields: &[(&str, &str)],
+    ) -> (Page, Page) {
+        let mut first = vec![("verdict", "edit")];
+        first.extend(fields);
+        let card = self.decide(browser, approval, &first).await;
+        assert_eq!(card.status, 200, "{}", card.text);
+        assert_eq!(
+            self.now(approval).await.version,
+            approval.version,
+            "nothing is decided"
+        );
+        let preview = card.between("name=preview value=", ">").to_owned();
+        let mut second = vec![("verdict", "confirm"), ("preview", preview.as_str())];
+        second.extend(fields);
+        let answer = self.decide(browser, approval, &second).await;
+        (card, answer)
+    }
+
+    /// Decides as `bo` on the command line.
     pub async fn decide_elsewhere(&self, approval: &SharedApproval, verdict: Verdict) {
         let decision = {
             let mut decision = Decision::on(
@@ -336,13 +382,13 @@ impl World {
         self.app.gate.submit(submission).await.unwrap().approval.unwrap()
     }
 
-    /// The approval as it is now.
+    /// Returns the approval as it is now.
     pub async fn now(&self, approval: &SharedApproval) -> SharedApproval {
         let found = self.app.store().approval(&approval.tenant, approval.id).await;
         found.unwrap().unwrap()
     }
 
-    /// The approval once nothing of it runs any more.
+    /// Waits until all calls have ended and returns the approval.
     pub async fn finished(&self, approval: &SharedApproval) -> SharedApproval {
         for _ in 0..1_000 {
             let now = self.now(approval).await;
@@ -359,8 +405,8 @@ impl World {
     }
 }
 
-/// What was said: by the person, and by tools under their names.
-pub fn conversation(said: &[(&str, &str)]) -> Told {
+/// Builds a conversation from speakers and texts: `user` is the person, `web` is outside text, other names are tools.
+pub fn conversation(said: &[(&str, &str)]) -> VouchedConversation {
     let message = |(who, text): &(&str, &str)| match *who {
         "user" => Message::Person {
             text: (*text).to_owned(),
@@ -376,7 +422,7 @@ pub fn conversation(said: &[(&str, &str)]) -> Told {
         },
     };
     let messages = said.iter().map(message).collect();
-    Told::heard_by_the_host(Conversation { messages })
+    VouchedConversation::recorded_by_host(Conversation { messages })
 }
 
 pub const MARIA: &str = r#"{"name":"Maria Garcia","email":"maria@example.com"}"#;

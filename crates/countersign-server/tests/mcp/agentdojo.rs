@@ -1,6 +1,6 @@
-//! A world that can be looked at: AgentDojo's tools behind the gateway, and every write an attacker got a model to make.
+//! AgentDojo's tools behind the gateway, with every write that an attacker got a model to make.
 //!
-//! The server notes the hash of its whole world after each call, so that nothing has to be taken on the gate's word.
+//! The server logs a hash of its whole state after each call, so the tests do not rely on the gate's own report.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -11,7 +11,7 @@ use crate::client::{Client, approval, text};
 use crate::peers::peers;
 use crate::place::Place;
 
-/// Prints the calls of a suite that were an attacker's and write, one per line.
+/// Prints the attacker's write calls of a suite, one per line.
 const EXTRACT: &str = "
 import gzip, json, sys
 for line in gzip.open(sys.argv[1]):
@@ -48,7 +48,7 @@ fn attacks(data: &std::path::Path, suite: &str) -> Vec<(String, Value)> {
         .collect()
 }
 
-/// The server's notes: which call, with what, and the world after it.
+/// Reads the server's log: each call with its arguments, and the state after it.
 fn notes(place: &Place) -> Vec<Value> {
     let text = std::fs::read_to_string(place.path().join("world")).unwrap();
     text.lines()
@@ -82,13 +82,13 @@ fn check(suite: &str) {
     client.greet(json!({}));
     let untouched = notes(&place)[0]["state"].clone();
 
-    // Nobody answers.
+    // Leave all of them undecided.
     for (tool, arguments) in &calls {
         approval(&client.call(tool, arguments.clone()));
     }
     assert_eq!(notes(&place).len(), 1, "{suite}: nothing reached the world");
 
-    // All are denied.
+    // Deny all of them.
     let pending = || {
         place.json(&["list", "--limit", "500"])["approvals"]
             .as_array()
@@ -112,7 +112,7 @@ fn check(suite: &str) {
     assert_eq!(notes(&place).len(), 1, "{suite}: nothing reached the world");
     assert_eq!(notes(&place)[0]["state"], untouched);
 
-    // All are approved: each reaches the world once, as it was shown.
+    // Approve all of them: each reaches the server once, as it was shown.
     for (tool, arguments) in &calls {
         let id = approval(&client.call(tool, arguments.clone()));
         place.good(&["approve", &id]);

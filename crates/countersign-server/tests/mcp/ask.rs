@@ -1,4 +1,4 @@
-//! The person at the client, asked in the protocol's own way.
+//! Asking the person at the client with the protocol's own elicitation requests.
 
 use std::time::{Duration, Instant};
 
@@ -48,7 +48,7 @@ fn answer(client: &mut Client, question: &Value, result: &Value) {
     client.send(&json!({"jsonrpc": "2.0", "id": question["id"], "result": result}).to_string());
 }
 
-/// As long as a person needs at least.
+/// Waits for the shortest time in which a person could have read the question.
 fn read_it() {
     std::thread::sleep(Duration::from_millis(1100));
 }
@@ -59,7 +59,7 @@ fn the_person_at_the_client_can_approve_and_deny() {
     let call = client.begin("write", json!({"line": "x", "p\u{430}th": "y"}));
     let question = client.hear("elicitation/create");
     let message = question["params"]["message"].as_str().unwrap();
-    // X56: what the sentence leaves out, warnings and second looks stand there as well.
+    // X56: the message also contains what the summary omits, warnings and concerns.
     for part in [
         "Write x\n",
         "th: y\n",
@@ -112,7 +112,7 @@ fn x14_an_answer_faster_than_a_person_is_nobodys() {
         let question = client.hear("elicitation/create");
         answer(&mut client, &question, &result);
         let id = pending(&place);
-        // It may still be decided elsewhere, and the client is told where it stands.
+        // The approval can still be decided elsewhere, and the client is told that it is pending.
         let told = client.answer(call);
         assert_eq!(approval(&told), id, "{result}");
         assert_eq!(journal(&place), [""; 0], "{result}");
@@ -123,17 +123,17 @@ fn x14_an_answer_faster_than_a_person_is_nobodys() {
 fn x14_what_destroys_is_not_asked_at_the_client() {
     let (place, mut client) = asking(&["--hold", "300ms"]);
     approval(&client.call("slow", json!({})));
-    // Nor is what is not in the policy.
+    // Nor are tools that are not in the policy.
     approval(&client.call("broken", json!({})));
-    // Nor is what does not fit into a question.
+    // Nor are calls that are too long for a question.
     approval(&client.call("write", json!({"line": "x".repeat(5000)})));
     assert!(client.seen.is_empty(), "{:?}", client.seen);
     assert_eq!(journal(&place), [""; 0]);
-    // Unless the operator wants it so.
+    // The operator can allow all of them,
     let (_place, mut client) = asking(&["--ask-client", "always"]);
     client.begin("slow", json!({}));
     client.hear("elicitation/create");
-    // Or never at all.
+    // or none.
     let (_place, mut client) = asking(&["--ask-client", "never", "--hold", "100ms"]);
     approval(&client.call("write", json!({})));
     assert!(client.seen.is_empty(), "{:?}", client.seen);
@@ -154,7 +154,7 @@ fn x34_who_asked_cannot_approve_where_others_must() {
     assert_eq!(journal(&place), [""; 0]);
 }
 
-/// Calls a tool as a client does whose program says yes to every question, a moment after no person could have.
+/// Calls a tool like a client that automatically accepts every question, just late enough to look like a person.
 fn auto_accept(client: &mut Client, tool: &str, arguments: &Value) -> Value {
     let call = client.begin(tool, arguments.clone());
     let asked = Instant::now() + Duration::from_millis(700);
@@ -186,13 +186,13 @@ fn x60_a_client_that_accepts_by_itself_approves_only_small_writes() {
         approval(&auto_accept(&mut client, tool, arguments));
     }
     assert_eq!(journal(&place), [""; 0], "nothing of this was a person's word");
-    // What can be changed back and does little harm is still asked there.
+    // Reversible calls of low risk are still asked at the client.
     for (tool, arguments) in [("write", json!({"line": "x"})), ("read", json!({"all": false}))] {
         let told = auto_accept(&mut client, tool, &arguments);
         assert!(text(&told).starts_with(tool), "{told}");
     }
     assert_eq!(journal(&place).len(), 2);
-    // The operator may widen it, in words.
+    // The operator can widen this with an option.
     let (place, mut client) = asking(&["--ask-client", "not-destructive", "--hold", "1500ms"]);
     assert!(text(&auto_accept(&mut client, "grow", &json!({}))).starts_with("grow"));
     approval(&auto_accept(&mut client, "slow", &json!({})));
@@ -208,7 +208,7 @@ fn decided_elsewhere_the_question_is_taken_back() {
     assert_eq!(text(&client.answer(call)), "write {\"line\": \"x\"}");
     let taken = client.hear("notifications/cancelled");
     assert_eq!(taken["params"]["requestId"], question["id"]);
-    // An answer that comes too late is not the server's business.
+    // A late answer is not forwarded to the server.
     answer(&mut client, &question, &json!({"action": "decline"}));
     assert!(client.is_quiet(Duration::from_millis(100)));
     until("it has run once", || journal(&place).len() == 1);

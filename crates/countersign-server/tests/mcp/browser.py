@@ -1,9 +1,9 @@
-"""An MCP server with state of its own, like a browser: what it shows is in this process alone.
+"""An MCP server with state, like a browser: the open page exists only in this process.
 
     python3 browser.py JOURNAL
 
-`open` (a page) and `click` (something on it) answer with the process, the page and the arguments; each click is appended
-to JOURNAL as one line of JSON, with the process that it happened in.
+`open` (a page) and `click` (something on the page) answer with the process id, the page and the arguments. Each click
+is appended to JOURNAL as the same JSON, on one line.
 """
 import json, os, sys
 

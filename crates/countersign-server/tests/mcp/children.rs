@@ -1,4 +1,4 @@
-//! The processes that the gateway starts: what they see of our environment, and that none of them is left.
+//! Processes that the gateway starts: which environment variables they see, and that all of them are ended.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
@@ -12,14 +12,14 @@ use crate::place::Place;
 
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
 
-/// A server that writes its environment to a file before it starts.
+/// Returns the path of a server that writes its environment to a file before it starts.
 fn telling(place: &Place, file: &str) -> String {
     let name = format!("server-{file}");
     place.script(&name, &format!("env > {file}\nexec python3 {PEER} journal"));
     place.path().join(name).display().to_string()
 }
 
-/// Variables that no server is to see, and one that every server may.
+/// Variables that no server may see, one that is visible only on request (`EXTRA`) and one that every server may see.
 const SET: [(&str, &str); 7] = [
     ("COUNTERSIGN_EXECUTE_TOKEN_FILE", "/secret/execute"),
     ("COUNTERSIGN_SEAL_KEY_FILE", "/secret/seal"),
@@ -75,19 +75,19 @@ fn x78_a_server_sees_only_what_it_needs() {
     client.greet(json!({}));
     check_environment(&place, "named", &["EXTRA"]);
     drop(client);
-    // Ours cannot be passed on, whoever asks.
+    // Countersign's own variables cannot be passed on.
     for name in ["COUNTERSIGN_TOKEN", "COUNTERSIGN_STORE", "A=1", ""] {
         let left = place.run(&["mcp", "--pass-env", name, "--", &server]);
         assert_eq!(left.code, 2, "{name}: {left:?}");
     }
-    // Making a policy starts the server, too.
+    // `policy init` also starts the server.
     let server = telling(&place, "init");
     let made = told(&place, &["policy", "init", "--name", "peer", "--", &server])
         .output()
         .unwrap();
     assert!(made.status.success(), "{made:?}");
     check_environment(&place, "init", &[]);
-    // And each session over HTTP.
+    // So does each session over HTTP.
     let server = telling(&place, "http");
     let listen = [
         "mcp",
@@ -158,7 +158,7 @@ fn x78_a_server_that_ends_at_once_is_not_left_unexplained() {
     );
 }
 
-/// A server with two processes of its own, of which one takes no notice of SIGTERM. All three can be found by `mark`.
+/// Writes a server with two child processes, one of which ignores SIGTERM. All three have `mark` on their command line.
 fn with_grandchildren(place: &Place, mark: &str) -> String {
     let stubborn = "import signal, time; signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(600)";
     let script = format!(
@@ -171,7 +171,7 @@ fn with_grandchildren(place: &Place, mark: &str) -> String {
     path.display().to_string()
 }
 
-/// Processes that have this word on their command line.
+/// Finds the processes with this word on their command line.
 fn marked(mark: &str) -> Vec<std::path::PathBuf> {
     let is_marked = |folder: &std::path::PathBuf| {
         let line = std::fs::read(folder.join("cmdline")).unwrap_or_default();
@@ -185,7 +185,7 @@ fn alive(mark: &str) -> usize {
     marked(mark).len()
 }
 
-/// Megabytes of memory of the processes with this word.
+/// Resident memory of the processes with this word, in megabytes.
 fn memory(mark: &str) -> u64 {
     let pages = |folder: &std::path::PathBuf| {
         let sizes = std::fs::read_to_string(folder.join("statm")).unwrap_or_default();
@@ -265,7 +265,7 @@ fn x80_abandoned_sessions_end_and_so_do_their_processes() {
     let place = place();
     let server = with_grandchildren(&place, &mark);
     let gateway = listening(&place, &["--session-idle", "3s", "--hold", "100ms"], &server);
-    // One session waits for a person, which takes longer than any limit.
+    // One session waits for a person, for longer than any time limit.
     let waits = greet(&gateway.address, &[]);
     let kept = [("mcp-session-id", waits.as_str())];
     let id = approval(&call(&gateway.address, &kept, "write", json!({"line": "x"})));
@@ -278,14 +278,14 @@ fn x80_abandoned_sessions_end_and_so_do_their_processes() {
     place.good(&["approve", &id]);
     until("it has run", || journal(&place).len() == 1);
     until("that session has ended as well", || alive(&mark) == 0);
-    // An ended session is gone, as the protocol says it, and a new one can begin.
+    // A request in an ended session gets 404, as the protocol specifies, and a new session can start.
     let gone = [("mcp-session-id", sessions[1].as_str())];
     let list = json!({"jsonrpc": "2.0", "id": 3, "method": "tools/list", "params": {}});
     assert_eq!(post(&gateway.address, &gone, &list).status, 404);
     let session = greet(&gateway.address, &[]);
     let with = [("mcp-session-id", session.as_str())];
     assert_eq!(text(&call(&gateway.address, &with, "read", json!({}))), "read {}");
-    // A session that is used is not idle.
+    // A session in use does not become idle.
     let began = Instant::now();
     while began.elapsed() < Duration::from_secs(5) {
         assert_eq!(text(&call(&gateway.address, &with, "read", json!({}))), "read {}");
@@ -346,7 +346,7 @@ fn x80_a_session_whose_server_died_is_begun_again_with_a_back_off() {
         session = came.session;
         came.status == 200
     });
-    // What it died in is not run again.
+    // The call during which the server died does not run again.
     assert_eq!(place.json(&["show", &id])["calls"][0]["state"], "unknown");
     assert_eq!(journal(&place).len(), 1);
 }
@@ -362,7 +362,7 @@ fn x80_a_dead_server_is_started_again_for_new_calls_and_never_for_the_one_it_die
     let mut client = Client::peer(&place, &[]);
     let held = client.begin("write", json!({"line": "x"}));
     let id = crate::client::pending(&place);
-    // What it was asked when it died is answered, both ways.
+    // Both calls that were open when the server died get an error.
     let (slow, crash) = (client.begin("slow", json!({})), client.begin("crash", json!({})));
     for call in [slow, crash] {
         let answer = client.answer(call);
@@ -374,7 +374,7 @@ fn x80_a_dead_server_is_started_again_for_new_calls_and_never_for_the_one_it_die
             "{answer}"
         );
     }
-    // The model hears once that the server is another one; then calls work.
+    // The first call after the restart gets an error that tells the model about it; later calls work.
     let answer = client.call("read", json!({}));
     assert!(
         answer["error"]["message"]
@@ -391,14 +391,14 @@ fn x80_a_dead_server_is_started_again_for_new_calls_and_never_for_the_one_it_die
             .len(),
         9
     );
-    // What was proposed to the dead process does not run in the new one.
+    // A call that was proposed to the dead process does not run in the new one.
     place.run(&["approve", &id]);
     let told = client.answer(held);
     assert_eq!(told["result"]["isError"], true, "{told}");
     let again = client.begin("write", json!({"line": "x"}));
     place.good(&["approve", &crate::client::pending(&place)]);
     assert_eq!(text(&client.answer(again)), "write {\"line\": \"x\"}");
-    // One that dies again and again is not started all the time.
+    // A server that keeps crashing is not restarted every time.
     for _ in 0..2 {
         client.call("crash", json!({}));
         client.call("read", json!({}));

@@ -1,4 +1,4 @@
-//! A client that speaks raw lines, and the gateway it starts.
+//! An MCP client that sends and receives raw lines, and starts the gateway.
 
 use std::io::{BufRead as _, BufReader, Read as _, Write as _};
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -9,20 +9,22 @@ use serde_json::{Value, json};
 
 use crate::place::Place;
 
-/// Nothing in these tests takes longer.
+/// Timeout for anything in these tests.
 pub const LONG: Duration = Duration::from_secs(30);
 
-/// A gateway that was started, from its client's side.
+/// A running gateway, seen from its client.
 pub struct Client {
     pub child: Child,
     stdin: Option<ChildStdin>,
     lines: Receiver<String>,
+    /// Reads standard error continuously: a full pipe would block the gateway.
+    stderr: Option<std::thread::JoinHandle<String>>,
     next: u64,
     pub seen: Vec<Value>,
 }
 
 impl Client {
-    /// Starts `countersign mcp` with these options in front of this server.
+    /// Starts `countersign mcp` with these options in front of `server`.
     pub fn start(place: &Place, options: &[&str], server: &[&str]) -> Client {
         let mut arguments = vec!["mcp"];
         arguments.extend_from_slice(options);
@@ -31,7 +33,7 @@ impl Client {
         Client::spawn(place.command(&arguments))
     }
 
-    /// Starts the gateway in front of the small server of these tests.
+    /// Starts the gateway in front of `peer.py`, the small test server, and initialises the session.
     pub fn peer(place: &Place, options: &[&str]) -> Client {
         let peer = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
         let mut all = vec!["--name", "peer"];
@@ -57,7 +59,14 @@ impl Client {
                 }
             }
         });
+        let mut stderr = child.stderr.take().unwrap();
+        let stderr = std::thread::spawn(move || {
+            let mut text = Vec::new();
+            let _ = stderr.read_to_end(&mut text);
+            String::from_utf8_lossy(&text).into_owned()
+        });
         Client {
+            stderr: Some(stderr),
             stdin: child.stdin.take(),
             child,
             lines,
@@ -80,7 +89,13 @@ impl Client {
         stdin.write_all(format!("{line}\n").as_bytes()).unwrap();
     }
 
-    /// Sends a request and gives its id.
+    /// Sends exactly these bytes and a line feed.
+    pub fn send_bytes(&mut self, bytes: &[u8]) {
+        let stdin = self.stdin.as_mut().unwrap();
+        stdin.write_all(&[bytes, b"\n"].concat()).unwrap();
+    }
+
+    /// Sends a request and returns its id.
     pub fn ask(&mut self, method: &str, params: Value) -> u64 {
         let id = self.next;
         self.next += 1;
@@ -88,7 +103,7 @@ impl Client {
         id
     }
 
-    /// Begins to call a tool with arguments as they are written.
+    /// Sends a tool call with the arguments as raw JSON text, and returns its id.
     pub fn begin_raw(&mut self, tool: &str, arguments: &str) -> u64 {
         let id = self.next;
         self.next += 1;
@@ -103,17 +118,17 @@ impl Client {
         self.answer(id)
     }
 
-    /// Calls a tool and gives the answer.
+    /// Calls a tool and returns the response.
     pub fn call(&mut self, tool: &str, arguments: Value) -> Value {
         self.request("tools/call", json!({"name": tool, "arguments": arguments}))
     }
 
-    /// Begins to call a tool.
+    /// Sends a tool call and returns its id, without waiting for the response.
     pub fn begin(&mut self, tool: &str, arguments: Value) -> u64 {
         self.ask("tools/call", json!({"name": tool, "arguments": arguments}))
     }
 
-    /// The answer to a request; all else that comes before it is kept.
+    /// Waits for the response to a request. Other messages that arrive first are kept in `seen`.
     #[track_caller]
     pub fn answer(&mut self, id: u64) -> Value {
         if let Some(place) = self.seen.iter().position(|message| message["id"] == id) {
@@ -131,7 +146,7 @@ impl Client {
         }
     }
 
-    /// The next message with this method.
+    /// Waits for the next message with this method. Other messages are kept in `seen`.
     #[track_caller]
     pub fn hear(&mut self, method: &str) -> Value {
         if let Some(place) = self.seen.iter().position(|message| message["method"] == method) {
@@ -157,7 +172,7 @@ impl Client {
         self.lines.recv_timeout(left).ok()
     }
 
-    /// True when nothing comes for a while.
+    /// Returns true if no message arrives within `during`.
     pub fn is_quiet(&mut self, during: Duration) -> bool {
         match self.message(Instant::now() + during) {
             Some(message) => {
@@ -168,27 +183,25 @@ impl Client {
         }
     }
 
-    /// Closes its side and waits for the end; gives the exit code and standard error.
+    /// Closes standard input and waits for the gateway to exit; returns the exit code and standard error.
     pub fn close(mut self) -> (i32, String) {
         drop(self.stdin.take());
         self.ended()
     }
 
-    /// Waits for the end.
+    /// Waits for the gateway to exit; returns the exit code and standard error.
     pub fn ended(mut self) -> (i32, String) {
-        let mut stderr = String::new();
-        let mut pipe = self.child.stderr.take().unwrap();
         let give_up = Instant::now() + LONG;
         while self.child.try_wait().unwrap().is_none() {
             assert!(Instant::now() < give_up, "the gateway does not end");
             std::thread::sleep(Duration::from_millis(5));
         }
-        pipe.read_to_string(&mut stderr).unwrap();
+        let stderr = self.stderr.take().unwrap().join().unwrap();
         let status = self.child.wait().unwrap();
         (status.code().unwrap_or(-1), stderr)
     }
 
-    /// Ends the gateway without warning.
+    /// Kills the gateway with SIGKILL.
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
@@ -202,7 +215,7 @@ impl Drop for Client {
     }
 }
 
-/// The text of a result.
+/// Text of a tool result.
 #[track_caller]
 pub fn text(answer: &Value) -> &str {
     answer["result"]["content"][0]["text"]
@@ -210,7 +223,7 @@ pub fn text(answer: &Value) -> &str {
         .unwrap_or_else(|| panic!("no text in {answer}"))
 }
 
-/// The approval a pending answer names.
+/// Returns the approval id from a pending answer.
 #[track_caller]
 pub fn approval(answer: &Value) -> String {
     let told = &answer["result"]["_meta"]["countersign/call"];
@@ -218,7 +231,20 @@ pub fn approval(answer: &Value) -> String {
     told["approval"].as_str().unwrap().to_owned()
 }
 
-/// The calls a server got: their arguments, as they were written.
+/// Checks that an answer tells the model that its call was not sent and nothing ran.
+#[track_caller]
+pub fn assert_not_sent(answer: &Value) {
+    assert_eq!(answer["result"]["isError"], true, "{answer}");
+    let told: Value = serde_json::from_str(text(answer)).unwrap_or_else(|_| panic!("{answer}"));
+    assert_eq!(told["status"], "not_sent", "{answer}");
+    assert_eq!(told["ran"], false, "{answer}");
+    assert!(
+        told["message"].as_str().unwrap().contains("nothing ran"),
+        "{answer}"
+    );
+}
+
+/// Returns the raw arguments of each call that the server received.
 pub fn journal(place: &Place) -> Vec<String> {
     let text = std::fs::read_to_string(place.path().join("journal")).unwrap_or_default();
     #[derive(serde::Deserialize)]
@@ -242,7 +268,7 @@ pub fn journal(place: &Place) -> Vec<String> {
     text.lines().map(arguments).collect()
 }
 
-/// Waits until something is so.
+/// Waits until a condition holds; panics after `LONG`.
 #[track_caller]
 pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let give_up = Instant::now() + LONG;
@@ -252,7 +278,7 @@ pub fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     }
 }
 
-/// The one pending approval.
+/// Waits until exactly one approval is pending, and returns its id.
 #[track_caller]
 pub fn pending(place: &Place) -> String {
     let mut found = None;

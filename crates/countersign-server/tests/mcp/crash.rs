@@ -1,5 +1,5 @@
-//! Whatever dies in the middle: nothing runs twice, nothing that was acknowledged is lost, and what nobody knows is
-//! called unknown.
+//! Crashes in the middle of a call: nothing runs twice, nothing acknowledged is lost, and an uncertain outcome becomes
+//! unknown.
 
 use std::process::Command;
 use std::time::Duration;
@@ -10,9 +10,9 @@ use crate::client::{Client, approval, journal, pending, text, until};
 use crate::hold::{place, place_without_limits};
 use crate::place::Place;
 
-/// A server that keeps nothing between calls: what one gateway leaves open the next takes up.
+/// Options for a stateless server: a new gateway takes over calls that an earlier one left open.
 const STATELESS: [&str; 3] = ["--resume", "--lease", "1s"];
-/// As long as such a lease lasts, and a little more.
+/// Slightly longer than the lease in `STATELESS`.
 const LAPSED: Duration = Duration::from_millis(1300);
 
 fn state(place: &Place, id: &str) -> Value {
@@ -26,7 +26,7 @@ fn x32_killed_while_pending_and_taken_up_by_the_next() {
     client.begin("write", json!({"line": "x"}));
     let id = pending(&place);
     client.kill();
-    // The next one joins what is open.
+    // A new gateway joins the pending approval.
     let mut client = Client::peer(&place, &["--hold", "100ms", "--resume", "--lease", "1s"]);
     assert_eq!(approval(&client.call("write", json!({"line": "x"}))), id);
     place.good(&["approve", &id]);
@@ -72,11 +72,45 @@ fn x12_killed_after_the_start_nobody_knows_and_nobody_runs_it_again() {
     assert_eq!(state(&place, &id), "running");
     std::thread::sleep(LAPSED);
     let mut client = Client::peer(&place, &["--lease", "1s"]);
-    // The same call waits for what is known of it.
+    // The same call waits until the outcome of the first one is settled.
     let answer = client.call("slow", json!({"line": "x"}));
     let told: Value = serde_json::from_str(text(&answer)).unwrap();
     assert_eq!(told["status"], "unknown", "{answer}");
     assert_eq!(state(&place, &id), "unknown");
+    assert_eq!(journal(&place).len(), 1, "not again");
+}
+
+#[test]
+fn x12_killed_after_the_start_the_same_call_at_once_says_that_it_may_have_run() {
+    let place = place();
+    place.write(
+        "countersign.toml",
+        "[tools.\"peer/slow\"]\neffect = \"write\"\ntimeout = \"2s\"\n",
+    );
+    let mut client = Client::peer(&place, &[]);
+    client.begin("slow", json!({"line": "x", "n": 1}));
+    let first = pending(&place);
+    place.good(&["approve", &first]);
+    until("it has started", || journal(&place).len() == 1);
+    client.kill();
+    // The lease of the killed gateway has not expired yet, so it may still be alive.
+    let mut client = Client::peer(&place, &["--hold", "100ms"]);
+    let concerns = |id: &str| place.json(&["show", id])["calls"][0]["concerns"].to_string();
+    let said = "the same call was started at ";
+    // Same values, different spelling.
+    let again = client.begin_raw("slow", r#"{ "n":1.0, "line":"\u0078" }"#);
+    let again = approval(&client.answer(again));
+    assert_ne!(again, first);
+    assert!(concerns(&again).contains(said), "{}", concerns(&again));
+    assert!(place.good(&["show", &again]).contains(said), "on the card, too");
+    let other = approval(&client.call("slow", json!({"line": "y", "n": 1})));
+    assert!(!concerns(&other).contains(said), "{}", concerns(&other));
+    // After reconciliation, the concern disappears.
+    until("it is unknown", || {
+        place.run(&["expire"]);
+        place.run(&["reconcile", &format!("{first}.1"), "--failed"]).code == 0
+    });
+    assert!(!concerns(&again).contains(said), "{}", concerns(&again));
     assert_eq!(journal(&place).len(), 1, "not again");
 }
 
@@ -96,7 +130,7 @@ fn killed_after_the_result_was_kept_the_next_hands_it_out() {
     );
     client.kill();
     std::thread::sleep(LAPSED);
-    // Now it was told; that, too, outlives the process.
+    // The result has been delivered now, and that is remembered across the restart too.
     let mut client = Client::peer(&place, &["--hold", "50ms", "--lease", "1s"]);
     assert_ne!(approval(&client.call("write", json!({"line": "x"}))), id);
     assert_eq!(journal(&place).len(), 1);
@@ -155,7 +189,7 @@ fn a_wrong_gateway_runs_nothing_of_anothers() {
     let id = approval(&client.call("write", json!({"line": "x"})));
     client.kill();
     place.good(&["approve", &id]);
-    // The same name and the same tools, but another server.
+    // Same name and same tools, but a different server.
     let peer = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
     let mut other = Client::start(&place, &["--name", "peer"], &["python3", peer, "other"]);
     other.greet(json!({}));
@@ -172,7 +206,7 @@ fn fifty_calls_at_once_each_run_once() {
     let calls: Vec<u64> = (0..50)
         .map(|n| client.begin("write", json!({"line": n})))
         .collect();
-    // Reads are not kept waiting behind them.
+    // Pending calls do not block reads.
     assert_eq!(text(&client.call("read", json!({}))), "read {}");
     let mut waiting = Vec::new();
     until("all are pending", || {

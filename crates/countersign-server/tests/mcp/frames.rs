@@ -1,5 +1,5 @@
-//! One message is one frame for every reader: what the gateway read as one message, no server reads as two; and what it
-//! cannot read strictly reaches nobody.
+//! Framing: no server splits one message from the gateway into two, and a message that cannot be parsed strictly is not
+//! forwarded.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
@@ -7,21 +7,18 @@ use std::time::{Duration, Instant};
 
 use serde_json::{Value, json};
 
-use crate::client::{Client, LONG};
-use crate::http::{Came, Running, greet};
+use crate::client::{Client, LONG, text};
+use crate::generator::LINE_ENDS;
+use crate::hold::place;
+use crate::http::{Came, Running, greet, post};
 use crate::place::Place;
 
 const SPLITTER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/splitter.py");
 
-/// Everything that some reader takes for the end of a line.
-const LINE_ENDS: [&str; 11] = [
-    "\r", "\n", "\r\n", "\u{b}", "\u{c}", "\u{1c}", "\u{1d}", "\u{1e}", "\u{85}", "\u{2028}", "\u{2029}",
-];
-
-/// A tool call that nobody approved, whole.
+/// A complete tool call that was not approved.
 const HIDDEN: &str = r#"{"jsonrpc":"2.0","id":"h","method":"tools/call","params":{"name":"write","arguments":{"line":"hidden"}}}"#;
 
-/// Messages of which a part is a whole tool call to whoever ends a line at `end`.
+/// Messages that contain a complete tool call for a reader that ends lines at `end`.
 fn hiding(end: &str) -> Vec<String> {
     let ping = |params: String| format!(r#"{{"jsonrpc":"2.0","id":1,"method":"ping","params":{params}}}"#);
     let quoted = serde_json::to_string(HIDDEN).unwrap();
@@ -45,7 +42,7 @@ fn calls(place: &Place) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// Asks for the tools until that is answered, so that everything before it was read.
+/// Requests the tool list and waits for it, so that everything before it was read.
 fn settle(client: &mut Client) {
     let id = client.ask("tools/list", json!({}));
     let give_up = Instant::now() + LONG;
@@ -70,7 +67,7 @@ fn x73_no_line_end_splits_a_message_for_a_server_on_standard_input() {
                 client.send(&message);
             }
             settle(&mut client);
-            // A line feed ends a message on standard input, so what stands behind it came as a message of its own.
+            // Text after a line feed is a separate message on standard input.
             let calls = calls(&place);
             assert!(calls.is_empty(), "{mode}, {end:?}: {calls:?}");
         }
@@ -78,8 +75,14 @@ fn x73_no_line_end_splits_a_message_for_a_server_on_standard_input() {
     }
 }
 
-/// Posts these very bytes.
+/// Posts exactly these bytes.
 pub fn post_bytes(address: &str, headers: &[(&str, &str)], body: &[u8]) -> Came {
+    post_for(address, headers, body, LONG)
+        .unwrap_or_else(|| panic!("no answer to {:?}", String::from_utf8_lossy(body)))
+}
+
+/// Posts exactly these bytes; returns `None` if there is no response in time.
+pub fn post_for(address: &str, headers: &[(&str, &str)], body: &[u8], within: Duration) -> Option<Came> {
     let mut head = format!(
         "POST /mcp HTTP/1.1\r\nhost: {address}\r\ncontent-length: {}\r\nconnection: close\r\n\
          accept: application/json, text/event-stream\r\n",
@@ -92,18 +95,18 @@ pub fn post_bytes(address: &str, headers: &[(&str, &str)], body: &[u8]) -> Came 
         head.push_str(&format!("{name}: {value}\r\n"));
     }
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(LONG)).unwrap();
+    stream.set_read_timeout(Some(within)).unwrap();
     stream.write_all(format!("{head}\r\n").as_bytes()).unwrap();
     stream.write_all(body).unwrap();
     let mut whole = Vec::new();
-    stream.read_to_end(&mut whole).unwrap();
+    stream.read_to_end(&mut whole).ok()?;
     let whole = String::from_utf8_lossy(&whole).into_owned();
     let (head, body) = whole.split_once("\r\n\r\n").unwrap();
-    Came {
+    Some(Came {
         status: head.split(' ').nth(1).unwrap().parse().unwrap(),
         session: None,
         body: body.to_owned(),
-    }
+    })
 }
 
 #[test]
@@ -179,4 +182,53 @@ fn x75_a_call_without_an_id_is_refused() {
     }
     settle(&mut client);
     assert!(calls(&place).is_empty());
+}
+
+/// Parameters of calls whose tool name is not a string, or whose arguments are not an object.
+const NO_CALLS: [&str; 12] = [
+    r#"{"name":7,"arguments":{}}"#,
+    r#"{"name":null,"arguments":{}}"#,
+    r#"{"name":true,"arguments":{}}"#,
+    r#"{"name":{"name":"write"},"arguments":{}}"#,
+    r#"{"name":["write"],"arguments":{}}"#,
+    r#"{"arguments":{"line":"x"}}"#,
+    "{}",
+    r#"{"name":"write","arguments":[]}"#,
+    r#"{"name":"write","arguments":"{}"}"#,
+    r#"{"name":"write","arguments":1}"#,
+    r#"{"name":"write","arguments":null}"#,
+    r#"{"name":"read","arguments":false}"#,
+];
+
+#[test]
+fn a_call_without_a_name_or_with_odd_arguments_is_refused_and_not_stored() {
+    let place = place();
+    let mut client = Client::peer(&place, &["--hold", "100ms"]);
+    for (id, params) in (100..).zip(NO_CALLS) {
+        let line = format!(r#"{{"jsonrpc":"2.0","id":{id},"method":"tools/call","params":{params}}}"#);
+        client.send(&line);
+        let answer = client.answer(id);
+        assert_eq!(answer["error"]["code"], -32602, "{params}: {answer}");
+    }
+    client.send(r#"{"jsonrpc":"2.0","id":200,"method":"tools/call"}"#);
+    assert_eq!(client.answer(200)["error"]["code"], -32602);
+    // A call without arguments is valid.
+    client.send(r#"{"jsonrpc":"2.0","id":201,"method":"tools/call","params":{"name":"read"}}"#);
+    assert_eq!(text(&client.answer(201)), "read null");
+    // The same over HTTP.
+    let peer = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
+    let gateway = Running::gateway(
+        &place,
+        &["--no-token", "--hold", "100ms", "--", "python3", peer, "journal"],
+    );
+    let session = greet(&gateway.address, &[]);
+    for params in NO_CALLS {
+        let params: Value = serde_json::from_str(params).unwrap();
+        let message = json!({"jsonrpc": "2.0", "id": 7, "method": "tools/call", "params": params});
+        let answer = post(&gateway.address, &[("mcp-session-id", &session)], &message).answer();
+        assert_eq!(answer["error"]["code"], -32602, "{params}: {answer}");
+    }
+    assert_eq!(place.json(&["list", "--all"])["approvals"], json!([]));
+    let journal = std::fs::read_to_string(place.path().join("journal")).unwrap();
+    assert_eq!(journal.lines().count(), 1, "{journal}");
 }

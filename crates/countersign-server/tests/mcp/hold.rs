@@ -1,10 +1,10 @@
-//! A call that is no read waits for a person, and runs once with the bytes they saw.
+//! A call that is not a read waits for a person, and runs once with the bytes that the person saw.
 
 use std::time::Duration;
 
 use serde_json::json;
 
-use crate::client::{Client, approval, journal, pending, text, until};
+use crate::client::{Client, approval, assert_not_sent, journal, pending, text, until};
 use crate::place::Place;
 
 const POLICY: &str = r#"
@@ -44,7 +44,7 @@ pub fn place() -> Place {
     place
 }
 
-/// A place where an agent may have any number of approvals pending.
+/// Creates a folder with a policy that allows any number of pending approvals per agent.
 pub fn place_without_limits() -> Place {
     let place = Place::without_policy();
     let limits = "[agents]\nmost_pending = \"unlimited\"\nproposals_per_minute = \"unlimited\"\n";
@@ -106,7 +106,7 @@ fn d2_a_client_that_cannot_wait_is_told_and_comes_back() {
     let id = approval(&answer);
     assert_eq!(answer["result"]["isError"], false);
     assert_eq!(answer["result"]["structuredContent"]["approval"], json!(id));
-    // The same call again is the same approval, and so is waiting for it.
+    // The same call again joins the same approval, and so does `countersign_wait`.
     assert_eq!(approval(&client.call("write", arguments.clone())), id);
     let wait = json!({"approval": id});
     assert_eq!(approval(&client.call("countersign_wait", wait.clone())), id);
@@ -115,7 +115,7 @@ fn d2_a_client_that_cannot_wait_is_told_and_comes_back() {
     until("it has run with nobody waiting", || journal(&place).len() == 1);
     let answer = client.call("countersign_wait", wait.clone());
     assert_eq!(text(&answer), "write {\"line\": \"x\"}");
-    // It was told, so the same call is a new wish.
+    // The result was delivered, so the same call is a new proposal.
     let again = approval(&client.call("write", arguments));
     assert_ne!(again, id);
     assert_eq!(journal(&place).len(), 1);
@@ -132,7 +132,7 @@ fn the_same_call_again_gets_the_result_that_nobody_was_told() {
     let answer = client.call("write", arguments);
     assert_eq!(text(&answer), "write {\"line\": \"x\"}");
     assert_eq!(journal(&place).len(), 1, "and not again");
-    // Another client's wait finds nothing: it is not its approval.
+    // Another client cannot wait for an approval that is not its own.
     let other = Client::peer(&place, &["--as", "eve"]);
     let mut other = other;
     let answer = other.call("countersign_wait", json!({"approval": id}));
@@ -186,7 +186,7 @@ fn what_the_policy_forbids_nobody_is_asked() {
     let mut client = Client::peer(&place, &[]);
     let answer = client.call("never", json!({}));
     assert!(text(&answer).contains("the policy forbids this call"), "{answer}");
-    // Arguments that could be read in two ways are not put to anybody either.
+    // Arguments with more than one interpretation are not proposed either.
     client.send(r#"{"jsonrpc":"2.0","id":"d","method":"tools/call","params":{"name":"write","arguments":{"a":1,"a":2}}}"#);
     let line = client
         .line(std::time::Instant::now() + crate::client::LONG)
@@ -254,6 +254,7 @@ fn x30_a_tool_that_became_another_one_does_not_run() {
             text(&answer).contains("no longer the one that was shown"),
             "{change}: {answer}"
         );
+        assert_not_sent(&answer);
         assert_eq!(journal(&place), ["{}"], "only `{change}` has run");
         assert_eq!(place.json(&["show", &id])["calls"][0]["state"], "failed");
     }

@@ -1,4 +1,4 @@
-//! A first policy for a server's tools, and what it is worth when the server changes them.
+//! `policy init`: a first policy for a server's tools, and what happens when the server changes them.
 
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -34,7 +34,7 @@ fn x30_a_pinned_tool_that_changed_is_held_with_a_warning() {
         8,
         "all are held: {written}"
     );
-    // A policy somebody has read is not written over.
+    // An existing policy is not overwritten.
     let left = place.run(&[
         "policy",
         "init",
@@ -48,7 +48,7 @@ fn x30_a_pinned_tool_that_changed_is_held_with_a_warning() {
     assert!(left.code == 1 && left.stderr.contains("cannot write"), "{left:?}");
     assert_eq!(text_of(&file), written);
 
-    // A person decides what may run.
+    // A person edits the policy and lets some tools pass.
     let change = |tool: &str, text: String| {
         let head = format!("[tools.\"peer/{tool}\"]\neffect = \"destructive\"");
         assert!(text.contains(&head), "{text}");
@@ -86,21 +86,32 @@ fn a_server_that_lists_nothing_is_an_error() {
     }
 }
 
-/// Makes a policy in front of a server that is a script; gives what it left, how long it took, and its most memory in MB.
+/// Runs `policy init` for a server script; returns its output, the duration and its peak memory in MB.
 fn init(place: &Place, options: &[&str], script: &str) -> (Left, Duration, u64) {
     place.write("server.py", script);
     let mut arguments = vec!["policy", "init", "--name", "peer"];
     arguments.extend_from_slice(options);
     arguments.extend_from_slice(&["--", "sh", "-c", "python3 server.py; true"]);
-    let mut command = place.command(&arguments);
     let began = Instant::now();
+    let (left, memory) = watched(place.command(&arguments));
+    (left, began.elapsed(), memory)
+}
+
+/// Time after which a command that has not ended is killed, so that a missing limit fails a test soon.
+const ENDS_WITHIN: Duration = Duration::from_secs(45);
+
+/// Runs a command, for at most `ENDS_WITHIN`; returns its output and its peak memory in MB.
+#[track_caller]
+fn watched(mut command: std::process::Command) -> (Left, u64) {
     let child = command
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
         .unwrap();
-    let status = format!("/proc/{}/status", child.id());
+    let id = child.id();
+    let status = format!("/proc/{id}/status");
+    let began = Instant::now();
     let watched = std::thread::spawn(move || {
         let mut most = 0;
         while let Ok(text) = std::fs::read_to_string(&status) {
@@ -108,15 +119,26 @@ fn init(place: &Place, options: &[&str], script: &str) -> (Left, Duration, u64) 
                 break;
             };
             most = line.trim().trim_end_matches(" kB").parse::<u64>().unwrap() / 1000;
+            if began.elapsed() > ENDS_WITHIN {
+                // Not yet waited for, so the id is still that of the command.
+                let _ = std::process::Command::new("kill")
+                    .args(["-KILL", &id.to_string()])
+                    .status();
+                break;
+            }
             std::thread::sleep(Duration::from_millis(10));
         }
         most
     });
-    let left = Left::of(child.wait_with_output().unwrap());
-    (left, began.elapsed(), watched.join().unwrap())
+    let output = child.wait_with_output().unwrap();
+    assert!(
+        output.status.code().is_some(),
+        "it did not end within {ENDS_WITHIN:?}"
+    );
+    (Left::of(output), watched.join().unwrap())
 }
 
-/// Reads requests and answers them as `answer` says, which gets `message` and `send`.
+/// Returns a Python server that handles each request with the code in `answer`, which can use `message` and `send`.
 fn script(mark: &str, answer: &str) -> String {
     format!(
         "import json, sys, time  # {mark}\n\
@@ -137,7 +159,7 @@ fn is_running(place: &Place) -> bool {
 #[test]
 fn x102_a_silent_server_is_given_up_soon_and_ended_with_all_it_started() {
     let place = Place::without_policy();
-    // It takes no notice of the end of its input either.
+    // Ignores the end of its input too.
     let silent = "import time, signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\ntime.sleep(600)\n";
     let (left, took, _) = init(&place, &["--timeout", "6s"], silent);
     assert_eq!(left.code, 1, "{left:?}");
@@ -148,7 +170,7 @@ fn x102_a_silent_server_is_given_up_soon_and_ended_with_all_it_started() {
     ] {
         assert!(left.stderr.contains(part), "`{part}` is missing: {left:?}");
     }
-    assert!(took < Duration::from_secs(40), "{took:?}");
+    assert!(took < ENDS_WITHIN, "{took:?}");
     assert!(
         !is_running(&place),
         "the server is left, though it was started through `sh`"
@@ -169,9 +191,77 @@ fn x102_a_server_that_floods_is_given_up_with_little_memory() {
         println!("{took:?}, {memory} MB: {}", left.stderr);
         assert_eq!(left.code, 1, "{left:?}");
         assert!(left.stderr.contains("sent more than 8388608 bytes"), "{left:?}");
-        assert!(took < Duration::from_secs(55), "{took:?}");
+        assert!(took < ENDS_WITHIN, "{took:?}");
         assert!(memory < 150, "{memory} MB");
         assert!(!is_running(&place));
+    }
+}
+
+/// Starts an HTTP server that answers a request for its tools with the code in `answer`, which writes to `out`.
+fn at_address(place: &Place, kind: &str, answer: &str) -> crate::http::Running {
+    place.write(
+        "server.py",
+        format!(
+            "KIND = {kind:?}\nimport json, time\nfrom http.server import BaseHTTPRequestHandler, ThreadingHTTPServer\n\
+             class Handler(BaseHTTPRequestHandler):\n    def log_message(self, *_): pass\n    def do_GET(self): self.send_error(405)\n\
+             \x20   def do_POST(self):\n        message = json.loads(self.rfile.read(int(self.headers['content-length'])))\n\
+             \x20       self.send_response(200); self.send_header('content-type', KIND); self.end_headers()\n\
+             \x20       out = self.wfile\n        said = lambda result: json.dumps({{'jsonrpc': '2.0', 'id': message.get('id'), 'result': result}}).encode()\n\
+             \x20       wrap = lambda raw: b'data: ' + raw + b'\\n\\n' if KIND == 'text/event-stream' else raw\n\
+             \x20       if message.get('method') != 'tools/list': out.write(wrap(said({{}})) if 'id' in message else b''); return\n{answer}\
+             server = ThreadingHTTPServer(('127.0.0.1', 0), Handler)\nprint(f'http://127.0.0.1:{{server.server_port}}/mcp', flush=True)\nserver.serve_forever()\n"
+        ),
+    );
+    let mut command = std::process::Command::new("python3");
+    command.arg("server.py").current_dir(place.path());
+    crate::http::Running::start(command)
+}
+
+#[test]
+fn x102_a_server_at_an_address_has_the_same_limits() {
+    let place = Place::without_policy();
+    let one = "        out.write(wrap(said({'tools': [{'name': 'a', 'inputSchema': {}}]})))\n";
+    let flood =
+        "        try:\n            while True: out.write(b'x' * 65536)\n        except OSError: pass\n";
+    let pages = "        tools = [{'name': 'a%d' % n, 'description': 'x' * 1000000, 'inputSchema': {}} for n in range(4)]\n\
+                 \x20       out.write(wrap(said({'tools': tools, 'nextCursor': 'again'})))\n";
+    let events = "        try:\n            while True: out.write(b'data: {\"method\":\"notifications/x\"}\\n\\n' * 1000)\n        except OSError: pass\n";
+    let silent = "        time.sleep(600)\n";
+    let (json, stream) = ("application/json", "text/event-stream");
+    let more = "sent more than 8388608 bytes";
+    for (kind, answer, expected) in [
+        (json, one, ""),
+        (stream, one, ""),
+        (json, flood, more),
+        (json, pages, more),
+        (stream, flood, more),
+        (stream, events, more),
+        (stream, pages, more),
+        (json, silent, "within 6s"),
+        (stream, silent, "waiting for `peer` to list its tools (5s of 6s)"),
+    ] {
+        let server = at_address(&place, kind, answer);
+        let url = format!("http://{}/mcp", server.address);
+        let limit = if answer == silent { "6s" } else { "50s" };
+        let made = [
+            "policy",
+            "init",
+            "--name",
+            "peer",
+            "--timeout",
+            limit,
+            "--url",
+            &url,
+        ];
+        let (left, memory) = watched(place.command(&made));
+        assert_eq!(left.code, i32::from(!expected.is_empty()), "{left:?}");
+        assert!(left.stderr.contains(expected), "{left:?}");
+        assert!(memory < 150, "{memory} MB: {left:?}");
+        assert_eq!(
+            left.stdout.contains("[tools.\"peer/a\"]"),
+            expected.is_empty(),
+            "{left:?}"
+        );
     }
 }
 

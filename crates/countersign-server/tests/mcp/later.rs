@@ -1,4 +1,4 @@
-//! Clients of the protocol's later kind over HTTP: what their headers say, and what they share.
+//! Clients of protocol version 2026-07-28 over HTTP: their request headers, and the server process that they share.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ use crate::place::Place;
 
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
 
-/// Calls a tool, with more headers.
+/// Calls a tool; `more` adds or replaces headers.
 fn call(gateway: &Running, id: &Value, tool: &str, arguments: &Value, more: &[(&str, &str)]) -> Came {
     let mut headers = vec![
         ("mcp-protocol-version", "2026-07-28"),
@@ -52,7 +52,7 @@ fn a_held_call_runs_with_the_headers_its_tool_asks_for() {
         answer["result"]["structuredContent"]["status"] != "running"
     });
     assert_eq!(text(&answer), "region=eu", "{answer}");
-    // With what a person changed, they are those of the changed arguments.
+    // After an edit, the parameter headers are those of the edited arguments.
     let id = approval(&held(&region("caf\u{e9}"), "=?base64?Y2Fmw6k=?="));
     place.write("edited.json", r#"{"region":"us"}"#);
     place.good(&["approve", &id, "--edit", "1=@edited.json"]);
@@ -61,7 +61,7 @@ fn a_held_call_runs_with_the_headers_its_tool_asks_for() {
         answer["result"]["structuredContent"]["status"] != "running"
     });
     assert_eq!(text(&answer), "region=us", "{answer}");
-    // What is held is not seen by the server, so what its headers say is checked here.
+    // The server does not see a held call, so the gateway checks its headers.
     let came = call(
         &gateway,
         &json!(1),
@@ -84,10 +84,10 @@ fn equal_ids_of_clients_that_share_a_process_do_not_meet() {
         &["--no-token", "--hold", "5s", "--", "python3", PEER, "journal"],
     );
     let ask = |tool: &str, n: u64| call(&gateway, &json!(7), tool, &json!({"n": n}), &[]).answer();
-    // The first starts the process.
+    // The first call starts the process.
     ask("read", 0);
     std::thread::scope(|scope| {
-        // Two that take a second each, and reads between them, all under one id.
+        // Two calls of one second each, and reads between them, all with the same id.
         let held: Vec<_> = (1..=2).map(|n| scope.spawn(move || ask("slow", n))).collect();
         until("both wait", || {
             place.json(&["list"])["approvals"].as_array().unwrap().len() == 2
@@ -161,7 +161,7 @@ fn in_front_of_a_command_the_gateway_checks_what_headers_say() {
         400,
         mismatch,
     );
-    // A method that is not there is not found, and a request that does not say what it speaks is a bad one.
+    // An unknown method gets 404, and a request without its version and capabilities gets 400.
     let headers = [("mcp-protocol-version", "2026-07-28"), ("mcp-method", "ping")];
     let message = |params: Value| json!({"jsonrpc": "2.0", "id": 4, "method": "ping", "params": params});
     assert_eq!(

@@ -1,4 +1,4 @@
-//! The MCP gateway as a client sees it: the real binary between a client and a server, over a real store.
+//! Tests of the MCP gateway from a client's side: the real binary between a client and a server, with a real store.
 
 #![expect(
     clippy::unwrap_used,
@@ -13,8 +13,12 @@ mod ask;
 mod children;
 mod client;
 mod crash;
+mod flood;
 mod frames;
+mod generator;
+mod gone;
 mod hold;
+mod hostile;
 mod http;
 mod init;
 mod later;

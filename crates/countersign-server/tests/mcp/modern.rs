@@ -1,4 +1,5 @@
-//! Clients of the protocol's later kind: no greeting, each request says everything, and answers come by asking again.
+//! Clients of protocol version 2026-07-28: no initialisation, every request is self-contained, and questions are
+//! answered by repeating the request.
 
 use std::time::Duration;
 
@@ -41,7 +42,7 @@ fn start(place: &Place) -> Client {
     )
 }
 
-/// What every request of such a client says.
+/// Metadata in every request of such a client.
 pub fn meta(capabilities: &Value) -> Value {
     json!({
         "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -50,7 +51,7 @@ pub fn meta(capabilities: &Value) -> Value {
     })
 }
 
-/// Calls a tool as such a client does.
+/// Calls a tool like such a client.
 fn call(client: &mut Client, capabilities: &Value, tool: &str, arguments: &Value, more: Value) -> Value {
     let mut params = json!({"name": tool, "arguments": arguments, "_meta": meta(capabilities)});
     params
@@ -113,7 +114,7 @@ fn x60_a_client_that_accepts_by_itself_is_not_asked_about_more_than_small_writes
         approval(&told);
     }
     assert_eq!(journal(&place), [""; 0]);
-    // A question from before the settings were made stricter decides nothing either.
+    // An answer to a question from before the settings became stricter decides nothing either.
     drop(client);
     let peer = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/peer.py");
     let wide = [
@@ -144,7 +145,7 @@ fn the_person_at_the_client_answers_with_the_same_call() {
     let line = json!({"line": "x"});
     let mut client = start(&place);
     let given = state(&call(&mut client, &forms, "write", &line, json!({})));
-    // What was given out works after a restart, too.
+    // The issued state stays valid after a restart,
     client.kill();
     let mut client = start(&place);
     read_it();
@@ -160,11 +161,11 @@ fn the_person_at_the_client_answers_with_the_same_call() {
         !sent.contains("countersign\":{") && !sent.contains("requestState"),
         "ours stays here: {sent}"
     );
-    // Once.
+    // but only once.
     let again = call(&mut client, &forms, "write", &line, yes);
     assert_eq!(again["error"]["code"], -32602, "{again}");
     assert_eq!(journal(&place).len(), 1);
-    // No is an answer as well.
+    // Declining denies the call.
     let given = state(&call(&mut client, &forms, "write", &line, json!({})));
     read_it();
     let answer = call(
@@ -209,14 +210,14 @@ fn a_state_is_good_for_its_own_call_only() {
     }
     pending(&place);
     assert_eq!(journal(&place), [""; 0]);
-    // An answer faster than a person decides nothing.
+    // An answer that is too fast for a person decides nothing.
     let answer = call(&mut client, &forms, "write", &line, brings(&given, yes.clone()));
     assert_eq!(text(&answer), "write {\"line\": \"x\"}", "this one took its time");
     let given = state(&call(&mut client, &forms, "write", &line, json!({})));
     let answer = call(&mut client, &forms, "write", &line, brings(&given, yes));
     approval(&answer);
     assert_eq!(journal(&place).len(), 1);
-    // What destroys is not asked there.
+    // A destructive call is not asked at the client.
     approval(&call(&mut client, &forms, "slow", &json!({}), json!({})));
 }
 
@@ -239,7 +240,7 @@ fn a_client_that_takes_tasks_gets_one_that_outlives_the_gateway() {
     let now = client.request("tasks/get", id.clone());
     assert_eq!(now["result"]["status"], "working", "{now}");
     assert!(now["result"].get("result").is_none());
-    // The new gateway is greeted by the client's first call.
+    // The client's first call initialises the new gateway.
     call(&mut client, &tasks, "read", &json!({}), json!({}));
     place.good(&["approve", &pending(&place)]);
     let mut now = Value::Null;
@@ -248,7 +249,7 @@ fn a_client_that_takes_tasks_gets_one_that_outlives_the_gateway() {
         now["result"]["status"] == "completed"
     });
     assert_eq!(now["result"]["result"]["content"][0]["text"], "slow {\"n\": 1}");
-    // Denied is completed too, with an error that can be read; taken back is cancelled.
+    // A denied call is a completed task with a readable error; a withdrawn one is cancelled.
     let denied = call(&mut client, &tasks, "slow", &json!({"n": 2}), json!({}));
     place.good(&["deny", &pending(&place)]);
     let now = client.request("tasks/get", about(&denied["result"]["taskId"]));
@@ -265,10 +266,10 @@ fn a_client_that_takes_tasks_gets_one_that_outlives_the_gateway() {
         client.request("tasks/get", about(&unknown))["error"]["code"],
         -32602
     );
-    // Who does not say that it takes tasks is not told about any.
+    // A client without the tasks capability cannot see tasks.
     let without = json!({"taskId": task["taskId"], "_meta": meta(&json!({}))});
     assert_eq!(client.request("tasks/get", without)["error"]["code"], -32021);
-    // A server's own tasks are the server's.
+    // The server's own tasks are forwarded to the server.
     assert_eq!(
         client.request("tasks/get", about(&json!("other")))["result"],
         json!({})
@@ -302,7 +303,7 @@ fn an_approved_call_that_the_server_answers_with_questions_goes_on_without_anoth
         let answer = json!({"action": "accept", "content": content});
         json!({"requestState": asked["result"]["requestState"], "inputResponses": {step: answer}})
     };
-    // What was given out for one call is good for no other.
+    // The state that was issued for one call is not valid for another.
     let name = accepts(&first, json!({"name": "Dolly"}));
     for (other, arguments) in [("greet", none.clone()), (tool, json!({"n": 1}))] {
         let answer = call(&mut client, &forms, other, &arguments, name.clone());

@@ -1,4 +1,4 @@
-//! A held call runs in the process that it was proposed to: a server with state is never changed under a client.
+//! A held call runs only in the server process that it was proposed to, because a server can have state.
 
 use std::process::Command;
 use std::time::Duration;
@@ -21,7 +21,7 @@ fn place() -> Place {
     place
 }
 
-/// A client with a browser of its own, which shows this page.
+/// Starts a client with its own browser server, and opens this page.
 fn browser(place: &Place, options: &[&str], page: &str) -> (Client, u64) {
     let mut all = vec!["--name", "browser"];
     all.extend_from_slice(options);
@@ -44,7 +44,39 @@ fn clicks(place: &Place) -> Vec<Value> {
         .collect()
 }
 
-/// All that is pending.
+/// X98: two gateways with different policies for one server do not run on one store, unless that is explicitly allowed.
+#[test]
+fn x98_a_gateway_with_another_policy_does_not_start_beside_one_that_runs() {
+    let place = place();
+    let lease = ["--lease", "3s"];
+    let (first, _) = browser(&place, &lease, "one");
+    place.write(
+        "countersign.toml",
+        "[tools.\"browser/open\"]\neffect = \"read\"\n",
+    );
+    let start = |options: &[&str]| {
+        let all: Vec<&str> = lease.iter().chain(options).copied().collect();
+        Client::start(&place, &all, &["python3", BROWSER, "clicks"])
+    };
+    let (code, said) = start(&["--name", "browser"]).ended();
+    assert_eq!(code, 1, "{said}");
+    assert!(said.contains("runs on this store with another policy"), "{said}");
+    assert!(said.contains("--policy-change"), "{said}");
+    // Calls to another server have their own policy,
+    let mut other = start(&["--name", "another"]);
+    other.greet(json!({}));
+    // and `--policy-change` allows it.
+    let mut rolling = start(&["--name", "browser", "--policy-change"]);
+    rolling.greet(json!({}));
+    first.kill();
+    other.kill();
+    rolling.kill();
+    // A gateway that was killed is forgotten when its lease expires.
+    place.write("countersign.toml", POLICY);
+    browser(&place, &lease, "two");
+}
+
+/// Ids of all pending approvals.
 fn waiting(place: &Place) -> Vec<String> {
     let listed = place.json(&["list"]);
     let ids = listed["approvals"].as_array().unwrap().iter();
@@ -73,11 +105,11 @@ fn x77_two_gateways_over_one_store_each_run_their_own_calls() {
     let (mut one, first) = browser(&place, &[], "mail");
     let (mut other, mut second) = browser(&place, &[], "bank");
     for round in 0..100 {
-        // Even the same call is another one at another browser.
+        // The same call in another browser is a different call.
         let both = round % 2 == 0;
         let clicked = one.begin("click", json!({"button": round}));
         if round % 10 == 5 {
-            // One that starts while a call of the other is pending takes nothing of it.
+            // A gateway that starts while the other one's call is pending does not take it over.
             until("it is pending", || waiting(&place).len() == 1);
             other.kill();
             (other, second) = browser(&place, &[], "bank");
@@ -169,7 +201,7 @@ fn x77_what_a_dead_gateway_left_is_ended_and_not_run_elsewhere() {
     one.kill();
     place.good(&["approve", &approved]);
     let (mut other, process) = browser(&place, &quick, "bank");
-    // The same call is a new question, about this browser.
+    // The same call is a new approval, for this browser.
     let again = approval(&other.call("click", json!({"button": 1})));
     assert_ne!(again, undecided);
     until("it is withdrawn", || {
@@ -214,7 +246,7 @@ fn x77_a_gateway_that_slept_finds_its_calls_ended_or_runs_them_itself() {
         let id = pending(&place);
         signal(&one, "-STOP");
         std::thread::sleep(Duration::from_millis(1500));
-        // Without `resume` the card may be gone by now.
+        // Without `resume`, the approval may already be withdrawn.
         place.run(&["approve", &id]);
         std::thread::sleep(Duration::from_millis(3500));
         signal(&one, "-CONT");

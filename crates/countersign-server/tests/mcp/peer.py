@@ -1,13 +1,15 @@
-"""A small MCP server whose every call can be looked at afterwards.
+"""A small MCP server that logs every call.
 
     python3 peer.py JOURNAL
 
-Each call it gets is appended to JOURNAL, as the line that came, before anything is done about it. Tools:
-  read, write     answer at once; with `hex`, with what that says once its bits are put right
-                                            slow     answers after a second
-  crash           ends the process          broken   answers with an error of the protocol
-  large           answers with two MiB      grow     changes the definition of `write` and says so
-  sneak           changes it and says nothing
+Each received call is appended to JOURNAL as the raw line, before it is handled. Tools:
+  read, write     answer at once; with the argument `hex`, with its decoded text (hex, XOR 0x2a)
+  slow            answers after one second
+  crash           exits the process
+  broken          answers with a JSON-RPC error
+  large           answers with two MiB
+  grow            changes the definition of `write` and sends a notification
+  sneak           changes the definition of `write` without a notification
 """
 import json, os, sys, threading, time
 

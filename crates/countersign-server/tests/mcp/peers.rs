@@ -1,4 +1,4 @@
-//! Real servers behind the gateway, and real clients in front of it.
+//! The gateway between third-party servers and third-party clients.
 
 use std::io::{BufRead as _, BufReader};
 use std::path::PathBuf;
@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 use crate::client::{Client, approval, pending, text, until};
 use crate::place::Place;
 
-/// Where `scripts/mcp-peers` put them.
+/// Folder in which `scripts/mcp-peers` installed the servers and clients.
 pub fn peers() -> PathBuf {
     let place = std::env::var("COUNTERSIGN_TEST_MCP_PEERS").unwrap_or_else(|_| {
         panic!("COUNTERSIGN_TEST_MCP_PEERS is not set\nhint: export it as `$(scripts/mcp-peers)`, or run `scripts/test`")
@@ -42,7 +42,7 @@ pub fn words(command: &[String]) -> Vec<&str> {
     command.iter().map(String::as_str).collect()
 }
 
-/// A policy made from the server's own list, in which a person let reads be reads.
+/// Writes a policy made from the server's own tool list, with its annotations trusted, so that reads pass.
 fn policy(place: &Place, name: &str, command: &[String]) {
     let mut arguments = vec![
         "policy",
@@ -136,7 +136,7 @@ fn lists_prompts_and_resources_of_the_everything_server_are_the_same_through_the
                 .line(std::time::Instant::now() + crate::client::LONG)
                 .unwrap();
             while !line.contains(&format!("\"id\":{id}")) || line.contains("\"method\"") {
-                // The server's own questions: not part of the comparison.
+                // Answer the server's own requests; they are not part of the comparison.
                 if let Ok(question) = serde_json::from_str::<Value>(&line)
                     && question["method"] == "roots/list"
                 {
@@ -156,7 +156,7 @@ fn lists_prompts_and_resources_of_the_everything_server_are_the_same_through_the
     direct.args(&command[1..]);
     let direct = lines(Client::spawn(direct));
     let mut through = lines(Client::start(&place, &["--name", "everything"], &words(&command)));
-    // Ours stands behind the last tool; without it the list is the server's own, to the byte.
+    // The gateway's own tools come after the last tool; without them the list is byte for byte the server's.
     let added = through[0].len() - direct[0].len();
     let at = through[0]
         .find(",{\"annotations\":{\"openWorldHint\":false,\"readOnlyHint\":true},")
@@ -166,7 +166,7 @@ fn lists_prompts_and_resources_of_the_everything_server_are_the_same_through_the
     assert_eq!(direct, through);
 }
 
-/// Runs a client of somebody else's against the gateway, approving or denying whatever waits.
+/// Runs a third-party client against the gateway, and approves or denies every pending approval.
 pub fn drive(place: &Place, mut client: Command, decide: Option<&str>) -> Vec<Value> {
     let mut child = client
         .stdout(Stdio::piped())
@@ -216,7 +216,7 @@ pub fn typescript(mode: &str, gateway: &Value, calls: &Value) -> Command {
     command
 }
 
-/// A read, and a write that somebody decides, by a client of somebody else's.
+/// Runs a read and a held write through a third-party client, and checks the results.
 fn check(
     name: &str,
     client: impl Fn(&Value, &Value) -> Command,

@@ -15,7 +15,7 @@ fn d2_two_gateways_on_one_postgresql_run_what_another_process_approves_once() {
         let line = json!({"line": format!("x{round}")});
         let call = one.begin("write", line.clone());
         let id = pending(&place);
-        // Started the same way at the same place, it takes up what is open: both now wait for the decision.
+        // A second gateway with the same command and folder joins the pending approval, so both wait for the decision.
         let mut other = Client::peer(&place, &["--hold", "100ms", "--resume"]);
         assert_eq!(approval(&other.call("write", line.clone())), id);
         assert_eq!(journal(&place).len(), round - 1);

@@ -1,4 +1,4 @@
-//! A client that asks before it runs a tool of its own: `countersign_approve` answers with a person's word.
+//! A client that asks before it runs one of its own tools: `countersign_approve` answers with a person's decision.
 
 use serde_json::{Value, json};
 
@@ -36,7 +36,7 @@ fn ask(client: &mut Client, arguments: &str) -> u64 {
     client.begin_raw("countersign_approve", arguments)
 }
 
-/// What the client reads: one block of text that is JSON.
+/// Parses the answer, which is one text block of JSON.
 #[track_caller]
 fn told(answer: &Value) -> Value {
     assert_eq!(
@@ -62,7 +62,7 @@ fn check_denied(client: &mut Client, arguments: &str, reason: &str) {
 fn b3_a_yes_comes_with_the_very_bytes_that_were_shown() {
     let (place, mut client) = prompting();
     let input = r#"{ "command":"rm -rf \u0062uild", "timeout":12345678901234567890123, "x":1e2 }"#;
-    // Fields that are not ours are the client's business.
+    // Unknown fields are ignored.
     let id = ask(
         &mut client,
         &format!(
@@ -83,7 +83,7 @@ fn b3_a_yes_comes_with_the_very_bytes_that_were_shown() {
     );
     let shown = place.json(&["show", &approval]);
     assert_eq!(shown["calls"][0]["state"], "succeeded");
-    // What a person changed is what the client is told to run.
+    // After an edit, the client is told to run the edited arguments.
     let id = ask(&mut client, r#"{"tool_name":"Bash","input":{"command":"make"}}"#);
     place.write("edited.json", r#"{"command": "make -n"}"#);
     place.good(&["approve", &pending(&place), "--edit", "1=@edited.json"]);
@@ -91,7 +91,7 @@ fn b3_a_yes_comes_with_the_very_bytes_that_were_shown() {
         text(&client.answer(id)),
         r#"{"behavior":"allow","updatedInput":{"command": "make -n"}}"#
     );
-    // What the policy lets pass asks nobody.
+    // A call that the policy lets pass is allowed at once.
     let id = ask(&mut client, r#"{"tool_name":"Read","input":{"file_path":"a"}}"#);
     assert_eq!(
         text(&client.answer(id)),
@@ -140,7 +140,7 @@ fn a_prompt_that_cannot_be_read_is_a_denial() {
     ] {
         check_denied(&mut client, arguments, reason);
     }
-    // What two readers might read differently is no message at all.
+    // Input with more than one interpretation is refused as a message.
     for arguments in [
         r#"{"tool_name":"Bash","input":{"a":1,"a":2}}"#,
         r#"{"tool_name":"Read","tool_name":"Bash","input":{}}"#,
@@ -154,7 +154,7 @@ fn a_prompt_that_cannot_be_read_is_a_denial() {
     let arguments = format!(r#"{{"tool_name":"Bash","input":{{"command":"{large}"}}}}"#);
     check_denied(&mut client, &arguments, "larger than 65536 bytes");
     assert_eq!(place.json(&["list", "--all"])["approvals"], json!([]));
-    // Nor is there such a tool where the operator did not ask for it.
+    // The tool exists only if the operator enables it.
     let mut other = Client::peer(&place, &[]);
     let answer = other.call("countersign_approve", json!({"tool_name": "Read", "input": {}}));
     assert_eq!(answer["result"]["isError"], true, "{answer}");
@@ -164,7 +164,7 @@ fn a_prompt_that_cannot_be_read_is_a_denial() {
 #[test]
 fn x01_an_agent_that_asks_for_itself_gains_nothing() {
     let (place, mut client) = prompting();
-    // The agent asks, and the client asks the same: one decision, and one yes.
+    // The agent and the client ask for the same call: one decision, and only one of them is allowed.
     let input = r#"{"tool_name":"Bash","input":{"command":"make"}}"#;
     let ids = [ask(&mut client, input), ask(&mut client, input)];
     let approval = pending(&place);
@@ -172,11 +172,11 @@ fn x01_an_agent_that_asks_for_itself_gains_nothing() {
     let mut told = ids.map(|id| told(&client.answer(id))["behavior"].clone());
     told.sort_by_key(Value::to_string);
     assert_eq!(told, [json!("allow"), json!("deny")]);
-    // Once told it is used up: the next prompt is a new question.
+    // A delivered approval is used up: the next prompt is a new approval.
     let id = ask(&mut client, input);
     let again = pending(&place);
     assert_ne!(again, approval);
-    // A yes for the client's tool is none for a server's of the same name and arguments.
+    // Approval of a client's tool does not count for a server's tool with the same name and arguments.
     place.good(&["approve", &again]);
     client.answer(id);
     let id = ask(&mut client, r#"{"tool_name":"write","input":{"line":"x"}}"#);

@@ -1,4 +1,4 @@
-//! A server that asks its client something while an approved call runs, behind the gateway over HTTP.
+//! A server that sends a request to its client while an approved call runs, behind the gateway over HTTP.
 
 use std::io::{BufRead as _, BufReader, Write as _};
 use std::net::TcpStream;
@@ -10,7 +10,7 @@ use crate::http::{Running, post, suite};
 use crate::peers::{node, peers};
 use crate::place::Place;
 
-/// Greets as a client that shows forms, and gives the session.
+/// Initialises a session as a client that supports elicitation, and returns its id.
 fn greet(gateway: &Running) -> String {
     let info = json!({"name": "http", "version": "1"});
     let params =
@@ -31,7 +31,7 @@ fn message() -> Value {
     json!({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params})
 }
 
-/// Begins a call and gives its messages as they come.
+/// Starts a call and returns its messages as they arrive.
 fn begin(gateway: &Running, session: &str) -> impl Iterator<Item = Value> + use<> {
     let body = message().to_string();
     let mut stream = TcpStream::connect(&gateway.address).unwrap();
@@ -47,7 +47,7 @@ fn begin(gateway: &Running, session: &str) -> impl Iterator<Item = Value> + use<
     lines.filter_map(|line| serde_json::from_str(line.strip_prefix("data: ")?).ok())
 }
 
-/// With a client that waits, and with none.
+/// Checks a server's request with a client that waits for the call, and with one that does not.
 fn check(options: &[&str]) {
     let place = Place::without_policy();
     let mut all = vec!["--no-token", "--hold", "20s"];

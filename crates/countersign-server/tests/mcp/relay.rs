@@ -1,4 +1,4 @@
-//! What is no tool call passes byte for byte, both ways.
+//! Messages other than tool calls pass byte for byte, in both directions.
 
 use std::io::Write as _;
 use std::time::{Duration, Instant};
@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::client::{Client, LONG, text};
 use crate::place::Place;
 
-/// A generator of its own, so that a failure can be had again.
+/// Random number generator with a seed, so that a failure can be reproduced.
 pub struct Random(pub u64);
 
 impl Random {
@@ -74,7 +74,7 @@ impl Random {
             }
             _ => {
                 let count = self.below(4);
-                // No key twice: that is for another test.
+                // No duplicate keys: another test covers those.
                 let key = |number: u64, string: String| format!("\"{number}{}", &string[1..]);
                 let members: Vec<String> = (0..count)
                     .map(|number| {
@@ -96,7 +96,7 @@ impl Random {
         }
     }
 
-    /// A message of any kind, its members in any order, with members nobody knows.
+    /// Generates a message of any kind, with its members in any order and some unknown ones.
     fn frame(&mut self) -> String {
         let notifications = [
             "notifications/progress",
@@ -133,7 +133,7 @@ impl Random {
             0 => members.extend([format!("\"id\":{id}"), method, params]),
             1 => members.extend([format!("\"id\":{id}"), method]),
             2 => members.extend([told, params]),
-            // Ids that no request has: what nobody asked for is for nobody.
+            // These ids belong to no request, so the answers are not forwarded.
             3 => members.extend([answered, format!("\"result\":{}", self.value(5))]),
             _ => members.extend([answered, format!("\"error\":{}", self.object(3))]),
         }
@@ -158,7 +158,7 @@ fn ten_thousand_messages_pass_byte_for_byte_both_ways() {
     let place = Place::without_policy();
     let mut random = Random(0x9e37_79b9_7f4a_7c15);
     let frames: Vec<String> = (0..10_000).map(|_| random.frame()).collect();
-    // `tee` writes down what it gets and sends it back.
+    // `tee` records its input and sends it back.
     let mut command = place.command(&["mcp", "--name", "echo", "--", "tee", "recorded"]);
     let mut child = command
         .stdin(std::process::Stdio::piped())
@@ -173,14 +173,10 @@ fn ten_thousand_messages_pass_byte_for_byte_both_ways() {
     let left = child.wait_with_output().unwrap();
     writing.join().unwrap();
     let recorded = std::fs::read(place.path().join("recorded")).unwrap();
-    // An answer from the server to what nobody asked is for nobody.
+    // Answers without a request are not forwarded.
     let asked = |frame: &&String| frame.contains("\"method\":");
-    let answered: Vec<&String> = frames.iter().filter(asked).collect();
-    let all: Vec<&String> = frames.iter().collect();
-    for (name, got, frames) in [
-        ("the server", recorded, all),
-        ("the client", left.stdout, answered),
-    ] {
+    let frames: Vec<&String> = frames.iter().filter(asked).collect();
+    for (name, got) in [("the server", recorded), ("the client", left.stdout)] {
         let got = String::from_utf8(got).unwrap();
         for (frame, line) in frames.iter().zip(got.lines()) {
             assert_eq!(&line, frame, "{name}");
@@ -269,4 +265,42 @@ fn a_large_result_passes_whole() {
     let answer = client.call("large", json!({}));
     assert_eq!(text(&answer).len(), 2 << 20);
     assert!(client.is_quiet(Duration::from_millis(50)));
+}
+
+/// Peak memory of a process in MiB.
+fn peak(process: u32) -> f64 {
+    let status = std::fs::read_to_string(format!("/proc/{process}/status")).unwrap();
+    let line = status
+        .lines()
+        .find_map(|line| line.strip_prefix("VmHWM:"))
+        .unwrap();
+    line.trim().trim_end_matches(" kB").parse::<f64>().unwrap() / 1024.0
+}
+
+#[test]
+fn a_large_result_is_held_at_most_twice() {
+    const LARGE: usize = 10 << 20;
+    let place = Place::without_policy();
+    place.write("countersign.toml", "[tools.\"s/read\"]\neffect = \"read\"\n");
+    place.write(
+        "server.py",
+        "import json, sys\nfor line in sys.stdin:\n    message = json.loads(line)\n    if 'id' not in message: continue\n\
+         \x20   size = message.get('params', {}).get('arguments', {}).get('size', 0)\n\
+         \x20   result = {'tools': []} if message['method'] == 'tools/list' else {'content': [{'type': 'text', 'text': 'x' * size}]}\n\
+         \x20   print(json.dumps({'jsonrpc': '2.0', 'id': message['id'], 'result': result}), flush=True)\n",
+    );
+    let mut client = Client::start(&place, &["--name", "s"], &["python3", "server.py"]);
+    client.greet(serde_json::json!({}));
+    client.call("read", serde_json::json!({"size": 10}));
+    let before = peak(client.child.id());
+    for _ in 0..5 {
+        let answer = client.call("read", serde_json::json!({"size": LARGE}));
+        assert_eq!(crate::client::text(&answer).len(), LARGE);
+    }
+    let grown = peak(client.child.id()) - before;
+    println!("grown by {grown:.1} MiB");
+    assert!(
+        grown < 2.2 * 10.0,
+        "grown by {grown:.1} MiB for a result of 10 MiB"
+    );
 }

@@ -1,4 +1,5 @@
-//! What servers answered is seen on its way, and a card says which values stand there. What the person said is not.
+//! The gateway records what servers answered, so that a card can say which values came from there. It does not see what
+//! the person said.
 
 use serde_json::{Value, json};
 
@@ -7,7 +8,7 @@ use crate::hold::place;
 use crate::http::{Running, call, greet, post};
 use crate::place::Place;
 
-/// So that what is asked does not say what is answered, in no form that the gate takes apart.
+/// Masks a text, so that the request does not contain the answer in any form that provenance can decode.
 fn hex(text: &str) -> String {
     text.bytes().map(|byte| format!("{:02x}", byte ^ 0x2a)).collect()
 }
@@ -17,7 +18,7 @@ fn read(client: &mut Client, text: &str) {
     assert_eq!(crate::client::text(&answer), text);
 }
 
-/// Where the values of a held call came from.
+/// Provenance of the values of a held call.
 fn provenance(place: &Place, answer: &Value) -> Value {
     let card = place.json(&["show", &approval(answer)]);
     card["calls"][0]["provenance"].clone()
@@ -33,7 +34,7 @@ fn marks(provenance: &Value) -> Vec<&str> {
 fn a18_a_value_from_a_servers_answer_is_marked_and_all_else_is_unknown() {
     let place = place();
     let mut client = Client::peer(&place, &["--hold", "100ms"]);
-    // Nothing was seen: nobody could look.
+    // Without any answer from a server, there is no provenance.
     let first = client.call("write", json!({"line": "x"}));
     assert_eq!(provenance(&place, &first), Value::Null);
 

@@ -1,11 +1,10 @@
-"""An MCP server that reads its input the way careless programs do: whatever Python's `splitlines` takes for a line end
-ends a message here.
+"""An MCP server that splits its input like a careless program: at everything that Python's `splitlines` treats as a
+line ending.
 
     python3 splitter.py JOURNAL [text]
 
-Each `tools/call` that it gets is appended to JOURNAL as soon as it is read, with or without an id, alone or in a
-list. What it cannot read it passes over. With `text` it reads lines in text mode instead, as the Python SDK does:
-there CR, LF and CRLF end a line.
+Each received `tools/call` is appended to JOURNAL at once, with or without an id, alone or in a batch. Unreadable
+input is skipped. With `text`, lines are read in text mode instead, as in the Python SDK: CR, LF and CRLF end a line.
 """
 import io, json, sys
 

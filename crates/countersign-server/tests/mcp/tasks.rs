@@ -1,4 +1,4 @@
-//! Held calls as tasks, in both of the protocol's ways, and tasks that a server makes of an approved call.
+//! Held calls as tasks, in both protocol generations, and tasks that a server creates for an approved call.
 
 use serde_json::{Value, json};
 
@@ -26,7 +26,7 @@ fn a_client_of_the_earlier_kind_gets_a_task_when_it_asks_for_one() {
     assert_eq!(now["result"]["status"], "working", "{now}");
     let listed = client.request("tasks/list", json!({}));
     assert_eq!(listed["result"]["tasks"][0]["taskId"], id["taskId"], "{listed}");
-    // Its result comes when it is over, and not before.
+    // The result arrives only when the task has ended.
     let result = client.ask("tasks/result", id.clone());
     assert!(client.is_quiet(std::time::Duration::from_millis(200)));
     place.good(&["approve", &pending(&place)]);
@@ -63,7 +63,7 @@ fn a_client_of_the_earlier_kind_gets_a_task_when_it_asks_for_one() {
     assert_eq!(cancelled["result"]["status"], "cancelled", "{cancelled}");
     assert_eq!(client.request("tasks/get", id)["result"]["status"], "cancelled");
     assert_eq!(place.json(&["list"])["approvals"], json!([]));
-    // Somebody else's are not there.
+    // Tasks of other clients are not visible.
     let id = begin(&mut client, "d");
     let mut other = Client::peer(&place, &["--as", "eve"]);
     for method in ["tasks/get", "tasks/result", "tasks/cancel"] {
@@ -122,7 +122,7 @@ fn a_task_of_the_servers_own_stands_behind_the_one_of_a_held_call() {
     assert_eq!(all["approvals"].as_array().unwrap().len(), 1, "{all}");
 }
 
-/// A client of the later kind that takes tasks, at a gateway in front of the suite's server.
+/// A client of protocol version 2026-07-28 that supports tasks, at a gateway in front of the suite's server.
 struct Modern<'g>(&'g Running);
 
 impl Modern<'_> {
@@ -139,7 +139,7 @@ impl Modern<'_> {
         post(&self.0.address, &headers, &message).answer()["result"].clone()
     }
 
-    /// Calls a tool, which is held, and approves it.
+    /// Calls a tool, approves the held call and returns the task id.
     fn approved(&self, place: &Place, tool: &str, arguments: Value) -> String {
         let task = self.ask("tools/call", tool, json!({"name": tool, "arguments": arguments}));
         assert_eq!(task["resultType"], "task", "{task}");

@@ -1,4 +1,4 @@
-//! Credentials that an earlier version made and this one does not take: what they are, and what to do.
+//! Reports credentials that an earlier version created and this one does not accept.
 
 use std::collections::HashMap;
 
@@ -10,7 +10,7 @@ use super::Finding;
 use crate::access::{Account, Token};
 use crate::output::foreign::named;
 
-/// Looks at the tokens and accounts of a tenant.
+/// Checks the tokens and accounts of a tenant.
 pub async fn look(store: &dyn Store, tenant: &Tenant) -> Result<Vec<Finding>, StoreError> {
     let tokens = Token::list(store, tenant).await?;
     let mixed = tokens.iter().filter(|(_, token)| token.scopes.role().is_none());
@@ -47,7 +47,7 @@ pub async fn look(store: &dyn Store, tenant: &Tenant) -> Result<Vec<Finding>, St
     Ok(findings)
 }
 
-/// Accounts that an earlier version let in although one can be taken for the other.
+/// Reports accounts with names that can be mistaken for each other, which an earlier version allowed.
 fn look_alikes(people: &[Account]) -> Vec<Finding> {
     let mut known: HashMap<String, &Account> = HashMap::new();
     let mut findings = Vec::new();

@@ -1,51 +1,53 @@
-//! `doctor`: looks whether everything is as it should be, and says what to do where it is not.
+//! `doctor`: checks the installation and says how to fix what is wrong.
 //!
-//! Every finding is one sentence and a hint. It reads, and changes nothing: a store that is not there is not made.
+//! Every finding is one sentence and, unless it is good, a hint. Nothing is changed: a missing store is not created.
 
 mod access;
+mod history;
+mod pages;
 mod server;
 mod store;
 
-use std::path::Path;
+use std::borrow::Cow;
 
 use serde::Serialize;
 
 use super::hook;
 use crate::cli::{Doctor, Global};
 use crate::failure::{Exit, Failure};
+use crate::output::Output;
+use crate::output::foreign::quoting;
 use crate::output::style::{self, paint};
-use crate::output::{Output, once};
 use crate::serve::Config;
 use crate::{keys, policy};
 
-/// One thing that was looked at.
+/// Result of one check.
 #[derive(Serialize)]
 pub struct Finding {
-    /// What was looked at.
+    /// Name of the check.
     subject: &'static str,
-    /// How it is.
     state: Health,
     /// One sentence.
     message: String,
-    /// What to do now.
+    /// Suggested fix; `None` if nothing is wrong.
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<String>,
 }
 
-/// How something is.
+/// How serious a finding is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Health {
     /// As it should be.
     Good,
-    /// It works, and should be otherwise.
+    /// Works, but should be changed.
     Warning,
-    /// It does not work, or is not safe.
+    /// Does not work, or is not safe.
     Problem,
 }
 
 impl Finding {
-    /// As it should be.
+    /// Finding for something that is as it should be.
     pub fn good(subject: &'static str, message: impl Into<String>) -> Finding {
         Finding {
             subject,
@@ -55,7 +57,7 @@ impl Finding {
         }
     }
 
-    /// It works, and should be otherwise.
+    /// Finding for something that works, but should be changed.
     pub fn warning(subject: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Finding {
         Finding {
             state: Health::Warning,
@@ -64,7 +66,7 @@ impl Finding {
         }
     }
 
-    /// It does not work, or is not safe.
+    /// Finding for something that does not work or is not safe.
     pub fn problem(subject: &'static str, message: impl Into<String>, hint: impl Into<String>) -> Finding {
         Finding {
             state: Health::Problem,
@@ -72,11 +74,22 @@ impl Finding {
         }
     }
 
-    /// Could not be looked at.
+    /// Lowers a finding to a warning.
+    pub fn into_warning(self) -> Finding {
+        Finding {
+            state: Health::Warning,
+            ..self
+        }
+    }
+
+    /// Returns true if this finding is a problem.
+    pub fn is_problem(&self) -> bool {
+        self.state == Health::Problem
+    }
+
+    /// Finding for a check that failed.
     pub fn failed(subject: &'static str, failure: Failure) -> Finding {
-        let hint = failure
-            .hint
-            .unwrap_or_else(|| "see `countersign --help`".to_owned());
+        let hint = failure.hint.unwrap_or(Cow::Borrowed("see `countersign --help`"));
         Finding::problem(subject, failure.message, hint)
     }
 }
@@ -84,15 +97,15 @@ impl Finding {
 pub async fn run(global: &Global, options: Doctor, output: &mut Output) -> Result<Exit, Failure> {
     let mut findings = match &global.server {
         Some(url) => server::look(global, url).await,
-        None => look(global, options.config.as_deref()).await,
+        None => look(global, &options).await,
     };
     findings.extend(hook::look_at_all().await);
     report(&findings, output)
 }
 
-/// Prints findings. The exit code says whether there is a problem.
+/// Prints findings, and returns an error exit code if one of them is a problem.
 pub fn report(findings: &[Finding], output: &mut Output) -> Result<Exit, Failure> {
-    let is_bad = findings.iter().any(|finding| finding.state == Health::Problem);
+    let is_bad = findings.iter().any(Finding::is_problem);
     match output.is_json {
         true => output.json(&serde_json::json!({ "ok": !is_bad, "findings": findings }))?,
         false => output.text(&findings.iter().map(line).collect::<String>()),
@@ -100,9 +113,9 @@ pub fn report(findings: &[Finding], output: &mut Output) -> Result<Exit, Failure
     Ok(if is_bad { Exit::Error } else { Exit::Done })
 }
 
-async fn look(global: &Global, config: Option<&Path>) -> Vec<Finding> {
+async fn look(global: &Global, options: &Doctor) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let place = match Config::check(global, config) {
+    let place = match Config::check(global, options.config.as_deref()) {
         Ok((file, place)) => {
             findings.push(match file {
                 Some(file) => Finding::good("configuration", format!("`{}` is understood", file.display())),
@@ -117,7 +130,8 @@ async fn look(global: &Global, config: Option<&Path>) -> Vec<Finding> {
     };
     findings.push(look_at_policy(global));
     findings.push(look_at_key(global));
-    findings.extend(store::look(global, &place).await);
+    findings.extend(pages::look(&place, options.full).await);
+    findings.extend(store::look(global, &place, options.full).await);
     findings
 }
 
@@ -152,9 +166,9 @@ fn line(finding: &Finding) -> String {
         Health::Warning => paint(style::WARNING, "warning"),
         Health::Problem => paint(style::ERROR, "problem"),
     };
-    let mut text = format!("{label}  {}: {}\n", finding.subject, once(&finding.message));
+    let mut text = format!("{label}  {}: {}\n", finding.subject, quoting(&finding.message));
     if let Some(hint) = &finding.hint {
-        text.push_str(&format!("  {} {}\n", paint(style::HINT, "hint:"), once(hint)));
+        text.push_str(&format!("  {} {}\n", paint(style::HINT, "hint:"), quoting(hint)));
     }
     text
 }

@@ -1,4 +1,4 @@
-//! A server: whether it can be reached, safely, is of this version, and takes the token.
+//! Checks a server: whether it answers, whether the connection is safe, its version, and whether it accepts the token.
 
 use countersign::store::Filter;
 

@@ -1,4 +1,4 @@
-//! The store: whether it opens, who can read it, what its clock says, and which tokens end soon.
+//! Checks the store: whether it opens, who can read it, its clock, and which tokens expire soon.
 
 use std::path::Path;
 use std::time::Duration;
@@ -12,12 +12,12 @@ use crate::cli::Global;
 use crate::store::{Missing, Watch, is_postgres, open};
 use crate::{desk, duration};
 
-/// A clock that is further off than this confuses people.
+/// Maximum difference between the store's clock and the machine's before a warning.
 const CLOCK_MAY_DIFFER: Duration = Duration::from_secs(5);
-/// A token that ends sooner should be replaced now.
+/// Remaining lifetime of a token that causes a warning.
 const SOON: Duration = Duration::from_secs(7 * 24 * 60 * 60);
 
-pub async fn look(global: &Global, place: &str) -> Vec<Finding> {
+pub async fn look(global: &Global, place: &str, is_full: bool) -> Vec<Finding> {
     let mut findings = Vec::new();
     let is_file = !is_postgres(place);
     if is_file {
@@ -35,7 +35,7 @@ pub async fn look(global: &Global, place: &str) -> Vec<Finding> {
             return findings;
         }
     };
-    // Opening it has checked the version of the database and the schema.
+    // Opening the store has already checked the versions of the database and the schema.
     findings.push(Finding::good(
         "store",
         "it opens, and its schema is this version's",
@@ -43,12 +43,16 @@ pub async fn look(global: &Global, place: &str) -> Vec<Finding> {
     match store.now().await {
         Err(error) => findings.push(Finding::problem("clock", error.to_string(), error.hint())),
         Ok(now) => {
-            findings.push(look_at_clock(now, SystemClock::default().now()));
+            findings.push(match store.clock_trouble() {
+                Some(trouble) => Finding::warning("clock", trouble.to_string(), trouble.hint()),
+                None => look_at_clock(now, SystemClock::default().now()),
+            });
             findings.extend(look_at_tokens(global, store.as_ref(), now).await);
         }
     }
+    findings.push(super::history::look(place, is_full).await);
     if is_file {
-        // X18: the same account is no boundary.
+        // X18: agents under the same account are not separated from the person.
         findings.push(Finding::warning(
             "accounts",
             "whoever runs under this account, or can read and write the file, can decide",
@@ -58,7 +62,7 @@ pub async fn look(global: &Global, place: &str) -> Vec<Finding> {
     findings
 }
 
-/// The file, and what SQLite keeps beside it.
+/// Checks the permissions of the file and of those that SQLite keeps next to it.
 fn look_at_file(path: &Path) -> Vec<Finding> {
     let beside = |end: &str| {
         let mut name = path.as_os_str().to_owned();
@@ -80,7 +84,8 @@ fn look_at_file(path: &Path) -> Vec<Finding> {
         return vec![Finding::good("file", "only its owner can use it")];
     }
     if open.is_empty() {
-        // What the program makes is its owner's alone: somebody has opened it up, perhaps on purpose.
+        // This program creates files that only their owner can use, so someone changed the permissions, perhaps on
+        // purpose.
         let message = format!("its group can use `{}`", shared.join("`, `"));
         let hint = format!("unless that is meant: chmod 600 {}", shared.join(" "));
         return vec![Finding::warning("file", message, &hint)];
@@ -104,7 +109,7 @@ fn look_at_clock(store: Time, machine: Time) -> Finding {
                 "the store's clock and this machine's are {} apart",
                 duration::show(apart)
             ),
-            "set the clocks; only the store's counts for expiry",
+            "set the clocks, only the store's counts for expiry; when the store's stays ahead: `countersign clock --reset`",
         ),
     }
 }

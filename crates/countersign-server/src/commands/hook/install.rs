@@ -1,23 +1,31 @@
-//! `hook install`: the hook gets into a coding agent's settings.
+//! `hook install`: adds the hook to a coding agent's settings.
 
 use std::path::{Path, PathBuf};
 
 use super::POLICY;
 use crate::cli::{Global, HookInstall};
+use crate::desk::LocalDesk;
 use crate::failure::{Exit, Failure};
-use crate::hook::{Dialect, settings, splice};
-use crate::output::{Output, once};
+use crate::hook::{self, Dialect, settings, splice};
+use crate::output::Output;
+use crate::output::foreign::quoted;
+use crate::policy::record;
+use crate::store::Missing;
 use crate::trust::{self, StorePlace, TrustList};
-use crate::{policy, private};
+use crate::{desk, policy, private_file};
 
-/// What the policy is called in the person's own settings.
+/// File name of the default policy in the person's configuration folder.
 const USUAL_POLICY: &str = "coding-agents.toml";
 
-pub fn run(global: &Global, options: &HookInstall, output: &mut Output) -> Result<Exit, Failure> {
+pub async fn run(global: &Global, options: &HookInstall, output: &mut Output) -> Result<Exit, Failure> {
     let dialect = options.dialect;
+    desk::check_one_place(global)?;
     let words = words(global, options)?;
     let groups = dialect.groups(&settings::command(&words), options.run.hold);
     let added = |text: &str| splice::with_groups(text, dialect, &groups);
+    if !options.dry_run {
+        note_policy(global, options, words_after(&words, "--policy")).await?;
+    }
     if options.print {
         remember(global, words)?;
         output.raw(added("")?.unwrap_or_default().as_bytes())?;
@@ -32,7 +40,7 @@ pub fn run(global: &Global, options: &HookInstall, output: &mut Output) -> Resul
         return Ok(Exit::Done);
     }
     remember(global, words.clone())?;
-    let shown = once(&file.display().to_string());
+    let shown = quoted(&file.display().to_string());
     match after {
         None => output.line(&format!("the hook is in `{shown}` already")),
         Some(after) => {
@@ -41,14 +49,14 @@ pub fn run(global: &Global, options: &HookInstall, output: &mut Output) -> Resul
             if let Some(backup) = backup {
                 output.line(&format!(
                     "as it was before: `{}`",
-                    once(&backup.display().to_string())
+                    quoted(&backup.display().to_string())
                 ));
             }
         }
     }
     let named = words_after(&words, "--policy");
     if let Some(policy) = named {
-        output.line(&format!("what passes and what waits is in `{}`", once(policy)));
+        output.line(&format!("what passes and what waits is in `{}`", quoted(policy)));
     }
     if dialect == Dialect::Codex {
         output.notice(
@@ -63,7 +71,35 @@ pub fn run(global: &Global, options: &HookInstall, output: &mut Output) -> Resul
     Ok(Exit::Done)
 }
 
-/// The person names this server and this command line: `hook` and `hook status` know them by that.
+/// Puts the policy on record for hooks of this agent. Fails if a different one is on record, unless `--policy-change`
+/// is given.
+async fn note_policy(global: &Global, options: &HookInstall, file: Option<&str>) -> Result<(), Failure> {
+    let (None, Some(file)) = (&global.server, file) else {
+        return Ok(());
+    };
+    let with_policy = Global {
+        policy: Some(PathBuf::from(file)),
+        ..global.clone()
+    };
+    // Without a store, the first hook records its policy.
+    let desk = match LocalDesk::open(&with_policy, Missing::Refuse).await {
+        Err(failure) if failure.code == "no_store" => return Ok(()),
+        desk => desk?,
+    };
+    let key = hook::record_key(options.dialect, &desk.tenant);
+    let policy = desk.gate.policy().hash();
+    let is_other = match record::read(desk.store(), &key).await? {
+        Some(on_record) => on_record != policy.to_string(),
+        None => false,
+    };
+    if is_other && !options.policy_change {
+        return Err(hook::another_policy(options.dialect));
+    }
+    record::put(desk.store(), &desk.tenant, key, policy).await?;
+    Ok(())
+}
+
+/// Adds the server and the hook's command line to the trust list, by which `hook` and `hook status` recognise them.
 fn remember(global: &Global, words: Vec<String>) -> Result<(), Failure> {
     let server = global.server.as_deref().map(trust::normal_server);
     TrustList::change(|list| {
@@ -72,7 +108,7 @@ fn remember(global: &Global, words: Vec<String>) -> Result<(), Failure> {
     })
 }
 
-/// The words of the hook's command line, with everything this one was told, as paths that do not depend on a folder.
+/// Builds the hook's command line from the options of this one, with absolute paths.
 fn words(global: &Global, options: &HookInstall) -> Result<Vec<String>, Failure> {
     let own = std::env::current_exe().map_err(|error| {
         Failure::error(
@@ -120,8 +156,8 @@ fn words(global: &Global, options: &HookInstall) -> Result<Vec<String>, Failure>
                 false => text(&StorePlace::find(Path::new(global.store()))?.path)?,
             };
             words.extend(["--store".to_owned(), store]);
-            if global.tenant != "main" {
-                words.extend(["--tenant".to_owned(), global.tenant.clone()]);
+            if global.tenant() != "main" {
+                words.extend(["--tenant".to_owned(), global.tenant().to_owned()]);
             }
             let policy = match policy::load(global.policy.as_deref())?.file {
                 Some(file) => file,
@@ -133,7 +169,7 @@ fn words(global: &Global, options: &HookInstall) -> Result<Vec<String>, Failure>
     Ok(words)
 }
 
-/// The policy of all hooks that were not given another one. It is written when there is none yet.
+/// Returns the default policy for hooks, and writes it if it does not exist.
 fn usual_policy(options: &HookInstall) -> Result<PathBuf, Failure> {
     let folder = trust::folder().ok_or_else(|| {
         Failure::error("no_policy", "there is no policy, and no home to write one to")
@@ -141,18 +177,18 @@ fn usual_policy(options: &HookInstall) -> Result<PathBuf, Failure> {
     })?;
     let file = folder.join(USUAL_POLICY);
     if !options.dry_run && file.symlink_metadata().is_err() {
-        let written =
-            private::create_folder(&folder).and_then(|()| private::write_new(&file, POLICY.as_bytes()));
+        let written = private_file::create_folder(&folder)
+            .and_then(|()| private_file::write_new(&file, POLICY.as_bytes()));
         written.map_err(|error| bad_settings(&file, &error.to_string()))?;
     }
     match options.dry_run {
         true => Ok(file),
-        // One that was there may be broken, or somebody else's.
+        // An existing file may be broken or not the person's own.
         false => policy::load(Some(&file)).map(|_| file),
     }
 }
 
-/// The word behind another one.
+/// Returns the word after `name`.
 fn words_after<'w>(words: &'w [String], name: &str) -> Option<&'w str> {
     let mut words = words.iter().skip_while(|word| *word != name).skip(1);
     words.next().map(String::as_str)
@@ -205,17 +241,17 @@ fn file(options: &HookInstall) -> Result<PathBuf, Failure> {
         )
         .hint("name the file with `--settings`")
     })?;
-    // A link of the person's own stays a link.
+    // Resolve the person's own symlink, so that its target is written and the link stays.
     Ok(std::fs::canonicalize(&file).unwrap_or(file))
 }
 
-/// Where a file of the project really is. A repository can bring links along, to files that are not its own.
+/// Resolves a file of the project. Fails if a symlink, which a repository may contain, leads outside of the project.
 fn in_project(file: &Path) -> Result<PathBuf, Failure> {
     let failed = |error: std::io::Error| bad_settings(file, &error.to_string());
     let project = std::fs::canonicalize(".").map_err(failed)?;
     let named = project.join(file);
     let is_there = |path: &Path| path.symlink_metadata().is_ok();
-    // The last part that is there says where the rest would be made.
+    // The deepest existing ancestor decides where missing folders would be created.
     let there = named.ancestors().find(|path| is_there(path)).unwrap_or(&project);
     let rest = named.strip_prefix(there).unwrap_or(Path::new(""));
     let found = std::fs::canonicalize(there)
@@ -235,29 +271,29 @@ fn in_project(file: &Path) -> Result<PathBuf, Failure> {
     }
 }
 
-/// Writes the settings in one step. Gives the file that holds them as they were.
+/// Replaces the settings atomically. Returns the backup of the previous ones.
 fn write(file: &Path, before: Option<&str>, after: &str) -> Result<Option<PathBuf>, Failure> {
     let failed = |error: std::io::Error| bad_settings(file, &error.to_string());
     if let Some(folder) = file.parent() {
-        private::create_folder(folder).map_err(failed)?;
+        private_file::create_folder(folder).map_err(failed)?;
     }
     let backup = match before {
         Some(before) => Some(keep(file, before)?),
         None => None,
     };
-    private::replace(file, after.as_bytes()).map_err(failed)?;
+    private_file::replace(file, after.as_bytes()).map_err(failed)?;
     Ok(backup)
 }
 
-/// Keeps the settings as they were, under a name that is free.
+/// Saves the previous settings under an unused name.
 fn keep(file: &Path, before: &str) -> Result<PathBuf, Failure> {
     let mode = std::fs::metadata(file).map(|metadata| metadata.permissions());
     for number in 1..1000 {
         let mut name = file.as_os_str().to_owned();
         name.push(format!(".before-countersign-{number}"));
         let free = PathBuf::from(name);
-        let written = private::write_new(&free, before.as_bytes());
-        // Who may read it stays as it was.
+        let written = private_file::write_new(&free, before.as_bytes());
+        // Keep the permissions.
         let written = written.and_then(|()| match &mode {
             Ok(mode) => std::fs::set_permissions(&free, mode.clone()),
             Err(_) => Ok(()),

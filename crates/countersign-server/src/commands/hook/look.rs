@@ -1,10 +1,12 @@
-//! `hook status`, and what `doctor` says about hooks.
+//! `hook status`, and the checks of hooks for `doctor`.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use crate::cli::HookStatus;
 use crate::commands::doctor::{self, Finding};
 use crate::failure::{Exit, Failure};
+use crate::hook::off::{self as switch, Reach};
+use crate::hook::status::{Installed, Review};
 use crate::hook::{Dialect, status};
 use crate::output::Output;
 use crate::trust::TrustList;
@@ -31,7 +33,7 @@ pub async fn run(options: &HookStatus, output: &mut Output) -> Result<Exit, Fail
     doctor::report(&findings, output)
 }
 
-/// What `doctor` says about hooks: nothing where there is none.
+/// Checks the hooks of all coding agents. One good finding if there are none.
 pub async fn look_at_all() -> Vec<Finding> {
     let mut findings = Vec::new();
     for dialect in Dialect::ALL {
@@ -51,39 +53,48 @@ async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
         Err(failure) => return vec![Finding::failed(subject, failure)],
     };
     let mut findings = Vec::new();
-    let mut active = 0;
+    let mut found = Vec::new();
     for file in files {
-        let shown = file.display();
         let installed = match status::read(file) {
             Ok(None) => continue,
             Ok(Some(text)) => status::look(file, &text, dialect, &made),
             Err(problem) => Err(problem),
         };
-        let installed = match installed {
-            Ok(None) => continue,
-            Ok(Some(installed)) => installed,
+        match installed {
+            Ok(None) => {}
+            Ok(Some(installed)) => found.push((file, installed)),
             Err(problem) => {
-                let message = format!("`{shown}`: {problem}");
-                findings.push(Finding::problem(
-                    subject,
-                    message,
-                    "mend the file: the coding agent may ignore it",
-                ));
-                continue;
+                let message = format!("`{}`: {problem}", file.display());
+                let hint = "mend the file: the coding agent may ignore it";
+                findings.push(Finding::problem(subject, message, hint));
             }
-        };
-        active += 1;
-        let mut is_good = installed.is_trusted;
-        if !is_good {
-            let message = format!(
-                "`{shown}`: {} does not trust it yet, so it runs tools without it",
-                dialect.title()
-            );
-            findings.push(Finding::problem(
-                subject,
-                message,
-                "start it and look at `/hooks`",
-            ));
+        }
+    }
+    if found.is_empty() {
+        return findings;
+    }
+    let switched = switches(dialect, files, &found);
+    let is_off = switched.iter().any(Finding::is_problem);
+    findings.extend(switched);
+    let active = found.len();
+    for (file, installed) in found {
+        let shown = file.display();
+        let mut is_good = !is_off;
+        match &installed.review {
+            Review::Trusted => {}
+            Review::Missing => {
+                is_good = false;
+                let message = format!(
+                    "`{shown}`: {} does not trust it yet, so it runs tools without it",
+                    dialect.title()
+                );
+                let hint = "start it and look at `/hooks`";
+                findings.push(Finding::problem(subject, message, hint));
+            }
+            Review::Off(file, key) => {
+                is_good = false;
+                findings.push(off(dialect, file, key, "it"));
+            }
         }
         for problem in &installed.problems {
             is_good = false;
@@ -95,7 +106,7 @@ async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
         }
         let tested = match &installed.words {
             Some(words) => status::test(dialect, words).await,
-            // Said already, as a problem.
+            // Already reported as a problem.
             None => Ok(()),
         };
         if let Err(problem) = tested {
@@ -117,4 +128,53 @@ async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
         findings.push(Finding::problem(subject, message, "keep it in one of them"));
     }
     findings
+}
+
+/// What keeps the hooks that are there from being asked. Files that hold hooks and cannot be read were told already.
+fn switches(dialect: Dialect, files: &[PathBuf], found: &[(&PathBuf, Installed)]) -> Vec<Finding> {
+    let mut findings = Vec::new();
+    for (file, layer) in switch::look(dialect, files) {
+        let switches = match layer {
+            Ok(switches) => switches,
+            Err(_) if files.contains(&file) => continue,
+            Err(problem) => {
+                let message = format!(
+                    "`{}`: {problem}; so it is not known whether hooks are on",
+                    file.display()
+                );
+                findings.push(Finding::problem(dialect.as_str(), message, "mend the file"));
+                continue;
+            }
+        };
+        for switch in switches {
+            let (file, key) = (&switch.file, &switch.key);
+            match switch.reach {
+                Reach::All => findings.push(off(dialect, file, key, "any hook")),
+                Reach::Profile(profile) => {
+                    let which = format!("any hook when it is started with the profile `{profile}`");
+                    findings.push(off(dialect, file, key, &which).into_warning());
+                }
+                Reach::Named(name) if found.iter().any(|(_, installed)| installed.name == name) => {
+                    findings.push(off(dialect, file, key, "it"));
+                }
+                Reach::Named(name) => {
+                    let is_after =
+                        |(_, installed): &(&PathBuf, Installed)| installed.names_after.contains(&name);
+                    if found.iter().any(is_after) {
+                        let which = "the hook after tool calls, so how calls end becomes unknown";
+                        findings.push(off(dialect, file, key, which).into_warning());
+                    }
+                }
+            }
+        }
+    }
+    findings
+}
+
+/// A hook that the coding agent does not ask.
+fn off(dialect: Dialect, file: &Path, key: &str, which: &str) -> Finding {
+    let (title, file) = (dialect.title(), file.display());
+    let message = format!("off: `{key}` in `{file}` keeps {title} from asking {which}");
+    let hint = format!("take `{key}` out of `{file}`, or set it so that hooks run; then look again");
+    Finding::problem(dialect.as_str(), message, hint)
 }

@@ -1,4 +1,4 @@
-//! `hook`: answer a coding agent, put the hook into its settings, look whether it works.
+//! `hook`: answers a coding agent, installs the hook into its settings, checks whether it works.
 
 mod install;
 mod look;
@@ -9,7 +9,7 @@ use crate::hook::{self, Answer, Dialect, Hook};
 use crate::output::Output;
 pub use look::look_at_all;
 
-/// The policy that `hook policy` prints.
+/// Policy printed by `hook policy`.
 const POLICY: &str = include_str!("../../../../../examples/coding-agents.toml");
 
 pub async fn run(global: &Global, command: HookCommand, output: &mut Output) -> Result<Exit, Failure> {
@@ -17,7 +17,7 @@ pub async fn run(global: &Global, command: HookCommand, output: &mut Output) -> 
         HookCommand::ClaudeCode(options) => (Dialect::ClaudeCode, options),
         HookCommand::Codex(options) => (Dialect::Codex, options),
         HookCommand::Gemini(options) => (Dialect::Gemini, options),
-        HookCommand::Install(options) => return install::run(global, &options, output),
+        HookCommand::Install(options) => return install::run(global, &options, output).await,
         HookCommand::Status(options) => return look::run(&options, output).await,
         HookCommand::Policy => {
             output.raw(POLICY.as_bytes())?;
@@ -34,14 +34,4 @@ pub async fn run(global: &Global, command: HookCommand, output: &mut Output) -> 
         Answer::BLOCKS => Exit::Usage,
         _ => Exit::Error,
     })
-}
-
-/// Which coding agent a command answers, if it answers one.
-pub fn answers(command: &HookCommand) -> Option<Dialect> {
-    match command {
-        HookCommand::ClaudeCode(_) => Some(Dialect::ClaudeCode),
-        HookCommand::Codex(_) => Some(Dialect::Codex),
-        HookCommand::Gemini(_) => Some(Dialect::Gemini),
-        _ => None,
-    }
 }

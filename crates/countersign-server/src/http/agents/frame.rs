@@ -1,4 +1,5 @@
-//! News as server-sent events, for programs. Every text is as it was said: who shows it makes it safe first.
+//! Converts news of a talk to server-sent events, for programs. Texts are sent unescaped: whoever displays them has to
+//! escape them.
 
 use axum::response::sse::Event as Sent;
 use countersign::transcript::exchanges;
@@ -12,8 +13,8 @@ use crate::http::App;
 use crate::http::channels::prompt_with_buttons;
 use crate::view;
 
-/// The events for one piece of news; none for what only pages want to know. A card that has ended comes with what became
-/// of each of its calls.
+/// Returns the events for one piece of news: none for news that only the pages use. When a card has ended, a `result`
+/// event for each of its calls follows.
 pub async fn frames(app: &App, news: &News) -> Vec<Sent> {
     let mut sent: Vec<Sent> = frame(app, news).await.into_iter().collect();
     if let News::Progress(progress) = news
@@ -64,10 +65,10 @@ async fn frame(app: &App, news: &News) -> Option<Sent> {
             };
             named("result", &result)
         }
-        // The answer to a card is told by what comes of it, and the card once it is shown.
+        // The consequences of an answer are sent as events of their own, and the card is sent once it is shown.
         Progress::Proposed { .. } | Progress::Answered { .. } => None,
-        Progress::Said(text) => named("say", &json!({ "text": text })),
-        Progress::Held { approval, prompt } => {
+        Progress::ChannelMessage(text) => named("say", &json!({ "text": text })),
+        Progress::ShowCard { approval, prompt } => {
             let now = app.store().now().await.ok()?;
             let held = HeldView {
                 trace: Trace::CONFIRMATION_REQUIRED,
@@ -82,7 +83,7 @@ async fn frame(app: &App, news: &News) -> Option<Sent> {
             let approval = view::approval(approval, app.gate.policy(), now);
             named("decided", &DecidedView { approval })
         }
-        Progress::Again { reason } => named("again", &json!({ "reason": reason })),
+        Progress::Retrying { reason } => named("again", &json!({ "reason": reason })),
         Progress::Notice(text) => named("notice", &json!({ "text": text })),
         Progress::Done { usage } => named(
             "done",
@@ -91,9 +92,9 @@ async fn frame(app: &App, news: &News) -> Option<Sent> {
     }
 }
 
-/// An event of this name.
+/// Creates a server-sent event. `None` if the data cannot be serialized.
 pub fn named(name: &str, data: &impl Serialize) -> Option<Sent> {
-    // INVARIANT: written in one go. A detour over a parsed value would rebuild the arguments inside.
+    // INVARIANT: serialized directly to text. Going through a `Value` would reformat the raw arguments inside.
     let data = serde_json::to_string(data).ok()?;
     Some(Sent::default().event(name).data(data))
 }

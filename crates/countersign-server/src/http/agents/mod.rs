@@ -1,7 +1,7 @@
-//! `/v1/agents`: talking to served agents.
+//! `/v1/agents`: sessions with served agents.
 //!
-//! A message enters, as words or as a pressed button. What comes of it leaves as server-sent events, the card in
-//! between. A talk is its person's own: the token says who that is.
+//! Input: a message, as text or as a pressed button. Output: server-sent events about the agent's turn, including
+//! cards. A session belongs to one person, who is identified by the token.
 
 mod frame;
 mod wire;
@@ -29,11 +29,11 @@ use crate::agents::{News, Said, Talk, card_key};
 use frame::{frames, named};
 use wire::{SessionView, TalkBody};
 
-/// The longest message.
+/// Longest message to an agent, in bytes.
 pub const LONGEST_MESSAGE: usize = 16 * 1024;
-/// What a listener is told who was too slow.
+/// Sent to a listener that was too slow.
 const LAGGED: &str = "you read too slowly; read the session, and come back";
-/// A silent stream says so often that it is alive.
+/// Keep-alive interval of an idle stream.
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
 
 /// Talk to an agent
@@ -95,7 +95,7 @@ pub async fn say(
         "session",
         &serde_json::json!({ "session": session, "agent": name }),
     );
-    // Whoever is shut out meanwhile learns no more; what was said goes on.
+    // If the credential is revoked meanwhile, the stream ends but the turn continues.
     let watch = Watch::of(&app, &caller);
     let ended = watch.ended();
     let rest = unfold(
@@ -128,7 +128,7 @@ pub async fn session(
     let session = talk.session().await?;
     let place = talk.place();
     let pending = app.store().pending_in(&place.tenant, &place.channel).await?;
-    let language = talk.served().agent.plan().language.as_deref();
+    let language = talk.served().agent.config().language.as_deref();
     let pending = pending.filter(|pending| pending.agent == *talk.served().agent.name());
     Ok(Json(SessionView {
         session: id,
@@ -177,7 +177,8 @@ pub async fn follow(
     Ok(sse(told.flatten().map(Ok::<Sent, Infallible>)))
 }
 
-/// News of a talk until the service stops, the listener's credential ends, or the listener is too slow: then `None`, once.
+/// Streams a talk's news until the service stops or the listener's credential ends. A listener that is too slow gets
+/// one `None`, and then the stream ends.
 pub fn listening(
     app: App,
     caller: &Caller,
@@ -185,7 +186,7 @@ pub fn listening(
     open: OpenStream,
 ) -> impl futures_util::Stream<Item = Option<Arc<News>>> + use<> {
     let news = talk.listen();
-    // The talk is kept: who opens it meanwhile joins this one.
+    // The stream keeps the talk alive: others who open it meanwhile join the same one.
     let watch = Watch::of(&app, caller);
     let ended = watch.ended();
     let news = unfold(Some((news, app, talk, open, watch)), |listening| async move {
@@ -214,7 +215,7 @@ fn talk(app: &App, caller: &Caller, name: &str, session: &str) -> Answer<Talk> {
     talk.ok_or_else(|| ApiError::not_found("agent or session"))
 }
 
-/// A talk in which something was said.
+/// Returns a talk with at least one message, or 404.
 async fn begun(app: &App, caller: &Caller, name: &str, session: &str) -> Answer<Talk> {
     let talk = talk(app, caller, name, session)?;
     match talk.session().await?.messages().is_empty() {
@@ -227,7 +228,7 @@ fn key(text: String) -> Answer<Key> {
     Key::new(text).map_err(|problem| ApiError::bad_request(problem.to_string()))
 }
 
-/// An id that nobody guesses.
+/// Returns a random 128-bit id in hexadecimal.
 pub fn random_id() -> Answer<String> {
     let mut random = [0; 16];
     getrandom::fill(&mut random).map_err(|_| ApiError::internal())?;

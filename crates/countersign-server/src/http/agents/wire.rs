@@ -1,4 +1,4 @@
-//! What is said to agents, and what they said, as JSON.
+//! JSON bodies of the agent routes and their events.
 
 use countersign_agent::message::{CallResult, Message, ModelCall};
 use serde::{Deserialize, Serialize};
@@ -87,17 +87,17 @@ pub struct ResultView {
     pub content: String,
 }
 
-/// A card is to be shown now.
+/// Data of a `held` event: a card to show now.
 #[derive(Debug, Serialize)]
 pub struct HeldView {
     pub trace: Trace,
-    /// What to say as `after` when answering it.
+    /// Value of `after` in the answer to this card.
     pub card: Option<String>,
     pub prompt: PromptView,
     pub approval: ApprovalView,
 }
 
-/// How a trace names an event.
+/// Name and level under which a client's trace lists the event.
 #[derive(Debug, Serialize)]
 pub struct Trace {
     pub level: &'static str,
@@ -105,14 +105,14 @@ pub struct Trace {
 }
 
 impl Trace {
-    /// A call waits for a person.
+    /// Trace of a call that is held for a person.
     pub const CONFIRMATION_REQUIRED: Trace = Trace {
         level: "warn",
         name: "confirmation-required",
     };
 }
 
-/// A card of this session has ended.
+/// Data of a `decided` event: a card of this session has ended.
 #[derive(Debug, Serialize)]
 pub struct DecidedView {
     pub approval: ApprovalView,

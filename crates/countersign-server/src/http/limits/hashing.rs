@@ -1,4 +1,4 @@
-//! Password hashing, a few at a time: each takes 19 MiB and tens of milliseconds, on purpose.
+//! Queue for password hashing: each hash takes 19 MiB and tens of milliseconds, on purpose.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -12,14 +12,14 @@ use crate::http::client::Client;
 
 /// Hashes computed at the same time.
 const AT_ONCE: usize = 2;
-/// Callers that wait for one; more are told to come back.
+/// Longest queue; further callers get a 429.
 const MOST_WAITING: usize = 16;
 /// Queue places that one address may hold, so that it cannot fill the queue alone.
 const PER_ADDRESS: usize = 2;
-/// When to come back.
+/// Value of `Retry-After` when the queue is full.
 const RETRY_AFTER: Duration = Duration::from_secs(2);
 
-/// The queue.
+/// Bounded queue for password hashes.
 pub struct Hashing {
     running: Arc<Semaphore>,
     waiting: AtomicUsize,
@@ -37,7 +37,8 @@ impl Default for Hashing {
 }
 
 impl Hashing {
-    /// Computes `work`, which hashes one password, when it is its turn. Fails with 429 when too many wait.
+    /// Runs `work`, which hashes one password, on a blocking thread once a place is free. Fails with 429 when the queue
+    /// is full.
     pub async fn run<T: Send + 'static>(
         &self,
         client: Client,
@@ -50,7 +51,8 @@ impl Hashing {
         let permit = self.running.clone().acquire_owned().await;
         let permit = permit.map_err(|_| ApiError::internal())?;
         drop(waiting);
-        // The permit goes with the work: it is not given back when the caller goes away and the work goes on.
+        // The permit moves into the thread: if the caller disconnects, the hash is still being computed and still
+        // counts.
         let working = tokio::task::spawn_blocking(move || {
             let done = work();
             drop((permit, slot));

@@ -1,4 +1,4 @@
-//! What of the limits an operator may set: the table `[limits]` of the configuration.
+//! Configurable limits: the `[limits]` table of the configuration.
 
 use std::num::NonZeroU32;
 use std::time::Duration;
@@ -7,28 +7,29 @@ use serde::{Deserialize, Deserializer};
 
 use crate::http::client::TrustedProxies;
 
-/// Limits as the operator wants them. Those that are not set are in force with these values.
+/// Limits set by the operator. `Default` holds the values of those that are not set.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct LimitSettings {
-    /// Open connections in all; more wait to be accepted.
+    /// Open connections in total; further ones wait to be accepted.
     pub connections: usize,
-    /// Open connections of one address. Where it is not set, this machine itself has no limit of its own.
+    /// Open connections per client address. If unset, a built-in limit applies, except to connections from this
+    /// machine.
     pub connections_per_address: Option<usize>,
-    /// Tries to sign in from one address.
+    /// Sign-in attempts per client address and minute.
     pub sign_ins_per_minute: NonZeroU32,
-    /// Streams of events that one caller has open.
+    /// Open event streams per caller.
     pub streams_per_caller: usize,
-    /// Requests of one caller that wait for a decision.
+    /// Concurrent long polls per caller.
     pub waits_per_caller: usize,
-    /// Lists that one caller reads at the same time.
+    /// Concurrent list requests per caller.
     pub lists_per_caller: usize,
-    /// Messages of one person that served agents are answering.
+    /// Concurrent turns of served agents per person.
     pub turns_per_person: usize,
-    /// How long a request's body may take.
+    /// Time limit for receiving a request body.
     #[serde(deserialize_with = "duration")]
     pub body_within: Duration,
-    /// Proxies that say where a request comes from: `trusted_proxies`, beside this table.
+    /// Proxies whose `X-Forwarded-For` is believed. Set by the key `trusted_proxies`, which is outside this table.
     #[serde(skip)]
     pub trusted_proxies: TrustedProxies,
 }

@@ -1,11 +1,11 @@
-//! How many of something are open at once, by key.
+//! Concurrency limits by key.
 
 use std::collections::HashMap;
 use std::collections::hash_map::RandomState;
 use std::hash::{BuildHasher as _, Hash};
 use std::sync::{Arc, Mutex, PoisonError};
 
-/// Counts by the hash of a key. Takes memory only for what is open.
+/// Counts open slots per key, by the key's hash. Keys without an open slot take no memory.
 #[derive(Clone)]
 pub struct Slots {
     shared: Arc<Shared>,
@@ -19,7 +19,7 @@ struct Shared {
 }
 
 impl Slots {
-    /// At most so many at once for each key.
+    /// Allows at most `most` open slots per key.
     pub fn new(most: usize) -> Slots {
         Slots {
             shared: Arc::default(),
@@ -27,12 +27,12 @@ impl Slots {
         }
     }
 
-    /// The limit.
+    /// Maximum number of open slots per key.
     pub fn most(&self) -> usize {
         self.most
     }
 
-    /// One more of this key, unless there are as many as there may be.
+    /// Takes a slot for `key`. `None` if all of its slots are taken.
     pub fn take(&self, key: impl Hash) -> Option<Slot> {
         let key = self.shared.hasher.hash_one(key);
         let mut open = self.shared.open.lock().unwrap_or_else(PoisonError::into_inner);
@@ -52,7 +52,7 @@ impl Slots {
     }
 }
 
-/// Counts while it is kept.
+/// One taken slot, given back when dropped.
 pub struct Slot {
     shared: Arc<Shared>,
     key: u64,

@@ -1,10 +1,10 @@
-// Cards on the page: reading them from HTML, putting them where they belong, changing them in place.
-// A person who reads, writes or has something open is never interrupted: what they look at does not move.
+// Cards in the DOM: parsing them from HTML, sorting them in, and replacing them in place.
+// Updates never disturb a person who is reading or typing: visible cards do not move, and typed text is kept.
 
 const parser = new DOMParser();
 
 export const parse = (html) => name(parser.parseFromString(html, "text/html"));
-// A waiting card in a list comes without an id of its own: its link has it, and a page of cards has to be light.
+// Sets the ids of pending cards in a list. Their HTML omits the id, which the link already has, to keep the page small.
 function name(page) {
   for (const card of page.querySelectorAll(".card:not([id])")) card.id = "a" + card.querySelector("h2 a").pathname.split("/")[2];
   return page;
@@ -15,7 +15,7 @@ export const find = (id) => document.getElementById("a" + id);
 export const idOf = (card) => card.id.slice(1);
 export const isPending = (card) => !card.classList.contains("over");
 export const isGrave = (card) => card.classList.contains("grave");
-// What takes the focus for a card: its title, which says what it is.
+// Element of a card that takes the focus: its title.
 export const handle = (card) => card.querySelector("h2 a") || card;
 
 export function say(text) {
@@ -23,7 +23,7 @@ export function say(text) {
   if (place) place.textContent = text;
 }
 
-// The server's clock, as far as we know it: the browser's may be wrong.
+// Offset of the server's clock, since the browser's may be wrong.
 let ahead = 0;
 export function setClock(moment) {
   const now = Date.parse(moment);
@@ -31,14 +31,14 @@ export function setClock(moment) {
 }
 export const now = () => Date.now() + ahead;
 
-// Puts a fresh card in an old one's place. While it waits, what the person types in stays as it is; when somebody else
-// was quicker, it is still there to be read.
+// Replaces a card with a newer version. Typed text is kept while the card is pending; if somebody else decided
+// meanwhile, an unsent comment is shown as a note.
 export function patch(old, fresh, isSent = false) {
   if (old.dataset.v === fresh.dataset.v && !fresh.querySelector(".problem")) return old;
   const had = old.contains(document.activeElement);
   if (isPending(old) && isPending(fresh)) keepWhatIsTyped(old, fresh);
   else if (isPending(old) && !isSent) keepComment(old, fresh);
-  // A card that says less than before keeps its room, so that nothing below it moves.
+  // A shorter card keeps the old height, so that nothing below it moves.
   const height = old.offsetHeight;
   old.replaceWith(fresh);
   if (fresh.offsetHeight < height) fresh.style.minHeight = height + "px";
@@ -55,7 +55,7 @@ function keepComment(old, fresh) {
   fresh.append(note);
 }
 
-// Says on a card why nothing was done.
+// Shows an error on a card.
 export function complain(card, text) {
   card.querySelector(".problem")?.remove();
   const problem = document.createElement("div");
@@ -78,14 +78,14 @@ function keepWhatIsTyped(old, fresh) {
   fresh.querySelectorAll("details").forEach((part, at) => { part.open = opened[at] || false; });
 }
 
-// As the server sorts them: from grave to light, then by the end of their time.
+// Compares cards as the server does: highest risk first, then earliest expiry.
 function comesAfter(card, other) {
   const place = (each) => ["critical", "high", "medium", "low"].findIndex((risk) => each.classList.contains(risk));
   const end = (each) => Date.parse(each.querySelector(".left").dateTime);
   return place(card) - place(other) || end(card) - end(other);
 }
 
-// Where a card belongs: before the first one that comes after it.
+// Returns the card before which a new one is inserted.
 export const successor = (fresh) => cards().find((card) => isPending(card) && comesAfter(card, fresh) > 0) || null;
 
 export function insert(fresh) {
@@ -101,7 +101,7 @@ export function insert(fresh) {
   return fresh;
 }
 
-// Whether putting it there would move nothing that can be seen.
+// Returns true if inserting the card would move nothing visible.
 export function fitsQuietly(fresh) {
   const next = successor(fresh);
   return document.hidden || !next || next.getBoundingClientRect().top > innerHeight;
@@ -122,7 +122,7 @@ function words(seconds) {
   return m ? `${m}m ${seconds % 60}s` : `${seconds}s`;
 }
 
-// Once a second. Gives the cards whose time has just run out.
+// Updates the remaining times; called once a second. Returns the cards that have just expired.
 export function tick() {
   const over = [];
   for (const time of document.querySelectorAll(".left")) {

@@ -1,4 +1,4 @@
-// The inbox kept up to date. Everything works without this script; with it, nothing has to be loaded again.
+// Keeps the inbox up to date without reloading. The pages also work without this script.
 
 import { cards, complain, find, fitsQuietly, handle, idOf, insert, isGrave, isPending, parse, patch, recount, say, setClock, tick } from "./cards.js";
 import { listen } from "./live.js";
@@ -24,9 +24,9 @@ async function load(path) {
   }
 }
 
-// ---- what is shown ----
+// ---- refreshing ----
 
-// One at a time for each card, so that an older answer never lands on a newer one.
+// Requests for one card run one after another, so that an older response never replaces a newer one.
 const loading = new Map();
 function refresh(id) {
   const before = loading.get(id) || Promise.resolve();
@@ -43,7 +43,7 @@ async function refreshCard(id) {
   if (!card) return;
   const old = find(id);
   if (waiting.has(id)) {
-    // Somebody else was quicker, or its time is over, before it was even shown.
+    // Decided or expired before the person has seen it.
     if (isPending(card)) waiting.set(id, card);
     else waiting.delete(id);
     offer();
@@ -65,7 +65,7 @@ async function refreshPage(id) {
   for (const part of ["facts", "timeline"]) document.getElementById(part).replaceWith(page.getElementById(part));
 }
 
-// Everything once more: after a connection came back, and when a page is opened again.
+// Reloads everything: after a reconnect, and when the page is restored from the back/forward cache.
 async function sync() {
   if (!isList) return refresh(main.dataset.id);
   const parts = [list.dataset.query, "stamp=" + list.dataset.stamp, "page=" + list.dataset.page].filter(Boolean);
@@ -87,7 +87,7 @@ async function sync() {
   recount();
 }
 
-// Events come in bursts. A few cards are loaded one by one; many at once are one list.
+// Batches events, which come in bursts: a few cards are loaded one by one, many by reloading the list.
 const changed = new Set();
 let soon = 0;
 function happened(kind, { approval }) {
@@ -163,7 +163,7 @@ async function decide(event) {
     recount();
     if (!isList) refresh(main.dataset.id);
   } catch {
-    // The same form sent again is the same decision.
+    // Sending the same form again is idempotent.
     again("The service did not answer, so it may or may not have heard you. Trying again is safe.");
     lost();
   }
@@ -228,7 +228,7 @@ function offerNotices() {
   };
 }
 
-// Nothing of what is asked stands in it: others may see the screen.
+// The notification shows no content of the card, since others may see the screen.
 function notify(card) {
   if (!document.hidden || !("Notification" in window) || Notification.permission !== "granted") return;
   const notice = new Notification("Something waits for your decision", { body: card.classList[1] + " risk", tag: card.id });

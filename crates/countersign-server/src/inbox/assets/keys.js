@@ -1,5 +1,4 @@
-// Deciding by keyboard. Only plain letters, never while somebody types, and never twice by accident: what could do harm
-// takes two presses.
+// Keyboard shortcuts: single letters, ignored while typing. Approving a grave card takes two presses.
 
 import { cards, handle, isGrave, isPending, say } from "./cards.js";
 
@@ -46,7 +45,7 @@ export function keys(actions) {
     if (event.key === "Escape" && event.target.matches("textarea")) return handle(event.target.closest(".card"))?.focus();
     if (event.ctrlKey || event.metaKey || event.altKey || isTyping(event.target)) return;
     const card = current() || (cards().length === 1 ? cards()[0] : null);
-    // Holding a key down is one press.
+    // Ignore key repeat, except for moving.
     if (event.repeat && !"jk".includes(event.key)) return;
     const go = (link) => link && link.click();
     const acts = {

@@ -1,9 +1,9 @@
-// What happens, as it happens. Of all open tabs one listens and tells the others, because a browser opens only a few
-// connections to one place.
+// Event stream. One of all open tabs holds the connection and forwards events to the others, because browsers limit the
+// number of connections per host.
 
-const KINDS = ["proposed", "approved", "denied", "expired", "superseded", "withdrawn", "passed", "decision_refused", "started",
-  "succeeded", "failed", "lost", "refused", "reconciled", "undo_started", "undo_failed", "undone"];
-// A connection that comes back sooner was never lost, as far as a person is concerned.
+const KINDS = ["proposed", "endorsed", "approved", "denied", "expired", "superseded", "withdrawn", "passed", "decision_refused", "started",
+  "succeeded", "failed", "lost", "refused", "reconciled", "late_result", "undo_started", "undo_failed", "undone", "erased"];
+// Milliseconds before a lost connection is reported. Shorter interruptions are not shown.
 const PATIENCE = 4000;
 const RETRY = 1000;
 
@@ -32,7 +32,7 @@ export function listen(handlers) {
     };
     source.onerror = () => {
       lose();
-      // The browser comes back by itself, unless it was turned away.
+      // The browser reconnects by itself, unless the server rejected the request.
       if (source.readyState === EventSource.CLOSED) setTimeout(connect, RETRY + Math.random() * RETRY);
     };
     for (const kind of KINDS) {
@@ -42,7 +42,7 @@ export function listen(handlers) {
         tell("happened", [kind, JSON.parse(event.data)]);
       });
     }
-    // The service lets us go and says so: come back at once.
+    // The server has announced that it closes the stream: reconnect.
     for (const kind of ["lagged", "stopping", "unavailable"]) {
       source.addEventListener(kind, () => {
         source.close();
@@ -52,7 +52,8 @@ export function listen(handlers) {
     }
   }
 
-  // Whoever has the lock listens; when that tab goes, the next one does. What happened in between is read again.
+  // The tab that holds the lock connects; when it closes, the next one takes over. `opened` then reloads what was
+  // missed.
   navigator.locks.request("countersign-live", () => new Promise(connect));
   handlers.opened();
 }

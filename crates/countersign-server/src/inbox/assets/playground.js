@@ -1,5 +1,5 @@
-// The playground kept up to date. Everything works without this script; with it, the agent's words come as it says
-// them, and the card changes when it is decided elsewhere.
+// Keeps the playground up to date: streams the agent's words, and updates the card when it is decided elsewhere. The
+// page also works without this script.
 
 import { complain, find, idOf, parse, patch, setClock, tick } from "./cards.js";
 
@@ -14,9 +14,9 @@ const link = document.getElementById("link");
 const here = location.pathname + location.search;
 const headers = { "countersign-fragment": "1" };
 
-// ---- what is shown ----
+// ---- refreshing ----
 
-// What the agent says just now. What is in the session already is drawn by the server.
+// Line with the agent's words as they stream in. Everything already in the session is rendered by the server.
 let coming = null;
 let old = [];
 
@@ -38,13 +38,13 @@ function add(kind, text) {
   return line;
 }
 
-// What was said so far is in the session now: the next reading brings it.
+// Marks the streamed line as saved in the session: the next refresh replaces it.
 function settle() {
   if (coming) old.push(coming);
   coming = null;
 }
 
-// One reading at a time; what changes meanwhile is read once more.
+// Runs one refresh at a time. A change during a refresh causes another one.
 let reading = null;
 let isWanted = false;
 function refresh() {
@@ -80,14 +80,14 @@ async function load(path) {
   }
 }
 
-// What answers no card and is nothing for the agent, such as an "ok" where a yes is needed, is not in the session: it
-// stays where it was said.
+// A message that is neither an answer to a card nor meant for the agent, such as "ok" where a yes is needed, is not in
+// the session. Its line stays where it is.
 const isYours = (line) => line.classList.contains("you");
 const keepUnheard = (line) => line?.classList.replace("sending", "unheard");
 const said = (line) => line.lastChild?.textContent.trim();
 const mine = (text) => lines.querySelector(".sending") || [...lines.querySelectorAll(".unheard")].find((line) => said(line) === text);
 
-// A session only grows: what is there stays, so that nothing is read out twice.
+// Adds new lines. Existing ones stay, so that screen readers do not read them again.
 function drawLines(page, gone) {
   const fresh = [...page.querySelectorAll("#lines > .line")];
   const there = [...lines.querySelectorAll(".line:not(.coming, .sending, .thinking, .unheard)")];
@@ -190,7 +190,7 @@ async function decide(event) {
   }
 }
 
-// ---- taking back, beside the talk ----
+// ---- undoing, beside the talk ----
 
 async function undo(event) {
   const sent = event.target;
@@ -220,7 +220,7 @@ let source = null;
 function connect() {
   if (source || document.hidden) return;
   source = new EventSource(location.pathname + "/live" + location.search);
-  // What happened in between is read again, and nobody waits for news that went by.
+  // Reloads what was missed while disconnected, and stops waiting for events that may have been among it.
   source.onopen = () => {
     link.hidden = true;
     main.dataset.live = "on";
@@ -258,7 +258,7 @@ function connect() {
   });
 }
 
-// A page that nobody sees keeps no connection: a browser opens only a few to one place.
+// Disconnects. A hidden page holds no connection, because browsers limit the number per host.
 function close() {
   source?.close();
   source = null;

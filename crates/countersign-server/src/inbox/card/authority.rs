@@ -1,7 +1,7 @@
-//! What a card says about who may approve it, before anybody tries.
+//! Predicts whether the viewer may approve a card.
 //!
-//! Deliberately absent: the rule. The gate applies it, inside the transaction; this only keeps people from pressing
-//! buttons that would be refused.
+//! Not here: the rule itself. The gate enforces it inside the transaction; this only hides buttons that would be
+//! refused.
 
 use countersign::approval::{Approval, Endorsement};
 use countersign::call::Call;
@@ -10,24 +10,24 @@ use serde::Serialize;
 
 use super::shown;
 
-/// What whoever looks at a card may do with it.
+/// Permissions of the viewer on a card.
 #[derive(Debug, Serialize)]
 pub struct May {
-    /// Approve everything on it.
+    /// Approve all calls.
     pub approve: bool,
-    /// Approve at least one of its calls.
+    /// Approve at least one call.
     pub approve_some: bool,
     pub deny: bool,
-    /// Change arguments while approving.
+    /// Edit arguments while approving.
     pub edit: bool,
-    /// Why not everything, for people.
+    /// Why the viewer may not approve all calls.
     pub why_not: Option<String>,
-    /// So many different people have to approve it.
+    /// Number of different people who have to approve.
     pub quorum: u8,
 }
 
 impl May {
-    pub(super) fn new(approval: &Approval, decider: Option<&Decider>) -> May {
+    pub fn new(approval: &Approval, decider: Option<&Decider>) -> May {
         let why_not = approval
             .calls
             .iter()
@@ -42,7 +42,7 @@ impl May {
                 .iter()
                 .any(|call| self::why_not(approval, call, decider).is_none()),
             deny: approval.calls.iter().any(is_open),
-            // Whoever edits would be alone with what runs.
+            // Edited arguments would have been reviewed by nobody else.
             edit: why_not.is_none() && quorum == 1 && !authorities().any(|authority| authority.four_eyes),
             why_not,
             quorum,
@@ -62,7 +62,7 @@ fn why_not_at_all(call: &Call, decider: Option<&Decider>) -> Option<String> {
     })
 }
 
-/// Why somebody may not approve one call.
+/// Returns why the viewer may not approve a call. `None` if they may.
 pub(super) fn why_not(approval: &Approval, call: &Call, decider: Option<&Decider>) -> Option<String> {
     let decider = match (why_not_at_all(call, decider), decider) {
         (Some(reason), _) => return Some(reason),

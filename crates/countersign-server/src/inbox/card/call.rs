@@ -1,4 +1,4 @@
-//! One call on a card.
+//! One call on a card, as values for the templates.
 
 use countersign::approval::Approval;
 use countersign::call::Call;
@@ -18,12 +18,12 @@ use super::{Drawing, Measure, Place, shown, size};
 use crate::inbox::arguments::visible_lines;
 use crate::view::{ChangeView, before};
 
-/// The largest snapshot that also stands on the list.
+/// Largest snapshot shown on the list, in bytes.
 const BEFORE_BYTES: usize = 600;
-/// The longest result on a card.
+/// Longest result shown on a card, in characters.
 const RESULT_CHARS: usize = 600;
 
-/// One call.
+/// Template values of one call.
 #[derive(Debug, Serialize)]
 pub struct CallCard {
     pub position: u8,
@@ -34,59 +34,60 @@ pub struct CallCard {
     pub risk: &'static str,
     pub can_undo: bool,
     pub notes: Vec<String>,
-    /// What deserves a second look.
+    /// Concerns: facts that deserve a second look.
     pub concerns: Vec<String>,
-    /// How far its values are the person's; nothing where there are none, or a person changed them.
+    /// Which values the person stated. `None` if there are no values, or a person edited them.
     pub verdict: Option<Verdict>,
     pub values: Values,
-    /// What it would change, where there is room for it.
+    /// Snapshot of what the call would change. `None` if there is none or it is too long for the list.
     pub before: Option<BeforeCard>,
-    /// What it would change is not on this card.
+    /// True if there is a snapshot that this card does not show.
     #[serde(skip)]
     lacks_before: bool,
     pub size: String,
     pub state: &'static str,
     pub because: Option<&'static str>,
-    /// The person who approved it changed its arguments.
+    /// True if the approver edited the arguments.
     pub is_edited: bool,
     pub result: Option<ResultCard>,
     pub undone_by: Option<Place>,
-    /// It ran, and can be taken back.
+    /// True if the call succeeded and can be undone.
     pub offers_undo: bool,
-    /// Nobody knows how it ended, and this person may say.
+    /// True if the outcome is unknown and the viewer may reconcile it.
     pub offers_reconcile: bool,
-    /// What is typed into its field, on a page where it is being changed.
+    /// Content of the arguments field, on a page where they are edited.
     pub edit: Option<Edit>,
-    /// Whoever looks may approve this call.
+    /// True if the viewer may approve this call.
     pub may_approve: bool,
-    /// It is not among what would be approved: they may not, or chose so before the page came back to them.
+    /// True if approving the card leaves this call out: the viewer may not approve it, or deselected it before the form
+    /// was refused.
     pub is_left_out: bool,
 }
 
-/// Arguments that are being changed.
+/// Field with arguments being edited.
 #[derive(Debug, Serialize)]
 pub struct Edit {
     pub text: String,
     pub lines: usize,
     pub problem: Option<String>,
-    /// What stands for the secrets among them.
+    /// Placeholder for secrets, if the arguments contain any.
     pub kept: Option<&'static str>,
 }
 
-/// What a call would change, as it was when the card was made.
+/// Snapshot of what a call would change, taken when the approval was proposed.
 #[derive(Debug, Serialize)]
 pub struct BeforeCard {
     pub tool: String,
     pub size: String,
-    /// Nothing when something in it is secret, and it has no places by which that could be told.
+    /// `None` if the snapshot contains a secret and is not JSON, so that the secret cannot be located and hidden.
     pub text: Option<String>,
 }
 
-/// What a call answered.
+/// Result of a call.
 #[derive(Debug, Serialize)]
 pub struct ResultCard {
     pub text: String,
-    /// Part of it is not shown.
+    /// Full size, if the text is cut.
     pub size: Option<String>,
 }
 
@@ -119,7 +120,7 @@ impl CallCard {
             effect: terms.effect.as_str(),
             risk: terms.risk().as_str(),
             can_undo,
-            notes: terms.notes.iter().map(|note| shown(note)).collect(),
+            notes: call.notes().iter().map(|note| shown(note)).collect(),
             concerns: concerns.iter().map(ToString::to_string).collect(),
             verdict: (!is_edited && !rows.is_empty()).then(|| Verdict::new(provenance)),
             values: values(rows, arguments, marks.as_ref(), drawing.measure)
@@ -148,13 +149,13 @@ impl CallCard {
 }
 
 impl CallCard {
-    /// Returns true if something about the call is not on the card, and cannot be opened there.
+    /// Returns true if something about the call is neither on the card nor can be expanded there.
     pub fn is_partial(&self) -> bool {
         self.values.is_partial || self.lacks_before
     }
 }
 
-/// What would be others, or what the person who approved it made others.
+/// Returns the values that the call would change, or those that the approver edited.
 fn changes(approval: &Approval, call: &Call, drawing: Drawing<'_>) -> Vec<ChangeView> {
     match call.original {
         Some(_) => before::edits(call, &Secrecy::of(call, drawing.policy, &approval.salt)),
@@ -178,7 +179,7 @@ fn before_card(approval: &Approval, call: &Call, drawing: Drawing<'_>) -> Option
         size: size(before.result.len()),
         text: match before::hides(&secrecy, &before.result) {
             false => Some(visible_lines(&text)),
-            // What is no JSON object has no places by which a secret could be found in it.
+            // A secret can be located, and hidden, only in valid JSON.
             true => json::check(&before.result, json::Limits::default())
                 .is_ok()
                 .then(|| visible_lines(&secrecy.json(&before.result))),

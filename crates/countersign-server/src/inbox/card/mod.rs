@@ -1,21 +1,21 @@
-//! The card: everything a person needs to decide, and what became of it.
+//! Card of an approval: everything a person needs to decide, and what became of it.
 //!
-//! Enters: an approval, the policy, the store's clock and who looks. Leaves: values for the templates, in which every
-//! text of others is escaped already.
-//! Deliberately absent: HTML, and rules. Whether a decision is accepted is said by the gate; what is worked out here
-//! only keeps people from pressing buttons that would be refused.
+//! Input: an approval, the policy, the store's time and the viewer. Output: values for the templates, with untrusted
+//! text already escaped.
+//! Not here: HTML and rules. The gate accepts or refuses a decision; this module only hides buttons that would be
+//! refused.
 
 mod authority;
 mod call;
 mod origin;
 mod value;
 
+pub use authority::May;
 pub use call::{CallCard, Edit};
 pub use value::{Measure, size};
 
 use std::cmp::Reverse;
 
-use authority::May;
 use countersign::approval::Approval;
 use countersign::card::WholeCard;
 use countersign::concern::Concern;
@@ -28,25 +28,26 @@ use countersign::state::State;
 use countersign::time::Time;
 use serde::Serialize;
 
-use crate::{duration, view};
+use crate::duration;
+use crate::view::{self, Outcome};
 
-/// The longest claim on the list.
+/// Longest claim shown on the list, in characters.
 const CLAIM_CHARS: usize = 240;
 
-/// How a card is drawn.
+/// Inputs of a card besides the approval.
 #[derive(Clone, Copy)]
 pub struct Drawing<'a> {
-    /// Says what is secret.
+    /// Policy that declares the secret arguments.
     pub policy: &'a Policy,
-    /// The store's clock.
+    /// The store's time.
     pub now: Time,
-    /// Who looks.
+    /// The viewer, if they may decide anything.
     pub decider: Option<&'a Decider>,
-    /// How much is shown.
+    /// How much of the arguments to show.
     pub measure: Measure,
 }
 
-/// One approval.
+/// Template values of one approval.
 #[derive(Debug, Serialize)]
 pub struct Card {
     pub id: String,
@@ -54,16 +55,26 @@ pub struct Card {
     pub digest: String,
     pub version: u32,
     pub state: &'static str,
+    /// The decision in words; for a batch, how many of its calls were approved.
+    pub decided: String,
+    /// Outcomes of the calls, if not all succeeded.
+    pub rest: String,
+    /// Outcome of the approval in words.
+    pub label: String,
+    /// CSS class of the label.
+    pub tone: &'static str,
+    /// Why the policy let the call pass, if it did.
+    pub passed_because: Option<String>,
     pub is_pending: bool,
     pub title: String,
     pub risk: &'static str,
-    /// Approving it by a key takes two presses.
+    /// True if approving by keyboard takes two key presses.
     pub is_grave: bool,
     pub calls: Vec<CallCard>,
     pub is_batch: bool,
-    /// Part of what would run is not shown here: it cannot be approved here.
+    /// True if part of what would run is not shown, so the card cannot be approved on this page.
     pub is_partial: bool,
-    /// Nothing is left out.
+    /// True if the card is drawn with [`Measure::FULL`].
     pub is_full: bool,
     pub agent: String,
     pub requester: String,
@@ -79,24 +90,24 @@ pub struct Card {
     pub no: String,
     pub approvers: String,
     pub may: May,
-    /// Who approved it so far, where several have to.
+    /// Endorsements so far, if several people have to approve.
     pub endorsed: Vec<Endorsed>,
     pub ended: Option<Ended>,
     pub undoes: Option<Place>,
     pub replaces: Option<Place>,
     pub superseded_by: Option<Place>,
-    /// It was held under another policy than the one in force.
+    /// True if the approval is pending and was proposed under a different policy than the current one.
     pub is_other_policy: bool,
 }
 
-/// A moment, for people and for the script.
+/// Time in exact form for the script, and in words for people.
 #[derive(Debug, Serialize)]
 pub struct Moment {
     pub exact: String,
     pub words: String,
 }
 
-/// How an approval ended.
+/// How and by whom an approval was ended.
 #[derive(Debug, Serialize)]
 pub struct Ended {
     pub by: Option<String>,
@@ -107,7 +118,7 @@ pub struct Ended {
     pub claimed_by: Option<String>,
 }
 
-/// An approval by one of several people who have to approve.
+/// Endorsement by one of several people who have to approve.
 #[derive(Debug, Serialize)]
 pub struct Endorsed {
     pub by: String,
@@ -115,11 +126,11 @@ pub struct Endorsed {
     pub at: Moment,
     pub surface: String,
     pub comment: Option<String>,
-    /// The calls they want to run, when not all of them.
+    /// Approved calls, if not all of them.
     pub only: Option<Vec<u8>>,
 }
 
-/// Another approval, or a call of it.
+/// Link to another approval or one of its calls.
 #[derive(Debug, Serialize)]
 pub struct Place {
     pub id: String,
@@ -127,7 +138,7 @@ pub struct Place {
 }
 
 impl Moment {
-    /// How far away a moment is, either way.
+    /// Describes a time relative to `now`, past or future.
     pub fn new(moment: Time, now: Time) -> Moment {
         Moment {
             exact: moment.to_string(),
@@ -147,13 +158,14 @@ impl Moment {
 }
 
 impl Card {
-    /// The card as it stands now, with what deserves a second look about each of its calls.
+    /// Builds the card. `concerns` holds the concerns about each call, by position.
     pub fn new(approval: &Approval, concerns: &[Vec<Concern>], drawing: Drawing<'_>) -> Card {
         let Drawing {
             policy, now, decider, ..
         } = drawing;
         let state = view::state(approval, now);
         let is_pending = state == State::Pending;
+        let outcome = Outcome::of(approval, now);
         let calls: Vec<CallCard> = approval
             .numbered()
             .map(|(position, call)| {
@@ -177,9 +189,15 @@ impl Card {
             digest: approval.digest.to_string(),
             version: approval.version,
             state: state.as_str(),
+            label: outcome.label(),
+            tone: tone(state, &outcome),
+            decided: outcome.decided,
+            rest: outcome.rest.join(", "),
+            passed_because: view::passed_because(approval),
             is_pending,
             title: match is_batch {
-                true => format!("{} calls, to run in this order", calls.len()),
+                true if is_pending => format!("{} calls, to run in this order", calls.len()),
+                true => format!("{} calls", calls.len()),
                 false => view::description(approval),
             },
             risk: risk.as_str(),
@@ -224,7 +242,7 @@ impl Card {
 pub fn whole_card(policy: &Policy, approval: &Approval, measure: Measure) -> Option<WholeCard> {
     let drawing = Drawing {
         policy,
-        // Neither the time nor who looks changes what is left out.
+        // Completeness depends neither on the time nor on the viewer.
         now: approval.created_at,
         decider: None,
         measure,
@@ -233,18 +251,26 @@ pub fn whole_card(policy: &Policy, approval: &Approval, measure: Measure) -> Opt
     (!card.is_partial).then(|| WholeCard::shown(approval))
 }
 
-/// The gravest risk among its calls.
+/// Returns the CSS class for the outcome of an approval.
+pub fn tone(state: State, outcome: &Outcome) -> &'static str {
+    match outcome.is_mixed {
+        true => "mixed",
+        false => state.as_str(),
+    }
+}
+
+/// Returns the highest risk among the calls.
 pub fn risk(approval: &Approval) -> Risk {
     let risks = approval.calls.iter().map(|call| call.terms.risk());
     risks.max().unwrap_or(Risk::Low)
 }
 
-/// Text of others, safe to show.
+/// Escapes untrusted text for display.
 pub fn shown(text: &str) -> String {
     escape(text).into_owned()
 }
 
-/// A surface as people call it.
+/// Describes a surface in words.
 pub fn surface_words(surface: &str) -> String {
     match surface {
         "text" => "a text reply".to_owned(),
@@ -257,7 +283,7 @@ pub fn surface_words(surface: &str) -> String {
     }
 }
 
-/// Sorts cards: from grave to light, then by the end of their time. The script does the same.
+/// Sort key of cards: highest risk first, then earliest expiry. The script sorts in the same way.
 pub fn order(approval: &Approval) -> (Reverse<Risk>, Time) {
     (Reverse(risk(approval)), approval.expires_at)
 }
@@ -269,7 +295,7 @@ fn place(id: countersign::id::ApprovalId) -> Place {
     }
 }
 
-/// What a button says: the policy's word for a single call; for a batch always ours, which says "all".
+/// Returns the label of a button: the policy's word for a single call, always our own word ("all") for a batch.
 fn label<'a>(
     approval: &'a Approval,
     word: impl Fn(&'a countersign::call::Call) -> Option<&'a str>,
@@ -315,7 +341,7 @@ fn ended(approval: &Approval, now: Time, decider: Option<&Decider>, secrecy: &Se
     Ended {
         by: decided.map(|decided| shown(decided.by.as_str())),
         is_you: decided.is_some_and(|decided| decider.is_some_and(|you| you.person == decided.by)),
-        // Expired, and nobody has written that down yet.
+        // Falls back to the expiry time if no sweep has recorded the expiry yet.
         at: Moment::new(at.unwrap_or(approval.expires_at), now),
         surface: decided.map(|decided| surface_words(&decided.surface)),
         comment: decided

@@ -1,23 +1,23 @@
-//! Where values came from, as a card shows it: a mark beside each value, and one line over all.
+//! Provenance of values on a card: a mark beside each value, and one summary line.
 //!
-//! Enters: what the gate traced. Leaves: words and the names of their colours. A mark stands in a column of its own,
-//! where no value can imitate it.
+//! Input: the provenance traced by the gate. Output: words and CSS classes. Marks have their own column, where no value
+//! can imitate them.
 
-use countersign::provenance::{Mark, Provenance, Teller};
+use countersign::provenance::{Mark, Provenance, Voucher};
 use serde::Serialize;
 
-/// The mark of one value.
+/// Mark of one value.
 #[derive(Debug, Serialize)]
 pub struct Marked {
-    /// Picks its colour; as loud as the mark.
+    /// CSS class, according to the mark's prominence.
     pub class: &'static str,
     pub tag: &'static str,
-    /// Who stated it, and in which words, where that says more than the tag: for a mouse that rests on it, and on
-    /// the whole card for every eye.
+    /// Source of the value, with the words that state it, if that says more than the tag. Shown as a tooltip on the
+    /// list and as text on the full card.
     pub hint: Option<String>,
 }
 
-/// How far a call's values are the person's.
+/// Summary of which values the person stated.
 #[derive(Debug, Serialize)]
 pub struct Verdict {
     pub class: &'static str,
@@ -25,17 +25,17 @@ pub struct Verdict {
 }
 
 impl Marked {
-    /// The mark of a value, from a conversation that this teller vouches for.
-    pub fn new(mark: &Mark, teller: Teller) -> Marked {
+    /// Creates the mark of a value; `voucher` is who vouches for the conversation.
+    pub fn new(mark: &Mark, voucher: Voucher) -> Marked {
         let is_plain = matches!(mark, Mark::Invented { agent_said_it: false });
         Marked {
-            class: class(mark.loudness()),
-            tag: mark.tag(teller),
+            class: class(mark.prominence()),
+            tag: mark.tag(voucher),
             hint: mark.detail().filter(|_| !is_plain),
         }
     }
 
-    /// Says that the mark is that of a name on the way to the value.
+    /// Notes that the mark concerns a name in the value's path, if `name` is given.
     pub fn about(mut self, name: Option<&str>) -> Marked {
         if let Some(name) = name {
             let why = self.hint.as_deref().unwrap_or("nobody stated it");
@@ -46,15 +46,15 @@ impl Marked {
 }
 
 impl Verdict {
-    /// The gate's verdict; that nobody could look, where no conversation was given.
+    /// Returns the gate's verdict, or "unknown" if no conversation was supplied.
     pub fn new(provenance: Option<&Provenance>) -> Verdict {
         match provenance {
             Some(provenance) => {
-                let marks = provenance.leaves.iter().map(|leaf| leaf.mark.loudness());
-                // The agent's own account is never as quiet as what the gate heard.
-                let least = match provenance.told_by() {
-                    Teller::Agent => Mark::Unknown.loudness(),
-                    Teller::Gate => 0,
+                let marks = provenance.leaves.iter().map(|leaf| leaf.mark.prominence());
+                // A conversation supplied by the agent is marked at least as prominently as an unknown origin.
+                let least = match provenance.vouched_by() {
+                    Voucher::Agent => Mark::Unknown.prominence(),
+                    Voucher::Gate => 0,
                 };
                 Verdict {
                     class: class(marks.max().unwrap_or(0).max(least)),
@@ -62,16 +62,16 @@ impl Verdict {
                 }
             }
             None => Verdict {
-                class: class(Mark::Unknown.loudness()),
+                class: class(Mark::Unknown.prominence()),
                 text: "where the values came from is unknown".to_owned(),
             },
         }
     }
 }
 
-/// Short, because a list has hundreds of them.
-fn class(loudness: u8) -> &'static str {
-    match loudness {
+/// Maps prominence to a CSS class. The names are short because a list has hundreds of them.
+fn class(prominence: u8) -> &'static str {
+    match prominence {
         0 => "m0",
         1 | 2 => "m1",
         3 => "m3",
@@ -83,7 +83,7 @@ fn class(loudness: u8) -> &'static str {
 mod tests {
     use super::*;
     use countersign::policy::Policy;
-    use countersign::provenance::{Conversation, Marks, Message, Told};
+    use countersign::provenance::{Conversation, Marks, Message, VouchedConversation};
 
     #[test]
     fn a18_what_nobody_stated_comes_first_and_a_secret_is_as_loud_as_its_worst_part() {
@@ -91,7 +91,11 @@ mod tests {
         let arguments = br#"{"name":"Maria","auth":{"user":"Maria","key":"invented"},"email":"m@acme.com"}"#;
         let text = "Add Maria".to_owned();
         let messages = vec![Message::Person { text, at: None }];
-        let provenance = policy.trace("t", arguments, &Told::supplied(Conversation { messages }));
+        let provenance = policy.trace(
+            "t",
+            arguments,
+            &VouchedConversation::supplied(Conversation { messages }),
+        );
         let marks = Marks::new(&provenance);
         let mut rows = policy.table("t", arguments, b"salt");
         marks.loudest_first(&mut rows);
@@ -100,7 +104,7 @@ mod tests {
             .map(|row| {
                 (
                     row.pointer.as_str(),
-                    Marked::new(marks.of(row), Teller::Gate).class,
+                    Marked::new(marks.of(row), Voucher::Gate).class,
                 )
             })
             .collect();

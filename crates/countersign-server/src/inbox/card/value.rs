@@ -1,12 +1,13 @@
-//! One argument as a card shows it: whole, or with its size, head and tail.
+//! One argument on a card: complete, or its size, beginning and end.
 //!
-//! Enters: the policy's rows, and the exact bytes they came from. Leaves: text that cannot act on the page.
-//! Deliberately absent: HTML; the templates quote.
+//! Input: the table rows from the policy, and the exact bytes they came from. Output: text with all special characters
+//! escaped.
+//! Not here: HTML escaping, which the templates do.
 
 use std::collections::HashMap;
 
-use countersign::display::{clip, escape};
-use countersign::json::{Leaf, leaves};
+use countersign::display::{self, clip, clip_value, escape};
+use countersign::json::{Kind, Leaf, leaves};
 use countersign::provenance::Marks;
 use countersign::summary::Row;
 use serde::Serialize;
@@ -14,34 +15,34 @@ use serde::Serialize;
 use super::origin::Marked;
 use crate::view::ChangeView;
 
-/// Texts of more lines than this are shown on one.
+/// Longer texts are shown on a single line with escaped line breaks.
 const MOST_LINES: usize = 40;
-/// Of a value that can be opened, so much stands there before it is.
+/// Characters shown of a cut value whose full text can be expanded.
 const HEAD_CHARS: usize = 300;
-/// Longest text of what stood there before.
+/// Longest previous value, in characters.
 const WAS_CHARS: usize = 300;
-/// More empty lines than this in a row would push something out of sight.
+/// More consecutive empty lines than this could push later text out of sight.
 const MOST_EMPTY_LINES: usize = 2;
 
-/// How much of the arguments is shown.
+/// How much of the arguments a card shows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Measure {
-    /// At most so many values.
+    /// Maximum number of values.
     pub rows: usize,
-    /// Longer values are cut to about so many characters.
+    /// Approximate length, in characters, to which longer values are cut.
     pub chars: usize,
-    /// Cut values also come whole, to be opened.
+    /// Whether cut values also come with their full text, to be expanded.
     pub with_whole: bool,
 }
 
 impl Measure {
-    /// On the list: short.
+    /// Short form, for the list.
     pub const LIST: Measure = Measure {
         rows: 8,
         chars: 240,
         with_whole: false,
     };
-    /// On a page of its own: nothing is left out.
+    /// Complete form, for the page of one approval.
     pub const FULL: Measure = Measure {
         rows: usize::MAX,
         chars: 1_000,
@@ -49,47 +50,48 @@ impl Measure {
     };
 }
 
-/// One value.
+/// One value as shown.
 #[derive(Debug, Serialize)]
 pub struct Shown {
-    /// Where it stands: its pointer without the first slash.
+    /// JSON pointer, escaped.
+    #[serde(skip)]
+    pointer: String,
+    /// Pointer without its first slash.
     pub name: String,
-    /// What is shown.
     pub text: String,
-    /// Its size, when part of it is not shown.
+    /// Full size, if `text` is cut.
     pub size: Option<String>,
-    /// All of it, when `text` is not.
+    /// Full text, if `text` is cut and can be expanded.
     pub whole: Option<String>,
-    /// A secret, of which `text` is only a mark.
+    /// True for a secret; `text` is then only a mark.
     pub hidden: bool,
-    /// Nothing stands there.
+    /// True for an empty value.
     pub empty: bool,
-    /// What the eye may miss.
+    /// Warnings about characters that are easy to miss.
     pub warnings: Vec<String>,
-    /// Where it came from, where that was traced.
+    /// Provenance, if it was traced.
     pub mark: Option<Marked>,
-    /// What stands there now, or stood there before a person changed it, where that is something else.
+    /// Previous value, if different: the current one in the world, or the proposed one if a person edited it.
     pub was: Option<String>,
 }
 
-/// The values of one call.
+/// Values of one call.
 #[derive(Debug, Default, Serialize)]
 pub struct Values {
-    /// Those that are shown.
     pub shown: Vec<Shown>,
-    /// How many are not.
+    /// Number of values not shown.
     pub more: usize,
-    /// True when anything at all is not shown and cannot be opened right there.
+    /// True if some value, or part of one, is neither shown nor expandable.
     pub is_partial: bool,
-    /// True when one of them is secret.
+    /// True if any value is secret.
     pub has_secret: bool,
-    /// Each has its mark.
+    /// True if the values have provenance marks.
     pub is_traced: bool,
-    /// Those that a person took out.
+    /// Values that would be removed, or that a person removed.
     pub gone: Vec<Gone>,
 }
 
-/// A value that is not there any more.
+/// Removed value.
 #[derive(Debug, Serialize)]
 pub struct Gone {
     pub name: String,
@@ -97,15 +99,18 @@ pub struct Gone {
 }
 
 impl Values {
-    /// Adds what stood in the place of values.
+    /// Adds the previous values.
     pub fn with_changes(mut self, changes: &[ChangeView]) -> Values {
         for change in changes {
-            let name = name(&escape(&change.pointer));
+            let pointer = escape(&change.pointer);
             let was = change.was.as_deref().map(|was| clip(was, WAS_CHARS).to_string());
             match (change.is.is_some(), was) {
-                (false, Some(was)) => self.gone.push(Gone { name, was }),
+                (false, Some(was)) => self.gone.push(Gone {
+                    name: name(&pointer),
+                    was,
+                }),
                 (_, was) => {
-                    let same = self.shown.iter_mut().find(|value| value.name == name);
+                    let same = self.shown.iter_mut().find(|value| value.pointer == pointer);
                     if let Some(value) = same.filter(|value| !value.hidden) {
                         value.was = was;
                     }
@@ -116,7 +121,7 @@ impl Values {
     }
 }
 
-/// Shows the rows of `arguments`, those first that the person did not state.
+/// Converts rows of `arguments` to shown values. Those that the person did not state come first.
 pub fn values(mut rows: Vec<Row>, arguments: &[u8], marks: Option<&Marks<'_>>, measure: Measure) -> Values {
     if let Some(marks) = marks {
         marks.loudest_first(&mut rows);
@@ -130,7 +135,7 @@ pub fn values(mut rows: Vec<Row>, arguments: &[u8], marks: Option<&Marks<'_>>, m
         .iter()
         .take(measure.rows)
         .map(|row| Shown {
-            mark: marks.map(|marks| Marked::new(marks.of(row), marks.teller()).about(marks.name_of(row))),
+            mark: marks.map(|marks| Marked::new(marks.of(row), marks.voucher()).about(marks.name_of(row))),
             ..show(row, leaves.get(row.pointer.as_str()).copied(), measure)
         })
         .collect();
@@ -148,7 +153,7 @@ pub fn values(mut rows: Vec<Row>, arguments: &[u8], marks: Option<&Marks<'_>>, m
     }
 }
 
-/// Whether the row's own text is not what is shown: it is too long, or stands better on several lines.
+/// Returns true if the row's own text is not used: it is too long, or is better shown on several lines.
 fn needs_text(row: &Row, measure: Measure) -> bool {
     !row.hidden && (row.clipped || row.value.len() > measure.chars || row.value.contains("\\u{a}"))
 }
@@ -156,9 +161,10 @@ fn needs_text(row: &Row, measure: Measure) -> bool {
 fn show(row: &Row, leaf: Option<&Leaf<'_>>, measure: Measure) -> Shown {
     let text = leaf.filter(|_| needs_text(row, measure)).map(|leaf| leaf.text());
     let mut shown = Shown {
-        name: name(&row.pointer),
+        pointer: row.pointer.clone(),
+        name: name(&row.name),
         text: row.value.clone(),
-        // INVARIANT: what is cut says so, even when its text cannot be found again.
+        // INVARIANT: a cut value is marked as cut, even if its full text cannot be found.
         size: row.clipped.then(|| size(row.bytes)),
         whole: None,
         hidden: row.hidden,
@@ -169,57 +175,54 @@ fn show(row: &Row, leaf: Option<&Leaf<'_>>, measure: Measure) -> Shown {
     };
     shown.warnings.extend(blanks(row));
     if let Some(text) = text {
-        let clipped = clip(&text, measure.chars);
-        shown.size = clipped.is_clipped().then(|| size(row.bytes));
-        shown.text = match (clipped.is_clipped(), measure.with_whole) {
-            (true, true) => clip(&text, HEAD_CHARS).to_string(),
-            (true, false) => clipped.to_string(),
-            (false, _) => lines(&text),
+        let (clipped, is_clipped) = clip_value(row.kind, &text, measure.chars);
+        shown.size = is_clipped.then(|| size(row.bytes));
+        shown.text = match (is_clipped, measure.with_whole) {
+            (true, true) => clip_value(row.kind, &text, HEAD_CHARS).0,
+            (true, false) => clipped,
+            (false, _) => lines(row.kind, &text),
         };
-        shown.whole = (clipped.is_clipped() && measure.with_whole).then(|| whole(&text));
+        shown.whole = (is_clipped && measure.with_whole).then(|| whole(row.kind, &text));
     }
     shown
 }
 
-/// Blanks at an end cannot be seen.
+/// Warns about leading and trailing spaces, which cannot be seen.
 fn blanks(row: &Row) -> Option<String> {
-    let is_outer = row.value.starts_with(' ') || row.value.ends_with(' ');
-    match row.value.trim().is_empty() {
+    // Values with outer spaces are quoted in the table.
+    let text = row
+        .value
+        .strip_prefix('"')
+        .and_then(|text| text.strip_suffix('"'));
+    let text = text.unwrap_or(&row.value);
+    let is_outer = text.starts_with(' ') || text.ends_with(' ');
+    match text.trim().is_empty() {
         _ if !is_outer || row.hidden => None,
         true => Some("nothing but blanks".to_owned()),
         false => Some("begins or ends with a blank".to_owned()),
     }
 }
 
-/// A pointer as a person reads it. Keys that hold a slash are written with `~1`, so nothing becomes ambiguous.
-fn name(pointer: &str) -> String {
-    match pointer.strip_prefix('/') {
-        Some("") => "(no name)".to_owned(),
-        Some(name) => name.to_owned(),
-        None => pointer.to_owned(),
-    }
+/// Strips the first slash of a JSON pointer. Slashes inside keys are written as `~1`, so the name stays unambiguous.
+fn name(name: &str) -> String {
+    name.strip_prefix('/').unwrap_or(name).to_owned()
 }
 
-/// Line by line where that is honest; else on one line, with its line breaks written out.
-fn lines(text: &str) -> String {
+/// Shows text on several lines, or on one with escaped line breaks if it is long or has gaps that could hide text.
+fn lines(kind: Kind, text: &str) -> String {
     let count = text.split('\n').count();
     match count > 1 && count <= MOST_LINES && !has_gap(text) {
-        true => escaped_lines(text),
-        false => escape(text).into_owned(),
+        true => display::lines(text),
+        false => display::value(kind, text),
     }
 }
 
-/// All of a long text. Its lines stay lines, unless a run of empty ones would hide what comes after.
-fn whole(text: &str) -> String {
-    match has_gap(text) {
-        true => escape(text).into_owned(),
-        false => escaped_lines(text),
+/// Returns a long value in full. Line breaks are kept, unless a run of empty lines could hide the text after it.
+fn whole(kind: Kind, text: &str) -> String {
+    match kind == Kind::String && !has_gap(text) {
+        true => display::lines(text),
+        false => display::value(kind, text),
     }
-}
-
-fn escaped_lines(text: &str) -> String {
-    let lines: Vec<_> = text.split('\n').map(escape).collect();
-    lines.join("\n")
 }
 
 fn has_gap(text: &str) -> bool {
@@ -230,7 +233,7 @@ fn has_gap(text: &str) -> bool {
     })
 }
 
-/// `16,384 bytes`
+/// Formats a size: `16,384 bytes`.
 pub fn size(bytes: usize) -> String {
     let digits = bytes.to_string();
     let mut text = String::with_capacity(digits.len() + 8);
@@ -289,6 +292,60 @@ mod tests {
         assert_eq!(warning(r#"{"a":"  "}"#), ["nothing but blanks"]);
         assert!(warning(r#"{"a":"x y"}"#).is_empty());
         assert!(warning(r#"{"a":""}"#).is_empty());
+    }
+
+    /// Returns the name and the text as the template prints them.
+    fn printed(value: &Shown) -> (String, String) {
+        let text = value.whole.clone().unwrap_or_else(|| value.text.clone());
+        (value.name.clone(), text)
+    }
+
+    #[test]
+    fn x56_different_values_never_look_the_same() {
+        let values = [
+            "1",
+            "1.0",
+            "\"1\"",
+            "\"1.0\"",
+            "false",
+            "\"false\"",
+            "null",
+            "\"null\"",
+            "\"\"",
+            "\"(empty)\"",
+            "\"empty\"",
+            "[]",
+            "\"[]\"",
+            "{}",
+            "\"{}\"",
+            "\" \"",
+            "\"x\"",
+            "\"x \"",
+            "\" x\"",
+            "\"\\\"x\\\"\"",
+            "\"\\\"1\\\"\"",
+            "[1]",
+            "[\"1\"]",
+            "{\"0\":1}",
+            "{\"0\":\"1\"}",
+            "{\"a b\":1}",
+            "{\"\":1}",
+            "\"a\\nb\"",
+            "\"a\\nb\\n\"",
+            "\"\\\"a\\nb\\n\\\"\"",
+            "\"\\na\\nb\"",
+            "\"a\\\\u{a}b\"",
+        ];
+        let mut seen = HashMap::new();
+        for value in values {
+            for measure in [Measure::LIST, Measure::FULL] {
+                let shown = shown(&format!(r#"{{"a":{value}}}"#), measure);
+                let rows: Vec<_> = shown.shown.iter().map(printed).collect();
+                if let Some(other) = seen.insert((measure.rows, rows.clone()), value) {
+                    panic!("{value} and {other} look the same: {rows:?}");
+                }
+            }
+        }
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! Counting: from approvals to numbers.
+//! Statistics over approvals.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,37 +12,37 @@ use super::haste::Haste;
 use crate::inbox::card::{Moment, shown};
 use crate::{duration, view};
 
-/// Whoever decides in less has hardly read it.
+/// Decisions faster than this count as hasty: the person can hardly have read the card.
 const HASTY: Duration = Duration::from_secs(2);
-/// At most so many spans stand beside each other.
+/// Maximum number of time spans in a plot.
 const MOST_SPANS: i64 = 30;
-/// At most so many tools, those with most decisions.
+/// Maximum number of tools listed: those with the most decisions.
 const MOST_TOOLS: usize = 12;
-/// At most so many unknown calls are named.
+/// Maximum number of calls with unknown outcome listed.
 const MOST_UNKNOWN: usize = 20;
 
-/// How people decide.
+/// Statistics about decisions.
 #[derive(Debug, Default, Serialize)]
 pub struct Numbers {
     pub pending: usize,
     pub approved: usize,
     pub denied: usize,
     pub expired: usize,
-    /// Superseded and withdrawn.
+    /// Superseded or withdrawn approvals.
     pub other: usize,
-    /// Calls that the policy let pass and that were more than reads.
+    /// Passed calls other than reads.
     pub passed: usize,
-    /// Half of all decisions took less.
+    /// Median time to decide.
     pub median: Option<String>,
-    /// Decisions made in under two seconds.
+    /// Decisions made in less than two seconds.
     pub hasty: usize,
     pub decided: usize,
     pub hasty_percent: usize,
-    /// Those that left no time to read.
+    /// Decisions that left no time to read the card.
     pub haste: Haste,
     #[serde(skip)]
     pub spans: Vec<Span>,
-    /// How long one span is.
+    /// Length of one span, in words.
     pub span: String,
     #[serde(skip)]
     pub tools: Vec<Tool>,
@@ -50,7 +50,7 @@ pub struct Numbers {
     pub unknown_total: usize,
 }
 
-/// What happened in one span of time.
+/// Counts of one time span.
 #[derive(Debug, Default, PartialEq)]
 pub struct Span {
     pub begins: String,
@@ -60,7 +60,7 @@ pub struct Span {
     pub median: Option<Duration>,
 }
 
-/// How often calls of one tool are approved.
+/// How often the calls of one tool are approved.
 #[derive(Debug, Default, PartialEq)]
 pub struct Tool {
     pub name: String,
@@ -68,7 +68,7 @@ pub struct Tool {
     pub decided: usize,
 }
 
-/// A call of which nobody knows how it ended.
+/// Call with an unknown outcome.
 #[derive(Debug, Serialize)]
 pub struct Unknown {
     id: String,
@@ -79,7 +79,6 @@ pub struct Unknown {
 }
 
 impl Numbers {
-    /// Counts.
     pub fn count(approvals: &[impl AsRef<Approval>], now: Time) -> Numbers {
         let approvals: Vec<&Approval> = approvals.iter().map(AsRef::as_ref).collect();
         let mut numbers = Numbers::default();
@@ -125,7 +124,7 @@ impl Numbers {
     }
 }
 
-/// Milliseconds where seconds would all be nought.
+/// Formats a duration: with tenths of a second below 10 s.
 pub fn show_time(time: Duration) -> String {
     match time < Duration::from_secs(10) {
         true => format!("{:.1}s", time.as_secs_f64()),
@@ -137,7 +136,7 @@ pub fn percent(part: usize, whole: usize) -> usize {
     (part * 100 + whole / 2).checked_div(whole).unwrap_or(0)
 }
 
-/// How long somebody had at most.
+/// Returns the time from proposal to decision, an upper bound on the time anybody had to read.
 pub fn time_to_decide(approval: &Approval) -> Option<Duration> {
     let decided = approval.decision.as_ref()?;
     Some(decided.at.since(approval.created_at))
@@ -148,13 +147,14 @@ fn median(times: &mut [Duration]) -> Option<Duration> {
     times.get(times.len() / 2).copied()
 }
 
-/// When it was decided, or ran out of time.
+/// Returns when the approval was decided or expired.
 fn settled_at(approval: &Approval) -> Option<Time> {
     let decided = approval.decision.as_ref().map(|decided| decided.at);
     decided.or(approval.ended_at.filter(|_| approval.state == State::Expired))
 }
 
-/// Spans of equal length from the first to the last, as long as they need to be for all to fit.
+/// Divides the time from the first to the last approval into spans of equal length, choosing the shortest length that
+/// gives at most `MOST_SPANS`. Also returns that length in words.
 fn spans(approvals: &[&Approval]) -> (Vec<Span>, String) {
     const SECOND: i64 = 1_000_000;
     const LENGTHS: [(i64, &str); 7] = [
@@ -177,7 +177,7 @@ fn spans(approvals: &[&Approval]) -> (Vec<Span>, String) {
         .find(fits)
         .copied()
         .unwrap_or((28 * 86_400 * SECOND, "4 weeks"));
-    // Of more than two years only the end is drawn.
+    // If even the longest spans are too many (more than two years), only the latest are drawn.
     let begin = (first / length).max(last / length - MOST_SPANS + 1);
     let mut spans = Vec::new();
     for number in begin..=last / length {
@@ -203,12 +203,12 @@ fn spans(approvals: &[&Approval]) -> (Vec<Span>, String) {
     (spans, word.to_owned())
 }
 
-/// A call counts as approved when it was allowed to run, also when it failed then.
+/// Counts decisions per tool. A call that was approved and then failed counts as approved.
 fn tools(approvals: &[&Approval]) -> Vec<Tool> {
     let mut tools: BTreeMap<&str, Tool> = BTreeMap::new();
     for approval in approvals.iter().filter(|approval| approval.decision.is_some()) {
         for call in &approval.calls {
-            let is_denied = call.because == Some(countersign::call::Because::Denied);
+            let is_denied = call.because == Some(countersign::call::RefusalReason::Denied);
             let tool = tools.entry(call.tool.as_str()).or_default();
             tool.decided += 1;
             tool.approved += usize::from(!is_denied);

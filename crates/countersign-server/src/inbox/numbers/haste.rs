@@ -1,7 +1,7 @@
-//! Haste: who decides faster than anybody can read.
+//! Detects decisions made faster than the card could be read.
 //!
-//! A card cannot be shown before it is proposed, so the time from then to the decision is the most that anybody had to read
-//! it. Where even that is too little for the text on it, it was not read, whatever was shown when.
+//! A card cannot be shown before it is proposed, so the time from proposal to decision is an upper bound on the reading
+//! time. If that is too short for the text on the card, the card was not read.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -12,16 +12,16 @@ use serde::Serialize;
 use super::count::{percent, time_to_decide};
 use crate::inbox::card::shown;
 
-/// Faster than anybody reads: three times what people usually do.
+/// Assumed maximum reading speed: three times the usual.
 const CHARS_PER_SECOND: usize = 75;
-/// More text than this is looked through, not read.
+/// Text beyond this length is assumed to be skimmed and is not counted.
 const MOST_CHARS: usize = 4_000;
-/// A decision takes a moment whatever there is to read.
+/// Minimum time for a decision, however short the text.
 const LEAST: Duration = Duration::from_millis(500);
-/// At most so many people, those with most such decisions.
+/// Maximum number of people listed: those with the most such decisions.
 const MOST_PEOPLE: usize = 12;
 
-/// Decisions that left no time to read.
+/// Decisions that left no time to read the card.
 #[derive(Debug, Default, Serialize)]
 pub struct Haste {
     pub unread: usize,
@@ -29,7 +29,7 @@ pub struct Haste {
     pub people: Vec<Person>,
 }
 
-/// How one person decides.
+/// Counts for one person.
 #[derive(Debug, Serialize)]
 pub struct Person {
     pub name: String,
@@ -39,7 +39,7 @@ pub struct Person {
 }
 
 impl Haste {
-    /// Counts. What was erased is left out: nobody knows any more how much there was to read.
+    /// Counts decisions. Erased approvals are skipped, since the length of their text is no longer known.
     pub fn count(approvals: &[&Approval]) -> Haste {
         let mut people: BTreeMap<&str, (usize, usize)> = BTreeMap::new();
         let decided = approvals.iter().filter(|approval| approval.erased_at.is_none());
@@ -72,7 +72,7 @@ impl Haste {
     }
 }
 
-/// The least time in which what stood on a card can be read.
+/// Returns the minimum time needed to read a card.
 pub fn reading_time(approval: &Approval) -> Duration {
     let call = |call: &countersign::call::Call| {
         let arguments = call.original.as_ref().unwrap_or(&call.arguments);

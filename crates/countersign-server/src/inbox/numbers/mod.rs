@@ -1,6 +1,6 @@
-//! The numbers page: how people decide, drawn from the newest approvals.
+//! Statistics page: how people decide, computed from the newest approvals.
 //!
-//! The work is bounded: so many approvals are looked at, and the page says so.
+//! The number of approvals read is bounded, and the page states it.
 
 mod count;
 mod haste;
@@ -20,12 +20,12 @@ use crate::access::Caller;
 use crate::http::{Answer, App};
 use count::Numbers;
 
-/// So many approvals are looked at.
+/// Maximum number of approvals read.
 const NEWEST: usize = 2_000;
-/// No more are looked at once they have so many bytes of arguments and results.
+/// Reading also stops once the approvals read have this many bytes of arguments and results.
 const MOST_BYTES: usize = 16 * 1024 * 1024;
 
-/// The page.
+/// Renders the page.
 pub async fn show(State(app): State<App>, SignedIn(caller): SignedIn) -> Response {
     draw(&app, &caller)
         .await
@@ -55,7 +55,7 @@ async fn draw(app: &App, caller: &Caller) -> Answer<Response> {
     ))
 }
 
-/// The newest approvals, and whether there may be more than these.
+/// Reads the newest approvals. The flag is true if there may be more.
 async fn newest(app: &App, caller: &Caller) -> Answer<(Vec<SharedApproval>, bool)> {
     let mut filter = Filter {
         limit: Some(LONGEST_PAGE),

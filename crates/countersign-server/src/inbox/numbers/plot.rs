@@ -1,4 +1,4 @@
-//! Plots: from numbers to shapes. The template draws them; colours come from the style sheet.
+//! Converts statistics to shapes, which the template draws as SVG. Colours come from the stylesheet.
 
 use std::time::Duration;
 
@@ -6,22 +6,22 @@ use serde::Serialize;
 
 use super::count::{Span, Tool, percent, show_time};
 
-/// The room for shapes.
+/// Size of the plot area.
 const WIDTH: usize = 640;
 const HEIGHT: usize = 160;
-/// Room for words below.
+/// Height of the axis labels below.
 const FOOT: usize = 20;
 
-/// A plot over time.
+/// Plot over time.
 #[derive(Debug, Serialize)]
 pub struct Plot {
     width: usize,
     height: usize,
     floor: usize,
-    /// Lines across, with what they stand for.
+    /// Horizontal grid lines with their labels.
     marks: Vec<Mark>,
     bars: Vec<Bar>,
-    /// Points of a line, broken where there is nothing to show.
+    /// Points of a line. The line is interrupted at spans without data.
     points: Vec<Point>,
     line: String,
     first: String,
@@ -56,7 +56,7 @@ struct Point {
     text: String,
 }
 
-/// One tool's rate.
+/// Approval rate of one tool.
 #[derive(Debug, Serialize)]
 pub struct Rate {
     name: String,
@@ -65,7 +65,7 @@ pub struct Rate {
     percent: usize,
 }
 
-/// Decisions over time, stacked.
+/// Plots decisions over time as stacked bars. `None` if there are none.
 pub fn bars(spans: &[Span]) -> Option<Plot> {
     let most = spans.iter().map(total).max().filter(|most| *most > 0)?;
     let most = rounded_up(most);
@@ -115,7 +115,7 @@ pub fn bars(spans: &[Span]) -> Option<Plot> {
     Some(plot)
 }
 
-/// The median time to decide.
+/// Plots the median time to decide as a line. `None` if there are no decisions.
 pub fn line(spans: &[Span]) -> Option<Plot> {
     let longest = spans.iter().filter_map(|span| span.median).max()?;
     let longest = longest.max(Duration::from_secs(1));
@@ -152,7 +152,7 @@ pub fn line(spans: &[Span]) -> Option<Plot> {
     Some(plot)
 }
 
-/// How often each tool's calls are approved.
+/// Computes the approval rate of each tool.
 pub fn rates(tools: &[Tool]) -> Vec<Rate> {
     let rate = |tool: &Tool| Rate {
         name: tool.name.clone(),
@@ -181,19 +181,19 @@ fn total(span: &Span) -> usize {
     span.approved + span.denied + span.expired
 }
 
-/// A number that reads well on an axis, and halves.
+/// Rounds up to an even number that reads well on an axis.
 fn rounded_up(most: usize) -> usize {
     let steps = [2, 4, 10, 20, 40, 100, 200, 400, 1_000, 2_000, 4_000, 10_000];
     steps.into_iter().find(|step| *step >= most).unwrap_or(most)
 }
 
-/// Bars share the width and leave a little air.
+/// Returns the position and width of a bar, with a gap to the next.
 fn place(at: usize, count: usize) -> (usize, usize) {
     let step = (WIDTH / count.max(1)).min(48);
     (at * step, step.saturating_sub(3).max(2))
 }
 
-/// `11-15 21:00` of a whole moment.
+/// Shortens a timestamp to `11-15 21:00`.
 fn day(moment: &str) -> String {
     let short = moment.get(5..16).unwrap_or(moment);
     short.replace('T', " ")

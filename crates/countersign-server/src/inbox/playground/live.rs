@@ -1,6 +1,6 @@
-//! A talk as it goes on, for the page's script: the agent's words, and the fact that something changed.
+//! Event stream of a talk for the script: the agent's words, and notices that something changed.
 //!
-//! What changed is read from the page again: it is drawn in one place.
+//! On a change the script loads the page again, so that all rendering stays in one place.
 
 use std::convert::Infallible;
 use std::time::Duration;
@@ -19,11 +19,11 @@ use crate::agents::News;
 use crate::http::App;
 use crate::http::agents::listening;
 
-/// After so long the browser has to come back, and show its session again.
+/// Longest duration of a stream. The browser then reconnects and its session is checked again.
 const AT_MOST: Duration = Duration::from_secs(2 * 60);
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
 
-/// The stream.
+/// Streams the news of a talk.
 pub async fn follow(
     State(app): State<App>,
     Watching(caller): Watching,
@@ -66,7 +66,7 @@ fn event(news: &News) -> Event {
         News::Progress(progress) => match &**progress {
             Progress::Text(text) => named("text", json!({ "text": log::safe(text) })),
             Progress::Notice(text) => named("notice", json!({ "text": log::safe(text) })),
-            Progress::Again { .. } => named("again", json!({})),
+            Progress::Retrying { .. } => named("again", json!({})),
             Progress::Done { .. } => named("done", json!({})),
             _ => named("changed", json!({})),
         },

@@ -1,10 +1,10 @@
-//! A session as people read it: what was said, and the trace of what was called.
+//! A session for display: the messages, and the trace of tool calls.
 
 use countersign::display::escape;
 use countersign_agent::message::{CallResult, Message, ModelCall};
 use serde::Serialize;
 
-/// What somebody said.
+/// Message of a session.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Line {
     /// `you`, `agent` or `channel`.
@@ -12,18 +12,18 @@ pub struct Line {
     pub text: String,
 }
 
-/// What happened to a call.
+/// Entry of the trace.
 #[derive(Debug, PartialEq, Eq, Serialize)]
 pub struct Traced {
     /// `info`, `warn` or `error`.
     pub level: &'static str,
     pub name: &'static str,
     pub tool: String,
-    /// How it ended, in a word.
+    /// Status of the call.
     pub status: String,
 }
 
-/// What was said, oldest first.
+/// Returns the messages, oldest first.
 pub fn lines(messages: &[Message]) -> Vec<Line> {
     let line = |message: &Message| {
         let (who, text) = match message {
@@ -38,7 +38,7 @@ pub fn lines(messages: &[Message]) -> Vec<Line> {
     messages.iter().filter_map(line).collect()
 }
 
-/// What was called, and what became of it, oldest first.
+/// Returns the tool calls and their results, oldest first.
 pub fn trace(messages: &[Message]) -> Vec<Traced> {
     let mut traced = Vec::new();
     let mut messages = messages.iter().peekable();
@@ -80,7 +80,7 @@ fn follow(traced: &mut Vec<Traced>, call: &ModelCall, result: Option<&CallResult
     }
 }
 
-/// Text of others, safe to show; it may have several lines, and nothing else that acts.
+/// Escapes untrusted text for display, but keeps its line breaks.
 pub fn safe(text: &str) -> String {
     let lines: Vec<_> = text.split('\n').map(escape).collect();
     lines.join("\n")

@@ -1,15 +1,13 @@
-//! The playground: a page to talk to served agents, with the card beside the talk.
+//! Playground: a page to talk to served agents, with the card beside the conversation.
 //!
-//! Enters: a person who signed in, and what they say. Leaves: HTML that works without script; with it, the answer comes
-//! word by word. The card is the inbox's own, and so is the decision on it: the talk goes on by itself, wherever it was
-//! decided.
+//! Input: a signed-in person and their messages. Output: HTML that works without JavaScript; with it, answers are
+//! streamed. Cards and decisions are those of the inbox. The agent continues wherever a card was decided.
 
 mod live;
 mod log;
 
 use axum::Router;
-use axum::extract::rejection::FormRejection;
-use axum::extract::{Form, Path, Query, State};
+use axum::extract::{Path, Query, State};
 use axum::http::{HeaderMap, StatusCode};
 use axum::response::{IntoResponse as _, Redirect, Response};
 use axum::routing::{get, post};
@@ -22,6 +20,7 @@ use minijinja::{Value, context};
 use serde::Deserialize;
 
 use super::card::{Card, Drawing, Measure, shown};
+use super::form::Sent;
 use super::session::{FRAGMENT, SignedIn};
 use super::{list, page};
 use crate::access::{Caller, Scope};
@@ -29,7 +28,7 @@ use crate::agents::{News, Said, Talk, card_key};
 use crate::http::agents::{LONGEST_MESSAGE, random_id};
 use crate::http::{Answer, ApiError, App};
 
-/// The session of who does not name one.
+/// Session used if the URL names none.
 const USUAL: &str = "main";
 
 #[derive(Debug, Default, Deserialize)]
@@ -52,15 +51,15 @@ pub struct Message {
     session: String,
     #[serde(default)]
     text: String,
-    /// The card that stood on the page.
+    /// Key of the card that was on the page.
     #[serde(default)]
     after: String,
-    /// The form's own: sent twice it is heard once.
+    /// Idempotency key of the form.
     #[serde(default)]
     key: String,
 }
 
-/// The playground's part of the map.
+/// Returns the routes of the playground.
 pub fn pages() -> Router<App> {
     Router::new()
         .route("/playground", get(home))
@@ -69,7 +68,7 @@ pub fn pages() -> Router<App> {
         .route("/playground/{agent}/live", get(live::follow))
 }
 
-/// Leads to the first agent.
+/// Redirects to the first agent.
 pub async fn home(State(app): State<App>, SignedIn(_): SignedIn) -> Response {
     let first = app.agents.iter().next().filter(|_| app.agents.has_playground);
     match first {
@@ -78,7 +77,7 @@ pub async fn home(State(app): State<App>, SignedIn(_): SignedIn) -> Response {
     }
 }
 
-/// The page.
+/// Renders the page.
 pub async fn show(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
@@ -92,17 +91,15 @@ pub async fn show(
     page.await.unwrap_or_else(|error| page::failure(&error))
 }
 
-/// Says something. The script hears of it as it comes; without script the page is shown again when it is answered.
+/// Sends a message to the agent. The script follows the answer on the event stream; without it, this responds with the
+/// page once the agent has answered.
 pub async fn say(
     State(app): State<App>,
     SignedIn(caller): SignedIn,
     Path(agent): Path<String>,
     headers: HeaderMap,
-    form: Result<Form<Message>, FormRejection>,
+    Sent(message): Sent<Message>,
 ) -> Response {
-    let Ok(Form(message)) = form else {
-        return page::failure(&ApiError::bad_request("the form could not be read"));
-    };
     let asked = Asked {
         session: Some(message.session.clone()),
     };
@@ -124,8 +121,8 @@ pub async fn say(
     }
 }
 
-/// Asks in the talk for the undo of a call that was made there; nothing when it is no talk of theirs. The script hears of
-/// the card as it comes; without script the page shows it.
+/// Requests the undo of a call in the talk where the call was made. `None` if the talk is not this person's. The script
+/// learns of the card from the event stream; without it, this redirects to the page once the turn is over.
 pub async fn undo(
     app: &App,
     caller: &Caller,
@@ -157,7 +154,7 @@ pub async fn undo(
     Ok(Some(Redirect::to(&back).into_response()))
 }
 
-/// Waits until a turn is over.
+/// Waits until the turn is over. Fails if it failed.
 async fn answered(news: &mut tokio::sync::mpsc::Receiver<std::sync::Arc<News>>) -> Answer<()> {
     while let Some(one) = news.recv().await {
         if let News::Failed { message, hint } = &*one {
@@ -171,16 +168,16 @@ async fn answered(news: &mut tokio::sync::mpsc::Receiver<std::sync::Arc<News>>) 
     Ok(())
 }
 
-/// Where the talk in a channel is shown to this person, if it is one of theirs. Before it is, the talk goes on with what
-/// was just decided.
+/// Resumes the talk in which an approval was proposed, and returns the URL of its page. `None` if the talk is not this
+/// person's.
 pub async fn way_back(app: &App, caller: &Caller, approval: &SharedApproval) -> Option<String> {
     let talk = talk_of(app, caller, approval)?;
-    // Should another turn take too long: the page shows what there is.
+    // If that takes too long, the page shows what there is so far.
     let _ = talk.resume(app).await;
     Some(address(&talk.served().name, talk.session_id()))
 }
 
-/// The talk in which an approval was proposed, if it is this person's and there is a page for it.
+/// Returns the talk in which an approval was proposed, if it is this person's and the playground is enabled.
 fn talk_of(app: &App, caller: &Caller, approval: &SharedApproval) -> Option<Talk> {
     let talk = app.agents.talk_of(approval, &caller.talks_as()?)?;
     let is_theirs = caller.tenant == approval.tenant;
@@ -194,7 +191,7 @@ fn address(agent: &str, session: &str) -> String {
     }
 }
 
-/// Somebody's talk, where there is a playground.
+/// Returns this person's talk with an agent, or 404 if there is no such agent or no playground.
 fn talk(app: &App, caller: &Caller, agent: &str, session: &str) -> Answer<Talk> {
     let speaker = caller.talks_as().filter(|_| app.agents.has_playground);
     let talk = speaker.and_then(|speaker| app.agents.talk(&caller.tenant, agent, session, &speaker));
@@ -210,7 +207,7 @@ fn try_to_say(
     if app.stopping.is_cancelled() {
         return Err(ApiError::stopping());
     }
-    // Browsers send the ends of lines as two characters.
+    // Browsers submit line breaks as CRLF.
     let text = message.text.trim().replace("\r\n", "\n");
     if text.is_empty() {
         return Err(ApiError::unclear("you said nothing", "write something"));
@@ -220,7 +217,6 @@ fn try_to_say(
             "a message has at most {LONGEST_MESSAGE} bytes"
         )));
     }
-    let bad = |problem: countersign::id::BadName| ApiError::bad_request(problem.to_string());
     let by = caller
         .speaker(Surface::Text)
         .ok_or_else(|| ApiError::wrong_scope(&[Scope::Chat]))?;
@@ -232,8 +228,8 @@ fn try_to_say(
     let after = Some(message.after).filter(|after| !after.is_empty());
     let said = Said::Text {
         text,
-        id: Key::new(id).map_err(bad)?,
-        after: after.map(Key::new).transpose().map_err(bad)?,
+        id: Key::new(id)?,
+        after: after.map(Key::new).transpose()?,
     };
     talk.say(app, said, by)
 }
@@ -262,7 +258,7 @@ async fn draw(
     let values = context! {
         agents => agents.collect::<Vec<Value>>(),
         agent,
-        language => served.agent.plan().language.as_deref(),
+        language => served.agent.config().language.as_deref(),
         session => talk.session_id(),
         new => address(agent, &random_id()?),
         model => shown(&served.model),
@@ -289,7 +285,7 @@ async fn draw(
     ))
 }
 
-/// The card that waits in this talk, or the last one.
+/// Returns the pending card of this talk, or else the latest.
 async fn card(app: &App, caller: &Caller, talk: &Talk) -> Answer<Option<Card>> {
     let place = talk.place();
     let Some(approval) = last(app, talk, &place.channel).await? else {

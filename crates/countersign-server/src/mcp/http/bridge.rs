@@ -1,7 +1,7 @@
-//! Giving each conversation a server of its own, where that is a command, or several of them.
+//! Streamable HTTP in front of a command or several servers: each session gets its own servers.
 //!
-//! Enters: HTTP requests. Leaves: answers by the id they answer; what the server says of itself goes to whoever listens.
-//! Clients of the protocol's later kind have no conversations: those of one caller share a server.
+//! Input: HTTP requests. Output: responses by request id; a server's other messages go to the client that listens. The
+//! later protocol version has no sessions: all such requests of one caller share a server.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex};
@@ -14,6 +14,7 @@ use countersign::hash::Hash;
 use super::endpoint::{Endpoint, message, mismatch, open, refused};
 use super::exchange::{Conversation, Life, caller};
 use super::headers::are_modern;
+use super::sessions::MOST_SESSIONS;
 use super::way::SESSION;
 use crate::duration;
 use crate::mcp::call::Says;
@@ -24,23 +25,23 @@ use crate::mcp::relay::{self, Who};
 use crate::mcp::several::Spec;
 use crate::mcp::wire;
 
-/// Servers that are reached anew for each conversation.
+/// Sessions, each with servers of its own.
 pub struct Bridge {
     servers: Servers,
     conversations: Mutex<HashMap<String, Arc<Conversation>>>,
     life: Life,
 }
 
-/// What is reached for each conversation.
+/// Servers that are started or connected to for each session.
 pub enum Servers {
-    /// A command.
+    /// One command.
     One(Launch),
-    /// Several, of either kind.
+    /// Several servers, each a command or a URL.
     Several(Vec<Spec>),
 }
 
 impl Bridge {
-    /// To these servers.
+    /// Creates a bridge to these servers.
     pub fn new(servers: Servers) -> Bridge {
         Bridge {
             servers,
@@ -49,9 +50,9 @@ impl Bridge {
         }
     }
 
-    /// Ends conversations that nobody has used for so long, and forgets those whose servers have ended.
+    /// Ends sessions that have been idle for `limit`, and forgets those whose servers have ended.
     pub(super) fn end_idle(&self, limit: Duration) {
-        // Under the lock: a request that finds a conversation marks it as used.
+        // Hold the lock: a request that finds a session marks it as used.
         let mut conversations = open(&self.conversations);
         conversations.retain(|_, conversation| {
             if !conversation.is_over() && conversation.is_idle(limit) {
@@ -61,7 +62,7 @@ impl Bridge {
         });
     }
 
-    /// Ends all conversations, and waits until their servers have ended.
+    /// Ends all sessions and waits until their servers have ended.
     pub(super) async fn end(&self) {
         for (_, conversation) in open(&self.conversations).drain() {
             conversation.end();
@@ -90,6 +91,7 @@ impl Bridge {
                     let ended = open(&self.conversations).remove(name);
                     if let Some(ended) = ended {
                         ended.end();
+                        ended.end_calls().await;
                     }
                     StatusCode::NO_CONTENT.into_response()
                 }
@@ -153,7 +155,7 @@ impl Bridge {
         })
     }
 
-    /// A new conversation with a name of its own, or the one that all requests without any share.
+    /// Starts a session with a random name, or returns the one that a caller's requests without a session share.
     fn begin(
         &self,
         endpoint: &Arc<Endpoint>,
@@ -173,7 +175,7 @@ impl Bridge {
         if let Some(shared) = self.find(&name, &who).filter(|_| !is_greeting) {
             return Ok((shared, None));
         }
-        if open(&self.conversations).len() >= super::endpoint::MOST_SESSIONS {
+        if open(&self.conversations).len() >= MOST_SESSIONS {
             return Err(Box::new(refused(
                 StatusCode::SERVICE_UNAVAILABLE,
                 "there are too many sessions",

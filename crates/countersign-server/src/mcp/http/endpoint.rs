@@ -1,31 +1,33 @@
-//! What clients call: who they are, which conversation they mean, and the answer they get.
+//! The HTTP endpoint that clients call: authentication, sessions and responses.
 //!
-//! Enters: HTTP requests. Leaves: one message, or a stream of them. A name that is not ours or a page of somebody
-//! else's is turned away first (X26, X27); identity comes from the token alone, and ours goes no further.
+//! Input: HTTP requests. Output: one message, or a stream of them. Requests with a foreign `Host` or `Origin` are
+//! refused first (X26, X27). The caller's identity comes from the token alone, and that token is not forwarded.
 
-use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{DefaultBodyLimit, State};
-use axum::http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse, Response};
 use axum::routing::any;
 use bytes::Bytes;
 use countersign::decision::{Decider, Surface};
 use countersign::store::Store;
+use futures_util::StreamExt as _;
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 
 use super::bridge::{Bridge, Servers};
 use super::events::event_of;
 use super::headers;
 use super::proxy::Proxy;
+use super::sessions::Sessions;
 use super::shared::{self, Alias};
-use super::way::{SESSION, Way};
+use super::way::{SESSION, Way, is_stream};
 use crate::access::{Account, Caller, Scope, Token};
-use crate::http::AllowedHosts;
+use crate::http::{AllowedHosts, Followed, Revocations, Watch};
 use crate::mcp::child::Launch;
 use crate::mcp::frame::{Frame, Kind};
 use crate::mcp::gateway::Gateway;
@@ -36,29 +38,29 @@ use crate::mcp::server::Server;
 use crate::mcp::several::Spec;
 use crate::mcp::wire;
 
-/// The largest message a client may send.
+/// Maximum size in bytes of a message from a client.
 const LARGEST: usize = 16 * 1024 * 1024;
-/// An answer that takes longer is begun as a stream, so that nobody takes us for dead.
+/// Time after which a response begins as a stream, so that the client sees that we are alive.
 const SOON: Duration = Duration::from_millis(200);
-/// How often sessions that nobody uses are looked for, at least.
+/// Maximum interval between checks for idle sessions.
 const LOOKS: Duration = Duration::from_secs(15);
-/// The most conversations at a time.
-pub const MOST_SESSIONS: usize = 1000;
 
-/// An endpoint.
+/// The HTTP endpoint in front of one server or several.
 pub struct Endpoint {
     pub(super) gateway: Arc<Gateway>,
-    /// What the server is called.
+    /// Name of the server.
     pub(super) name: String,
     hosts: AllowedHosts,
     callers: Callers,
     behind: Behind,
-    pub(super) sessions: Mutex<HashMap<String, Arc<Relay>>>,
+    /// Watches the credentials of callers with a long-running request.
+    revocations: Revocations,
+    sessions: Mutex<Sessions>,
 }
 
-/// Who may call.
+/// Callers that the endpoint accepts.
 pub enum Callers {
-    /// Whoever can reach it, as this one.
+    /// Anyone who can reach it, with this identity.
     Anybody(Box<Who>),
     /// Agents, by their tokens.
     Tokens,
@@ -70,7 +72,7 @@ enum Behind {
 }
 
 impl Endpoint {
-    /// In front of a server at an address.
+    /// Creates an endpoint in front of a server over streamable HTTP.
     pub fn at_address(
         gateway: Arc<Gateway>,
         name: String,
@@ -84,11 +86,12 @@ impl Endpoint {
             hosts,
             callers,
             behind: Behind::Address(Proxy::new(way)),
+            revocations: Revocations::default(),
             sessions: Mutex::default(),
         }
     }
 
-    /// In front of a server that is started for each conversation.
+    /// Creates an endpoint in front of a command, which is started for each session.
     pub fn for_command(
         gateway: Arc<Gateway>,
         name: String,
@@ -100,7 +103,7 @@ impl Endpoint {
         Endpoint::bridged(gateway, name, hosts, callers, bridge)
     }
 
-    /// In front of several servers, which are reached anew for each conversation.
+    /// Creates an endpoint in front of several servers, connected to separately for each session.
     pub fn for_several(
         gateway: Arc<Gateway>,
         name: String,
@@ -125,11 +128,12 @@ impl Endpoint {
             hosts,
             callers,
             behind: Behind::Command(bridge),
+            revocations: Revocations::default(),
             sessions: Mutex::default(),
         }
     }
 
-    /// Its one route.
+    /// Returns a router with the one route of the endpoint.
     pub fn routes(self: Arc<Self>, path: &str) -> Router {
         Router::new()
             .route(path, any(called))
@@ -137,7 +141,7 @@ impl Endpoint {
             .with_state(self)
     }
 
-    /// Ends sessions that nobody uses, and the servers that were started for them, for as long as it is polled.
+    /// Ends idle sessions and their servers. Never returns.
     pub async fn end_idle_sessions(&self) {
         let Behind::Command(bridge) = &self.behind else {
             return std::future::pending().await;
@@ -149,7 +153,7 @@ impl Endpoint {
         }
     }
 
-    /// Ends all sessions, and the servers that were started for them.
+    /// Ends all sessions and their servers.
     pub async fn end(&self) {
         if let Behind::Command(bridge) = &self.behind {
             bridge.end().await;
@@ -160,10 +164,10 @@ impl Endpoint {
         self.gateway.gate.store()
     }
 
-    /// Who calls, or the answer they get instead.
-    async fn who(&self, headers: &HeaderMap) -> Result<Who, Box<Response>> {
+    /// Authenticates a request. Returns the identity and the credential, if there is one, or an error response.
+    async fn who(&self, headers: &HeaderMap) -> Result<(Who, Option<Caller>), Box<Response>> {
         match &self.callers {
-            Callers::Anybody(who) => Ok(Who::clone(who)),
+            Callers::Anybody(who) => Ok((Who::clone(who), None)),
             Callers::Tokens => {
                 let shown = text(headers, "authorization").and_then(|shown| shown.strip_prefix("Bearer "));
                 let caller = match shown {
@@ -171,7 +175,7 @@ impl Endpoint {
                     None => Ok(None),
                 };
                 match caller {
-                    Ok(Some(caller)) => self.agent(caller).await,
+                    Ok(Some(caller)) => Ok((self.agent(&caller).await?, Some(caller))),
                     Ok(None) => Err(Box::new(unauthorized())),
                     Err(error) => Err(Box::new(refused(
                         StatusCode::SERVICE_UNAVAILABLE,
@@ -182,7 +186,7 @@ impl Endpoint {
         }
     }
 
-    async fn agent(&self, caller: Caller) -> Result<Who, Box<Response>> {
+    async fn agent(&self, caller: &Caller) -> Result<Who, Box<Response>> {
         let (Some(agent), true) = (&caller.agent, caller.may(Scope::Propose)) else {
             return Err(Box::new(refused(
                 StatusCode::FORBIDDEN,
@@ -192,16 +196,16 @@ impl Endpoint {
         if caller.tenant != self.gateway.tenant {
             return Err(Box::new(unauthorized()));
         }
-        // The person at the client is whom the token acts for, if it says so.
+        // The person at the client is the one the token acts for, if it names one.
         let decider = match &caller.person {
             None => None,
             Some(person) => {
                 let account = Account::look(self.store(), &caller.tenant, person).await;
-                account.ok().flatten().map(|(account, ground)| Decider {
+                account.ok().flatten().map(|(account, basis)| Decider {
                     person: person.clone(),
                     groups: account.groups,
                     surface: Surface::Text,
-                    grounds: caller.grounds.iter().cloned().chain([ground]).collect(),
+                    authority_bases: caller.authority_bases.iter().cloned().chain([basis]).collect(),
                 })
             }
         };
@@ -215,14 +219,26 @@ impl Endpoint {
         })
     }
 
-    /// The conversation a request names, if it is this caller's.
+    /// Returns the session that a request names, if it belongs to this caller.
     pub(super) fn session(&self, headers: &HeaderMap, who: &Who) -> Option<Arc<Relay>> {
         let name = headers.get(SESSION)?.to_str().ok()?;
-        let found = open(&self.sessions).get(name).cloned()?;
-        (found.who.requester == who.requester && found.who.agent == who.agent).then_some(found)
+        let mut sessions = open(&self.sessions);
+        let found = sessions.get(name).cloned()?;
+        let is_its = found.who.requester == who.requester && found.who.agent == who.agent;
+        is_its.then(|| {
+            sessions.touch(name);
+            found
+        })
     }
 
-    /// A server that can take up what an earlier process left open.
+    /// Forgets the session that a request names.
+    pub(super) fn forget(&self, headers: &HeaderMap) {
+        if let Some(name) = headers.get(SESSION).and_then(|name| name.to_str().ok()) {
+            open(&self.sessions).remove(name);
+        }
+    }
+
+    /// Registers a server in the background, and takes over open calls if it is stateless.
     pub(super) fn resume(&self, server: &Arc<Server>) {
         let (gateway, server) = (self.gateway.clone(), server.clone());
         tokio::spawn(async move {
@@ -232,15 +248,9 @@ impl Endpoint {
         });
     }
 
-    /// A conversation begins.
+    /// Remembers a session. If there are too many, the one that was used least recently is forgotten.
     pub(super) fn keep(&self, name: String, relay: Arc<Relay>) {
-        let mut sessions = open(&self.sessions);
-        if sessions.len() >= MOST_SESSIONS
-            && let Some(oldest) = sessions.keys().next().cloned()
-        {
-            sessions.remove(&oldest);
-        }
-        sessions.insert(name, relay);
+        open(&self.sessions).add(name, relay);
     }
 }
 
@@ -253,15 +263,83 @@ async fn called(
     if let Err(answer) = door(&endpoint.hosts, &headers) {
         return *answer;
     }
-    let who = match endpoint.who(&headers).await {
-        Ok(who) => who,
+    if let Some(name) = repeated(&headers) {
+        let problem = format!("the header `{name}` is there more than once");
+        return refused(StatusCode::BAD_REQUEST, &problem);
+    }
+    let (who, caller) = match endpoint.who(&headers).await {
+        Ok(known) => known,
         Err(answer) => return *answer,
     };
     let read = Frame::read(body);
-    match &endpoint.behind {
-        Behind::Address(proxy) => proxy.answer(&endpoint, who, method, headers, read).await,
-        Behind::Command(bridge) => bridge.answer(&endpoint, who, method, headers, read).await,
+    let answer = async {
+        match &endpoint.behind {
+            Behind::Address(proxy) => proxy.answer(&endpoint, who, method, headers, read).await,
+            Behind::Command(bridge) => bridge.answer(&endpoint, who, method, headers, read).await,
+        }
+    };
+    match caller {
+        Some(caller) => while_allowed(&endpoint, &caller, answer).await,
+        None => answer.await,
     }
+}
+
+/// Awaits a response while watching the caller's credential. If that is revoked before the response or during its
+/// stream, the request ends (X68).
+async fn while_allowed(
+    endpoint: &Arc<Endpoint>,
+    caller: &Caller,
+    answer: impl Future<Output = Response>,
+) -> Response {
+    let mut answer = std::pin::pin!(answer);
+    // Fast path: most responses come before a revocation could be noticed.
+    let soon = tokio::time::timeout(2 * SOON, &mut answer).await;
+    let watch = || Watch::of(endpoint, caller);
+    let (answer, watch) = match soon {
+        Ok(answer) if !is_stream(answer.headers()) => return answer,
+        Ok(answer) => (answer, watch()),
+        Err(_) => {
+            let watch = watch();
+            let answer = tokio::select! {
+                answer = &mut answer => answer,
+                () = watch.ended() => return unauthorized(),
+            };
+            (answer, watch)
+        }
+    };
+    if !is_stream(answer.headers()) {
+        return answer;
+    }
+    let ended = watch.ended();
+    answer.map(|body| {
+        let body = body.into_data_stream().take_until(ended);
+        // Keep the watch alive until the stream is dropped.
+        Body::from_stream(body.inspect(move |_| _ = &watch))
+    })
+}
+
+impl Followed for Arc<Endpoint> {
+    fn store(&self) -> &dyn Store {
+        self.gateway.gate.store()
+    }
+
+    fn revocations(&self) -> &Revocations {
+        &self.revocations
+    }
+
+    fn stopping(&self) -> &CancellationToken {
+        &self.gateway.stopping
+    }
+}
+
+/// Returns a repeated header that must have one value. The gateway and the server could each act on another one.
+fn repeated(headers: &HeaderMap) -> Option<&HeaderName> {
+    let counts = |name: &HeaderName| {
+        name.as_str().starts_with("mcp-")
+            || [header::AUTHORIZATION, header::HOST, header::ORIGIN].contains(name)
+    };
+    let is_repeated = |name: &&HeaderName| headers.get_all(*name).iter().nth(1).is_some();
+    headers.keys().filter(|name| counts(name)).find(is_repeated)
 }
 
 fn door(hosts: &AllowedHosts, headers: &HeaderMap) -> Result<(), Box<Response>> {
@@ -288,13 +366,13 @@ fn door(hosts: &AllowedHosts, headers: &HeaderMap) -> Result<(), Box<Response>> 
     }
 }
 
-/// What became of a client's message: it goes on to the server, or this is the answer.
+/// Disposition of a client's message: forward it to the server, or return this response.
 pub(super) enum Passed<T = OneLine> {
     On(T),
     Answered(Response),
 }
 
-/// Puts a client's message through the relay. What is held is answered as a stream, as soon as it takes long.
+/// Passes a client's message to the relay. A held call is answered with a stream once it takes long.
 pub(super) async fn through(relay: &Arc<Relay>, read: Read, alias: Option<Arc<Alias>>) -> Passed {
     let (back, messages) = mpsc::channel(QUEUE);
     let next = relay.hear_client(read, &back).await;
@@ -302,7 +380,7 @@ pub(super) async fn through(relay: &Arc<Relay>, read: Read, alias: Option<Arc<Al
     passed(next, messages, alias).await
 }
 
-/// What becomes of a message that was heard, when all that is said to the client meanwhile comes here.
+/// Awaits a message's ruling; `messages` receives everything that is sent to the client meanwhile.
 pub(super) async fn passed<T: Send + 'static>(
     next: Next<T>,
     mut messages: mpsc::Receiver<OneLine>,
@@ -318,7 +396,7 @@ pub(super) async fn passed<T: Send + 'static>(
         Next::Later(ruling) => ruling,
     };
     let ruling = tokio::spawn(ruling);
-    // While it is not clear whether it passes, nothing has been said; once it is, nothing more will be.
+    // Before the ruling nothing is sent to the client, and a call that passes sends nothing at all.
     let first = match messages.recv().await {
         Some(first) => Some(first),
         None => match ruling.await {
@@ -331,7 +409,7 @@ pub(super) async fn passed<T: Send + 'static>(
     };
     let first = restored(first);
     if is_answer(&first) {
-        // To the protocol's earlier versions, 404 means that a session is gone.
+        // In the earlier protocol versions, 404 means that the session is gone.
         let status = match shared::status(&first) {
             StatusCode::NOT_FOUND if alias.is_none() => StatusCode::OK,
             status => status,
@@ -346,7 +424,7 @@ pub(super) fn is_answer(message: &OneLine) -> bool {
     frame.is_ok_and(|frame| matches!(frame.kind, Kind::Response { .. }))
 }
 
-/// A stream that begins with one message and ends with the answer.
+/// Returns a stream that starts with `first` and ends with the answer.
 fn stream(first: OneLine, messages: mpsc::Receiver<OneLine>, alias: Option<Arc<Alias>>) -> Response {
     let state = (Some(first), messages, alias);
     let rest = futures_util::stream::unfold(state, |(first, mut messages, alias)| async move {
@@ -364,7 +442,7 @@ fn stream(first: OneLine, messages: mpsc::Receiver<OneLine>, alias: Option<Arc<A
     events(Body::from_stream(rest))
 }
 
-/// An answer that is a stream of events.
+/// Returns a response that is a stream of server-sent events.
 pub(super) fn events(body: Body) -> Response {
     let headers = [
         (header::CONTENT_TYPE, "text/event-stream"),
@@ -373,13 +451,13 @@ pub(super) fn events(body: Body) -> Response {
     (StatusCode::OK, headers, body).into_response()
 }
 
-/// An answer that is one message.
+/// Returns a response that is one message.
 pub(super) fn message(status: StatusCode, message: OneLine) -> Response {
     let kind = [(header::CONTENT_TYPE, "application/json")];
     (status, kind, message.bytes()).into_response()
 }
 
-/// Headers and body say different things.
+/// Returns the error response for headers that contradict the body.
 pub(super) fn mismatch(frame: &Frame, problem: &str) -> Response {
     let id = frame.part(&frame.id).map(String::from_utf8_lossy);
     message(
@@ -388,7 +466,7 @@ pub(super) fn mismatch(frame: &Frame, problem: &str) -> Response {
     )
 }
 
-/// A refusal, as a message that clients understand.
+/// Returns an error response as a JSON-RPC message.
 pub(super) fn refused(status: StatusCode, reason: &str) -> Response {
     message(status, wire::error(None, wire::INVALID_REQUEST, reason))
 }
@@ -412,7 +490,7 @@ pub(super) fn open<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// How long a held call may take before its answer is begun as a stream.
+/// Returns the time after which a response begins as a stream.
 pub(super) const fn soon() -> Duration {
     SOON
 }

@@ -1,49 +1,54 @@
-//! Server-sent events on their way through: cut where every reader cuts them, and written anew.
+//! Parses server-sent events and writes them again.
 //!
-//! Enters: pieces of a stream. Leaves: whole events, and an event's text for a message. Lines end at LF, CR or CRLF, as
-//! the standard says: who ends them at LF alone reads one event where the client reads two. Of what a server writes beside
-//! a message, only an event's id and the time to reconnect are passed on, and only in plain ASCII.
+//! Input: chunks of a stream. Output: whole events, and the text of an event for a message. Lines end at LF, CR or
+//! CRLF, as the standard says: a parser that knows only LF would see one event where the client sees two. Besides
+//! messages, only event ids and retry times are forwarded, and only in printable ASCII.
 
 use bytes::{Buf as _, Bytes, BytesMut};
 
 use crate::mcp::frame::LONGEST;
+use crate::mcp::lines::make_room;
 use crate::mcp::one_line::OneLine;
 
-/// Puts pieces of a stream together to events.
+/// After a line longer than this the buffer is replaced, because later lines would keep all of its memory alive.
+const LONG: usize = 256 * 1024;
+
+/// Parses a stream of chunks into events.
 #[derive(Default)]
 pub struct Events {
     buffer: BytesMut,
-    /// So many bytes of the buffer hold no line end.
+    /// Number of bytes at the start of the buffer known to contain no line end.
     scanned: usize,
-    /// The last line ended with CR: a LF that follows belongs to it.
+    /// Whether the last line ended with CR, so that a following LF belongs to it.
     is_after_cr: bool,
-    /// A line was read: no byte order mark can follow.
+    /// Whether a line was read, so that no byte order mark can follow.
     has_begun: bool,
     event: Event,
 }
 
-/// One event.
+/// One server-sent event.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Event {
-    /// What stands behind `data`: one message. Empty in an event that only names a place in the stream.
+    /// The `data` lines: one message, or empty in an event that only sets the event id.
     pub data: Option<Bytes>,
     id: Option<String>,
     retry: Option<String>,
-    /// Whether clients take it for something else than a message.
+    /// Whether the event has a type other than `message`.
     is_other: bool,
-    /// Whether it holds a remark, as a sign of life.
+    /// Whether the event has a comment, which serves as a keepalive.
     has_remark: bool,
 }
 
 impl Events {
-    /// Adds a piece; false when an event grows beyond all bounds.
+    /// Adds a chunk. Returns false if the event exceeds the maximum size.
     pub fn push(&mut self, piece: &[u8]) -> bool {
+        make_room(&mut self.buffer, piece.len());
         self.buffer.extend_from_slice(piece);
         let kept = self.event.data.as_ref().map_or(0, Bytes::len);
         self.buffer.len() + kept <= LONGEST
     }
 
-    /// The next whole event. What has not ended when the stream ends is none.
+    /// Returns the next whole event. An event that is incomplete at the end of the stream is dropped.
     pub fn take(&mut self) -> Option<Event> {
         loop {
             let line = self.line()?;
@@ -72,6 +77,9 @@ impl Events {
         let end = std::mem::take(&mut self.scanned) + length;
         let mut line = self.buffer.split_to(end).freeze();
         self.buffer.advance(1);
+        if line.len() > LONG {
+            self.buffer = BytesMut::from(&*self.buffer);
+        }
         if !std::mem::replace(&mut self.has_begun, true) && line.starts_with(b"\xef\xbb\xbf") {
             line.advance(3);
         }
@@ -102,14 +110,14 @@ impl Event {
         }
     }
 
-    /// The message in it; nothing in one that clients take for something else.
+    /// Returns the message of the event; `None` if the event has another type or no data.
     pub fn message(&self) -> Option<Bytes> {
         self.data
             .clone()
             .filter(|data| !data.is_empty() && !self.is_other)
     }
 
-    /// What is passed on of an event, with this message in it.
+    /// Returns the text of the event with this message in place of its own.
     pub fn with(&self, message: &OneLine) -> Bytes {
         let mut made = Vec::with_capacity(message.len() + 64);
         for (name, value) in [("id", &self.id), ("retry", &self.retry)] {
@@ -118,37 +126,41 @@ impl Event {
             }
         }
         match message.is_empty() {
-            false => made.extend_from_slice(&event_of(message)),
-            // It names a place, or is a sign of life.
+            // An event that only sets the event id or the retry time.
             true if !made.is_empty() => made.extend_from_slice(b"data: \n\n"),
-            true => made.extend_from_slice(&event_of(message)),
+            _ => write_event(&mut made, message),
         }
         made.into()
     }
 
-    /// What is passed on of an event without a message; nothing when that is nothing.
+    /// Returns the text to forward for an event without a message; `None` if there is nothing to forward.
     pub fn without_message(&self) -> Option<Bytes> {
         let is_passed = self.message().is_none() && !self.is_other;
         is_passed.then(|| self.with(&OneLine::sign_of_life()))
     }
 }
 
-/// A value that every reader of events reads alike.
+/// Returns a value if it is printable ASCII, which every parser reads alike.
 fn plain(value: &[u8]) -> Option<String> {
     let is_plain = value.iter().all(|byte| (b' '..=b'~').contains(byte));
     is_plain.then(|| String::from_utf8_lossy(value).into_owned())
 }
 
-/// An event with this message; without one, a sign of life.
+/// Returns the text of an event with this message; for an empty message, a keepalive.
 pub fn event_of(message: &OneLine) -> Vec<u8> {
+    let mut made = Vec::with_capacity(message.len() + 16);
+    write_event(&mut made, message);
+    made
+}
+
+fn write_event(made: &mut Vec<u8>, message: &OneLine) {
     if message.is_empty() {
-        return b": waiting\n\n".to_vec();
+        made.extend_from_slice(b": waiting\n\n");
+        return;
     }
-    let mut made = Vec::with_capacity(message.len() + 8);
     made.extend_from_slice(b"data: ");
     made.extend_from_slice(message);
     made.extend_from_slice(b"\n\n");
-    made
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
-//! One conversation over HTTP with a server, or several, that speak in lines.
+//! One HTTP session with a stdio server or with several servers.
 //!
-//! Enters: a client's message. Leaves: the answer to it by its id, alone or at the end of a stream. Clients that share a
-//! conversation are kept apart by the ids under which their requests go out.
+//! Input: a client's message. Output: the response by its request id, alone or at the end of a stream. Clients that
+//! share a session are kept apart by sending their requests under different ids.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -31,41 +31,41 @@ use crate::mcp::relay::{Relay, Who};
 use crate::mcp::server::Server;
 use crate::mcp::several::{self, Ends, Routed, Spec, Started, Switch, subscription_of};
 
-/// One conversation, and the servers it is with.
+/// An HTTP session and its servers.
 pub(super) struct Conversation {
     with: With,
-    /// Who waits for which answer.
+    /// In-flight requests, by request id.
     waiting: Mutex<HashMap<Id, Waits>>,
-    /// Who hears how far which request is.
+    /// In-flight requests, by progress token.
     progress: Mutex<HashMap<String, Waits>>,
-    /// Counts the requests of clients that share it.
+    /// Next number for request ids, if clients share the session.
     number: AtomicU64,
-    /// Who listens to what the server says of itself.
+    /// Stream for messages that belong to no request.
     listening: Mutex<Option<mpsc::Sender<OneLine>>>,
-    /// When it began.
+    /// When the session began.
     began: Instant,
-    /// When something was last said in it.
+    /// When the last message was sent or received.
     used: Mutex<Instant>,
-    /// Its servers have ended, or are about to.
+    /// Whether the servers have ended or are ending.
     is_over: AtomicBool,
     life: Life,
 }
 
-/// What conversations share about the ends of their servers.
+/// Shared by all sessions: servers that are ending, and backoff.
 #[derive(Clone, Default)]
 pub(super) struct Life {
-    /// Servers that are ending.
+    /// Tasks that end servers.
     pub(super) ending: TaskTracker,
-    /// How soon a server that ended by itself may be started again.
+    /// Delays restarts of servers that ended by themselves.
     pub(super) backoff: Arc<Backoff>,
 }
 
-/// Names a caller, for whom servers are started.
+/// Returns the key of a caller, for shared sessions and backoff.
 pub(super) fn caller(who: &Who) -> String {
     format!("{} {}", who.agent, who.requester)
 }
 
-/// What stands behind a conversation, and how it ends.
+/// The servers of a session, and the handle that ends them.
 enum With {
     One(Arc<Relay>, Mutex<Option<Child>>),
     Several(Arc<Switch>, Mutex<Option<Ends>>),
@@ -94,19 +94,22 @@ impl With {
         }
     }
 
-    /// Returns true if a call is held for a person, or runs: it needs the very process that it was proposed to.
+    /// Returns true if a call is held or running; such a call needs this very process.
     fn has_open_calls(&self) -> bool {
         match self {
             With::One(relay, _) => relay.gateway.upstreams.has_open_calls(&relay.server),
             With::Several(switch, _) => {
                 let upstreams = &switch.gateway.upstreams;
-                switch.servers().any(|server| upstreams.has_open_calls(server))
+                switch
+                    .servers()
+                    .iter()
+                    .any(|server| upstreams.has_open_calls(server))
             }
         }
     }
 }
 
-/// Who waits, and what they call what they wait for.
+/// Channel for a response, and the ids that the client used.
 #[derive(Clone)]
 struct Waits {
     to: mpsc::Sender<OneLine>,
@@ -124,29 +127,46 @@ impl Waits {
 }
 
 impl Conversation {
-    /// Whether this is who it is with.
+    /// Returns true if the session belongs to this caller.
     pub(super) fn is_of(&self, who: &Who) -> bool {
         let whose = self.with.who();
         whose.requester == who.requester && whose.agent == who.agent
     }
 
-    /// Ends its servers.
+    /// Ends the session's servers.
     pub(super) fn end(&self) {
         self.is_over.store(true, Ordering::Relaxed);
         self.with.end(&self.life.ending);
     }
 
-    /// Returns true once its servers have ended, or are about to.
+    /// Ends the session's calls that wait for a person, or that were approved and have not started.
+    pub(super) async fn end_calls(&self) {
+        match &self.with {
+            With::One(relay, _) => {
+                relay.server.close();
+                relay.gateway.end_session(&relay.server).await;
+            }
+            With::Several(switch, _) => {
+                for server in switch.servers() {
+                    server.close();
+                    switch.gateway.end_session(&server).await;
+                }
+            }
+        }
+    }
+
+    /// Returns true once the servers have ended or are ending.
     pub(super) fn is_over(&self) -> bool {
         self.is_over.load(Ordering::Relaxed)
     }
 
-    /// Notes that it is used.
+    /// Marks the session as used now.
     pub(super) fn touch(&self) {
         *open(&self.used) = Instant::now();
     }
 
-    /// Returns true if nothing was said for so long, nobody listens or waits for an answer, and no call is open.
+    /// Returns true if the session was unused for `limit`, no client listens or waits for a response, and no call is
+    /// open.
     pub(super) fn is_idle(&self, limit: Duration) -> bool {
         let is_heard = |to: &mpsc::Sender<OneLine>| !to.is_closed();
         open(&self.used).elapsed() >= limit
@@ -155,7 +175,7 @@ impl Conversation {
             && !self.with.has_open_calls()
     }
 
-    /// Its servers have ended: nothing more will be said. When that was not our doing, they are not started again at once.
+    /// Handles the end of the servers. If we did not cause it, the caller's next start is delayed by the backoff.
     fn ended(&self) {
         self.over();
         if !self.is_over() {
@@ -203,7 +223,7 @@ impl Conversation {
         let connections = several::connect(specs).map_err(|failure| failure.message)?;
         let started = Started::new(&endpoint.gateway, who, connections);
         for server in started.servers() {
-            endpoint.resume(server);
+            endpoint.resume(&server);
         }
         let switch = started.switch.clone();
         let (to_client, mut messages) = mpsc::channel(QUEUE);
@@ -234,15 +254,15 @@ impl Conversation {
         })
     }
 
-    /// Nothing more will be said.
+    /// Closes all streams of the session.
     fn over(&self) {
         open(&self.waiting).clear();
         open(&self.progress).clear();
         *open(&self.listening) = None;
     }
 
-    /// Whether the headers say what the body says; a server without headers leaves that to us. With several servers only
-    /// those are compared that every request has, not those that a tool's definition adds.
+    /// Checks the headers against the body, since a stdio server sees no headers. With several servers, only the
+    /// headers that every request has are checked, not those that a tool's definition adds.
     pub(super) async fn check(&self, frame: &Frame, headers: &HeaderMap) -> Result<(), String> {
         check(frame, headers)?;
         let With::One(relay, _) = &self.with else {
@@ -255,7 +275,7 @@ impl Conversation {
         };
         let listed = match tool.filter(|tool| !own::is_own(tool)) {
             Some(tool) => {
-                // Whoever calls first also says which protocol the server is to be asked in.
+                // Listing the tools needs the protocol version, which this request may be the first to name.
                 relay.heard(frame);
                 relay.server.listed(&tool).await
             }
@@ -267,8 +287,8 @@ impl Conversation {
         }
     }
 
-    /// Puts a message to the server and answers with what comes of it. Clients without conversations share a server,
-    /// and may number their requests alike.
+    /// Sends a message to the server and returns the response. If `is_shared`, the request gets another id, because
+    /// clients that share a server may use the same ids.
     pub(super) async fn exchange(&self, frame: &Frame, is_shared: bool) -> Response {
         let number = self.number.fetch_add(1, Ordering::Relaxed);
         let (alias, body) = match Alias::of(frame, number).filter(|_| is_shared) {
@@ -316,7 +336,7 @@ impl Conversation {
                         self.route(routed, &waits).await;
                         if is_listening(frame) {
                             let (switch, id, to) = (switch.clone(), id.clone(), waits.to.clone());
-                            // Who closes the stream listens no more.
+                            // A client that closes the stream ends its subscription.
                             tokio::spawn(async move {
                                 to.closed().await;
                                 if let Some(id) = id {
@@ -332,7 +352,7 @@ impl Conversation {
         drop(waits);
         match (answered, id) {
             (Some(answer), id) => {
-                // It was never the server's to answer, or nobody will.
+                // The server never got the request, or nobody will answer it.
                 if let Some(id) = &id {
                     open(&self.waiting).remove(id);
                 }
@@ -343,7 +363,7 @@ impl Conversation {
         }
     }
 
-    /// Sends what was routed on. What comes of it at once, such as that its server is gone, is the client's.
+    /// Sends a routed request. Immediate errors, such as that the server is gone, go to the client.
     async fn route(&self, routed: Routed, waits: &Waits) {
         let (said, mut messages) = mpsc::channel(QUEUE);
         routed.send(&said).await;
@@ -353,7 +373,7 @@ impl Conversation {
         }
     }
 
-    /// The answer under this id goes there; false when somebody waits for one under it, whose answer it would be.
+    /// Registers where the response to a request goes. Returns false if another request with this id is in flight.
     fn claim(&self, id: &Id, waits: &Waits) -> bool {
         let mut waiting = open(&self.waiting);
         let is_taken = waiting.get(id).is_some_and(|other| !other.to.is_closed());
@@ -380,7 +400,7 @@ impl Conversation {
             }
             _ => None,
         };
-        // What belongs to no request goes to who listens, or to whoever waits for anything.
+        // Messages that belong to no request go to the listening stream, or else to any in-flight request.
         let listening = || {
             let to = open(&self.listening).clone().filter(|to| !to.is_closed())?;
             Some(Waits { to, alias: None })
@@ -401,7 +421,7 @@ impl Conversation {
     }
 }
 
-/// One message if that is all and comes soon, else a stream that ends with the answer.
+/// Returns a single message if the answer comes soon and first, otherwise a stream that ends with the answer.
 async fn reply(mut messages: mpsc::Receiver<OneLine>, is_modern: bool) -> Response {
     let first = match tokio::time::timeout(soon(), messages.recv()).await {
         Ok(Some(first)) => Some(first),

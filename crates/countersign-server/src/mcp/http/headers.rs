@@ -1,5 +1,5 @@
-//! Headers of the protocol's later versions, which say again what the body says: whoever goes by them must not be told
-//! something else. Checked here where the gateway itself is the server that clients see.
+//! Checks the headers of the later protocol versions, which repeat parts of the body. Proxies may act on the headers,
+//! so they must not contradict the body. The gateway checks them where it is itself the server that clients see.
 
 use axum::http::HeaderMap;
 use serde_json::Value;
@@ -9,19 +9,19 @@ use crate::mcp::call::Says;
 use crate::mcp::frame::{Frame, Kind, pick};
 use crate::mcp::params::{InHeader, written};
 
-/// Headers and body say different things.
+/// MCP error code: headers and body contradict each other.
 pub const MISMATCH: i32 = -32020;
-/// The first version without greetings.
+/// First protocol version without `initialize`.
 const MODERN: &str = "2026-07-28";
 
-/// Whether the headers say that a request is of the later kind.
+/// Returns true if the headers name a protocol version without `initialize`.
 pub fn are_modern(headers: &HeaderMap) -> bool {
     let version = headers.get(VERSION).and_then(|version| version.to_str().ok());
-    // Versions are dates.
+    // Versions are dates, so they compare as text.
     version.is_some_and(|version| version >= MODERN)
 }
 
-/// Whether version, method and name stand in the headers as in the body.
+/// Checks that the headers repeat the version, method and name of the body.
 pub fn check(frame: &Frame, headers: &HeaderMap) -> Result<(), String> {
     let Kind::Request { method, .. } = &frame.kind else {
         return Ok(());
@@ -52,7 +52,7 @@ pub fn check(frame: &Frame, headers: &HeaderMap) -> Result<(), String> {
     Ok(())
 }
 
-/// Whether arguments stand in the headers that their tool asks for as in the body.
+/// Checks that the headers repeat the arguments that the tool wants in headers.
 pub fn check_arguments(frame: &Frame, headers: &HeaderMap, wanted: &[InHeader]) -> Result<(), String> {
     let params = frame.part(&frame.params).unwrap_or_default();
     let arguments = pick(params, ["arguments"]).ok().and_then(|[arguments]| arguments);
@@ -77,7 +77,7 @@ pub fn check_arguments(frame: &Frame, headers: &HeaderMap, wanted: &[InHeader]) 
     Ok(())
 }
 
-/// What a header says, whichever way it is written.
+/// Returns the text of a header, decoded if it is base64.
 fn shown(headers: &HeaderMap, name: &str) -> Result<Option<String>, String> {
     let Some(value) = headers.get(name) else {
         return Ok(None);

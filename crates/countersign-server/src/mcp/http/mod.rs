@@ -1,8 +1,9 @@
-//! Streamable HTTP, on either side of the gateway.
+//! Streamable HTTP on both sides of the gateway.
 //!
-//! `way` is the way to a server at an address, `events` cuts its streams into messages. `endpoint` is what clients
-//! call; `proxy` passes their requests on to a server at an address, header by header and event by event; `bridge`
-//! gives each of them a server of its own, where that is a command, and `exchange` is one conversation with it.
+//! Towards servers: `way` sends requests to a URL, `events` parses event streams. Towards clients: `endpoint` is what
+//! they call; `proxy` forwards their requests to a server at a URL; `bridge` starts a command for each session, and
+//! `exchange` is one such session. `sessions` remembers the sessions of a server at a URL, `headers` checks headers
+//! against bodies, `shared` keeps the requests of callers apart that share a server.
 
 mod bridge;
 mod endpoint;
@@ -10,6 +11,7 @@ mod events;
 mod exchange;
 mod headers;
 mod proxy;
+mod sessions;
 mod shared;
 mod way;
 

@@ -1,32 +1,36 @@
-//! Passing requests on to a server at an address: the same headers, the same message, the same events back.
+//! Reverse proxy to a server at a URL: forwards headers and messages, and returns the server's events.
 //!
-//! Every message goes through the door, in both directions. Headers that say how a body is to be read (its type, character
-//! set and compression) are ours: a server that decodes a body by the client's header could read another message in it.
-//! Deliberately absent: sessions of our own. They are the server's; we only remember which client is behind one.
+//! Every message is parsed strictly, in both directions. Headers that say how to decode a body (type, charset,
+//! compression) are replaced by ours: a server that decodes by the client's headers could read another message in the
+//! same bytes. Not here: sessions of our own. The server creates them; we only remember which client each belongs to.
 
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use axum::body::Body;
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, StatusCode, header};
 use axum::response::{IntoResponse as _, Response};
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use http_body_util::BodyExt as _;
 use tokio::sync::mpsc;
 
 use super::endpoint::{Endpoint, Passed, message, mismatch, open, refused, through};
 use super::events::{Event, Events};
 use super::headers;
-use super::way::{Heard, HttpUpstream, SESSION, VERSION, Way, is_stream};
-use crate::client::{NoAnswer, Opened};
+use super::sessions::MOST_SESSIONS;
+use super::shared::Alias;
+use super::way::{Heard, HttpUpstream, SESSION, VERSION, Way, is_stream, whole};
+use crate::client::{RequestError, StreamedResponse};
 use crate::mcp::call::Says;
-use crate::mcp::frame::{Frame, Id, Kind, LONGEST};
+use crate::mcp::child::Limit;
+use crate::mcp::frame::{Frame, Id, Kind};
 use crate::mcp::lines::{QUEUE, Read};
 use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::{self, Relay, Who};
 use crate::mcp::server::Server;
 use crate::mcp::wire;
 
-/// Headers that are about one connection only, or about us.
+/// Request headers that are not forwarded: they concern one connection or the gateway.
 const NOT_PASSED: [HeaderName; 11] = [
     header::HOST,
     header::CONNECTION,
@@ -34,30 +38,37 @@ const NOT_PASSED: [HeaderName; 11] = [
     header::TRANSFER_ENCODING,
     header::TE,
     header::UPGRADE,
-    // Ours; the server gets its own.
+    // The token is for the gateway; the server gets its own.
     header::AUTHORIZATION,
-    // Checked here; the server would not know the name.
+    // Checked by the gateway; the server would not know this origin.
     header::ORIGIN,
-    // What is not compressed can be read.
+    // We have to read the body, so it must not be compressed.
     header::ACCEPT_ENCODING,
     header::CONTENT_ENCODING,
-    // Ours: the body is UTF-8, whatever the client says.
+    // Replaced by ours: the body is UTF-8, whatever the client says.
     header::CONTENT_TYPE,
 ];
 
-/// A server at an address.
+/// Response headers that are returned, besides those that begin with `mcp-`. Others concern the server as a web site,
+/// such as where to sign in or its alternative addresses, and would lead the client past the gateway.
+const RETURNED: [HeaderName; 3] = [header::CACHE_CONTROL, header::RETRY_AFTER, header::ALLOW];
+
+/// A reverse proxy to one server.
 pub struct Proxy {
     way: Way,
-    /// For requests that belong to no conversation: one for each caller.
+    /// One relay per caller, for requests without a session; the one that was used last is at the end.
     shared: Mutex<Vec<Arc<Relay>>>,
+    /// Next number for the ids of requests without a session.
+    number: AtomicU64,
 }
 
 impl Proxy {
-    /// In front of this address.
+    /// Creates a proxy to this target.
     pub fn new(way: Way) -> Proxy {
         Proxy {
             way,
             shared: Mutex::default(),
+            number: AtomicU64::new(1),
         }
     }
 
@@ -76,7 +87,20 @@ impl Proxy {
             _ => return StatusCode::METHOD_NOT_ALLOWED.into_response(),
         };
         let is_greeting = frame.as_ref().is_some_and(is_greeting);
-        let relay = match endpoint.session(&headers, &who) {
+        let session = endpoint.session(&headers, &who);
+        // The server would take the request for one of the session's real owner. After a restart of the gateway no
+        // session is known either, and clients begin a new one: a call that is held in an unknown session could run in
+        // another one.
+        if session.is_none() && headers.contains_key(SESSION) {
+            return refused(StatusCode::NOT_FOUND, "there is no such session");
+        }
+        let ends = session.clone().filter(|_| method == Method::DELETE);
+        // Before the server ends the session: calls held in it must not run in a later one.
+        if let Some(relay) = &ends {
+            relay.gateway.end_session(&relay.server).await;
+        }
+        let is_shared = session.is_none() && !is_greeting;
+        let relay = match session {
             Some(relay) => relay,
             None if is_greeting => self.relay(endpoint, who),
             None => self.shared(endpoint, who),
@@ -84,15 +108,22 @@ impl Proxy {
         if headers.contains_key(SESSION) {
             remember(&relay, &headers);
         }
-        // What the server does not see it cannot check.
+        // The server does not see requests that we answer, so check their headers here.
         if let Some(frame) = frame.as_ref().filter(|frame| may_be_ours(frame))
             && let Err(problem) = headers::check(frame, &headers)
         {
             return mismatch(frame, &problem);
         }
-        let asked = frame.as_ref().and_then(asked);
+        // Clients that share a relay may use the same request ids.
+        let shared = frame.as_ref().filter(|frame| is_shared && is_modern(frame));
+        let number = self.number.fetch_add(1, Ordering::Relaxed);
+        let (alias, frame) = match shared.and_then(|frame| Alias::of(frame, number)) {
+            Some((alias, line)) => (Some(Arc::new(alias)), Some(Frame::read_line(line))),
+            None => (None, frame.map(Ok)),
+        };
+        let asked = frame.as_ref().and_then(|read| asked(read.as_ref().ok()?));
         let body = match frame {
-            Some(frame) => match through(&relay, Ok(frame), None).await {
+            Some(read) => match through(&relay, read, alias.clone()).await {
                 Passed::On(body) => body,
                 Passed::Answered(answer) => return answer,
             },
@@ -100,13 +131,20 @@ impl Proxy {
         };
         let opened = match self.way.open(method, passed(&headers), &body).await {
             Ok(opened) => opened,
-            Err(NoAnswer::NotSent(why) | NoAnswer::Unknown(why)) => {
+            Err(RequestError::NotSent(why) | RequestError::Unknown(why)) => {
                 return refused(
                     StatusCode::BAD_GATEWAY,
                     &format!("the server cannot be reached: {why}"),
                 );
             }
         };
+        if let Some(relay) = ends
+            && (opened.status < 300 || opened.status == 404)
+        {
+            endpoint.forget(&headers);
+            // A call that is proposed at this moment ends like the calls of a server that is gone.
+            relay.server.close();
+        }
         if is_greeting {
             match opened.headers.get(SESSION).and_then(|name| name.to_str().ok()) {
                 Some(name) => endpoint.keep(name.to_owned(), relay.clone()),
@@ -114,10 +152,10 @@ impl Proxy {
             }
             remember(&relay, &opened.headers);
         }
-        back(relay, opened, asked).await
+        back(relay, opened, asked, alias).await
     }
 
-    /// The relay of a new conversation.
+    /// Creates the relay of a new session.
     fn relay(&self, endpoint: &Arc<Endpoint>, who: Who) -> Arc<Relay> {
         let (heard, mut messages) = mpsc::channel(QUEUE);
         let headers = Arc::default();
@@ -126,7 +164,7 @@ impl Proxy {
         let relay = Arc::new(Relay::new(endpoint.gateway.clone(), server.clone(), who));
         endpoint.resume(&server);
         let heard = relay.clone();
-        // What comes in answer to requests of ours, and what the server says meanwhile.
+        // Responses to our own requests, and other messages of the server meanwhile.
         tokio::spawn(async move {
             while let Some(message) = messages.recv().await {
                 match message {
@@ -143,13 +181,21 @@ impl Proxy {
     }
 
     fn shared(&self, endpoint: &Arc<Endpoint>, who: Who) -> Arc<Relay> {
-        let found = open(&self.shared)
-            .iter()
-            .find(|relay| relay.who.requester == who.requester && relay.who.agent == who.agent)
-            .cloned();
+        let found = {
+            let mut shared = open(&self.shared);
+            let is_its =
+                |relay: &Arc<Relay>| relay.who.requester == who.requester && relay.who.agent == who.agent;
+            let place = shared.iter().position(is_its);
+            // The list is in the order of use.
+            place.map(|place| {
+                let relay = shared.remove(place);
+                shared.push(relay.clone());
+                relay
+            })
+        };
         found.unwrap_or_else(|| {
             let relay = self.relay(endpoint, who);
-            // Nobody greets a server that knows no greetings.
+            // There is no handshake in the protocol version without sessions.
             relay.server.greeted();
             self.replace(relay.clone());
             relay
@@ -160,14 +206,14 @@ impl Proxy {
         let mut shared = open(&self.shared);
         shared
             .retain(|other| other.who.requester != relay.who.requester || other.who.agent != relay.who.agent);
-        if shared.len() >= super::endpoint::MOST_SESSIONS {
+        if shared.len() >= MOST_SESSIONS {
             shared.remove(0);
         }
         shared.push(relay);
     }
 }
 
-/// Our own requests belong to the same conversation.
+/// Copies the session and version headers, so that our own requests belong to the same session.
 fn remember(relay: &Relay, headers: &HeaderMap) {
     let names = [SESSION, VERSION];
     let found = names
@@ -176,18 +222,22 @@ fn remember(relay: &Relay, headers: &HeaderMap) {
     relay.server.set_headers(found.collect());
 }
 
-/// Whether it may be answered here, and is of the kind that says in headers what it is.
+/// Returns true if the gateway may answer the request itself and its protocol version has checked headers.
 fn may_be_ours(frame: &Frame) -> bool {
-    let is_modern = || Says::read(frame.part(&frame.params).unwrap_or_default()).is_modern();
     matches!(&frame.kind, Kind::Request { method, .. }
-        if (method == "tools/call" || method.starts_with("tasks/")) && is_modern())
+        if (method == "tools/call" || method.starts_with("tasks/")) && is_modern(frame))
+}
+
+/// Returns true if the request uses the later protocol version, which has no sessions.
+fn is_modern(frame: &Frame) -> bool {
+    Says::read(frame.part(&frame.params).unwrap_or_default()).is_modern()
 }
 
 fn is_greeting(frame: &Frame) -> bool {
     matches!(&frame.kind, Kind::Request { method, .. } if method == "initialize")
 }
 
-/// The id under which a request is to be answered.
+/// Returns the id of a request.
 fn asked(frame: &Frame) -> Option<Id> {
     match &frame.kind {
         Kind::Request { id, .. } => Some(id.clone()),
@@ -204,19 +254,29 @@ fn passed(headers: &HeaderMap) -> HeaderMap {
     passed
 }
 
-/// The server's answer, with our own tools in its lists. A body that is no message is not passed on; its status is.
-async fn back(relay: Arc<Relay>, mut opened: Opened, asked: Option<Id>) -> Response {
+/// Returns the headers of a server's response that the client gets.
+fn returned(headers: &HeaderMap) -> HeaderMap {
+    let is_returned = |name: &HeaderName| name.as_str().starts_with("mcp-") || RETURNED.contains(name);
+    let all = headers.iter().filter(|(name, _)| is_returned(name));
+    all.map(|(name, value)| (name.clone(), value.clone())).collect()
+}
+
+/// Returns the server's response, with our built-in tools in its lists. A body that is not a message is replaced by an
+/// error; its status is kept.
+async fn back(
+    relay: Arc<Relay>,
+    mut opened: StreamedResponse,
+    asked: Option<Id>,
+    alias: Option<Arc<Alias>>,
+) -> Response {
     let status = StatusCode::from_u16(opened.status).unwrap_or(StatusCode::BAD_GATEWAY);
-    let mut headers = opened.headers.clone();
-    for name in [
-        header::CONNECTION,
-        header::CONTENT_LENGTH,
-        header::TRANSFER_ENCODING,
-        header::CONTENT_ENCODING,
-        header::CONTENT_TYPE,
-    ] {
-        headers.remove(name);
+    // Clients would follow a redirect by themselves, past the gateway.
+    if status.is_redirection() {
+        relay.forget(asked.as_ref());
+        let problem = format!("the server answers {status}, and the gateway sends no client elsewhere");
+        return refused(StatusCode::BAD_GATEWAY, &problem);
     }
+    let headers = returned(&opened.headers);
     let answered = |kind: &'static str, body: Body| {
         let mut answer = body.into_response();
         *answer.headers_mut() = headers;
@@ -227,21 +287,24 @@ async fn back(relay: Arc<Relay>, mut opened: Opened, asked: Option<Id>) -> Respo
         answer
     };
     if is_stream(&opened.headers) {
-        return answered("text/event-stream", Body::from_stream(filtered(relay, opened)));
+        return answered(
+            "text/event-stream",
+            Body::from_stream(filtered(relay, opened, alias)),
+        );
     }
-    let mut whole = BytesMut::new();
-    while let Some(Ok(piece)) = opened.body.frame().await {
-        whole.extend_from_slice(&piece.into_data().unwrap_or_default());
-        if whole.len() > LONGEST {
+    let whole = match whole(&mut opened, &Limit::default()).await {
+        Ok(whole) => whole,
+        Err(why) => {
             relay.forget(asked.as_ref());
-            return refused(StatusCode::BAD_GATEWAY, "the server's answer is too large");
+            let problem = format!("the server's answer could not be read: {why}");
+            return refused(StatusCode::BAD_GATEWAY, &problem);
         }
-    }
-    let read = Frame::read(whole.freeze());
+    };
+    let read = Frame::read(whole);
     let id = asked.as_ref().map(Id::as_json);
     let passed = match read {
         Err(bad) if bad.is_blank() => None,
-        // Not every error is a message.
+        // The body of an HTTP error need not be a message.
         Err(_) if status.is_client_error() || status.is_server_error() => {
             let problem = format!("the server answers {status}");
             Some(wire::error(id, wire::INTERNAL, &problem))
@@ -254,24 +317,25 @@ async fn back(relay: Arc<Relay>, mut opened: Opened, asked: Option<Id>) -> Respo
         Ok(frame) => relay.hear_server(Ok(frame)),
     };
     relay.forget(asked.as_ref());
-    match passed {
+    match passed.map(|passed| restored(&alias, passed)) {
         Some(passed) => answered("application/json", Body::from(passed.bytes())),
         None => answered("application/json", Body::empty()),
     }
 }
 
-/// The server's events, with our own tools in its lists.
+/// Returns the server's events, with our built-in tools in its lists.
 fn filtered(
     relay: Arc<Relay>,
-    opened: Opened,
+    opened: StreamedResponse,
+    alias: Option<Arc<Alias>>,
 ) -> impl futures_util::Stream<Item = Result<Bytes, std::convert::Infallible>> {
     futures_util::stream::unfold(
-        (relay, opened, Events::default()),
-        |(relay, mut opened, mut events)| async move {
+        (relay, opened, Events::default(), alias),
+        |(relay, mut opened, mut events, alias)| async move {
             loop {
                 if let Some(event) = events.take() {
-                    if let Some(event) = filter(&relay, &event) {
-                        return Some((Ok(event), (relay, opened, events)));
+                    if let Some(event) = filter(&relay, &event, &alias) {
+                        return Some((Ok(event), (relay, opened, events, alias)));
                     }
                     continue;
                 }
@@ -279,7 +343,7 @@ fn filtered(
                     Some(Ok(piece)) => piece.into_data().ok(),
                     _ => None,
                 };
-                // What has not ended is no event.
+                // An incomplete event at the end of the stream is dropped.
                 if !piece.is_some_and(|piece| events.push(&piece)) {
                     return None;
                 }
@@ -288,10 +352,18 @@ fn filtered(
     )
 }
 
-fn filter(relay: &Relay, event: &Event) -> Option<Bytes> {
+fn filter(relay: &Relay, event: &Event, alias: &Option<Arc<Alias>>) -> Option<Bytes> {
     let Some(message) = event.message() else {
         return event.without_message();
     };
     let passed = relay.hear_server(Frame::read(message))?;
-    Some(event.with(&passed))
+    Some(event.with(&restored(alias, passed)))
+}
+
+/// Returns a message with the id that its client used.
+fn restored(alias: &Option<Arc<Alias>>, message: OneLine) -> OneLine {
+    match alias {
+        Some(alias) => alias.restore(message),
+        None => message,
+    }
 }

@@ -1,5 +1,5 @@
-//! Requests of clients that share one process: each goes out under an id of its own, and its answers come back under
-//! the client's, so that equal ids and progress tokens do not meet.
+//! Ids for requests of clients that share one server: each request is sent under a new id, and its responses get the
+//! client's id back, so that equal ids and progress tokens do not collide.
 
 use axum::http::StatusCode;
 use bytes::Bytes;
@@ -7,22 +7,22 @@ use bytes::Bytes;
 use crate::mcp::frame::{Frame, Id, Kind, pick, pick_meta, span};
 use crate::mcp::one_line::OneLine;
 
-/// Which request a stream of notifications belongs to.
+/// Key in `_meta` that names the request a notification belongs to.
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
 
-/// How a request is called here, and at its client.
+/// Maps a request's new id to the id and progress token that its client used.
 #[derive(Debug)]
 pub struct Alias {
-    /// The id that it goes out under.
+    /// The new id, also used as progress token.
     pub id: Id,
-    /// Its own, as it was written.
+    /// The client's id, as it was written.
     raw_id: Bytes,
-    /// Where its client wants to hear how far it is, as it was written.
+    /// The client's progress token, as it was written.
     token: Option<Bytes>,
 }
 
 impl Alias {
-    /// Gives a request another id; nothing when it is no request.
+    /// Gives a request a new id. Returns `None` if the message is not a request.
     pub fn of(frame: &Frame, number: u64) -> Option<(Alias, OneLine)> {
         let place = frame.id.clone()?;
         if !matches!(frame.kind, Kind::Request { .. }) {
@@ -38,7 +38,7 @@ impl Alias {
                 .and_then(|token| frame.shared(&Some(token.clone()))),
             id: id.clone(),
         };
-        // From the end, so that the earlier place stays where it is.
+        // Edit from the end, so that the earlier range stays valid.
         let mut places: Vec<_> = token.into_iter().chain([place]).collect();
         places.sort_by_key(|place| std::cmp::Reverse(place.start));
         let bytes = places
@@ -47,7 +47,7 @@ impl Alias {
         Some((alias, bytes))
     }
 
-    /// A message for the client, with what the client calls its request.
+    /// Returns a message for the client with the client's own id or progress token.
     pub fn restore(&self, message: OneLine) -> OneLine {
         let Ok(frame) = Frame::again(message.clone()) else {
             return message;
@@ -82,7 +82,7 @@ fn token(bytes: &[u8], params: &[u8]) -> Option<std::ops::Range<usize>> {
     pick_meta(params, "progressToken").map(|token| span(bytes, token.get()))
 }
 
-/// What the protocol's later versions answer a request with, by the error in the answer.
+/// Returns the HTTP status that the later protocol versions require for a response, by its error code.
 pub fn status(message: &OneLine) -> StatusCode {
     let frame = Frame::again(message.clone()).ok();
     let error = frame.as_ref().and_then(|frame| frame.part(&frame.error));

@@ -1,51 +1,55 @@
-//! The way to a server at an address: each message is a request of its own, and answers come as one message or as a
-//! stream of them.
+//! HTTP client for a server at a URL: each message is a POST request, answered with one message or a stream of them.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
 use axum::http::{HeaderMap, HeaderName, HeaderValue, Method, header};
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use futures_util::FutureExt as _;
 use futures_util::future::BoxFuture;
 use http_body_util::BodyExt as _;
 use tokio::sync::mpsc;
 
 use super::events::Events;
-use crate::client::{Allowed, Client, NoAnswer, Opened, Target};
+use crate::client::{AllowedTargets, Client, RequestError, StreamedResponse, Target};
 use crate::failure::Failure;
+use crate::mcp::child::Limit;
 use crate::mcp::frame::{Frame, Id, Kind, LONGEST, pick};
-use crate::mcp::lines::Read;
+use crate::mcp::lines::{Read, make_room};
 use crate::mcp::one_line::OneLine;
-use crate::mcp::server::{Gone, Headers, Lost, Upstream};
+use crate::mcp::server::{Gone, Headers, LATE, Lost, Upstream};
 use crate::output;
 
-/// Names a conversation with a server.
+/// Header that names a session.
 pub const SESSION: HeaderName = HeaderName::from_static("mcp-session-id");
-/// The version that is spoken.
+/// Header that names the protocol version.
 pub const VERSION: HeaderName = HeaderName::from_static("mcp-protocol-version");
 
-/// An address, and what to show there.
+/// Maximum memory in bytes that is reserved because of a `Content-Length`.
+const MOST_AT_ONCE: usize = 32 * 1024 * 1024;
+
+/// An HTTP target: URL, token and limits.
 #[derive(Clone)]
 pub struct Way {
     client: Client,
     target: Target,
     token: Option<HeaderValue>,
+    limit: Limit,
 }
 
-/// What a server at an address lets us hear.
+/// A message from a server over HTTP, or a lost request.
 #[derive(Debug)]
 pub enum Heard {
-    /// A message, or bytes that are none.
+    /// A message, or bytes that are not a valid one.
     Message(Read),
-    /// This request will not be answered.
+    /// A request that will not be answered, and why.
     Lost(Id, Lost),
 }
 
 impl Way {
-    /// Takes an address apart; the token is shown to nobody else.
+    /// Parses a URL. Fails if the token would be sent unencrypted to another machine.
     pub fn new(url: &str, token: Option<&str>) -> Result<Way, Failure> {
         let target = Target::parse(url).map_err(Failure::usage)?;
-        if target.is_open_to_others() && token.is_some() {
+        if target.is_remote_plaintext() && token.is_some() {
             return Err(Failure::error(
                 "not_secure",
                 format!("a token would travel to `{url}` in the clear"),
@@ -57,29 +61,40 @@ impl Way {
             .transpose()
             .map_err(|_| Failure::error("bad_token", "the server's token is no text"))?;
         Ok(Way {
-            client: Client::new(Allowed::named(target.place()), LONGEST),
+            client: Client::new(AllowedTargets::one(target.host_and_port()), LONGEST),
             target,
             token,
+            limit: Limit::default(),
         })
     }
 
-    /// One request there; without a message, the body is empty.
+    /// Sets a limit on what the server may send in total.
+    pub fn with_limit(self, limit: Limit) -> Way {
+        Way { limit, ..self }
+    }
+
+    /// Sends one HTTP request; an empty message makes an empty body.
     pub async fn open(
         &self,
         method: Method,
         mut headers: HeaderMap,
         body: &OneLine,
-    ) -> Result<Opened, NoAnswer> {
+    ) -> Result<StreamedResponse, RequestError> {
         if let Some(token) = &self.token {
             headers.insert(header::AUTHORIZATION, token.clone());
         }
+        let line = body.clone();
+        let check = move || match line.is_in_time() {
+            true => Ok(()),
+            false => Err(LATE.to_owned()),
+        };
         self.client
-            .open(method, &self.target, headers, body.bytes())
+            .open_after_check(method, &self.target, headers, body.bytes(), check)
             .await
     }
 }
 
-/// A conversation with a server at an address.
+/// A session with a server over streamable HTTP.
 pub struct HttpUpstream {
     way: Way,
     heard: mpsc::Sender<Heard>,
@@ -87,7 +102,7 @@ pub struct HttpUpstream {
 }
 
 impl HttpUpstream {
-    /// What comes goes to `heard`. The headers are those of the conversation.
+    /// Creates an upstream that delivers messages to `heard`. `headers` are the headers of the session.
     pub fn new(way: Way, heard: mpsc::Sender<Heard>, headers: Arc<Mutex<HeaderMap>>) -> HttpUpstream {
         HttpUpstream { way, heard, headers }
     }
@@ -139,16 +154,17 @@ impl Upstream for HttpUpstream {
             let mut exchange = Exchange {
                 heard: &heard,
                 headers: &kept,
+                limit: &way.limit,
                 id: id.as_ref(),
                 is_answered: false,
             };
-            let lost = match exchange.run(&way, headers, line).await {
+            let lost = match exchange.run(&way, headers, line.clone()).await {
                 Ok(()) => Lost::Unknown("the server ended its answer before it was one".to_owned()),
-                Err(NoAnswer::NotSent(why)) => Lost::NotSent(why),
-                Err(NoAnswer::Unknown(why)) => Lost::Unknown(why),
+                Err(lost) => lost,
             };
             let is_answered = exchange.is_answered;
-            if let Some(id) = id.filter(|_| !is_answered) {
+            // The sender of a message that was held back is told by the message itself.
+            if let Some(id) = id.filter(|_| !is_answered && !line.was_held_back()) {
                 let _ = heard.send(Heard::Lost(id, lost)).await;
             }
             if is_greeted {
@@ -159,7 +175,7 @@ impl Upstream for HttpUpstream {
     }
 }
 
-/// Hears what a server says of itself, if it says anything.
+/// Opens the GET stream for messages that belong to no request, if the server offers one.
 async fn listen(way: &Way, heard: &mpsc::Sender<Heard>, kept: &Mutex<HeaderMap>) {
     let mut headers = kept.lock().unwrap_or_else(PoisonError::into_inner).clone();
     headers.insert(header::ACCEPT, HeaderValue::from_static("text/event-stream"));
@@ -169,6 +185,7 @@ async fn listen(way: &Way, heard: &mpsc::Sender<Heard>, kept: &Mutex<HeaderMap>)
     let mut exchange = Exchange {
         heard,
         headers: kept,
+        limit: &way.limit,
         id: None,
         is_answered: false,
     };
@@ -177,53 +194,49 @@ async fn listen(way: &Way, heard: &mpsc::Sender<Heard>, kept: &Mutex<HeaderMap>)
     }
 }
 
-/// One message and what comes of it.
+/// One POST request and its response.
 struct Exchange<'e> {
     heard: &'e mpsc::Sender<Heard>,
     headers: &'e Mutex<HeaderMap>,
+    limit: &'e Limit,
     id: Option<&'e Id>,
     is_answered: bool,
 }
 
 impl Exchange<'_> {
-    async fn run(&mut self, way: &Way, headers: HeaderMap, line: OneLine) -> Result<(), NoAnswer> {
+    async fn run(&mut self, way: &Way, headers: HeaderMap, line: OneLine) -> Result<(), Lost> {
         let mut opened = way.open(Method::POST, headers, &line).await?;
         if let Some(session) = opened.headers.get(SESSION) {
             self.keep(SESSION, session.clone());
         }
         if is_stream(&opened.headers) {
-            return self.stream(&mut opened).await;
+            return Ok(self.stream(&mut opened).await?);
         }
-        let mut whole = Vec::new();
-        while let Some(piece) = opened.body.frame().await {
-            let piece = piece.map_err(|error| NoAnswer::Unknown(error.to_string()))?;
-            whole.extend_from_slice(&piece.into_data().unwrap_or_default());
-            if whole.len() > LONGEST {
-                return Err(NoAnswer::Unknown("the answer is too large".to_owned()));
-            }
-        }
+        let whole = whole(&mut opened, self.limit).await.map_err(Lost::Unknown)?;
         // An error need not be a message.
         match opened.status {
-            400.. => self.hear(Frame::read(whole.into())).await,
-            _ => self.message(whole.into()).await?,
+            400.. => self.hear(Frame::read(whole)).await,
+            _ => self.message(whole).await?,
         }
         match opened.status {
             _ if self.is_answered => Ok(()),
-            // It was refused before it was looked at.
             401 | 403 | 404 | 405 | 406 | 415 => {
-                Err(NoAnswer::NotSent(format!("the server answers {}", opened.status)))
+                Err(Lost::Refused(format!("the server answers {}", opened.status)))
             }
-            400.. => Err(NoAnswer::Unknown(format!("the server answers {}", opened.status))),
+            400.. => Err(Lost::Unknown(format!("the server answers {}", opened.status))),
             _ => Ok(()),
         }
     }
 
-    async fn stream(&mut self, opened: &mut Opened) -> Result<(), NoAnswer> {
+    async fn stream(&mut self, opened: &mut StreamedResponse) -> Result<(), RequestError> {
         let mut events = Events::default();
         while let Some(piece) = opened.body.frame().await {
-            let piece = piece.map_err(|error| NoAnswer::Unknown(error.to_string()))?;
-            if !events.push(&piece.into_data().unwrap_or_default()) {
-                return Err(NoAnswer::Unknown("the answer is too large".to_owned()));
+            let piece = piece.map_err(|error| RequestError::Unknown(error.to_string()))?;
+            let piece = piece.into_data().unwrap_or_default();
+            let exceeded = |error: std::io::Error| RequestError::Unknown(error.to_string());
+            self.limit.count(piece.len()).map_err(exceeded)?;
+            if !events.push(&piece) {
+                return Err(RequestError::Unknown("the answer is too large".to_owned()));
             }
             while let Some(event) = events.take() {
                 if let Some(message) = event.message() {
@@ -234,8 +247,8 @@ impl Exchange<'_> {
         Ok(())
     }
 
-    /// Hears one message. Bytes that are none are passed to nobody, and end the request that they came in answer to.
-    async fn message(&mut self, message: Bytes) -> Result<(), NoAnswer> {
+    /// Delivers one message. Bytes that are not a valid message are dropped and end the request that they answer.
+    async fn message(&mut self, message: Bytes) -> Result<(), RequestError> {
         let read = Frame::read(message);
         let problem = match &read {
             Err(bad) if !bad.is_blank() => Some(bad.problem().clone()),
@@ -249,7 +262,7 @@ impl Exchange<'_> {
             "countersign: a message of a server was not passed on: {problem}"
         ));
         match self.id.is_some() && !self.is_answered {
-            true => Err(NoAnswer::Unknown(format!(
+            true => Err(RequestError::Unknown(format!(
                 "the server's answer could not be read: {problem}"
             ))),
             false => Ok(()),
@@ -269,7 +282,7 @@ impl Exchange<'_> {
         let _ = self.heard.send(Heard::Message(Ok(frame))).await;
     }
 
-    /// The answer to a greeting says which version is spoken from now on.
+    /// Remembers the protocol version from the result of `initialize`, for later headers.
     fn learn(&self, frame: &Frame) {
         let result = frame.part(&frame.result).unwrap_or_default();
         let Ok([Some(version), Some(_)]) = pick(result, ["protocolVersion", "serverInfo"]) else {
@@ -287,7 +300,25 @@ impl Exchange<'_> {
     }
 }
 
-/// Whether an answer is a stream of messages.
+/// Reads the whole body of a response. Fails if it exceeds a limit or the connection breaks.
+pub async fn whole(opened: &mut StreamedResponse, limit: &Limit) -> Result<Bytes, String> {
+    let length = opened.headers.get(header::CONTENT_LENGTH);
+    let length = length.and_then(|length| length.to_str().ok()?.parse::<usize>().ok());
+    let mut whole = BytesMut::with_capacity(length.unwrap_or_default().min(MOST_AT_ONCE));
+    while let Some(piece) = opened.body.frame().await {
+        let piece = piece.map_err(|error| error.to_string())?;
+        let piece = piece.into_data().unwrap_or_default();
+        limit.count(piece.len()).map_err(|error| error.to_string())?;
+        make_room(&mut whole, piece.len());
+        whole.extend_from_slice(&piece);
+        if whole.len() > LONGEST {
+            return Err("the answer is too large".to_owned());
+        }
+    }
+    Ok(whole.freeze())
+}
+
+/// Returns true if a response is an event stream.
 pub fn is_stream(headers: &HeaderMap) -> bool {
     let kind = headers
         .get(header::CONTENT_TYPE)
@@ -295,7 +326,7 @@ pub fn is_stream(headers: &HeaderMap) -> bool {
     kind.is_some_and(|kind| kind.to_ascii_lowercase().starts_with("text/event-stream"))
 }
 
-/// What the protocol's later versions say in headers as well.
+/// Adds the headers of the later protocol versions, which repeat the version, method and name.
 fn describe(frame: &Frame, headers: &mut HeaderMap) {
     let Kind::Request { method, .. } = &frame.kind else {
         return;

@@ -1,31 +1,31 @@
-//! Requests of the client that the server has, by their ids.
+//! Requests of one side that the other side has not answered, by request id.
 //!
-//! An answer counts once, and only under the id that a request has, to the letter.
+//! A response counts once, and only if its id is exactly that of a request.
 
 use std::collections::{HashMap, VecDeque};
 
 use crate::mcp::frame::Id;
 
-/// At least so many requests without an answer are remembered; of twice as many the oldest are forgotten.
+/// Number of unanswered requests that are always remembered; at twice as many, the oldest are forgotten.
 const MOST: usize = 16 * 1024;
 
-/// Requests that the server may answer.
+/// Requests that may still be answered.
 #[derive(Default)]
 pub struct Forwarded {
-    /// How many requests go by one id: clients that share a server may number theirs alike.
+    /// Number of requests per id: clients that share a server may use the same ids.
     open: HashMap<Id, usize>,
     order: VecDeque<Id>,
 }
 
 impl Forwarded {
-    /// A request goes to the server.
+    /// Registers a request that goes to the other side.
     pub fn add(&mut self, id: &Id) {
         *self.open.entry(id.clone()).or_default() += 1;
         self.order.push_back(id.clone());
         if self.order.len() < 2 * MOST {
             return;
         }
-        // Seldom, so that it costs little for each request.
+        // Rare, so the amortized cost per request is small.
         self.order.retain(|id| self.open.contains_key(id));
         while self.order.len() > MOST
             && let Some(oldest) = self.order.pop_front()
@@ -34,26 +34,30 @@ impl Forwarded {
         }
     }
 
-    /// Forgets all of them, and gives their ids.
+    /// Forgets all requests and returns their ids.
     pub fn take_all(&mut self) -> Vec<Id> {
         self.order.clear();
         std::mem::take(&mut self.open).into_keys().collect()
     }
 
-    /// True when there is a request of this id; then there is one less.
+    /// Removes one request of this id. Returns false if there was none.
     pub fn take(&mut self, id: &Id) -> bool {
-        let Some(count) = self.open.get_mut(id) else {
-            return false;
-        };
+        self.take_one(id).is_some()
+    }
+
+    /// Removes one request of this id. Returns how many of the same id are left, or `None` if there was none.
+    pub fn take_one(&mut self, id: &Id) -> Option<usize> {
+        let count = self.open.get_mut(id)?;
         *count -= 1;
-        if *count == 0 {
+        let left = *count;
+        if left == 0 {
             self.open.remove(id);
         }
-        // Most are answered in the order in which they were asked.
+        // Most requests are answered in the order in which they were sent.
         while self.order.front().is_some_and(|id| !self.open.contains_key(id)) {
             self.order.pop_front();
         }
-        true
+        Some(left)
     }
 }
 

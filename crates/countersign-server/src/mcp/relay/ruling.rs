@@ -1,10 +1,11 @@
-//! One tool call on its way: to the server at once, or through the gate to its answer; and what cancelling it does.
+//! One tool call: forwarded at once or put to the gate, answered, and possibly cancelled.
 
 use std::sync::Arc;
 
 use countersign::executor::{Outcome, PermitToken};
 use countersign::id::{Actor, ApprovalId, CallId};
 use futures_util::future::BoxFuture;
+use tokio::sync::oneshot;
 use tokio_util::sync::CancellationToken;
 
 use super::{Back, Next, Relay, UnderWay, Waiting, open};
@@ -16,12 +17,13 @@ use crate::mcp::gateway::{Put, Wish};
 use crate::mcp::one_line::OneLine;
 use crate::mcp::own;
 use crate::mcp::seen::Asked;
-use crate::mcp::server::Lost;
+use crate::mcp::server::LATE;
 use crate::mcp::settings::OnCancel;
 use crate::mcp::wire;
 
 impl Relay {
-    /// A tool call: what passes goes on at once and in order; what takes longer goes its own way.
+    /// Handles a tool call. If the ruling is immediate, the call keeps its place in the order of messages; otherwise
+    /// the ruling is returned to be awaited in the background.
     pub(super) async fn tool_call(self: &Arc<Self>, frame: &Frame, back: &Back) -> Next {
         let call = match ToolCall::read(frame) {
             Ok(call) => call,
@@ -63,7 +65,7 @@ impl Relay {
         }
     }
 
-    /// Finds out in the background what is to be done with a message, and does it.
+    /// Awaits a ruling in the background and sends the message to the server if it passes.
     pub fn later(self: &Arc<Self>, ruling: BoxFuture<'static, Option<OneLine>>, back: &Back) {
         let (relay, back) = (self.clone(), back.clone());
         self.answers.spawn(async move {
@@ -85,8 +87,8 @@ impl Relay {
         }
     }
 
-    /// Puts a call to the gate. Gives the bytes to send on when it passes; else it has been answered, unless nobody
-    /// wants an answer any more.
+    /// Submits a call to the gate. Returns the bytes to forward if it passes; otherwise answers the client, unless the
+    /// request was cancelled.
     async fn rule(self: &Arc<Self>, mut under_way: UnderWay) -> Option<OneLine> {
         if own::is_own(&under_way.call.tool) {
             if let Some(answer) = own::call(self, &under_way).await {
@@ -100,7 +102,7 @@ impl Relay {
         let (call, form) = (&under_way.call, &under_way.form);
         let wish = Wish {
             definition,
-            // The process that the call is for: it runs there, or not at all.
+            // The server process that the call is for: it runs there or not at all.
             session: self.gateway.lease.session(self.server.number_here),
             ..self.wish(self.server.qualified(&call.tool), call.arguments.clone())
         };
@@ -122,69 +124,106 @@ impl Relay {
         }
         let put = self.gateway.put(wish).await;
         let answer = match put {
-            // The permit ends here: these bytes go out once.
+            // The permit is consumed here: these bytes are sent once.
             Ok(Put::Pass(permit)) => {
                 let started = permit.call().zip(permit.token().cloned());
                 if under_way.cancelled.is_cancelled() {
                     if let Some((call, token)) = started {
-                        let outcome = Outcome::failed("not sent: the client cancelled it");
+                        let outcome = Outcome::NotSent("not sent: the client cancelled it".to_owned());
                         self.finish_passed(call, token, outcome);
                     }
                     return None;
                 }
                 let call = under_way.call;
+                let mut frame = call.frame;
                 if let Some(started) = started {
-                    open(&self.passed).insert(call.id.clone(), started);
+                    let other = open(&self.passed).insert(call.id.clone(), started);
+                    if let Some((other, token)) = other {
+                        let why = "another call came under its id before it was answered";
+                        self.finish_passed(other, token, Outcome::Unknown(why.to_owned()));
+                    }
+                    let (limited, held_back) = frame.until(permit.time_limit());
+                    frame = limited;
+                    self.answer_when_held_back(held_back, &call.id, form, under_way.back);
                 }
                 let name = self.server.qualified(&call.tool);
                 let arguments = call.arguments;
                 self.seen.ask(&call.id, Asked { name, arguments });
                 self.forwards(&call.id);
-                return Some(call.frame);
+                return Some(frame);
             }
             Ok(Put::Forbidden(reason)) => form.failure(&reason),
             Ok(Put::Held(approval)) => self.hold(&under_way, definition, approval).await?,
-            // Fail closed: it was not put to anybody, so it does not run.
+            // Fail closed: the call was not submitted, so it does not run.
             Err(error) => form.failure(&format!("nothing was run: {error}")),
         };
         let _ = under_way.back.send(answer).await;
         None
     }
 
-    /// Records how a call ended that passed and is more than a read.
+    /// If a call that passed is held back because its time limit is over, records that and answers the client.
+    fn answer_when_held_back(
+        self: &Arc<Self>,
+        held_back: oneshot::Receiver<()>,
+        id: &Id,
+        form: &Form,
+        back: Back,
+    ) {
+        let (relay, id) = (self.clone(), id.clone());
+        let answer = form.failure(&format!("nothing was run: {LATE}"));
+        self.gateway.tasks.spawn(async move {
+            // The sender is dropped with the message once that is sent.
+            if held_back.await.is_ok() {
+                relay.passed_ended(&id, Outcome::NotSent(format!("not sent to the server: {LATE}")));
+                relay.seen.forget(&id);
+                relay.forget(Some(&id));
+                let _ = back.send(answer).await;
+            }
+        });
+    }
+
+    /// Records the outcome of a call that passed and is more than a read, from the server's response.
     pub(super) fn passed_answered(&self, id: &Id, frame: &Frame) {
+        // Most calls that pass are reads, whose results are not copied.
+        let Some((call, token)) = open(&self.passed).remove(id) else {
+            return;
+        };
         let outcome = match (frame.part(&frame.result), frame.part(&frame.error)) {
             (Some(result), _) if is_error(result) => Outcome::failed(result),
             (Some(result), _) => Outcome::succeeded(result),
             (None, Some(error)) => Outcome::failed(error),
             (None, None) => Outcome::Unknown("the server answered neither a result nor an error".to_owned()),
         };
-        self.passed_ended(id, outcome);
+        self.finish_passed(call, token, outcome);
     }
 
-    /// Records this end of a call that passed, if the request of this id was one.
+    /// Records this outcome if the request of this id was a call that passed and is more than a read.
     pub(super) fn passed_ended(&self, id: &Id, outcome: Outcome) {
         if let Some((call, token)) = open(&self.passed).remove(id) {
             self.finish_passed(call, token, outcome);
         }
     }
 
-    /// A call whose end cannot be written, or never comes, ends as unknown by its time-out.
+    /// Records an outcome in the background, with retries. Without an outcome the call becomes unknown when it times
+    /// out.
     fn finish_passed(&self, call: CallId, token: PermitToken, outcome: Outcome) {
         let gateway = self.gateway.clone();
         self.gateway.tasks.spawn(async move {
-            let finished = gateway.gate.finish(&gateway.tenant, call, &token, outcome).await;
+            let finished = gateway
+                .gate
+                .finish_with_retry(&gateway.tenant, call, &token, outcome)
+                .await;
             let problem = match finished {
                 Ok(Ok(_)) => return,
                 Ok(Err(refusal)) => refusal.to_string(),
                 Err(error) => error.to_string(),
             };
-            tracing::warn!(%call, "how it ended could not be recorded: {problem}");
+            tracing::warn!(%call, "how it ended could not be recorded yet: {problem}");
         });
     }
 
-    /// Sends the rest of an approved call. It goes out under an id of ours: whatever a client numbers its requests with,
-    /// no other answer is taken for this one's.
+    /// Continues an approved call that the server answered with a question. The request has an id of ours, so that no
+    /// response to another request of the client can be taken for its own.
     async fn go_on(&self, under_way: &UnderWay, rest: &Continuation) -> Option<OneLine> {
         let (call, form) = (&under_way.call, &under_way.form);
         let params = String::from_utf8_lossy(&call.params);
@@ -202,12 +241,12 @@ impl Relay {
                 }
                 None => wire::kept_error(&form.id, frame.part(&frame.error).unwrap_or(b"{}")),
             },
-            Err(Lost::NotSent(why) | Lost::Unknown(why)) => wire::error(Some(&form.id), wire::INTERNAL, &why),
+            Err(lost) => wire::error(Some(&form.id), wire::INTERNAL, &lost.why()),
         })
     }
 
-    /// Hands what the server asks during a run to a client that waits for one; else the server is told that nobody is
-    /// there, so that it does not wait for ever.
+    /// Sends a server's message that belongs to no request to a client that waits for a held call. If there is none, a
+    /// request is answered with an error, so that the server does not wait forever.
     pub(in crate::mcp) async fn while_running(&self, message: OneLine) {
         let waiting: Vec<Back> = open(&self.waiting)
             .values()
@@ -233,7 +272,7 @@ impl Relay {
         }
     }
 
-    /// True when a message cancels a call that waits here: the server knows nothing of it.
+    /// Handles a cancellation. Returns true if the call is held by the gateway, so that the server must not see it.
     pub(super) fn cancel(self: &Arc<Self>, frame: &Frame) -> bool {
         let params = frame.part(&frame.params).unwrap_or_default();
         let Ok([Some(request)]) = pick(params, ["requestId"]) else {
@@ -254,7 +293,7 @@ impl Relay {
         true
     }
 
-    /// Says which approval a call waits for, so that cancelling the one can withdraw the other.
+    /// Records which approval a call waits for, so that cancelling the call can withdraw the approval.
     pub(in crate::mcp) fn waits_for(&self, id: &Id, approval: ApprovalId) {
         if let Some(waiting) = open(&self.waiting).get_mut(id) {
             waiting.approval = Some(approval);
@@ -266,7 +305,7 @@ impl Relay {
         self.gateway.tasks.spawn(async move {
             let (gateway, by) = (&relay.gateway, Actor::Agent(relay.agent()));
             let reason = Some("the client cancelled the call".to_owned());
-            // Decided meanwhile: then that stands.
+            // A decision made in the meantime stands.
             let withdrawn = gateway.gate.withdraw(&gateway.tenant, approval, by, reason).await;
             if let Err(error) = withdrawn {
                 tracing::warn!(id = %approval, "could not be withdrawn: {error}");
@@ -275,12 +314,12 @@ impl Relay {
     }
 }
 
-/// Whether a tool's result says that the tool failed.
+/// Returns true if a tool's result says that the tool failed.
 fn is_error(result: &[u8]) -> bool {
     pick(result, ["isError"]).is_ok_and(|[said]| said.is_some_and(|said| said.get() == "true"))
 }
 
-/// What a client brings back was not given to it for this.
+/// Returns the error for a `requestState` that was not issued for this call.
 fn no_round(form: &Form) -> OneLine {
     let problem = "this `requestState` was not given out for this call, or was used before";
     wire::error(Some(&form.id), wire::INVALID_PARAMS, problem)

@@ -1,4 +1,4 @@
-//! What the client says, and which server it is for.
+//! Messages from the client: finds the server that each one is for.
 
 use std::sync::Arc;
 
@@ -14,44 +14,45 @@ use crate::mcp::frame::{Frame, Id, Kind, pick, pick_meta, quote, span};
 use crate::mcp::lines::Read;
 use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::{self, Back, Next};
+use crate::mcp::restart::STARTED_AGAIN;
 use crate::mcp::server::{OWN, is_own};
 use crate::mcp::{own, wire};
 use crate::output;
 
-/// A request of the client, and where its answer goes.
+/// A request of the client, and the channel for its answer.
 pub struct Asked {
-    /// The message.
+    /// The whole message.
     pub frame: Frame,
-    /// Its id.
+    /// The request id in normal form.
     pub id: Id,
-    /// Where the answer goes.
+    /// Channel for the answer.
     pub back: Back,
 }
 
 impl Asked {
-    /// Its parameters.
+    /// Returns the parameters of the request.
     pub fn params(&self) -> &[u8] {
         self.frame.part(&self.frame.params).unwrap_or(b"{}")
     }
 
-    /// Its id, as it was written.
+    /// Returns the request id as the client wrote it.
     pub fn raw_id(&self) -> String {
         let raw = self.frame.part(&self.frame.id).unwrap_or(b"null");
         String::from_utf8_lossy(raw).into_owned()
     }
 
-    /// Answers it.
+    /// Sends the answer.
     pub async fn answer(&self, line: OneLine) {
         let _ = self.back.send(line).await;
     }
 
-    /// Answers it with an error.
+    /// Answers with a JSON-RPC error.
     pub async fn refuse(&self, code: i32, problem: &str) {
         self.answer(wire::error(Some(&self.raw_id()), code, problem))
             .await;
     }
 
-    /// Answers a call with a failure that the model can read.
+    /// Answers a tool call with a failure that the model can read.
     async fn fail(&self, problem: &str) {
         let form = Form {
             id: self.raw_id(),
@@ -61,13 +62,13 @@ impl Asked {
         self.answer(form.failure(problem)).await;
     }
 
-    /// A text among its parameters, and where it stands.
+    /// Returns a string among the parameters, parsed and as raw JSON.
     pub fn text(&self, name: &str) -> Option<(String, &RawValue)> {
         let [raw] = pick(self.params(), [name]).ok()?;
         Some((serde_json::from_str(raw?.get()).ok()?, raw?))
     }
 
-    /// The message with another value in this place.
+    /// Returns the message with the raw value `place` replaced by a string.
     pub fn with(&self, place: &RawValue, text: &str) -> OneLine {
         let place = span(&self.frame.line, place.get());
         self.frame.line.splice(place, quote(text).as_bytes())
@@ -75,7 +76,7 @@ impl Asked {
 }
 
 impl Switch {
-    /// A message from the client: what is to be sent, and where. Answers of ours go back.
+    /// Handles a message from the client. Returns what to send and to which server; our own answers go to `back`.
     pub async fn hear_client(self: &Arc<Self>, read: Read, back: &Back) -> Next<Routed> {
         let frame = match read {
             Ok(frame) => frame,
@@ -90,8 +91,8 @@ impl Switch {
         }
         match frame.kind.clone() {
             Kind::Response { id } if is_own(&id) => {
-                // Whoever of them asked knows the number.
-                for leg in &self.legs {
+                // Offer the response to every relay; only the one that asked knows the id.
+                for leg in self.legs.all() {
                     leg.relay.hear_client(Ok(frame.clone()), back).await;
                 }
                 Next::Done
@@ -111,7 +112,7 @@ impl Switch {
         }
     }
 
-    /// The client's answer to a server's question goes to that server, under the id it asked with.
+    /// Forwards the client's response to the server that asked, under that server's original id.
     async fn answered(&self, frame: &Frame, back: &Back) {
         let raw = frame
             .part(&frame.id)
@@ -145,7 +146,7 @@ impl Switch {
                     self.pass(leg, frame.line.clone(), back).await;
                 }
             }
-            // What is meant for one server is nothing for the others.
+            // A notification for one server must not reach the others.
             _ => output::beside(&format!(
                 "countersign: `{}` of the client is for none of several servers, and was not passed on",
                 method.escape_default()
@@ -153,7 +154,7 @@ impl Switch {
         }
     }
 
-    /// What is cancelled is cancelled where it is.
+    /// Forwards a cancellation to the server that has the request.
     async fn cancelled(&self, frame: &Frame, back: &Back) {
         let params = frame.part(&frame.params).unwrap_or_default();
         let request = pick(params, ["requestId"]).ok().and_then(|[request]| request);
@@ -170,7 +171,8 @@ impl Switch {
         }
     }
 
-    /// Passes on what wants no answer. The relay hears it also when its server cannot: calls may wait there.
+    /// Forwards a message that wants no response. The relay gets it even if its server is not ready, because calls may
+    /// wait there.
     pub(super) async fn pass(&self, leg: usize, line: OneLine, back: &Back) {
         let Some(leg) = self.legs.get(leg) else {
             return;
@@ -178,7 +180,7 @@ impl Switch {
         if let Next::Send(line) = leg.relay.hear_client(Frame::read_line(line), back).await
             && leg.is_ready()
         {
-            // Who is gone needs to hear nothing.
+            // Ignore the error: a server that is gone needs no notification.
             let _ = leg.relay.server.send(line).await;
         }
     }
@@ -232,13 +234,13 @@ impl Switch {
         }
     }
 
-    /// Clients of the protocol's later kind greet nobody: their first request is as good.
+    /// Marks servers as ready on the first request of a client whose protocol version has no `initialize`.
     fn learn(&self, frame: &Frame) {
         let params = frame.part(&frame.params).unwrap_or_default();
         if !Says::read(params).is_modern() {
             return;
         }
-        for leg in &self.legs {
+        for leg in self.legs.all() {
             leg.relay.heard(frame);
             if leg.is_new() {
                 leg.ready(None);
@@ -252,7 +254,7 @@ impl Switch {
             return refuse(asked, wire::INVALID_PARAMS, problem).await;
         };
         if own::is_own(&name) {
-            // Ours are the same at each of them.
+            // Built-in tools are the same at every server, so the first one's relay answers.
             let bytes = asked.frame.line.clone();
             return self.route(0, bytes, asked).await;
         }
@@ -262,12 +264,15 @@ impl Switch {
             return refuse(asked, wire::INVALID_PARAMS, problem).await;
         };
         let bytes = asked.with(place, tool);
-        let Some(found) = self.legs.get(leg).cloned() else {
+        let Some(found) = self.legs.get(leg) else {
             return Next::Done;
         };
         if let Some(absence) = found.absence() {
             asked.fail(&format!("nothing was run: {absence}")).await;
             return Next::Done;
+        }
+        if found.takes_notice() {
+            return refuse(asked, wire::INTERNAL, STARTED_AGAIN.to_owned()).await;
         }
         if found.is_registered() && found.refusal().await.is_none() {
             return self.route(leg, bytes, asked).await;
@@ -287,13 +292,13 @@ impl Switch {
         Next::Later(checked.boxed())
     }
 
-    /// The server a qualified name names, and what that one calls it.
+    /// Splits a qualified name into the number of its server and the server's own name for the item.
     pub(super) fn named<'n>(&self, name: &'n str) -> Option<(usize, &'n str)> {
         let (server, own) = names::split(name)?;
         Some((self.leg(server)?.0, own))
     }
 
-    /// Sends a request to one server, by way of its relay.
+    /// Passes a request to the relay of one server.
     pub(super) async fn route(self: &Arc<Self>, leg: usize, line: OneLine, asked: Asked) -> Next<Routed> {
         let Some(found) = self.legs.get(leg) else {
             return Next::Done;
@@ -311,8 +316,9 @@ impl Switch {
         }
         let next = found.relay.hear_client(Frame::read_line(line), &asked.back).await;
         let (switch, id) = (self.clone(), asked.id);
+        // Bind the server process now: the call goes to the process it was ruled on for, and to no other.
         let routed = move |line: Option<OneLine>| match line {
-            Some(line) => Some(Routed::to_one(switch, id, leg, line)),
+            Some(line) => Some(Routed::to_one(switch, id, (leg, found), line)),
             None => {
                 open(&switch.routes).end(&id);
                 None
@@ -325,7 +331,7 @@ impl Switch {
         }
     }
 
-    /// The same, from within something that takes its time.
+    /// Passes a request to the relay of one server and awaits its ruling.
     pub(super) async fn route_now(
         self: &Arc<Self>,
         leg: usize,
@@ -340,13 +346,13 @@ impl Switch {
     }
 }
 
-/// Refuses a request.
+/// Refuses a request; there is nothing to send.
 pub async fn refuse(asked: Asked, code: i32, problem: String) -> Next<Routed> {
     asked.refuse(code, &problem).await;
     Next::Done
 }
 
-/// Whether it is about a tool or a task of ours: those work without any server.
+/// Returns true if a request is about a built-in tool or a task of ours, which need no server.
 fn is_for_us(asked: &Asked) -> bool {
     let is_tool = asked.text("name").is_some_and(|(name, _)| own::is_own(&name));
     is_tool

@@ -1,4 +1,4 @@
-//! A conversation with one server, however it is reached.
+//! A connection to one server, over stdio or streamable HTTP.
 
 use tokio::sync::mpsc;
 
@@ -7,26 +7,26 @@ use crate::mcp::http::Heard;
 use crate::mcp::lines::Lines;
 use crate::mcp::server::Upstream;
 
-/// The way to a server, what it says, and its process if it has one.
+/// The two directions of a connection, and the server's process if we started it.
 pub struct Connection {
-    /// The way to it.
+    /// Sends messages to the server.
     pub upstream: Box<dyn Upstream>,
-    /// What it says.
+    /// Receives messages from the server.
     pub source: Source,
-    /// Its process.
+    /// The server's process.
     pub child: Option<Child>,
 }
 
-/// What a server says.
+/// Messages from a server.
 pub enum Source {
-    /// On its standard output.
+    /// From the standard output of a process.
     Lines(Lines<Output>),
-    /// From an address.
+    /// From streamable HTTP.
     Heard(mpsc::Receiver<Heard>),
 }
 
 impl Source {
-    /// What it says next; nothing once it is over.
+    /// Returns the next message, or `None` at the end.
     pub async fn next(&mut self) -> Option<Heard> {
         match self {
             Source::Lines(lines) => crate::mcp::next(lines).await.map(Heard::Message),

@@ -1,7 +1,7 @@
-//! Greeting all servers at once, and being greeted as if we were one.
+//! The handshake: `initialize` and `server/discover` go to all servers, and the client gets one merged answer.
 //!
-//! Enters: the client's greeting, which each server gets with the same parameters. Leaves: what all of them can do, as
-//! one. A server that is slow joins later; one that does not greet back is left out, and the others go on.
+//! Input: the client's `initialize`, which each server gets with the same parameters. Output: the capabilities of all
+//! servers together. A slow server joins later; one that fails is left out, and the others go on.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,23 +10,23 @@ use bytes::Bytes;
 use serde_json::value::RawValue;
 
 use super::client::Asked;
-use super::leg::Leg;
 use super::merge::{beside, merged};
 use super::server::lists_of;
 use super::{Routed, Switch, open};
+use crate::mcp::answer::speaks_for_us;
 use crate::mcp::frame::{Frame, members, pick, quote};
 use crate::mcp::one_line::OneLine;
 use crate::mcp::server::Lost;
 use crate::mcp::wire;
 
-/// How long the client's greeting waits for slow servers: clients give up after half a minute or more, and who is
-/// late can join.
-const GREETS_WITHIN: Duration = Duration::from_secs(10);
-/// The protocol's word for who answers.
+/// How long the client's `initialize` waits for slow servers. Clients give up after half a minute or more, and a slow
+/// server can join later.
+pub const GREETS_WITHIN: Duration = Duration::from_secs(10);
+/// Key in `_meta` for the server's name and version.
 const SERVER_INFO: &str = "io.modelcontextprotocol/serverInfo";
 
 impl Switch {
-    /// Greets all servers, and answers for those that greet back.
+    /// Initializes all servers and answers the client for those that succeed.
     pub(super) async fn greet(self: Arc<Self>, asked: Asked) -> Option<Routed> {
         let has_begun = std::mem::replace(&mut open(&self.greeting).has_begun, true);
         if has_begun {
@@ -39,10 +39,10 @@ impl Switch {
             let (switch, frame, back) = (self.clone(), asked.frame.clone(), asked.back.clone());
             tokio::spawn(async move { switch.greet_leg(number, frame, back).await });
         }
-        let settled = futures_util::future::join_all(self.legs.iter().map(|leg| leg.settled()));
+        let legs = self.legs.all();
+        let settled = futures_util::future::join_all(legs.iter().map(|leg| leg.settled()));
         let _ = tokio::time::timeout(GREETS_WITHIN, settled).await;
-        let answers: Vec<(String, Bytes)> = self
-            .legs
+        let answers: Vec<(String, Bytes)> = legs
             .iter()
             .filter_map(|leg| Some((leg.name().to_owned(), open(&leg.greeted).clone()?)))
             .collect();
@@ -59,7 +59,7 @@ impl Switch {
         let Some(leg) = self.legs.get(number).filter(|leg| leg.is_new()) else {
             return;
         };
-        // The relay learns who the client is.
+        // Let the relay learn who the client is.
         leg.relay.hear_client(Ok(frame.clone()), &back).await;
         let params = frame.part(&frame.params).unwrap_or(b"{}");
         let answer = leg
@@ -69,6 +69,9 @@ impl Switch {
             .await;
         match answer {
             Ok(answer) => match answer.shared(&answer.result) {
+                Some(result) if speaks_for_us(&result) => {
+                    leg.out("its greeting claims to be the gateway's own");
+                }
                 Some(result) => {
                     let capabilities = capabilities(&result);
                     *open(&leg.greeted) = Some(result);
@@ -76,47 +79,44 @@ impl Switch {
                 }
                 None => _ = leg.out(&said(&answer, "it does not take the client's greeting")),
             },
-            Err(Lost::NotSent(why) | Lost::Unknown(why)) => _ = leg.out(&why),
+            Err(lost) => _ = leg.out(&lost.why()),
         }
-        // A slow one joins a client that is ready.
+        // A slow server joins a client that is already initialized.
         let initialized = open(&self.greeting).initialized.clone();
         if let Some(initialized) = initialized
             && leg.is_to_be_welcomed()
         {
             self.welcome(number, initialized).await;
-            let changes = self.changes(number, &lists_of(leg), false);
+            let changes = self.changes(number, &lists_of(&leg), false);
             self.say(changes).await;
         }
     }
 
-    /// The client is ready: so are all servers that greeted back.
+    /// Handles the client's `notifications/initialized`: forwards it to all servers that are ready.
     pub(super) async fn initialized(self: &Arc<Self>, line: OneLine) {
         open(&self.greeting).initialized = Some(line.clone());
-        for (number, leg) in self.legs.iter().enumerate() {
+        for (number, leg) in self.legs.all().into_iter().enumerate() {
             if leg.is_to_be_welcomed() {
                 self.welcome(number, line.clone()).await;
             }
         }
     }
 
-    async fn welcome(self: &Arc<Self>, number: usize, initialized: OneLine) {
-        let (Some(back), Some(leg)) = (self.back(), self.legs.get(number).cloned()) else {
+    pub(super) async fn welcome(self: &Arc<Self>, number: usize, initialized: OneLine) {
+        let (Some(back), Some(leg)) = (self.back(), self.legs.get(number)) else {
             return;
         };
         self.pass(number, initialized, &back).await;
-        // What it offers is looked at before anybody calls it.
+        // List and check its tools before the first call.
         self.tasks.spawn(async move { leg.refusal().await });
     }
 
-    /// Asks all servers what they can do, for clients that greet nobody. Unless all can speak with such a client, it has
-    /// to greet them.
+    /// Answers `server/discover` for all servers. If any of them does not support it, the client gets an error and has
+    /// to use `initialize`.
     pub(super) async fn discover(self: Arc<Self>, asked: Asked) -> Option<Routed> {
         let params = String::from_utf8_lossy(asked.params()).into_owned();
-        let legs: Vec<&Arc<Leg>> = self
-            .legs
-            .iter()
-            .filter(|leg| leg.is_new() || leg.is_ready())
-            .collect();
+        let mut legs = self.legs.all();
+        legs.retain(|leg| leg.is_new() || leg.is_ready());
         let answers = legs
             .iter()
             .map(|leg| leg.relay.server.request("server/discover", &params));
@@ -128,7 +128,7 @@ impl Switch {
             return None;
         };
         let mut results = Vec::new();
-        for (leg, answer) in legs.into_iter().zip(&answers) {
+        for (leg, answer) in legs.iter().zip(&answers) {
             match answer {
                 Ok(answer) => match answer.shared(&answer.result) {
                     Some(result) => results.push((leg, result)),
@@ -138,8 +138,8 @@ impl Switch {
                         return None;
                     }
                 },
-                // It cannot be reached, so it says nothing about the others.
-                Err(Lost::NotSent(why)) => _ = leg.out(why),
+                // The server cannot be reached, which says nothing about the others.
+                Err(Lost::NotSent(why) | Lost::Refused(why)) => _ = leg.out(why),
                 Err(Lost::Unknown(_)) if leg.is_out() => {}
                 Err(Lost::Unknown(why)) => {
                     let problem = format!("`{}` does not say what it can do: {why}", leg.name());
@@ -167,7 +167,8 @@ impl Switch {
     }
 
     fn nobody(&self) -> String {
-        let reasons = self.legs.iter().map(|leg| match leg.stage() {
+        let legs = self.legs.all();
+        let reasons = legs.iter().map(|leg| match leg.stage() {
             super::leg::Stage::Out(reason) => format!("`{}`: {reason}", leg.name()),
             _ => format!("`{}` does not answer", leg.name()),
         });
@@ -178,7 +179,7 @@ impl Switch {
     }
 }
 
-/// What a server answered instead.
+/// Returns the error message of a response, prefixed with `otherwise`; or only `otherwise` if there is none.
 fn said(answer: &Frame, otherwise: &str) -> String {
     let error = answer.part(&answer.error).unwrap_or_default();
     let message = pick(error, ["message"]).ok().and_then(|[message]| message);
@@ -189,12 +190,12 @@ fn said(answer: &Frame, otherwise: &str) -> String {
     )
 }
 
-fn capabilities(result: &[u8]) -> String {
+pub fn capabilities(result: &[u8]) -> String {
     let found = pick(result, ["capabilities"]).ok().and_then(|[found]| found);
     found.map_or_else(|| "{}".to_owned(), |found| found.get().to_owned())
 }
 
-/// One answer to a greeting, of all. The version is the oldest that one of them speaks.
+/// Merges the results of `initialize`. The protocol version is the oldest one among the servers.
 fn greeted(answers: &[(String, Bytes)]) -> String {
     let versions = answers
         .iter()
@@ -208,7 +209,7 @@ fn greeted(answers: &[(String, Bytes)]) -> String {
     answer(version, answers, &rest)
 }
 
-/// What all of them say about themselves, behind the versions they speak.
+/// Merges everything but the versions: capabilities, instructions and other members.
 fn answer(versions: String, answers: &[(String, Bytes)], rest: &[Vec<(String, Box<RawValue>)>]) -> String {
     let mut written = vec![
         versions,
@@ -224,7 +225,7 @@ fn answer(versions: String, answers: &[(String, Bytes)], rest: &[Vec<(String, Bo
     format!("{{{}}}", written.join(","))
 }
 
-/// One answer to a client that asks what we can do: in versions that all of them speak.
+/// Merges the results of `server/discover`. Only versions that all servers support are offered.
 fn discovered(answers: &[(String, Bytes)]) -> String {
     let versions = |result: &Bytes| -> Vec<String> {
         let found = pick(result, ["supportedVersions"]).ok().and_then(|[found]| found);
@@ -248,7 +249,7 @@ fn discovered(answers: &[(String, Bytes)]) -> String {
     answer(versions, answers, &rest)
 }
 
-/// Who answers where several do: we.
+/// Returns `_meta` that names the gateway as the server.
 pub fn own_meta() -> Vec<(String, Box<RawValue>)> {
     let meta = format!("{{{}:{}}}", quote(SERVER_INFO), info());
     RawValue::from_string(meta)
@@ -274,8 +275,8 @@ fn rest(answers: &[(String, Bytes)], known: &[&str]) -> Vec<Vec<(String, Box<Raw
     rest.collect()
 }
 
-/// What all of them can do. Lists change when a server comes or goes, whether or not one says so of itself; and there are
-/// always tools, for there are ours.
+/// Merges capabilities. Lists always have `listChanged`, because they change when a server comes or goes; and there are
+/// always tools, because of the built-in ones.
 fn together(answers: &[(String, Bytes)]) -> String {
     let mut all: Vec<String> = answers.iter().map(|(_, result)| capabilities(result)).collect();
     let has = |name: &str| {
@@ -295,7 +296,7 @@ fn together(answers: &[(String, Bytes)]) -> String {
     merged(&all)
 }
 
-/// What each of them tells the model, under its name.
+/// Joins the instructions of all servers, each under the server's name.
 fn instructions(answers: &[(String, Bytes)]) -> Option<String> {
     let all: Vec<String> = answers
         .iter()

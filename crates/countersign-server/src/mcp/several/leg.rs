@@ -1,8 +1,9 @@
-//! One of several servers: its relay, how far it is, and whether its tools may stand beside the others'.
+//! One upstream behind the multiplexer: its relay, its stage, and whether its tools may be offered.
 
 use std::collections::HashSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::FutureExt as _;
@@ -15,36 +16,42 @@ use crate::mcp::frame::pick;
 use crate::mcp::one_line::OneLine;
 use crate::mcp::own;
 use crate::mcp::relay::Relay;
-use crate::mcp::server::{Gone, Lost, Pages, Params, Upstream};
+use crate::mcp::server::{Gone, Pages, Params, Server, Upstream};
 use crate::mcp::tools::definition;
 use crate::output;
 
-/// One of several servers.
+/// One upstream behind the multiplexer. A restarted server is a new `Leg` in the same place.
 pub struct Leg {
-    /// Between the client and this server, as if there were no other.
+    /// The relay between the client and this server, which knows nothing of the other servers.
     pub relay: Arc<Relay>,
-    /// What it answered to the client's greeting.
+    /// The server's result of `initialize`.
     pub greeted: Mutex<Option<Bytes>>,
-    /// Its resources.
+    /// Resources of this server.
     pub offered: Mutex<Offered>,
     stage: watch::Sender<Stage>,
     standing: Mutex<Standing>,
-    /// Whether it was told that the client is ready.
+    /// Whether the server got `notifications/initialized`.
     is_welcomed: AtomicBool,
+    /// Whether the client has yet to be told that this process replaced an earlier one.
+    owes_notice: AtomicBool,
+    /// Whether the server was ever ready.
+    was_ready: AtomicBool,
+    /// When the server was started.
+    pub began: Instant,
 }
 
-/// How far a server is.
+/// Stage of the connection to a server.
 #[derive(Clone, Debug)]
 pub enum Stage {
-    /// It was not greeted.
+    /// The handshake is not done.
     New,
-    /// It takes requests, and can do this, as JSON; nothing when it was not asked.
+    /// The server accepts requests. Holds its capabilities as JSON, or `None` if it was not asked for them.
     Ready(Option<Arc<str>>),
-    /// It is not used, for this reason.
+    /// The server is not used, for this reason.
     Out(Arc<str>),
 }
 
-/// Whether its tools may be offered.
+/// Whether the server's tools may be offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Standing {
     Unknown,
@@ -52,7 +59,7 @@ enum Standing {
     Refused(String),
 }
 
-/// The way to a server that could not be reached.
+/// Upstream for a server that could not be reached.
 pub struct Nowhere;
 
 impl Upstream for Nowhere {
@@ -62,7 +69,7 @@ impl Upstream for Nowhere {
 }
 
 impl Leg {
-    /// A server that was not greeted.
+    /// Creates an upstream before its handshake.
     pub fn new(relay: Relay) -> Leg {
         Leg {
             relay: Arc::new(relay),
@@ -71,20 +78,42 @@ impl Leg {
             stage: watch::Sender::new(Stage::New),
             standing: Mutex::new(Standing::Unknown),
             is_welcomed: AtomicBool::new(false),
+            owes_notice: AtomicBool::new(false),
+            was_ready: AtomicBool::new(false),
+            began: Instant::now(),
         }
     }
 
-    /// What it is called.
+    /// Creates the replacement of a server that ended, for the same client.
+    pub fn after(old: &Leg, upstream: Box<dyn Upstream>) -> Leg {
+        let old = &old.relay;
+        let server = Arc::new(Server::new(old.server.name.clone(), upstream));
+        let relay = Relay::new(old.gateway.clone(), server, old.who.clone());
+        let relay = relay.with_seen(old.seen.beside());
+        *open(&relay.client) = open(&old.client).clone();
+        Leg {
+            owes_notice: AtomicBool::new(true),
+            ..Leg::new(relay)
+        }
+    }
+
+    /// Returns true once if this process replaced an earlier one. The client's first call then gets an error and is not
+    /// sent.
+    pub fn takes_notice(&self) -> bool {
+        self.owes_notice.swap(false, Ordering::Relaxed)
+    }
+
+    /// Returns the name of the server.
     pub fn name(&self) -> &str {
         &self.relay.server.name
     }
 
-    /// How far it is.
+    /// Returns the stage of the connection.
     pub fn stage(&self) -> Stage {
         self.stage.borrow().clone()
     }
 
-    /// Why it cannot be asked anything; nothing when it can.
+    /// Returns why the server accepts no requests, or `None` if it does.
     pub fn absence(&self) -> Option<String> {
         match &*self.stage.borrow() {
             Stage::Ready(_) => None,
@@ -96,23 +125,29 @@ impl Leg {
         }
     }
 
-    /// Whether it takes requests.
+    /// Returns true if the server accepts requests.
     pub fn is_ready(&self) -> bool {
         matches!(*self.stage.borrow(), Stage::Ready(_))
     }
 
-    /// Whether nobody greeted it yet.
+    /// Returns true if the handshake is not done.
     pub fn is_new(&self) -> bool {
         matches!(*self.stage.borrow(), Stage::New)
     }
 
-    /// Whether it is not used.
+    /// Returns true if the server is not used.
     pub fn is_out(&self) -> bool {
         matches!(*self.stage.borrow(), Stage::Out(_))
     }
 
-    /// It takes requests. Nothing brings back one that is out.
+    /// Returns true if the server was ever ready.
+    pub fn was_ready(&self) -> bool {
+        self.was_ready.load(Ordering::Relaxed)
+    }
+
+    /// Marks the server as ready. Has no effect on one that is out.
     pub fn ready(&self, capabilities: Option<Arc<str>>) {
+        self.was_ready.store(true, Ordering::Relaxed);
         self.stage.send_if_modified(|stage| {
             let is_in = !matches!(stage, Stage::Out(_));
             if is_in {
@@ -122,7 +157,7 @@ impl Leg {
         });
     }
 
-    /// It is not used any more; true when it was until now. Whoever reads the client's log is told.
+    /// Takes the server out of use and logs the reason. Returns true if it was in use until now.
     pub fn out(&self, reason: &str) -> bool {
         let is_news = self.stage.send_if_modified(|stage| {
             let is_in = !matches!(stage, Stage::Out(_));
@@ -140,18 +175,18 @@ impl Leg {
         is_news
     }
 
-    /// Waits until it is ready, or out.
+    /// Waits until the server is ready or out.
     pub async fn settled(&self) {
         let mut stage = self.stage.subscribe();
         let _ = stage.wait_for(|stage| !matches!(stage, Stage::New)).await;
     }
 
-    /// True once: it is to be told that the client is ready.
+    /// Returns true once if the server is ready and has yet to get `notifications/initialized`.
     pub fn is_to_be_welcomed(&self) -> bool {
         self.is_ready() && !self.is_welcomed.swap(true, Ordering::Relaxed)
     }
 
-    /// Whether it says it can do this; also when it was not asked.
+    /// Returns true if the server declares a capability, or if it is ready and was not asked.
     pub fn can(&self, capability: &str) -> bool {
         match &*self.stage.borrow() {
             Stage::Ready(Some(all)) => {
@@ -163,11 +198,12 @@ impl Leg {
         }
     }
 
-    /// Its tools with these parameters; the reason when they may not be offered.
+    /// Lists the server's tools with these parameters. Returns the reason if they may not be offered.
     pub async fn list_tools(&self, params: &Params<'_>) -> Result<Pages, String> {
         let pages = match self.relay.server.list_tools(params).await {
             Ok(pages) => pages,
-            Err(Lost::NotSent(why) | Lost::Unknown(why)) => {
+            Err(lost) => {
+                let why = lost.why();
                 let name = self.name();
                 output::beside(&format!("countersign: the tools of `{name}` are left out: {why}"));
                 return Err(why);
@@ -193,21 +229,21 @@ impl Leg {
         }
     }
 
-    /// It says that its tools are others now.
+    /// Forgets whether the tools may be offered, because they changed.
     pub fn changed(&self) {
         *open(&self.standing) = Standing::Unknown;
     }
 
-    /// Whether it was looked at what it offers.
+    /// Returns true if the tools have been checked.
     pub fn is_registered(&self) -> bool {
         *open(&self.standing) != Standing::Unknown
     }
 
-    /// Why none of its tools is offered; it is asked for them if they were not looked at.
+    /// Returns why no tool of this server may be offered, after listing the tools if they have not been checked.
     pub async fn refusal(&self) -> Option<String> {
         if !self.is_registered() {
             let server = &self.relay.server;
-            // Without a list there is no collision either: then every tool counts as not listed.
+            // If the listing fails, there is no known collision, and every tool counts as not listed.
             let _ = self.list_tools(&|cursor| server.listing(cursor)).await;
         }
         match &*open(&self.standing) {
@@ -217,19 +253,19 @@ impl Leg {
     }
 }
 
-/// Why the tools of a server cannot be offered.
+/// Why the tools of a server may not be offered.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Collision {
-    /// A tool has no name that can be read.
+    /// A tool has no readable name.
     Unreadable,
-    /// A tool has the name of one of ours.
+    /// A tool has the name of a built-in one.
     Ours(String),
-    /// Two tools have one name.
+    /// Two tools have the same name.
     Twice(String),
 }
 
 impl Collision {
-    /// Returns true if two tools would answer to one name.
+    /// Returns true if two tools have the same name, counting the built-in ones.
     pub fn is_about_names(&self) -> bool {
         !matches!(self, Collision::Unreadable)
     }
@@ -245,7 +281,7 @@ impl std::fmt::Display for Collision {
     }
 }
 
-/// Why tools cannot be told apart, or could be taken for ours (X42).
+/// Returns why tools cannot be told apart or could be taken for built-in ones (X42).
 pub fn collision(tools: &[Box<RawValue>]) -> Option<Collision> {
     let mut names = HashSet::new();
     let mut unreadable = None;

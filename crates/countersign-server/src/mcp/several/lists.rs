@@ -1,7 +1,9 @@
-//! Lists of all servers as one, whole: many clients ask for no second page.
+//! Merges the lists of all servers into one page, because many clients ask for no second one.
 //!
-//! Leaves: every definition as its server writes it, but for the prefix of its name; behind the last tool, ours.
+//! Output: every definition as its server wrote it, except for the name's prefix; after the tools, our built-in
+//! ones; after the tasks, this client's held calls.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,23 +14,25 @@ use super::greet::own_meta;
 use super::leg::Leg;
 use super::owner::texts;
 use super::{Routed, Switch, merge, names, open};
+use crate::mcp::answer::is_our_task;
 use crate::mcp::call::{Says, without};
 use crate::mcp::frame::{members, pick, quote, span};
 use crate::mcp::server::Pages;
+use crate::mcp::tools::definition;
 use crate::mcp::{own, wire};
 
-/// How long a server may take to list something.
+/// Time limit for one server's listing.
 pub const WITHIN: Duration = Duration::from_secs(10);
 
-/// A list that all servers have.
+/// A kind of list that servers offer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct List {
     method: &'static str,
-    /// Where it stands in the result.
+    /// Member of the result that holds the items.
     member: &'static str,
-    /// What a server that has it says it can do.
+    /// Capability of servers that offer this list.
     capability: &'static str,
-    /// Whether what is listed has a name that must tell whose it is.
+    /// Whether items have names that need the server's prefix.
     is_named: bool,
 }
 
@@ -37,6 +41,13 @@ const TOOLS: List = List {
     member: "tools",
     capability: "tools",
     is_named: true,
+};
+
+const TASKS: List = List {
+    method: "tasks/list",
+    member: "tasks",
+    capability: "tasks",
+    is_named: false,
 };
 
 const LISTS: [List; 5] = [
@@ -59,23 +70,18 @@ const LISTS: [List; 5] = [
         capability: "resources",
         is_named: false,
     },
-    List {
-        method: "tasks/list",
-        member: "tasks",
-        capability: "tasks",
-        is_named: false,
-    },
+    TASKS,
 ];
 
 impl List {
-    /// The list this method asks for.
+    /// Returns the list that a method asks for.
     pub fn of(method: &str) -> Option<List> {
         LISTS.into_iter().find(|list| list.method == method)
     }
 }
 
 impl Switch {
-    /// Asks all servers for a list.
+    /// Answers a list request with the items of all servers.
     pub(super) async fn list(self: Arc<Self>, asked: Asked, list: List) -> Option<Routed> {
         let [cursor] = pick(asked.params(), ["cursor"]).unwrap_or([None]);
         if cursor.is_some_and(|cursor| cursor.get() != "null") {
@@ -88,7 +94,8 @@ impl Switch {
             return None;
         }
         let base = base(asked.params());
-        let legs: Vec<_> = self.legs.iter().filter(|leg| leg.can(list.capability)).collect();
+        let mut legs = self.legs.all();
+        legs.retain(|leg| leg.can(list.capability));
         let pages = futures_util::future::join_all(legs.iter().map(|leg| pages(leg, list, &base))).await;
         let is_modern = Says::read(asked.params()).is_modern();
         let (mut items, mut rest) = (Vec::new(), Vec::new());
@@ -96,13 +103,24 @@ impl Switch {
         for (leg, pages) in legs.iter().zip(pages) {
             let Some(pages) = pages else { continue };
             remember(leg, list, &pages);
-            items.extend(
-                pages
-                    .items
-                    .iter()
-                    .filter_map(|item| written(leg.name(), item, list.is_named)),
-            );
+            let items_of = pages.items.iter().filter_map(|item| {
+                let shown = match list {
+                    TOOLS => shown(leg, item)?,
+                    TASKS if is_our_task(item.get().as_bytes()) => return None,
+                    _ => item.get().into(),
+                };
+                written(leg.name(), &shown, list.is_named)
+            });
+            items.extend(items_of);
             rest.push(pages.rest);
+        }
+        // The later protocol version has no `tasks/list`.
+        if list == TASKS
+            && !is_modern
+            && let Some(leg) = self.legs.get(0)
+        {
+            // The relays of one client know the same held calls, whatever server these are for.
+            items.extend(leg.relay.open_tasks().await);
         }
         if list == TOOLS {
             items.push(own::definitions(self.gateway.settings.permission_prompt));
@@ -112,10 +130,11 @@ impl Switch {
         None
     }
 
-    /// Sets the level of all servers that log.
+    /// Sets the log level of all servers that log.
     pub(super) async fn set_level(self: Arc<Self>, asked: Asked) -> Option<Routed> {
         let params = String::from_utf8_lossy(asked.params()).into_owned();
-        let legs: Vec<_> = self.legs.iter().filter(|leg| leg.can("logging")).collect();
+        let mut legs = self.legs.all();
+        legs.retain(|leg| leg.can("logging"));
         let set = legs
             .iter()
             .map(|leg| leg.relay.server.request("logging/setLevel", &params));
@@ -139,7 +158,7 @@ impl Switch {
     }
 }
 
-/// The client's parameters for each server's first page: progress and pages are between us and the server.
+/// Returns the client's parameters for each server, without cursor and progress token, which are ours.
 fn base(params: &[u8]) -> Vec<(String, String)> {
     let all = members(params).unwrap_or_default();
     let kept = all.into_iter().filter(|(name, _)| name != "cursor");
@@ -167,7 +186,7 @@ async fn pages(leg: &Leg, list: List, base: &[(String, String)]) -> Option<Pages
     tokio::time::timeout(WITHIN, pages).await.ok()?.ok()
 }
 
-/// What was listed just now need not be asked for again.
+/// Caches a list of resources, so that it need not be fetched again to find an owner.
 fn remember(leg: &Leg, list: List, pages: &Pages) {
     match list.member {
         "resources" => open(&leg.offered).listed = Some(texts(pages, "uri").collect()),
@@ -176,9 +195,14 @@ fn remember(leg: &Leg, list: List, pages: &Pages) {
     }
 }
 
-/// One definition as the client gets it. One that needs a name and has none is left out.
-fn written(server: &str, item: &RawValue, is_named: bool) -> Option<String> {
-    let text = item.get();
+/// Returns a tool as the policy lets the client see it.
+fn shown<'t>(leg: &Leg, item: &'t RawValue) -> Option<Cow<'t, str>> {
+    let (name, listed) = definition(item)?;
+    leg.relay.shown(item, &name, listed.definition)
+}
+
+/// Returns one item as the client gets it, with the prefix in its name. An item that lacks a required name is left out.
+fn written(server: &str, text: &str, is_named: bool) -> Option<String> {
     if !is_named {
         return Some(text.to_owned());
     }
@@ -195,7 +219,7 @@ fn written(server: &str, item: &RawValue, is_named: bool) -> Option<String> {
 fn result(member: &str, items: &[String], rest: &[Vec<(String, Box<RawValue>)>], is_modern: bool) -> String {
     let mut written = vec![format!("\"{member}\":[{}]", items.join(","))];
     let mut beside = merge::beside(rest);
-    // Without any server to say it, we do.
+    // Defaults for required members that no server sent.
     let ours = [
         ("resultType", "\"complete\""),
         ("ttlMs", "0"),
@@ -221,14 +245,12 @@ mod tests {
     #[test]
     fn nothing_but_the_name_is_changed() {
         let item = r#"{ "x-new":12345678901234567890123, "name" : "s\u0065nd" ,"_meta":{"name":"y"},"inputSchema":{"name":1e2}}"#;
-        let item: Box<RawValue> = serde_json::from_str(item).unwrap();
         assert_eq!(
-            written("mail", &item, true).unwrap(),
+            written("mail", item, true).unwrap(),
             r#"{ "x-new":12345678901234567890123, "name" : "mail__send" ,"_meta":{"name":"y"},"inputSchema":{"name":1e2}}"#
         );
-        assert_eq!(written("mail", &item, false).unwrap(), item.get());
-        let nameless: Box<RawValue> = serde_json::from_str("{}").unwrap();
-        assert_eq!(written("mail", &nameless, true), None);
+        assert_eq!(written("mail", item, false).unwrap(), item);
+        assert_eq!(written("mail", "{}", true), None);
     }
 
     #[test]

@@ -1,11 +1,10 @@
-//! Several answers made into one, as text: numbers and unknown members stay as they were written.
+//! Merges several JSON answers as text, so that numbers and unknown members stay as they were written.
 
 use serde_json::value::RawValue;
 
 use crate::mcp::frame::{members, quote};
 
-/// Values of the same meaning as one: objects and lists are put together, a `true` outweighs a `false`, and of anything
-/// else the first counts.
+/// Merges values: objects and lists are united, `true` wins over `false`, and of anything else the first one is taken.
 pub fn merged(values: &[&RawValue]) -> String {
     let objects: Option<Vec<_>> = values
         .iter()
@@ -55,8 +54,8 @@ fn object(objects: Vec<Vec<(String, &RawValue)>>) -> String {
     format!("{{{}}}", written.join(","))
 }
 
-/// What stands beside several lists that became one. It may be kept for as long as the shortest of them, and by who may
-/// keep all of them.
+/// Merges the other members of several lists. The cache lifetime is the shortest of them, and the cache scope the
+/// narrowest.
 pub fn beside(lists: &[Vec<(String, Box<RawValue>)>]) -> Vec<(String, String)> {
     let mut all: Vec<(String, Vec<&RawValue>)> = Vec::new();
     for (name, value) in lists.iter().flatten() {

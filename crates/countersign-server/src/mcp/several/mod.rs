@@ -1,12 +1,14 @@
-//! Several servers behind one gateway: each has a relay of its own, and this stands between them and the client.
+//! Multiplexer: several upstream servers behind one gateway. Each has its own relay, and [`Switch`] is between them and
+//! the client.
 //!
-//! Enters: messages of the client and of all servers. Leaves: each message of the client at the one server it is for,
-//! with nothing changed but the name's prefix; lists and greetings of all servers as one; questions of servers under
-//! ids that tell who asks. What cannot be told whose it is, is refused, not guessed (X42).
-//! Deliberately absent: rulings and waiting. A relay does that for each server as if it were alone.
+//! Input: messages of the client and of all servers. Output: each message of the client at the one server it is for,
+//! with only the name's prefix changed; merged lists and handshakes; requests of servers under ids that name the
+//! server. A message whose server is ambiguous is refused (X42). Not here: rulings and waiting. The relay of each
+//! server does that as if it were the only one.
 //!
-//! `servers` reads the file, `leg` is one server, `client` and `server` are the two directions, `greet` and `lists`
-//! ask all of them, `subscribe` listens to all, `route` remembers what went where.
+//! `servers` reads the file, `leg` is one upstream, `client` and `server` handle the two directions, `greet` and
+//! `lists` ask all servers, `subscribe` subscribes at all of them, `route` remembers which request went where,
+//! `restart` restarts a server.
 
 mod client;
 mod connection;
@@ -17,6 +19,7 @@ mod merge;
 mod names;
 mod offered;
 mod owner;
+mod restart;
 mod route;
 mod server;
 mod servers;
@@ -28,6 +31,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub use connection::Connection;
@@ -37,6 +41,8 @@ pub use servers::{At, Spec, read, way};
 pub use start::{Connections, Ends, Started, connect, run};
 pub use subscribe::subscription_of;
 
+use super::backoff::Backoff;
+use super::child::Child;
 use super::frame::Id;
 use super::gateway::Gateway;
 use super::one_line::OneLine;
@@ -46,36 +52,71 @@ use leg::Leg;
 use route::Routes;
 use subscribe::Subscription;
 
-/// How long answers may take once the client is gone.
+/// Time limit for remaining background work after the client has disconnected.
 const LAST_ANSWERS: Duration = Duration::from_secs(2);
 
-/// One client, and several servers.
+/// The multiplexer between one client and several servers.
 pub struct Switch {
-    /// What it shares with others.
+    /// State shared with other clients.
     pub gateway: Arc<Gateway>,
-    /// Who the client is.
+    /// Identity of the client.
     pub who: Who,
-    legs: Vec<Arc<Leg>>,
+    legs: Legs,
+    /// Processes of servers, by the server's number.
+    children: Mutex<HashMap<usize, Child>>,
+    /// Delays restarts of servers that ended by themselves.
+    backoff: Backoff,
+    /// Cancelled when the servers are to end; none is restarted after that.
+    closing: CancellationToken,
     routes: Mutex<Routes>,
     greeting: Mutex<Greeting>,
     subscriptions: Mutex<HashMap<Id, Subscription>>,
-    /// To the client, for as long as anybody reads there.
+    /// Channel to the client; weak, so that it closes when the client has disconnected.
     to_client: OnceLock<mpsc::WeakSender<OneLine>>,
-    /// What takes longer.
+    /// Background tasks, such as pending rulings.
     tasks: TaskTracker,
 }
 
-/// How far the client is.
+/// All upstreams by number. A restart replaces one in its place.
+struct Legs(Vec<(Spec, Mutex<Arc<Leg>>)>);
+
+impl Legs {
+    fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    fn all(&self) -> Vec<Arc<Leg>> {
+        self.0.iter().map(|(_, leg)| open(leg).clone()).collect()
+    }
+
+    fn get(&self, number: usize) -> Option<Arc<Leg>> {
+        self.0.get(number).map(|(_, leg)| open(leg).clone())
+    }
+
+    /// Returns how to connect to a server.
+    fn spec(&self, number: usize) -> Option<&Spec> {
+        self.0.get(number).map(|(spec, _)| spec)
+    }
+
+    /// Puts a new process in the place of one that ended.
+    fn replace(&self, number: usize, leg: Arc<Leg>) {
+        if let Some((_, place)) = self.0.get(number) {
+            *open(place) = leg;
+        }
+    }
+}
+
+/// Progress of the client's handshake.
 #[derive(Default)]
 struct Greeting {
-    /// It has begun to greet.
+    /// Whether the client has sent `initialize`.
     has_begun: bool,
-    /// What it said when it was ready.
+    /// The client's `notifications/initialized`, once it has come.
     initialized: Option<OneLine>,
 }
 
 impl Switch {
-    /// Finds out in the background where a message goes, and sends it.
+    /// Awaits in the background where a message goes, and sends it.
     pub fn later(self: &Arc<Self>, next: Next<Routed>, back: &Back) {
         let Next::Later(routed) = next else {
             return;
@@ -88,23 +129,25 @@ impl Switch {
         });
     }
 
-    /// Returns all its servers.
-    pub fn servers(&self) -> impl Iterator<Item = &Arc<Server>> {
-        self.legs.iter().map(|leg| &leg.relay.server)
+    /// Returns the current servers.
+    pub fn servers(&self) -> Vec<Arc<Server>> {
+        let legs = self.legs.all();
+        legs.iter().map(|leg| leg.relay.server.clone()).collect()
     }
 
-    /// The client is gone: its calls wait on without it. Gives back once all that is known was said.
+    /// Handles the client's disconnection: its calls stay open without it. Returns once all answers have been sent.
     pub async fn left(&self) {
-        for leg in &self.legs {
+        for leg in self.legs.all() {
             leg.relay.left().await;
         }
         self.tasks.close();
-        // A server that is slow to greet has nobody to greet any more.
+        // Do not wait long for a server that is slow to initialize.
         let _ = tokio::time::timeout(LAST_ANSWERS, self.tasks.wait()).await;
     }
 
-    fn leg(&self, name: &str) -> Option<(usize, &Arc<Leg>)> {
-        self.legs.iter().enumerate().find(|(_, leg)| leg.name() == name)
+    fn leg(&self, name: &str) -> Option<(usize, Arc<Leg>)> {
+        let legs = self.legs.all().into_iter().enumerate();
+        legs.into_iter().find(|(_, leg)| leg.name() == name)
     }
 }
 

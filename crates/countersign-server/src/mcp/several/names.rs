@@ -1,15 +1,15 @@
-//! What tools and prompts of several servers are called towards the client: `SERVER__TOOL`.
+//! Names of tools and prompts as the client sees them with several servers: `SERVER__TOOL`.
 //!
-//! The protocol allows letters, digits, `_`, `-` and `.` in a tool's name, and models' interfaces leave out the dot: so
-//! the border is `__`. A server's name holds none and does not end in `_`, so the first one is the border, and no two
-//! tools of two servers have one name.
+//! The protocol allows letters, digits, `_`, `-` and `.` in a tool's name, and model APIs do not allow the dot, so the
+//! separator is `__`. A server's name contains no `__` and does not end in `_`; the first `__` is therefore the
+//! separator, and tools of different servers never have the same name.
 
-/// What the client calls it.
+/// Returns the name that the client sees.
 pub fn qualified(server: &str, name: &str) -> String {
     format!("{server}__{name}")
 }
 
-/// The server, and what that one calls it.
+/// Splits a name into the server and the server's own name for the item.
 pub fn split(qualified: &str) -> Option<(&str, &str)> {
     qualified.split_once("__")
 }

@@ -1,4 +1,4 @@
-//! Which resources a server offers: by address, by template, or because it gave out a link.
+//! Resources of one server: listed URIs, URI templates, and links from tool results.
 
 use std::collections::{HashSet, VecDeque};
 
@@ -6,23 +6,23 @@ use serde_json::value::RawValue;
 
 use crate::mcp::frame::pick;
 
-/// The most links that are remembered of one server.
+/// Maximum number of links remembered per server; the oldest is dropped.
 const MOST_LINKS: usize = 4096;
-/// A longer address is not compared with templates.
+/// Maximum length in bytes of a URI or template that is matched.
 const LONGEST: usize = 8 * 1024;
 
-/// What one server offers.
+/// Known resources of one server.
 #[derive(Debug, Default)]
 pub struct Offered {
-    /// What it lists; nothing when it was not asked since that changed.
+    /// Listed URIs; `None` if they must be fetched (again).
     pub listed: Option<HashSet<String>>,
-    /// Its templates; nothing when it was not asked since they changed.
+    /// URI templates; `None` if they must be fetched (again).
     pub templates: Option<Vec<String>>,
     links: VecDeque<String>,
 }
 
 impl Offered {
-    /// Whether this address is one of its own.
+    /// Returns true if the server offers this URI.
     pub fn has(&self, uri: &str) -> bool {
         let listed = self.listed.as_ref().is_some_and(|listed| listed.contains(uri));
         let mut templates = self.templates.iter().flatten();
@@ -31,15 +31,15 @@ impl Offered {
             || self.links.iter().any(|link| link == uri)
     }
 
-    /// The server says that this changed.
+    /// Forgets listed URIs and templates, because the server announced a change.
     pub fn changed(&mut self) {
         self.listed = None;
         self.templates = None;
     }
 
-    /// Remembers the links in a tool's result: they need not be listed.
+    /// Remembers the resource links in a tool's result, which need not be listed.
     pub fn learn(&mut self, result: &[u8]) {
-        // Most results have none.
+        // Fast path: most results have none.
         if memchr::memmem::find(result, b"resource_link").is_none() {
             return;
         }
@@ -62,13 +62,13 @@ impl Offered {
     }
 }
 
-/// Whether an address can come from a template (RFC 6570).
+/// Returns true if a URI can be an expansion of a template (RFC 6570).
 fn is_made_from(template: &str, uri: &str) -> bool {
     if uri.len() > LONGEST || template.len() > LONGEST {
         return false;
     }
     let (mut rest, uri) = (template, uri.as_bytes());
-    // The places in the address that can be reached with what of the template was read.
+    // Positions in the URI that the template read so far can end at.
     let mut reached = vec![false; uri.len() + 1];
     if let Some(start) = reached.first_mut() {
         *start = true;
@@ -110,7 +110,7 @@ fn after_expression(reached: &[bool], uri: &[u8], expression: &str) -> Vec<bool>
     let mut is_open = false;
     for place in 0..reached.len() {
         let before = place.checked_sub(1).and_then(|before| uri.get(before));
-        // A plain value has at least one sign and no border in it; all others may be anything.
+        // A plain value has at least one character and none of `/?#`; other expressions match anything.
         let goes_on = !is_plain || before.is_some_and(|byte| !b"/?#".contains(byte));
         let is_here = reached.get(place) == Some(&true);
         let was_open = is_open && goes_on;

@@ -1,6 +1,6 @@
-//! Whose a resource, a template, a prompt or a task is, where no name says it.
+//! Finds the server of a resource, template, prompt or task.
 //!
-//! What two servers offer is refused: either could be the wrong one (X42).
+//! A resource or task that two servers have is refused, because either could be the wrong one (X42).
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::mcp::server::{OWN, Pages, Params};
 use crate::mcp::wire;
 
 impl Switch {
-    /// A request about a resource.
+    /// Handles a request about a resource.
     pub(super) async fn resource(self: Arc<Self>, asked: Asked) -> Option<Routed> {
         let Some((uri, _)) = asked.text("uri") else {
             asked.refuse(wire::INVALID_PARAMS, "it names no resource").await;
@@ -36,20 +36,17 @@ impl Switch {
         }
     }
 
-    /// The one server that offers this address.
+    /// Returns the one server that offers a URI, or why there is none.
     pub(super) async fn owner(&self, uri: &str) -> Result<usize, String> {
-        let with_resources = self
-            .legs
-            .iter()
-            .enumerate()
-            .filter(|(_, leg)| leg.can("resources"));
+        let legs = self.legs.all();
+        let with_resources = legs.iter().enumerate().filter(|(_, leg)| leg.can("resources"));
         let with_resources: Vec<_> = with_resources.collect();
         futures_util::future::join_all(with_resources.iter().map(|(_, leg)| look(leg))).await;
         let has = |(_, leg): &&(usize, &Arc<Leg>)| open(&leg.offered).has(uri);
         let owners: Vec<_> = with_resources.iter().filter(has).collect();
         match (owners.as_slice(), with_resources.as_slice()) {
             ([(leg, _)], _) => Ok(*leg),
-            // With nobody else to ask there is nothing to guess.
+            // With only one candidate there is nothing to guess.
             ([], [(leg, _)]) => Ok(*leg),
             ([], _) => Err(format!("none of the servers offers `{uri}`")),
             (owners, _) => {
@@ -65,7 +62,7 @@ impl Switch {
         }
     }
 
-    /// A request for completions, of a prompt's argument or of a template's.
+    /// Handles a completion request, for an argument of a prompt or of a URI template.
     pub(super) async fn complete(self: Arc<Self>, asked: Asked) -> Option<Routed> {
         let reference = pick(asked.params(), ["ref"])
             .ok()
@@ -97,7 +94,7 @@ impl Switch {
         }
     }
 
-    /// A request about a task: ours at any of them, a server's where it is.
+    /// Handles a request about a task. Any relay answers for ours; a server's goes to that server.
     pub(super) async fn task(self: Arc<Self>, asked: Asked) -> Option<Routed> {
         let Some((task, _)) = asked.text("taskId") else {
             asked.refuse(wire::INVALID_PARAMS, "it names no task").await;
@@ -105,7 +102,7 @@ impl Switch {
         };
         let known = open(&self.routes).tasks(&task);
         let owners = match known.is_empty() {
-            true if task.starts_with(OWN) => vec![0],
+            _ if task.starts_with(OWN) => vec![0],
             true => self.who_has_task(&task).await,
             false => known,
         };
@@ -126,7 +123,7 @@ impl Switch {
         }
     }
 
-    /// The servers that know a task which was not begun through us.
+    /// Asks all servers for a task that was not created through us, and returns those that have it.
     async fn who_has_task(&self, task: &str) -> Vec<usize> {
         let ask = async |(number, leg): (usize, &Arc<Leg>)| {
             let server = &leg.relay.server;
@@ -137,7 +134,8 @@ impl Switch {
                 .is_ok_and(|answer| answer.result.is_some())
                 .then_some(number)
         };
-        let with_tasks = self.legs.iter().enumerate().filter(|(_, leg)| leg.is_ready());
+        let legs = self.legs.all();
+        let with_tasks = legs.iter().enumerate().filter(|(_, leg)| leg.is_ready());
         let asked = futures_util::future::join_all(with_tasks.map(ask));
         let found = tokio::time::timeout(super::lists::WITHIN, asked)
             .await
@@ -149,7 +147,7 @@ impl Switch {
         found
     }
 
-    /// Remembers what a server's answer gives out that the client may come back with.
+    /// Remembers resource links and task ids in a server's response, which the client may use later.
     pub(super) fn learn_from(&self, number: usize, leg: &Leg, frame: &Frame) {
         let (Kind::Response { .. }, Some(result)) = (&frame.kind, frame.part(&frame.result)) else {
             return;
@@ -168,7 +166,7 @@ impl Switch {
     }
 }
 
-/// Asks a server for its resources, if they are not known.
+/// Fetches a server's resources and templates, if they are not known.
 async fn look(leg: &Leg) {
     let (knows_listed, knows_templates) = {
         let offered = open(&leg.offered);
@@ -191,7 +189,7 @@ async fn asked(leg: &Leg, method: &str, member: &str, params: &Params<'_>) -> Op
     tokio::time::timeout(super::lists::WITHIN, pages).await.ok()?.ok()
 }
 
-/// One text of each thing that is listed.
+/// Returns one string member of each item.
 pub fn texts<'p>(pages: &'p Pages, member: &'p str) -> impl Iterator<Item = String> + 'p {
     pages.items.iter().filter_map(move |item| {
         let [text] = pick(item.get().as_bytes(), [member]).ok()?;

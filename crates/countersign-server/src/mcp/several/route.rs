@@ -1,24 +1,25 @@
-//! What went where: requests of the client by their ids, and questions of servers under ids that tell whose they are.
+//! Routing table: which server has which request of the client, and ids of servers' requests to the client.
 //!
-//! A client's ids are its own, and each request goes to one server: they pass unchanged, and an answer counts only from
-//! the server that was asked. Two servers may ask the client under equal ids: towards the client they become
-//! `SERVER:ID`, with the id as it was written, so that it comes back to the byte.
+//! Request ids of the client are forwarded unchanged, since each request goes to one server, and a response counts only
+//! from that server. Two servers may send requests with equal ids, so the client sees them as `SERVER:ID`, with the id
+//! as the server wrote it, and the response gets the original id back byte for byte.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 
 use serde_json::value::RawValue;
 
+use super::leg::Leg;
 use super::{Switch, open};
 use crate::mcp::frame::{Id, quote};
 use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::Back;
 use crate::mcp::wire;
 
-/// So many tokens and tasks are remembered.
+/// Maximum number of progress tokens, and of tasks, that are remembered.
 const MOST: usize = 4096;
 
-/// What went where.
+/// Routing table.
 #[derive(Default)]
 pub struct Routes {
     requests: HashMap<Id, Route>,
@@ -26,14 +27,14 @@ pub struct Routes {
     tasks: Remembered,
 }
 
-/// A request of the client that has no answer yet.
+/// A request of the client without a response yet.
 struct Route {
     leg: usize,
-    /// Whether the server has it; until then it waits here.
+    /// Whether the request was sent to the server; until then it waits for its ruling.
     is_sent: bool,
 }
 
-/// Words and whose they are, the newest of them.
+/// Maps strings to servers; only the newest `MOST` are kept.
 #[derive(Default)]
 struct Remembered {
     whose: HashMap<String, Vec<usize>>,
@@ -67,7 +68,7 @@ impl Remembered {
 }
 
 impl Routes {
-    /// A request goes to this server; false when one with this id is under way.
+    /// Registers a request to a server. Returns false if one with this id is in flight.
     pub fn begin(&mut self, id: &Id, leg: usize) -> bool {
         if self.requests.contains_key(id) {
             return false;
@@ -77,12 +78,12 @@ impl Routes {
         true
     }
 
-    /// It is over.
+    /// Removes a request that was answered or cancelled.
     pub fn end(&mut self, id: &Id) {
         self.requests.remove(id);
     }
 
-    /// The server gets it now; false when nobody wants it any more.
+    /// Marks a request as sent. Returns false if it was cancelled.
     pub fn sent(&mut self, id: &Id) -> bool {
         match self.requests.get_mut(id) {
             Some(route) => {
@@ -93,12 +94,12 @@ impl Routes {
         }
     }
 
-    /// Where a request is.
+    /// Returns the server that has a request.
     pub fn leg(&self, id: &Id) -> Option<usize> {
         self.requests.get(id).map(|route| route.leg)
     }
 
-    /// Whether this server may answer this request; then it is over.
+    /// Removes a request if this server may answer it. Returns false if it may not.
     pub fn answered(&mut self, id: &Id, leg: usize) -> bool {
         let is_its = self
             .requests
@@ -107,7 +108,7 @@ impl Routes {
         is_its && self.requests.remove(id).is_some()
     }
 
-    /// All requests that a server has and will not answer.
+    /// Removes and returns all requests that were sent to a server which will not answer.
     pub fn lost(&mut self, leg: usize) -> Vec<Id> {
         let is_lost = |route: &Route| route.leg == leg && route.is_sent;
         let lost: Vec<Id> = self
@@ -120,64 +121,67 @@ impl Routes {
         lost
     }
 
-    /// The client wants to hear under this token, as JSON, how far a request at this server is.
+    /// Registers the progress token, as JSON, of a request to this server.
     pub fn token(&mut self, token: &str, leg: usize) {
         self.tokens.replace(token, leg);
     }
 
-    /// Whether a token was given to another server.
+    /// Returns true if a progress token is registered for another server only.
     pub fn is_of_another(&self, token: &str, leg: usize) -> bool {
         let whose = self.tokens.whose(token);
         !whose.is_empty() && !whose.contains(&leg)
     }
 
-    /// A server has a task of this id.
+    /// Registers that a server has a task of this id.
     pub fn task(&mut self, task: &str, leg: usize) {
         self.tasks.add(task, leg);
     }
 
-    /// The servers that have a task of this id.
+    /// Returns the servers that have a task of this id.
     pub fn tasks(&self, task: &str) -> Vec<usize> {
         self.tasks.whose(task).to_vec()
     }
 }
 
-/// What a server calls its own, as the client gets to see it; both are JSON.
+/// Makes the client's form `SERVER:ID` of a server's id or token; both are JSON.
 pub fn foreign(server: &str, own: &str) -> String {
     quote(&format!("{server}:{own}"))
 }
 
-/// The server, and what that one calls it.
+/// Splits `SERVER:ID` into the server and its own id.
 pub fn native(foreign: &RawValue) -> Option<(String, String)> {
     let text: String = serde_json::from_str(foreign.get()).ok()?;
     let (server, own) = text.split_once(':')?;
-    // What is put into a message must be an id, whatever the client made of it.
+    // Only a valid id may be written into a message, whatever the client sent.
     Id::read(serde_json::from_str(own).ok()?)?;
     Some((server.to_owned(), own.to_owned()))
 }
 
-/// A request on its way: to one server, or to all who are to hear it.
+/// A request that is ready to be sent, to one server or to several.
 pub struct Routed {
     switch: Arc<Switch>,
     id: Id,
-    to: Vec<(usize, OneLine)>,
-    /// Whether one server answers it, or several do.
+    to: Vec<(usize, Arc<Leg>, OneLine)>,
+    /// Whether one server answers the request, or several do.
     is_single: bool,
 }
 
 impl Routed {
-    /// To one server, which answers it.
-    pub fn to_one(switch: Arc<Switch>, id: Id, leg: usize, line: OneLine) -> Routed {
+    /// For one server, which answers.
+    pub fn to_one(switch: Arc<Switch>, id: Id, (number, leg): (usize, Arc<Leg>), line: OneLine) -> Routed {
         Routed {
             switch,
             id,
-            to: vec![(leg, line)],
+            to: vec![(number, leg, line)],
             is_single: true,
         }
     }
 
-    /// To several servers; who answers when is looked after elsewhere.
+    /// For several servers; their answers are merged elsewhere.
     pub fn to_several(switch: Arc<Switch>, id: Id, to: Vec<(usize, OneLine)>) -> Routed {
+        let to = to.into_iter();
+        let to = to.filter_map(|(number, line)| Some((number, switch.legs.get(number)?, line)));
+        let to = to.collect();
         Routed {
             switch,
             id,
@@ -186,15 +190,12 @@ impl Routed {
         }
     }
 
-    /// Sends it. A server that is gone is an answer, too.
+    /// Sends the request. If its server is gone, the client gets an error.
     pub async fn send(self, back: &Back) {
         if self.is_single && !open(&self.switch.routes).sent(&self.id) {
             return;
         }
-        for (number, line) in self.to {
-            let Some(leg) = self.switch.legs.get(number) else {
-                continue;
-            };
+        for (number, leg, line) in self.to {
             if !self.is_single {
                 leg.relay.forwards(&self.id);
             }

@@ -1,4 +1,4 @@
-//! What servers say, and how the client gets to hear it.
+//! Messages from servers: translates their ids and forwards them to the client.
 
 use std::ops::Range;
 
@@ -11,32 +11,33 @@ use crate::mcp::http::Heard;
 use crate::mcp::lines::Read;
 use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::Back;
-use crate::mcp::server::{Lost, is_own};
+use crate::mcp::server::is_own;
 use crate::mcp::wire;
 use crate::output;
 
-/// Who ended a server.
+/// Cause of a server's end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum End {
-    /// It did.
+    /// The server ended by itself.
     Its,
-    /// We did.
+    /// The gateway ended the server.
     Ours,
 }
 
 impl Switch {
-    /// Something from a server: what of it the client gets.
+    /// Handles what came from a server. Returns the messages for the client.
     pub(super) fn hear_server(&self, number: usize, heard: Heard) -> Vec<OneLine> {
         let Some(leg) = self.legs.get(number) else {
             return Vec::new();
         };
         match heard {
-            Heard::Message(read) => self.message(number, leg, read),
+            Heard::Message(read) => self.message(number, &leg, read),
             Heard::Lost(id, why) if is_own(&id) => {
                 leg.relay.server.lost(&id, why);
                 Vec::new()
             }
-            Heard::Lost(id, Lost::NotSent(why) | Lost::Unknown(why)) => {
+            Heard::Lost(id, lost) => {
+                let why = lost.why();
                 let is_its = open(&self.routes).answered(&id, number);
                 let answer = || {
                     wire::error(
@@ -60,7 +61,7 @@ impl Switch {
             .unwrap_or_else(|| self.translated(number, leg, frame).into_iter().collect())
     }
 
-    /// What is known of a server's lists is known no more when it says that they changed.
+    /// Drops cached lists of a server when it announces a change.
     fn note_change(&self, leg: &Leg, frame: &Frame) {
         if let Kind::Notification { method } = &frame.kind {
             match method.as_str() {
@@ -71,13 +72,13 @@ impl Switch {
         }
     }
 
-    /// A message under the ids the client knows; nothing when it is not this server's to say.
+    /// Returns a message with the ids that the client knows; `None` if the server has no right to send it.
     fn translated(&self, number: usize, leg: &Leg, frame: Frame) -> Option<OneLine> {
         let params = frame.part(&frame.params).unwrap_or_default();
         match &frame.kind {
             Kind::Request { .. } => Some(asked_by(leg.name(), &frame)),
             Kind::Response { id } => {
-                // An error about a message it could not read names no request.
+                // An error about an unreadable message names no request.
                 let is_about_none = id.as_json() == "null";
                 if !is_about_none && !open(&self.routes).answered(id, number) {
                     let name = leg.name();
@@ -102,12 +103,12 @@ impl Switch {
         }
     }
 
-    /// A server is gone: what it was asked is answered, and its tools are no more.
+    /// Handles a server's end. Returns errors for its open requests and notifications that its lists changed.
     pub(super) fn gone(&self, number: usize, end: End) -> Vec<OneLine> {
         let Some(leg) = self.legs.get(number) else {
             return Vec::new();
         };
-        let lists = lists_of(leg);
+        let lists = lists_of(&leg);
         leg.relay.server.gone();
         let lost = open(&self.routes).lost(number);
         let problem = format!("the server `{}` ended before it answered", leg.name());
@@ -121,10 +122,17 @@ impl Switch {
             true => leg.out(&format!("it ended before it was ready; {HINT}")),
             false => leg.out("it has ended"),
         };
-        answers.chain(self.changes(number, &lists, true)).collect()
+        let is_over = !self.may_come_back(number);
+        answers.chain(self.changes(number, &lists, is_over)).collect()
     }
 
-    /// What the client is told when a server comes or goes with these lists, if it can be told.
+    /// Handles that a server will not be restarted: ends subscriptions for which it was the last server.
+    pub(super) fn gone_for_good(&self, number: usize) -> Vec<OneLine> {
+        self.tell_listeners(number, &[], true)
+    }
+
+    /// Returns the notifications for a server that came or went with these lists, if the client is initialized or
+    /// subscribed.
     pub(super) fn changes(&self, number: usize, lists: &[&str], is_gone: bool) -> Vec<OneLine> {
         let is_told = open(&self.greeting).initialized.is_some();
         let told = lists.iter().filter(|_| is_told);
@@ -132,7 +140,7 @@ impl Switch {
         told.chain(self.tell_listeners(number, lists, is_gone)).collect()
     }
 
-    /// Says something to the client, if it still listens.
+    /// Sends messages to the client, if it is still connected.
     pub(super) async fn say(&self, messages: Vec<OneLine>) {
         if let Some(back) = self.back() {
             for message in messages {
@@ -141,19 +149,19 @@ impl Switch {
         }
     }
 
-    /// To the client, while somebody reads there.
+    /// Returns the channel to the client, if it is still connected.
     pub(super) fn back(&self) -> Option<Back> {
         self.to_client.get()?.upgrade()
     }
 }
 
-/// The lists that change with a server.
+/// Returns the lists that change when this server comes or goes.
 pub fn lists_of(leg: &Leg) -> Vec<&'static str> {
     let lists = ["tools", "prompts", "resources"].into_iter();
     lists.filter(|list| leg.can(list)).collect()
 }
 
-/// A server's question, under an id and with a token that tell whose they are.
+/// Rewrites the id and the progress token of a server's request to `SERVER:ID`.
 fn asked_by(server: &str, frame: &Frame) -> OneLine {
     let mut edits: Vec<(Range<usize>, String)> = Vec::new();
     if let (Some(place), Some(raw)) = (frame.id.clone(), frame.part(&frame.id)) {
@@ -163,7 +171,7 @@ fn asked_by(server: &str, frame: &Frame) -> OneLine {
     if let Some(token) = pick_meta(params, "progressToken") {
         edits.push((span(&frame.line, token.get()), foreign(server, token.get())));
     }
-    // From the end, so that earlier places stay where they are.
+    // Edit from the end, so that earlier ranges stay valid.
     edits.sort_by_key(|(place, _)| std::cmp::Reverse(place.start));
     let edit = |line: OneLine, (place, text): (Range<usize>, String)| line.splice(place, text.as_bytes());
     edits.into_iter().fold(frame.line.clone(), edit)

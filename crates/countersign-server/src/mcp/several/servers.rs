@@ -1,6 +1,6 @@
-//! The file that names several servers, and how each of them is reached.
+//! The file of servers, and how to connect to each.
 //!
-//! Enters: TOML. Leaves: servers with names that cannot be taken for one another (X42), or what is wrong with the file.
+//! Input: TOML. Output: servers whose names cannot be mistaken for one another (X42), or what is wrong with the file.
 
 use std::collections::{BTreeMap, HashMap};
 use std::path::Path;
@@ -11,32 +11,32 @@ use tokio::sync::mpsc;
 use super::connection::{Connection, Source};
 use crate::environment;
 use crate::failure::Failure;
-use crate::mcp::child::{Child, Launch};
+use crate::mcp::child::{Child, Launch, Limit};
 use crate::mcp::http::{HttpUpstream, Way};
 use crate::mcp::{lines, name};
 
-/// The most servers behind one gateway.
+/// Maximum number of servers behind one gateway.
 const MOST: usize = 32;
-/// No server may be called so, nor anything that begins so: it would look like us.
+/// Reserved prefix: a server of such a name would look like the gateway.
 const OURS: &str = "countersign";
 
-/// A server, before it is reached.
+/// A server's entry: its name and how to connect.
 #[derive(Clone, Debug)]
 pub struct Spec {
-    /// What it is called.
+    /// Name of the server.
     pub name: String,
-    /// How it is reached.
+    /// How to connect.
     pub at: At,
-    /// Whether it keeps nothing between calls, so that another process of it may run what was proposed to this one.
+    /// Whether the server is stateless, so that another process of it may run calls that were proposed to this one.
     pub resume: bool,
 }
 
-/// How a server is reached.
+/// How to connect to a server.
 #[derive(Clone, Debug)]
 pub enum At {
-    /// It is started.
+    /// Start this command.
     Command(Launch),
-    /// It is called there, with the token in this environment variable.
+    /// Connect to this URL, with the token in this environment variable.
     Address(String, Option<String>),
 }
 
@@ -102,7 +102,7 @@ fn parse(text: &str) -> Result<Vec<Spec>, String> {
     Ok(specs)
 }
 
-/// Where a server's name ends in `NAME__TOOL` must be clear, and models' own rules leave out the dot.
+/// Checks a server's name: its end must be clear in `NAME__TOOL`, and model APIs do not allow the dot.
 fn check(server: &str) -> Result<(), String> {
     name::of(Some(server), &[]).map_err(|failure| {
         let hint = failure.hint.unwrap_or_default();
@@ -121,7 +121,7 @@ fn check(server: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Names that a person would take for one another are one.
+/// Normalizes a name, so that names a person would mistake for one another are equal.
 fn normal(name: &str) -> String {
     name.replace(['-', '.'], "_").to_ascii_lowercase()
 }
@@ -153,7 +153,7 @@ impl Entry {
 }
 
 impl Spec {
-    /// What makes it the same server the next time.
+    /// Returns what identifies the server over restarts: its command or its URL.
     pub fn words(&self) -> Vec<String> {
         match &self.at {
             At::Command(launch) => launch.words.clone(),
@@ -161,11 +161,20 @@ impl Spec {
         }
     }
 
-    /// Begins to talk to it.
+    /// Starts or connects to the server.
     pub fn connect(&self) -> Result<Connection, Failure> {
+        self.connect_limited(&Limit::default())
+    }
+
+    /// Starts or connects to the server, with a limit on what it may send.
+    pub fn connect_limited(&self, limit: &Limit) -> Result<Connection, Failure> {
         match &self.at {
             At::Command(launch) => {
-                let (child, upstream, lines) = Child::start(launch)?;
+                let launch = Launch {
+                    limit: limit.clone(),
+                    ..launch.clone()
+                };
+                let (child, upstream, lines) = Child::start(&launch)?;
                 Ok(Connection {
                     upstream,
                     source: Source::Lines(lines),
@@ -173,7 +182,7 @@ impl Spec {
                 })
             }
             At::Address(url, token_env) => {
-                let way = way(url, token_env.as_deref())?;
+                let way = way(url, token_env.as_deref())?.with_limit(limit.clone());
                 let (heard, messages) = mpsc::channel(lines::QUEUE);
                 let upstream = HttpUpstream::new(way, heard, std::sync::Arc::default());
                 Ok(Connection {
@@ -186,7 +195,7 @@ impl Spec {
     }
 }
 
-/// The way to an address, with the token from the environment.
+/// Returns the HTTP target for a URL, with the token from the environment.
 pub fn way(url: &str, token_env: Option<&str>) -> Result<Way, Failure> {
     let token = token_env.map(|variable| {
         std::env::var(variable).map_err(|_| {

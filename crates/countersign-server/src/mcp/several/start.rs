@@ -1,5 +1,6 @@
-//! Starting several servers, hearing them all, and ending them.
+//! Starts several servers, reads from all of them, and ends them.
 
+use std::collections::HashMap;
 use std::sync::{Arc, Mutex, OnceLock};
 
 use futures_util::future::join_all;
@@ -10,8 +11,9 @@ use tokio_util::task::TaskTracker;
 use super::connection::{Connection, Source};
 use super::leg::{Leg, Nowhere};
 use super::server::End;
-use super::{Greeting, Spec, Switch, open};
+use super::{Greeting, Legs, Spec, Switch, open};
 use crate::failure::{Exit, Failure};
+use crate::mcp::backoff::Backoff;
 use crate::mcp::child::Child;
 use crate::mcp::gateway::Gateway;
 use crate::mcp::lines::Lines;
@@ -20,30 +22,25 @@ use crate::mcp::seen::Seen;
 use crate::mcp::server::Server;
 use crate::mcp::{between, next};
 
-/// Servers that were started, or why they were not; by name.
-pub type Connections = Vec<(String, Result<Connection, Failure>)>;
+/// Connections to servers, or why there is none.
+pub type Connections = Vec<(Spec, Result<Connection, Failure>)>;
 
-/// What goes on behind a switch.
+/// A multiplexer whose servers are not yet read from.
 pub struct Started {
-    /// Between the client and all of them.
+    /// The multiplexer.
     pub switch: Arc<Switch>,
     sources: Vec<(usize, Source)>,
-    children: Vec<Child>,
-    closing: CancellationToken,
 }
 
-/// Begins to talk to all servers. One that cannot be reached is left out; it is an error when none can.
+/// Connects to all servers. A server that cannot be reached is left out; fails if none can.
 pub fn connect(specs: &[Spec]) -> Result<Connections, Failure> {
-    let all: Connections = specs
-        .iter()
-        .map(|spec| (spec.name.clone(), spec.connect()))
-        .collect();
+    let all: Connections = specs.iter().map(|spec| (spec.clone(), spec.connect())).collect();
     if all.iter().any(|(_, connection)| connection.is_ok()) {
         return Ok(all);
     }
-    let reasons = all.into_iter().filter_map(|(name, connection)| {
+    let reasons = all.into_iter().filter_map(|(spec, connection)| {
         let failure = connection.err()?;
-        Some(format!("`{name}`: {}", failure.message))
+        Some(format!("`{}`: {}", spec.name, failure.message))
     });
     let reasons: Vec<String> = reasons.collect();
     let message = format!("none of the servers can be used: {}", reasons.join("; "));
@@ -51,34 +48,38 @@ pub fn connect(specs: &[Spec]) -> Result<Connections, Failure> {
 }
 
 impl Started {
-    /// A switch in front of these servers.
+    /// Creates a multiplexer in front of these servers.
     pub fn new(gateway: &Arc<Gateway>, who: &Who, connections: Connections) -> Started {
         let seen = Seen::default();
-        let (mut legs, mut sources, mut children) = (Vec::new(), Vec::new(), Vec::new());
-        for (number, (name, connection)) in connections.into_iter().enumerate() {
+        let (mut legs, mut sources, mut children) = (Vec::new(), Vec::new(), HashMap::new());
+        for (number, (spec, connection)) in connections.into_iter().enumerate() {
             let relay = |upstream| {
-                let server = Arc::new(Server::new(name, upstream));
+                let server = Arc::new(Server::new(spec.name.clone(), upstream));
                 let relay = Relay::new(gateway.clone(), server, who.clone());
                 Leg::new(relay.with_seen(seen.beside()))
             };
             match connection {
                 Ok(connection) => {
                     sources.push((number, connection.source));
-                    children.extend(connection.child);
-                    legs.push(Arc::new(relay(connection.upstream)));
+                    children.extend(connection.child.map(|child| (number, child)));
+                    let leg = relay(connection.upstream);
+                    legs.push((spec, Mutex::new(Arc::new(leg))));
                 }
                 Err(failure) => {
                     let leg = relay(Box::new(Nowhere));
                     leg.relay.server.gone();
                     leg.out(&failure.message);
-                    legs.push(Arc::new(leg));
+                    legs.push((spec, Mutex::new(Arc::new(leg))));
                 }
             }
         }
         let switch = Switch {
             gateway: gateway.clone(),
             who: who.clone(),
-            legs,
+            legs: Legs(legs),
+            children: Mutex::new(children),
+            backoff: Backoff::default(),
+            closing: CancellationToken::new(),
             routes: Mutex::default(),
             greeting: Mutex::new(Greeting::default()),
             subscriptions: Mutex::default(),
@@ -88,61 +89,61 @@ impl Started {
         Started {
             switch: Arc::new(switch),
             sources,
-            children,
-            closing: CancellationToken::new(),
         }
     }
 
-    /// The servers that can take up what an earlier process left open.
-    pub fn servers(&self) -> impl Iterator<Item = &Arc<Server>> {
-        let reached = self.switch.legs.iter().filter(|leg| !leg.is_out());
-        reached.map(|leg| &leg.relay.server)
+    /// Returns the connected servers, which may take over open calls of an earlier process.
+    pub fn servers(&self) -> Vec<Arc<Server>> {
+        let mut reached = self.switch.legs.all();
+        reached.retain(|leg| !leg.is_out());
+        reached.iter().map(|leg| leg.relay.server.clone()).collect()
     }
 
-    /// Hears all servers until the last of them has ended; and what ends them.
+    /// Returns a future that reads from all servers until the last has ended, and a handle that ends them.
     pub fn hear(self, to_client: Back) -> (impl Future<Output = ()> + Send + 'static, Ends) {
-        // Set once, before anybody says anything.
+        // Set once, before any message is sent.
         let _ = self.switch.to_client.set(to_client.downgrade());
         let ends = Ends {
             switch: self.switch.clone(),
-            children: self.children,
-            closing: self.closing.clone(),
         };
-        let (switch, closing) = (self.switch, self.closing);
+        let switch = self.switch;
         let hearing = self.sources.into_iter().map(move |(number, source)| {
-            tokio::spawn(hear_one(
-                switch.clone(),
-                number,
-                source,
-                to_client.clone(),
-                closing.clone(),
-            ))
+            tokio::spawn(hear_all_of(switch.clone(), number, source, to_client.clone()))
         });
         let hearing: Vec<_> = hearing.collect();
         (async { drop(join_all(hearing).await) }, ends)
     }
 }
 
-async fn hear_one(
-    switch: Arc<Switch>,
-    number: usize,
-    mut source: Source,
-    to_client: Back,
-    closing: CancellationToken,
-) {
+/// Reads from a server, and from every process that is started in its place.
+async fn hear_all_of(switch: Arc<Switch>, number: usize, mut source: Source, to_client: Back) {
+    loop {
+        hear_one(&switch, number, source, &to_client).await;
+        source = match switch.start_again(number).await {
+            Some(source) => source,
+            None => break,
+        };
+    }
+    for message in switch.gone_for_good(number) {
+        let _ = to_client.send(message).await;
+    }
+}
+
+async fn hear_one(switch: &Arc<Switch>, number: usize, mut source: Source, to_client: &Back) {
+    let closing = &switch.closing;
     loop {
         let heard = tokio::select! {
             heard = source.next() => heard,
-            // A process says its last words, and ends by itself.
+            // Keep reading a process until it exits, to get its last messages.
             () = closing.cancelled(), if matches!(source, Source::Heard(_)) => None,
         };
         let Some(heard) = heard else { break };
         for message in switch.hear_server(number, heard) {
-            // Nobody reads it any more; the server may still be needed.
+            // The client may be gone; the server may still be needed.
             let _ = to_client.send(message).await;
         }
     }
-    // That a server ends because we end it is no news.
+    // An end that we caused is not reported to the client.
     let end = match closing.is_cancelled() {
         true => End::Ours,
         false => End::Its,
@@ -155,16 +156,15 @@ async fn hear_one(
 /// Ends all servers.
 pub struct Ends {
     switch: Arc<Switch>,
-    children: Vec<Child>,
-    closing: CancellationToken,
 }
 
 impl Ends {
-    /// Ends them, all at once. How each of them ends is its own affair; that none was left is an error.
+    /// Ends all servers at once. Returns an error exit only if no server was left in use.
     pub async fn end(self) -> Exit {
-        self.closing.cancel();
-        let was_alone = self.switch.legs.iter().all(|leg| leg.is_out());
-        join_all(self.children.into_iter().map(Child::end)).await;
+        self.switch.closing.cancel();
+        let was_alone = self.switch.legs.all().iter().all(|leg| leg.is_out());
+        let children = std::mem::take(&mut *open(&self.switch.children));
+        join_all(children.into_values().map(Child::end)).await;
         match was_alone {
             true => Exit::Error,
             false => Exit::Done,
@@ -172,11 +172,11 @@ impl Ends {
     }
 }
 
-/// Passes messages between our own standard input and output and several servers.
+/// Runs the gateway between standard input and output and several servers.
 pub async fn run(gateway: Arc<Gateway>, who: &Who, connections: Connections) -> Result<Exit, Failure> {
     let started = Started::new(&gateway, who, connections);
     for server in started.servers() {
-        gateway.resume(server).await?;
+        gateway.resume(&server).await?;
     }
     let switch = started.switch.clone();
     let clients = |lines, back| client(switch.clone(), lines, back);

@@ -1,7 +1,8 @@
-//! `subscriptions/listen`: the client asks once to hear of changes, and hears of all servers'.
+//! `subscriptions/listen` for several servers: the client subscribes once and gets notifications of all.
 //!
-//! Enters: its request, which goes to every server under the client's own id; addresses of resources only to who offers
-//! them. Leaves: one acknowledgement of all, then whatever the servers say. It ends when the last of them ends it.
+//! Input: the client's request, which goes to every server under the client's own id; resource URIs go only to the
+//! server that offers them. Output: one merged acknowledgement, then the servers' notifications. The subscription ends
+//! when the last server ends it.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -10,6 +11,7 @@ use std::time::Duration;
 use serde_json::value::RawValue;
 
 use super::client::Asked;
+use super::leg::Leg;
 use super::merge::merged;
 use super::{Routed, Switch, open};
 use crate::mcp::frame::{Frame, Id, Kind, pick, pick_meta, quote, span};
@@ -17,40 +19,42 @@ use crate::mcp::one_line::OneLine;
 use crate::mcp::relay::Back;
 use crate::mcp::wire;
 
-/// The protocol's word for what a message belongs to.
+/// Key in `_meta` that names a message's subscription.
 const SUBSCRIPTION: &str = "io.modelcontextprotocol/subscriptionId";
-/// How long the client waits for servers that do not acknowledge.
+/// How long to wait for acknowledgements before the client gets one.
 const ACKNOWLEDGED_WITHIN: Duration = Duration::from_secs(5);
-/// The most that is kept until then.
+/// Maximum number of notifications buffered until a subscription is acknowledged.
 const MOST_KEPT: usize = 100;
-/// The most subscriptions of one client.
+/// Maximum number of subscriptions per client.
 const MOST: usize = 100;
-/// What the client can ask to hear of, and we know of ourselves, when a server comes or goes.
+/// Filters whose notifications the gateway sends itself when a server comes or goes, and their lists.
 const LISTS: [(&str, &str); 3] = [
     ("toolsListChanged", "tools"),
     ("promptsListChanged", "prompts"),
     ("resourcesListChanged", "resources"),
 ];
 
-/// What a client listens to.
+/// A client's subscription.
 pub struct Subscription {
-    /// The request's id, as it was written.
+    /// The request id as the client wrote it.
     raw_id: String,
-    /// What of our own it wants to hear.
+    /// Lists for which we notify the client ourselves.
     wants: Vec<&'static str>,
     /// Servers that have not acknowledged.
     unclear: HashSet<usize>,
-    /// Servers that have not ended it.
+    /// Servers that have not ended the subscription.
     open: HashSet<usize>,
-    /// What they agreed to.
+    /// Request to each server, to be repeated after a restart.
+    requests: Vec<(usize, OneLine)>,
+    /// Notifications that each server agreed to send.
     honoured: BTreeMap<usize, Box<RawValue>>,
-    /// What came before all had acknowledged.
+    /// Notifications that came before the acknowledgement.
     kept: Vec<OneLine>,
     is_acknowledged: bool,
 }
 
 impl Switch {
-    /// The client wants to hear of changes.
+    /// Starts a subscription at all servers.
     pub(super) async fn subscribe(self: Arc<Self>, asked: Asked) -> Option<Routed> {
         let filter = pick(asked.params(), ["notifications"])
             .ok()
@@ -71,6 +75,7 @@ impl Switch {
             wants: wants.collect(),
             unclear: legs.clone(),
             open: legs,
+            requests: to.clone(),
             honoured: BTreeMap::new(),
             kept: Vec::new(),
             is_acknowledged: false,
@@ -97,7 +102,7 @@ impl Switch {
         Some(Routed::to_several(self, asked.id, to))
     }
 
-    /// The request for each server: addresses of resources go only to who offers them.
+    /// Returns the request for each server; resource URIs go only to the server that offers them.
     async fn addressed(&self, frame: &Frame, resources: Option<&RawValue>) -> Vec<(usize, OneLine)> {
         let uris: Vec<&RawValue> = resources
             .and_then(|all| serde_json::from_str(all.get()).ok())
@@ -109,7 +114,8 @@ impl Switch {
                 owned.push((leg, uri.get()));
             }
         }
-        let ready = self.legs.iter().enumerate().filter(|(_, leg)| leg.is_ready());
+        let legs = self.legs.all();
+        let ready = legs.iter().enumerate().filter(|(_, leg)| leg.is_ready());
         let request = |(number, _)| {
             let Some(all) = resources else {
                 return (number, frame.line.clone());
@@ -125,7 +131,8 @@ impl Switch {
         ready.map(request).collect()
     }
 
-    /// Something of a server's that belongs to a subscription: what the client gets now. Nothing when it belongs to none.
+    /// Handles a server's message that belongs to a subscription. Returns what the client gets now, or `None` if it
+    /// belongs to none.
     pub(super) fn on_subscription(&self, number: usize, frame: &Frame) -> Option<Vec<OneLine>> {
         let id = match &frame.kind {
             Kind::Response { id } => Some(id.clone()),
@@ -164,7 +171,7 @@ impl Switch {
         }
     }
 
-    /// Says what all servers agreed to, once all of them have said so or it has taken too long.
+    /// Returns the merged acknowledgement, once all servers have acknowledged or the wait is over.
     fn acknowledge(&self, id: &Id, is_late: bool) -> Vec<OneLine> {
         let mut all = open(&self.subscriptions);
         let Some(subscription) = all.get_mut(id) else {
@@ -196,7 +203,8 @@ impl Switch {
         said
     }
 
-    /// A server ends a subscription, with an answer or because it is gone. The client hears of the last one.
+    /// Ends a subscription at one server, by its response or because it is gone. The client is told when the last one
+    /// ends.
     fn ended(&self, id: &Id, number: usize, answer: Option<OneLine>) -> Vec<OneLine> {
         {
             let mut all = open(&self.subscriptions);
@@ -217,7 +225,7 @@ impl Switch {
         self.acknowledge(id, false)
     }
 
-    /// The client listens no more; true when that was a subscription.
+    /// Cancels a subscription at all servers. Returns false if there is none of this id.
     pub(super) async fn unsubscribe(&self, id: &Id, cancelled: &OneLine, back: &Back) -> bool {
         let ended = open(&self.subscriptions).remove(id);
         let Some(subscription) = ended else {
@@ -229,7 +237,7 @@ impl Switch {
         true
     }
 
-    /// Whoever listened under this id is gone, and did not say so.
+    /// Cancels the subscription of a client that disconnected without cancelling it.
     pub async fn listener_left(&self, id: &Id) {
         let params = format!("{{\"requestId\":{}}}", id.as_json());
         let cancelled = wire::notification("notifications/cancelled", &params);
@@ -238,7 +246,27 @@ impl Switch {
         }
     }
 
-    /// What who listens is told when these lists of a server come or go, and it is gone.
+    /// Repeats the open subscriptions at a restarted server.
+    pub(super) async fn subscribe_again(&self, number: usize, leg: &Leg) {
+        let requests: Vec<(Id, OneLine)> = {
+            let all = open(&self.subscriptions);
+            let open = all
+                .iter()
+                .filter(|(_, subscription)| subscription.open.contains(&number));
+            let asked = open.flat_map(|(id, subscription)| {
+                let its = subscription.requests.iter().filter(|(leg, _)| *leg == number);
+                its.map(|(_, line)| (id.clone(), line.clone()))
+            });
+            asked.collect()
+        };
+        for (id, line) in requests {
+            leg.relay.forwards(&id);
+            let _ = leg.relay.server.send(line).await;
+        }
+    }
+
+    /// Returns the notifications for subscribers when these lists of a server come or go. If the server is gone for
+    /// good, also ends its part of each subscription.
     pub(super) fn tell_listeners(&self, number: usize, lists: &[&str], is_gone: bool) -> Vec<OneLine> {
         let ids: Vec<Id> = open(&self.subscriptions).keys().cloned().collect();
         let mut said = Vec::new();
@@ -259,13 +287,13 @@ impl Switch {
 }
 
 impl Subscription {
-    /// What all messages on it carry.
+    /// Returns the `_meta` of messages that belong to this subscription.
     fn meta(&self) -> String {
         format!("\"_meta\":{{{}:{}}}", quote(SUBSCRIPTION), self.raw_id)
     }
 }
 
-/// The subscription a notification belongs to.
+/// Returns the subscription that a notification belongs to.
 pub fn subscription_of(frame: &Frame) -> Option<Id> {
     Id::read(pick_meta(frame.part(&frame.params)?, SUBSCRIPTION)?)
 }

@@ -1,4 +1,4 @@
-//! What coding agents are told, at a store and over a server.
+//! Answers to coding agents, with a store and with a server.
 
 use super::*;
 use crate::served::Served;
@@ -18,13 +18,13 @@ fn the_answers_are_a_contract() {
         "Write",
         r#"{"file_path":"/p/.claude/settings.json","content":""}"#,
     );
-    // What passes is left to the coding agent's own rules: "allow" would skip its questions.
+    // A call that passes is left to the coding agent's own rules: "allow" would skip its prompts.
     assert_eq!(said(&["claude-code"], &read), "{}");
     assert_eq!(said(&["codex"], &read), "{}");
     assert_eq!(said(&["gemini"], &gemini("BeforeTool", "glob", "{}", "")), "{}");
-    insta::assert_snapshot!(said(&["claude-code"], &forbidden), @r##"{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"forbidden by the policy: the policy forbids this call of `Write`: `args.file_path.matches('(^|/)[.](claude|codex|gemini)/') || args.file_path.matches('(^|/)countersign[.](toml|db)')`; hint: no one can approve it; propose something else"}}"##);
+    insta::assert_snapshot!(said(&["claude-code"], &forbidden), @r##"{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"deny","permissionDecisionReason":"forbidden by the policy: the policy forbids this call of `Write`: `args.file_path.matches('(^|/)[.](claude|codex|gemini)/') || args.file_path.matches('(^|/)countersign([.](toml|db)|/(trusted|coding-agents))')`; hint: no one can approve it; propose something else"}}"##);
     let pattern = r#"{"file_path":"/p/.gemini/settings.json","content":""}"#;
-    insta::assert_snapshot!(said(&["gemini"], &gemini("BeforeTool", "write_file", pattern, "")), @r##"{"decision":"deny","reason":"forbidden by the policy: the policy forbids this call of `write_file`: `args.file_path.matches('(^|/)[.](claude|codex|gemini)/') || args.file_path.matches('(^|/)countersign[.](toml|db)')`; hint: no one can approve it; propose something else"}"##);
+    insta::assert_snapshot!(said(&["gemini"], &gemini("BeforeTool", "write_file", pattern, "")), @r##"{"decision":"deny","reason":"forbidden by the policy: the policy forbids this call of `write_file`: `args.file_path.matches('(^|/)[.](claude|codex|gemini)/') || args.file_path.matches('(^|/)countersign([.](toml|db)|/(trusted|coding-agents))')`; hint: no one can approve it; propose something else"}"##);
     let short = |text: String| {
         let id = pending(&place);
         text.replace(&id[id.len() - 8..], "[id]")
@@ -51,7 +51,7 @@ fn a_run_without_a_person_is_deferred_and_resumed() {
     let event = before("t1", "Bash", LS);
     let deferred = run("sdk-cli", &event, &["--defer"]);
     insta::assert_snapshot!(deferred.stdout.trim(), @r#"{"hookSpecificOutput":{"hookEventName":"PreToolUse","permissionDecision":"defer"}}"#);
-    // Where a deferral would be ignored and something else decides, it is denied.
+    // If the agent would ignore the deferral and decide by other means, the call is denied.
     for mode in ["bypassPermissions", "acceptEdits", "dontAsk", "auto", "new"] {
         let event = event.replace("\"default\"", &format!("\"{mode}\""));
         assert!(
@@ -81,6 +81,8 @@ fn over_a_server_it_is_the_same() {
     private("host", &host);
     private("agent", &token);
     let over = |event: &str, hold: &str, host: &str| {
+        let host = place.path().join(host);
+        let host = host.to_str().unwrap();
         let mut command = hook(
             &place,
             &["claude-code", "--hold", hold, "--execute-token-file", host],
@@ -112,7 +114,7 @@ fn over_a_server_it_is_the_same() {
     let end = after("PostToolUse", "t1", r#""tool_response":{"stdout":"x"}"#);
     assert_eq!(left(over(&end, "1s", "host")).stdout, "{}\n");
     assert_eq!(state(&place, &id), "succeeded");
-    // A token that only asks starts nothing; neither does one that is not there.
+    // A token without the `execute` scope starts nothing, nor does a token file that does not exist.
     let waiting = over(&before("t2", "Bash", LS), "30s", "agent");
     let id = pending(&place);
     served.good(&served.person(), &["approve", &id]);
@@ -123,7 +125,7 @@ fn over_a_server_it_is_the_same() {
     );
     assert_eq!(state(&place, &id), "released");
     assert_eq!(left(over(&read, "1s", "gone")).code, 2);
-    // The self-test asks the server, and writes nothing.
+    // The self-test contacts the server and writes nothing.
     let settings = [
         "hook",
         "install",

@@ -1,4 +1,4 @@
-//! Whatever is wrong blocks.
+//! Every failure blocks the call.
 
 use super::*;
 
@@ -95,7 +95,7 @@ fn x21_a_store_a_policy_or_a_folder_that_does_not_work_blocks() {
     check(&["--state", "countersign.toml/inside"], |_| {});
     check(&["--server", "http://127.0.0.1:9", "--token", "cst_x"], |_| {});
     check(&["--server", "http://127.0.0.1:9"], |_| {});
-    // A command line it does not understand, and the JSON errors that one coding agent would take for an answer.
+    // An invalid command line, also with `--json`: one coding agent would read the JSON error as an answer.
     check(&["--bogus"], |_| {});
     check(&["--json", "--bogus"], |_| {});
     check(&["--hold", "soon"], |_| {});

@@ -1,5 +1,5 @@
-//! Settings of a stranger: a cloned repository, or a home that somebody else prepared. Nothing in them runs, nothing is
-//! written through their links, and no token goes where they say.
+//! Settings prepared by someone else, in a cloned repository or in the home folder. No command from them runs, nothing
+//! is written through their links, and no token is sent to the server they name.
 
 use std::io::{Read as _, Write as _};
 use std::net::TcpListener;
@@ -27,7 +27,7 @@ fn put(file: &Path, text: &str) {
     std::fs::write(file, text).unwrap();
 }
 
-/// What `install` writes for a coding agent here.
+/// Returns the settings that `install` would write for a coding agent.
 fn installed(place: &Place, agent: &str, more: &[&str]) -> Value {
     let all: Vec<&str> = ["hook", "install", agent, "--print"]
         .iter()
@@ -40,7 +40,7 @@ fn installed(place: &Place, agent: &str, more: &[&str]) -> Value {
 
 type Change<'c> = Box<dyn Fn(&str) -> String + 'c>;
 
-/// The settings with each command changed.
+/// Returns the settings with `change` applied to each command.
 fn with_commands(settings: &Value, change: &dyn Fn(&str) -> String) -> String {
     let mut settings = settings.clone();
     for groups in settings["hooks"].as_object_mut().unwrap().values_mut() {
@@ -58,7 +58,7 @@ fn looks(agent: &str) -> [Vec<&str>; 3] {
     ]
 }
 
-/// The states and messages about a coding agent.
+/// States and messages of the findings about a coding agent.
 #[track_caller]
 fn told(left: &Left, agent: &str) -> Vec<(String, String)> {
     let answer: Value = serde_json::from_str(&left.stdout).unwrap_or_else(|_| panic!("{left:?}"));
@@ -69,7 +69,7 @@ fn told(left: &Left, agent: &str) -> Vec<(String, String)> {
         .collect()
 }
 
-/// Nobody calls a hook good that is not ours, and looking at it leaves nothing behind.
+/// Checks that a foreign hook is reported as a problem, and that checking it has no side effects.
 #[track_caller]
 fn check_not_run(place: &Place, agent: &str, settings: &Path, text: &str) {
     put(settings, text);
@@ -94,7 +94,7 @@ fn check_not_run(place: &Place, agent: &str, settings: &Path, text: &str) {
     }
 }
 
-/// A program that answers as a good hook does when it is tested, and lets everything else pass.
+/// A program that passes the self-test like a good hook, and lets every other call pass.
 fn liar(place: &Place, agent: &str) -> String {
     let denies = match agent {
         "gemini" => r#"{"decision":"deny","reason":"self-test: held"}"#,
@@ -134,7 +134,7 @@ fn x93_no_command_of_a_strangers_settings_is_run() {
             for change in &changes {
                 check_not_run(&place, agent, &settings, &with_commands(&good, change.as_ref()));
             }
-            // The same with the words apart.
+            // The same with separate arguments.
             let mut apart = good.clone();
             for groups in apart["hooks"].as_object_mut().unwrap().values_mut() {
                 groups[0]["hooks"][0]["command"] = "touch".into();
@@ -146,7 +146,7 @@ fn x93_no_command_of_a_strangers_settings_is_run() {
     }
 }
 
-/// A server that writes down what it is shown.
+/// Starts a server that records every request.
 fn recording() -> (String, Arc<Mutex<Vec<u8>>>) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let address = format!("http://{}", listener.local_addr().unwrap());
@@ -185,12 +185,12 @@ fn x93_a_token_goes_only_to_a_server_that_the_person_named() {
             let server = ["--server", server];
             installed(&place, agent, &[&server[..], &tokens].concat())
         };
-        // Exactly what `install` writes, but for the server.
+        // Exactly what `install` writes, except for the server.
         let honest = named("http://127.0.0.1:9");
         let text = with_commands(&honest, &|command| command.replace("http://127.0.0.1:9", &evil));
         check_not_run(&place, agent, &place.path().join(file), &text);
         assert!(seen.lock().unwrap().is_empty(), "{agent}: asked by looking");
-        // The coding agent runs what stands there.
+        // Run the command as the coding agent would.
         let mut arguments = vec![agent, "--server", &evil, "--token-file", &asks];
         arguments.extend(["--execute-token-file", &starts, "--hold", "1s"]);
         let event = match agent {
@@ -202,7 +202,7 @@ fn x93_a_token_goes_only_to_a_server_that_the_person_named() {
         let shown = String::from_utf8_lossy(&seen.lock().unwrap()).into_owned();
         assert!(!shown.contains("cst_of_the_person"), "{agent}: {shown}");
         assert!(left.stdout.contains("countersign trust http"), "{left:?}");
-        // One that the person named is asked.
+        // A server that the person named is contacted.
         named(&evil);
         ask(&place, &arguments, event.as_bytes());
         assert!(!seen.lock().unwrap().is_empty(), "{agent}: was not asked");
@@ -250,7 +250,7 @@ fn x94_settings_are_not_written_through_links_of_a_project() {
                 );
             }
         };
-        // Names that can be guessed, with and without settings that are there.
+        // Predictable names, with and without existing settings.
         for text in [None, Some("{}")] {
             let link = |end: &str, target: &Path| {
                 if let Some(text) = text {
@@ -286,7 +286,7 @@ fn x94_settings_are_not_written_through_links_of_a_project() {
             true,
             "their folder",
         );
-        // A link that stays inside stays a link.
+        // A link that stays inside the project remains a link.
         let kept = place.path().join("project/kept.json");
         std::fs::write(&kept, "{\"a\":1}").unwrap();
         check(

@@ -1,4 +1,4 @@
-//! Putting a hook into settings, and looking whether it is really there.
+//! `hook install` and `hook status`.
 
 use std::process::Command;
 
@@ -13,7 +13,7 @@ fn agents() -> Place {
     place
 }
 
-/// Trusts Codex's hook, as a person does who looks at `/hooks`.
+/// Trusts Codex's hook, as a person does with `/hooks`.
 fn trust(place: &Place) {
     let file = place.path().join("home/.codex/hooks.json");
     let settings: Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
@@ -30,7 +30,7 @@ fn run(place: &Place, arguments: &[&str]) -> Left {
     Left::of(place.command(arguments).output().unwrap())
 }
 
-/// What `hook status` finds about an agent: state and message.
+/// States and messages that `hook status` reports for an agent.
 #[track_caller]
 fn findings(place: &Place, agent: &str) -> Vec<(String, String)> {
     told(place, &["hook", "status", agent, "--json"], agent)
@@ -77,7 +77,7 @@ fn an_installed_hook_is_active_and_holds() {
             !place.path().join("countersign.db").exists(),
             "the self-test wrote something"
         );
-        // Again is nothing; so is looking only.
+        // Installing again changes nothing, and neither do `--dry-run` and `--print`.
         for arguments in [&["--user"][..], &["--user", "--dry-run"], &["--print"]] {
             let all: Vec<&str> = ["hook", "install", agent]
                 .iter()
@@ -114,7 +114,7 @@ fn settings_that_are_there_stay_and_are_kept() {
     assert!(after.starts_with(before.trim_end_matches("\n}\n")), "{after}");
     let kept = place.path().join("settings.json.before-countersign-1");
     assert_eq!(std::fs::read_to_string(kept).unwrap(), before);
-    // A second kind of hook: another hold takes the first one's place.
+    // A hook with another hold time replaces the first one.
     let other: Vec<&str> = install.iter().chain(&["--hold", "1m"]).copied().collect();
     assert_eq!(run(&place, &other).code, 0);
     let again = std::fs::read_to_string(place.path().join("settings.json")).unwrap();
@@ -294,6 +294,146 @@ fn x21_what_makes_a_hook_useless_is_found() {
     );
 }
 
+/// Installs a hook for all projects and returns the folder.
+fn installed(agent: &str) -> Place {
+    let place = agents();
+    assert_eq!(run(&place, &["hook", "install", agent, "--user"]).code, 0);
+    if agent == "codex" {
+        trust(&place);
+    }
+    assert_eq!(run(&place, &["hook", "status", agent]).code, 0);
+    place
+}
+
+/// Adds settings that turn hooks off, and checks that both commands report the file and the key.
+#[track_caller]
+fn check_off(agent: &str, file: &str, text: &str, key: &str) {
+    let place = installed(agent);
+    let path = place.path().join(file);
+    std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+    let before = std::fs::read_to_string(&path).unwrap_or_default();
+    // The person's own settings already contain the hook.
+    let text = match before.strip_prefix('{') {
+        Some(rest) => format!("{},{rest}", text.strip_suffix('}').unwrap()),
+        None => format!("{text}{before}"),
+    };
+    place.write(file, text);
+    for arguments in [&["hook", "status", agent, "--json"][..], &["doctor", "--json"]] {
+        let found = told(&place, arguments, agent);
+        let is_told = |(state, message): &(String, String)| {
+            state == "problem"
+                && message.starts_with("off: ")
+                && message.contains(&format!("`{key}`"))
+                && message.contains(&format!("{file}`"))
+        };
+        assert!(found.iter().any(is_told), "{file}: {found:?}");
+        assert!(
+            found.iter().all(|(state, _)| state != "good"),
+            "{file}: {found:?}"
+        );
+    }
+    assert_eq!(run(&place, &["hook", "status", agent]).code, 1, "{file}");
+}
+
+#[test]
+fn x21_a_hook_that_settings_turn_off_is_not_good() {
+    for file in [
+        "home/.claude/settings.json",
+        ".claude/settings.json",
+        ".claude/settings.local.json",
+    ] {
+        check_off(
+            "claude-code",
+            file,
+            "{\"disableAllHooks\":true}",
+            "disableAllHooks",
+        );
+        let simple = "{\"env\":{\"CLAUDE_CODE_SIMPLE\":\"1\"}}";
+        check_off("claude-code", file, simple, "env.CLAUDE_CODE_SIMPLE");
+    }
+    for file in ["home/.gemini/settings.json", ".gemini/settings.json"] {
+        let off = "{\"hooksConfig\":{\"enabled\":false}}";
+        check_off("gemini", file, off, "hooksConfig.enabled");
+        let named = "{\"hooksConfig\":{\"disabled\":[\"x\",\"countersign\"]}}";
+        check_off("gemini", file, named, "hooksConfig.disabled");
+    }
+    check_off("gemini", ".gemini/settings.json", "{\"hooks\":[]}", "hooks");
+    for file in ["home/.codex/config.toml", ".codex/config.toml"] {
+        check_off("codex", file, "features.hooks = false\n", "features.hooks");
+        check_off(
+            "codex",
+            file,
+            "features.codex_hooks = false\n",
+            "features.codex_hooks",
+        );
+    }
+}
+
+#[test]
+fn x21_a_hook_that_is_turned_off_in_codex_itself_is_not_good() {
+    let place = installed("codex");
+    let file = place.path().join("home/.codex/config.toml");
+    let text = std::fs::read_to_string(&file).unwrap();
+    std::fs::write(&file, format!("{text}enabled = false\n")).unwrap();
+    let found = findings(&place, "codex");
+    let is_told = |(state, message): &(String, String)| {
+        state == "problem" && message.starts_with("off: `hooks.state.") && message.contains("config.toml`")
+    };
+    assert!(found.iter().any(is_told), "{found:?}");
+    // An unreadable file is reported, because it could turn hooks off.
+    std::fs::write(&file, text).unwrap();
+    std::fs::create_dir_all(place.path().join(".codex")).unwrap();
+    place.write(".codex/config.toml", "[features\n");
+    let found = findings(&place, "codex");
+    assert!(
+        found
+            .iter()
+            .any(|(state, message)| state == "problem" && message.contains("not known whether hooks are on")),
+        "{found:?}"
+    );
+    // A profile that is not in use, and a disabled hook that is not ours.
+    place.write(".codex/config.toml", "[profiles.quick.features]\nhooks = false\n");
+    let found = findings(&place, "codex");
+    assert!(
+        found[0].0 == "warning" && found[0].1.contains("profile `quick`"),
+        "{found:?}"
+    );
+    assert_eq!(run(&place, &["hook", "status", "codex"]).code, 0);
+    let place = installed("gemini");
+    std::fs::create_dir_all(place.path().join(".gemini")).unwrap();
+    place.write(
+        ".gemini/settings.json",
+        "{\"hooksConfig\":{\"disabled\":[\"other\"]}}",
+    );
+    assert_eq!(run(&place, &["hook", "status", "gemini"]).code, 0);
+}
+
+/// A pipe without a writer, and an endless settings file.
+#[test]
+fn x95_odd_files_in_place_of_settings_hang_nobody() {
+    for (agent, file) in [
+        ("claude-code", ".claude/settings.local.json"),
+        ("gemini", ".gemini/settings.json"),
+        ("codex", ".codex/config.toml"),
+    ] {
+        let place = installed(agent);
+        let path = place.path().join(file);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+        let check = || {
+            let found = findings(&place, agent);
+            let is_told = |(state, message): &(String, String)| {
+                state == "problem" && message.contains("it is not a regular file")
+            };
+            assert!(found.iter().any(is_told), "{found:?}");
+        };
+        check();
+        std::fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        check();
+    }
+}
+
 #[test]
 fn x21_a_policy_that_is_gone_is_found() {
     let place = agents();
@@ -367,7 +507,7 @@ fn x95_without_a_policy_one_is_written_and_named_by_its_full_path() {
             .unwrap()
             .starts_with("[tools.Read]")
     );
-    // A repository's own is not taken for it.
+    // The policy of a repository is not used without trust.
     place.write("countersign.toml", "[tools.Bash]\neffect = \"read\"\n");
     let mut command = place.implicit(&["hook", "install", "claude-code", "--project"]);
     let left = Left::of(command.output().unwrap());

@@ -1,6 +1,7 @@
-//! The life of a held call: decided, started once, ended.
+//! A held call from its decision to its outcome: it is started once.
 
 use super::*;
+use crate::served::Served;
 
 #[test]
 fn i3_what_a_person_approved_is_what_runs_to_the_byte() {
@@ -59,7 +60,7 @@ fn i3_a_persons_revision_is_what_runs() {
         left.stdout.contains(r#""updatedInput":{"command":  "ls -l"}"#),
         "{left:?}"
     );
-    // Where arguments are merged, a key that was taken out would come back: it does not run at all.
+    // Where arguments are merged, a removed key would come back, so the call does not run at all.
     let place = agents();
     let event = gemini("BeforeTool", "run_shell_command", LS, "");
     let waiting = fed(hook(&place, &["gemini", "--hold", "30s"]), event.as_bytes());
@@ -103,7 +104,7 @@ fn how_a_call_ended_is_recorded() {
         }
         assert_eq!(state(&place, &id), expected, "{event} {rest}");
     }
-    // A call that was never held, and one whose store is gone: the result reaches the model either way.
+    // A call that was never held, and one whose store was deleted: the model gets the result in both cases.
     let place = agents();
     let end = after("PostToolUse", "t9", r#""tool_response":{}"#);
     assert_eq!(ask(&place, &["claude-code"], end.as_bytes()).stdout, "{}\n");
@@ -127,7 +128,7 @@ fn x13_the_same_tool_use_gets_one_permit() {
         .map(|_| fed(hook(&place, &["claude-code", "--hold", "30s"]), event.as_bytes()))
         .collect();
     let id = pending(&place);
-    // Both wait for the one approval.
+    // Both wait for the same approval.
     std::thread::sleep(Duration::from_millis(700));
     assert_eq!(place.json(&["list"])["approvals"].as_array().unwrap().len(), 1);
     place.good(&["approve", &id]);
@@ -179,14 +180,14 @@ fn asking_again_joins_the_approval_and_gets_its_answer() {
         left.stdout.contains("\"allow\"") && left.stdout.contains(LS),
         "{left:?}"
     );
-    // It ran once; the next one is a call of its own, and the id that ran stays spent.
+    // The call ran once: its id stays used, and the next call needs its own approval.
     assert!(ask_again("t3").stdout.contains("at most once"));
     assert!(ask_again("t4").stdout.contains("not approved yet"));
     let second = pending(&place);
     assert_ne!(id, second);
     place.good(&["deny", &second, "--comment", "no"]);
     assert!(ask_again("t5").stdout.contains("denied by ana: no"));
-    // What was denied is not asked again at once.
+    // A denied call cannot be proposed again at once.
     assert!(ask_again("t6").stdout.contains("denied a short while ago"));
 }
 
@@ -227,7 +228,7 @@ fn a_started_call_that_nobody_finishes_becomes_unknown() {
     std::thread::sleep(Duration::from_millis(1200));
     place.good(&["expire"]);
     assert_eq!(state(&place, &id), "unknown");
-    // Who hears of its end later may still tell it.
+    // A late report of the outcome is still recorded.
     ask(
         &place,
         &["claude-code"],
@@ -255,7 +256,7 @@ fn x13_two_sessions_that_share_a_card_do_not_share_its_permit() {
             .stdout
             .contains("\"allow\"")
     );
-    // The one that asked first has to ask again: its approval is spent.
+    // The first session has to ask again, because its approval is used up.
     assert!(short(&event("s1", "t1")).contains("was used by the same call elsewhere"));
     assert!(short(&event("s1", "t2")).contains("not approved yet"));
     let own = pending(&place);
@@ -276,7 +277,7 @@ fn x58_a_call_that_passes_is_on_record_with_its_end() {
             _ => "Bash",
         };
         let begins = |n: u8| match dialect {
-            // Two calls of Gemini CLI differ in their time alone.
+            // Two calls of Gemini CLI differ only in their timestamps.
             "gemini" => gemini("BeforeTool", tool, LS, "").replace(":00.000Z", &format!(":0{n}.000Z")),
             _ => before(&format!("t{n}"), tool, LS),
         };
@@ -295,7 +296,7 @@ fn x58_a_call_that_passes_is_on_record_with_its_end() {
         let left = ask(&place, &[dialect], begins(1).as_bytes());
         assert_eq!((left.code, left.stdout.as_str()), (0, "{}\n"), "{left:?}");
         assert_eq!(passed()[0]["calls"][0]["state"], "running", "{dialect}");
-        // The same event again is the same call: it does not pass twice.
+        // The same event again is the same call, so it does not pass twice.
         let left = ask(&place, &[dialect], begins(1).as_bytes());
         assert!(
             blocks(dialect, &left) && left.stdout.contains("at most once"),
@@ -304,7 +305,7 @@ fn x58_a_call_that_passes_is_on_record_with_its_end() {
         let left = ask(&place, &[dialect], ends(1).as_bytes());
         assert_eq!((left.code, left.stdout.as_str()), (0, "{}\n"), "{left:?}");
         assert_eq!(passed()[0]["calls"][0]["state"], "succeeded", "{dialect}");
-        // One whose end is never told does not keep the next one back.
+        // A call whose outcome is never reported does not block the next one.
         for n in [2, 3] {
             let left = ask(&place, &[dialect], begins(n).as_bytes());
             assert_eq!(
@@ -321,4 +322,98 @@ fn x58_a_call_that_passes_is_on_record_with_its_end() {
         assert_eq!(states, ["succeeded", "running", "succeeded"], "{dialect}");
         assert_eq!(place.json(&["list"])["approvals"], Value::Array(Vec::new()));
     }
+}
+
+/// Starts a proxy to a service that delays responses to a start until the flag is set.
+fn slow_starts(service: &Served<'_>) -> (String, std::sync::Arc<std::sync::atomic::AtomicBool>) {
+    use std::io::{Read as _, copy};
+    use std::net::{Shutdown, TcpListener, TcpStream};
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering};
+
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://localhost:{}", listener.local_addr().unwrap().port());
+    let (address, go) = (service.address(), Arc::new(AtomicBool::new(false)));
+    let host = service.url.trim_start_matches("http://").to_owned();
+    let (own, let_go) = (url.trim_start_matches("http://").to_owned(), go.clone());
+    std::thread::spawn(move || {
+        for client in listener.incoming() {
+            let (mut client, go) = (client.unwrap(), let_go.clone());
+            let mut server = TcpStream::connect(&address).unwrap();
+            let (host, own) = (host.clone(), own.clone());
+            std::thread::spawn(move || {
+                let mut request = [0; 64 * 1024];
+                let count = client.read(&mut request).unwrap();
+                // The service accepts only its own host name.
+                let text = String::from_utf8_lossy(&request[..count]).replace(&own, &host);
+                server.write_all(text.as_bytes()).unwrap();
+                let is_start = text
+                    .split_whitespace()
+                    .nth(1)
+                    .is_some_and(|path| path.ends_with("/start"));
+                let (mut from, mut to) = (client.try_clone().unwrap(), server.try_clone().unwrap());
+                std::thread::spawn(move || copy(&mut from, &mut to));
+                let mut answer = [0; 64 * 1024];
+                while let Ok(count @ 1..) = server.read(&mut answer) {
+                    while is_start && !go.load(Ordering::SeqCst) {
+                        std::thread::sleep(Duration::from_millis(5));
+                    }
+                    if client.write_all(&answer[..count]).is_err() {
+                        break;
+                    }
+                }
+                let _ = client.shutdown(Shutdown::Both);
+            });
+        }
+    });
+    (url, go)
+}
+
+/// X84: a hook that was suspended between the recorded start and its answer must not allow the call.
+#[test]
+fn x84_a_hook_that_slept_past_the_deadline_denies() {
+    let place = agents();
+    let policy = format!("{POLICY}\n[tools.Deploy]\neffect = \"external\"\ntimeout = \"3s\"\n");
+    place.write("countersign.toml", policy);
+    let served = Served::start(&place);
+    let token = served.token(&["--agent", "coder", "--scope", "propose,wait"]);
+    let host = served.token(&["--name", "coder-host", "--scope", "execute"]);
+    use std::os::unix::fs::PermissionsExt as _;
+    place.write("host", &host);
+    std::fs::set_permissions(place.path().join("host"), std::fs::Permissions::from_mode(0o600)).unwrap();
+    let (url, go) = slow_starts(&served);
+    let host = place.path().join("host");
+    let host = host.to_str().unwrap();
+    let mut command = hook(
+        &place,
+        &["claude-code", "--hold", "30s", "--execute-token-file", host],
+    );
+    command
+        .env("COUNTERSIGN_SERVER", &url)
+        .env("COUNTERSIGN_TOKEN", &token);
+    let waiting = fed(command, before("t1", "Deploy", "{}").as_bytes());
+    let id = pending(&place);
+    served.good(&served.person(), &["approve", &id]);
+    let give_up_at = Instant::now() + Duration::from_secs(20);
+    while !["running", "unknown"].contains(&state(&place, &id).as_str()) {
+        assert!(Instant::now() < give_up_at, "it was not started");
+    }
+    let signal = |name: &str| {
+        let sent = Command::new("kill")
+            .args([name, &waiting.id().to_string()])
+            .status();
+        assert!(sent.unwrap().success());
+    };
+    signal("-STOP");
+    go.store(true, std::sync::atomic::Ordering::SeqCst);
+    std::thread::sleep(Duration::from_millis(3_200));
+    signal("-CONT");
+    let left = Left::of(waiting.wait_with_output().unwrap());
+    assert!(
+        !left.stdout.contains("\"allow\""),
+        "it was allowed late: {left:?}"
+    );
+    assert!(left.stdout.contains("Nothing was run"), "{left:?}");
+    let shown = place.json(&["show", &id]).to_string();
+    assert!(shown.contains("not run: its time was over"), "{shown}");
 }

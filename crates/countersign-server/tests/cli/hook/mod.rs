@@ -1,11 +1,13 @@
-//! Hooks of coding agents: the real binary, fed the events that they write, over a real file and a real service.
+//! Tests of coding agents' hooks: the real binary, fed with the agents' events, with a real store and a real service.
 
 mod answers;
 mod closed;
+mod environment;
 mod hostile;
 mod install;
 mod life;
 mod policy;
+mod record;
 
 use std::io::Write as _;
 use std::process::{Child, Command, Stdio};
@@ -16,7 +18,7 @@ use serde_json::Value;
 use crate::place::{Left, Place};
 
 const POLICY: &str = include_str!("../../../../../examples/coding-agents.toml");
-/// Nothing a program would write by itself: blanks, an order, an escape, a number no double holds.
+/// Arguments that no serialiser would produce: spaces, key order, an escape, a number too large for a double.
 const LS: &str = r#"{"command" : "ls \u00e9",  "z":1.50, "a":12345678901234567890123}"#;
 
 fn agents() -> Place {
@@ -25,7 +27,7 @@ fn agents() -> Place {
     place
 }
 
-/// A hook in a folder, with a home of its own.
+/// Prepares a hook command in this folder.
 fn hook(place: &Place, arguments: &[&str]) -> Command {
     let mut command = place.command(&["hook"]);
     command
@@ -39,7 +41,7 @@ fn hook(place: &Place, arguments: &[&str]) -> Command {
 
 fn fed(mut command: Command, event: &[u8]) -> Child {
     let mut child = command.spawn().unwrap();
-    // What does not read to the end is fine.
+    // The hook may exit without reading everything.
     let _ = child.stdin.take().unwrap().write_all(event);
     child
 }
@@ -48,7 +50,7 @@ fn ask(place: &Place, arguments: &[&str], event: &[u8]) -> Left {
     Left::of(fed(hook(place, arguments), event).wait_with_output().unwrap())
 }
 
-/// An event as Claude Code and Codex write it.
+/// An event in the format of Claude Code and Codex.
 fn before(id: &str, tool: &str, input: &str) -> String {
     format!(
         r#"{{"session_id":"s1","transcript_path":"t","cwd":"/","permission_mode":"default","hook_event_name":"PreToolUse","tool_name":"{tool}","tool_input":{input},"tool_use_id":"{id}"}}"#
@@ -61,14 +63,14 @@ fn after(event: &str, id: &str, rest: &str) -> String {
     )
 }
 
-/// An event as Gemini CLI writes it.
+/// An event in the format of Gemini CLI.
 fn gemini(event: &str, tool: &str, input: &str, rest: &str) -> String {
     format!(
         r#"{{"session_id":"s1","transcript_path":"t","cwd":"/","hook_event_name":"{event}","timestamp":"2026-11-16T03:00:00.000Z","tool_name":"{tool}","tool_input":{input}{rest}}}"#
     )
 }
 
-/// Waits until something is pending, and gives its id.
+/// Waits until an approval is pending and returns its id.
 #[track_caller]
 fn pending(place: &Place) -> String {
     let give_up_at = Instant::now() + Duration::from_secs(20);
@@ -93,7 +95,7 @@ fn state(place: &Place, id: &str) -> String {
         .to_owned()
 }
 
-/// Exactly one JSON object, on one line, and nothing else.
+/// Checks that standard output is exactly one JSON object, and parses it.
 #[track_caller]
 fn one(left: &Left) -> Value {
     assert!(
@@ -103,7 +105,7 @@ fn one(left: &Left) -> Value {
     serde_json::from_str(&left.stdout).unwrap_or_else(|_| panic!("{left:?}"))
 }
 
-/// Whether an answer blocks, as each coding agent's own code reads it.
+/// Returns true if an answer blocks the call, by the rules in each coding agent's code.
 fn blocks(dialect: &str, left: &Left) -> bool {
     let answer: Value = serde_json::from_str(&left.stdout).unwrap_or_default();
     let specific = &answer["hookSpecificOutput"];
@@ -116,7 +118,8 @@ fn blocks(dialect: &str, left: &Left) -> bool {
             2 => !left.stderr.trim().is_empty(),
             code => code == 0 && denies,
         },
-        // It reads standard output whatever the exit code, and standard error only where that is empty.
+        // Gemini CLI reads standard output regardless of the exit code, and standard error only if standard output is
+        // empty.
         _ => match left.stdout.trim().is_empty() {
             true => left.code > 1 && serde_json::from_str::<Value>(left.stderr.trim()).is_err(),
             false => answer["decision"] == "deny" && has_reason(&answer["reason"]),

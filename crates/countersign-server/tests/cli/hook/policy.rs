@@ -1,8 +1,8 @@
-//! The policy for coding agents.
+//! The example policy for coding agents.
 
 use super::*;
 
-/// What the policy for coding agents does with a call.
+/// Checks how the policy rules on a call.
 #[track_caller]
 fn check_policy(place: &Place, tool: &str, arguments: &str, expected: &str) {
     let answer = place.run(&["policy", "try", tool, arguments, "--json"]);
@@ -32,7 +32,7 @@ fn x01_the_policy_for_coding_agents_rules_as_it_reads() {
         check(tool, r#"{"file_path":"/p/src/main.rs"}"#, "pass");
         check(tool, r#"{"file_path":"/p/.env"}"#, "held");
         check(tool, r#"{"file_path":"/home/a/.ssh/id_ed25519"}"#, "held");
-        // What cannot be told is asked.
+        // A call without a path is held.
         check(tool, "{}", "held");
     }
     for tool in ["Bash", "run_shell_command"] {
@@ -64,6 +64,8 @@ fn x01_the_policy_for_coding_agents_rules_as_it_reads() {
             ".codex/hooks.json",
             "/h/.gemini/settings.json",
             "/p/countersign.toml",
+            "/h/.config/countersign/coding-agents.toml",
+            "/x/countersign/trusted.json",
         ] {
             check(
                 tool,
@@ -82,11 +84,16 @@ fn x01_the_policy_for_coding_agents_rules_as_it_reads() {
         r#"{"command":"*** Update File: .codex/hooks.json"}"#,
         "forbidden",
     );
+    check(
+        "apply_patch",
+        r#"{"command":"*** Update File: /h/.config/countersign/coding-agents.toml"}"#,
+        "forbidden",
+    );
     check("WebFetch", r#"{"url":"https://x.example"}"#, "held");
     check("mcp__files__write_file", "{}", "held");
 }
 
-/// Whether a coding agent's own call waits for a person.
+/// Returns true if a call of a coding agent is held.
 #[track_caller]
 fn is_held(place: &Place, agent: &str, tool: &str, input: &Value) -> bool {
     static COUNT: std::sync::atomic::AtomicUsize = std::sync::atomic::AtomicUsize::new(0);
@@ -167,7 +174,7 @@ fn x81_no_tool_that_reads_gets_at_a_sensitive_place_by_itself() {
             );
         }
     }
-    // A search through the whole project, and one for a word that looks like a file.
+    // A search through the whole project, and one for a word that looks like a file name.
     let grep = |input: &str| {
         is_held(
             &place,
@@ -184,7 +191,7 @@ fn x81_no_tool_that_reads_gets_at_a_sensitive_place_by_itself() {
         r#"{"pattern":"x","path":"/home/ana","output_mode":"content"}"#
     ));
     assert!(grep(r#"{"pattern":"x","glob":"**/.*"}"#));
-    // The shell waits whatever it reads.
+    // Shell commands are held, whatever they read.
     for (agent, tool) in [
         ("claude-code", "Bash"),
         ("codex", "Bash"),
@@ -197,7 +204,8 @@ fn x81_no_tool_that_reads_gets_at_a_sensitive_place_by_itself() {
             &serde_json::json!({ "command": "cat .env" })
         ));
     }
-    // A command that would pass is looked at, too.
+    // A command that would pass is checked for sensitive places too.
+    let place = Place::without_policy();
     place.write(
         "countersign.toml",
         "[agents]\nmost_pending = \"unlimited\"\n[tools.Bash]\neffect = \"read\"\nplaces = [\"command\"]\n",

@@ -1,12 +1,13 @@
-// The TypeScript SDK as a client: node client.mjs FOLDER MODE COMMAND CALLS. One JSON line per answer.
-// MODE is `v1` for the SDK's first major version, else what the second calls a mode: `legacy` or `auto`. A `yes`
-// behind it answers elicitations, after a second and a half; `tasks` calls tools as tasks.
+// A client on the TypeScript SDK: node client.mjs FOLDER MODE COMMAND CALLS. Prints one JSON line per answer.
+// MODE is `v1` for version 1 of the SDK, or a mode of its version 2: `legacy` or `auto`. The suffix `+yes` accepts
+// elicitations after one and a half seconds; `+cats` accepts only those about cats; `+tasks` calls tools as tasks. The
+// call `list tools` lists the tools with their descriptions.
 import { createRequire } from 'node:module';
 import { pathToFileURL } from 'node:url';
 
 const [folder, wanted, commandText, callsText] = process.argv.slice(2);
 const [mode, ...also] = wanted.split('+');
-const yes = also.includes('yes');
+const yes = also.includes('yes') || also.includes('cats');
 const [command, ...args] = JSON.parse(commandText);
 const resolve = createRequire(folder + '/package.json').resolve;
 const load = async name => import(pathToFileURL(resolve(name)));
@@ -14,6 +15,7 @@ const say = what => console.log(JSON.stringify(what));
 
 const answer = async request => {
     say({ asked: request.params.message });
+    if (also.includes('cats') && !request.params.message.includes('cats')) return { action: 'cancel' };
     await new Promise(done => setTimeout(done, 1500));
     return { action: 'accept', content: { decision: 'allow' } };
 };
@@ -35,10 +37,19 @@ if (mode === 'v1') {
     transport = new StdioClientTransport({ command, args, stderr: 'ignore' });
 }
 await client.connect(transport);
-const { tools } = await client.listTools();
-say({ tools: tools.map(tool => tool.name) });
+try {
+    const { tools } = await client.listTools();
+    say({ tools: tools.map(tool => tool.name) });
+} catch (error) {
+    say({ tools: [], error: String(error) });
+}
 for (const [name, input] of JSON.parse(callsText)) {
     try {
+        if (name === 'list tools') {
+            const { tools } = await client.listTools();
+            say({ described: tools.map(tool => [tool.name, tool.description]) });
+            continue;
+        }
         if (also.includes('tasks')) {
             for await (const news of client.experimental.tasks.callToolStream({ name, arguments: input })) {
                 const { type, task, result, error } = news;

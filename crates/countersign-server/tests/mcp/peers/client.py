@@ -1,12 +1,14 @@
-"""The Python SDK as a client: python3 client.py MODE COMMAND CALLS, both JSON. One JSON line per answer.
+"""A client on the Python SDK: python3 client.py MODE COMMAND CALLS. COMMAND and CALLS are JSON. Prints one JSON line
+per answer.
 
-MODE is `session` (the SDK's own session, as in its first major version) or what the second calls a mode: `legacy`,
-`auto` or a version of the protocol. A `yes` behind it answers elicitations, after a second and a half.
+MODE is `session` (the SDK's own session, as in its version 1) or a mode of its version 2: `legacy`, `auto` or a
+protocol version. The suffix `+yes` accepts elicitations after one and a half seconds; `+cats` accepts only those
+about cats. The call `list tools` lists the tools with their descriptions.
 """
 import asyncio, json, sys
 
 mode, command, calls = sys.argv[1].split("+")[0], json.loads(sys.argv[2]), json.loads(sys.argv[3])
-says_yes = "+yes" in sys.argv[1]
+says_yes = "+yes" in sys.argv[1] or "+cats" in sys.argv[1]
 
 
 def say(**what):
@@ -19,10 +21,15 @@ def shown(result):
 
 
 async def drive(client, list_tools, call_tool):
-    tools = (await list_tools()).tools
-    say(tools=[tool.name for tool in tools])
+    try:
+        say(tools=[tool.name for tool in (await list_tools()).tools])
+    except Exception as error:
+        say(tools=[], error=str(error))
     for name, arguments in calls:
         try:
+            if name == "list tools":
+                say(described=[[tool.name, tool.description] for tool in (await list_tools()).tools])
+                continue
             say(result=shown(await call_tool(name, arguments)))
         except Exception as error:
             say(error=str(error))
@@ -32,6 +39,8 @@ async def elicited(context, params):
     import mcp.types as types
 
     say(asked=params.message)
+    if "+cats" in sys.argv[1] and "cats" not in params.message:
+        return types.ElicitResult(action="cancel")
     await asyncio.sleep(1.5)
     return types.ElicitResult(action="accept", content={"decision": "allow"})
 

@@ -1,4 +1,4 @@
-//! What passes is changed in its name only, and lists are whole.
+//! Forwarded messages differ only in the name, and lists are complete.
 
 use serde_json::json;
 
@@ -28,7 +28,7 @@ fn b3_what_passes_is_changed_in_its_name_only() {
         let initialize = &got(&place, server, "\"initialize\"")[0];
         assert!(initialize.contains(params), "{initialize}");
     }
-    // To a server: calls that pass, prompts, resources, and what is cancelled.
+    // To a server: calls that pass, prompts, resources and cancellations.
     let frames = [
         (
             r#"{"x":1e2,"params":{"arguments":{"b": 1.0,"a":12345678901234567890123},"_meta":{"t":"\u0061"}, "name" : "N" ,"new":[]},"id":"c1", "method":"tools/call","jsonrpc":"2.0"}"#,
@@ -65,7 +65,7 @@ fn b3_what_passes_is_changed_in_its_name_only() {
             .iter()
             .all(|line| line.contains("initialize") || line.contains("/list"))
     );
-    // From a server: whatever it says of itself, and definitions but for the name.
+    // From a server: notifications unchanged, and definitions except for the name.
     for said in [
         r#"{"params":{"level":"info", "data":12345678901234567890123,"logger":"\u0061"},"method":"notifications/message","jsonrpc":"2.0"}"#,
         r#"{"method":"notifications/resources/updated","params":{"uri":"mail:\/\/own"},"x":1e2}"#,
@@ -172,7 +172,7 @@ fn lists_are_whole_and_resources_go_to_who_offers_them() {
         assert_eq!(got(&place, server, "logging/setLevel").len(), 1);
     }
     assert_eq!(client.request("ping", json!({}))["result"], json!({}));
-    // What says nothing of whose it is goes to nobody.
+    // A message that names no server is not forwarded.
     for (method, params) in [
         ("x/unknown", json!({})),
         ("tasks/get", json!({"taskId": "1"})),

@@ -1,4 +1,5 @@
-//! Ids, tokens and subscriptions: nothing of one server is taken for another's, or for ours.
+//! Request ids, progress tokens and subscriptions: those of one server are never mistaken for another's or the
+//! gateway's.
 
 use std::time::Duration;
 
@@ -32,7 +33,7 @@ fn x42_a_server_cannot_answer_or_speak_for_another() {
         "{:?}",
         client.seen
     );
-    // A held call waits here; its server knows nothing of it and answers nothing.
+    // A held call waits in the gateway. Its server has not received it, and cannot answer it.
     let held = client.begin("mail__send_email", json!({"to": "x"}));
     let id = pending(&place);
     let forged =
@@ -61,7 +62,7 @@ fn x14_a_server_cannot_ask_in_our_name() {
             .extend(rest.as_object().unwrap().clone());
         message.to_string()
     };
-    // With one server, and among several.
+    // With one server, and with several.
     for (place, prefix) in [(place(&[("mail", "")]), ""), (two(), "mail__")] {
         let mut client = start(&place, &["--ask-client", "not-destructive"]);
         client.greet(json!({"elicitation": {}}));
@@ -107,9 +108,9 @@ fn equal_ids_of_two_servers_do_not_cross() {
         (&json!("mail:1"), &json!("news:1"))
     );
     assert_eq!(questions[0]["params"]["_meta"]["progressToken"], "mail:5");
-    // How far the client is goes to who asked.
+    // Progress reported by the client goes to the server that asked.
     client.send(r#"{"params":{"progress":1e0,"progressToken":"news:5"},"method":"notifications/progress","jsonrpc":"2.0"}"#);
-    // Answered in the other order; bytes as they are, but for the id.
+    // The answers come in reverse order. The bytes are unchanged except for the id.
     for server in ["news", "mail"] {
         client.send(&format!(r#"{{"result":{{"for":"{server}","n":12345678901234567890123}}, "id": "{server}:1","jsonrpc":"2.0"}}"#));
     }
@@ -152,7 +153,7 @@ fn progress_and_cancellation_find_their_server() {
         got(&place, "news", "notifications/cancelled").len() == 1
     });
     assert!(got(&place, "mail", "notifications/cancelled").is_empty());
-    // A held call is cancelled here, and its approval withdrawn if that is wanted.
+    // A held call is cancelled in the gateway, and its approval is withdrawn with `--on-cancel withdraw`.
     drop(client);
     let mut client = greeted(&place, &["--on-cancel", "withdraw"]);
     let held = client.begin("mail__send_email", json!({"to": "x"}));

@@ -1,4 +1,4 @@
-//! Servers that come late, die, or come back.
+//! Servers that start late, die or are restarted.
 
 use std::time::Duration;
 
@@ -29,21 +29,10 @@ fn one_server_that_dies_takes_nothing_with_it() {
     for list in ["tools", "prompts", "resources"] {
         client.hear(&format!("notifications/{list}/list_changed"));
     }
-    let listed = names(&client.request("tools/list", json!({})), "tools");
-    assert!(
-        listed.len() == 8 && listed.iter().all(|name| !name.starts_with("mail")),
-        "{listed:?}"
-    );
-    let answer = client.call("mail__read", json!({}));
-    assert_eq!(answer["result"]["isError"], true);
-    assert!(
-        text(&answer).contains("the server `mail` is not there: it has ended"),
-        "{answer}"
-    );
-    // Ours need no server, not even the first.
+    // The gateway's own tasks work without any server.
     let task = client.request("tasks/get", json!({"taskId": format!("countersign:{gone}")}));
     assert_eq!(task["result"]["status"], "working", "{task}");
-    // What was held for the other one runs; what was held for this one was not sent, and says so.
+    // The call held for the other server runs; the one held for the dead server is recorded as not sent.
     place.good(&["approve", &held]);
     let waited = client.call("countersign_wait", json!({"approval": held}));
     until("it has run", || got(&place, "news", "send_email").len() == 1);
@@ -60,6 +49,50 @@ fn one_server_that_dies_takes_nothing_with_it() {
     assert_eq!(code, 0);
     assert!(
         stderr.contains("the server `mail` is left out: it has ended"),
+        "{stderr}"
+    );
+}
+
+/// Waits until the list contains all tools of both servers and the gateway's own.
+fn wait_for_all(client: &mut crate::client::Client) {
+    until("it is back", || {
+        names(&client.request("tools/list", json!({})), "tools").len() == 15
+    });
+}
+
+#[test]
+fn x80_one_of_several_servers_that_ended_is_started_again() {
+    let place = two();
+    let mut client = greeted(&place, &["--hold", "100ms"]);
+    let starts = || got(&place, "mail", "\"initialize\"").len();
+    assert_eq!(text(&client.call("mail__read", json!({}))), "mail read {}");
+    for round in 1..=3 {
+        let crash = client.begin("mail__crash", json!({"round": round}));
+        assert!(client.answer(crash)["error"].is_object());
+        // The other server is not affected.
+        assert_eq!(text(&client.call("news__read", json!({}))), "news read {}");
+        // The client is notified when the tools disappear and when they return.
+        client.hear("notifications/tools/list_changed");
+        client.hear("notifications/tools/list_changed");
+        wait_for_all(&mut client);
+        let told = client.call("mail__read", json!({}));
+        let message = told["error"]["message"].as_str().unwrap_or_default();
+        assert!(message.contains("was started again"), "{told}");
+        assert_eq!(text(&client.call("mail__read", json!({}))), "mail read {}");
+        assert_eq!(starts(), round + 1);
+        // The call during which the server died went to only one process.
+        let crashes = got(&place, "mail", &format!("\"round\":{round}"));
+        assert_eq!(crashes.len(), 1, "{crashes:?}");
+    }
+    assert_eq!(got(&place, "news", "\"initialize\"").len(), 1);
+    let held = approval(&client.call("mail__send_email", json!({"to": "m"})));
+    place.good(&["approve", &held]);
+    until("it has run", || got(&place, "mail", "send_email").len() == 1);
+    let (code, stderr) = client.close();
+    assert_eq!(code, 0, "{stderr}");
+    assert_eq!(
+        stderr.matches("the server `mail` was started again").count(),
+        3,
         "{stderr}"
     );
 }
@@ -107,7 +140,7 @@ fn x32_what_was_left_open_is_taken_up_whoever_stands_beside_it() {
     client.begin("mail__send_email", json!({"to": "x"}));
     let id = pending(&place);
     client.kill();
-    // Another server more: nothing changes for this one.
+    // Adding another server changes nothing for this one.
     let servers = std::fs::read_to_string(place.path().join("servers.toml")).unwrap();
     place.write(
         "servers.toml",
@@ -118,7 +151,7 @@ fn x32_what_was_left_open_is_taken_up_whoever_stands_beside_it() {
     place.good(&["approve", &id]);
     until("it has run", || got(&place, "mail", "send_email").len() == 1);
     client.kill();
-    // A server of the same name that is started otherwise is another one.
+    // A server with the same name but a different command is a different server.
     let mut client = greeted(&place, &["--lease", "1s"]);
     client.begin("mail__send_email", json!({"to": "y"}));
     let id = pending(&place);
@@ -148,9 +181,13 @@ fn a_slow_server_joins_later_and_when_the_last_is_gone_so_are_we() {
     let listed = names(&client.request("tools/list", json!({})), "tools");
     assert_eq!(listed.len(), 15, "{listed:?}");
     assert_eq!(text(&client.call("mail__read", json!({}))), "mail read {}");
-    for tool in ["mail__crash", "news__crash"] {
-        assert!(client.call(tool, json!({}))["error"].is_object());
-    }
+    drop(client);
+    // Servers that exit before they are ready are not restarted.
+    let servers = "[servers.a]\ncommand = [\"sh\", \"-c\", \"exit 3\"]\n[servers.b]\ncommand = [\"sh\", \"-c\", \"read l\"]\n";
+    place.write("servers.toml", servers);
+    let mut client = super::start(&place, &[]);
+    let params = json!({"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "t", "version": "1"}});
+    assert!(client.request("initialize", params)["error"].is_object());
     let (code, stderr) = client.ended();
     assert_eq!(code, 1, "{stderr}");
 }

@@ -1,4 +1,5 @@
-//! Several servers behind one gateway: names tell whose they are, and nothing of one server reaches another.
+//! Several servers behind one gateway: prefixes say which server a name belongs to, and nothing of one server reaches
+//! another.
 
 mod bytes;
 mod http;
@@ -7,6 +8,7 @@ mod life;
 mod modern;
 mod names;
 mod peers;
+mod tasks;
 
 use std::time::Instant;
 
@@ -17,7 +19,7 @@ use crate::place::Place;
 
 const PEER: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/several/peer.py");
 
-/// All that is no mail passes.
+/// Policy under which every tool passes except `send_email`.
 fn policy(servers: &[&str]) -> String {
     let mut policy = String::new();
     for server in servers {
@@ -31,7 +33,7 @@ fn policy(servers: &[&str]) -> String {
     policy
 }
 
-/// A place with these servers, each in its mode.
+/// Creates a folder with these servers, each in its mode.
 fn place(servers: &[(&str, &str)]) -> Place {
     let place = Place::without_policy();
     let names: Vec<&str> = servers.iter().map(|(name, _)| *name).collect();
@@ -61,7 +63,7 @@ fn greeted(place: &Place, options: &[&str]) -> Client {
     client
 }
 
-/// The lines a server got that hold this.
+/// Returns the lines that a server received and that contain `what`.
 fn got(place: &Place, server: &str, what: &str) -> Vec<String> {
     let journal = std::fs::read_to_string(place.path().join(format!("{server}.journal"))).unwrap_or_default();
     journal

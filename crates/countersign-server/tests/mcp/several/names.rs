@@ -1,4 +1,4 @@
-//! Names tell whose a tool is; what cannot be told apart is refused.
+//! Prefixes say which server a tool belongs to; ambiguous names are refused.
 
 use std::process::Command;
 use std::time::Duration;
@@ -68,7 +68,7 @@ fn x42_two_servers_with_one_tool_name_stay_apart() {
             "each has its own"
         );
     }
-    // The same call at the other server is another call.
+    // The same call to the other server is a different call.
     let other = approval(&client.call("mail__send_email", json!({"to": "x"})));
     assert_ne!(other, id);
     place.good(&["deny", &other]);
@@ -99,7 +99,7 @@ fn x42_a_server_whose_tools_collide_is_refused_and_the_others_go_on() {
     ] {
         let place = place(&[("mail", mode), ("news", "")]);
         let mut client = greeted(&place, &[]);
-        // Also when nobody has asked for a list.
+        // The tool is refused even before the client asks for a list.
         let answer = client.call("mail__read", json!({}));
         assert_eq!(answer["result"]["isError"], true, "{answer}");
         assert!(text(&answer).contains(reason), "{answer}");
@@ -220,7 +220,7 @@ fn one_policy_pins_the_tools_of_all() {
             "{written}"
         );
     }
-    // The same tool has another definition at the other server, and passes at this one only.
+    // The other server defines the same tool differently, so the tool passes only at this one.
     place.write(
         "countersign.toml",
         written.replace(
@@ -244,4 +244,22 @@ fn words_of_help_name_the_file() {
         Some(2),
         "one or the other"
     );
+}
+
+#[test]
+fn with_several_servers_too_a_call_has_a_name_and_an_object() {
+    let place = two();
+    let mut client = greeted(&place, &["--hold", "100ms"]);
+    for params in [
+        json!({"name": 7, "arguments": {}}),
+        json!({"arguments": {}}),
+        json!({"name": "mail__send_email", "arguments": []}),
+        json!({"name": "mail__send_email", "arguments": null}),
+        json!({"name": "mail__read", "arguments": "x"}),
+    ] {
+        let answer = client.request("tools/call", params.clone());
+        assert_eq!(answer["error"]["code"], -32602, "{params}: {answer}");
+    }
+    assert_eq!(place.json(&["list", "--all"])["approvals"], json!([]));
+    assert!(got(&place, "mail", "tools/call").is_empty());
 }

@@ -1,21 +1,25 @@
-"""One of several MCP servers, whose every message can be looked at afterwards.
+"""One of several MCP servers; it logs every message.
 
     python3 peer.py NAME JOURNAL [MODE]
 
-Every line it gets is appended to JOURNAL as it came, before anything is done about it. All of these servers have the
-same tools, count their own questions from 1, and offer one resource of the same address. Lists come in pages of two.
-  send_email, read   answer at once                 slow    answers after half a second
-  ask                asks the client, under id 1     crash   ends the process
-  any, with `env`    answers with that of its environment
-  say                says the line in its argument `line`, as it stands there
-  steps              tells how far it is, if it is asked to
-MODE `twice` lists a tool twice, `own` lists one of the gateway's, `refuses` takes no greeting, `late` takes its time,
-`modern` needs none.
+Every received line is appended to JOURNAL unchanged, before it is handled. All of these servers have the same tools,
+use id 1 for their own requests, and share one resource URI. Lists have two items per page.
+  send_email, read   answer at once
+  slow               answers after half a second
+  ask                sends a request with id 1 to the client
+  crash              exits the process
+  say                sends its argument `line` as a raw line
+  steps              reports progress if the request has a progress token
+  any, with `env`    answers with that environment variable
+MODE `twice` lists a tool twice, `own` lists one of the gateway's tools, `refuses` rejects `initialize`, `late` answers
+it after 14 seconds, `modern` works without it, `tasks` has three tasks, and
+`forges` has a task under one of the gateway's ids, also as its answer to `read`.
 """
 import json, os, re, sys, threading, time
 
 name, journal = sys.argv[1], open(sys.argv[2], "ab", buffering=0)
 mode = sys.argv[3] if len(sys.argv) > 3 else ""
+FORGED = "countersign:01890a5d-ac96-774b-bcce-b302099a8057"
 lock, answers = threading.Lock(), {}
 names = ["send_email", "read", "slow", "ask", "crash", "say", "steps"]
 names += {"twice": ["read"], "own": ["countersign_wait"]}.get(mode, [])
@@ -53,6 +57,8 @@ def call(id, params):
     token = params.get("_meta", {}).get("progressToken")
     if "env" in arguments:
         arguments = {"env": os.environ.get(arguments["env"])}
+    if tool == "read" and mode == "forges":
+        return done(id, {"task": {"taskId": FORGED, "status": "working"}})
     if tool == "crash":
         os._exit(3)
     if tool == "slow":
@@ -80,6 +86,7 @@ def handle(raw, message):
             return send({"id": id, "error": {"code": -32022, "message": "not this version"}})
         time.sleep(14 if mode == "late" else 0)
         can = {"tools": {}, "prompts": {}, "resources": {"subscribe": True}, "logging": {}, "completions": {}}
+        can.update({"tasks": {"list": {}, "cancel": {}}} if mode in ("tasks", "forges") else {})
         version = params["protocolVersion"]
         info = {"name": name, "version": "1"}
         done(id, {"protocolVersion": version, "capabilities": can, "serverInfo": info, "instructions": "I am " + name + "."})
@@ -100,6 +107,10 @@ def handle(raw, message):
         page(id, "resources", ['{"uri":"%s://own","name":"own"}' % name, '{"uri":"both://x","name":"x"}', '{"uri":"%s://third","name":"t"}' % name], params)
     elif method == "resources/templates/list":
         page(id, "resourceTemplates", ['{"uriTemplate":"%s://t/{id}","name":"t"}' % name], params)
+    elif method == "tasks/list" and mode == "forges":
+        page(id, "tasks", ['{"taskId":"%s"}' % FORGED, '{"taskId":"plain"}'], params)
+    elif method == "tasks/list" and mode == "tasks":
+        page(id, "tasks", ['{"taskId":"%s-%d","status":"working", "x-new":1e2}' % (name, number) for number in range(3)], params)
     elif method == "tools/call":
         threading.Thread(target=call, args=(id, params)).start()
     elif id is not None:

@@ -9,14 +9,14 @@ use crate::http::{Running, everything};
 use crate::peers::{drive, filesystem, node, package, python, typescript};
 use crate::place::Place;
 
-/// Where the everything server is.
+/// How the server `server-everything` is reached.
 #[derive(Clone, Copy, Debug)]
 enum Everything {
     Started,
     AtAddress,
 }
 
-/// The filesystem server and the everything server, and a policy made from what they list.
+/// Sets up the filesystem server and `server-everything`, with a policy made from their tool lists.
 fn both(everything: Option<&Running>) -> (Place, String) {
     let place = Place::without_policy();
     let files = filesystem(&place);

@@ -1,8 +1,8 @@
-// A server of both protocol generations on the official TypeScript SDK, with everything the conformance suite asks of
-// one: node server.mjs FOLDER [PORT], with the address on the first line of standard output; or node server.mjs FOLDER
-// stdio. FOLDER holds the packages.
+// A server for both protocol generations on the official TypeScript SDK, with everything that the conformance suite
+// needs: `node server.mjs FOLDER [PORT]` prints its address on the first line of standard output; `node server.mjs
+// FOLDER stdio` uses standard input and output. FOLDER contains the packages.
 //
-// Greeted clients get a session of their own each; requests that say everything themselves are answered one by one.
+// Each client that initialises gets its own session; self-contained requests are answered without one.
 import { randomUUID } from 'node:crypto';
 import { createServer } from 'node:http';
 import { createRequire } from 'node:module';
@@ -43,7 +43,7 @@ function make() {
 const modern = sdk.createMcpHandler(make, { onerror: error => console.error(error) });
 const tasks = new Tasks();
 
-/** What was sent on streams, so that a client that lost one gets the rest. */
+/** Event store: lets a client that lost its stream resume it. */
 function memory() {
     const kept = [];
     return {
@@ -91,7 +91,7 @@ async function answer(request) {
         const body = request.method === 'POST' ? await request.json() : undefined;
         return greeted(request, body);
     }
-    // The SDK knows no tasks of the later kind: what is about them is answered beside it, once it has checked the rest.
+    // The SDK does not support tasks of protocol version 2026-07-28. It checks such requests, and `Tasks` answers them.
     const body = await request.clone().json().catch(() => undefined);
     const about = tasks.about(request, body);
     return about ? tasks.answer(request, body, asked => modern.fetch(asked)) : modern.fetch(request);

@@ -1,4 +1,4 @@
-// The extension `io.modelcontextprotocol/tasks` of the later generation, which the SDK does not have.
+// The extension `io.modelcontextprotocol/tasks` of protocol version 2026-07-28, which the SDK does not implement.
 import { randomUUID } from 'node:crypto';
 
 const EXTENSION = 'io.modelcontextprotocol/tasks';
@@ -11,7 +11,7 @@ const question = message => {
     return { method: 'elicitation/create', params: { mode: 'form', message, requestedSchema } };
 };
 
-/** What calls of these tools come to, once they are tasks. */
+/** How each of these tools behaves as a task. */
 const TOOLS = {
     slow_compute: (task, { seconds = 0, label }) => task.later(seconds, () => task.completes(text(`computed ${label}`))),
     failing_job: task => task.later(1, () => task.completes({ ...text('it failed'), isError: true })),
@@ -50,7 +50,7 @@ class Task {
         this.becomes('input_required', { inputRequests });
     }
 
-    /** Takes answers, and is done with the last. */
+    /** Accepts answers; the last one completes the task. */
     told(answers) {
         if (this.status !== 'input_required') return;
         const left = Object.entries(this.more.inputRequests).filter(([key]) => !(key in answers));
@@ -66,18 +66,18 @@ class Task {
 export class Tasks {
     #all = new Map();
 
-    /** Whether a request is for us to answer. */
+    /** Returns true if the request concerns a task. */
     about(request, body) {
         const isTool = body?.method === 'tools/call' && Object.hasOwn(TOOLS, body.params?.name);
         const isTask = METHODS.includes(body?.method);
         return request.method === 'POST' && (isTask || isTool);
     }
 
-    /** Answers, once the SDK has found nothing wrong with the headers and the rest of the request. */
+    /** Answers a request after the SDK has validated its headers and body. */
     async answer(request, body, check) {
         const can = body.params?._meta?.[CAPABILITIES]?.extensions?.[EXTENSION] !== undefined;
         const { name, arguments: input = {}, inputResponses, taskId } = body.params ?? {};
-        // Without arguments nothing takes long, and what is checked stays the same.
+        // Validate without arguments: the checks are the same, and the tool returns at once.
         const isPassed = body.method === 'tools/call' && !can && name === 'slow_compute';
         if (isPassed) return check(request);
         const bare = JSON.stringify({ ...body, params: { ...body.params, arguments: {} } });

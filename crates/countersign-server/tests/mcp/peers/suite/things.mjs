@@ -1,4 +1,4 @@
-// Resources, prompts and the rest of what the conformance suite looks at beside tools. The names are the suite's.
+// Resources, prompts and everything else besides tools that the conformance suite tests. The names are the suite's.
 const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==';
 
 export function offer(sdk, server) {

@@ -1,4 +1,4 @@
-// The tools that the conformance suite calls, by the names it knows them by.
+// The tools that the conformance suite calls, under the names it expects.
 import { randomUUID } from 'node:crypto';
 
 const PIXEL = 'iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mP8z8DwHwAFBQIAX8jx0gAAAABJRU5ErkJggg==';
@@ -10,7 +10,7 @@ const text = text => ({ type: 'text', text });
 const says = (...content) => ({ content });
 const embedded = (uri, mimeType, text) => ({ type: 'resource', resource: { uri, mimeType, text } });
 
-/** What tools need of the server around them. */
+/** Registers all tools; the last argument contains what they need of the server. */
 export function offerTools(sdk, server, { codec, sessions, notify }) {
     const tool = (name, schema, call) => {
         const inputSchema = sdk.fromJsonSchema({ type: 'object', ...schema });
@@ -35,7 +35,7 @@ export function offerTools(sdk, server, { codec, sessions, notify }) {
     });
     const named = name => ({ properties: { [name]: { type: 'string' } } });
     tool('greet', named('name'), async ({ name }) => says(text(`Hello, ${name}!`)));
-    // Those that may become tasks; `tasks.mjs` makes them so.
+    // Tools that can become tasks; see `tasks.mjs`.
     tool('slow_compute', { properties: { seconds: { type: 'number' }, label: { type: 'string' } } }, async input => {
         await sleep(1000 * (input.seconds ?? 0));
         return says(text(`computed ${input.label}`));
@@ -82,7 +82,7 @@ function contents(tool) {
     tool('test_streaming_elicitation', {}, async () => says(text('nothing was asked')));
 }
 
-/** Questions to the client while a call is under way, as the earlier generation asks them. */
+/** Tools that send requests to the client during a call, as in the earlier protocol generation. */
 function questions(tool) {
     const asks = (name, schema, method, params, told) => {
         tool(name, schema, async (input, context) => {
@@ -133,7 +133,7 @@ function questions(tool) {
     asks('test_elicitation_sep1330_enums', {}, 'elicitation/create', ask('Choose', enums), answered);
 }
 
-/** Schemas whose every word has to arrive. */
+/** Tools whose schemas must arrive unchanged. */
 function schemas(tool) {
     const region = { type: 'string', description: 'goes into a header as well', 'x-mcp-header': 'Region' };
     tool('test_x_mcp_header', { properties: { region, level: { type: 'integer' } } }, async ({ region }) => {
@@ -160,7 +160,7 @@ function schemas(tool) {
     tool('json_schema_2020_12_tool', schema, async input => says(text(JSON.stringify(input))));
 }
 
-/** Questions of the later generation: the call is answered with them, and comes again with what was said. */
+/** Tools that ask as in the later generation: the call is answered with questions and repeated with the answers. */
 function rounds(sdk, tool, codec) {
     const { inputRequired, acceptedContent } = sdk;
     const asked = (inputRequests, requestState) => inputRequired({ inputRequests, requestState });

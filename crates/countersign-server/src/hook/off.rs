@@ -1,0 +1,307 @@
+//! Finds settings of a coding agent that turn hooks off, so that an installed hook never runs.
+//!
+//! Input: every settings layer that this person's coding agent reads, as data. Output: the file and key that turn hooks
+//! off. A layer counts even if a stronger one may override it, and so does any value other than a plain yes or no: a
+//! false alarm costs one look, a missed switch goes unnoticed.
+//! Based on Claude Code's documentation and the source of Gemini CLI and Codex as of August 2026.
+
+use std::path::{Path, PathBuf};
+
+use serde_json::Value;
+
+use super::{Dialect, settings};
+
+/// Environment variables that make Claude Code start without hooks. Settings can set them.
+const WITHOUT_HOOKS: [&str; 2] = ["CLAUDE_CODE_SIMPLE", "CLAUDE_CODE_SAFE_MODE"];
+/// Name of Codex's feature switch for hooks, and its former name.
+const CODEX_SWITCHES: [&str; 2] = ["hooks", "codex_hooks"];
+
+/// A setting that keeps hooks from running.
+#[derive(Debug, PartialEq, Eq)]
+pub struct Switch {
+    pub file: PathBuf,
+    /// Path of the key within the file.
+    pub key: String,
+    /// Which hooks are turned off.
+    pub reach: Reach,
+}
+
+/// Hooks that a setting turns off.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    /// Every hook except those of the machine's administrator.
+    All,
+    /// The hook with this name, or with this command if it has no name.
+    Named(String),
+    /// Every hook, if the coding agent is started with this profile.
+    Profile(String),
+}
+
+/// Switches found in one settings layer, or the reason it cannot be read.
+pub type Layer = Result<Vec<Switch>, String>;
+
+/// Examines all settings layers, and the files in `more`, which the person named.
+pub fn look(dialect: Dialect, more: &[PathBuf]) -> Vec<(PathBuf, Layer)> {
+    let mut files = files(dialect);
+    // Codex has a separate file for hooks, which contains no switches.
+    for file in more.iter().filter(|_| dialect != Dialect::Codex) {
+        if !files.contains(file) {
+            files.push(file.clone());
+        }
+    }
+    let layers = files.into_iter().filter_map(|file| {
+        let text = match settings::read(&file) {
+            Ok(text) => text?,
+            Err(failure) => return Some((file, Err(failure.message))),
+        };
+        let layer = read(dialect, &file, &text);
+        Some((file, layer))
+    });
+    layers.collect()
+}
+
+/// Paths of all files that can turn off a coding agent's hooks.
+fn files(dialect: Dialect) -> Vec<PathBuf> {
+    let mut files: Vec<PathBuf> = dialect.user_file().into_iter().collect();
+    match dialect {
+        Dialect::ClaudeCode => {
+            files.extend(dialect.project_files());
+            for folder in ["/etc/claude-code", "/Library/Application Support/ClaudeCode"] {
+                let folder = Path::new(folder);
+                files.push(folder.join("managed-settings.json"));
+                let more = folder.join("managed-settings.d").read_dir();
+                files.extend(more.into_iter().flatten().flatten().map(|entry| entry.path()));
+            }
+        }
+        Dialect::Gemini => {
+            files.extend(dialect.project_files());
+            let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
+            for folder in ["/etc/gemini-cli", "/Library/Application Support/GeminiCli"] {
+                files.push(Path::new(folder).join("settings.json"));
+                files.push(Path::new(folder).join("system-defaults.json"));
+            }
+            files.extend(named("GEMINI_CLI_SYSTEM_SETTINGS_PATH"));
+            files.extend(named("GEMINI_CLI_SYSTEM_DEFAULTS_PATH"));
+        }
+        Dialect::Codex => {
+            files = files
+                .iter()
+                .map(|file| file.with_file_name("config.toml"))
+                .collect();
+            files.extend(codex_project_files());
+            for name in ["config.toml", "managed_config.toml", "requirements.toml"] {
+                files.push(Path::new("/etc/codex").join(name));
+            }
+        }
+    }
+    files
+}
+
+/// Paths of the Codex configuration in every folder from the project's root to the current one.
+fn codex_project_files() -> Vec<PathBuf> {
+    let here = PathBuf::from(".codex/config.toml");
+    let Ok(folder) = std::fs::canonicalize(".") else {
+        return vec![here];
+    };
+    let is_root = |folder: &&Path| folder.join(".git").symlink_metadata().is_ok();
+    let Some(root) = folder.ancestors().find(is_root) else {
+        return vec![here];
+    };
+    let above = folder.ancestors().skip(1);
+    let above = above.take_while(|above| above.starts_with(root));
+    let above = above.map(|above| above.join(".codex/config.toml"));
+    std::iter::once(here).chain(above).collect()
+}
+
+/// Finds the switches in one settings layer.
+fn read(dialect: Dialect, file: &Path, text: &str) -> Layer {
+    let found = match dialect {
+        Dialect::Codex => {
+            let root: toml::Table = text.parse().map_err(|error: toml::de::Error| error.to_string())?;
+            codex(&root)
+        }
+        Dialect::ClaudeCode => claude_code(&json(text)?),
+        Dialect::Gemini => gemini(&json(text)?),
+    };
+    let switch = |(key, reach)| Switch {
+        file: file.to_owned(),
+        key,
+        reach,
+    };
+    Ok(found.into_iter().map(switch).collect())
+}
+
+fn json(text: &str) -> Result<Value, String> {
+    match text.trim().is_empty() {
+        // An empty file means no settings.
+        true => Ok(Value::Null),
+        false => serde_json::from_str(text).map_err(|error| error.to_string()),
+    }
+}
+
+fn claude_code(root: &Value) -> Vec<(String, Reach)> {
+    let mut found = Vec::new();
+    for key in ["disableAllHooks", "allowManagedHooksOnly"] {
+        if is_set(root.get(key)) {
+            found.push((key.to_owned(), Reach::All));
+        }
+    }
+    let only_plugins = root.get("strictPluginOnlyCustomization");
+    let names_hooks = match only_plugins {
+        Some(Value::Array(kinds)) => kinds.iter().any(|kind| kind == "hooks"),
+        value => is_set(value),
+    };
+    if names_hooks {
+        found.push(("strictPluginOnlyCustomization".to_owned(), Reach::All));
+    }
+    for name in WITHOUT_HOOKS {
+        let value = root.get("env").and_then(|env| env.get(name));
+        let is_no = |text: &str| {
+            matches!(
+                text.to_ascii_lowercase().as_str(),
+                "" | "0" | "false" | "no" | "off"
+            )
+        };
+        let is_set = match value {
+            Some(Value::String(text)) => !is_no(text.trim()),
+            value => is_set(value),
+        };
+        if is_set {
+            found.push((format!("env.{name}"), Reach::All));
+        }
+    }
+    found
+}
+
+fn gemini(root: &Value) -> Vec<(String, Reach)> {
+    let mut found = Vec::new();
+    // A stronger layer in which `hooks` is not an object replaces the hooks of all other layers.
+    if root.get("hooks").is_some_and(|hooks| !hooks.is_object()) {
+        found.push(("hooks".to_owned(), Reach::All));
+    }
+    // The last two keys were used by versions before 2026.
+    for (place, enabled) in [
+        ("hooksConfig", "enabled"),
+        ("hooks", "enabled"),
+        ("tools", "enableHooks"),
+    ] {
+        let value = root.get(place).and_then(|config| config.get(enabled));
+        if value.is_some_and(|value| *value != Value::Bool(true)) {
+            found.push((format!("{place}.{enabled}"), Reach::All));
+        }
+    }
+    for place in ["hooksConfig", "hooks"] {
+        let names = root.get(place).and_then(|config| config.get("disabled"));
+        let names: Vec<&Value> = match names {
+            Some(Value::Array(names)) => names.iter().collect(),
+            name => name.into_iter().collect(),
+        };
+        let names = names.into_iter().filter_map(Value::as_str);
+        found.extend(names.map(|name| (format!("{place}.disabled"), Reach::Named(name.to_owned()))));
+    }
+    found
+}
+
+fn codex(root: &toml::Table) -> Vec<(String, Reach)> {
+    let mut found = Vec::new();
+    let off = |table: Option<&toml::Value>| {
+        let features = table.and_then(|table| table.get("features"));
+        let is_off = |name: &&str| {
+            let value = features.and_then(|features| features.get(*name));
+            value.is_some_and(|value| value.as_bool() != Some(true))
+        };
+        CODEX_SWITCHES.into_iter().filter(is_off).collect::<Vec<_>>()
+    };
+    let whole = toml::Value::Table(root.clone());
+    for name in off(Some(&whole)) {
+        found.push((format!("features.{name}"), Reach::All));
+    }
+    let only_managed = root.get("allow_managed_hooks_only");
+    if only_managed.is_some_and(|value| value.as_bool() != Some(false)) {
+        found.push(("allow_managed_hooks_only".to_owned(), Reach::All));
+    }
+    let selected = root.get("profile").and_then(toml::Value::as_str);
+    let profiles = root.get("profiles").and_then(toml::Value::as_table);
+    for (profile, table) in profiles.into_iter().flatten() {
+        for name in off(Some(table)) {
+            let reach = match selected == Some(profile.as_str()) {
+                true => Reach::All,
+                false => Reach::Profile(profile.clone()),
+            };
+            found.push((format!("profiles.{profile}.features.{name}"), reach));
+        }
+    }
+    found
+}
+
+/// Returns true if a switch is present and not clearly off.
+fn is_set(value: Option<&Value>) -> bool {
+    !matches!(value, None | Some(Value::Null | Value::Bool(false)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[track_caller]
+    fn check(dialect: Dialect, text: &str, expected: &[&str]) {
+        let found = read(dialect, Path::new("f"), text).unwrap();
+        let keys: Vec<&str> = found.iter().map(|switch| switch.key.as_str()).collect();
+        assert_eq!(keys, expected, "{text}");
+    }
+
+    #[test]
+    fn x21_each_way_to_turn_hooks_off_is_known() {
+        let claude = |text: &str, expected: &[&str]| check(Dialect::ClaudeCode, text, expected);
+        claude("{}", &[]);
+        claude(" \n", &[]);
+        claude(
+            r#"{"disableAllHooks":false,"env":{"CLAUDE_CODE_SIMPLE":"0"}}"#,
+            &[],
+        );
+        claude(r#"{"disableAllHooks":true}"#, &["disableAllHooks"]);
+        claude(r#"{"disableAllHooks":"true"}"#, &["disableAllHooks"]);
+        claude(r#"{"allowManagedHooksOnly":true}"#, &["allowManagedHooksOnly"]);
+        claude(r#"{"strictPluginOnlyCustomization":["skills"]}"#, &[]);
+        claude(
+            r#"{"strictPluginOnlyCustomization":["hooks"],"env":{"CLAUDE_CODE_SIMPLE":"1"}}"#,
+            &["strictPluginOnlyCustomization", "env.CLAUDE_CODE_SIMPLE"],
+        );
+        let gemini = |text: &str, expected: &[&str]| check(Dialect::Gemini, text, expected);
+        gemini(
+            r#"{"hooksConfig":{"enabled":true},"hooks":{"BeforeTool":[]}}"#,
+            &[],
+        );
+        gemini(r#"{"hooksConfig":{"enabled":false}}"#, &["hooksConfig.enabled"]);
+        gemini(r#"{"hooksConfig":{"enabled":0}}"#, &["hooksConfig.enabled"]);
+        gemini(r#"{"hooksConfig":{"disabled":"x"}}"#, &["hooksConfig.disabled"]);
+        gemini(r#"{"hooks":[]}"#, &["hooks"]);
+        gemini(
+            r#"{"hooks":{"enabled":false,"disabled":["x"]},"tools":{"enableHooks":false}}"#,
+            &["hooks.enabled", "tools.enableHooks", "hooks.disabled"],
+        );
+        let codex = |text: &str, expected: &[&str]| check(Dialect::Codex, text, expected);
+        codex("[features]\nhooks = true\n", &[]);
+        codex("[features]\nhooks = false\n", &["features.hooks"]);
+        codex("features.codex_hooks = false\n", &["features.codex_hooks"]);
+        codex("allow_managed_hooks_only = true\n", &["allow_managed_hooks_only"]);
+        codex(
+            "profile = \"a\"\n[profiles.a.features]\nhooks = false\n",
+            &["profiles.a.features.hooks"],
+        );
+        let other = read(
+            Dialect::Codex,
+            Path::new("f"),
+            "[profiles.b.features]\nhooks = false\n",
+        )
+        .unwrap();
+        assert_eq!(other[0].reach, Reach::Profile("b".to_owned()));
+    }
+
+    #[test]
+    fn x21_a_layer_that_cannot_be_read_is_told() {
+        for (dialect, text) in [(Dialect::ClaudeCode, "{,"), (Dialect::Codex, "= 1")] {
+            assert!(read(dialect, Path::new("f"), text).is_err());
+        }
+    }
+}

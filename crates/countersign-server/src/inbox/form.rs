@@ -1,0 +1,56 @@
+//! Forms of the pages.
+//!
+//! Input: a request with a form. Output: its fields. A form that names a field twice is refused, because two readers could
+//! take different values from it.
+
+use std::collections::HashSet;
+
+use axum::body::{Body, Bytes};
+use axum::extract::{Form, FromRequest, Request};
+use axum::http::StatusCode;
+use axum::response::Response;
+use serde::de::DeserializeOwned;
+
+use super::page;
+use crate::http::{ApiError, App};
+
+/// Extracts a form in which each field stands once.
+pub struct Sent<T>(pub T);
+
+impl<T: DeserializeOwned + 'static> FromRequest<App> for Sent<T> {
+    type Rejection = Response;
+
+    async fn from_request(request: Request, app: &App) -> Result<Self, Response> {
+        read(request, app).await.map_err(|error| page::failure(&error))
+    }
+}
+
+async fn read<T: DeserializeOwned + 'static>(request: Request, app: &App) -> Result<Sent<T>, ApiError> {
+    let (parts, body) = request.into_parts();
+    let whole = Request::from_parts(parts.clone(), body);
+    let bytes = Bytes::from_request(whole, app).await;
+    let bytes = bytes.map_err(|rejection| unread(rejection.status()))?;
+    let again = || Request::from_parts(parts.clone(), Body::from(bytes.clone()));
+    let fields = Form::<Vec<(String, String)>>::from_request(again(), app).await;
+    let Form(fields) = fields.map_err(|rejection| unread(rejection.status()))?;
+    let mut names = HashSet::new();
+    if fields.iter().any(|(name, _)| !names.insert(name.as_str())) {
+        let message = "the form has a field twice, so it is not clear what it says";
+        return Err(ApiError::bad_request(message));
+    }
+    let form = Form::<T>::from_request(again(), app).await;
+    form.map(|Form(form)| Sent(form))
+        .map_err(|rejection| unread(rejection.status()))
+}
+
+fn unread(status: StatusCode) -> ApiError {
+    match status {
+        StatusCode::PAYLOAD_TOO_LARGE => ApiError::too_large("the form is too large"),
+        _ => ApiError::new(
+            StatusCode::UNPROCESSABLE_ENTITY,
+            "bad_form",
+            "the form could not be read",
+            "open the page again",
+        ),
+    }
+}

@@ -1,0 +1,137 @@
+//! Restarts one of several servers after it ended by itself (X80).
+//!
+//! Input: the number of a server that ended. Output: the messages of its new process, or `None` if there will be none.
+//! The new process gets the client's `initialize`, and the client is notified that its lists changed. Requests to the
+//! old process are lost; no call goes to another process than the one it was ruled on for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use super::connection::{Connection, Source};
+use super::greet::{GREETS_WITHIN, capabilities};
+use super::leg::Leg;
+use super::server::lists_of;
+use super::servers::{At, Spec};
+use super::{Switch, open};
+use crate::mcp::child::Child;
+use crate::output;
+
+/// A server that ended more often than this in a row, without having worked for a while, is left out for good.
+const MOST_ENDS: u32 = 10;
+
+impl Switch {
+    /// Restarts a server after its backoff. Returns `None` if the server is remote, was never ready, keeps ending, or
+    /// is no longer needed.
+    pub(super) async fn start_again(self: &Arc<Self>, number: usize) -> Option<Source> {
+        let old = self.legs.get(number)?;
+        let spec = self.legs.spec(number)?;
+        if let Some(child) = self.take_child(number) {
+            self.backoff.ended(&spec.name, old.began.elapsed());
+            tokio::spawn(child.end());
+        }
+        if !matches!(spec.at, At::Command(_)) || self.closing.is_cancelled() {
+            return None;
+        }
+        let ends = self.backoff.ends(&spec.name);
+        if ends > MOST_ENDS || (ends <= 1 && !old.was_ready()) {
+            return None;
+        }
+        loop {
+            let wait = self.backoff.wait(&spec.name).unwrap_or_default();
+            tokio::select! {
+                () = tokio::time::sleep(wait) => {}
+                () = self.closing.cancelled() => return None,
+                () = self.gateway.stopping.cancelled() => return None,
+            }
+            let started = spec.connect();
+            match started {
+                Ok(connection) => return self.replace(number, &old, connection).await,
+                Err(failure) => {
+                    let (name, why) = (&spec.name, failure.message);
+                    output::beside(&format!(
+                        "countersign: the server `{name}` cannot be started again: {why}"
+                    ));
+                    self.backoff.ended(name, Duration::ZERO);
+                    if self.backoff.ends(name) > MOST_ENDS {
+                        return None;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Returns true if a server that just ended may be restarted.
+    pub(super) fn may_come_back(&self, number: usize) -> bool {
+        let is_command = |spec: &Spec| matches!(spec.at, At::Command(_));
+        let may_come = |leg: Arc<Leg>| leg.was_ready() || self.backoff.ends(leg.name()) > 0;
+        self.legs.spec(number).is_some_and(is_command) && self.legs.get(number).is_some_and(may_come)
+    }
+
+    fn take_child(&self, number: usize) -> Option<Child> {
+        open(&self.children).remove(&number)
+    }
+
+    async fn replace(self: &Arc<Self>, number: usize, old: &Leg, connection: Connection) -> Option<Source> {
+        let leg = Arc::new(Leg::after(old, connection.upstream));
+        if let Some(child) = connection.child {
+            open(&self.children).insert(number, child);
+        }
+        // The task that ends all servers has taken only the processes that existed before.
+        if self.closing.is_cancelled() {
+            if let Some(child) = self.take_child(number) {
+                let _ = child.end().await;
+            }
+            return None;
+        }
+        self.legs.replace(number, leg.clone());
+        let switch = self.clone();
+        let meta = old.relay.server.meta();
+        tokio::spawn(async move { switch.greet_again(number, leg, meta).await });
+        Some(connection.source)
+    }
+
+    /// Repeats the client's handshake with a new process, and notifies the client.
+    async fn greet_again(self: Arc<Self>, number: usize, leg: Arc<Leg>, meta: Option<Arc<str>>) {
+        let server = &leg.relay.server;
+        let greeting = open(&leg.relay.client).greeting.clone();
+        match (greeting, meta) {
+            (Some(greeting), _) => {
+                let answer =
+                    tokio::time::timeout(GREETS_WITHIN, server.request("initialize", &greeting)).await;
+                let result = answer.ok().and_then(Result::ok);
+                let Some(result) = result.and_then(|answer| answer.shared(&answer.result)) else {
+                    leg.out("it was started again and does not answer the greeting");
+                    // The reader of its output notices the end and starts another process.
+                    if let Some(child) = self.take_child(number) {
+                        self.backoff.ended(leg.name(), leg.began.elapsed());
+                        let _ = child.end().await;
+                    }
+                    return;
+                };
+                let capabilities = capabilities(&result);
+                *open(&leg.greeted) = Some(result);
+                leg.ready(Some(capabilities.into()));
+            }
+            (None, Some(meta)) => {
+                server.speaks(meta);
+                leg.ready(None);
+            }
+            (None, None) => return,
+        }
+        let initialized = open(&self.greeting).initialized.clone();
+        if let Some(initialized) = initialized
+            && leg.is_to_be_welcomed()
+        {
+            self.welcome(number, initialized).await;
+        }
+        if let Err(error) = self.gateway.resume(server).await {
+            tracing::warn!("what was left open cannot be taken up: {error}");
+        }
+        self.subscribe_again(number, &leg).await;
+        output::beside(&format!(
+            "countersign: the server `{}` was started again",
+            leg.name()
+        ));
+        self.say(self.changes(number, &lists_of(&leg), false)).await;
+    }
+}

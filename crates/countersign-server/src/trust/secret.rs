@@ -1,0 +1,25 @@
+//! Trust in files that contain a token or a key.
+//!
+//! Input: the path of such a file. Output: nothing, or a refusal that says what to do.
+//! INVARIANT: the path must be absolute and nobody else can write the file. With a token from a cloned repository a
+//! person would act in someone else's name, and with a sealing key from there they would seal secrets that its author
+//! can open.
+//! Not here: trusting the content once. Tokens are rotated, not reviewed.
+
+use std::path::Path;
+
+use super::who::{self, Folder};
+use crate::failure::Failure;
+
+/// Refuses a relative path to a token or key, and a path that others could change.
+pub fn check_secret(path: &Path) -> Result<(), Failure> {
+    if path.is_absolute() {
+        return who::check(path, Folder::Shared);
+    }
+    let shown = path.display();
+    let message =
+        format!("`{shown}` is looked for in the folder you are in, which may have brought it along");
+    let full = super::absolute(path).map_or_else(|_| shown.to_string(), |full| full.display().to_string());
+    Err(Failure::error("not_trusted", message)
+        .hint(format!("if you mean that file, name it by its full path: {full}")))
+}
