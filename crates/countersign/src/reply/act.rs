@@ -29,6 +29,8 @@ pub(super) struct ActWords {
     /// True if the card says nothing of its act, or its verb is a known one. Another verb may object to something
     /// ("Dispute charge") or put it off ("Shelve project"), so that "approved" and "go ahead" may mean the opposite.
     pub(super) is_familiar: bool,
+    /// True if the act's verb may also be said of the card: "please change" may ask for another card.
+    pub(super) may_mean_card: bool,
     /// True if the act is negated and the reply repeats a word of it: "do it" to "Do not notify".
     pub(super) is_turned: bool,
     /// True if one of the act's words negates or doubts the others.
@@ -62,6 +64,8 @@ pub(super) struct Named {
     pub(super) length: usize,
     /// True if it is the verb as the card has it and nothing else, so that it may mean several calls.
     pub(super) is_verb_alone: bool,
+    /// True if it names the object, too, rather than leave it out or say "it".
+    pub(super) has_object: bool,
 }
 
 impl ActWords {
@@ -153,6 +157,7 @@ impl ActWords {
             refuses,
             waits,
             is_familiar,
+            may_mean_card: names.iter().any(|name| reader.is_of_card(&name.verb)),
             is_turned: false,
             is_negated,
             is_more: names.iter().any(|name| name.is_more),
@@ -181,14 +186,15 @@ impl ActWords {
     /// Returns the ways in which the words at the start of `rest` may name the act.
     pub(super) fn named(&self, rest: &[&str], listed: &[&Phrases]) -> Vec<Named> {
         let mut found = Vec::new();
-        let mut add = |length: usize, is_verb_alone: bool| {
+        let mut add = |length: usize, is_verb_alone: bool, has_object: bool| {
             found.push(Named {
                 length,
                 is_verb_alone,
+                has_object,
             });
         };
         if begins(rest, &self.label) {
-            add(self.label.len(), true);
+            add(self.label.len(), true, self.label.len() > 1);
         }
         for name in &self.names {
             // A title that says less than the summary is too little.
@@ -196,7 +202,7 @@ impl ActWords {
                 && rest.first().copied() == name.whole.first().map(String::as_str)
                 && let Some(length) = repeats(rest, &name.whole, listed)
             {
-                add(length, false);
+                add(length, false, name.whole.len() > 1);
             }
             if self.is_more {
                 continue;
@@ -205,19 +211,23 @@ impl ActWords {
                 let rest = rest.get(at..).unwrap_or_default();
                 let full = repeats(rest, &name.object, listed);
                 let pronoun = longest(rest, listed, |phrases| &phrases.object).filter(|_| name.is_known);
-                full.into_iter().chain(pronoun).map(move |length| at + length)
+                let full = full.map(|length| (at + length, true));
+                full.into_iter().chain(pronoun.map(|length| (at + length, false)))
             };
             if let Some(length) = name.verb_at(rest, listed) {
                 if name.is_known || name.object.is_empty() {
-                    add(length, begins(rest, &name.verb));
+                    add(length, begins(rest, &name.verb), false);
                 }
-                object_at(length).for_each(|end| add(end, false));
+                object_at(length).for_each(|(end, has_object)| add(end, false, has_object));
+            }
+            if let Some(length) = name.divided_verb_at(rest, listed) {
+                add(length, false, false);
             }
             if name.is_verb_last {
-                for end in object_at(0) {
+                for (end, has_object) in object_at(0) {
                     let behind = rest.get(end..).unwrap_or_default();
                     if let Some(length) = name.verb_at(behind, listed) {
-                        add(end + length, false);
+                        add(end + length, false, has_object);
                     }
                 }
             }
@@ -255,6 +265,18 @@ impl Name {
             _ => None,
         };
         own.into_iter().chain(same).chain(told).max()
+    }
+}
+
+impl Name {
+    /// Returns how long this verb with a pronoun inside it is at the start of `rest`: "shut it down".
+    fn divided_verb_at(&self, rest: &[&str], listed: &[&Phrases]) -> Option<usize> {
+        let ([verb, particle], [first, behind @ ..]) = (self.verb.as_slice(), rest) else {
+            return None;
+        };
+        let pronoun = longest(behind, listed, |phrases| &phrases.object)?;
+        let is_divided = self.is_known && verb == first && behind.get(pronoun) == Some(&particle.as_str());
+        is_divided.then_some(pronoun + 2)
     }
 }
 
@@ -330,6 +352,11 @@ impl<'a> NameReader<'a> {
     fn is_same(&self, one: &Phrase, other: &Phrase) -> bool {
         let mut lists = self.listed.iter().flat_map(|phrases| &phrases.same);
         lists.any(|list| list.contains(one) && list.contains(other))
+    }
+
+    /// Returns true for a verb that may be said of the card itself.
+    fn is_of_card(&self, verb: &Phrase) -> bool {
+        self.listed.iter().any(|phrases| phrases.of_card.contains(verb))
     }
 
     fn is_in(&self, word: &str, of: fn(&Phrases) -> &Vec<Phrase>) -> bool {
@@ -465,7 +492,12 @@ impl<'a> NameReader<'a> {
         let is_before_article = words
             .get(1)
             .is_some_and(|next| !next.is_after_value && self.is_in(&next.word, |phrases| &phrases.article));
-        let is_known = self.is_verb(&first.word) || self.is_same(&verb, &verb) || is_before_article;
+        let is_listed = self.listed.iter().any(|phrases| {
+            let lists = [&phrases.familiar, &phrases.refuse, &phrases.wait];
+            lists.iter().any(|list| list.contains(&verb))
+        });
+        let is_known =
+            self.is_verb(&first.word) || self.is_same(&verb, &verb) || is_listed || is_before_article;
         let mut name = self.objects(behind, text);
         // "Order return" returns an order.
         let ends_in_act = behind
@@ -474,7 +506,8 @@ impl<'a> NameReader<'a> {
             .next_back()
             .is_some_and(|last| {
                 const ENDINGS: [&str; 5] = ["tion", "sion", "al", "ance", "ing"];
-                self.is_verb(&last.word) || ENDINGS.iter().any(|ending| last.word.ends_with(ending))
+                (self.is_verb(&last.word) && last.word != "order")
+                    || ENDINGS.iter().any(|ending| last.word.ends_with(ending))
             });
         name.is_more |= ends_in_act && !is_before_article && self.is_in(&first.word, |phrases| &phrases.both);
         name.is_known = is_known;

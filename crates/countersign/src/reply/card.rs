@@ -9,7 +9,7 @@
 //! language and a few English words; a word of a third language is as often another word. After any other reply the
 //! person is asked again.
 
-use super::act::{ActWords, longest};
+use super::act::{ActWords, Named, longest};
 use super::language::{Tables, tables};
 use super::offer::Offer;
 use super::phrases::{Phrase, Phrases, all_phrases, base, begins, holds, is_letter, listed, phrases_of};
@@ -378,6 +378,8 @@ const LOOSE: u16 = 512;
 const SINGLE: u16 = 1024;
 /// A judgement, which may be about what the act objects to.
 const JUDGEMENT: u16 = 2048;
+/// The act's verb without its object.
+const BARE: u16 = 4096;
 
 /// Returns true if phrases and the act, named at most once, cover the whole reply and at least one of them approves.
 fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, needs: Needs) -> bool {
@@ -433,15 +435,12 @@ fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, needs: Needs)
             for lead in phrases.lead.iter().filter(|lead| begins(rest, lead)) {
                 let behind = rest.get(lead.len()..).unwrap_or_default();
                 for named in act.named(behind, listed) {
-                    join(
-                        lead.len() + named.length,
-                        if named.is_verb_alone { ACT } else { ACT | SINGLE },
-                    );
+                    join(lead.len() + named.length, bits(named));
                 }
             }
         }
         for named in act.named(rest, listed) {
-            join(named.length, if named.is_verb_alone { ACT } else { ACT | SINGLE });
+            join(named.length, bits(named));
         }
     }
     // The first yes of a language's list is its plainest.
@@ -467,7 +466,8 @@ fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, needs: Needs)
             || (needs.has_own_labels && has(GO_ON))
             || (needs.plain_yes && has(LOOSE | JUDGEMENT | ONWARD | APPROVAL | GO_ON | MILD | NOW))
             || (needs.more_than_act && has(SINGLE))
-            || (act.refuses && has(ACT) && !has_particle);
+            || (act.refuses && has(ACT) && !has_particle)
+            || (act.may_mean_card && has(BARE) && !has_particle);
         if is_opposite || (needs.act_named && !has(ACT)) {
             return false;
         }
@@ -478,6 +478,13 @@ fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, needs: Needs)
         names_act || (has(YES | APPROVAL | GO_ON) && !is_request) || is_mild
     };
     reached.last().into_iter().flatten().any(|held| approves(*held))
+}
+
+/// Returns the bits of words that name the act.
+fn bits(named: Named) -> u16 {
+    let single = if named.is_verb_alone { 0 } else { SINGLE };
+    let bare = if named.has_object { 0 } else { BARE };
+    ACT | single | bare
 }
 
 fn is_english(phrases: &Phrases) -> bool {
@@ -558,7 +565,9 @@ fn is_yes_of_another(reply: &[&str], act: &ActWords, needs: Needs) -> bool {
     let is_doubled = reply
         .first()
         .is_some_and(|first| reply.iter().all(|word| word == first));
-    reply.len() > 1
+    // Of scripts without spaces, two characters are one word.
+    let is_several = reply.len() > 1 && !(reply.len() == 2 && reply.iter().all(|word| is_unspaced(word)));
+    is_several
         && !is_doubled
         && !is_condition(reply)
         && others.map(|(_, phrases)| phrases).any(|phrases| {

@@ -63,6 +63,8 @@ pub(super) struct Phrases {
     pub(super) same: Vec<Vec<Phrase>>,
     /// More verbs that object to nothing and put nothing off.
     pub(super) familiar: Vec<Phrase>,
+    /// Verbs that may be said of the card itself, such as "change".
+    pub(super) of_card: Vec<Phrase>,
     /// True if the verb may also follow its object.
     pub(super) is_verb_last: bool,
     /// True if a command begins with its verb although other sentences end with theirs.
@@ -166,6 +168,7 @@ fn read(text: &str) -> HashMap<String, Phrases> {
                 "[lead]" => &mut phrases.lead,
                 "[onward]" => &mut phrases.onward,
                 "[familiar]" => &mut phrases.familiar,
+                "[of card]" => &mut phrases.of_card,
                 "[wait]" => &mut phrases.wait,
                 "[part]" => &mut phrases.part,
                 "[with]" => &mut phrases.with,
