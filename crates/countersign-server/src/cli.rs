@@ -38,17 +38,17 @@ use crate::store;
 #[command(name = "countersign", version, propagate_version = true, max_term_width = 100)]
 #[command(after_help = "\
 Examples:
-  countersign propose send_mail '{\"to\":\"maria@acme.com\"}'   an agent asks
-  countersign list                                          you look
-  countersign show 4f1c                                     you look closer
-  countersign approve 4f1c                                  you sign
+  countersign propose send_mail '{\"to\":\"maria@acme.com\"}'   an agent proposes
+  countersign list                                          you see it
+  countersign show 4f1c                                     you read it
+  countersign approve 4f1c                                  you approve
   countersign wait 4f1c --exec ./send-mail                  it runs, once
 
 Exit codes:
   0 done   1 error   2 wrong usage   3 forbidden by the policy   4 refused by the gate
-  5 not approved   6 timed out   7 a call failed, or nobody knows   130 interrupted
+  5 not approved   6 timed out   7 a call failed, or its outcome is unknown   130 interrupted
 
-Whoever can open the store can decide: run agents under another account.")]
+Anyone who can open the store's file can approve: run agents under another account.")]
 pub struct Cli {
     #[command(flatten)]
     pub global: Global,
@@ -89,7 +89,7 @@ fn unset(command: clap::Command) -> clap::Command {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = "Global options")]
 pub struct Global {
-    /// The store: the full path of a file, or a `postgres://` URL; by default `countersign.db` in this folder
+    /// Store to use: the full path of a SQLite file, or a `postgres://` URL [default: countersign.db in this folder]
     #[arg(
         long,
         global = true,
@@ -98,7 +98,7 @@ pub struct Global {
         hide_env_values = true
     )]
     pub store: Option<String>,
-    /// Server to work at instead of a store, such as https://countersign.example.com
+    /// URL of a Countersign server to use instead of a store, such as https://countersign.example.com
     #[arg(
         long,
         global = true,
@@ -107,7 +107,7 @@ pub struct Global {
         hide_env_values = true
     )]
     pub server: Option<String>,
-    /// Token for the server; every process of the machine can see it here, so prefer the variable or --token-file
+    /// Token for the server; visible to other processes, so prefer the variable or --token-file
     #[arg(
         long,
         global = true,
@@ -116,7 +116,7 @@ pub struct Global {
         hide_env_values = true
     )]
     pub token: Option<String>,
-    /// File that holds the token for the server
+    /// File that contains the token for the server
     #[arg(
         long,
         global = true,
@@ -125,7 +125,7 @@ pub struct Global {
         hide_env_values = true
     )]
     pub token_file: Option<PathBuf>,
-    /// The full path of the policy; `countersign.toml` in this folder if you have trusted it; without one everything is held
+    /// Full path of the policy [default: countersign.toml in this folder, if trusted]; without a policy, every call is held
     #[arg(
         long,
         global = true,
@@ -134,16 +134,16 @@ pub struct Global {
         hide_env_values = true
     )]
     pub policy: Option<PathBuf>,
-    /// Tenant to work in; `main` unless you say otherwise
+    /// Tenant to use [default: main]
     #[arg(long, global = true, value_name = "NAME")]
     pub tenant: Option<String>,
-    /// Your name; by default that of your account on this machine
+    /// Your name [default: your account on this machine]
     #[arg(long = "as", global = true, value_name = "NAME")]
     pub name: Option<String>,
-    /// A group you are in, besides `approvers`; may be given several times
+    /// A group you belong to, besides `approvers` (repeatable)
     #[arg(long, global = true, value_name = "NAME")]
     pub group: Vec<String>,
-    /// File with the key that seals secrets; or put the key into `COUNTERSIGN_SEAL_KEY`
+    /// File with the key that encrypts credentials; or set `COUNTERSIGN_SEAL_KEY` to the key
     #[arg(
         long,
         global = true,
@@ -152,7 +152,7 @@ pub struct Global {
         hide_env_values = true
     )]
     pub seal_key_file: Option<PathBuf>,
-    /// Answer in JSON
+    /// Print JSON
     #[arg(long, global = true)]
     pub json: bool,
     /// When to use colours
@@ -187,20 +187,20 @@ pub enum Color {
 pub enum Command {
     /// Run the service: the API and the inbox page
     #[command(after_help = "\
-Without any settings it listens on 127.0.0.1:8787, keeps everything in `countersign.db` here, and prints a link
-to sign in with. Settings come from flags, the environment and `countersign-serve.toml`, in this order. What lies in
-this folder already is used only if you have trusted it (`countersign trust`).
+Without any settings, the service listens on 127.0.0.1:8787, stores everything in `countersign.db` in this folder,
+and prints a sign-in link. Flags override the environment, which overrides `countersign-serve.toml`. Existing files in
+this folder are used only if you have trusted them (`countersign trust`).
 
 Examples:
   countersign serve
   countersign serve --listen 127.0.0.1:9000 --policy ~/policy.toml
   countersign serve --config /etc/countersign/serve.toml --store postgres://countersign@db/countersign")]
     Serve(Serve),
-    /// Talk to an agent: what it wants to change is put to you as a card
+    /// Chat with an agent; you approve or deny each change it proposes
     Chat(Chat),
-    /// Stand between an MCP client and a server: a person signs what is not a read
+    /// Run the MCP gateway: calls that are not reads wait for a person's approval
     Mcp(Mcp),
-    /// Stand between a coding agent and its tools: Claude Code, Codex, Gemini CLI
+    /// Install or run the hook for a coding agent (Claude Code, Codex, Gemini CLI)
     #[command(
         subcommand,
         after_help = "\
@@ -209,7 +209,7 @@ Examples:
   countersign hook status"
     )]
     Hook(HookCommand),
-    /// Tokens: credentials for agents and other programs
+    /// Manage tokens: credentials for agents and other programs
     #[command(
         subcommand,
         after_help = "\
@@ -218,7 +218,7 @@ Examples:
   countersign token list"
     )]
     Token(TokenCommand),
-    /// People who sign in and decide
+    /// Manage the accounts of people who sign in and decide
     #[command(
         subcommand,
         after_help = "\
@@ -229,17 +229,17 @@ Examples:
     Person(PersonCommand),
     /// Propose tool calls, as an agent does
     Propose(Propose),
-    /// List what waits for a decision
+    /// List approvals, by default those waiting for a decision
     List(List),
-    /// Show an approval: what would run, who asks, what became of it
+    /// Show one approval: its calls, who proposed them, and its state
     Show(Show),
-    /// Let calls run, with exactly the arguments shown
+    /// Approve calls, so that they run once with exactly the arguments shown
     Approve(Approve),
     /// Deny an approval: none of its calls will run
     Deny(Deny),
-    /// Wait until an approval is decided, and run what it releases
+    /// Wait until an approval is decided; optionally run its approved calls
     Wait(Wait),
-    /// Open the inbox on this terminal: look and decide, full screen
+    /// Open the full-screen inbox in this terminal
     #[cfg(feature = "tui")]
     #[command(after_help = "\
 Examples:
@@ -247,15 +247,15 @@ Examples:
   countersign inbox --as ana --group finance
   countersign inbox --server https://countersign.example.com --token-file ~/.countersign/ana")]
     Inbox,
-    /// Follow what happens, live
+    /// Print events as they happen
     Watch(Watch),
     /// Propose to undo a call that succeeded
     Undo(Undo),
-    /// Withdraw a pending approval: nobody can decide it any more
+    /// Withdraw a pending approval, so that nobody can decide it
     Withdraw(Withdraw),
-    /// Record how a call ended whose outcome is unknown
+    /// Record the outcome of a call that ended as unknown
     Reconcile(Reconcile),
-    /// End approvals and releases whose time is up, now; a running service does it by itself
+    /// Expire overdue approvals now (a running service does this by itself)
     #[command(after_help = "\
 Examples:
   countersign expire
@@ -263,9 +263,9 @@ Examples:
     Expire,
     /// Show where each value of a call came from
     Trace(Trace),
-    /// Say what a reply means: yes, no or something else, and which words decided
+    /// Show how a chat reply would be read: yes, no or something else, and why
     Read(Read),
-    /// Check a policy, try a call against it, or write a first one
+    /// Check a policy, test a call against it, or create a first one
     #[command(
         subcommand,
         after_help = "\
@@ -274,7 +274,7 @@ Examples:
   countersign policy try refund '{\"amount\":250}' --policy ~/policy.toml"
     )]
     Policy(PolicyCommand),
-    /// Keys that seal the secrets that calls come with
+    /// Generate keys that encrypt the credentials stored with calls
     #[command(
         subcommand,
         after_help = "\
@@ -282,23 +282,23 @@ Examples:
   countersign key generate > ~/seal.key"
     )]
     Key(KeyCommand),
-    /// Trust files, stores and servers that a folder or settings brought along
+    /// Trust files, stores and servers that were found rather than named by you
     Trust(Trust),
-    /// Check the settings, the store, the policy and the hooks of coding agents
+    /// Check settings, store, policy and installed hooks for problems
     Doctor(Doctor),
-    /// Compare the store's time with this machine's clock, or set it back
+    /// Compare the store's clock with this machine's clock, or reset it
     Clock(Clock),
-    /// Check that what is stored was not changed by other means
+    /// Verify that nobody has tampered with the stored history
     Verify(Verify),
-    /// Copy the whole store to a file, while it is in use
+    /// Back up the store to a file; works while a service runs
     Backup(Backup),
-    /// Restore a store from a backup; everything open in it is voided
+    /// Restore a store from a backup; all open approvals in it are cancelled
     Restore(Restore),
     /// Erase arguments, results and comments of approvals that ended long ago
     Purge(Purge),
-    /// Measure how fast the gate is on this machine
+    /// Run benchmarks on this machine
     #[command(after_help = "\
-Figures of one run compare; figures of two runs on a busy machine do not.
+Compare figures within one run only: two runs on a busy machine differ too much.
 
 Examples:
   countersign bench                                  in a directory of its own, here

@@ -9,67 +9,67 @@ use crate::duration;
 
 #[derive(Debug, Subcommand)]
 pub enum TokenCommand {
-    /// Make a token; it is shown once
+    /// Create a token; it is printed only once
     #[command(after_help = "\
-Scopes of one token come from one line:
+All scopes of a token must come from the same line:
   propose, wait          an agent
-  read, decide, chat     a person's program
+  read, decide, chat     a program that acts for a person
   read, execute          a host that runs tools
-  read, reply            an adapter of a chat
-  read, admin            a program that looks after the service
+  read, reply            a chat adapter
+  read, admin            a program that manages the service
 
 Examples:
   countersign token create --agent crm --scope propose,wait
   countersign token create --person ana --scope read,decide --expires 8h
   countersign token create --name crm-host --scope execute")]
     Create {
-        /// Scopes: what the token may be used for
+        /// Scopes of the token, separated by commas
         #[arg(long, value_name = "SCOPE,…", value_delimiter = ',', required = true)]
         scope: Vec<Scope>,
-        /// The agent that gets the token
+        /// Agent that will use the token
         #[arg(long, value_name = "NAME")]
         agent: Option<String>,
-        /// The person that gets the token, or for whom the agent acts
+        /// Person who will use the token, or on whose behalf the agent acts
         #[arg(long, value_name = "NAME")]
         person: Option<String>,
-        /// Name of the token; by default that of the agent or the person
+        /// Name of the token [default: the agent's or person's name]
         #[arg(long, value_name = "NAME")]
         name: Option<String>,
-        /// How long it lasts, at most 90 days
+        /// Lifetime, at most 90d
         #[arg(long, value_name = "DURATION", value_parser = duration::parse, default_value = "30d")]
         expires: Duration,
     },
-    /// List the tokens in force
+    /// List valid tokens
     #[command(after_help = "\
 Examples:
   countersign token list
   countersign token list --json | jq -r '.[].id'")]
     List,
-    /// Revoke a token: it opens nothing from now on
+    /// Revoke a token at once
     #[command(after_help = "\
 Examples:
   countersign token revoke 1a2b3c4d")]
     Revoke {
-        /// The token's id, as `token list` shows it
+        /// Id of the token, from `token list`
         id: String,
     },
 }
 
 #[derive(Debug, Subcommand)]
 pub enum PersonCommand {
-    /// Add an account, so that a person can sign in and decide
+    /// Add an account for a person
     #[command(after_help = "\
 Examples:
   countersign person add ana --in approvers --in finance
   countersign person link ana                       a link to sign in with, once
   countersign person password ana < password.txt")]
     Add {
-        /// Their name
+        /// Name of the account
         name: String,
-        /// A group they are in; may be given several times
+        /// Group of the person (repeatable)
         #[arg(long = "in", value_name = "GROUP", default_value = "approvers")]
         groups: Vec<String>,
-        /// May also manage the service
+        /// Let this person manage the service, too
         #[arg(long)]
         admin: bool,
     },
@@ -78,47 +78,47 @@ Examples:
 Examples:
   countersign person list")]
     List,
-    /// Set the groups of a person; other groups are taken away
+    /// Replace the groups of a person
     #[command(after_help = "\
 Examples:
   countersign person groups ana approvers finance
-  countersign person groups ana                     in no group: may look, and decide nothing")]
+  countersign person groups ana                     no group: can look, but decide nothing")]
     Groups {
-        /// Their name
+        /// Name of the account
         name: String,
-        /// The groups
+        /// New groups
         #[arg(value_name = "GROUP")]
         groups: Vec<String>,
     },
-    /// Set a person's password, read from standard input
+    /// Set a person's password; reads it from standard input
     #[command(after_help = "\
 Examples:
   countersign person password ana < password.txt")]
     Password {
-        /// Their name
+        /// Name of the account
         name: String,
     },
-    /// Make a link that signs a person in, once, within 15 minutes
+    /// Create a sign-in link that works once, within 15 minutes
     #[command(after_help = "\
 Examples:
   countersign person link ana")]
     Link {
-        /// Their name
+        /// Name of the account
         name: String,
     },
-    /// Remove a person's account; their sessions and tokens end with it
+    /// Remove an account, with its sessions and tokens
     #[command(after_help = "\
 Examples:
   countersign person remove ana")]
     Remove {
-        /// Their name
+        /// Name of the account
         name: String,
     },
 }
 
 #[derive(Debug, Subcommand)]
 pub enum KeyCommand {
-    /// Print a new sealing key
+    /// Print a new key
     #[command(after_help = "\
 Examples:
   (umask 077; countersign key generate > ~/seal.key)    readable by you alone

@@ -6,11 +6,11 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-Without a key the agent follows its script, and says so. A model is used when ANTHROPIC_API_KEY or OPENAI_API_KEY is
-set, or with --model.
+Without a model the agent follows a fixed script, and says so. A model is used if ANTHROPIC_API_KEY or OPENAI_API_KEY
+is set, or with --model.
 
-What the agent wants to change is put to you as a card. Answer in your own words, with Alt-Y or Alt-N, or with
-`/yes` and `/no`; of several things some: `all but the third`. `undo` takes back what was done last.
+Each change that the agent proposes is shown as a card. Answer in your own words, with Alt-Y or Alt-N, or with
+`/yes` and `/no`. You can approve some of several calls: `all but the third`. `undo` proposes to undo the last change.
 
 Examples:
   countersign chat                                  a CRM, with contacts and deals to talk about
@@ -24,22 +24,22 @@ pub struct Chat {
     /// Name of the conversation; the same name continues it
     #[arg(long, value_name = "NAME", default_value = "chat")]
     pub session: String,
-    /// A model's address: one that ends in `/messages` speaks Anthropic's dialect, any other chat completions
+    /// URL of a model API: the Anthropic API if it ends in `/messages`, otherwise OpenAI chat completions
     #[arg(long, value_name = "URL", env = "COUNTERSIGN_MODEL")]
     pub model: Option<String>,
     /// Model name to request; overrides the agent's file
     #[arg(long, value_name = "NAME", env = "COUNTERSIGN_MODEL_NAME")]
     pub model_name: Option<String>,
-    /// File for the data of `crm`, `cms` or `ranch`; by default one in this folder
+    /// Data file of `crm`, `cms` or `ranch` [default: one in this folder]
     #[arg(long, value_name = "FILE")]
     pub data: Option<PathBuf>,
-    /// Your language, such as `es`; by default the agent's
+    /// Your language, such as `es` [default: the agent's]
     #[arg(long, value_name = "TAG")]
     pub language: Option<String>,
-    /// A variable of the environment that the command gets besides PATH, HOME and the like; may be given several times
+    /// Environment variable to pass to the command, besides PATH, HOME and the like (repeatable)
     #[arg(long, value_name = "NAME", value_parser = crate::environment::name, requires = "exec")]
     pub pass_env: Vec<String>,
-    /// The command that runs the tools of an agent of your own; takes the rest of the line
+    /// Command that runs the tools of your own agent; must come last
     #[arg(long, value_name = "CMD", num_args = 1.., allow_hyphen_values = true)]
     pub exec: Vec<String>,
 }

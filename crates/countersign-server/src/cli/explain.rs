@@ -17,29 +17,28 @@ Examples:
   countersign trace send_mail @mail.json --conversation chat.json
   countersign trace --jsonl < calls.jsonl > leaves.jsonl")]
 pub struct Trace {
-    /// The tool's name
+    /// Name of the tool
     #[arg(required_unless_present = "jsonl")]
     pub tool: Option<String>,
-    /// One JSON object, `@FILE`, or `-` for standard input
+    /// Arguments: a JSON object, `@FILE`, or `-` for standard input
     #[arg(value_name = "ARGUMENTS|@FILE|-", allow_hyphen_values = true)]
     pub arguments: Option<String>,
-    /// What was said before the call
+    /// Conversation before the call
     #[arg(long, value_name = "FILE.json", required_unless_present = "jsonl")]
     pub conversation: Option<PathBuf>,
-    /// Many calls, one per line, each with what was said before it
+    /// Read many calls from standard input, one JSON object per line
     #[arg(long, conflicts_with_all = ["tool", "arguments", "conversation"])]
     pub jsonl: bool,
-    /// Say on standard error how long tracing took
+    /// Print on standard error how long tracing took
     #[arg(long, requires = "jsonl", conflicts_with_all = ["tool", "arguments", "conversation"])]
     pub timing: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-This decides nothing: no store is touched, no model asked, nothing runs. A prompt is only text, so it is read with the
-words of all kinds of questions. Real cards are read more strictly: there a yes is one of a short list of phrases, or
-names the act as the policy does.
-A reply is yes or no only when every word of it belongs to a plain answer.
+This decides nothing and uses neither a store nor a model. A prompt is only text, so many kinds of answers count. Replies
+to real cards are read more strictly: a yes must be one of a short list of phrases, or name the act as the policy does.
+A reply is a yes or a no only if every word of it belongs to a plain answer.
 
 Examples:
   countersign read 'Yes, go ahead' --prompt 'Delete 13 paddocks?'
@@ -47,29 +46,29 @@ Examples:
   countersign read --jsonl < replies.jsonl           {\"id\",\"lang\",\"prompt\",\"reply\"} per line in,
                                                      {\"id\",\"decision\",\"why\"} out")]
 pub struct Read {
-    /// The reply
+    /// Reply to read
     #[arg(
         value_name = "REPLY",
         required_unless_present = "jsonl",
         allow_hyphen_values = true
     )]
     pub text: Option<String>,
-    /// What the person was shown
+    /// Text that the person was shown
     #[arg(long, value_name = "TEXT")]
     pub prompt: Option<String>,
-    /// The person's language, such as `es` or `pt-BR`; any, if you do not say
+    /// Language of the person, such as `es` or `pt-BR` [default: any]
     #[arg(long, value_name = "TAG")]
     pub language: Option<String>,
-    /// What the approving button says
+    /// Label of the approving button
     #[arg(long, value_name = "LABEL")]
     pub yes: Option<String>,
-    /// What the denying button says
+    /// Label of the denying button
     #[arg(long, value_name = "LABEL")]
     pub no: Option<String>,
-    /// Something destructive is offered: a filler such as `ok` is too little
+    /// The call is destructive, so a filler such as `ok` is not enough
     #[arg(long)]
     pub destructive: bool,
-    /// Read many, one JSON object per line of standard input
+    /// Read many replies from standard input, one JSON object per line
     #[arg(long, conflicts_with = "text")]
     pub jsonl: bool,
 }

@@ -18,43 +18,43 @@ Examples:
   countersign propose --calls batch.jsonl            one {\"tool\":…, \"arguments\":{…}} per line
   countersign propose send_mail @mail.json --exec ./send-mail")]
 pub struct Propose {
-    /// The tool's name
+    /// Name of the tool
     #[arg(required_unless_present = "calls")]
     pub tool: Option<String>,
-    /// One JSON object, `@FILE`, or `-` for standard input
+    /// Arguments: a JSON object, `@FILE`, or `-` for standard input
     #[arg(value_name = "ARGUMENTS|@FILE|-", allow_hyphen_values = true)]
     pub arguments: Option<String>,
-    /// A batch: one `{"tool":…, "arguments":{…}}` per line; `-` for standard input
+    /// File with a batch, one `{"tool":…, "arguments":{…}}` per line; `-` for standard input
     #[arg(long, value_name = "FILE.jsonl", conflicts_with_all = ["tool", "arguments", "definition", "secret_env"])]
     pub calls: Option<PathBuf>,
-    /// The agent that asks; `service:command-line` if you do not say, and at a server the one the token was made for
+    /// Name of the agent [default: service:command-line; with --server, the token's agent]
     #[arg(long, value_name = "NAME")]
     pub agent: Option<String>,
-    /// The conversation; a new proposal there takes the place of the pending one
+    /// Channel; a new proposal replaces the pending one in it
     #[arg(long, value_name = "NAME")]
     pub channel: Option<String>,
-    /// The agent's run
+    /// Run id of the agent
     #[arg(long, value_name = "NAME")]
     pub run: Option<String>,
-    /// The agent's session
+    /// Session id of the agent
     #[arg(long, value_name = "NAME")]
     pub session: Option<String>,
-    /// The agent's own words; shown apart, as its claim
+    /// The agent's own description; shown separately, as its claim
     #[arg(long, value_name = "TEXT")]
     pub claim: Option<String>,
-    /// Idempotency key: the same key again is the same proposal, not a second one
+    /// Idempotency key: repeating it repeats this proposal, not a new one
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
-    /// What was said before, so that each value's origin can be shown; see `countersign trace --help`
+    /// Conversation before the call, to show where each value came from (see `countersign trace --help`)
     #[arg(long, value_name = "FILE.json")]
     pub conversation: Option<PathBuf>,
-    /// The hash of the tool's definition, 64 hex digits
+    /// Hash of the tool's definition (64 hex digits)
     #[arg(long, value_name = "HASH")]
     pub definition: Option<String>,
-    /// The environment variable with a credential the call needs; kept sealed
+    /// Environment variable with a credential for the call; stored encrypted
     #[arg(long, value_name = "VAR")]
     pub secret_env: Option<String>,
-    /// Wait for the decision, at most so long
+    /// Wait this long for the decision
     #[arg(long, value_name = "DURATION", num_args = 0..=1, require_equals = true, value_parser = duration::parse)]
     pub wait: Option<Option<Duration>>,
     #[command(flatten)]
@@ -72,25 +72,25 @@ Examples:
   countersign wait 4f1c --timeout 10m
   countersign wait 4f1c --exec ./send-mail --dry-run")]
 pub struct Wait {
-    /// The approval
+    /// Id of the approval
     pub id: String,
-    /// Give up after this long; that decides nothing
+    /// Stop waiting after this long; decides nothing
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub timeout: Option<Duration>,
-    /// Wait until its calls have also run
+    /// Also wait until the calls have run
     #[arg(long)]
     pub finished: bool,
     #[command(flatten)]
     pub exec: Exec,
 }
 
-/// Running calls from here.
+/// Options for running calls from here.
 #[derive(Clone, Debug, Args)]
 pub struct Exec {
-    /// A variable of the environment that the command gets besides PATH, HOME and the like; may be given several times
+    /// Environment variable to pass to the command, besides PATH, HOME and the like (repeatable)
     #[arg(long, value_name = "NAME", value_parser = environment::name, requires = "exec")]
     pub pass_env: Vec<String>,
-    /// Run each approved call with this command; all that follows belongs to it, so this comes last
+    /// Command that runs each approved call; must come last
     #[arg(long, value_name = "CMD [ARGS]", num_args = 1.., allow_hyphen_values = true)]
     pub exec: Option<Vec<String>>,
 }
@@ -104,13 +104,13 @@ Examples:
   countersign undo 4f1c
   countersign undo 4f1c.2 --policy ~/policy.toml")]
 pub struct Undo {
-    /// The call: `ID.N`, or `ID` if the approval holds one call
+    /// Call: `ID.N`, or `ID` if the approval has one call
     #[arg(value_name = "CALL")]
     pub call: String,
-    /// The conversation to ask in
+    /// Channel of the new approval
     #[arg(long, value_name = "NAME")]
     pub channel: Option<String>,
-    /// The same key again is the same proposal, not a second one
+    /// Idempotency key: repeating it repeats this proposal, not a new one
     #[arg(long, value_name = "KEY")]
     pub key: Option<String>,
 }
@@ -121,9 +121,9 @@ Examples:
   countersign withdraw 4f1c
   countersign withdraw 4f1c --reason 'no longer needed'")]
 pub struct Withdraw {
-    /// The approval
+    /// Id of the approval
     pub id: String,
-    /// Why
+    /// Reason
     #[arg(long, value_name = "TEXT")]
     pub reason: Option<String>,
 }

@@ -11,16 +11,16 @@ use crate::serve::LogFormat;
 
 #[derive(Debug, Args)]
 pub struct Serve {
-    /// The full path of the configuration; `countersign-serve.toml` in this folder if you have trusted it
+    /// Full path of the configuration [default: countersign-serve.toml in this folder, if trusted]
     #[arg(long, value_name = "FILE", env = "COUNTERSIGN_CONFIG")]
     pub config: Option<PathBuf>,
-    /// Where to listen; 127.0.0.1:8787 if you do not say
+    /// Address to listen on [default: 127.0.0.1:8787]
     #[arg(long, value_name = "ADDRESS:PORT", env = "COUNTERSIGN_LISTEN")]
     pub listen: Option<SocketAddr>,
-    /// Host name that the service answers to; may be given several times
+    /// Host name that clients use for this service (repeatable)
     #[arg(long, value_name = "NAME", env = "COUNTERSIGN_HOST", value_delimiter = ',')]
     pub host: Vec<String>,
-    /// Speak TLS with this certificate chain (PEM)
+    /// Certificate chain for TLS (PEM)
     #[arg(
         long,
         value_name = "FILE",
@@ -28,7 +28,7 @@ pub struct Serve {
         requires = "tls_key"
     )]
     pub tls_certificate: Option<PathBuf>,
-    /// The certificate's private key (PEM)
+    /// Private key of the certificate (PEM)
     #[arg(
         long,
         value_name = "FILE",
@@ -36,22 +36,22 @@ pub struct Serve {
         requires = "tls_certificate"
     )]
     pub tls_key: Option<PathBuf>,
-    /// A proxy in front speaks TLS, and nobody else can reach this address
+    /// A proxy terminates TLS, and only the proxy can reach this address
     #[arg(long, env = "COUNTERSIGN_BEHIND_PROXY")]
     pub behind_proxy: bool,
-    /// Start although a service with another policy runs on the store: for replacing services one by one
+    /// Start even if a service with another policy uses the store; for rolling updates
     #[arg(long)]
     pub policy_change: bool,
-    /// How the log is written; `COUNTERSIGN_LOG` says how much (error, warn, info, debug)
+    /// Log format; `COUNTERSIGN_LOG` sets the level (error, warn, info, debug)
     #[arg(long, value_enum, value_name = "FORMAT", env = "COUNTERSIGN_LOG_FORMAT")]
     pub log: Option<LogFormat>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-With `--server` it looks at the server, else at the store, the policy and the settings here. It changes nothing.
-The exit code is 1 when there is a problem. A sample of the approvals is compared with their histories; `--full` compares
-all of them, as `countersign verify` does.
+Checks the server given by `--server`, otherwise the local store, policy and settings. Changes nothing. The exit code is 1
+if there is a problem. A sample of the approvals is compared with their events; `--full` compares all of them, as
+`countersign verify` does.
 
 Examples:
   countersign doctor
@@ -59,31 +59,31 @@ Examples:
   countersign doctor --config /etc/countersign/serve.toml
   countersign doctor --server https://countersign.example.com --token-file ~/.countersign/ana")]
 pub struct Doctor {
-    /// Compare every approval with its history, not a sample, and check every page and index of a SQLite file
+    /// Compare all approvals with their events, and check every page and index of a SQLite file
     #[arg(long)]
     pub full: bool,
-    /// The full path of the service's configuration; `countersign-serve.toml` in this folder if you have trusted it
+    /// Full path of the service's configuration [default: countersign-serve.toml in this folder, if trusted]
     #[arg(long, value_name = "FILE", env = "COUNTERSIGN_CONFIG")]
     pub config: Option<PathBuf>,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The store's time never goes back by itself: a clock that was set back must not make approvals live longer. After a
-clock was wrong for a while, the store may be ahead of it, and tokens end too early. With `--reset` the store's time
-begins again at this machine's clock. What is open and was changed at a time that has not come yet is ended: pending
-approvals are withdrawn, approved calls are not run, started ones end as unknown. Tokens stay.
-Set this machine's clock right and stop every service on the store first.
+The store's clock never goes back by itself, because setting a clock back must not make approvals live longer. After a
+machine's clock was ahead for a while, the store's clock may stay ahead, and tokens expire too early. `--reset` sets the
+store's clock to this machine's clock. Open approvals that were changed in what is then the future are ended: pending ones
+are withdrawn, approved calls do not run, and started calls end as unknown. Tokens stay valid.
+Before you reset, correct this machine's clock and stop every service that uses the store.
 
 Examples:
   countersign clock
   countersign clock --accept
   countersign clock --reset")]
 pub struct Clock {
-    /// Believe this machine's clock now, although it is far ahead of what the store knew last
+    /// Follow this machine's clock now, although it is far ahead of the store's
     #[arg(long, conflicts_with = "reset")]
     pub accept: bool,
-    /// Begin again at this machine's clock, which the store's time is ahead of; no service may be running
+    /// Set the store's clock back to this machine's clock; stop every service first
     #[arg(long)]
     pub reset: bool,
 }
@@ -94,35 +94,35 @@ Examples:
   countersign backup ~/countersign-monday.db
   countersign backup /backup/countersign.db --store /var/lib/countersign/countersign.db")]
 pub struct Backup {
-    /// A new file; its checksum stands beside it, with `.sha256` behind the name
+    /// New file for the backup; its checksum is written to FILE.sha256
     pub file: PathBuf,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-What the backup says was pending, approved or running may have happened since: it is voided, and every token,
-session and link is taken back. Stop the service first, and move the old store away.
+Approvals that were open when the backup was made may have been decided and run since. They are all ended, and every
+token, session and sign-in link is revoked. Stop the service and move the old store away first.
 
 Examples:
   countersign restore ~/countersign-monday.db --store ~/countersign.db
   countersign restore --in-place --store postgres://countersign@db/countersign    after pg_restore")]
 pub struct Restore {
-    /// The backup, with its checksum beside it
+    /// Backup file; FILE.sha256 must be beside it
     #[arg(required_unless_present = "in_place")]
     pub file: Option<PathBuf>,
-    /// The store was restored by other means, with pg_restore say: only void what is open in it
+    /// The store was restored by other means, such as pg_restore: only end its open approvals
     #[arg(long, conflicts_with = "file")]
     pub in_place: bool,
 }
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-The history stays, and still verifies.
+The history stays, and `countersign verify` still passes.
 
 Examples:
   countersign purge --older-than 90d")]
 pub struct Purge {
-    /// Age, such as `90d`: approvals that have not changed for so long
+    /// Erase approvals that have not changed for this long, such as `90d`
     #[arg(long, value_name = "DURATION", value_parser = duration::parse)]
     pub older_than: Duration,
 }

@@ -4,9 +4,9 @@ use clap::Args;
 
 #[derive(Debug, Args)]
 #[command(after_help = "\
-A policy, a configuration, an agent's files or a store are believed when you name them by their full path. Those that are
-only found in the folder you are in, or named by a path that depends on it, may have come with a repository: they are
-refused until you have trusted them. A file is trusted as it is now; a store is trusted as this very file.
+A policy, configuration, agent or store that you name by its full path is trusted. One that is found in the current folder,
+or named by a relative path, may have come with a repository, and is refused until you trust it. A file is trusted with
+its present content; a store is trusted as this particular file.
 
 Examples:
   countersign trust                            the policy, the configuration and the store in this folder
@@ -15,16 +15,16 @@ Examples:
   countersign trust https://countersign.example.com
   countersign trust --remove countersign.toml")]
 pub struct Trust {
-    /// Files, folders of agents or addresses of servers; what is usually looked for in this folder if you do not say
+    /// Files, agent folders or server URLs [default: the policy, configuration and store in this folder]
     #[arg(value_name = "PATH|URL")]
     pub paths: Vec<String>,
-    /// List what you have trusted
+    /// List everything you have trusted
     #[arg(long, conflicts_with_all = ["paths", "remove"])]
     pub list: bool,
-    /// Trust them no more
+    /// Stop trusting them
     #[arg(long)]
     pub remove: bool,
-    /// Do not ask: for scripts, and for files you have read
+    /// Do not ask for confirmation
     #[arg(long)]
     pub yes: bool,
 }
