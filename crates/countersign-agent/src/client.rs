@@ -36,7 +36,7 @@ pub struct Target {
 impl Target {
     /// Parses an `http` or `https` URL. URLs with user info are refused.
     pub fn parse(url: &str) -> Result<Target, String> {
-        let invalid = |problem: &str| format!("`{url}` is not an address to call: {problem}");
+        let invalid = |problem: &str| format!("`{url}` is not a usable URL: {problem}");
         let uri: Uri = url.parse().map_err(|_| invalid("it cannot be read"))?;
         let is_secure = match uri.scheme() {
             Some(scheme) if *scheme == Scheme::HTTP => false,

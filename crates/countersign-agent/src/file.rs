@@ -235,7 +235,7 @@ impl AgentFile {
             }
         }
         if self.file.specialist.len() > 1 && self.file.orchestrator.is_none() {
-            let problem = "several specialists need an `[orchestrator]` who picks one".to_owned();
+            let problem = "several specialists need an `[orchestrator]` that picks one".to_owned();
             return invalid(&self.file.name, problem);
         }
         let specialists = self.file.specialist.iter().map(|role| (&role.name, &role.model));

@@ -141,7 +141,7 @@ impl ModelError {
             } => "check the model's name, and what its service says about the request",
             ModelError::Status { .. } | ModelError::Failed(_) | ModelError::CutOff(_) => "say it again",
             ModelError::InvalidAnswer(_) | ModelError::TooLarge => {
-                "check that the address speaks the dialect it was given for"
+                "check that the URL belongs to an API of that kind"
             }
             ModelError::NoRule => "say it in other words, or use a real model",
             ModelError::BadRule(..) => "mend the script",

@@ -48,7 +48,7 @@ pub fn name(text: &str) -> Result<String, String> {
     }
     if text.starts_with(OURS) {
         return Err(format!(
-            "`{text}` is Countersign's own; no process that it starts gets it"
+            "`{text}` is Countersign's own variable; child processes never get it"
         ));
     }
     Ok(text.to_owned())

@@ -71,7 +71,7 @@ impl CommandExecutor {
             .split_first()
             .ok_or_else(|| Failure::usage("`--exec` needs a command"))?;
         if !is_there(program) {
-            let message = format!("there is no command `{program}` to run");
+            let message = format!("command `{program}` not found");
             return Err(
                 Failure::error("no_command", message).hint("give its path, as in `--exec ./send-mail`")
             );
@@ -132,7 +132,9 @@ impl CommandExecutor {
         let limit = job.timeout.saturating_sub(BEFORE_THE_GATE);
         let status = match tokio::time::timeout(limit, child.wait()).await {
             Ok(Ok(status)) => status,
-            Ok(Err(error)) => return Outcome::Unknown(format!("cannot tell how the command ended: {error}")),
+            Ok(Err(error)) => {
+                return Outcome::Unknown(format!("cannot get the command's exit status: {error}"));
+            }
             Err(_) => {
                 let _ = group::kill(&mut child).await;
                 return Outcome::Unknown("no answer in time".to_owned());
@@ -151,9 +153,7 @@ impl Executor for CommandExecutor {
     fn run(&self, permit: Permit) -> BoxFuture<'static, Outcome> {
         match permit.time_left() {
             Some(_) => Box::pin(self.clone().run_once(Job::from(&permit))),
-            None => Box::pin(async {
-                Outcome::NotSent("not started: its time was over before it could be started".to_owned())
-            }),
+            None => Box::pin(async { Outcome::NotSent("not started: its deadline passed first".to_owned()) }),
         }
     }
 }
@@ -164,7 +164,7 @@ fn outcome(status: ExitStatus, answer: Kept, complaint: Kept) -> Outcome {
         Some(_) if answer.total > 0 => Outcome::failed(answer.bounded()),
         Some(_) if complaint.total > 0 => Outcome::failed(complaint.bytes),
         Some(code) => Outcome::failed(format!("exit code {code}")),
-        None => Outcome::Unknown(format!("the command was ended from outside: {status}")),
+        None => Outcome::Unknown(format!("the command was killed: {status}")),
     }
 }
 

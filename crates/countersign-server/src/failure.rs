@@ -145,13 +145,13 @@ impl From<AccessError> for Failure {
 impl From<ExecuteRefusal> for Failure {
     fn from(refusal: ExecuteRefusal) -> Failure {
         let hint = match &refusal {
-            ExecuteRefusal::NotFound(_) => "look for it with `countersign list --all`",
+            ExecuteRefusal::NotFound(_) => "find it with `countersign list --all`",
             ExecuteRefusal::WrongState { .. } => "look at it with `countersign show`",
             ExecuteRefusal::EarlierFirst { .. } => "calls run in proposed order",
             ExecuteRefusal::NothingToUndo { .. } => "there is nothing left to undo",
             ExecuteRefusal::NotLookedAt(_) => "start it through the service",
-            ExecuteRefusal::NotAsShown { .. } => "look at what is there now, and at who is asked again",
-            ExecuteRefusal::NotYourPermit(_) => "only who started a call can finish it",
+            ExecuteRefusal::NotAsShown { .. } => "check the current content and the new approval",
+            ExecuteRefusal::NotYourPermit(_) => "only the caller that started a call can finish it",
         };
         Failure::with(Exit::Refused, refusal.code(), refusal.to_string()).hint(hint)
     }
@@ -179,7 +179,7 @@ impl From<SubmitError> for Failure {
             ),
             SubmitError::Refused(ProposeRefusal::TooManyPending { .. }) => {
                 Failure::with(Exit::Refused, "too_many_pending", message)
-                    .hint("decide what is pending, or let it be withdrawn, first")
+                    .hint("first decide or withdraw what is pending")
             }
             SubmitError::TooFast { .. } => {
                 Failure::with(Exit::Refused, "too_fast", message).hint("wait that long and try again")

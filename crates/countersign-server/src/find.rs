@@ -72,7 +72,7 @@ pub async fn call(desk: &Desk, text: &str) -> Result<(ApprovalView, CallId), Fai
         None if count == 1 => Some(1),
         None => {
             let message = format!("approval `{}` has {count} calls", approval.id.short());
-            return Err(Failure::usage(message).hint(format!("say which: `{id}.1` to `{id}.{count}`")));
+            return Err(Failure::usage(message).hint(format!("name one of them: `{id}.1` to `{id}.{count}`")));
         }
         Some(position) => position
             .parse::<u8>()
@@ -130,15 +130,15 @@ fn only(text: &str, mut matching: Vec<ApprovalId>) -> Result<Option<ApprovalId>,
         .map(|id| if is_plain { id.short() } else { id.to_string() })
         .collect();
     let message = format!(
-        "`{text}` fits {} approvals: {}{}",
+        "`{text}` is ambiguous: it matches {} approvals: {}{}",
         matching.len(),
         ids.join(", "),
         if matching.len() > 3 { ", …" } else { "" }
     );
-    Err(Failure::error("ambiguous_id", message).hint("give more of the id: at its end, where ids differ"))
+    Err(Failure::error("ambiguous_id", message).hint("give more characters from the end of the id"))
 }
 
 fn not_found(text: &str) -> Failure {
     Failure::error("not_found", format!("there is no approval `{text}`"))
-        .hint("look for it with `countersign list --all`")
+        .hint("find it with `countersign list --all`")
 }

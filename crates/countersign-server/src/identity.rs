@@ -26,9 +26,9 @@ pub fn person(named: Option<&str>) -> Result<Person, Failure> {
     let Some(name) = name else {
         return Err(Failure::error(
             "no_name",
-            "it is not known who you are: USER and LOGNAME are not set, and `id -un` does not answer",
+            "cannot find your account name: USER and LOGNAME are not set, and `id -un` failed",
         )
-        .hint("say it with `--as NAME`"));
+        .hint("give it with `--as NAME`"));
     };
     Person::new(name).map_err(|problem| {
         Failure::error("bad_name", problem.to_string()).hint("choose another name with `--as NAME`")

@@ -35,7 +35,7 @@ pub fn generate() -> Result<String, Failure> {
     getrandom::fill(&mut key).map_err(|error| {
         Failure::error(
             "no_randomness",
-            format!("the machine gives no random bytes: {error}"),
+            format!("the operating system returned no random bytes: {error}"),
         )
     })?;
     Ok(Hash(key).to_string())
@@ -49,7 +49,10 @@ fn read_key_file(file: &Path) -> Result<String, Failure> {
     trust::check_secret(file)?;
     let metadata = std::fs::metadata(file).map_err(failed)?;
     if is_open_to_all(&metadata) {
-        let message = format!("the sealing key in `{}` can be read by everybody", file.display());
+        let message = format!(
+            "the sealing key in `{}` is readable by other accounts",
+            file.display()
+        );
         return Err(Failure::error("bad_seal_key", message).hint(format!("chmod 600 {}", file.display())));
     }
     regular::read_text(file, LARGEST).map_err(failed)

@@ -100,7 +100,7 @@ pub fn not_good(file: &Path, problems: &[Problem]) -> Failure {
     let message = match (first, problems.len()) {
         (Some(first), 1) => located(file, first),
         (Some(first), count) => format!("{} (and {} more)", located(file, first), count - 1),
-        (None, _) => format!("the policy `{}` cannot be understood", file.display()),
+        (None, _) => format!("the policy `{}` is not valid", file.display()),
     };
     let check = format!("see all with `countersign policy check {}`", file.display());
     let hint = first.and_then(|first| first.hint.clone());

@@ -17,7 +17,7 @@ impl Stop {
         let listen = |kind| {
             signal(kind).map_err(|error| {
                 Failure::error("no_signals", format!("cannot listen for signals: {error}"))
-                    .hint("see what the system says")
+                    .hint("see the operating system's message")
             })
         };
         Ok(Stop {

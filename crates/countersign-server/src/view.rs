@@ -91,7 +91,7 @@ pub struct ApprovalView {
     pub quorum: u8,
     /// Who has approved it so far.
     pub approvals: Vec<VoteView>,
-    /// It was held under another policy than the one in force now, which may hide other values.
+    /// It was held under another policy than the current one, which may hide other values.
     #[serde(default, skip_serializing_if = "is_false")]
     pub other_policy: bool,
     pub calls: Vec<CallView>,

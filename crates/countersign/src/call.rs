@@ -178,7 +178,7 @@ impl Call {
         notes.extend(self.sealed.as_deref().map(|sealed| {
             let count = secret_length(sealed);
             let unit = if count == 1 { "byte" } else { "bytes" };
-            format!("comes with a credential of {count} {unit}, which the tool gets and no card shows")
+            format!("carries a credential of {count} {unit}, which is passed to the tool and never shown")
         }));
         notes
     }

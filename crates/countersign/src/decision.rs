@@ -250,7 +250,7 @@ pub enum Refusal {
         at: Time,
     },
     /// The policy let the call pass, so there is nothing to decide.
-    #[error("approval `{}` was never asked for: the policy let the call pass at {at}", id.short())]
+    #[error("approval `{}` needs no decision: the policy let the call pass at {at}", id.short())]
     NotAsked {
         /// The approval.
         id: ApprovalId,
@@ -296,7 +296,7 @@ pub enum Refusal {
         person: Person,
     },
     /// The surface is weaker than required.
-    #[error("approval `{}` cannot be approved by {}: it takes {} or better", id.short(), on.phrase(), least.phrase())]
+    #[error("approval `{}` cannot be approved by {}: it needs {} or better", id.short(), on.phrase(), least.phrase())]
     SurfaceTooWeak {
         /// The approval.
         id: ApprovalId,
@@ -324,7 +324,7 @@ pub enum Refusal {
         call: u8,
     },
     /// The choices do not match the calls.
-    #[error("approval `{}` has {calls} calls, the decision speaks of {choices}", id.short())]
+    #[error("approval `{}` has {calls} calls, but the decision covers {choices}", id.short())]
     BadChoices {
         /// The approval.
         id: ApprovalId,
@@ -390,7 +390,7 @@ impl Refusal {
             Refusal::FourEyes { .. } => "ask another of its approvers, or deny it",
             Refusal::SurfaceTooWeak { .. } => "decide it there, or deny it from here",
             Refusal::AlreadyEndorsed { .. } => "ask another of its approvers, or deny it",
-            Refusal::EditNotAlone { .. } => "deny it, and have it proposed again as it should be",
+            Refusal::EditNotAlone { .. } => "deny it, and ask the agent to propose it correctly",
             Refusal::BadChoices { .. } => "give one choice per call",
             Refusal::BadEdit { .. } => "correct the arguments, or deny the call",
             Refusal::KeyReused(_) => "use a new key for a new decision",

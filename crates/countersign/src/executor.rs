@@ -246,7 +246,7 @@ impl Executor for NoExecutor {
     }
 
     fn run(&self, permit: Permit) -> BoxFuture<'static, Outcome> {
-        let reason = format!("no executor here runs `{}`", permit.tool);
+        let reason = format!("no executor is configured for `{}`", permit.tool);
         Box::pin(async move { Outcome::failed(reason) })
     }
 }

@@ -678,8 +678,9 @@ fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
 }
 
 fn fill(bytes: &mut [u8]) -> Result<(), StoreError> {
-    getrandom::fill(bytes)
-        .map_err(|error| StoreError::Unavailable(format!("no random bytes to be had: {error}")))
+    getrandom::fill(bytes).map_err(|error| {
+        StoreError::Unavailable(format!("the operating system returned no random bytes: {error}"))
+    })
 }
 
 /// A permit token, created before the start of its call is recorded, with the time since then.
@@ -717,5 +718,5 @@ fn is_long(told: &VouchedConversation) -> bool {
 
 /// Error for a store whose answer does not belong to the command.
 fn mismatch() -> StoreError {
-    StoreError::Impossible("the store answered another question".to_owned())
+    StoreError::Impossible("internal error: the store returned an unexpected answer".to_owned())
 }

@@ -333,10 +333,10 @@ impl StoreError {
             StoreError::Unavailable(_) => "check that the database is running and reachable, then try again",
             StoreError::Busy(_) => "try again in a moment",
             StoreError::Full(_) => "free some disk space, then try again",
-            StoreError::InDoubt(_) => "look whether it is there before trying again",
+            StoreError::InDoubt(_) => "check whether it exists before you try again",
             StoreError::Stopped(_) => "see the log, then restart",
             StoreError::Impossible(_) => {
-                "keep a copy of the store and run `countersign verify`: other means than this program changed it, or this is a bug"
+                "keep a copy of the store and run `countersign verify`: something else has changed it, or this is a bug"
             }
         }
     }

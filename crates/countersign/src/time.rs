@@ -246,13 +246,13 @@ impl ClockTrouble {
     pub fn hint(self) -> &'static str {
         match self {
             ClockTrouble::JumpedAhead(_) => {
-                "set this machine's clock; if it is right, it is followed after ten minutes, or now with `countersign clock --accept`"
+                "correct this machine's clock; if it is right, it is followed after ten minutes, or at once with `countersign clock --accept`"
             }
             ClockTrouble::StoreIsAhead(_) => {
                 "set this machine's clock; if it is right, stop every service and run `countersign clock --reset`"
             }
             ClockTrouble::Unconfirmed(_) => {
-                "nothing to do if the clock is right: it is believed after ten minutes, or now with `countersign clock --accept`"
+                "if the clock is right, do nothing: it is followed after ten minutes, or at once with `countersign clock --accept`"
             }
         }
     }

@@ -37,7 +37,7 @@ pub enum CallError {
         reason: String,
     },
     /// The call was started and its outcome is unknown. Do not repeat the call before the outcome is reconciled.
-    #[error("nobody knows how `{tool}` ended: {reason}")]
+    #[error("the outcome of `{tool}` is unknown: {reason}")]
     Unknown {
         /// Name of the tool.
         tool: String,
@@ -51,7 +51,7 @@ pub enum CallError {
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The arguments of `requestApproval` are invalid. Nobody was asked.
-    #[error("`{REQUEST_APPROVAL}` cannot be read: {0}")]
+    #[error("the arguments of `{REQUEST_APPROVAL}` are not valid: {0}")]
     BadRequest(String),
 }
 

@@ -87,9 +87,7 @@ impl Endpoint {
     pub fn new(url: &str, key: Option<ApiKey>, retry_policy: RetryPolicy) -> Result<Endpoint, String> {
         let target = Target::parse(url)?;
         if key.is_some() && target.is_remote_plaintext() {
-            return Err(format!(
-                "`{url}` would send the key where others can read it: use https"
-            ));
+            return Err(format!("`{url}` would send the key unencrypted: use https"));
         }
         let client = Client::new(AllowedTargets::one(target.host_and_port()), LARGEST_ERROR);
         Ok(Endpoint {

@@ -46,8 +46,9 @@ pub enum AccessError {
 /// Returns a new secret: 256 random bits as hex, with a prefix that secret scanners can recognize.
 fn new_secret(prefix: &str) -> Result<String, StoreError> {
     let mut random = [0; 32];
-    getrandom::fill(&mut random)
-        .map_err(|error| StoreError::Unavailable(format!("no random bytes to be had: {error}")))?;
+    getrandom::fill(&mut random).map_err(|error| {
+        StoreError::Unavailable(format!("the operating system returned no random bytes: {error}"))
+    })?;
     Ok(format!("{prefix}{}", Hash(random)))
 }
 

@@ -152,30 +152,30 @@ impl NewToken {
         let not_allowed = |reason: &str| Err(AccessError::NotAllowed(reason.to_owned()));
         let has = |scope| self.scopes.has(scope);
         if self.scopes.is_empty() {
-            return not_allowed("a token without a scope opens nothing");
+            return not_allowed("a token needs at least one scope");
         }
         if self.scopes.role().is_none() {
             return Err(AccessError::NotAllowed(format!(
-                "one token cannot hold {} together: {}; make one token for each",
+                "a token cannot combine {}: {}; create one token for each",
                 self.scopes,
                 allowed_together()
             )));
         }
         if self.lasts > LONGEST_TOKEN || self.lasts.is_zero() {
-            return not_allowed("a token lasts at most 90 days");
+            return not_allowed("a token's lifetime is at most 90 days");
         }
         let is_agents = |scope: Scope| matches!(scope, Scope::Propose | Scope::Wait);
         if self.agent.is_some() && !self.scopes.iter().all(is_agents) {
-            return not_allowed("an agent's token can propose and wait, nothing else");
+            return not_allowed("an agent's token can only propose and wait");
         }
         if self.agent.is_none() && (has(Scope::Propose) || has(Scope::Wait)) {
-            return not_allowed("who proposes or waits is an agent: name it");
+            return not_allowed("a token that proposes or waits needs an agent");
         }
         if has(Scope::Decide) && self.person.is_none() {
-            return not_allowed("a decision is somebody's: name the person");
+            return not_allowed("a token that decides needs a person");
         }
         if has(Scope::Chat) && self.person.is_none() {
-            return not_allowed("somebody talks to an agent: name the person");
+            return not_allowed("a token for chat needs a person");
         }
         Ok(())
     }
@@ -264,7 +264,10 @@ fn allowed_together() -> String {
         let scopes: Scopes = role.scopes().iter().copied().collect();
         scopes.to_string()
     });
-    format!("a token holds scopes of one of {}", together.join(" | "))
+    format!(
+        "all scopes of a token must come from one role: {}",
+        together.join(" | ")
+    )
 }
 
 fn short(key: &str) -> String {

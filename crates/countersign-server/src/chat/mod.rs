@@ -32,8 +32,10 @@ use typing::Typing;
 /// Runs the conversation until the person ends it.
 pub async fn run(global: &Global, options: Chat, output: &mut Output) -> Result<Exit, Failure> {
     if global.server.is_some() {
-        return Err(Failure::usage("`chat` works at a store, not at a server")
-            .hint("talk to a served agent over `POST /v1/agents/NAME/messages`"));
+        return Err(
+            Failure::usage("`chat` needs direct access to a store and cannot use a server")
+                .hint("talk to a served agent over `POST /v1/agents/NAME/messages`"),
+        );
     }
     if options.session.is_empty() {
         return Err(Failure::usage("a session's name must not be empty"));

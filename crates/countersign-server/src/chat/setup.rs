@@ -52,7 +52,7 @@ impl Setup {
         };
         let unreadable = |problem: String| {
             Failure::error("no_agent", problem)
-                .hint("an agent is a folder with `agent.toml`, `tools.json` and `policy.toml`")
+                .hint("an agent is a folder that contains `agent.toml`, `tools.json` and `policy.toml`")
         };
         let file = agents::read(&folder.join("agent.toml")).map_err(unreadable)?;
         let executor: Arc<dyn Executor> = match options.exec.is_empty() {

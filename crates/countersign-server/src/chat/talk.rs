@@ -104,7 +104,7 @@ impl<'a> Talk<'a> {
             "/history" => self.history().await,
             other if positions(other).is_some() => self.toggle(&positions(other).unwrap_or_default()),
             other if other.starts_with('/') => {
-                let message = format!("`{other}` is no command; `/help` lists them");
+                let message = format!("`{other}` is not a command; `/help` lists all commands");
                 self.screen.output.notice("command", &message);
             }
             // A reply to a card that is not fully on the screen decides nothing: the card is shown again.

@@ -92,8 +92,10 @@ fn refuse_files(place: &str) -> Result<(), Failure> {
     let found: Vec<String> = files.into_iter().filter(is_there).collect();
     let Some(first) = found.first() else { return Ok(()) };
     let message = match first == place {
-        true => format!("there is already a store at `{place}`, and nothing is overwritten"),
-        false => format!("`{first}` is there without its store, and would be taken for the restored one's"),
+        true => format!("a store already exists at `{place}` and is not overwritten"),
+        false => format!(
+            "`{first}` exists without its store, and SQLite would take it for part of the restored one"
+        ),
     };
     Err(Failure::error("exists", message).hint(format!(
         "stop the service, then move all of it away together: `mkdir old && mv {} old/`; or name another with `--store`",
@@ -128,10 +130,10 @@ fn remove(file: &Path) {
 fn at_store(global: &Global) -> Result<(), Failure> {
     match global.server {
         None => Ok(()),
-        Some(_) => Err(Failure::usage(
-            "backups are made and restored at the store itself, not over a server",
-        )
-        .hint("leave out `--server` and COUNTERSIGN_SERVER")),
+        Some(_) => Err(
+            Failure::usage("backups need direct access to the store and cannot use a server")
+                .hint("leave out `--server` and COUNTERSIGN_SERVER"),
+        ),
     }
 }
 
@@ -156,5 +158,5 @@ fn unwritable(file: &Path, error: &std::io::Error) -> Failure {
         "backup",
         format!("`{}` cannot be written: {error}", file.display()),
     )
-    .hint("check the path, the space on the disk and who may write there")
+    .hint("check the path, the free disk space and the permissions")
 }

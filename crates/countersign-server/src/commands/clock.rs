@@ -20,7 +20,7 @@ use crate::{duration, policy, store};
 pub async fn run(global: &Global, options: &Clock, output: &mut Output) -> Result<Exit, Failure> {
     if global.server.is_some() {
         return Err(
-            Failure::usage("the clock is looked at where the store is, not over a server")
+            Failure::usage("`clock` needs direct access to the store and cannot use a server")
                 .hint("leave out `--server` and COUNTERSIGN_SERVER"),
         );
     }
@@ -90,8 +90,9 @@ async fn accept(global: &Global) -> Result<(), Failure> {
     let known = store::open_sqlite(&found.path, SqliteOptions::default())?;
     if let Some(ClockTrouble::StoreIsAhead(ahead)) = known.clock_trouble() {
         let ahead = duration::show(ahead);
-        let message =
-            format!("the store's time is {ahead} ahead of this machine's clock, and time does not go back");
+        let message = format!(
+            "the store's clock is {ahead} ahead of this machine's clock and does not go back by itself"
+        );
         return Err(Failure::error("store_ahead", message)
             .hint("set this machine's clock; if it is right, stop every service and run `countersign clock --reset`"));
     }
@@ -111,10 +112,10 @@ async fn accept(global: &Global) -> Result<(), Failure> {
 fn file(global: &Global) -> Result<StorePlace, Failure> {
     let place = global.store();
     if store::is_postgres(place) {
-        return Err(
-            Failure::usage("with PostgreSQL the server's clock counts, and nothing is kept of it")
-                .hint("set the clock of the machine that PostgreSQL runs on"),
-        );
+        return Err(Failure::usage(
+            "with PostgreSQL the server's clock counts, so there is nothing to reset",
+        )
+        .hint("set the clock of the machine that PostgreSQL runs on"));
     }
     if matches!(Path::new(place).try_exists(), Ok(false)) {
         let message = format!("there is no store at `{place}`");
@@ -130,9 +131,8 @@ async fn reset(global: &Global) -> Result<Voided, Failure> {
     let policy = policy::load(global.policy.as_deref())?.policy.hash();
     if !is_unused(&found.path).map_err(|error| store::unusable(&found.path, &error))? {
         let message = format!("`{}` is in use, by a service or a gateway", found.path.display());
-        return Err(Failure::error("store_in_use", message).hint(
-            "stop every service, gateway and agent that uses it first: they would go on by the old time",
-        ));
+        return Err(Failure::error("store_in_use", message)
+            .hint("first stop every service, gateway and agent that uses it: they would keep the old time"));
     }
     let machine = SystemClock::default();
     let now = machine.now();
@@ -147,7 +147,10 @@ async fn reset(global: &Global) -> Result<Voided, Failure> {
         changed_after: Some(now),
     };
     let Answer::Void(voided) = store.write(Command::Void(void)).await? else {
-        return Err(Failure::error("store", "the store answered another question"));
+        return Err(Failure::error(
+            "store",
+            "internal error: the store returned an unexpected answer",
+        ));
     };
     forget_times(&store).await?;
     store.close().await;

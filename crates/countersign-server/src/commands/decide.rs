@@ -56,7 +56,7 @@ fn look(approval: &ApprovalView, output: &mut Output) -> Result<WholeCard, Failu
         return Ok(WholeCard::of(approval.id, approval.digest));
     }
     if output.is_json || !output.is_terminal() || !std::io::stdin().is_terminal() {
-        let message = format!("approving `{id}` takes the digest of the card that was seen");
+        let message = format!("approving `{id}` without a terminal needs the digest of its card");
         let hint = format!(
             "look at it with `countersign show {id} --full`, then add `--digest` with the digest on it"
         );
@@ -115,7 +115,7 @@ fn explain(failure: Failure, approval: &ApprovalView) -> Failure {
     names.sort_unstable();
     names.dedup();
     match names.is_empty() {
-        true => failure.hint("its list of approvers is empty: nobody can; see the policy"),
+        true => failure.hint("its list of approvers is empty, so nobody can approve it; check the policy"),
         false => failure.hint(format!("ask one of its approvers: {}", names.join(", "))),
     }
 }
@@ -134,7 +134,7 @@ fn choices(
     }
     let is_granted = |position: u8| only.is_empty() || only.contains(&position);
     if let Some(edited) = edits.keys().find(|position| !is_granted(**position)) {
-        let message = format!("call {edited} is edited, but not among those to approve");
+        let message = format!("call {edited} is edited but not approved");
         return Err(Failure::usage(message).hint(format!("add {edited} to `--only`, or drop the edit")));
     }
     let choice = |position: u8| match edits.remove(&position) {
@@ -154,7 +154,7 @@ fn read_edits(edits: &[String]) -> Result<BTreeMap<u8, Arguments>, Failure> {
     let mut read = BTreeMap::new();
     for edit in edits {
         let bad = || {
-            Failure::usage(format!("`--edit {edit}` does not say which call and what"))
+            Failure::usage(format!("`--edit {edit}` must name a call and its new arguments"))
                 .hint("write `--edit 1='{\"to\":\"…\"}'` or `--edit 1=@FILE`")
         };
         let (position, value) = edit.split_once('=').ok_or_else(bad)?;

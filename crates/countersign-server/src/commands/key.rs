@@ -15,7 +15,7 @@ pub fn run(command: &KeyCommand, output: &mut Output) -> Result<Exit, Failure> {
     if output.is_terminal() {
         output.notice(
             "keep_key",
-            "keep it in a file only you can read; without it, sealed secrets are lost",
+            "keep it in a file that only you can read; without it, encrypted credentials are lost",
         );
     }
     Ok(Exit::Done)

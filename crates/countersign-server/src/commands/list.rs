@@ -39,7 +39,7 @@ pub async fn run(global: &Global, options: List, output: &mut Output) -> Result<
     }
     output.text(&list::table(&page.approvals, output.width()));
     if let Some(next) = page.next {
-        output.notice("more", &format!("there may be more: `--after {}`", next.short()));
+        output.notice("more", &format!("for more, add `--after {}`", next.short()));
     }
     Ok(Exit::Done)
 }

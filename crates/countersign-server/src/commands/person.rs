@@ -104,7 +104,7 @@ async fn list(desk: &LocalDesk, output: &mut Output) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     if accounts.is_empty() {
-        output.line("Nobody can sign in. Add somebody with `countersign person add NAME`.");
+        output.line("Nobody can sign in. Add a person with `countersign person add NAME`.");
     }
     for account in &accounts {
         output.line(&line(account));

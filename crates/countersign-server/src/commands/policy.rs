@@ -73,7 +73,7 @@ fn check(file: &Path, output: &mut Output) -> Result<Exit, Failure> {
             let count = problems.0.len();
             let noun = if count == 1 { "problem" } else { "problems" };
             output.error_line(&format!(
-                "{count} {noun}; nothing runs under this policy until they are mended"
+                "{count} {noun}; nothing runs under this policy until they are corrected"
             ));
         }
     }

@@ -32,7 +32,7 @@ pub async fn run(global: &Global, options: cli::Purge, output: &mut Output) -> R
     }
     match output.is_json {
         true => output.json(&serde_json::json!({ "erased": erased }))?,
-        false => output.line(&format!("the content of {erased} approvals is erased")),
+        false => output.line(&format!("erased the content of {erased} approvals")),
     }
     Ok(Exit::Done)
 }

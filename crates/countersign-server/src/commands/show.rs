@@ -68,7 +68,7 @@ async fn raw(
 ) -> Result<Exit, Failure> {
     let is_hidden = approval.call(position).is_some_and(|call| call.hidden);
     if is_hidden && secrets == Secrets::Kept {
-        let message = "some of the arguments are secret, so the exact bytes are not written";
+        let message = "some arguments are secret, so the exact bytes are not printed";
         return Err(Failure::error("secret", message).hint(
             "look at the others with `countersign show`; at the store itself `--reveal-secrets` writes them all",
         ));
@@ -90,7 +90,7 @@ async fn raw(
             .is_none()
     });
     if output.is_terminal() && !is_harmless {
-        let message = "the exact bytes hold characters that would act on this terminal";
+        let message = "the exact bytes contain terminal control characters";
         return Err(Failure::error("unsafe_bytes", message)
             .hint("write them to a file with `> FILE`, or look at them with `--full`"));
     }

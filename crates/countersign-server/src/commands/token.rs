@@ -76,7 +76,7 @@ async fn create(global: &Global, new: NewToken, output: &mut Output) -> Result<E
     output.line(&minted.text);
     let lasts = duration::show(minted.token.expires_at.since(minted.token.created_at));
     let message = format!(
-        "token {} may {}; it lasts {lasts} and is not shown again",
+        "token {} with scope {}, valid for {lasts}; it is not shown again",
         minted.id, minted.token.scopes
     );
     output.notice("token", &message);
@@ -92,7 +92,7 @@ async fn list(global: &Global, output: &mut Output) -> Result<Exit, Failure> {
         return Ok(Exit::Done);
     }
     if tokens.is_empty() {
-        output.line("No tokens. Make one with `countersign token create`.");
+        output.line("No tokens. Create one with `countersign token create`.");
         return Ok(Exit::Done);
     }
     let now = desk.store().now().await?;
@@ -119,7 +119,7 @@ async fn revoke(global: &Global, id: &str, output: &mut Output) -> Result<Exit, 
     let token = Token::revoke(desk.store(), &desk.tenant, id).await?;
     match output.is_json {
         true => output.json(&view(id, &token, None))?,
-        false => output.line(&format!("token {id} opens nothing any more")),
+        false => output.line(&format!("token {id} is revoked")),
     }
     Ok(Exit::Done)
 }

@@ -89,7 +89,7 @@ fn look(given: &str) -> Result<Vec<Subject>, Failure> {
             "not_trusted",
             format!("cannot read `{}`: {error}", path.display()),
         )
-        .hint("name a file that is there")
+        .hint("give a file that exists")
     };
     let found = path.metadata().map_err(failed)?;
     if found.is_dir() {
@@ -177,15 +177,17 @@ fn passes(policy: &Policy) -> String {
     let rest = listed.len() - passing.len();
     let rest = format!("  {rest} others are held or forbidden, and so is every tool that is not listed\n");
     match passing.is_empty() {
-        true => format!("  nothing passes without a person\n{rest}"),
+        true => format!("  nothing runs without an approval\n{rest}"),
         false => format!("{}{rest}", passing.concat()),
     }
 }
 
 fn ask(output: &mut Output) -> Result<(), Failure> {
     if output.is_json || !output.is_terminal() || !std::io::stdin().is_terminal() {
-        return Err(Failure::usage("trusting takes a person at a terminal")
-            .hint("in a script, say `--yes` once you have read the files"));
+        return Err(
+            Failure::usage("`trust` asks for confirmation and needs a terminal")
+                .hint("in a script, read the files first and then add `--yes`"),
+        );
     }
     output.text("  Trust this? Type `yes`: ");
     let mut line = String::new();
@@ -227,9 +229,7 @@ fn list(output: &mut Output) -> Result<Exit, Failure> {
 
 fn remove(given: &[String], output: &mut Output) -> Result<Exit, Failure> {
     if given.is_empty() {
-        return Err(
-            Failure::usage("say what is not to be trusted any more").hint("see `countersign trust --list`")
-        );
+        return Err(Failure::usage("name what to stop trusting").hint("see `countersign trust --list`"));
     }
     let mut missing = None;
     TrustList::change(|list| {

@@ -46,7 +46,7 @@ pub async fn run(global: &Global, options: Verify, output: &mut Output) -> Resul
 
 async fn look(global: &Global, options: &Verify, output: &Output) -> Result<Audited, Failure> {
     if global.server.is_some() {
-        let message = "a store is verified where it is, not over a server";
+        let message = "a store is verified directly, not through a server";
         return Err(Failure::usage(message).hint("leave out `--server` and COUNTERSIGN_SERVER"));
     }
     let tenant = global.tenant.as_deref().map(Tenant::new).transpose();
@@ -56,8 +56,8 @@ async fn look(global: &Global, options: &Verify, output: &Output) -> Result<Audi
         expected: options.since,
     };
     if audit.tenant.is_some() && audit.expected.is_some() {
-        let message = "the log is one for all tenants";
-        return Err(Failure::usage(message).hint("give `--since` without `--tenant`"));
+        let message = "all tenants share one log";
+        return Err(Failure::usage(message).hint("leave out `--tenant`"));
     }
     let bar = Bar::new(!output.is_json && !options.head);
     let audited = audit_at(global.store(), &audit, &|step| bar.show(step.done, step.total)).await;

@@ -87,7 +87,7 @@ async fn until(
         duration::show(waiting.timeout)
     );
     Err(Failure::with(Exit::TimedOut, "timed_out", message)
-        .hint("nothing was decided by that: wait again, or decide it"))
+        .hint("the approval is still pending: wait again, or decide it"))
 }
 
 async fn run(desk: &Desk, approval: ApprovalView, output: &mut Output) -> Result<ApprovalView, Failure> {
@@ -102,7 +102,7 @@ async fn run(desk: &Desk, approval: ApprovalView, output: &mut Output) -> Result
                     return Err(interrupted());
                 }
                 is_warned = true;
-                let message = "a call is running: waiting for its end (Ctrl-C again gives it up as unknown)";
+                let message = "a call is running; waiting for it to finish (press Ctrl-C again to stop waiting and record it as unknown)";
                 output.notice("running", message);
             }
         }

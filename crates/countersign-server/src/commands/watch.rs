@@ -21,7 +21,7 @@ pub async fn run(global: &Global, options: Watch, output: &mut Output) -> Result
     };
     let desk = Desk::open_with(global, store::Missing::Create, store::Watch::Others, None).await?;
     let mut following = desk.follow(wanted).await?;
-    output.notice("watching", "watching what happens; Ctrl-C ends it");
+    output.notice("watching", "waiting for events; press Ctrl-C to stop");
     loop {
         let followed = tokio::select! {
             followed = following.next() => followed?,
@@ -37,7 +37,7 @@ pub async fn run(global: &Global, options: Watch, output: &mut Output) -> Result
                 continue;
             }
             Followed::Back => {
-                output.notice("back", "the server is there again; nothing was missed");
+                output.notice("back", "reconnected to the server; no event was missed");
                 continue;
             }
         };

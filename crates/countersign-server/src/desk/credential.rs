@@ -17,7 +17,7 @@ pub fn token(global: &Global) -> Result<Secret, Failure> {
         (Some(file), _) => read(file)?,
         (None, Some(token)) => token.clone(),
         (None, None) => {
-            return Err(Failure::error("no_token", "there is no token to show the server").hint(HINT));
+            return Err(Failure::error("no_token", "no token is given for the server").hint(HINT));
         }
     };
     let text = text.trim();
@@ -29,7 +29,8 @@ pub fn token(global: &Global) -> Result<Secret, Failure> {
 }
 
 /// Hint for a missing or invalid token.
-pub const HINT: &str = "put one into COUNTERSIGN_TOKEN or name its file with `--token-file`; make one with `countersign token create`";
+pub const HINT: &str =
+    "set COUNTERSIGN_TOKEN or use `--token-file`; create a token with `countersign token create`";
 
 fn read(file: &Path) -> Result<String, Failure> {
     let failed = |error: std::io::Error| {
@@ -39,7 +40,7 @@ fn read(file: &Path) -> Result<String, Failure> {
     trust::check_secret(file)?;
     let metadata = std::fs::metadata(file).map_err(failed)?;
     if keys::is_open_to_all(&metadata) {
-        let message = format!("the token in `{}` can be read by everybody", file.display());
+        let message = format!("the token in `{}` is readable by other accounts", file.display());
         return Err(Failure::error("bad_token", message).hint(format!("chmod 600 {}", file.display())));
     }
     regular::read_text(file, LARGEST).map_err(failed)

@@ -317,7 +317,7 @@ impl LocalDesk {
 
     /// Retries until the store has recorded the outcomes of the calls that this process ran; fails after 10 minutes.
     async fn record_rest(&self) -> Result<(), Failure> {
-        tracing::warn!("the store does not take how the call ended; trying again");
+        tracing::warn!("the store cannot record the outcome of the call; trying again");
         let rest = self.gate.flush_unrecorded(RECORD_WITHIN).await;
         let Some(first) = rest.first() else { return Ok(()) };
         let call = first.call;
@@ -325,9 +325,9 @@ impl LocalDesk {
             Outcome::Succeeded(_) => ("the call succeeded", "--succeeded"),
             Outcome::Failed(_) => ("the call failed", "--failed"),
             Outcome::NotSent(_) => ("the call was not sent", "--failed"),
-            Outcome::Unknown(_) => ("nobody knows how the call ended", "(--succeeded | --failed)"),
+            Outcome::Unknown(_) => ("the outcome of the call is unknown", "(--succeeded | --failed)"),
         };
-        let message = format!("{ended}, and the store did not take that");
+        let message = format!("{ended}, but the store did not record it");
         let hint = format!(
             "when the store works again: `countersign reconcile {call} {option} --note \"seen at the command line\"`"
         );

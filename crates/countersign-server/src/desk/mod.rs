@@ -179,7 +179,7 @@ impl Desk {
         match self {
             Desk::Local(local) => Ok(*local),
             Desk::Remote(_) => {
-                let message = format!("`{what}` works at the store itself, not over a server");
+                let message = format!("`{what}` needs direct access to the store and cannot use a server");
                 Err(Failure::usage(message)
                     .hint("leave out `--server` and COUNTERSIGN_SERVER, and name the store with `--store`"))
             }
@@ -283,5 +283,5 @@ impl Desk {
 /// Error for an approval that does not exist or is not visible.
 fn not_there(id: ApprovalId) -> Failure {
     Failure::error("not_found", format!("there is no approval `{}`", id.short()))
-        .hint("look for it with `countersign list --all`")
+        .hint("find it with `countersign list --all`")
 }

@@ -33,7 +33,7 @@ const WAITS_AT_ONCE: Duration = Duration::from_secs(50);
 /// Minimum interval between long polls, and delay between attempts to report an outcome.
 const PAUSE: Duration = Duration::from_secs(2);
 /// Outcome of a call whose time limit passed before it could be run.
-const LATE: &str = "not started: its time was over before it could be started";
+const LATE: &str = "not started: its deadline passed first";
 /// Time limit for a passed call if the server states none.
 const UNTOLD: Duration = Duration::from_secs(10);
 /// Attempts to report an outcome before giving up.
@@ -42,7 +42,7 @@ const FINISH_TRIES: u32 = 6;
 /// Refuses settings that name both a store and a server.
 pub fn check_one_place(global: &Global) -> Result<(), Failure> {
     match (&global.store, &global.server) {
-        (Some(_), Some(_)) => Err(Failure::usage("both a store and a server are named")
+        (Some(_), Some(_)) => Err(Failure::usage("both a store and a server are given")
             .hint("leave out `--store` and COUNTERSIGN_STORE, or `--server` and COUNTERSIGN_SERVER")),
         _ => Ok(()),
     }
@@ -64,7 +64,7 @@ impl RemoteDesk {
         check_one_place(global)?;
         let is_other_tenant = global.tenant() != Tenant::single().as_str();
         if global.name.is_some() || !global.group.is_empty() || is_other_tenant {
-            let message = "over a server, who you are and whose world it is follows from the token";
+            let message = "with a server, the token determines your name, groups and tenant";
             return Err(Failure::usage(message).hint("leave out `--as`, `--group` and `--tenant`"));
         }
         let server = Server::new(url, credential::token(global)?)?;
@@ -148,7 +148,7 @@ impl RemoteDesk {
             return Ok(None);
         };
         if call.hidden {
-            let message = "some of the arguments are secret, so the server gives none of them whole";
+            let message = "some arguments are secret, so the server returns no exact bytes";
             return Err(Failure::error("secret", message).hint("look at the others with `countersign show`"));
         }
         Ok(call.argument_bytes())
@@ -157,8 +157,7 @@ impl RemoteDesk {
     pub async fn propose(&self, proposal: Proposal) -> Result<Proposed, Failure> {
         if proposal.agent.is_some() {
             return Err(
-                Failure::usage("over a server, the agent is the one the token was made for")
-                    .hint("leave out `--agent`"),
+                Failure::usage("with a server, the token determines the agent").hint("leave out `--agent`")
             );
         }
         let passing: Vec<(String, Arguments)> = proposal
@@ -249,7 +248,7 @@ impl RemoteDesk {
         if let Err(failure) = self.finish(call, &started.permit, outcome.clone()).await {
             tracing::warn!(
                 call = started.id,
-                "how it ended could not be told: {}",
+                "its outcome could not be reported: {}",
                 failure.message
             );
         }

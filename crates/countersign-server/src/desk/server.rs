@@ -139,7 +139,7 @@ impl Server {
         headers.insert(header::AUTHORIZATION, bearer);
         if let Some(key) = key {
             let value = HeaderValue::from_str(key.as_str()).map_err(|_| {
-                Failure::usage("over a server a key has only plain ASCII characters")
+                Failure::usage("with a server, a key may contain only ASCII characters")
                     .hint("choose another key")
             })?;
             headers.insert(HeaderName::from_static("idempotency-key"), value);
@@ -155,7 +155,7 @@ pub fn target(url: &str) -> Result<Target, Failure> {
             .hint("write `--server https://countersign.example.com` or `http://localhost:8787`")
     })?;
     if target.is_remote_plaintext() {
-        let message = format!("`{url}` has no TLS: the token would travel in the clear");
+        let message = format!("`{url}` does not use TLS, so the token would be sent unencrypted");
         return Err(Failure::error("not_secure", message).hint("use https://, or a tunnel to localhost"));
     }
     Ok(target)
@@ -196,16 +196,16 @@ fn silent() -> Failure {
 fn in_doubt(reason: &str) -> Failure {
     Failure::error(
         "in_doubt",
-        format!("whether this was done is not known: {reason}"),
+        format!("it is unknown whether this was done: {reason}"),
     )
-    .hint("look with `countersign show` before trying again")
+    .hint("check with `countersign show` before you try again")
 }
 
 fn unreadable(status: u16) -> Failure {
-    let message =
-        format!("what answers there is not a Countersign server this command understands (status {status})");
-    Failure::error("not_a_server", message)
-        .hint("check the address; the server may also be of another version")
+    let message = format!(
+        "the answer is not from a Countersign server that this command understands (status {status})"
+    );
+    Failure::error("not_a_server", message).hint("check the URL; the server may also have another version")
 }
 
 #[derive(Deserialize)]

@@ -72,7 +72,7 @@ pub fn job(permit: PermitView) -> Result<Job, Failure> {
             "not_a_server",
             "the server's permit cannot be read; the call was not run",
         )
-        .hint("it counts as started: look with `countersign show`")
+        .hint("it counts as started; check it with `countersign show`")
     })?;
     Ok(Job {
         tool: permit.tool,

@@ -20,7 +20,7 @@ use crate::client::{AllowedTargets, Client, RequestError, Response, Target};
 /// earlier.
 const LATE_ANSWER: Duration = Duration::from_secs(15 * 60);
 /// Reason of a call that was not sent in time.
-const LATE: &str = "not sent: its time was over before it could be sent";
+const LATE: &str = "not sent: its deadline passed first";
 /// Minimum length of a key, in bytes.
 const SHORTEST_KEY: usize = 32;
 
@@ -116,7 +116,7 @@ impl HttpTool {
         }
         if let Some(secret) = permit.secret() {
             let mut value = HeaderValue::from_bytes(secret.reveal())
-                .map_err(|_| "the call's secret cannot stand in a header".to_owned())?;
+                .map_err(|_| "the call's credential is not valid in an HTTP header".to_owned())?;
             value.set_sensitive(true);
             headers.insert(HeaderName::from_static("countersign-secret"), value);
         }

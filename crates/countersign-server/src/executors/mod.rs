@@ -65,7 +65,7 @@ impl Executors {
             let tool = match target {
                 ToolTarget::Echo { echo: true } => Tool::Echo,
                 ToolTarget::Echo { echo: false } => {
-                    return Err(bad("`echo = false` says nothing; leave the tool out".to_owned()));
+                    return Err(bad("`echo = false` has no effect; remove the tool".to_owned()));
                 }
                 ToolTarget::Answer { answer } => Tool::Answer(answer.clone()),
                 ToolTarget::Http { url, key_env } => {
@@ -89,7 +89,7 @@ impl Executors {
             if self.0.insert(tool, Tool::World(world.clone())).is_some() {
                 let world = world.setup().name;
                 return Err(bad(format!(
-                    "the world `{world}` has it, and something else runs it"
+                    "the example `{world}` contains it, but something else is configured to run it"
                 )));
             }
         }

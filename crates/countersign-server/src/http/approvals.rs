@@ -365,10 +365,10 @@ fn verdict(approved: bool, calls: Option<Vec<DecideCall>>) -> Answer<Verdict> {
         return Ok(if approved { Verdict::Approve } else { Verdict::Deny });
     };
     if !approved {
-        let message = "`approved` is false and yet single calls are decided: that is not clear";
+        let message = "`approved` is false, but `calls` decides single calls";
         return Err(ApiError::unclear(
             message,
-            "leave `calls` out, or say `\"approved\": true`",
+            "leave out `calls`, or set `\"approved\": true`",
         ));
     }
     let choice = |call: DecideCall| match (call.approved, call.arguments) {
@@ -377,11 +377,11 @@ fn verdict(approved: bool, calls: Option<Vec<DecideCall>>) -> Answer<Verdict> {
         (true, Some(arguments)) => Arguments::parse(arguments.get().as_bytes())
             .map(Choice::Edit)
             .map_err(|problem| {
-                let message = format!("the changed arguments are not acceptable: {problem}");
+                let message = format!("the edited arguments are not valid: {problem}");
                 ApiError::unclear(message, "send one JSON object")
             }),
         (false, Some(_)) => Err(ApiError::unclear(
-            "a call is denied and yet changed: that is not clear",
+            "a call is both denied and edited",
             "deny it without `arguments`",
         )),
     };
@@ -410,7 +410,7 @@ fn filter(caller: &Caller, query: ListQuery) -> Answer<Filter> {
     let after = query.cursor.map(|cursor| {
         cursor
             .parse()
-            .map_err(|_| ApiError::bad_request("`cursor` is what a page gave as `next`"))
+            .map_err(|_| ApiError::bad_request("`cursor` must be the `next` value of an earlier page"))
     });
     Ok(Filter {
         state,

@@ -186,7 +186,7 @@ pub async fn settle(
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             "not_allowed",
-            format!("`{}` may not say how this call ended", decider.person),
+            format!("`{}` may not record the outcome of this call", decider.person),
             "ask one of its approvers",
         ));
     }

@@ -113,8 +113,8 @@ fn check(app: &App, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             "unknown_host",
-            "the service does not answer to this name",
-            "call it by an address it was started with, or start it with `--host NAME`",
+            "this service has another host name",
+            "use an address that the service listens on, or start it with `--host NAME`",
         ));
     };
     // An absolute-form request target names a host too, which takes precedence over the header.
@@ -141,7 +141,7 @@ fn check(app: &App, method: &Method, uri: &Uri, headers: &HeaderMap) -> Result<(
         return Err(ApiError::new(
             StatusCode::FORBIDDEN,
             "cross_site",
-            "requests from other sites are not taken",
+            "cross-site requests are refused",
             "use the service's own pages, or a token from a program",
         ));
     }

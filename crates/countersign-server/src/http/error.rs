@@ -91,7 +91,7 @@ impl ApiError {
             StatusCode::NOT_FOUND,
             "not_found",
             format!("there is no such {what}"),
-            "check the id; what belongs to others is not shown",
+            "check the id; approvals of others are not shown",
         )
     }
 
@@ -112,7 +112,7 @@ impl ApiError {
             StatusCode::FORBIDDEN,
             "wrong_scope",
             format!("this credential has none of the scopes: {}", words.join(", ")),
-            "use a credential that was made for this",
+            "use a credential with the right scope",
         )
     }
 
@@ -122,7 +122,7 @@ impl ApiError {
             StatusCode::PAYLOAD_TOO_LARGE,
             "too_large",
             message,
-            "send less, or in several requests",
+            "send less data, or several requests",
         )
     }
 
@@ -151,7 +151,7 @@ impl ApiError {
         ApiError::new(
             StatusCode::INTERNAL_SERVER_ERROR,
             "internal",
-            "something is wrong inside the service",
+            "internal error",
             "see its log",
         )
     }
@@ -173,7 +173,7 @@ impl ApiError {
             StatusCode::REQUEST_TIMEOUT,
             "too_slow",
             "the body of the request did not arrive in time",
-            "send it again, all at once",
+            "send the whole body again without pauses",
         )
     }
 }
@@ -260,7 +260,7 @@ impl From<ExecuteRefusal> for ApiError {
                     refusal.code(),
                     refusal.to_string(),
                     match successor {
-                        Some(_) => "a person is asked again, about what is there now",
+                        Some(_) => "a person is asked again, with the current content",
                         None => "look at it, and propose again",
                     },
                 );
@@ -269,9 +269,10 @@ impl From<ExecuteRefusal> for ApiError {
                     None => error,
                 };
             }
-            ExecuteRefusal::NotYourPermit(_) => {
-                (StatusCode::FORBIDDEN, "only who started a call can finish it")
-            }
+            ExecuteRefusal::NotYourPermit(_) => (
+                StatusCode::FORBIDDEN,
+                "only the caller that started a call can finish it",
+            ),
         };
         ApiError::new(status, refusal.code(), refusal.to_string(), hint)
     }
@@ -306,7 +307,7 @@ impl From<SubmitError> for ApiError {
                 message,
                 match problem {
                     SealError::TooLarge | SealError::NotVisible => {
-                        "send a credential that can stand in a header, or its base64"
+                        "send a credential of printable ASCII characters, or its base64 form"
                     }
                     _ => "the service needs a sealing key: `countersign key generate`",
                 },
@@ -363,7 +364,7 @@ impl From<StoreError> for ApiError {
             StoreError::Unavailable(_) => busy("store_unavailable", "the store cannot be reached"),
             StoreError::Busy(_) => busy("store_busy", "the store is busy"),
             StoreError::Full(_) => busy("store_full", "the store is full"),
-            StoreError::InDoubt(_) => busy("in_doubt", "whether this was written is not known"),
+            StoreError::InDoubt(_) => busy("in_doubt", "it is unknown whether this was written"),
             StoreError::Stopped(_) => busy("store_stopped", "the store stopped"),
             StoreError::Impossible(_) => ApiError::internal(),
         };

@@ -190,8 +190,8 @@ impl Following {
                 drop((page, reading));
             }
             Err(error) => {
-                tracing::warn!("a stream of events ends early: {error}");
-                self.end("unavailable", "the store cannot be read just now; come back");
+                tracing::warn!("an event stream ended early: {error}");
+                self.end("unavailable", "the store cannot be read at the moment; try again");
             }
         }
     }
@@ -200,7 +200,7 @@ impl Following {
         let happened = tokio::select! {
             happened = self.live.recv() => happened,
             () = self.app.stopping.cancelled() => {
-                return self.end("stopping", "the service stops; come back in a moment");
+                return self.end("stopping", "the service is stopping; try again in a moment");
             }
         };
         match happened {
@@ -208,7 +208,7 @@ impl Following {
             Err(RecvError::Lagged(_)) => {
                 self.end(
                     "lagged",
-                    "you read too slowly; come back with the last event's id",
+                    "this client reads too slowly; reconnect with the last event's id",
                 );
             }
             Err(RecvError::Closed) => self.end("stopping", "come back in a moment"),

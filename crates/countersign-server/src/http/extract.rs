@@ -87,12 +87,12 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
             return Err(ApiError::new(
                 StatusCode::UNSUPPORTED_MEDIA_TYPE,
                 "not_json",
-                "the body is not said to be JSON",
+                "expected `Content-Type: application/json`",
                 "send `Content-Type: application/json`",
             ));
         }
         object::read(&bytes).map(Body).map_err(|error| {
-            let message = format!("the body cannot be understood: {error}");
+            let message = format!("the request body is not valid: {error}");
             ApiError::bad_request(message)
         })
     }
@@ -101,7 +101,7 @@ impl<T: DeserializeOwned> FromRequest<App> for Body<T> {
 fn unread(rejection: BytesRejection) -> ApiError {
     match rejection.status() {
         StatusCode::PAYLOAD_TOO_LARGE => ApiError::too_large("the body is too large"),
-        _ => ApiError::bad_request("the body could not be read"),
+        _ => ApiError::bad_request("the request body could not be read"),
     }
 }
 
@@ -146,7 +146,9 @@ impl FromRequestParts<App> for Again {
             .to_str()
             .ok()
             .filter(|text| text.bytes().all(|byte| byte.is_ascii_graphic()));
-        let text = plain.ok_or_else(|| ApiError::bad_request("the idempotency key is not one plain word"))?;
+        let text = plain.ok_or_else(|| {
+            ApiError::bad_request("the idempotency key must be one word of printable ASCII characters")
+        })?;
         let key = Key::new(text).map_err(|problem| ApiError::bad_request(problem.to_string()))?;
         Ok(Again(Some(key)))
     }

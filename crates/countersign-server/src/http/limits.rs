@@ -95,7 +95,7 @@ impl Limits {
     /// Counts an attempt to sign in by link, or fails with 429.
     pub fn sign_in_by_link(&self, client: Client) -> Result<(), ApiError> {
         let counted = self.sign_ins.take(client);
-        counted.map_err(|wait| too_often("too many tries to sign in from this address", wait))
+        counted.map_err(|wait| too_often("too many attempts to sign in from this address", wait))
     }
 
     /// Counts an attempt to sign in by name and password, or fails with 429.
@@ -103,7 +103,7 @@ impl Limits {
         self.sign_in_by_link(client)?;
         let counted = self.names_by_address.take((client, name));
         let counted = counted.and_then(|()| self.names.take(name));
-        counted.map_err(|wait| too_often("too many tries to sign in under this name", wait))
+        counted.map_err(|wait| too_often("too many attempts to sign in under this name", wait))
     }
 
     /// Reserves one of the caller's event streams until the guard is dropped.
@@ -123,9 +123,8 @@ impl Limits {
         let own = self.turns.take((tenant.as_str(), person.as_str()));
         let own = own.ok_or_else(|| too_many_at_once("messages being answered", self.turns.most()))?;
         let all = self.all_turns.take(());
-        let all = all.ok_or_else(|| {
-            ApiError::too_many("the agents are busy with others").retry_after(Duration::from_secs(5))
-        })?;
+        let all =
+            all.ok_or_else(|| ApiError::too_many("all agents are busy").retry_after(Duration::from_secs(5)))?;
         Ok((own, all))
     }
 

@@ -77,22 +77,18 @@ impl Default for Metrics {
         registry.register("hasty_approvals", "Approved in under 2 s", metrics.hasty.clone());
         registry.register(
             "decision_seconds",
-            "From proposal to decision",
+            "Time from proposal to decision",
             metrics.decision_seconds.clone(),
         );
         registry.register(
             "approvals_expired",
-            "Approvals nobody decided in time",
+            "Approvals that expired",
             metrics.expired.clone(),
         );
-        registry.register(
-            "approvals_pending",
-            "Approvals that wait now",
-            metrics.pending.clone(),
-        );
+        registry.register("approvals_pending", "Pending approvals", metrics.pending.clone());
         registry.register(
             "oldest_pending_seconds",
-            "How long the oldest has waited",
+            "Age of the oldest pending approval",
             metrics.oldest_seconds.clone(),
         );
         registry.register(
@@ -102,7 +98,7 @@ impl Default for Metrics {
         );
         registry.register(
             "outcomes_unrecorded",
-            "Known outcomes of calls that the store has not taken yet",
+            "Known outcomes of calls that are not recorded in the store yet",
             metrics.outcomes_unrecorded.clone(),
         );
         registry.register(

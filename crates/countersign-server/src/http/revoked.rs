@@ -115,7 +115,7 @@ async fn check_all(followed: impl Followed) {
         }
         if let Err(error) = check_once(&followed).await {
             // Streams stay open: they read from the same store, so they can deliver nothing while it fails.
-            tracing::warn!("credentials of open streams could not be looked at: {error}");
+            tracing::warn!("cannot check the credentials of open streams: {error}");
         }
     }
 }

@@ -81,7 +81,7 @@ async fn wrong_method() -> Response {
     ApiError::new(
         axum::http::StatusCode::METHOD_NOT_ALLOWED,
         "wrong_method",
-        "this route does not take that method",
+        "this route does not support that method",
         "see /openapi.json for what it takes",
     )
     .into_response()

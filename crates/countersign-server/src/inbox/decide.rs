@@ -308,7 +308,7 @@ fn may_edit(approval: &Approval, decider: &Decider) -> Answer<()> {
             StatusCode::FORBIDDEN,
             "not_allowed",
             may.why_not
-                .unwrap_or_else(|| "nobody edits what several people have to approve".to_owned()),
+                .unwrap_or_else(|| "calls that need several approvals cannot be edited".to_owned()),
             "decide it as it was proposed, or have it proposed again",
         )),
     }

@@ -39,7 +39,7 @@ pub fn render(status: StatusCode, name: &str, values: Value) -> Response {
         Ok(html) => html_response(status, html),
         Err(error) => {
             tracing::error!(template = name, "a page could not be made: {error:#}");
-            let plain = "Something is wrong inside the service; see its log.";
+            let plain = "Internal error; see the service's log.";
             (StatusCode::INTERNAL_SERVER_ERROR, plain).into_response()
         }
     }

@@ -46,7 +46,7 @@ pub async fn enter(State(app): State<App>, client: Client, Sent(entered): Sent<E
         }
         Ok(None) => {
             let problem = match entered.code {
-                Some(_) => "This link was used already, or is older than 15 minutes. Ask for another one.",
+                Some(_) => "This link was already used or has expired (15 minutes). Ask for a new one.",
                 None => "The name or the password is wrong.",
             };
             show(StatusCode::UNAUTHORIZED, None, Some(&next), Some(problem))

@@ -111,10 +111,9 @@ fn words(event: &Event) -> (String, Option<ApprovalId>) {
         EventKind::Started { call, .. } => alone(format!("call {call} started")),
         EventKind::Succeeded { call, .. } => alone(format!("call {call} succeeded")),
         EventKind::Failed { call, .. } => alone(format!("call {call} failed")),
-        EventKind::Lost { call, reason, .. } => alone(format!(
-            "call {call}: nobody knows how it ended ({})",
-            shown(reason)
-        )),
+        EventKind::Lost { call, reason, .. } => {
+            alone(format!("call {call}: outcome unknown ({})", shown(reason)))
+        }
         EventKind::Refused {
             call,
             because,

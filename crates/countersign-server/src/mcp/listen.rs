@@ -56,7 +56,7 @@ pub async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     }
     TcpListener::bind(address).await.map_err(|error| {
         let message = format!("cannot listen on {address}: {error}");
-        Failure::error("cannot_listen", message).hint("choose another address with `--listen 127.0.0.1:PORT`")
+        Failure::error("cannot_listen", message).hint("choose another port with `--listen 127.0.0.1:PORT`")
     })
 }
 

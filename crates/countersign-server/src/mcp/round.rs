@@ -119,8 +119,9 @@ impl Relay {
     /// Creates a one-time state that stands for the card which the question shows.
     async fn new_state(&self, card: &WholeCard, expires_at: Time) -> Result<String, StoreError> {
         let mut random = [0; 32];
-        getrandom::fill(&mut random)
-            .map_err(|error| StoreError::Unavailable(format!("no random bytes to be had: {error}")))?;
+        getrandom::fill(&mut random).map_err(|error| {
+            StoreError::Unavailable(format!("the operating system returned no random bytes: {error}"))
+        })?;
         let state = format!("{PREFIX}{}", Hash(random));
         let store = self.gateway.gate.store();
         let now = store.now().await?;

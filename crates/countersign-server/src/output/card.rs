@@ -123,7 +123,7 @@ pub fn outcome(approval: &ApprovalView) -> String {
     if approval.next_released().is_some() {
         let command = format!("countersign wait {} --exec CMD", approval.id.short());
         text.push_str(&format!(
-            "  released: whoever has the tool runs it now, or  {}\n",
+            "  released: the program that has the tool can run it now, or use  {}\n",
             paint(style::HINT, &command)
         ));
     }
@@ -165,7 +165,7 @@ fn call_block(approval: &ApprovalView, number: Option<u8>, call: &CallView, leng
     ));
     if call.edited {
         let note = match approval.status {
-            State::Pending => "changed by you: these would run; the sentence is still about the old ones",
+            State::Pending => "changed by you: these would run; the summary still describes the old ones",
             _ => "the arguments were changed by the person who approved them",
         };
         text.push_str(&format!("{indent}{} {note}\n", paint(style::NOTICE, "note:")));
@@ -312,7 +312,7 @@ fn notes(approval: &ApprovalView) -> String {
         return String::new();
     }
     let label = paint(style::NOTICE, "note:");
-    format!("  {label} it was held under another policy than the one in force, which may hide other values\n")
+    format!("  {label} it was held under another policy than the current one, which may hide other values\n")
 }
 
 /// Suggests the next commands. How to approve, with the digest of what was shown, is told only after a complete card.

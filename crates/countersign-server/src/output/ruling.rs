@@ -94,7 +94,7 @@ fn row(line: &Line) -> [Cell; 3] {
             "pass",
             style::GOOD,
             Cell::new(
-                "may run at once; nobody is asked. On record as started: with `--exec CMD` also how it ended",
+                "passes without approval. Recorded as started; with `--exec CMD`, the outcome is recorded, too",
             ),
         ),
         Ruling::PassedBefore { .. } => (

@@ -185,11 +185,11 @@ impl Config {
             return Ok(());
         }
         let message = format!(
-            "{} can be reached by others, and there is no TLS: tokens and decisions would travel in the clear",
+            "{} is reachable from other machines without TLS: tokens and decisions would be sent unencrypted",
             self.listen
         );
         Err(Failure::error("not_secure", message).hint(
-            "listen on 127.0.0.1, give `--tls-certificate` and `--tls-key`, or say `--behind-proxy` if a proxy speaks TLS",
+            "listen on 127.0.0.1, add `--tls-certificate` and `--tls-key`, or add `--behind-proxy` if a proxy terminates TLS",
         ))
     }
 }
@@ -253,7 +253,7 @@ fn read(path: &Path) -> Result<File, Failure> {
 fn bad(path: Option<&Path>, problem: &str) -> Failure {
     let place = path.map(|path| format!("`{}`", path.display()));
     let message = format!(
-        "the configuration {} is not good: {problem}",
+        "the configuration {} is not valid: {problem}",
         place.unwrap_or_default()
     );
     Failure::error("bad_config", message).hint("see docs/serve.md for all settings")

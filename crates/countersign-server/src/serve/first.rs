@@ -114,7 +114,7 @@ fn talks(app: &App, base: &str) -> String {
         ));
     }
     if app.agents.iter().any(|(_, served)| served.is_scripted) {
-        text.push_str("  A script answers where there is no key: set ANTHROPIC_API_KEY or OPENAI_API_KEY for a model.\n");
+        text.push_str("  Without an API key, a script answers: set ANTHROPIC_API_KEY or OPENAI_API_KEY to use a model.\n");
     }
     text
 }

@@ -43,10 +43,12 @@ async fn clear_outcomes(app: &App, mut file: Option<Arc<OutcomeFile>>) {
         ticks.tick().await;
         let unrecorded = app.gate.unrecorded();
         if unrecorded > 0 && before == 0 {
-            tracing::error!("the store does not take how {unrecorded} calls ended; trying until it does");
+            tracing::error!(
+                "the store cannot record the outcomes of {unrecorded} calls; trying again until it can"
+            );
         }
         if unrecorded == 0 && before > 0 {
-            tracing::info!("how all calls ended is on record again");
+            tracing::info!("all outcomes are recorded again");
         }
         before = unrecorded;
         if unrecorded == 0
@@ -68,7 +70,7 @@ async fn stay(app: &App, node: &Node) {
         }
         let beat = node.beat(app.store()).await;
         if let Err(error) = &beat {
-            tracing::warn!("this node could not say that it is alive: {error}");
+            tracing::warn!("this node could not renew its lease: {error}");
         }
         // The heartbeat is a regular write even without requests, so it shows whether this node can write.
         app.writable.note(beat);
@@ -93,7 +95,7 @@ async fn sweep(app: &App) {
                 if swept.broken > broken {
                     tracing::error!(
                         approvals = swept.broken,
-                        "approvals were changed by other means than this program and are left alone; run `countersign verify`"
+                        "approvals were changed by something other than this program and are skipped; run `countersign verify`"
                     );
                 }
                 broken = swept.broken;
@@ -108,7 +110,7 @@ async fn sweep(app: &App) {
                     );
                 }
             }
-            Err(error) => tracing::warn!("what is due could not be ended: {error}"),
+            Err(error) => tracing::warn!("overdue approvals could not be expired: {error}"),
         }
     }
 }
@@ -124,7 +126,7 @@ async fn run_released(app: &App) {
         match look_for_released(app, &room, &mut cursor).await {
             Ok(true) => continue,
             Ok(false) => {}
-            Err(error) => tracing::warn!("what was released could not be looked for: {error}"),
+            Err(error) => tracing::warn!("approved calls could not be listed: {error}"),
         }
         // Batch changes. Calls released by decisions made here are run without this task.
         tokio::time::sleep(LOOK_EVERY).await;

@@ -56,7 +56,7 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
     config.check_address(tls.is_some())?;
     if config.behind_proxy && config.limits.trusted_proxies.is_empty() {
         tracing::warn!(
-            "`behind_proxy` without `trusted_proxies`: everybody counts as one address where limits are per address"
+            "`behind_proxy` without `trusted_proxies`: limits per address treat all clients as one"
         );
     }
     store::check(&config.store)?;
@@ -80,7 +80,7 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
         && let Err(error) = file.reserve()
     {
         tracing::warn!(
-            "no room could be kept for `{}` on a full disk: {error}",
+            "cannot reserve disk space for `{}`: {error}",
             file.path().display()
         );
     }
@@ -98,7 +98,7 @@ pub async fn run(global: &Global, options: Serve, output: &mut Output) -> Result
     if joined.is_new_policy {
         output.notice(
             "policy",
-            "the policy is another one than the last service on this store had",
+            "the policy differs from that of the last service on this store",
         );
     }
     let base = base_url(&config.hosts, address, tls.is_some() || config.behind_proxy);
@@ -159,7 +159,7 @@ fn outcomes_lost(calls: &[String], stopped: Option<&StoreError>) -> Failure {
     let because = stopped.map_or_else(String::new, |error| {
         format!("; nothing can be written any more: {error}")
     });
-    let message = format!("stopped, and how these calls ended could not be kept: {calls}{because}");
+    let message = format!("stopped; the outcomes of these calls could not be saved: {calls}{because}");
     Failure::error("outcomes_lost", message).hint(
         "what they answered is lost: see what the tools did, then `countersign reconcile ID.N --succeeded` or `--failed` for \
          each; `outcomes_file` can name a file on another disk",
@@ -215,7 +215,7 @@ impl Service {
         app.stopping.cancel();
         // From here on this node decides and starts nothing, so a service with another policy may take over.
         if let Err(error) = self.node.leave(app.store()).await {
-            tracing::warn!("this node could not say that it is gone: {error}");
+            tracing::warn!("this node could not release its lease: {error}");
         }
         app.runs.close();
         let ending = async {
@@ -224,9 +224,9 @@ impl Service {
         };
         tokio::select! {
             ended = tokio::time::timeout(RUNS_END_WITHIN, ending) => if ended.is_err() {
-                tracing::warn!("some calls still run; they will be shown as unknown");
+                tracing::warn!("some calls are still running and will end as unknown");
             },
-            () = stop.told() => tracing::warn!("told twice: stopping at once"),
+            () = stop.told() => tracing::warn!("second signal: stopping at once"),
         }
         let lost = self.keep_outcomes().await;
         keeping.abort();
@@ -245,12 +245,12 @@ impl Service {
         let calls: Vec<String> = rest.iter().map(|finish| finish.call.to_string()).collect();
         let problem = match &self.outcomes {
             None if rest.is_empty() => return Vec::new(),
-            None => "no `outcomes_file` is configured".to_owned(),
+            None => "`outcomes_file` is not configured".to_owned(),
             Some(file) => match file.write(self.app.store(), rest).await {
                 Ok(0) => return Vec::new(),
                 Ok(count) => {
                     tracing::warn!(
-                        "the store did not take how {count} calls ended; `{}` keeps that until the next start",
+                        "the store did not record the outcomes of {count} calls; `{}` keeps them until the next start",
                         file.path().display()
                     );
                     return Vec::new();
@@ -260,7 +260,7 @@ impl Service {
         };
         tracing::error!(
             calls = calls.join(" "),
-            "how these calls ended is known and could not be kept: {problem}"
+            "the outcomes of these calls are known but could not be saved: {problem}"
         );
         calls
     }
@@ -279,7 +279,7 @@ pub async fn store_fails(store: &dyn Store) -> StoreError {
 async fn bind(address: SocketAddr) -> Result<TcpListener, Failure> {
     TcpListener::bind(address).await.map_err(|error| {
         let message = format!("cannot listen on {address}: {error}");
-        Failure::error("cannot_listen", message).hint("choose another address with `--listen 127.0.0.1:PORT`")
+        Failure::error("cannot_listen", message).hint("choose another port with `--listen 127.0.0.1:PORT`")
     })
 }
 

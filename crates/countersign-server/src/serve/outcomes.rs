@@ -187,7 +187,7 @@ impl OutcomeFile {
         let result = bytes(&kept.result).ok_or("a result is not hexadecimal")?;
         let result = match (kept.is_sealed, &self.sealer) {
             (false, _) => result,
-            (true, None) => return Err("its results are sealed, and there is no sealing key".to_owned()),
+            (true, None) => return Err("its results are encrypted, and no key is given".to_owned()),
             (true, Some(sealer)) => {
                 let opened = sealer.open_result(&result, &tenant, call);
                 opened.map_err(|problem| problem.to_string())?.reveal().to_vec()
@@ -334,7 +334,7 @@ mod tests {
         file.write_into_room(text.as_bytes()).unwrap();
         assert_eq!(outcomes(&file.read().unwrap()), outcomes(&finishes));
         assert!(!file.room().exists());
-        assert!(file.write_into_room(b"").is_err(), "there is no room any more");
+        assert!(file.write_into_room(b"").is_err(), "there is no space left");
     }
 
     /// The store does not know these calls, so their results count as secret and are left out.

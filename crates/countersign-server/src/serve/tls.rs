@@ -45,7 +45,7 @@ impl Acceptor {
             .collect::<Result<Vec<_>, _>>()
             .map_err(|error| bad(&files.certificate, error.to_string()))?;
         if chain.is_empty() {
-            return Err(bad(&files.certificate, "it holds no certificate".to_owned()));
+            return Err(bad(&files.certificate, "it contains no certificate".to_owned()));
         }
         trust::check_secret(&files.key)?;
         let key = read(&files.key)?;

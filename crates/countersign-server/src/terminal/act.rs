@@ -110,7 +110,7 @@ fn about_card(inbox: &mut Inbox, code: KeyCode, now: Instant) -> Option<Act> {
         KeyCode::Char('a' | 'd' | 'c' | 'e' | ' ' | '1'..='9') | KeyCode::Left | KeyCode::Right
     );
     if means_something && !is_open {
-        inbox.complain("it is over: nothing is left to decide");
+        inbox.complain("it has ended: there is nothing to decide");
         return None;
     }
     match code {
@@ -136,7 +136,7 @@ fn about_card(inbox: &mut Inbox, code: KeyCode, now: Instant) -> Option<Act> {
 /// Approves the card if all of it has been on the screen. A grave one needs a second key.
 fn approve(inbox: &mut Inbox, now: Instant) -> Option<Act> {
     if inbox.is_new(now) {
-        inbox.complain("it has only just come: look at it first");
+        inbox.complain("it has only just arrived: read it first");
         return None;
     }
     if !inbox.seen.is_whole() {

@@ -118,7 +118,7 @@ fn draw_list(frame: &mut Frame<'_>, area: Rect, inbox: &Inbox, looks: &Looks, no
     let inner = block.inner(area);
     frame.render_widget(block, area);
     if inbox.listed.is_empty() {
-        let text = "Nothing waits for a decision. What comes appears here.";
+        let text = "No approvals are waiting. New ones appear here.";
         frame.render_widget(Paragraph::new(text), inner);
         return;
     }

@@ -71,7 +71,7 @@ impl TrustedContent {
             .collect::<Vec<_>>()
             .join("; ");
         match (told.is_empty(), rest) {
-            (true, _) => "no tool is ruled on in another way, but other things are different".to_owned(),
+            (true, _) => "the rulings are the same, but other parts differ".to_owned(),
             (false, 0) => told,
             (false, rest) => {
                 told.push_str(&format!("; and {rest} more"));
@@ -123,7 +123,7 @@ pub fn read(path: &Path, unreadable: impl Fn(io::Error) -> Failure) -> Result<St
                 trusted.changes(&now)
             );
             let hint = format!(
-                "read it, and if you want it so: countersign trust {}",
+                "read it; if you agree with it, run: countersign trust {}",
                 path.display()
             );
             Err(Failure::error("not_trusted", message).hint(hint))
@@ -136,9 +136,9 @@ pub fn read(path: &Path, unreadable: impl Fn(io::Error) -> Failure) -> Result<St
 fn check_kind(path: &Path) -> Result<(), Failure> {
     match path.symlink_metadata() {
         Ok(found) if !found.is_file() || found.len() > LARGEST => {
-            let message = format!("`{}` is not a file of settings", path.display());
+            let message = format!("`{}` is not a settings file", path.display());
             Err(Failure::error("not_trusted", message)
-                .hint("take it away, or name the file you mean by its full path"))
+                .hint("remove it, or give the full path of the file you mean"))
         }
         _ => Ok(()),
     }
@@ -166,7 +166,7 @@ pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
             .symlink_metadata()
             .is_ok_and(|metadata| metadata.is_symlink())
         {
-            let message = format!("`{}` is a link, and may lead anywhere", found.display());
+            let message = format!("`{}` is a symbolic link", found.display());
             return Err(Failure::error("not_trusted", message).hint("name what you mean by its full path"));
         }
     }
@@ -176,7 +176,7 @@ pub fn absolute(path: &Path) -> Result<PathBuf, Failure> {
 /// Error for a file that the person has neither named by its full path nor trusted.
 fn not_trusted(path: &Path) -> Failure {
     let shown = path.display();
-    let message = format!("`{shown}` was found through the folder you are in, and you have not trusted it");
+    let message = format!("`{shown}` was found in the current folder, and you have not trusted it");
     Failure::error("not_trusted", message).hint(format!(
         "read it, then run: countersign trust {shown}; or name the file you mean by its full path"
     ))
@@ -198,7 +198,7 @@ mod tests {
         );
         check(
             "[channel]\nttl = \"1h\"\n[tools.a]\neffect = \"write\"\n[tools.b]\neffect = \"read\"\n",
-            "no tool is ruled on in another way, but other things are different",
+            "the rulings are the same, but other parts differ",
         );
     }
 }

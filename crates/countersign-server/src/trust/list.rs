@@ -59,7 +59,7 @@ impl TrustList {
                 "no_config",
                 "neither XDG_CONFIG_HOME nor HOME says where your settings are",
             )
-            .hint("set HOME to a folder that is there, and try again")
+            .hint("set HOME to an existing folder and try again")
         })?;
         let lock = folder.join(LOCK);
         private_file::create_folder(&folder).map_err(|error| unwritable(&folder, &error))?;
@@ -76,7 +76,7 @@ impl TrustList {
     fn read(file: &Path) -> Result<TrustList, Failure> {
         let bad = |problem: &str| {
             Failure::error("bad_trust", format!("cannot use `{}`: {problem}", file.display()))
-                .hint("move it away, and trust again what you use")
+                .hint("move it away, then trust again what you use")
         };
         let text = match regular::read(file, LARGEST) {
             Err(error) if error.kind() == ErrorKind::NotFound => return Ok(TrustList::default()),
@@ -117,5 +117,5 @@ pub fn folder() -> Option<PathBuf> {
 
 fn unwritable(file: &Path, error: &std::io::Error) -> Failure {
     Failure::error("no_config", format!("cannot write `{}`: {error}", file.display()))
-        .hint("check who may write that folder")
+        .hint("check the permissions of that folder")
 }

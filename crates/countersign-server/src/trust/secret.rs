@@ -17,8 +17,7 @@ pub fn check_secret(path: &Path) -> Result<(), Failure> {
         return who::check(path, Folder::Shared);
     }
     let shown = path.display();
-    let message =
-        format!("`{shown}` is looked for in the folder you are in, which may have brought it along");
+    let message = format!("`{shown}` is a relative path, and the current folder may have brought it along");
     let full = super::absolute(path).map_or_else(|_| shown.to_string(), |full| full.display().to_string());
     Err(Failure::error("not_trusted", message)
         .hint(format!("if you mean that file, name it by its full path: {full}")))

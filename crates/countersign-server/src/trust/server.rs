@@ -16,7 +16,7 @@ pub fn check_server(global: &Global) -> Result<(), Failure> {
     if is_in_environment || TrustList::load()?.servers.contains(normal(url)) {
         return Ok(());
     }
-    let message = format!("the server `{url}` is not one that you have trusted, so it gets no token");
+    let message = format!("you have not trusted the server `{url}`, so no token is sent to it");
     Err(Failure::error("not_trusted", message).hint(format!("if it is yours: countersign trust {url}")))
 }
 

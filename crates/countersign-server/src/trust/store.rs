@@ -65,7 +65,7 @@ impl StorePlace {
             false => {
                 let beside = beside(&path).find(|path| is_there(path));
                 if let Some(beside) = beside {
-                    let message = format!("`{}` is there without its store", beside.display());
+                    let message = format!("`{}` exists without its store", beside.display());
                     return Err(Failure::error("not_trusted", message).hint(without_store(&path)));
                 }
                 Ok(StorePlace {
@@ -138,7 +138,7 @@ fn without_store(path: &Path) -> String {
 
 fn not_trusted(path: &Path) -> Failure {
     let shown = path.display();
-    let message = format!("`{shown}` is in the folder you are in, and this program has not made it for you");
+    let message = format!("`{shown}` is in the current folder, and this program did not create it for you");
     Failure::error("not_trusted", message).hint(format!(
         "whoever made it may have put tokens into it; if it is yours: countersign trust {shown}; or name the store you mean \
          with `--store` and its full path"

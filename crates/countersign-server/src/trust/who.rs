@@ -52,7 +52,7 @@ pub fn check(path: &Path, folder: Folder) -> Result<(), Failure> {
             people.check_owner(&here, &found)?;
             links += 1;
             if links > MOST_LINKS {
-                return Err(unreadable(path, &"there are too many links"));
+                return Err(unreadable(path, &"too many sign-in links are open"));
             }
             let target = here.read_link().map_err(|error| unreadable(&here, &error))?;
             if target.is_absolute() {
@@ -150,6 +150,6 @@ fn metadata(path: &Path) -> Result<Metadata, Failure> {
 }
 
 fn unreadable(path: &Path, error: &dyn std::fmt::Display) -> Failure {
-    let message = format!("cannot tell who can write `{}`: {error}", path.display());
+    let message = format!("cannot read the permissions of `{}`: {error}", path.display());
     Failure::error("others_can_write", message).hint("name a file that you can read")
 }

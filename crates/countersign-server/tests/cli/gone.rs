@@ -356,7 +356,7 @@ fn x91_a_log_without_its_store_is_kept() {
     std::fs::rename(&file, place.path().join("away.bak")).unwrap();
     let refused = place.run(&["propose", "create_contact", crate::place::MARIA]);
     assert_eq!(refused.code, 1, "{refused:?}");
-    assert!(!refused.stderr.contains("take it away"), "{refused:?}");
+    assert!(!refused.stderr.contains("remove it"), "{refused:?}");
     let command = refused
         .stderr
         .split('`')

@@ -91,7 +91,7 @@ fn x21_bad_input_is_named_and_nothing_is_written() {
         (&["show", "abc"], 1, "is not the id of an approval"),
         (&["show", &id, "--raw", "2"], 1, "has no call 2"),
         (&["approve", &id, "--edit", "1={"], 1, "ends too early"),
-        (&["approve", &id, "--edit", "x"], 2, "does not say which call"),
+        (&["approve", &id, "--edit", "x"], 2, "must name a call"),
         (&["approve", &id, "--only", "7"], 2, "has no call 7"),
         (&["approve", &id, "--digest", "12"], 2, "12 to 64 hex digits"),
         (&["undo", &id], 4, "cannot be undone"),

@@ -316,7 +316,7 @@ fn h06_a_token_file_that_everybody_can_read_is_refused() {
     };
     let left = run(0o644);
     assert!(
-        left.code == 1 && left.stderr.contains("read by everybody"),
+        left.code == 1 && left.stderr.contains("readable by other accounts"),
         "{left:?}"
     );
     assert_eq!(run(0o600).code, 0);

@@ -177,7 +177,7 @@ fn x15_nothing_in_the_inbox_acts_on_the_terminal() {
 fn d5_a_person_decides_on_a_terminal() {
     let place = Place::new();
     let mut terminal = Terminal::start(&place, &[], &[("EDITOR", "sed -i s/Maria/Ana/")]);
-    terminal.shows("Nothing waits for a decision");
+    terminal.shows("No approvals are waiting");
     // The card arrives live; a key pressed before it can have been seen decides nothing.
     let id = place.contact();
     terminal.shows("Create contact Maria Garcia");

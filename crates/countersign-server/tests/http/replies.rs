@@ -727,11 +727,11 @@ async fn x54_an_unclear_answer_is_asked_again_and_cancels_nothing() {
     let mut chat = Chat::with(&policy).await;
     let arguments = json!({ "to": "Bob", "name": "Home" });
     for (tools, reply, told) in [
-        (&["plain"][..], "stop", "more than one way"),
-        (&["plain"], "Stop!", "more than one way"),
-        (&["send_note"], "yes...", "more than one way"),
-        (&["send_note"], "\"yes\"", "more than one way"),
-        (&["merge_page"], "keep new old", "more than one way"),
+        (&["plain"][..], "stop", "more than one thing"),
+        (&["plain"], "Stop!", "more than one thing"),
+        (&["send_note"], "yes...", "more than one thing"),
+        (&["send_note"], "\"yes\"", "more than one thing"),
+        (&["merge_page"], "keep new old", "more than one thing"),
         (&["send_note"; 3], "all but 2", "all but number 2"),
         (&["send_note"; 3], "only 2", "all but number 2"),
     ] {

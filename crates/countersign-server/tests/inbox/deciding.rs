@@ -215,7 +215,7 @@ async fn four_eyes_are_said_on_the_card() {
         })
         .await;
     let page = world.get(&ana, "/approvals").await;
-    page.shows("You asked for this, so somebody else has to approve it.")
+    page.shows("You asked for this, so another person has to approve it.")
         .hides("value=approve>")
         .shows("value=deny>");
     assert_eq!(

@@ -159,7 +159,7 @@ async fn a_quorum_says_who_approved_so_far() {
     let for_ana = world.get(&ana, "/approvals").await;
     for_ana.shows("<b>You</b> approved on the page, just now: <q>fine &lt;b&gt;by&lt;&#x2f;b&gt; me</q>");
     for_ana
-        .shows("You approved this already; somebody else has to as well.")
+        .shows("You have approved this; another person has to approve it, too.")
         .hides("value=approve>")
         .shows("value=deny>");
     let for_cy = world.get(&cy, "/approvals").await;

@@ -610,7 +610,7 @@ fn schema_faults(connection: &Connection) -> Result<Vec<Fault>, LoadError> {
     let missing = ours.iter().filter(|(name, sql)| found.get(*name) != Some(*sql));
     let missing = missing.map(|(name, _)| format!("`{name}` is missing or was changed"));
     let added = found.keys().filter(|name| !ours.contains_key(*name));
-    let added = added.map(|name| format!("`{name}` is none of this program's"));
+    let added = added.map(|name| format!("`{name}` was not created by this program"));
     Ok(missing.chain(added).map(Fault::of_schema).collect())
 }
 

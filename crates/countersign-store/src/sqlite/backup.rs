@@ -31,7 +31,7 @@ pub struct Backup {
 #[derive(Debug, thiserror::Error)]
 pub enum BackupError {
     /// The target exists already; nothing is overwritten.
-    #[error("`{}` is there already", .0.display())]
+    #[error("`{}` already exists", .0.display())]
     Exists(PathBuf),
     /// The file cannot be read or written.
     #[error("`{}`: {reason}", path.display())]
@@ -54,9 +54,9 @@ impl BackupError {
     pub fn hint(&self) -> &'static str {
         match self {
             BackupError::Exists(_) => "give another path, or remove the file",
-            BackupError::File { .. } => "check the path, the space on the disk and who may write there",
+            BackupError::File { .. } => "check the path, the free disk space and the permissions",
             BackupError::Damaged(_) => "use another backup, and keep this one to look at",
-            BackupError::ChecksumMismatch(_) => "copy it again from where it came, or use another backup",
+            BackupError::ChecksumMismatch(_) => "copy it again from its source, or use another backup",
         }
     }
 }

@@ -109,7 +109,7 @@ impl OpenError {
             OpenError::OldLibrary(_) => "build with the bundled SQLite library",
             OpenError::NoWal(_) => "put the file on a local disk",
             OpenError::Busy(_) => "end the other process, or try again in a moment",
-            OpenError::Moved(_) => "do as it says, and find out what moves or deletes files there",
+            OpenError::Moved(_) => "follow it, and find out what moves or deletes files there",
             OpenError::Failed(_) => "see the reason given",
         }
     }

@@ -15,7 +15,7 @@ use crate::snapshot::Snapshot;
 use crate::summary::Row;
 
 /// Note on a card that was made under another policy.
-const OTHER_POLICY: &str = "held under another policy than the one in force now, which may hide other values";
+const OTHER_POLICY: &str = "held under another policy than the current one, which may hide other values";
 
 /// The lines of a card, call by call.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -39,13 +39,13 @@ impl Definition {
         match self {
             Definition::Read(hash) if hash == pinned => None,
             Definition::Claimed(hash) if hash == pinned => Some(
-                "definition not verified: only the agent says that the tool is what the policy was written for",
+                "definition not verified: only the agent claims that the tool is the one that the policy was written for",
             ),
             Definition::Read(_) | Definition::Claimed(_) => {
-                Some("definition changed: the tool is no longer what the policy was written for")
+                Some("definition changed: the tool is no longer the one that the policy was written for")
             }
             Definition::Unknown => Some(
-                "definition unknown: nobody has seen that the tool is still what the policy was written for",
+                "definition unknown: nothing confirms that the tool is still the one that the policy was written for",
             ),
         }
     }

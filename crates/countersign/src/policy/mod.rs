@@ -433,7 +433,7 @@ impl Policy {
             && let Some((one, other)) = json::confusable_keys(request.arguments)
         {
             notes.push(format!(
-                "`{one}` and `{other}` differ in little: the tool may read one where a condition read the other"
+                "`{one}` and `{other}` are nearly the same name: the tool may read one where a condition read the other"
             ));
         }
         match is_held || !notes.is_empty() {

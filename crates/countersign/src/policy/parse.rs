@@ -524,13 +524,13 @@ impl Entry<'_, '_> {
                 .push(reader.notice(place("surface"), message, "ask for `page` instead"));
         }
         if is_always_passed && tool.has_summary {
-            let message = format!("`{name}` reads and is never held, so its summary is never shown");
+            let message = format!("`{name}` is a read and never held, so its summary is never shown");
             policy
                 .notices
                 .push(reader.notice(place("summary"), message, "add `hold`, or drop `summary`"));
         }
         if tool.effect == Effect::External && !self.table.contains_key("risk") {
-            let message = format!("`{name}` reaches outside and does not state its risk: taken as high");
+            let message = format!("`{name}` has effect `external` and no `risk`, so its risk is high");
             policy.notices.push(reader.notice(self.at, message, "add `risk`"));
         }
     }

@@ -179,7 +179,7 @@ fn x28_a_changed_definition_is_held_even_for_reads() {
     };
     assert_eq!(rule(Definition::Read(pinned)), "pass read");
     let changed = "hold destructive high | t: a 1 | \
-                   definition changed: the tool is no longer what the policy was written for";
+                   definition changed: the tool is no longer the one that the policy was written for";
     assert_eq!(rule(Definition::Read(Hash::of(b"other"))), changed);
     // A hash claimed by the proposer never satisfies a pin.
     assert_eq!(rule(Definition::Claimed(Hash::of(b"other"))), changed);

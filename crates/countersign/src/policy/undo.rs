@@ -34,7 +34,7 @@ pub enum UndoProblem {
     OtherPolicy(String),
     /// An argument of the undo could not be rendered.
     #[error(
-        "cannot make `{field}` for the undo: {reason}\nhint: undo it by hand, then mend `undo.arguments`"
+        "cannot make `{field}` for the undo: {reason}\nhint: undo it by hand, then correct `undo.arguments`"
     )]
     Unmakable {
         /// Name of the argument.

@@ -22,7 +22,8 @@ const PLACE_CHARS: usize = 100;
 const OTHER_VALUE: &str = "leave the secret out of the other place, or give one of them another value; if that place \
                            is secret too, the tool's `secret` list in the policy has to name it";
 /// Hint for too many secrets.
-const FEWER_SECRETS: &str = "propose fewer at a time, or have the tool take one value that holds them all";
+const FEWER_SECRETS: &str =
+    "propose fewer at a time, or let the tool accept one value that contains them all";
 /// Hint for a snapshot that is not a JSON object.
 const OTHER_READ: &str = "have that read answer a JSON object, or take `before` out of the policy";
 

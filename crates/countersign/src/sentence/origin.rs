@@ -97,7 +97,7 @@ impl Origins {
                 "{count} of {total} {values} were found in tools' answers; the person's own words were not seen here",
             ),
             as_told: "as the agent tells it, {verdict}".to_owned(),
-            partial: "; the conversation was too long to be read whole".to_owned(),
+            partial: "; the conversation was too long to read in full".to_owned(),
             more: "… and {count} more values".to_owned(),
             tag_invented: "NOT FROM YOU".to_owned(),
             tag_outside: "FROM OUTSIDE".to_owned(),

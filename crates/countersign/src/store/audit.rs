@@ -114,9 +114,9 @@ pub struct Fault {
 }
 
 const FROM_BACKUP: &str =
-    "nothing of it is run; compare it with a backup, and find out who can write to the store";
+    "none of its calls run; compare it with a backup, and find out who can write to the store";
 const LOG_CHANGED: &str =
-    "compare with a backup: events were removed, added or moved by other means than this program";
+    "compare with a backup: something other than this program removed, added or moved events";
 
 impl Fault {
     /// Creates a fault of the whole store, usually its log.
@@ -260,7 +260,7 @@ pub fn check_locked(
 ) -> Result<(), StoreError> {
     verify_rows(approval, events, content).map_err(|broken| {
         StoreError::Impossible(format!(
-            "approval {} was changed by other means: {broken}",
+            "approval {} was changed by something other than this program: {broken}",
             approval.id
         ))
     })

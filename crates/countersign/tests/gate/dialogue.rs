@@ -189,7 +189,7 @@ async fn x09_ok_is_too_little_for_a_destructive_call_and_cancels_nothing() {
     let said = chat.says("ok").await;
     assert_eq!(
         said.say.as_deref(),
-        Some("This cannot be taken back. Please say \"Delete\" or \"Keep\".")
+        Some("This cannot be undone. Please say \"Delete\" or \"Keep\".")
     );
     // A call with an undo is not called permanent, in either language.
     let undoable = CMS.replace(
@@ -199,7 +199,7 @@ async fn x09_ok_is_too_little_for_a_destructive_call_and_cancels_nothing() {
     for (language, expected) in [
         (
             None,
-            "That is too little for this. Please say \"Delete\" or \"Keep\".",
+            "That is not clear enough for this. Please say \"Delete\" or \"Keep\".",
         ),
         (
             Some("es"),

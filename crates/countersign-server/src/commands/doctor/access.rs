@@ -19,10 +19,10 @@ pub async fn look(store: &dyn Store, tenant: &Tenant) -> Result<Vec<Finding>, St
         Finding::warning(
             "tokens",
             format!(
-                "token {id} of `{name}` holds {}, and so opens nothing",
+                "token {id} of `{name}` combines {}, and so is not accepted",
                 token.scopes
             ),
-            format!("make one token for each role, and end it with `countersign token revoke {id}`"),
+            format!("create one token for each role, then run `countersign token revoke {id}`"),
         )
     });
     let mut findings: Vec<Finding> = mixed.collect();

@@ -25,7 +25,7 @@ pub async fn look(place: &str, is_full: bool) -> Finding {
         None => Finding::good("history", format!("checked {what} against their events")),
         Some(fault) => Finding::problem(
             "history",
-            format!("checked {what} against their events, and not all of it can be true: {fault}"),
+            format!("checked {what} against their events and found a contradiction: {fault}"),
             "keep a copy of the store and run `countersign verify`",
         ),
     }

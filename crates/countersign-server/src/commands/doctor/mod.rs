@@ -119,7 +119,7 @@ async fn look(global: &Global, options: &Doctor) -> Vec<Finding> {
         Ok((file, place)) => {
             findings.push(match file {
                 Some(file) => Finding::good("configuration", format!("`{}` is understood", file.display())),
-                None => Finding::good("configuration", "there is none; the usual settings are in force"),
+                None => Finding::good("configuration", "there is none; defaults apply"),
             });
             place
         }
@@ -155,8 +155,8 @@ fn look_at_policy(global: &Global) -> Finding {
 fn look_at_key(global: &Global) -> Finding {
     match keys::sealer(global.seal_key_file.as_deref()) {
         Err(failure) => Finding::failed("sealing key", failure),
-        Ok(Some(_)) => Finding::good("sealing key", "it is there, and others cannot read it"),
-        Ok(None) => Finding::good("sealing key", "there is none; calls cannot come with a secret"),
+        Ok(Some(_)) => Finding::good("sealing key", "it exists, and others cannot read it"),
+        Ok(None) => Finding::good("sealing key", "not given; calls cannot carry credentials"),
     }
 }
 

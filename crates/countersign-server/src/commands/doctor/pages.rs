@@ -33,10 +33,10 @@ pub async fn look(place: &str, is_full: bool) -> Option<Finding> {
         Err(error) => vec![error.to_string()],
     };
     Some(match (found.split_first(), depth) {
-        (None, Depth::Full) => Finding::good("pages", "SQLite finds every page and index whole"),
+        (None, Depth::Full) => Finding::good("pages", "SQLite's integrity check passed"),
         (None, Depth::Quick) => Finding::good(
             "pages",
-            "SQLite finds every page whole; `--full` compares the indexes, too",
+            "SQLite's quick check passed; `--full` also checks the indexes",
         ),
         (Some((first, others)), _) => damaged(&path, first, others.len()),
     })

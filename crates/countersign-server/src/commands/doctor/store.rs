@@ -23,7 +23,7 @@ pub async fn look(global: &Global, place: &str, is_full: bool) -> Vec<Finding> {
     if is_file {
         let path = Path::new(place);
         if matches!(path.try_exists(), Ok(false)) {
-            let message = format!("there is none at `{place}` yet; it is made when it is needed");
+            let message = format!("there is none at `{place}` yet; it is created when needed");
             return vec![Finding::good("store", message)];
         }
         findings.extend(look_at_file(path));
@@ -36,10 +36,7 @@ pub async fn look(global: &Global, place: &str, is_full: bool) -> Vec<Finding> {
         }
     };
     // Opening the store has already checked the versions of the database and the schema.
-    findings.push(Finding::good(
-        "store",
-        "it opens, and its schema is this version's",
-    ));
+    findings.push(Finding::good("store", "it opens, and its schema is up to date"));
     match store.now().await {
         Err(error) => findings.push(Finding::problem("clock", error.to_string(), error.hint())),
         Ok(now) => {
@@ -55,7 +52,7 @@ pub async fn look(global: &Global, place: &str, is_full: bool) -> Vec<Finding> {
         // X18: agents under the same account are not separated from the person.
         findings.push(Finding::warning(
             "accounts",
-            "whoever runs under this account, or can read and write the file, can decide",
+            "everyone who runs under this account, or can read and write the file, can decide",
             "run agents under another account, with a token of their own",
         ));
     }
@@ -86,12 +83,12 @@ fn look_at_file(path: &Path) -> Vec<Finding> {
     if open.is_empty() {
         // This program creates files that only their owner can use, so someone changed the permissions, perhaps on
         // purpose.
-        let message = format!("its group can use `{}`", shared.join("`, `"));
-        let hint = format!("unless that is meant: chmod 600 {}", shared.join(" "));
+        let message = format!("its group can access `{}`", shared.join("`, `"));
+        let hint = format!("unless this is intended, run: chmod 600 {}", shared.join(" "));
         return vec![Finding::warning("file", message, &hint)];
     }
     // H06: everybody on the machine can read what was proposed, or even decide.
-    let message = format!("everybody on this machine can use `{}`", open.join("`, `"));
+    let message = format!("all accounts on this machine can access `{}`", open.join("`, `"));
     vec![Finding::problem(
         "file",
         message,
@@ -109,7 +106,7 @@ fn look_at_clock(store: Time, machine: Time) -> Finding {
                 "the store's clock and this machine's are {} apart",
                 duration::show(apart)
             ),
-            "set the clocks, only the store's counts for expiry; when the store's stays ahead: `countersign clock --reset`",
+            "correct the clocks (only the store's clock counts for expiry); if the store's clock stays ahead, run `countersign clock --reset`",
         ),
     }
 }
@@ -128,7 +125,7 @@ async fn look_at_tokens(global: &Global, store: &dyn Store, now: Time) -> Vec<Fi
         .filter(|(_, token)| token.expires_at.since(now) < SOON)
         .map(|(id, token)| {
             let left = duration::show(token.expires_at.since(now));
-            let message = format!("token {id} of `{}` ends in {left}", token.name);
+            let message = format!("token {id} of `{}` expires in {left}", token.name);
             Finding::warning(
                 "tokens",
                 message,
@@ -144,7 +141,7 @@ async fn look_at_tokens(global: &Global, store: &dyn Store, now: Time) -> Vec<Fi
     match ending.is_empty() {
         true => vec![Finding::good(
             "tokens",
-            format!("{} in force, none ends within a week", tokens.len()),
+            format!("{} valid, none expires within a week", tokens.len()),
         )],
         false => ending,
     }

@@ -48,7 +48,7 @@ pub async fn run(global: &Global, options: &HookInstall, output: &mut Output) ->
             output.line(&format!("the hook is in `{shown}` now"));
             if let Some(backup) = backup {
                 output.line(&format!(
-                    "as it was before: `{}`",
+                    "backup of the old settings: `{}`",
                     quoted(&backup.display().to_string())
                 ));
             }
@@ -56,7 +56,7 @@ pub async fn run(global: &Global, options: &HookInstall, output: &mut Output) ->
     }
     let named = words_after(&words, "--policy");
     if let Some(policy) = named {
-        output.line(&format!("what passes and what waits is in `{}`", quoted(policy)));
+        output.line(&format!("the policy is `{}`", quoted(policy)));
     }
     if dialect == Dialect::Codex {
         output.notice(
@@ -113,7 +113,7 @@ fn words(global: &Global, options: &HookInstall) -> Result<Vec<String>, Failure>
     let own = std::env::current_exe().map_err(|error| {
         Failure::error(
             "no_program",
-            format!("cannot tell where this program is: {error}"),
+            format!("cannot find the path of this program: {error}"),
         )
     })?;
     let mut words = vec![
@@ -132,10 +132,8 @@ fn words(global: &Global, options: &HookInstall) -> Result<Vec<String>, Failure>
         Some(url) => {
             words.extend(["--server".to_owned(), url.clone()]);
             if global.token.is_some() && global.token_file.is_none() {
-                let message = "a token does not belong into settings that others read";
-                return Err(
-                    Failure::usage(message).hint("put it into a file, and name that with `--token-file`")
-                );
+                let message = "a token must not be stored in settings that others can read";
+                return Err(Failure::usage(message).hint("write it to a file and use `--token-file`"));
             }
             let agents = ("--token-file", &global.token_file);
             let runners = ("--execute-token-file", &options.run.execute_token_file);
@@ -147,11 +145,8 @@ fn words(global: &Global, options: &HookInstall) -> Result<Vec<String>, Failure>
         None => {
             let store = match crate::store::is_postgres(global.store()) {
                 true => {
-                    let message =
-                        "a database's address may hold a password, and does not belong into settings";
-                    return Err(
-                        Failure::usage(message).hint("run `countersign serve`, and name it with `--server`")
-                    );
+                    let message = "a database URL may contain a password and must not be stored in settings";
+                    return Err(Failure::usage(message).hint("run `countersign serve` and use `--server`"));
                 }
                 false => text(&StorePlace::find(Path::new(global.store()))?.path)?,
             };
@@ -172,8 +167,11 @@ fn words(global: &Global, options: &HookInstall) -> Result<Vec<String>, Failure>
 /// Returns the default policy for hooks, and writes it if it does not exist.
 fn usual_policy(options: &HookInstall) -> Result<PathBuf, Failure> {
     let folder = trust::folder().ok_or_else(|| {
-        Failure::error("no_policy", "there is no policy, and no home to write one to")
-            .hint("name one by its full path with `--policy`; `countersign hook policy` prints one")
+        Failure::error(
+            "no_policy",
+            "there is no policy, and HOME is not set, so none can be written",
+        )
+        .hint("name one by its full path with `--policy`; `countersign hook policy` prints one")
     })?;
     let file = folder.join(USUAL_POLICY);
     if !options.dry_run && file.symlink_metadata().is_err() {
@@ -200,7 +198,7 @@ fn no_token(name: &str) -> Failure {
         _ => "--name NAME --scope execute",
     };
     Failure::usage(
-        "the hook needs two tokens for a server: one that asks, and one that starts what was approved",
+        "with a server, the hook needs two tokens: one to propose, and one to start approved calls",
     )
     .hint(format!(
         "make it with `countersign token create {scopes}`, and name its file with `{name}`"
@@ -235,11 +233,8 @@ fn file(options: &HookInstall) -> Result<PathBuf, Failure> {
         }
     };
     let file = named.ok_or_else(|| {
-        Failure::error(
-            "no_home",
-            "HOME is not set, so it is not known where your settings are",
-        )
-        .hint("name the file with `--settings`")
+        Failure::error("no_home", "HOME is not set, so your settings cannot be found")
+            .hint("name the file with `--settings`")
     })?;
     // Resolve the person's own symlink, so that its target is written and the link stays.
     Ok(std::fs::canonicalize(&file).unwrap_or(file))
@@ -263,11 +258,11 @@ fn in_project(file: &Path) -> Result<PathBuf, Failure> {
         None => Err(Failure::error(
             "bad_settings",
             format!(
-                "`{}` is a link that leads outside of the project",
+                "`{}` is a symbolic link that points outside the project",
                 there.display()
             ),
         )
-        .hint("look at it, and take it away; or use `--user`, or name the file with `--settings`")),
+        .hint("check it and remove it; or use `--user`, or give the file with `--settings`")),
     }
 }
 

@@ -65,7 +65,7 @@ async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
             Ok(Some(installed)) => found.push((file, installed)),
             Err(problem) => {
                 let message = format!("`{}`: {problem}", file.display());
-                let hint = "mend the file: the coding agent may ignore it";
+                let hint = "correct the file; the coding agent may ignore it";
                 findings.push(Finding::problem(subject, message, hint));
             }
         }
@@ -124,7 +124,7 @@ async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
     }
     if active > 1 {
         let message =
-            "it is in several settings that count together, so one of the two denies what the other allows";
+            "it is in several settings files that apply together, so one denies what the other allows";
         findings.push(Finding::problem(subject, message, "keep it in one of them"));
     }
     findings
@@ -139,7 +139,7 @@ fn switches(dialect: Dialect, files: &[PathBuf], found: &[(&PathBuf, Installed)]
             Err(_) if files.contains(&file) => continue,
             Err(problem) => {
                 let message = format!(
-                    "`{}`: {problem}; so it is not known whether hooks are on",
+                    "`{}`: {problem}; so it is unknown whether hooks are enabled",
                     file.display()
                 );
                 findings.push(Finding::problem(dialect.as_str(), message, "mend the file"));
@@ -161,7 +161,7 @@ fn switches(dialect: Dialect, files: &[PathBuf], found: &[(&PathBuf, Installed)]
                     let is_after =
                         |(_, installed): &(&PathBuf, Installed)| installed.names_after.contains(&name);
                     if found.iter().any(is_after) {
-                        let which = "the hook after tool calls, so how calls end becomes unknown";
+                        let which = "the hook after tool calls is missing, so outcomes stay unknown";
                         findings.push(off(dialect, file, key, which).into_warning());
                     }
                 }
@@ -174,7 +174,7 @@ fn switches(dialect: Dialect, files: &[PathBuf], found: &[(&PathBuf, Installed)]
 /// A hook that the coding agent does not ask.
 fn off(dialect: Dialect, file: &Path, key: &str, which: &str) -> Finding {
     let (title, file) = (dialect.title(), file.display());
-    let message = format!("off: `{key}` in `{file}` keeps {title} from asking {which}");
-    let hint = format!("take `{key}` out of `{file}`, or set it so that hooks run; then look again");
+    let message = format!("disabled: `{key}` in `{file}` keeps {title} from running {which}");
+    let hint = format!("remove `{key}` from `{file}`, or set it so that hooks run; then check again");
     Finding::problem(dialect.as_str(), message, hint)
 }

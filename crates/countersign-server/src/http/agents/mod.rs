@@ -32,7 +32,7 @@ use wire::{SessionView, TalkBody};
 /// Longest message to an agent, in bytes.
 pub const LONGEST_MESSAGE: usize = 16 * 1024;
 /// Sent to a listener that was too slow.
-const LAGGED: &str = "you read too slowly; read the session, and come back";
+const LAGGED: &str = "this client reads too slowly; read the session and reconnect";
 /// Keep-alive interval of an idle stream.
 const ALIVE_EVERY: Duration = Duration::from_secs(15);
 
@@ -60,7 +60,9 @@ pub async fn say(
     };
     let talk = talk(&app, &caller, &name, &session)?;
     if body.calls.is_some() && body.button.is_none() {
-        return Err(ApiError::bad_request("`calls` goes with a `button`"));
+        return Err(ApiError::bad_request(
+            "`calls` is only allowed together with `button`",
+        ));
     }
     let (said, surface) = match (body.text, body.button) {
         (Some(text), None) => {
@@ -83,7 +85,7 @@ pub async fn say(
             let only = body.calls;
             (Said::Button { payload, only }, Surface::Button)
         }
-        _ => return Err(ApiError::bad_request("say either `text` or `button`")),
+        _ => return Err(ApiError::bad_request("send either `text` or `button`")),
     };
     let by = caller
         .speaker(surface)

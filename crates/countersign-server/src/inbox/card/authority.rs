@@ -57,7 +57,7 @@ fn why_not_at_all(call: &Call, decider: Option<&Decider>) -> Option<String> {
     }
     let names: Vec<String> = approvers.iter().map(|name| shown(name)).collect();
     Some(match names.is_empty() {
-        true => "Nobody may approve this: its policy names no approvers.".to_owned(),
+        true => "Nobody can approve this: the policy lists no approvers for it.".to_owned(),
         false => format!("Only {} may approve this.", names.join(" or ")),
     })
 }
@@ -72,11 +72,11 @@ pub(super) fn why_not(approval: &Approval, call: &Call, decider: Option<&Decider
     let asked_for_it =
         decider.person == approval.requester || approval.on_behalf_of.as_ref() == Some(&decider.person);
     if authority.four_eyes && asked_for_it {
-        return Some("You asked for this, so somebody else has to approve it.".to_owned());
+        return Some("You asked for this, so another person has to approve it.".to_owned());
     }
     let is_theirs = |endorsed: &Endorsement| endorsed.by == decider.person;
     if approval.endorsements.iter().any(is_theirs) {
-        return Some("You approved this already; somebody else has to as well.".to_owned());
+        return Some("You have approved this; another person has to approve it, too.".to_owned());
     }
     if authority.surface > decider.surface {
         return Some(match authority.surface {

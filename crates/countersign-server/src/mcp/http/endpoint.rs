@@ -361,7 +361,7 @@ fn door(hosts: &AllowedHosts, headers: &HeaderMap) -> Result<(), Box<Response>> 
         true => Ok(()),
         false => Err(Box::new(refused(
             StatusCode::FORBIDDEN,
-            "requests from other sites are not taken",
+            "cross-site requests are refused",
         ))),
     }
 }
