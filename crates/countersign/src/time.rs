@@ -10,6 +10,7 @@
 //! followed, because expired approvals must be refused, but for ten minutes nothing is ended permanently because of it
 //! ([`Clock::certain`]).
 
+use std::fmt;
 use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -501,11 +502,19 @@ fn wall() -> Time {
 }
 
 /// A clock moved by hand, for tests.
-#[derive(Debug)]
 pub struct ManualClock {
     now: AtomicI64,
     /// Upper limit of [`Clock::certain`].
     certain: AtomicI64,
+    on_read: Mutex<Option<OnRead>>,
+}
+
+type OnRead = Box<dyn FnOnce() + Send>;
+
+impl fmt::Debug for ManualClock {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ManualClock({})", self.now.load(Ordering::SeqCst))
+    }
 }
 
 impl ManualClock {
@@ -514,7 +523,14 @@ impl ManualClock {
         ManualClock {
             now: AtomicI64::new(time.0),
             certain: AtomicI64::new(i64::MAX),
+            on_read: Mutex::default(),
         }
+    }
+
+    /// Calls `action` when the time is read next, in the thread that reads it.
+    pub fn on_next_read(&self, action: impl FnOnce() + Send + 'static) {
+        let mut on_read = self.on_read.lock().unwrap_or_else(PoisonError::into_inner);
+        *on_read = Some(Box::new(action));
     }
 
     /// Jumps to `time`, which may be earlier, as another machine's clock may do.
@@ -536,11 +552,16 @@ impl ManualClock {
 
 impl Clock for ManualClock {
     fn now(&self) -> Time {
+        // Released before the action runs, which may read the time itself.
+        let action = self.on_read.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let Some(action) = action {
+            action();
+        }
         Time(self.now.load(Ordering::SeqCst))
     }
 
     fn certain(&self) -> Time {
-        self.now().min(Time(self.certain.load(Ordering::SeqCst)))
+        Time(self.now.load(Ordering::SeqCst)).min(Time(self.certain.load(Ordering::SeqCst)))
     }
 }
 

@@ -150,6 +150,7 @@ macro_rules! for_each_store_case {
             // The sweep.
             d7_sweep_counts_what_it_did,
             d7_sweep_keeps_its_limit,
+            d7_sweep_ends_the_longest_due_first,
             // Retention and restore.
             h21_erasing_leaves_what_happened_and_nothing_that_was_said,
             h21_what_is_open_or_young_is_not_erased,
@@ -183,6 +184,7 @@ macro_rules! for_each_store_case {
             x20_other_tenants_see_nothing,
             x20_other_tenants_can_do_nothing,
             the_store_lives_by_its_clock,
+            i3_the_clock_is_read_behind_the_lock,
             x92_a_clock_in_doubt_refuses_and_ends_nothing,
             // The registry.
             h02_a_stamp_stays_while_nothing_changes_and_changes_with_everything,
@@ -195,6 +197,7 @@ macro_rules! for_each_store_case {
             h02_many_take_and_one_has_it,
             h02_many_put_and_one_is_kept,
             x20_entries_are_listed_by_tenant,
+            h02_a_page_of_entries_has_its_limit,
             a10_turns_of_a_session_come_back_in_order_and_each_number_is_taken_once,
             // Waiting.
             d2_waiters_are_woken_by_every_change,

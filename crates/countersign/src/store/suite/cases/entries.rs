@@ -280,6 +280,26 @@ pub async fn x20_entries_are_listed_by_tenant(fixture: Fixture) {
     assert_eq!(none.unwrap(), []);
 }
 
+pub async fn h02_a_page_of_entries_has_its_limit(fixture: Fixture) {
+    let keys: Vec<String> = (0..=LONGEST_PAGE).map(|n| format!("{n:04}")).collect();
+    for some in keys.chunks(50) {
+        let entries: Vec<Entry> = some.iter().map(|key| sample::entry(Kind::Setting, key)).collect();
+        join_all(entries.iter().map(|entry| put(&fixture, entry))).await;
+    }
+    let tenant = sample::tenant();
+    let page = async |after: Option<&str>| {
+        let page = fixture.store.entries(&tenant, Kind::Setting, after, usize::MAX);
+        let entries = page.await.expect("the store answers");
+        entries
+            .into_iter()
+            .map(|entry| entry.key)
+            .collect::<Vec<String>>()
+    };
+    let first = page(None).await;
+    assert_eq!(first, keys[..LONGEST_PAGE]);
+    assert_eq!(page(first.last().map(String::as_str)).await, keys[LONGEST_PAGE..]);
+}
+
 pub async fn a10_turns_of_a_session_come_back_in_order_and_each_number_is_taken_once(fixture: Fixture) {
     let key = |session: &str, number: u32| format!("{session}/{number:08}");
     let mut expected = Vec::new();

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use crate::call::RefusalReason;
-use crate::command::{Finish, Swept};
+use crate::command::{Command, Finish, Swept};
 use crate::decision::{Refusal, Verdict};
 use crate::executor::Outcome;
 use crate::state::{CallState, State};
@@ -201,6 +201,56 @@ pub async fn d7_sweep_keeps_its_limit(fixture: Fixture) {
         }
     }
     assert_eq!(counts, [2, 2, 1]);
+}
+
+/// The approval that was due first ends first, whatever the order of ids.
+pub async fn d7_sweep_ends_the_longest_due_first(fixture: Fixture) {
+    for n in 1..=5u32 {
+        let mut propose = sample::propose(u64::from(n));
+        propose.ttl = sample::TTL - MICROSECOND * n;
+        fixture.propose(propose).await;
+    }
+    fixture.advance(sample::TTL);
+    for ended in (1..=5).rev() {
+        assert_eq!(fixture.sweep(sample::sweep(1)).await.expired, 1);
+        for n in 1..=5 {
+            let approval = fixture.find(&sample::tenant(), sample::id(n)).await.unwrap();
+            assert_eq!(
+                approval.state == State::Expired,
+                n >= ended,
+                "approval {n} of {ended}"
+            );
+        }
+    }
+}
+
+/// I3: a write that waits for another must not use a time from before its wait. While one write reads the clock, no other
+/// write can get through.
+pub async fn i3_the_clock_is_read_behind_the_lock(fixture: Fixture) {
+    const PATIENCE: Duration = Duration::from_millis(300);
+    let approval = fixture.propose(sample::propose(1)).await;
+    let (store, (done, is_done)) = (fixture.store.clone(), std::sync::mpsc::channel());
+    let (ended, end) = tokio::sync::oneshot::channel();
+    let (overtook, was_overtaken) = std::sync::mpsc::channel();
+    fixture.clock.on_next_read(move || {
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+            let propose = Command::Propose(Box::new(sample::propose(2)));
+            let written = runtime.unwrap().block_on(store.write(propose));
+            let _ = done.send(());
+            let _ = ended.send(written);
+        });
+        let _ = overtook.send(is_done.recv_timeout(PATIENCE).is_ok());
+    });
+    fixture.accept(sample::approve(&approval)).await;
+    let overtaken: Vec<bool> = was_overtaken.try_iter().collect();
+    assert_eq!(
+        overtaken,
+        [false],
+        "another write was done between clock and lock"
+    );
+    let written = end.await.expect("the thread ended");
+    assert!(written.is_ok(), "{written:?}");
 }
 
 pub async fn the_store_lives_by_its_clock(fixture: Fixture) {
