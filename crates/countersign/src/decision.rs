@@ -132,6 +132,28 @@ impl AuthorityBasis {
 ///
 /// INVARIANT: outside this crate an approving decision can be built only from a [`WholeCard`], so a surface that showed
 /// part of a card can deny but not approve.
+///
+/// ```
+/// # use countersign::{Decider, Decision, Gate, MemoryStore, Policy, Submission, SubmittedCall, Surface};
+/// # use countersign::{Refusal, Tenant, Verdict, WholeCard};
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// # let gate = Gate::new(MemoryStore::default(), Policy::parse("[tools.delete_page]\neffect = \"destructive\"")?);
+/// # let call = SubmittedCall::new("delete_page", r#"{"id":7}"#);
+/// # let submitted = gate.submit(Submission::new(Tenant::single(), "cms", "cms-token", vec![call])?).await?;
+/// # let approval = submitted.approval.ok_or("held")?;
+/// let ana = Decider::new("ana".try_into()?, vec!["approvers".into()], Surface::Page);
+/// let mut denial = Decision::deny(Tenant::single(), approval.id, ana.clone());
+/// denial.comment = Some("that page is still linked".to_owned());
+/// gate.decide(denial).await?.accepted()?;
+///
+/// // Every approval is decided once. A later decision is refused with the reason.
+/// let late = Decision::on(Tenant::single(), WholeCard::shown(&approval), ana, Verdict::Approve);
+/// let refused = gate.decide(late).await?.accepted().expect_err("already denied");
+/// assert!(matches!(refused, Refusal::AlreadyDecided { .. }));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone, Debug, PartialEq)]
 pub struct Decision {
     /// Tenant of the approval.

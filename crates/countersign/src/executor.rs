@@ -200,6 +200,31 @@ impl Outcome {
 }
 
 /// Runs calls for which the gate issued permits.
+///
+/// [`Tools`] is an executor made of closures. One of your own may forward calls to another process:
+///
+/// ```
+/// use countersign::id::ToolName;
+/// use countersign::{Executor, Outcome, Permit};
+/// use futures_util::future::{BoxFuture, FutureExt as _};
+///
+/// struct Mail;
+///
+/// impl Executor for Mail {
+///     fn runs(&self, tool: &ToolName) -> bool {
+///         tool.as_str() == "send_mail"
+///     }
+///
+///     fn run(&self, permit: Permit) -> BoxFuture<'static, Outcome> {
+///         async move {
+///             // These are the bytes that the person approved.
+///             let bytes = permit.arguments().as_bytes();
+///             Outcome::json(&format!("sent {} bytes", bytes.len()))
+///         }
+///         .boxed()
+///     }
+/// }
+/// ```
 pub trait Executor: Send + Sync + 'static {
     /// Returns true if this executor can run the tool. Other tools are left to their host.
     fn runs(&self, tool: &ToolName) -> bool;

@@ -57,6 +57,25 @@ pub use wait::{Until, Waited};
 const SWEEP: usize = 200;
 
 /// The gate. Clones share all state.
+///
+/// ```
+/// use countersign::{Gate, MemoryStore, Policy, Ruled, Submission, SubmittedCall, Tenant};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let policy = Policy::parse("[tools.search]\neffect = \"read\"\n[tools.send_mail]\neffect = \"external\"")?;
+/// let gate = Gate::new(MemoryStore::default(), policy);
+/// let calls = vec![
+///     SubmittedCall::new("search", r#"{"query":"maria"}"#),
+///     SubmittedCall::new("send_mail", r#"{"to":"maria@acme.com"}"#),
+/// ];
+/// let submitted = gate.submit(Submission::new(Tenant::single(), "crm", "crm-token", calls)?).await?;
+/// // The read may run at once. The mail waits for a person; until then there is no permit for it.
+/// assert!(matches!(submitted.calls[..], [Ruled::Pass { .. }, Ruled::Held { .. }]));
+/// assert_eq!(submitted.approval.map(|approval| approval.calls.len()), Some(1));
+/// # Ok(())
+/// # }
+/// ```
 #[derive(Clone)]
 pub struct Gate {
     store: Arc<dyn Store>,

@@ -181,6 +181,15 @@ fn of_card(
                 false => Err(Why::Ambiguous(whole)),
             }
         }
+        // "Kill the process" to a card that kills one may be its act, too.
+        Ok(read)
+            if read.reading == Reading::No
+                && !matches!(read.why, Why::Offered(_))
+                && card::names_refusing_act(offer, words, said)
+                && !dont::refuses(tables(), offer, words, said) =>
+        {
+            Err(Why::Ambiguous(whole))
+        }
         // English tables know more words than a card takes, so only the act's own may be unknown to them.
         Err(Why::Unknown(_)) if card::may_be_unknown(offer, words, said) && approves() => {
             Ok(decided(Reading::Yes))

@@ -39,6 +39,23 @@ pub type Stored<'a, T> = BoxFuture<'a, Result<T, StoreError>>;
 
 /// Storage for approvals, their calls, their events and the registry.
 ///
+/// Most programs only pass a store to a [`Gate`](crate::Gate). It can also be read directly:
+///
+/// ```
+/// use countersign::store::Filter;
+/// use countersign::{MemoryStore, Store, Tenant};
+///
+/// # #[tokio::main(flavor = "current_thread")]
+/// # async fn main() -> Result<(), countersign::StoreError> {
+/// let store = MemoryStore::default();
+/// let pending = store.list(&Tenant::single(), &Filter::pending()).await?;
+/// assert!(pending.is_empty());
+/// # Ok(())
+/// # }
+/// ```
+///
+/// To write a store, implement this trait and run the conformance suite (feature `suite`, see [`suite`] there).
+///
 /// A new method also has to be forwarded in `store/shared.rs`.
 pub trait Store: Send + Sync + 'static {
     /// Runs one command in one transaction. The result is as durable as the store allows once the future resolves.

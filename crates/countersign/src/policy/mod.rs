@@ -56,6 +56,32 @@ use undo::Undo;
 pub use undo::UndoProblem;
 
 /// A parsed policy: which tools are passed, held or forbidden, and on which terms.
+///
+/// ```
+/// use countersign::policy::{CallRequest, Definition, Policy, Ruling};
+///
+/// let policy = Policy::parse(r#"
+/// [tools.refund]
+/// effect = "external"
+/// hold = "args.amount >= 100"
+/// deny = "args.amount > 10000"
+/// "#)?;
+/// let rule = |tool, arguments: &'static str| {
+///     policy.rule(CallRequest {
+///         tool,
+///         arguments: arguments.as_bytes(),
+///         definition: Definition::Unknown,
+///         salt: b"",
+///         before: None,
+///     })
+/// };
+/// assert!(matches!(rule("refund", r#"{"amount":20}"#), Ruling::Pass(_)));
+/// assert!(matches!(rule("refund", r#"{"amount":250}"#), Ruling::Hold(_)));
+/// assert!(matches!(rule("refund", r#"{"amount":20000}"#), Ruling::Forbid { .. }));
+/// // A tool that is not listed is held.
+/// assert!(matches!(rule("delete_everything", "{}"), Ruling::Hold(_)));
+/// # Ok::<(), countersign::policy::Problems>(())
+/// ```
 #[derive(Debug)]
 pub struct Policy {
     hash: Hash,

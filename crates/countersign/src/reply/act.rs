@@ -29,8 +29,9 @@ pub(super) struct ActWords {
     /// True if the card says nothing of its act, or its verb is a known one. Another verb may object to something
     /// ("Dispute charge") or put it off ("Shelve project"), so that "approved" and "go ahead" may mean the opposite.
     pub(super) is_familiar: bool,
-    /// True if the act's verb may also be said of the card: "please change" may ask for another card.
-    pub(super) may_mean_card: bool,
+    /// True if the act's verb alone may mean something else: it may be said of the card ("please change"), or it is in no
+    /// list, and many verbs are idioms for a no ("table it", "park it").
+    pub(super) is_verb_unclear: bool,
     /// True if the act is negated and the reply repeats a word of it: "do it" to "Do not notify".
     pub(super) is_turned: bool,
     /// True if one of the act's words negates or doubts the others.
@@ -157,7 +158,7 @@ impl ActWords {
             refuses,
             waits,
             is_familiar,
-            may_mean_card: names.iter().any(|name| reader.is_of_card(&name.verb)),
+            is_verb_unclear: names.iter().any(|name| !reader.is_clear(&name.verb)),
             is_turned: false,
             is_negated,
             is_more: names.iter().any(|name| name.is_more),
@@ -354,9 +355,20 @@ impl<'a> NameReader<'a> {
         lists.any(|list| list.contains(one) && list.contains(other))
     }
 
-    /// Returns true for a verb that may be said of the card itself.
-    fn is_of_card(&self, verb: &Phrase) -> bool {
-        self.listed.iter().any(|phrases| phrases.of_card.contains(verb))
+    /// Returns true for a verb that can mean only the act: it is in a list, and is not said of cards.
+    fn is_clear(&self, verb: &Phrase) -> bool {
+        let is_listed = |phrases: &Phrases| {
+            let mut listed = phrases.same.iter().flatten().chain(&phrases.familiar);
+            listed.any(|known| known == verb)
+        };
+        let own = self.languages.first().copied().flatten();
+        let is_own_act = |word: &String| {
+            let id = self.tables.lexicon.find(word);
+            own.is_some_and(|own| own.tag != "en" && own.is_act(id))
+        };
+        let is_known =
+            all_phrases().values().any(is_listed) || matches!(verb.as_slice(), [word] if is_own_act(word));
+        is_known && !self.listed.iter().any(|phrases| phrases.of_card.contains(verb))
     }
 
     fn is_in(&self, word: &str, of: fn(&Phrases) -> &Vec<Phrase>) -> bool {

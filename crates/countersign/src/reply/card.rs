@@ -69,7 +69,7 @@ pub(super) fn approves(
         has_own_labels: offer.has_own_labels,
         // If the denying label itself agrees, such as "Approve" or "Continue", a yes may mean either button.
         act_named: offer.no.as_deref().is_some_and(|no| agrees(tables, no)) || is_denial_inside(offer),
-        plain_yes: is_negated(offer) || is_begun_alike(offer),
+        plain_yes: is_negated(offer) || is_begun_alike(offer) || !is_refusal(tables, offer),
     };
     if !needs.act_named && phrases_of(base(tag)).is_none() && tables.locale(tag, words) == Some(true) {
         return true;
@@ -304,6 +304,22 @@ fn is_negated(offer: &Offer<'_>) -> bool {
     split(offer.labels().0).iter().any(is_not)
 }
 
+/// Returns true if the denying label is known to refuse, defer or keep something, or there is none. Any other may be the
+/// better answer to the question, so that "that's fine" means it: "Pay" beside "Contest".
+fn is_refusal(tables: &Tables, offer: &Offer<'_>) -> bool {
+    let Some(no) = offer.no.as_deref() else {
+        return true;
+    };
+    let words = split(no);
+    let is_no = |word: &String| NOT.contains(&word.as_str()) || tables.anywhere(word) == (false, true);
+    let is_listed = |phrases: &Phrases| {
+        let mut refusals = phrases.refuse.iter().chain(&phrases.wait).chain(&phrases.dont);
+        refusals.any(|refusal| holds(&words, refusal))
+    };
+    let is_negated = is_negation(&split(offer.labels().0), &words);
+    is_negated || words.iter().any(is_no) || all_phrases().values().any(is_listed)
+}
+
 /// Returns true if both labels begin with the same word: "Pay later" beside "Pay now".
 fn is_begun_alike(offer: &Offer<'_>) -> bool {
     let (yes, no) = offer.labels();
@@ -356,9 +372,11 @@ fn agrees(tables: &Tables, label: &str) -> bool {
 /// Returns true if the reply may contain an "if": the Spanish and Italian yes without its accent is that word.
 fn is_condition(reply: &[&str]) -> bool {
     const BESIDE: [&str; 7] = ["si", "por", "favor", "gracias", "per", "favore", "grazie"];
-    // A verb with its object behind it is a command: "si, bórralo".
+    // A verb with its object behind it is a command: "si, bórralo". Before the "si" it needs more: "bórralo si …".
     let is_command = |word: &&str| word.len() > 4 && (word.ends_with("lo") || word.ends_with("la"));
-    reply.contains(&"si") && !reply.iter().all(|word| BESIDE.contains(word) || is_command(word))
+    let is_first = reply.first() == Some(&"si") && reply.iter().skip(1).all(|word| *word != "si");
+    let is_plain = |word: &&str| BESIDE.contains(word) || (is_first && is_command(word));
+    reply.contains(&"si") && !reply.iter().all(|word| is_plain(&word))
 }
 
 /// Bits for the kinds of phrase that a reply contains so far.
@@ -378,8 +396,13 @@ const LOOSE: u16 = 512;
 const SINGLE: u16 = 1024;
 /// A judgement, which may be about what the act objects to.
 const JUDGEMENT: u16 = 2048;
+const PRAISE: u16 = 16384;
 /// The act's verb without its object.
 const BARE: u16 = 4096;
+/// The act's verb alone. What follows may be its object: "send thanks".
+const OPEN: u16 = 8192;
+/// Phrases that may be the object of an open verb.
+const CONTENT: u16 = YES | MILD | THANKS | APPROVAL | GO_ON | ONWARD | JUDGEMENT | PRAISE;
 
 /// Returns true if phrases and the act, named at most once, cover the whole reply and at least one of them approves.
 fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, needs: Needs) -> bool {
@@ -399,7 +422,9 @@ fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, needs: Needs)
                 return;
             };
             // The act is named at most once.
-            for held in states.iter().filter(|held| **held & adds & ACT == 0) {
+            let is_next =
+                |held: &&u16| **held & adds & ACT == 0 && !(**held & OPEN != 0 && adds & CONTENT != 0);
+            for held in states.iter().filter(is_next) {
                 if !end.contains(&(held | adds)) {
                     end.push(held | adds);
                 }
@@ -417,7 +442,7 @@ fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, needs: Needs)
                 (&phrases.approval, APPROVAL),
                 (&phrases.go_on, GO_ON),
                 (&phrases.now, NOW | courtesy),
-                (&phrases.praise, 0),
+                (&phrases.praise, PRAISE),
             ];
             for (list, adds) in lists {
                 for phrase in list.iter().filter(|phrase| begins(rest, phrase)) {
@@ -467,7 +492,7 @@ fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, needs: Needs)
             || (needs.plain_yes && has(LOOSE | JUDGEMENT | ONWARD | APPROVAL | GO_ON | MILD | NOW))
             || (needs.more_than_act && has(SINGLE))
             || (act.refuses && has(ACT) && !has_particle)
-            || (act.may_mean_card && has(BARE) && !has_particle);
+            || (act.is_verb_unclear && has(BARE) && !has_particle);
         if is_opposite || (needs.act_named && !has(ACT)) {
             return false;
         }
@@ -484,7 +509,12 @@ fn is_covered(reply: &[&str], listed: &[&Phrases], act: &ActWords, needs: Needs)
 fn bits(named: Named) -> u16 {
     let single = if named.is_verb_alone { 0 } else { SINGLE };
     let bare = if named.has_object { 0 } else { BARE };
-    ACT | single | bare
+    let open = if named.is_verb_alone && !named.has_object {
+        OPEN
+    } else {
+        0
+    };
+    ACT | single | bare | open
 }
 
 fn is_english(phrases: &Phrases) -> bool {
@@ -525,6 +555,21 @@ pub(super) fn may_be_unknown(offer: &Offer<'_>, words: &Words, said: Option<&str
     let listed = listed(tag);
     let names_act = |at: usize| !act.named(reply.get(at..).unwrap_or_default(), &listed).is_empty();
     base(tag) != "en" || (0..reply.len()).any(names_act)
+}
+
+/// Returns true if a reply begins by naming an act that refuses or stops something, after courtesies.
+pub(super) fn names_refusing_act(offer: &Offer<'_>, words: &Words, said: Option<&str>) -> bool {
+    let tag = said.or(offer.language()).unwrap_or("en");
+    let reply: Vec<&str> = words.iter().collect();
+    let act = ActWords::of(tables(), offer, tables().language(tag), base(tag), &reply);
+    let listed = listed(tag);
+    let mut at = 0;
+    while let Some(length) = longest(reply.get(at..).unwrap_or_default(), &listed, |phrases| {
+        &phrases.soft
+    }) {
+        at += length;
+    }
+    act.refuses && !act.named(reply.get(at..).unwrap_or_default(), &listed).is_empty()
 }
 
 /// Returns true if a reply has the plainest yes of the card's language.
