@@ -70,7 +70,7 @@ pub enum SealError {
     #[error("the secret does not open with this key for this call")]
     DoesNotOpen,
     /// The operating system provided no random bytes.
-    #[error("no random bytes to be had")]
+    #[error("the operating system returned no random bytes")]
     NoRandomness,
     /// The key does not have 64 hex digits.
     #[error("a sealing key is 64 hex digits")]

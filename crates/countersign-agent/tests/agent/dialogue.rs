@@ -85,7 +85,7 @@ async fn a7_anything_else_cancels_and_is_answered() {
     world.says(ASK).await;
     assert_eq!(
         world.says("actually, show me my contacts").await,
-        "[Cancelled, because you went on to something else: Create contact Maria Garcia, maria@acme.com, Acme \
+        "[Cancelled, because you changed the subject: Create contact Maria Garcia, maria@acme.com, Acme \
          Corp]\n<search_contacts: ok>\nThere is John Smith."
     );
     assert_eq!(world.ran(), [r#"search_contacts {"query":""}"#]);

@@ -25,7 +25,11 @@ fn a2_a_tool_that_two_list_or_two_run_is_refused() {
     let twice = "[agents.a]\nworld = \"crm\"\n[agents.b]\nworld = \"crm\"\n";
     check("", twice, "is listed by the world `crm` and by the world `crm`");
     let echo = "[tools.create_contact]\necho = true\n[agents.crm]\nworld = \"crm\"\n";
-    check("", echo, "the world `crm` has it, and something else runs it");
+    check(
+        "",
+        echo,
+        "the example `crm` contains it, but something else is configured to run it",
+    );
     check(
         "",
         "[agents.crm]\nworld = \"crm\"\nplanet = 1\n",

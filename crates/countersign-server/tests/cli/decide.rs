@@ -107,7 +107,8 @@ fn x56_approving_takes_the_digest_of_a_card_that_was_shown_whole() {
         let left = bare(arguments);
         assert_eq!(left.code, 2, "{left:?}");
         assert!(
-            left.stderr.contains("takes the digest of the card that was seen"),
+            left.stderr
+                .contains("without a terminal needs the digest of its card"),
             "{left:?}"
         );
     }

@@ -89,7 +89,7 @@ fn a15_a_sealed_secret_reaches_the_tool_alone() {
     ];
     let left = with_key(&place, &propose);
     assert!(
-        left.code == 1 && left.stderr.contains("can be read by everybody"),
+        left.code == 1 && left.stderr.contains("is readable by other accounts"),
         "{left:?}"
     );
     mode(0o600);
@@ -100,7 +100,7 @@ fn a15_a_sealed_secret_reaches_the_tool_alone() {
     let id = answer["approval"]["id"].as_str().unwrap();
     // The card says so, also to who has no key.
     let card = place.good(&["show", id]);
-    assert!(card.contains("comes with a credential of 11 bytes"), "{card}");
+    assert!(card.contains("carries a credential of 11 bytes"), "{card}");
     assert!(!card.contains("canary"), "{card}");
     place.good(&["approve", id]);
     place.script(

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use crate::support::{Answered, POLICY, Service, id};
 
-const NOTE: &str = "comes with a credential of 9 bytes";
+const NOTE: &str = "carries a credential of 9 bytes";
 
 /// A service whose tool `echo` records the credential of each run.
 async fn recording() -> (Service, Arc<Mutex<Vec<String>>>) {

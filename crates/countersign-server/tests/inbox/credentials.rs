@@ -15,7 +15,7 @@ async fn every_page_says_that_a_call_comes_with_a_credential() {
         .await;
     for path in ["/approvals".to_owned(), format!("/approvals/{}", approval.id)] {
         let page = world.get(&ana, &path).await;
-        page.shows("<p class=note>comes with a credential of 9 bytes")
+        page.shows("<p class=note>carries a credential of 9 bytes")
             .hides("ROOT-CRED");
     }
 }

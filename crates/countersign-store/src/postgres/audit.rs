@@ -304,7 +304,7 @@ impl AuditRun<'_> {
             UNION ALL SELECT 'rule ' || r.rulename FROM pg_rewrite r JOIN pg_class c ON c.oid = r.ev_class
             WHERE c.relnamespace = 'countersign'::regnamespace AND c.relkind = 'r'";
         for row in self.query(foreign_objects, &[]).await? {
-            let message = format!("`{}` is none of this program's", get::<String>(&row, 0)?);
+            let message = format!("`{}` was not created by this program", get::<String>(&row, 0)?);
             self.audited.add(Fault::of_schema(message));
         }
         let without_row_security =

@@ -373,11 +373,11 @@ fn x04_surprises_are_noticed() {
     );
     check_notices(
         "[tools.t]\neffect = 'external'",
-        &["`t` reaches outside and does not state its risk: taken as high"],
+        &["`t` has effect `external` and no `risk`, so its risk is high"],
     );
     check_notices(
         "[tools.t]\neffect = 'read'\nsummary = 'x'",
-        &["`t` reads and is never held, so its summary is never shown"],
+        &["`t` is a read and never held, so its summary is never shown"],
     );
 }
 

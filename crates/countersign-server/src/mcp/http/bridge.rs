@@ -169,7 +169,7 @@ impl Bridge {
         let Some(name) = name else {
             return Err(Box::new(refused(
                 StatusCode::SERVICE_UNAVAILABLE,
-                "no random bytes to be had",
+                "the operating system returned no random bytes",
             )));
         };
         if let Some(shared) = self.find(&name, &who).filter(|_| !is_greeting) {
