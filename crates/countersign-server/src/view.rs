@@ -12,12 +12,14 @@ mod moment;
 pub mod origin;
 mod outcome;
 mod value;
+mod working_folder;
 
 pub use happening::Happening;
 pub use make::{approval, description, passed_because, result, state};
 pub use moment::Moment;
 pub use outcome::Outcome;
 pub use value::{Shown, ValueView};
+pub use working_folder::WorkingFolderView;
 
 use countersign::decision::Surface;
 use countersign::effect::{Effect, Risk};
@@ -164,6 +166,9 @@ pub struct CallView {
     /// What it would change, where its tool says how to read that.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub before: Option<BeforeView>,
+    /// The folder that its host runs it in, where the host said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub working_folder: Option<WorkingFolderView>,
     #[schema(value_type = String)]
     pub digest: Hash,
     #[schema(value_type = Option<String>)]

@@ -46,6 +46,7 @@ fn rule(bencher: divan::Bencher, tool: &str) {
         definition: countersign::policy::Definition::Unknown,
         salt: &[7; 16],
         before: None,
+        working_folder: None,
     };
     bencher.bench(|| policy.rule(divan::black_box(request)));
 }

@@ -17,6 +17,7 @@ use crate::seal::secret_length;
 use crate::snapshot::Snapshot;
 use crate::state::CallState;
 use crate::time::Time;
+use crate::working_folder::WorkingFolder;
 
 /// Arguments of a call: one JSON object, byte for byte as received.
 #[derive(Clone, PartialEq, Eq, Hash)]
@@ -142,6 +143,8 @@ pub struct Call {
     /// Snapshot of what the call would change, read when the approval was created; `None` if its tool declares no
     /// `before` read.
     pub before: Option<Arc<Snapshot>>,
+    /// The folder that the host runs the call in; `None` if the host did not say.
+    pub working_folder: Option<Arc<WorkingFolder>>,
 }
 
 /// Results and credentials are not printed.
@@ -171,10 +174,12 @@ impl Call {
         self.state == CallState::Failed && self.because == Some(RefusalReason::NotSent)
     }
 
-    /// Returns the notes that every card shows: those of the policy, and that the call comes with a credential. Neither
-    /// is escaped.
+    /// Returns the notes that every card shows: the working folder, those of the policy, and that the call comes with a
+    /// credential. None is escaped.
     pub fn notes(&self) -> Vec<String> {
-        let mut notes = self.terms.notes.clone();
+        let folder = self.working_folder.as_deref();
+        let mut notes: Vec<String> = folder.into_iter().flat_map(WorkingFolder::notes).collect();
+        notes.extend(self.terms.notes.iter().cloned());
         notes.extend(self.sealed.as_deref().map(|sealed| {
             let count = secret_length(sealed);
             let unit = if count == 1 { "byte" } else { "bytes" };
@@ -185,11 +190,14 @@ impl Call {
 
     /// Computes the digest of this call within `approval`, at `position` (from 1).
     pub fn digest_in(&self, approval: &Approval, position: u8) -> Hash {
-        // The snapshot is part of what is approved. Calls without one, including those from before snapshots existed,
-        // keep their digests.
-        let tag = match &self.before {
-            None => "countersign/call/1",
-            Some(_) => "countersign/call/2",
+        // The snapshot and the working folder are part of what is approved. Calls without them, including those from
+        // before they existed, keep their digests.
+        let before = self.before.as_ref().map(|before| before.hash);
+        let folder = self.working_folder.as_ref().map(|folder| folder.hash());
+        let tag = match (before, folder) {
+            (None, None) => "countersign/call/1",
+            (Some(_), None) => "countersign/call/2",
+            (_, Some(_)) => "countersign/call/3",
         };
         let fields = Fields::new(tag)
             .field(approval.tenant.as_str().as_bytes())
@@ -203,9 +211,13 @@ impl Call {
             .field(approval.requester.as_str().as_bytes())
             .number(approval.expires_at.as_micros() as u64)
             .field(&approval.salt);
-        match &self.before {
-            None => fields.finish(),
-            Some(before) => fields.field(&before.hash.0).finish(),
+        match (before, folder) {
+            (None, None) => fields.finish(),
+            (Some(before), None) => fields.field(&before.0).finish(),
+            (before, Some(folder)) => {
+                let before = before.as_ref().map(|before| before.0.as_slice());
+                fields.optional(before).field(&folder.0).finish()
+            }
         }
     }
 }
@@ -253,7 +265,10 @@ mod tests {
     #[tokio::test]
     async fn i8_every_field_a_decision_is_bound_to_changes_the_digest() {
         type Change = fn(&mut Approval, &mut Call);
-        let changes: [(&str, Change); 14] = [
+        fn folder(path: &str) -> Option<Arc<WorkingFolder>> {
+            Some(Arc::new(WorkingFolder::new(path, Vec::new()).unwrap()))
+        }
+        let changes: [(&str, Change); 17] = [
             ("tenant", |approval, _| {
                 approval.tenant = Tenant::new("b").unwrap()
             }),
@@ -287,6 +302,14 @@ mod tests {
             }),
             ("what it would change, later", |_, call| {
                 call.before = Some(Arc::new(sample::snapshot(r#"{"title":"New"}"#)));
+            }),
+            ("working folder", |_, call| call.working_folder = folder("/p")),
+            ("another working folder", |_, call| {
+                call.working_folder = folder("/q");
+            }),
+            ("working folder of a change", |_, call| {
+                call.before = Some(Arc::new(sample::snapshot("{}")));
+                call.working_folder = folder("/p");
             }),
             ("effect", |_, call| {
                 let mut terms = Terms::clone(&call.terms);

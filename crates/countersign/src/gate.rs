@@ -302,6 +302,7 @@ impl Gate {
                 definition: call.definition,
                 salt: &seeds.salt,
                 before: before.as_deref().map(|before| &*before.result),
+                working_folder: call.working_folder.as_deref(),
             };
             let provenance = self.trace(submission, request);
             let terms = self
@@ -323,6 +324,7 @@ impl Gate {
                 sealed: sealed.transpose()?,
                 provenance: provenance.map(Arc::new),
                 before,
+                working_folder: call.working_folder.clone(),
             });
         }
         match self.concealed(&held, None, seeds) {
@@ -411,6 +413,7 @@ impl Gate {
                 .as_ref()
                 .ok()
                 .and_then(|before| Some(&*before.as_ref()?.result)),
+            working_folder: call.working_folder.as_deref(),
         };
         let provenance = match self.policy.is_traced(request.tool) {
             true => self.trace(submission, request),
@@ -457,6 +460,7 @@ impl Gate {
                         sealed: None,
                         provenance: provenance.map(Arc::new),
                         before: None,
+                        working_folder: call.working_folder.clone(),
                     },
                 });
                 return Ok(None);
@@ -492,6 +496,7 @@ impl Gate {
             sealed,
             provenance: provenance.map(Arc::new),
             before,
+            working_folder: call.working_folder.clone(),
         });
         // INVARIANT: nobody is asked about what a secret hides although the policy does not call it secret.
         if let Some(concealed) = self.concealed(held, Some(position), seeds) {
@@ -614,7 +619,14 @@ impl Gate {
                 .optional(definition.hash().as_ref().map(|hash| hash.0.as_slice()))
                 .field(arguments);
         }
-        // Submissions without credentials keep the hash they always had.
+        // Submissions without working folders or credentials keep the hash they always had.
+        if submission.calls.iter().any(|call| call.working_folder.is_some()) {
+            fields = fields.field(b"folders");
+            for call in &submission.calls {
+                let folder = call.working_folder.as_ref().map(|folder| folder.hash());
+                fields = fields.optional(folder.as_ref().map(|folder| folder.0.as_slice()));
+            }
+        }
         if submission.calls.iter().any(|call| call.secret.is_some()) {
             fields = fields.field(b"credentials");
             for call in &submission.calls {

@@ -46,7 +46,8 @@
 //! A call enters, is ruled on, summarised, held, shown, decided, run and recorded. The modules follow that order; only
 //! [`gate`] knows it. Nothing here depends on SQL, HTTP or the environment.
 //!
-//! - To embed the gate: [`gate`], [`policy`], [`executor`], [`decision`], [`card`], [`approval`], [`id`].
+//! - To embed the gate: [`gate`], [`policy`], [`executor`], [`decision`], [`card`], [`approval`], [`id`],
+//!   [`working_folder`].
 //! - For chats and transcripts: [`conversation`], [`reply`], [`prompt`], [`sentence`], [`transcript`], [`provenance`].
 //! - To show values and words safely: [`display`], [`summary`], [`secrecy`], [`concern`].
 //! - To write a store: [`store`] with its conformance suite (feature `suite`), [`command`], [`event`], [`log`],
@@ -87,6 +88,7 @@ pub mod time;
 pub mod transcript;
 pub mod undoes;
 pub mod wake;
+pub mod working_folder;
 
 pub use approval::{Approval, SharedApproval};
 pub use card::WholeCard;

@@ -125,6 +125,7 @@ impl Turn<'_> {
             arguments: call.arguments.as_bytes().into(),
             definition: Definition::read(known.map(|tool| tool.hash)),
             secret: None,
+            working_folder: None,
         }
     }
 

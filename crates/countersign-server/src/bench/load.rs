@@ -63,6 +63,7 @@ pub(crate) fn submission(tool: &str, arguments: Arc<[u8]>) -> anyhow::Result<Sub
         arguments,
         definition: Definition::Unknown,
         secret: None,
+        working_folder: None,
     };
     Ok(Submission {
         tenant: Tenant::single(),

@@ -100,6 +100,7 @@ fn try_call(
         definition: Definition::Unknown,
         salt: &[],
         before: None,
+        working_folder: None,
     };
     let ruling = loaded.policy.rule(asked);
     let exit = match &ruling {

@@ -101,6 +101,7 @@ fn proposal(options: &Propose, calls: Vec<input::Proposed>) -> Result<Proposal, 
         arguments: call.arguments,
         definition,
         secret: secret.clone(),
+        working_folder: None,
     };
     Ok(Proposal {
         agent: name(options.agent.as_deref())?,

@@ -160,6 +160,7 @@ impl LocalDesk {
             arguments: call.arguments.as_bytes().into(),
             definition: Definition::claimed(call.definition),
             secret: call.secret,
+            working_folder: call.working_folder,
         };
         Ok(Submission {
             tenant: self.tenant.clone(),

@@ -17,6 +17,7 @@ pub use local::{LocalDesk, tenant};
 pub use remote::{RemoteDesk, check_one_place};
 pub use server::target as check_address;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use countersign::call::Arguments;
@@ -30,6 +31,7 @@ use countersign::provenance::Conversation;
 use countersign::seal::Secret;
 use countersign::stopwatch::TimeLimit;
 use countersign::store::Filter;
+use countersign::working_folder::WorkingFolder;
 
 use self::follow::{LocalFollowing, RemoteFollowing};
 use crate::cli::Global;
@@ -74,6 +76,8 @@ pub struct ProposedCall {
     pub definition: Option<Hash>,
     /// Credential that the call needs.
     pub secret: Option<Secret>,
+    /// The folder that the host will run the call in.
+    pub working_folder: Option<Arc<WorkingFolder>>,
 }
 
 /// Result of a proposal.

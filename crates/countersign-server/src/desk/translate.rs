@@ -11,7 +11,7 @@ use super::ProposedCall;
 use crate::exec::Job;
 use crate::failure::Failure;
 use crate::http::wire::{DecideCall, Finish, PermitView, SubmitCall};
-use crate::view::unhex;
+use crate::view::{WorkingFolderView, unhex};
 
 /// Time limit for running a passed call.
 const PASSED_WITHIN: Duration = Duration::from_secs(60);
@@ -33,6 +33,7 @@ pub fn submitted(call: ProposedCall) -> Result<SubmitCall, Failure> {
         secret: call
             .secret
             .map(|secret| String::from_utf8_lossy(secret.reveal()).into_owned()),
+        working_folder: call.working_folder.as_deref().map(WorkingFolderView::from),
     })
 }
 

@@ -11,6 +11,7 @@ use countersign::gate::Until;
 use countersign::id::{Agent, CallId, Key, Tenant};
 use countersign::policy::{CallRequest, Definition, Ruling as Ruled};
 use countersign::state::{CallState, State};
+use countersign::working_folder::WorkingFolder;
 use serde_json::value::RawValue;
 
 use super::answer::Unsent;
@@ -24,7 +25,7 @@ use crate::output::once;
 use crate::output::ruling::{HostPermit, Ruling};
 use crate::policy::{self, record};
 use crate::store::{Missing, Watch};
-use crate::view::{ApprovalView, CallView};
+use crate::view::{ApprovalView, CallView, WorkingFolderView};
 
 /// Maximum age of an earlier decision that a repeated call may use.
 const ANSWERS_FOR: Duration = Duration::from_secs(60 * 60);
@@ -33,6 +34,10 @@ const TRIES: usize = 2;
 
 /// Reason for denying a call that was already started.
 const STARTED: &str = "this call was already started, and runs at most once";
+
+/// Reason for denying a call whose approval names another folder, or none.
+const OTHER_FOLDER: &str = "the approval is not for this working folder. Nothing was run. If the gate is a server, \
+                            it may be older than this hook";
 
 /// Proposes a call, waits for a person if it is held, and returns the answer.
 pub async fn rule(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
@@ -104,6 +109,7 @@ pub async fn test(hook: &Hook<'_>, call: &Before) -> Result<Answer, Failure> {
                 definition: Definition::Unknown,
                 salt: b"self-test",
                 before: None,
+                working_folder: Some(&call.working_folder),
             };
             match policy.rule(asked) {
                 Ruled::Hold(_) => "held".to_owned(),
@@ -203,6 +209,7 @@ async fn propose(hook: &Hook<'_>, desk: &Desk, call: &Before) -> Result<Proposed
             arguments: call.arguments.clone(),
             definition: None,
             secret: None,
+            working_folder: Some(call.working_folder.clone()),
         }],
         agent,
         // No channel: a turn can have several calls at once, and a channel has only one pending approval, so they would
@@ -250,13 +257,20 @@ async fn join(desk: &Desk, kept: &Kept, call: &Before) -> Result<Option<Approval
     let is_same = |approval: &ApprovalView| {
         let only = approval.calls.first().filter(|_| approval.calls.len() == 1);
         approval.run_id.as_deref() == Some(call.run.as_str())
-            && only.is_some_and(|only| only.tool == call.tool.as_str())
+            && only.is_some_and(|only| {
+                only.tool == call.tool.as_str() && is_in_folder(only, &call.working_folder)
+            })
     };
     let is_fresh = |approval: &ApprovalView| {
         let ended = approval.ended_at;
         ended.is_none_or(|ended| approval.now.0.since(ended.0) < ANSWERS_FOR)
     };
     Ok(approval.filter(|approval| is_same(approval) && is_fresh(approval)))
+}
+
+/// Returns true if a held call is for the same folder, where its paths lead to the same places.
+fn is_in_folder(held: &CallView, folder: &WorkingFolder) -> bool {
+    held.working_folder.as_ref() == Some(&WorkingFolderView::from(folder))
 }
 
 /// Starts an approved call and allows it. Returns `None` if this call joined an approval that another process has
@@ -272,6 +286,11 @@ async fn start(
     let Some(held) = approval.calls.first() else {
         return Err(not_understood());
     };
+    // INVARIANT: nothing is allowed in another folder than the one that was shown. A server of an earlier version does
+    // not keep the folder.
+    if !is_in_folder(held, &call.working_folder) {
+        return Ok(Some(deny(OTHER_FOLDER)));
+    }
     if approval.status != State::Approved || held.state == CallState::Refused {
         return Ok(Some(deny(&why_not(approval, held))));
     }

@@ -4,15 +4,18 @@
 //! INVARIANT: an event before a call is parsed strictly: one JSON object, UTF-8, no duplicate keys at any level. An
 //! unknown event is an error, and an error blocks the call.
 
+use std::sync::Arc;
+
 use countersign::call::Arguments;
 use countersign::executor::Outcome;
 use countersign::hash::Hash;
 use countersign::id::{Run, Session, ToolName};
 use countersign::json::{self, Limits};
+use countersign::working_folder::WorkingFolder;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use super::Dialect;
+use super::{Dialect, links};
 use crate::failure::Failure;
 
 /// Size limit of an event in bytes. It is this large because an event can contain a tool's result.
@@ -46,6 +49,8 @@ pub struct Before {
     pub key: String,
     /// True if the coding agent's permission mode would make it ask a person.
     pub asks: bool,
+    /// The folder that the call will run in.
+    pub working_folder: Arc<WorkingFolder>,
 }
 
 pub struct After {
@@ -69,6 +74,7 @@ pub struct Place {
 struct Input<'a> {
     hook_event_name: String,
     session_id: String,
+    cwd: Option<String>,
     tool_name: Option<String>,
     #[serde(borrow)]
     tool_input: Option<&'a RawValue>,
@@ -112,6 +118,10 @@ impl Input<'_> {
         // INVARIANT: these are the bytes of `tool_input` from the event, never a re-serialised value.
         let arguments = Arguments::parse(input.get().as_bytes())
             .map_err(|problem| bad(&first_line(&problem.to_string())))?;
+        // The same command does something else in another folder, so a call without one cannot be shown.
+        let cwd = self.cwd.as_deref().ok_or_else(|| bad("it has no `cwd`"))?;
+        let working_folder =
+            links::follow(cwd, &arguments).map_err(|problem| bad(&format!("`cwd`: {problem}")))?;
         let session = match &self.agent_id {
             Some(part) => format!("{}/{part}", self.session_id),
             None => self.session_id.clone(),
@@ -131,6 +141,7 @@ impl Input<'_> {
             key: format!("hook-{}-{key}", dialect.as_str()),
             asks: matches!(self.permission_mode.as_deref(), Some("default" | "plan")),
             place,
+            working_folder: Arc::new(working_folder),
         })
     }
 

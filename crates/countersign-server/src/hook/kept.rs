@@ -73,7 +73,7 @@ impl Kept {
         })
     }
 
-    /// Returns the approval that an identical call of this session waits for, if there is one.
+    /// Returns the approval that an identical call in the same folder of this session waits for, if there is one.
     pub fn waiting(&self, call: &Before) -> Option<ApprovalId> {
         let text = regular::read_text(&self.waiting_file(call), LARGEST).ok()?;
         text.trim().parse().ok()
@@ -145,6 +145,7 @@ impl Kept {
             call.run.as_str().as_bytes(),
             call.tool.as_str().as_bytes(),
             call.arguments.as_bytes(),
+            &call.working_folder.hash().0,
         ];
         self.folder.join(format!("{}.waiting", name(&parts)))
     }

@@ -13,6 +13,7 @@ mod codex;
 mod dialect;
 mod event;
 mod kept;
+mod links;
 pub mod off;
 pub mod settings;
 pub mod splice;
@@ -114,13 +115,14 @@ async fn answer(hook: &Hook<'_>) -> Answer {
     if let Err(failure) = trust::check_server(hook.global) {
         return Answer::from(failure);
     }
-    let read = tokio::task::spawn_blocking(read_event).await;
-    let bytes = match read {
-        Ok(Ok(bytes)) => bytes,
-        Ok(Err(failure)) => return Answer::from(failure),
+    let dialect = hook.dialect;
+    // Both block: reading the input, and following links on a slow disk.
+    let read = tokio::task::spawn_blocking(move || Event::read(&read_event()?, dialect)).await;
+    let event = match read {
+        Ok(event) => event,
         Err(error) => return Answer::broken(&error.to_string()),
     };
-    match Event::read(&bytes, hook.dialect) {
+    match event {
         Err(failure) => Answer::from(failure),
         Ok(Event::Before(call)) => match is_self_test() {
             true => before::test(hook, &call).await.unwrap_or_else(Answer::from),

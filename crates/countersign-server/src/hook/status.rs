@@ -183,7 +183,7 @@ pub async fn test(dialect: Dialect, words: &[String]) -> Result<(), String> {
     }
     let event = serde_json::json!({
         "session_id": "self-test", "hook_event_name": dialect.before(), "tool_name": UNLISTED, "tool_input": {},
-        "tool_use_id": "self-test", "cwd": "", "transcript_path": "", "permission_mode": "default", "timestamp": "",
+        "tool_use_id": "self-test", "cwd": "/", "transcript_path": "", "permission_mode": "default", "timestamp": "",
     });
     let mut child = tokio::process::Command::new(own)
         .args(arguments)

@@ -1,6 +1,7 @@
 //! `/v1/calls`: propose the calls of a turn, start and finish released calls, reconcile unknown outcomes, propose
 //! undos.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use axum::extract::State;
@@ -257,6 +258,7 @@ pub fn asking(caller: &Caller, ask: Ask, key: Option<Key>) -> Answer<(Submission
             .map_or_else(|| b"{}".as_slice().into(), |raw| raw.get().as_bytes().into()),
         definition: Definition::Unknown,
         secret: None,
+        working_folder: None,
     };
     Ok((place.submission(caller, vec![call])?, asking))
 }
@@ -289,12 +291,17 @@ fn call(call: SubmitCall) -> Answer<SubmittedCall> {
     let definition = call.definition.as_deref().map(|text| {
         Hash::from_hex(text).ok_or_else(|| ApiError::bad_request("`definition` is 64 hex digits"))
     });
+    let folder = call.working_folder.map(|folder| {
+        let folder = folder.read();
+        folder.map_err(|problem| ApiError::bad_request(format!("`workingFolder`: {problem}")))
+    });
     Ok(SubmittedCall {
         tool: call.tool,
         arguments: call.arguments.get().as_bytes().into(),
         // INVARIANT: a definition hash claimed by an agent satisfies no pin (X69).
         definition: Definition::claimed(definition.transpose()?),
         secret: call.secret.map(|secret| Secret::new(secret.into_bytes())),
+        working_folder: folder.transpose()?.map(Arc::new),
     })
 }
 

@@ -20,7 +20,7 @@ mod known;
 mod limits;
 mod look;
 mod metrics;
-mod object;
+pub mod object;
 mod operations;
 mod revoked;
 mod router;

@@ -31,6 +31,12 @@ impl<'de, T: DeserializeOwned> Visitor<'de> for Fields<T> {
     }
 }
 
+/// Deserializes an object or null (for `deserialize_with`).
+pub fn maybe<'de, T: DeserializeOwned, D: Deserializer<'de>>(deserializer: D) -> Result<Option<T>, D::Error> {
+    let object = Option::<Object<T>>::deserialize(deserializer)?;
+    Ok(object.map(|Object(value)| value))
+}
+
 /// Deserializes an array of objects (for `deserialize_with`).
 pub fn list<'de, T: DeserializeOwned, D: Deserializer<'de>>(deserializer: D) -> Result<Vec<T>, D::Error> {
     let objects = Vec::<Object<T>>::deserialize(deserializer)?;

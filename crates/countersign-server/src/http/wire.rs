@@ -11,7 +11,7 @@ use serde_json::value::RawValue;
 use utoipa::{IntoParams, ToSchema};
 
 use super::object;
-use crate::view::{ApprovalView, Moment};
+use crate::view::{ApprovalView, Moment, WorkingFolderView};
 
 /// A name: no control characters, at most 256 others.
 #[derive(ToSchema)]
@@ -100,6 +100,13 @@ pub struct SubmitCall {
     pub definition: Option<String>,
     /// A credential the call will need; kept sealed and erased when the call ends.
     pub secret: Option<String>,
+    /// The folder that the host will run the call in: shown to the person, and part of what is approved.
+    #[serde(
+        default,
+        deserialize_with = "object::maybe",
+        skip_serializing_if = "Option::is_none"
+    )]
+    pub working_folder: Option<WorkingFolderView>,
 }
 
 /// What became of a turn's calls.

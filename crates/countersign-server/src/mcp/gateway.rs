@@ -194,6 +194,7 @@ impl Gateway {
             definition: Definition::read(wish.definition),
             salt: &[],
             before: None,
+            working_folder: None,
         };
         matches!(self.gate.policy().rule(asked), Ruling::Hold(_))
     }
@@ -209,6 +210,7 @@ impl Gateway {
             arguments: wish.arguments,
             definition: Definition::read(wish.definition),
             secret: None,
+            working_folder: None,
         };
         let submission = Submission {
             tenant: self.tenant.clone(),

@@ -332,6 +332,7 @@ mod tests {
             definition: Definition::read(definition),
             salt: b"",
             before: None,
+            working_folder: None,
         };
         let ruling = policy.rule(asked);
         assert_eq!(matches!(ruling, Ruling::Pass(_)), passes, "{tool}: {ruling:?}");

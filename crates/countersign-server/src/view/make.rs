@@ -16,7 +16,7 @@ use countersign::time::Time;
 use serde_json::value::RawValue;
 
 use super::value::with_whole;
-use super::{ApprovalView, CallView, EventView, ValueView, VoteView, before, hex, origin};
+use super::{ApprovalView, CallView, EventView, ValueView, VoteView, WorkingFolderView, before, hex, origin};
 
 /// Creates the view of an approval at `now`.
 pub fn approval(approval: &Approval, policy: &Policy, now: Time) -> ApprovalView {
@@ -235,6 +235,7 @@ fn call_view(approval: &Approval, position: u8, call: &Call, policy: &Policy, al
         edited: call.original.is_some(),
         edits: before::edits(call, &secrecy),
         before: before::before(approval, call, &secrecy),
+        working_folder: call.working_folder.as_deref().map(WorkingFolderView::from),
         digest: call.digest,
         started_at: run.map(|run| run.started_at.into()),
         ended_at: run.and_then(|run| run.ended_at).map(Into::into),

@@ -1,6 +1,6 @@
 //! Erase: removes the content of a finished approval and keeps its history.
 //!
-//! Removed are arguments, results, summaries, the agent's claim and people's comments. The row, who decided and when,
+//! Removed are arguments, working folders, results, summaries, the agent's claim and people's comments. The row, who decided and when,
 //! all digests and the whole history stay and still verify; an event records the erasure.
 //!
 //! INVARIANT: nothing left can confirm a guess at the content (X83). The salt of all digests and result hashes is
@@ -92,6 +92,7 @@ fn erase(approval: &mut Approval, at: Time) {
         call.original = None;
         call.result = None;
         call.provenance = None;
+        call.working_folder = None;
         if let Some(before) = &mut call.before {
             Arc::make_mut(before).erase();
         }

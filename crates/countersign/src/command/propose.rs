@@ -20,6 +20,7 @@ use crate::state::{CallState, State};
 use crate::store::StoreError;
 use crate::time::Time;
 use crate::undoes::Undoes;
+use crate::working_folder::WorkingFolder;
 
 /// Creates an approval: a pending one, or one for a call that the policy passed.
 #[derive(Clone, Debug)]
@@ -62,6 +63,7 @@ pub struct NewCall {
     pub sealed: Option<Arc<[u8]>>,
     pub provenance: Option<Arc<Provenance>>,
     pub before: Option<Arc<Snapshot>>,
+    pub working_folder: Option<Arc<WorkingFolder>>,
 }
 
 /// An accepted proposal.
@@ -346,6 +348,7 @@ impl NewCall {
             undone_by: None,
             provenance: self.provenance.clone(),
             before: self.before.clone(),
+            working_folder: self.working_folder.clone(),
         }
     }
 }

@@ -79,6 +79,7 @@ fn is_same(propose: &Propose, approval: &Approval) -> bool {
     let same_call = |(new, call): (&NewCall, &Call)| {
         (&new.tool, new.definition, &new.arguments) == (&call.tool, call.definition, &call.arguments)
             && new.before.as_ref().map(|before| before.hash) == call.before.as_ref().map(|before| before.hash)
+            && new.working_folder == call.working_folder
             && new.sealed.is_none()
             && call.sealed.is_none()
     };

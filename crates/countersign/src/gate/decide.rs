@@ -337,6 +337,7 @@ impl Gate {
             definition: call.definition,
             salt: &approval.salt,
             before: call.before.as_deref().map(|before| &*before.result),
+            working_folder: call.working_folder.as_deref(),
         };
         // An edit never lowers the risk: the agent may have claimed a higher one than the policy assigns.
         let least = Some(call.terms.risk());

@@ -4,7 +4,7 @@
 //! true`. The flag itself is never trusted. It only runs a call that a person approved, with the same arguments in the
 //! same channel, and the bytes that run are those that were shown.
 
-use super::{Gate, Ruled, Submission, SubmitError, Submitted};
+use super::{Gate, Ruled, Submission, SubmitError, Submitted, SubmittedCall};
 use crate::approval::{Approval, SharedApproval};
 use crate::executor::Permit;
 use crate::id::CallId;
@@ -39,7 +39,7 @@ impl Gate {
             };
             let approved = self.store.list(&submission.tenant, &filter).await?;
             let waiting = approved.iter().find_map(|approval| {
-                let position = released(approval, &call.tool, &call.arguments)?;
+                let position = released(approval, call)?;
                 Some(CallId {
                     approval: approval.id,
                     position,
@@ -76,14 +76,15 @@ impl Submitted {
     }
 }
 
-/// Returns the position of a released call with this tool and these arguments.
-fn released(approval: &SharedApproval, tool: &str, arguments: &[u8]) -> Option<u8> {
+/// Returns the position of a released call with the same tool, arguments and working folder.
+fn released(approval: &SharedApproval, wanted: &SubmittedCall) -> Option<u8> {
     let approval: &Approval = approval;
     let mut calls = approval.numbered();
     calls.find_map(|(position, call)| {
         let is_same = call.state == CallState::Released
-            && call.tool.as_str() == tool
-            && is_same_but_for_the_flag(call.arguments.as_bytes(), arguments);
+            && call.tool.as_str() == wanted.tool
+            && call.working_folder == wanted.working_folder
+            && is_same_but_for_the_flag(call.arguments.as_bytes(), &wanted.arguments);
         is_same.then_some(position)
     })
 }

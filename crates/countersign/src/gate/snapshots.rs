@@ -98,6 +98,7 @@ impl Gate {
             definition: Definition::Unknown,
             salt: &[],
             before: None,
+            working_folder: None,
         };
         let Ruling::Pass(pass) = self.policy.rule(request) else {
             return Err(format!("`{tool}` does not pass"));
@@ -144,6 +145,7 @@ impl Gate {
             definition: call.definition,
             salt: &seeds.salt,
             before: Some(&found.result),
+            working_folder: call.working_folder.as_deref(),
         };
         // The agent may have claimed a higher risk than the policy assigns.
         let least = Some(call.terms.risk());
@@ -190,6 +192,7 @@ impl Gate {
             sealed,
             provenance: call.provenance.clone(),
             before: Some(Arc::new(found)),
+            working_folder: call.working_folder.clone(),
         }];
         // What cannot be shown is not asked about.
         if self.concealed(&calls, None, &seeds).is_some() {

@@ -12,6 +12,7 @@ use crate::policy::Definition;
 use crate::provenance::VouchedConversation;
 use crate::seal::{SealError, Secret};
 use crate::store::StoreError;
+use crate::working_folder::WorkingFolder;
 
 /// Maximum length of an agent's claim, in bytes.
 pub const LONGEST_CLAIM: usize = 8 * 1024;
@@ -80,6 +81,8 @@ pub struct SubmittedCall {
     pub definition: Definition,
     /// Credential that the call needs.
     pub secret: Option<Secret>,
+    /// The folder that the host will run the call in, if the host knows: shown, and part of what is approved.
+    pub working_folder: Option<Arc<WorkingFolder>>,
 }
 
 impl SubmittedCall {
@@ -90,6 +93,7 @@ impl SubmittedCall {
             arguments: Arc::from(arguments.as_ref()),
             definition: Definition::Unknown,
             secret: None,
+            working_folder: None,
         }
     }
 }

@@ -143,6 +143,7 @@ impl Gate {
             definition: Definition::Unknown,
             salt: &seeds.salt,
             before: before.as_deref().map(|before| &*before.result),
+            working_folder: done.working_folder.as_deref(),
         };
         // An undo is always held, even if the policy would pass the tool.
         let mut terms = self.policy.hold(request).map_err(other)?;
@@ -163,6 +164,7 @@ impl Gate {
             sealed: None,
             provenance: Some(Arc::new(provenance)),
             before,
+            working_folder: done.working_folder.clone(),
         };
         // Elsewhere a secret of what was done would hide what the undo does.
         let call = new.hold();

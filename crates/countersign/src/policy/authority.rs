@@ -116,6 +116,7 @@ mod tests {
             definition: Definition::Unknown,
             salt: b"salt",
             before: None,
+            working_folder: None,
         };
         let Ruling::Hold(terms) = policy.rule(request) else {
             panic!("`{tool}` is not held");
@@ -179,6 +180,7 @@ definition = "0000000000000000000000000000000000000000000000000000000000000000"
             definition: Definition::Unknown,
             salt: b"salt",
             before: None,
+            working_folder: None,
         };
         let terms = policy.hold_traced(request, None, Some(Risk::Critical)).unwrap();
         assert_eq!(terms.risk(), Risk::Critical);
@@ -222,6 +224,7 @@ definition = "0000000000000000000000000000000000000000000000000000000000000000"
             definition: Definition::Unknown,
             salt: b"salt",
             before: None,
+            working_folder: None,
         };
         assert_eq!(policy.hold(request).map(|terms| terms.authority().quorum), Ok(5));
     }

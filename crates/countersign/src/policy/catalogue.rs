@@ -99,6 +99,7 @@ effect = "read"
                 definition: Definition::Unknown,
                 salt: b"",
                 before: None,
+                working_folder: None,
             })
         };
         assert_eq!(

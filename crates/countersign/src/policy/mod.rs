@@ -20,6 +20,7 @@ use crate::json::{self, TopLevel, Tree};
 use crate::provenance::{Provenance, Voucher};
 use crate::secrecy::{Concealed, Secrecy, too_many};
 use crate::summary::{Row, SecretPath, ShownValues, Summaries, generic, generic_tree, hide, is_cut, table};
+use crate::working_folder::WorkingFolder;
 
 mod act;
 mod authority;
@@ -198,6 +199,8 @@ pub struct CallRequest<'a> {
     pub salt: &'a [u8],
     /// Result of the tool's `before` read (what the call would change); summary templates may use it.
     pub before: Option<&'a [u8]>,
+    /// The folder that the host will run the call in, if known; relative paths begin there.
+    pub working_folder: Option<&'a WorkingFolder>,
 }
 
 /// The policy's verdict on a call.
@@ -452,7 +455,8 @@ impl Policy {
             }),
         };
         let places = tool.places.as_ref();
-        notes.extend(places.and_then(|places| places.why(&arguments, &self.sensitive)));
+        let folder = request.working_folder;
+        notes.extend(places.and_then(|places| places.why(&arguments, folder, &self.sensitive)));
         let is_conditional = tool.hold.is_some() || tool.deny.is_some();
         if !is_held
             && is_conditional

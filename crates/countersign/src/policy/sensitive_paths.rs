@@ -1,14 +1,17 @@
 //! Sensitive places: files that no call may read without a person's approval.
 //!
-//! Input: a call's arguments, and which of them name files. Output: why the call is held, or nothing.
+//! Input: a call's arguments, which of them name files, and the working folder if it is known. Output: why the call is
+//! held, or nothing.
 //!
-//! One list applies to all tools; a policy can add entries but not remove any. Names are compared as written, and
-//! without percent encoding: a symbolic link, a mount or a copy under another name is not detected. Neither is a search through a whole project,
-//! unless its path or its filter names a sensitive place.
+//! One list applies to all tools; a policy can add entries but not remove any. Names are compared as written, without
+//! percent encoding, and from the working folder. A link is known only if the host has followed it; a mount or a copy
+//! under another name is not detected. Neither is a search through a whole project, unless its path or its filter names
+//! a sensitive place.
 
 use std::borrow::Cow;
 
 use crate::json::{Node, Tree};
+use crate::working_folder::WorkingFolder;
 
 /// Built-in patterns of files and folders, in lower case, separated by blanks. `*` matches any characters within one
 /// path component. A pattern that begins with `/` is matched from the root, any other at every component of a path, so
@@ -72,15 +75,19 @@ impl Sensitive {
     }
 
     /// Returns the pattern that matches the text as a path, or any path within it, if one does.
-    fn named_in(&self, text: &str) -> Option<&str> {
-        match readings(text) {
-            Some(readings) => readings.iter().find_map(|text| self.named_in_plain(text)),
-            None => Some("a name in too many encodings"),
-        }
+    fn named_in(&self, text: &str, start: &Start) -> Option<&str> {
+        let Some(readings) = readings(text) else {
+            return Some("a name in too many encodings");
+        };
+        let found = readings.iter().find_map(|text| self.named_in_plain(text, start));
+        found.or_else(|| {
+            let mut targets = start.targets_in(text);
+            targets.find_map(|target| self.named_by(target))
+        })
     }
 
     /// As [`named_in`](Self::named_in), for text in lower case that is not decoded any further.
-    fn named_in_plain(&self, text: &str) -> Option<&str> {
+    fn named_in_plain(&self, text: &str, start: &Start) -> Option<&str> {
         let Some(names) = alternatives(text) else {
             return Some("too many names");
         };
@@ -88,8 +95,26 @@ impl Sensitive {
             let words = name.split(|c: char| c.is_whitespace() || "\"'`;|&<>()=,:@".contains(c));
             std::iter::once(name.as_str())
                 .chain(words)
-                .find_map(|path| self.named_by(path))
+                .find_map(|path| self.named_from(path, start))
         })
+    }
+
+    /// Returns the pattern that matches a path as it is written, or from the working folder.
+    fn named_from(&self, path: &str, start: &Start) -> Option<&str> {
+        let is_relative = !path.is_empty() && !path.starts_with(['/', '\\', '~', '$']);
+        let from = |folder: &String| self.named_by(&format!("{folder}/{path}"));
+        let mut folders = start.folders.iter().filter(|_| is_relative);
+        self.named_by(path).or_else(|| folders.find_map(from))
+    }
+
+    /// Returns the pattern that a whole folder belongs to, not counting folders that merely contain sensitive places.
+    fn covers(&self, folder: &str) -> Option<&str> {
+        let names: Vec<&str> = folder
+            .split(['/', '\\'])
+            .filter(|name| !name.is_empty())
+            .collect();
+        let found = self.0.iter().find(|pattern| pattern.is_in(&names, true));
+        found.map(|pattern| pattern.text.as_str())
     }
 
     fn named_by(&self, path: &str) -> Option<&str> {
@@ -109,7 +134,7 @@ impl Sensitive {
         if path.is_empty() {
             return None;
         }
-        // Where a relative path begins is not known, so one that climbs may have reached the root.
+        // Where a relative path begins is not known for sure, so one that climbs may have reached the root.
         let is_rooted = is_rooted || climbs;
         let is_found = |pattern: &&Pattern| {
             pattern.is_in(&written, is_rooted)
@@ -166,6 +191,42 @@ impl Pattern {
     }
 }
 
+/// Where relative paths begin, in lower case, and where links lead.
+#[derive(Default)]
+struct Start {
+    /// The working folder; if it is a link, also its target.
+    folders: Vec<String>,
+    /// Paths as the arguments name them, with their targets in lower case.
+    links: Vec<(String, String)>,
+}
+
+impl Start {
+    fn new(folder: Option<&WorkingFolder>) -> Start {
+        let Some(folder) = folder else {
+            return Start::default();
+        };
+        let links = folder.links().iter();
+        let links: Vec<(String, String)> = links
+            .map(|link| (link.path.clone(), link.target.to_lowercase()))
+            .collect();
+        let own = links.iter().filter(|(path, _)| path == folder.path());
+        let own = own.map(|(_, target)| target.clone());
+        Start {
+            folders: std::iter::once(folder.path().to_lowercase()).chain(own).collect(),
+            links,
+        }
+    }
+
+    /// Returns the targets of the links that a text names.
+    fn targets_in<'s>(&'s self, text: &'s str) -> impl Iterator<Item = &'s str> {
+        let named = self
+            .links
+            .iter()
+            .filter(move |(path, _)| text.contains(path.as_str()));
+        named.map(|(_, target)| target.as_str())
+    }
+}
+
 impl Places {
     /// Parses a tool's `places`: `path` is required, `path?` is optional, `*` means every argument, `!pattern` excludes
     /// one.
@@ -183,7 +244,16 @@ impl Places {
     }
 
     /// Returns why the call is held, if it is.
-    pub(super) fn why(&self, arguments: &Tree<'_>, sensitive: &Sensitive) -> Option<String> {
+    pub(super) fn why(
+        &self,
+        arguments: &Tree<'_>,
+        folder: Option<&WorkingFolder>,
+        sensitive: &Sensitive,
+    ) -> Option<String> {
+        let start = Start::new(folder);
+        if let Some(entry) = start.folders.iter().find_map(|folder| sensitive.covers(folder)) {
+            return Some(format!("the working folder is a sensitive place: `{entry}`"));
+        }
         let Node::Object(members) = &arguments.node else {
             return Some("the arguments cannot be read".to_owned());
         };
@@ -197,7 +267,7 @@ impl Places {
             if !is_place || is_named(&self.except) {
                 return None;
             }
-            let entry = find(value, sensitive)?;
+            let entry = find(value, &start, sensitive)?;
             Some(format!(
                 "`{}` names a sensitive place: `{entry}`",
                 crate::display::clip(key, 60)
@@ -207,11 +277,13 @@ impl Places {
 }
 
 /// Returns the first pattern matched by a string within `value`.
-fn find<'s>(value: &Tree<'_>, sensitive: &'s Sensitive) -> Option<&'s str> {
+fn find<'s>(value: &Tree<'_>, start: &Start, sensitive: &'s Sensitive) -> Option<&'s str> {
     match &value.node {
-        Node::String(text) => sensitive.named_in(text),
-        Node::Array(items) => items.iter().find_map(|item| find(item, sensitive)),
-        Node::Object(members) => members.iter().find_map(|(_, value)| find(value, sensitive)),
+        Node::String(text) => sensitive.named_in(text, start),
+        Node::Array(items) => items.iter().find_map(|item| find(item, start, sensitive)),
+        Node::Object(members) => members
+            .iter()
+            .find_map(|(_, value)| find(value, start, sensitive)),
         Node::Null | Node::Bool(_) | Node::Number => None,
     }
 }
@@ -413,7 +485,12 @@ mod tests {
     use crate::json::TopLevel;
 
     fn found(text: &str) -> bool {
-        Sensitive::with(["*.vault", "/srv/keys"]).named_in(text).is_some()
+        found_from(text, None)
+    }
+
+    fn found_from(text: &str, folder: Option<&WorkingFolder>) -> bool {
+        let sensitive = Sensitive::with(["*.vault", "/srv/keys"]);
+        sensitive.named_in(text, &Start::new(folder)).is_some()
     }
 
     /// Splits test input at line ends and double blanks.
@@ -479,11 +556,69 @@ mod tests {
     }
 
     #[test]
+    fn x81_relative_paths_begin_in_the_working_folder() {
+        let check = |folder: &str, text: &str, expected: bool| {
+            let folder = WorkingFolder::new(folder, Vec::new()).unwrap();
+            assert_eq!(found_from(text, Some(&folder)), expected, "{text} in {folder:?}");
+        };
+        check("/srv", "keys/a", true);
+        check("/srv/www/site", "../../keys/a", true);
+        check("/srv/www/site", "../../KEYS/a", true);
+        check("/srv/www/site", "../keys/a", false);
+        check("/etc", "shadow", true);
+        check("/etc", "cat shadow", true);
+        check("/etc", "hosts", false);
+        check("/home/ana", ".", true);
+        check("/home/ana/p", ".", false);
+        check("/home/ana/.ssh", "config", true);
+        check("/home/ana/p", "src/main.rs", false);
+        // The host's word makes no ruling milder.
+        check("/a/b/c/d/e/f/g", "../../../../etc/shadow", true);
+    }
+
+    #[test]
+    fn x81_links_lead_to_sensitive_places() {
+        let link = |path: &str, target: &str| crate::working_folder::Link {
+            path: path.to_owned(),
+            target: target.to_owned(),
+        };
+        let links = vec![
+            link("notes.txt", "/home/ana/.ssh/id_rsa"),
+            link("Docs", "/p/documents"),
+            link("/w", "/srv"),
+        ];
+        let folder = WorkingFolder::new("/w", links).unwrap();
+        for (text, expected) in [
+            ("notes.txt", true),
+            ("cat notes.txt", true),
+            ("Docs", false),
+            ("Docs/a", false),
+            ("keys/a", true),
+        ] {
+            assert_eq!(found_from(text, Some(&folder)), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn x81_a_call_in_a_sensitive_folder_is_held_whatever_it_names() {
+        let why = |folder: &str| {
+            let tree = Tree::read(br#"{"pattern":"x"}"#, TopLevel::Object).unwrap();
+            let folder = WorkingFolder::new(folder, Vec::new()).unwrap();
+            Places::read(["*", "!pattern"]).why(&tree, Some(&folder), &Sensitive::with([]))
+        };
+        let expected = "the working folder is a sensitive place: `.ssh`";
+        assert_eq!(why("/home/ana/.ssh").as_deref(), Some(expected));
+        assert_eq!(why("/home/ana/.ssh/keys").as_deref(), Some(expected));
+        assert_eq!(why("/home/ana"), None);
+        assert_eq!(why("/home/ana/p"), None);
+    }
+
+    #[test]
     fn x81_arguments_are_places_as_the_policy_says() {
         let sensitive = Sensitive::with([]);
         let why = |places: &[&str], arguments: &str| {
             let tree = Tree::read(arguments.as_bytes(), TopLevel::Object).unwrap();
-            Places::read(places.iter().copied()).why(&tree, &sensitive)
+            Places::read(places.iter().copied()).why(&tree, None, &sensitive)
         };
         let check = |places: &[&str], arguments: &str, expected: Option<&str>| {
             assert_eq!(

@@ -21,6 +21,7 @@ fn request<'a>(tool: &'a str, arguments: &'a str) -> CallRequest<'a> {
         definition: Definition::Unknown,
         salt: b"salt",
         before: None,
+        working_folder: None,
     }
 }
 

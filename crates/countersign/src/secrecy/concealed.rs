@@ -14,6 +14,7 @@ use crate::display::{clip, escape};
 use crate::json::{self, Node, TopLevel, Tree, push_segment};
 use crate::policy::Policy;
 use crate::summary::{SecretPath, Secrets, rows, secret_values};
+use crate::working_folder::WorkingFolder;
 
 /// Longest name of a place in a message, in characters.
 const PLACE_CHARS: usize = 100;
@@ -60,6 +61,7 @@ struct Shown<'c> {
     secrets: BTreeSet<String>,
     arguments: &'c [u8],
     before: Option<&'c [u8]>,
+    folder: Option<&'c WorkingFolder>,
 }
 
 /// Returns the first place of these calls that is not secret but would be hidden in part, by a secret of any of them.
@@ -85,6 +87,7 @@ pub(crate) fn concealed_with<'c>(
         secrecy,
         arguments: call.arguments.as_bytes(),
         before: call.before.as_deref().map(|before| &*before.result),
+        folder: call.working_folder.as_deref(),
     });
     let shown: Vec<Shown<'_>> = shown.collect();
     if !shown.iter().any(|call| call.secrecy.knows_any()) {
@@ -177,8 +180,14 @@ impl Shown<'_> {
         if let Some(found) = found {
             return Some(hit(found, ""));
         }
-        let found = looked.document(self.before?, &self.secrecy, &paths)?;
-        Some(hit(found, " in what the call would change"))
+        if let Some(before) = self.before
+            && let Some(found) = looked.document(before, &self.secrecy, &paths)
+        {
+            return Some(hit(found, " in what the call would change"));
+        }
+        // No card hides part of a working folder, so it must not repeat a secret.
+        let value = self.folder?.texts().find_map(|text| looked.by(text))?;
+        Some((value, "the working folder, or a link in it,".to_owned()))
     }
 }
 

@@ -20,6 +20,7 @@ use crate::state::{CallState, State};
 use crate::summary::SecretPath;
 use crate::time::Time;
 use crate::undoes::Undoes;
+use crate::working_folder::WorkingFolder;
 
 /// Version 1: the first part alone, which every version has.
 const V1: u8 = 1;
@@ -34,6 +35,8 @@ const V4: u8 = 4;
 const V5: u8 = 5;
 /// Version 6 appends: of a call which parts are secret.
 const V6: u8 = 6;
+/// Version 7 appends: of a call its working folder.
+const V7: u8 = 7;
 
 /// Flag in an approval's version byte: the link is the last part of the body instead of in its old place.
 const LINKED: u8 = 0x80;
@@ -386,6 +389,11 @@ pub fn encode_call(call: &Call) -> Vec<u8> {
     let facts = Facts::of(call);
     let before = call.before.as_deref().map(encode_snapshot);
     match (&call.provenance, before) {
+        (provenance, before) if call.working_folder.is_some() => {
+            let secret = call.terms.secret.as_deref();
+            let folder = call.working_folder.as_deref();
+            encode(V7, &(body, authority, provenance, before, facts, secret, folder))
+        }
         (provenance, before) if call.terms.secret.is_some() => {
             let secret = call.terms.secret.as_deref().unwrap_or_default();
             encode(V6, &(body, authority, provenance, before, facts, secret))
@@ -467,27 +475,45 @@ pub fn decode_call(columns: CallColumns, body: &[u8]) -> Result<Call, BadRecord>
         Option<SnapshotBody>,
         Facts,
         Option<Vec<SecretPath>>,
+        Option<WorkingFolder>,
     );
-    let (mut body, authority, provenance, before, facts, secret): Read = match body.split_first() {
+    let (mut body, authority, provenance, before, facts, secret, folder): Read = match body.split_first() {
+        Some((&V7, body)) => whole(body)?,
         Some((&V6, body)) => {
             let (body, authority, provenance, before, facts, secret) = whole(body)?;
-            (body, authority, provenance, before, facts, Some(secret))
+            (body, authority, provenance, before, facts, Some(secret), None)
         }
         Some((&V5, body)) => {
             let (body, authority, provenance, before, facts) = whole(body)?;
-            (body, authority, provenance, before, facts, None)
+            (body, authority, provenance, before, facts, None, None)
         }
         Some((&V4, body)) => {
             let (body, authority, provenance, before) = whole(body)?;
-            (body, authority, provenance, Some(before), Facts::default(), None)
+            (
+                body,
+                authority,
+                provenance,
+                Some(before),
+                Facts::default(),
+                None,
+                None,
+            )
         }
         Some((&V3, body)) => {
             let (body, authority, provenance) = whole(body)?;
-            (body, authority, Some(provenance), None, Facts::default(), None)
+            (
+                body,
+                authority,
+                Some(provenance),
+                None,
+                Facts::default(),
+                None,
+                None,
+            )
         }
         _ => {
             let (body, authority) = decode(body)?;
-            (body, authority, None, None, Facts::default(), None)
+            (body, authority, None, None, Facts::default(), None, None)
         }
     };
     if secret != body.terms.secret {
@@ -515,6 +541,7 @@ pub fn decode_call(columns: CallColumns, body: &[u8]) -> Result<Call, BadRecord>
             .map(|(approval, position)| CallId { approval, position }),
         provenance: provenance.map(|provenance| facts.provenance(provenance)),
         before: before.map(decode_snapshot).transpose()?.map(Arc::new),
+        working_folder: folder.map(Arc::new),
     })
 }
 

@@ -64,6 +64,7 @@ macro_rules! for_each_store_case {
             x70_evidence_is_kept_for_each_who_tries,
             // Restraint.
             x11_the_same_calls_join_the_open_card,
+            i3_the_same_calls_in_another_folder_are_another_card,
             x11_an_agent_has_only_so_many_pending,
             x11_who_takes_a_place_does_not_count_twice,
             x11_a_denied_call_cools_down,

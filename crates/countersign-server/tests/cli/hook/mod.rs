@@ -3,6 +3,7 @@
 mod answers;
 mod closed;
 mod environment;
+mod folder;
 mod hostile;
 mod install;
 mod life;

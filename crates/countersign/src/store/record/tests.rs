@@ -90,6 +90,25 @@ async fn what_is_written_is_read_back() {
 }
 
 #[tokio::test]
+async fn i3_version_7_of_a_call_has_its_working_folder() {
+    let mut approval = Approval::clone(&*full().await);
+    let link = crate::working_folder::Link {
+        path: "a".to_owned(),
+        target: "/b".to_owned(),
+    };
+    let folder = WorkingFolder::new("/p", vec![link]).unwrap();
+    approval.calls[0].working_folder = Some(Arc::new(folder));
+    for secret in [None, Some(Vec::new())] {
+        Arc::make_mut(&mut approval.calls[0].terms).secret = secret;
+        let body = encode_call(&approval.calls[0]);
+        assert_eq!(body[0], V7);
+        assert_eq!(again(&approval), approval);
+        let read = |body: &[u8]| decode_call(call_columns(&approval.calls[0]), body);
+        assert!(read(&body[..body.len() - 1]).is_err());
+    }
+}
+
+#[tokio::test]
 async fn a17_version_3_of_an_approval_says_what_else_it_undoes() {
     let mut approval = Approval::clone(&*full().await);
     let target = approval.undoes.unwrap().approval;

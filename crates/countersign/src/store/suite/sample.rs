@@ -192,6 +192,7 @@ pub fn call_under(text: &str, terms: Terms) -> NewCall {
         sealed: Some(Arc::from(&b"sealed bytes"[..])),
         provenance: None,
         before: None,
+        working_folder: None,
     }
 }
 

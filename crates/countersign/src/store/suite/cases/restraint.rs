@@ -1,5 +1,6 @@
 //! Restraint: limits on pending approvals per agent, joining, and the cool-down after a denial.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::approval::SharedApproval;
@@ -8,6 +9,7 @@ use crate::decision::{Choice, Verdict};
 use crate::policy::Authority;
 use crate::state::State;
 use crate::store::suite::{Fixture, sample};
+use crate::working_folder::WorkingFolder;
 
 fn restrained(propose: Propose, most: usize) -> Propose {
     let calls = propose.calls.iter();
@@ -69,6 +71,24 @@ pub async fn x11_the_same_calls_join_the_open_card(fixture: Fixture) {
         ..again
     };
     assert!(!fixture.try_propose(late).await.unwrap().repeated);
+}
+
+pub async fn i3_the_same_calls_in_another_folder_are_another_card(fixture: Fixture) {
+    let in_folder = |n: u64, folder: Option<&str>| {
+        let mut propose = restrained(batch(n, &[1]), 100);
+        let folder = folder.map(|path| WorkingFolder::new(path, Vec::new()).unwrap());
+        propose.calls[0].working_folder = folder.map(Arc::new);
+        propose
+    };
+    let first = fixture.propose(in_folder(1, Some("/p"))).await;
+    assert_eq!(fixture.get(&first).await.calls, first.calls);
+    for (n, folder) in [(2, Some("/q")), (3, None)] {
+        let other = fixture.try_propose(in_folder(n, folder)).await.unwrap();
+        assert!(!other.repeated, "{folder:?}");
+        assert_eq!(fixture.get(&other.approval).await.calls, other.approval.calls);
+    }
+    let same = fixture.try_propose(in_folder(4, Some("/p"))).await.unwrap();
+    assert_eq!((same.repeated, same.approval.id), (true, first.id));
 }
 
 pub async fn x11_an_agent_has_only_so_many_pending(fixture: Fixture) {

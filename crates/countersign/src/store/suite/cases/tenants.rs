@@ -25,6 +25,7 @@ pub async fn x20_tenants_with_the_same_channel_and_key_do_not_meet(fixture: Fixt
                 sealed: None,
                 provenance: None,
                 before: None,
+                working_folder: None,
             }],
             ..sample::propose_in(n, "c")
         };

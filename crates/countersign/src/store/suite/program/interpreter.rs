@@ -373,6 +373,7 @@ impl World<'_> {
                 sealed: call.sealed.clone(),
                 provenance: call.provenance.clone(),
                 before: Some(Arc::new(found)),
+                working_folder: None,
             }],
             ..sample::propose(self.step)
         };

@@ -1,0 +1,93 @@
+//! Follows the paths in a call's arguments, so that a link to a sensitive file is held like the file itself.
+//!
+//! Input: the working folder and the arguments. Output: the working folder with every path that leads elsewhere.
+//! Only existing files are followed. Hard links, mounts, and names that a shell puts together are not detected, and a
+//! link can be replaced after it was followed.
+
+use std::path::{Component, Path, PathBuf};
+
+use countersign::call::Arguments;
+use countersign::json::{self, Kind};
+use countersign::working_folder::{BadFolder, LONGEST_PATH, Link, WorkingFolder};
+
+/// Maximum number of paths that are followed for one call.
+const MOST_FOLLOWED: usize = 1000;
+/// Characters between the words of a command line, besides white space.
+const SEPARATORS: &str = "\"'`;|&<>()=,";
+
+/// Returns the working folder with the links that the arguments name.
+pub fn follow(folder: &str, arguments: &Arguments) -> Result<WorkingFolder, BadFolder> {
+    let start = Path::new(folder);
+    let real_start = start.canonicalize().unwrap_or_else(|_| start.to_owned());
+    let mut links = Vec::new();
+    if real_start != without_dots(start) {
+        links.push(link(folder, &real_start));
+    }
+    let leaves = json::leaves(arguments.as_bytes());
+    let texts = leaves.iter().filter(|leaf| leaf.kind == Kind::String);
+    let texts: Vec<String> = texts.map(|leaf| leaf.text().into_owned()).collect();
+    let mut names: Vec<&str> = Vec::new();
+    for name in texts.iter().flat_map(|text| names_in(text)).take(MOST_FOLLOWED) {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    for name in names {
+        let targets = targets(name, start, &real_start);
+        links.extend(targets.iter().map(|target| link(name, target)));
+    }
+    WorkingFolder::new(folder, links)
+}
+
+/// Returns a text and its words, as far as they can be paths.
+fn names_in(text: &str) -> impl Iterator<Item = &str> {
+    let words = text.split(|c: char| c.is_whitespace() || SEPARATORS.contains(c));
+    let is_path = |name: &&str| !name.is_empty() && !name.contains('\0');
+    let all = std::iter::once(text).chain(words.filter(move |word| *word != text));
+    all.filter(move |name| text.len() <= LONGEST_PATH && is_path(name))
+}
+
+/// Returns where a name leads, if that is not where it says: as the system follows it, and as programs do that first
+/// remove `..` from its text.
+fn targets(name: &str, start: &Path, real_start: &Path) -> Vec<PathBuf> {
+    let path = match (name.strip_prefix("~/"), std::env::var_os("HOME")) {
+        (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
+        _ => start.join(name),
+    };
+    let plain = without_dots(&path);
+    // The working folder may be a link itself; that is noted once, not for each path below it.
+    let expected = match plain.strip_prefix(without_dots(start)) {
+        Ok(rest) => real_start.join(rest),
+        Err(_) => plain.clone(),
+    };
+    let mut targets: Vec<PathBuf> = Vec::new();
+    for found in [path.canonicalize(), plain.canonicalize()].into_iter().flatten() {
+        if found != expected && found != plain && !targets.contains(&found) {
+            targets.push(found);
+        }
+    }
+    targets
+}
+
+/// Removes `.` and `..` from the text of a path.
+fn without_dots(path: &Path) -> PathBuf {
+    let mut plain = PathBuf::new();
+    for component in path.components() {
+        match component {
+            Component::CurDir => {}
+            Component::ParentDir => {
+                plain.pop();
+            }
+            other => plain.push(other),
+        }
+    }
+    plain
+}
+
+/// Makes a link. A target that is not UTF-8 is written with replacement characters, which match no ordinary name.
+fn link(name: &str, target: &Path) -> Link {
+    Link {
+        path: name.to_owned(),
+        target: target.to_string_lossy().into_owned(),
+    }
+}

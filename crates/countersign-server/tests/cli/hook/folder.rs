@@ -1,0 +1,257 @@
+//! The working folder of a call: shown, part of what was approved, and where relative paths begin.
+
+use std::os::unix::fs::symlink;
+use std::path::Path;
+
+use super::*;
+use crate::served::Served;
+
+const RM: &str = r#"{"command":"rm -rf build"}"#;
+
+/// An event before a call, in a folder.
+fn event(agent: &str, id: &str, folder: &Path, tool: &str, input: &str) -> String {
+    let event = match agent {
+        "gemini" => gemini("BeforeTool", tool, input, "").replace("03:00:00", &format!("03:00:0{id}")),
+        _ => before(id, tool, input),
+    };
+    event.replace(r#""cwd":"/""#, &format!(r#""cwd":"{}""#, folder.display()))
+}
+
+fn shell(agent: &str) -> &'static str {
+    match agent {
+        "gemini" => "run_shell_command",
+        _ => "Bash",
+    }
+}
+
+fn folders(place: &Place) -> [std::path::PathBuf; 2] {
+    let root = place.path().canonicalize().unwrap();
+    let folders = [root.join("scratch"), root.join("precious")];
+    for folder in &folders {
+        std::fs::create_dir_all(folder).unwrap();
+    }
+    folders
+}
+
+fn is_allowed(left: &Left) -> bool {
+    let answer: Value = serde_json::from_str(&left.stdout).unwrap_or_default();
+    answer["hookSpecificOutput"]["permissionDecision"] == "allow" || answer["decision"] == "allow"
+}
+
+#[test]
+fn i3_an_approval_is_for_the_folder_that_was_shown() {
+    for agent in ["claude-code", "codex", "gemini"] {
+        let place = agents();
+        let [scratch, precious] = folders(&place);
+        let tool = shell(agent);
+        let brief = [agent, "--hold", "10ms"];
+        // Held in one folder, and approved there.
+        let left = ask(&place, &brief, event(agent, "1", &scratch, tool, RM).as_bytes());
+        assert!(left.stdout.contains("still waits"), "{left:?}");
+        let id = pending(&place);
+        let folder = scratch.display().to_string();
+        let shown = place.json(&["show", &id]);
+        assert_eq!(shown["calls"][0]["workingFolder"]["path"], folder, "{shown}");
+        let note = format!("runs in the folder \"{folder}\"");
+        assert!(shown["calls"][0]["notes"][0] == note, "{shown}");
+        // The terminal wraps a long path.
+        let card: String = place.good(&["show", &id]).split_whitespace().collect();
+        let words: String = note.split_whitespace().collect();
+        assert!(card.replace('│', "").contains(&words), "{card}");
+        place.good(&["approve", &id]);
+        // The same call in another folder of the same session is another question.
+        let left = ask(&place, &brief, event(agent, "2", &precious, tool, RM).as_bytes());
+        assert!(
+            !is_allowed(&left) && left.stdout.contains("still waits"),
+            "{agent} {left:?}"
+        );
+        let other = pending(&place);
+        assert_ne!(other, id);
+        assert_ne!(place.json(&["show", &other])["digest"], shown["digest"]);
+        assert_eq!(state(&place, &id), "released");
+        // In the folder that was shown, it runs.
+        let left = ask(&place, &brief, event(agent, "3", &scratch, tool, RM).as_bytes());
+        assert!(is_allowed(&left), "{agent} {left:?}");
+        assert_eq!(state(&place, &id), "running");
+        assert_eq!(state(&place, &other), "held");
+    }
+}
+
+#[test]
+fn i3_a_call_joins_no_pending_approval_of_another_folder() {
+    // With `most_pending` in the policy, the gate itself joins equal calls of one agent.
+    let place = agents();
+    let [scratch, precious] = folders(&place);
+    let waiting = fed(
+        hook(&place, &["claude-code", "--hold", "30s"]),
+        event("claude-code", "1", &scratch, "Bash", RM).as_bytes(),
+    );
+    let id = pending(&place);
+    let elsewhere = event("claude-code", "2", &precious, "Bash", RM).replace("\"s1\"", "\"s2\"");
+    let left = ask(&place, &["claude-code", "--hold", "10ms"], elsewhere.as_bytes());
+    assert!(
+        left.stdout.contains("still waits") && !left.stdout.contains(&id[..8]),
+        "{left:?}"
+    );
+    place.good(&["approve", &id]);
+    assert!(is_allowed(&Left::of(waiting.wait_with_output().unwrap())));
+    let list = place.json(&["list"]);
+    assert_eq!(list["approvals"].as_array().unwrap().len(), 1, "{list}");
+}
+
+#[test]
+fn i3_at_a_server_too_an_approval_is_for_one_folder() {
+    use std::os::unix::fs::PermissionsExt as _;
+    let place = agents();
+    let [scratch, precious] = folders(&place);
+    let served = Served::start(&place);
+    let token = served.token(&["--agent", "coder", "--scope", "propose,wait"]);
+    let host = place.path().join("host");
+    place.write(
+        "host",
+        served.token(&["--name", "coder-host", "--scope", "execute"]),
+    );
+    std::fs::set_permissions(&host, std::fs::Permissions::from_mode(0o600)).unwrap();
+    let ask = |id: &str, folder: &Path| {
+        let options = [
+            "claude-code",
+            "--hold",
+            "10ms",
+            "--execute-token-file",
+            host.to_str().unwrap(),
+        ];
+        let mut command = hook(&place, &options);
+        command
+            .env("COUNTERSIGN_SERVER", &served.url)
+            .env("COUNTERSIGN_TOKEN", &token);
+        let event = event("claude-code", id, folder, "Bash", RM);
+        Left::of(fed(command, event.as_bytes()).wait_with_output().unwrap())
+    };
+    let left = ask("1", &scratch);
+    assert!(left.stdout.contains("still waits"), "{left:?}");
+    let id = pending(&place);
+    let shown = served.good(&served.person(), &["show", &id, "--json"]);
+    assert!(shown.contains(&scratch.display().to_string()), "{shown}");
+    served.good(&served.person(), &["approve", &id]);
+    let left = ask("2", &precious);
+    assert!(
+        !is_allowed(&left) && left.stdout.contains("still waits"),
+        "{left:?}"
+    );
+    let left = ask("3", &scratch);
+    assert!(is_allowed(&left), "{left:?}");
+    assert_eq!(state(&place, &id), "running");
+}
+
+#[test]
+fn i3_a_call_in_no_known_folder_is_blocked() {
+    for agent in ["claude-code", "codex", "gemini"] {
+        let place = agents();
+        for folder in [
+            "",
+            r#""cwd":null,"#,
+            r#""cwd":"","#,
+            r#""cwd":".","#,
+            r#""cwd":"p/q","#,
+            r#""cwd":"~","#,
+        ] {
+            let event = event(agent, "1", Path::new("/"), shell(agent), RM);
+            let event = event.replace(r#""cwd":"/","#, folder);
+            let left = ask(&place, &[agent, "--hold", "10ms"], event.as_bytes());
+            assert!(
+                blocks(agent, &left) && left.code == 2,
+                "{agent} {folder}: {left:?}"
+            );
+            assert!(left.stdout.contains("`cwd`"), "{left:?}");
+        }
+        assert!(!place.path().join("countersign.db").exists());
+    }
+}
+
+/// Returns true if a read is held, with its notes.
+#[track_caller]
+fn read(place: &Place, folder: &Path, id: usize, tool: &str, input: &Value) -> (bool, String) {
+    let event = event("claude-code", &format!("r{id}"), folder, tool, &input.to_string());
+    let left = ask(place, &["claude-code", "--hold", "10ms"], event.as_bytes());
+    let held = left.stdout.contains("still waits for a person");
+    assert!(
+        held || one(&left) == serde_json::json!({}),
+        "{tool} {input}: {left:?}"
+    );
+    let notes = match held {
+        true => {
+            let id = pending(place);
+            let notes = place.json(&["show", &id])["calls"][0]["notes"].to_string();
+            place.good(&["deny", &id]);
+            notes
+        }
+        false => String::new(),
+    };
+    (held, notes)
+}
+
+#[test]
+fn x81_a_link_to_a_sensitive_file_is_held_like_the_file() {
+    let place = agents();
+    place.write("countersign.toml", POLICY.replace("cool_down = \"2m\"", ""));
+    let root = place.path().canonicalize().unwrap();
+    let project = root.join("project");
+    std::fs::create_dir_all(project.join("src")).unwrap();
+    std::fs::create_dir_all(root.join("home/.ssh")).unwrap();
+    std::fs::write(root.join("home/.ssh/id_rsa"), "key").unwrap();
+    std::fs::write(project.join("src/main.rs"), "fn main() {}").unwrap();
+    symlink(root.join("home/.ssh/id_rsa"), project.join("notes.txt")).unwrap();
+    symlink("../home/.ssh", project.join("docs")).unwrap();
+    symlink("src", project.join("source")).unwrap();
+    symlink(&project, root.join("way")).unwrap();
+    let absolute = |name: &str| project.join(name).display().to_string();
+    let reads = [
+        ("Read", serde_json::json!({"file_path": "notes.txt"}), true),
+        (
+            "Read",
+            serde_json::json!({"file_path": absolute("notes.txt")}),
+            true,
+        ),
+        (
+            "Read",
+            serde_json::json!({"file_path": "./src/../notes.txt"}),
+            true,
+        ),
+        ("Grep", serde_json::json!({"pattern": "x", "path": "docs"}), true),
+        ("LS", serde_json::json!({"path": absolute("docs")}), true),
+        ("Read", serde_json::json!({"file_path": "src/main.rs"}), false),
+        ("Read", serde_json::json!({"file_path": "source/main.rs"}), false),
+        ("Read", serde_json::json!({"file_path": "nothing.txt"}), false),
+    ];
+    for (id, (tool, input, expected)) in reads.iter().enumerate() {
+        for (more, folder) in [(0, &project), (100, &root.join("way"))] {
+            let (held, notes) = read(&place, folder, id + more, tool, input);
+            assert_eq!(held, *expected, "{tool} {input} in {}: {notes}", folder.display());
+            if held {
+                assert!(notes.contains("leads to") && notes.contains(".ssh"), "{notes}");
+            }
+        }
+    }
+}
+
+#[test]
+fn x81_a_relative_path_begins_in_the_working_folder() {
+    let place = agents();
+    let policy = std::fs::read_to_string(place.path().join("countersign.toml")).unwrap();
+    let places = "[places]\nsensitive = [\"/srv/keys\"]\n";
+    place.write("countersign.toml", format!("{places}{policy}"));
+    let file = |name: &str| serde_json::json!({ "file_path": name });
+    for (id, (folder, name, expected)) in [
+        ("/srv/www", "../keys/a", true),
+        ("/srv", "keys/a", true),
+        ("/srv/www", "keys/a", false),
+        ("/etc", "shadow", true),
+        ("/etc", "hosts", false),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (held, notes) = read(&place, Path::new(folder), id, "Read", &file(name));
+        assert_eq!(held, expected, "{name} in {folder}: {notes}");
+    }
+}
