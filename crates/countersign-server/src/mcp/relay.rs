@@ -294,6 +294,9 @@ impl Relay {
                         "countersign: a result of `{}` spoke in our name; that was not passed on",
                         self.server.name
                     ));
+                    if matches!(adds, Some(Adds::Tools)) {
+                        self.server.tools.not_listed();
+                    }
                     return Some(wire::error(Some(id.as_json()), wire::INTERNAL, SPOKE_FOR_US));
                 }
                 match adds {
@@ -329,8 +332,16 @@ impl Relay {
         let id = answers.find(|id| open(&self.forwarded).take(id))?;
         self.seen.forget(id);
         self.passed_ended(id, Outcome::Unknown(why.clone()));
-        open(&self.lists).remove(id);
+        self.forget_list(id);
         Some(wire::error(Some(id.as_json()), wire::INTERNAL, &why))
+    }
+
+    /// Forgets a request whose answer could not be read. If it asked for tools, those that were listed before count no
+    /// more.
+    pub(super) fn forget_list(&self, id: &Id) {
+        if let Some(Adds::Tools) = open(&self.lists).remove(id) {
+            self.server.tools.not_listed();
+        }
     }
 
     /// Records the end of an approved call. If the server answered with a question, the client may continue the call.

@@ -18,6 +18,7 @@ use super::answer::{is_our_task, speaks_for_us};
 use super::bad::Bad;
 use super::frame::{Frame, Id, Kind, members, pick, quote};
 use super::one_line::OneLine;
+use super::own;
 use super::params;
 use super::tools::{Listed, Tools, definition};
 use super::wire;
@@ -311,8 +312,12 @@ impl Server {
         let pages = tokio::time::timeout(LISTING, self.pages("tools/list", "tools", params)).await;
         match pages.map_err(|_| slow()).and_then(|pages| pages) {
             Ok(pages) => {
-                let listed = pages.items.iter().filter_map(|tool| definition(tool));
-                self.tools.replace(listed.collect(), began);
+                let listed: Option<Vec<_>> = pages.items.iter().map(|tool| definition(tool)).collect();
+                match listed.filter(|listed| !listed.iter().any(|(name, _)| own::is_own(name))) {
+                    Some(listed) => self.tools.replace(listed, began),
+                    // The client does not get such a list either.
+                    None => self.tools.not_listed(),
+                }
                 Ok(pages)
             }
             Err(lost) => {

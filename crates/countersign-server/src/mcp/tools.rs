@@ -100,9 +100,14 @@ impl Tools {
         state.reported.len() < MOST_REPORTED && state.reported.insert(tool.to_owned())
     }
 
-    /// Records that the server could not list its tools.
+    /// Forgets all tools, because the server did not list them, or its list was refused. Until it sends a good list, its
+    /// tools are unknown: a refused list may have withdrawn or changed any of them (X30, X79).
     pub fn not_listed(&self) {
-        self.open().failed_at = Some(Instant::now());
+        let mut state = self.open();
+        state.listed.clear();
+        state.is_complete = false;
+        state.failed_at = Some(Instant::now());
+        state.changes += 1;
     }
 
     fn open(&self) -> MutexGuard<'_, State> {
@@ -176,5 +181,8 @@ mod tests {
         assert_eq!((tools.known("a"), tools.known("c")), (Some(None), Some(None)));
         tools.changed();
         assert_eq!(tools.known("b"), None, "what changed is asked for again");
+        tools.replace(page(r#"[{"name":"b"}]"#), tools.began());
+        tools.not_listed();
+        assert_eq!((tools.known("b"), tools.get("b")), (Some(None), None));
     }
 }

@@ -35,6 +35,7 @@ mod place;
 mod postgres;
 mod prompt;
 mod questions;
+mod refused;
 mod relay;
 mod seen;
 mod several;

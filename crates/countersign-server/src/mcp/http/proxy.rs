@@ -296,6 +296,7 @@ async fn back(
         Ok(whole) => whole,
         Err(why) => {
             relay.forget(asked.as_ref());
+            asked.iter().for_each(|id| relay.forget_list(id));
             let problem = format!("the server's answer could not be read: {why}");
             return refused(StatusCode::BAD_GATEWAY, &problem);
         }

@@ -35,6 +35,7 @@ impl Relay {
             return frame.line;
         };
         let refused = |problem: &str| {
+            self.server.tools.not_listed();
             let id = frame.part(&frame.id).map(String::from_utf8_lossy);
             wire::error(id.as_deref(), wire::INTERNAL, problem)
         };

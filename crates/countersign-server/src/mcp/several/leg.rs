@@ -205,6 +205,8 @@ impl Leg {
             Err(lost) => {
                 let why = lost.why();
                 let name = self.name();
+                // The list before this one counts no more.
+                self.changed();
                 output::beside(&format!("countersign: the tools of `{name}` are left out: {why}"));
                 return Err(why);
             }
