@@ -310,6 +310,9 @@ impl Gateway {
             let ending = gateway.stopping.clone();
             let released = async {
                 let approval = gateway.released(id).await?;
+                // A start must not be on record while the call cannot be sent.
+                let greeted = gateway.upstreams.greeted(id);
+                let _ = tokio::time::timeout(approval.start_within, greeted).await;
                 gateway.may_run(&approval).await.then_some(approval)
             };
             let released = tokio::select! {

@@ -90,6 +90,17 @@ impl Upstreams {
         open(&self.0).abandoned.insert(approval);
     }
 
+    /// Waits until the handshake with the server of a held call is over, or the server is gone.
+    pub async fn greeted(&self, approval: ApprovalId) {
+        let server = open(&self.0)
+            .origins
+            .get(&approval)
+            .map(|origin| origin.server.clone());
+        if let Some(server) = server {
+            server.ready().await;
+        }
+    }
+
     /// Returns true if a call for this server is held or runs.
     pub fn has_open_calls(&self, server: &Arc<Server>) -> bool {
         let state = open(&self.0);

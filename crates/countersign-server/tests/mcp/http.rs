@@ -505,3 +505,26 @@ fn x42_a_request_that_names_two_sessions_is_refused() {
         assert!(came.body.contains("mcp-session-id"), "{}", came.body);
     }
 }
+
+#[test]
+fn a_call_before_the_handshake_ends_is_sent_after_it() {
+    let place = place();
+    let server = numbered(&place);
+    let url = format!("http://{}/mcp", server.address);
+    let gateway = Running::gateway(&place, &["--no-token", "--hold", "50ms", "--url", &url]);
+    let session = initialize(&gateway.address);
+    let with = [("mcp-session-id", session.as_str())];
+    let id = approval(&call(&gateway.address, &with, "write", json!({"line": "early"})));
+    place.good(&["approve", &id]);
+    // Nothing is sent, and no start is on record, as long as the handshake is not over.
+    std::thread::sleep(std::time::Duration::from_secs(2));
+    let ran = || std::fs::read_to_string(place.path().join("ran")).unwrap_or_default();
+    assert_eq!(ran(), "");
+    assert_eq!(place.json(&["show", &id])["calls"][0]["state"], "released");
+    let ready = json!({"jsonrpc": "2.0", "method": "notifications/initialized"});
+    assert_eq!(post(&gateway.address, &with, &ready).status, 202);
+    until("it has run", || {
+        place.json(&["show", &id])["calls"][0]["state"] == "succeeded"
+    });
+    assert_eq!(ran(), format!("{session}\n"));
+}
