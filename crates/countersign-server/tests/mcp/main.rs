@@ -38,5 +38,6 @@ mod questions;
 mod refused;
 mod relay;
 mod seen;
+mod sent;
 mod several;
 mod tasks;
