@@ -53,6 +53,7 @@ impl StorePlace {
     pub fn find(path: &Path) -> Result<StorePlace, Failure> {
         let is_named = path.is_absolute();
         let path = absolute(path)?;
+        check_regular(&path)?;
         who::check(&path, Folder::Own)?;
         if is_there(&path) && is_known(&path, is_named)? {
             return StorePlace::old(path);
@@ -92,6 +93,7 @@ impl StorePlace {
 
     fn old(path: PathBuf) -> Result<StorePlace, Failure> {
         for beside in beside(&path) {
+            check_regular(&beside)?;
             who::check(&beside, Folder::Own)?;
         }
         Ok(StorePlace {
@@ -109,6 +111,20 @@ fn is_known(path: &Path, is_named: bool) -> Result<bool, Failure> {
     }
     let known = TrustList::load()?.stores.get(path).copied();
     Ok(known.is_some() && known == FileIdentity::of(path))
+}
+
+/// Refuses a path that exists and is not a regular file. Opening a named pipe would wait for its writer.
+fn check_regular(path: &Path) -> Result<(), Failure> {
+    // What cannot be examined is reported when it is opened.
+    let Ok(found) = path.metadata() else {
+        return Ok(());
+    };
+    if found.is_file() {
+        return Ok(());
+    }
+    let message = format!("`{}` cannot be a store: it is not a regular file", path.display());
+    Err(Failure::error("store_unusable", message)
+        .hint("name a file with `--store`; a new one is made if it is missing"))
 }
 
 fn is_there(path: &Path) -> bool {

@@ -85,3 +85,95 @@ fn x103_a_store_that_others_can_read_is_found_by_the_doctor() {
         assert_eq!(says, is_bad, "{mode:o}: {left:?}");
     }
 }
+
+/// Runs a command that must end by itself, and returns its result.
+#[track_caller]
+fn ends(mut command: std::process::Command) -> crate::place::Left {
+    use std::process::Stdio;
+    command
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let give_up_at = std::time::Instant::now() + std::time::Duration::from_secs(15);
+    while child.try_wait().unwrap().is_none() {
+        if std::time::Instant::now() > give_up_at {
+            child.kill().unwrap();
+            panic!("it waits: {command:?}");
+        }
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    crate::place::Left::of(child.wait_with_output().unwrap())
+}
+
+#[test]
+fn x95_a_store_that_is_no_regular_file_is_refused_at_once() {
+    use std::os::unix::fs::DirBuilderExt as _;
+    let place = Place::new();
+    let odd = place.path().join("odd");
+    std::fs::DirBuilder::new().mode(0o700).create(&odd).unwrap();
+    let pipe = |name: &str| {
+        let path = odd.join(name);
+        let made = std::process::Command::new("mkfifo")
+            .args(["-m", "600"])
+            .arg(&path)
+            .status();
+        assert!(made.unwrap().success());
+        path.display().to_string()
+    };
+    let named = pipe("pipe.store");
+    let linked = odd.join("linked.store").display().to_string();
+    std::os::unix::fs::symlink(&named, &linked).unwrap();
+    let folder = odd.join("folder.store");
+    std::fs::create_dir(&folder).unwrap();
+    let commands: [&[&str]; 15] = [
+        &["list"],
+        &["show", "4f1c"],
+        &["approve", "4f1c", "--digest", "0123456789ab"],
+        &["deny", "4f1c"],
+        &["propose", "note", "{}"],
+        &["wait", "4f1c"],
+        &["watch"],
+        &["verify"],
+        &["doctor"],
+        &["backup", "saved.db"],
+        &["purge", "--older-than", "1d"],
+        &["token", "list"],
+        &["chat"],
+        &["serve", "--listen", "127.0.0.1:0"],
+        &["mcp", "--", "cat"],
+    ];
+    for store in [&named, &linked, &folder.display().to_string(), "/dev/null"] {
+        for arguments in commands {
+            let mut command = place.command(arguments);
+            command.args(["--store", store]).env_remove("COUNTERSIGN_STORE");
+            // What follows `--` is the server's command.
+            if arguments[0] == "mcp" {
+                command = place.command(&["mcp", "--store", store, "--", "cat"]);
+                command.env_remove("COUNTERSIGN_STORE");
+            }
+            let left = ends(command);
+            let said = format!("{}{}", left.stdout, left.stderr);
+            assert_ne!(left.code, 0, "{arguments:?} {store}: {left:?}");
+            assert!(
+                said.contains("not a regular file"),
+                "{arguments:?} {store}: {left:?}"
+            );
+            assert!(said.contains("--store"), "{arguments:?} {store}: {left:?}");
+        }
+    }
+    // So is a pipe in the place of the log beside a store.
+    place.contact();
+    let store = place.path().join("countersign.db");
+    let copied = odd.join("copy.db");
+    std::fs::copy(&store, &copied).unwrap();
+    pipe("copy.db-wal");
+    let copied = copied.display().to_string();
+    let mut command = place.command(&["list", "--store", &copied]);
+    command.env_remove("COUNTERSIGN_STORE");
+    let left = ends(command);
+    assert!(
+        left.code != 0 && left.stderr.contains("not a regular file"),
+        "{left:?}"
+    );
+}
