@@ -66,6 +66,7 @@ fn files(dialect: Dialect) -> Vec<PathBuf> {
     match dialect {
         Dialect::ClaudeCode => {
             files.extend(dialect.project_files());
+            files.extend(dialect.project_files_above());
             for folder in ["/etc/claude-code", "/Library/Application Support/ClaudeCode"] {
                 let folder = Path::new(folder);
                 files.push(folder.join("managed-settings.json"));
@@ -75,6 +76,7 @@ fn files(dialect: Dialect) -> Vec<PathBuf> {
         }
         Dialect::Gemini => {
             files.extend(dialect.project_files());
+            files.extend(dialect.project_files_above());
             let named = |name: &str| std::env::var_os(name).map(PathBuf::from);
             for folder in ["/etc/gemini-cli", "/Library/Application Support/GeminiCli"] {
                 files.push(Path::new(folder).join("settings.json"));
@@ -99,18 +101,11 @@ fn files(dialect: Dialect) -> Vec<PathBuf> {
 
 /// Paths of the Codex configuration in every folder from the project's root to the current one.
 fn codex_project_files() -> Vec<PathBuf> {
-    let here = PathBuf::from(".codex/config.toml");
-    let Ok(folder) = std::fs::canonicalize(".") else {
-        return vec![here];
-    };
-    let is_root = |folder: &&Path| folder.join(".git").symlink_metadata().is_ok();
-    let Some(root) = folder.ancestors().find(is_root) else {
-        return vec![here];
-    };
-    let above = folder.ancestors().skip(1);
-    let above = above.take_while(|above| above.starts_with(root));
+    let above = settings::folders_above().into_iter();
     let above = above.map(|above| above.join(".codex/config.toml"));
-    std::iter::once(here).chain(above).collect()
+    std::iter::once(PathBuf::from(".codex/config.toml"))
+        .chain(above)
+        .collect()
 }
 
 /// Finds the switches in one settings layer.

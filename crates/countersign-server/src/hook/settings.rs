@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::{Dialect, GRACE};
 use crate::failure::Failure;
+use crate::output::shell_word;
 use crate::regular;
 
 /// Size limit of a settings file in bytes.
@@ -70,6 +71,23 @@ impl Dialect {
         files.iter().map(PathBuf::from).collect()
     }
 
+    /// Paths of the settings in the folders above the current one, up to the project's root: the folder with `.git`.
+    /// A person may look from a folder below the one in which the coding agent is started.
+    pub fn project_files_above(self) -> Vec<PathBuf> {
+        let names = self.project_files();
+        let own = self.user_file().and_then(|file| file.canonicalize().ok());
+        let above = folders_above().into_iter();
+        let files = above.flat_map(|folder| {
+            names
+                .iter()
+                .map(move |name| folder.join(name))
+                .collect::<Vec<_>>()
+        });
+        files
+            .filter(|file| own.is_none() || file.canonicalize().ok() != own)
+            .collect()
+    }
+
     /// Returns the entry for each event. `command` is a shell command line, and `hold` is how long it holds a call.
     pub fn groups(self, command: &str, hold: Duration) -> Vec<(&'static str, Group)> {
         let limit = hold + GRACE + MARGIN;
@@ -114,6 +132,22 @@ impl Dialect {
     }
 }
 
+/// Returns the folders above the current one, up to the project's root; none outside of a project.
+pub fn folders_above() -> Vec<PathBuf> {
+    let Ok(here) = std::fs::canonicalize(".") else {
+        return Vec::new();
+    };
+    let is_root = |folder: &&Path| folder.join(".git").symlink_metadata().is_ok();
+    let Some(root) = here.ancestors().find(is_root) else {
+        return Vec::new();
+    };
+    let above = here.ancestors().skip(1);
+    above
+        .take_while(|folder| folder.starts_with(root))
+        .map(Path::to_owned)
+        .collect()
+}
+
 /// Wraps a command so that it also blocks the call if the program is missing, crashes or is killed.
 pub fn blocking(command: &str) -> String {
     format!("{command} || {{ echo 'countersign blocked this call' >&2; exit 2; }}")
@@ -123,15 +157,6 @@ pub fn blocking(command: &str) -> String {
 pub fn command(words: &[String]) -> String {
     let words: Vec<String> = words.iter().map(|word| shell_word(word)).collect();
     words.join(" ")
-}
-
-/// Quotes a word for the shell, if necessary.
-fn shell_word(word: &str) -> String {
-    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
-    match !word.is_empty() && word.chars().all(is_plain) {
-        true => word.to_owned(),
-        false => format!("'{}'", word.replace('\'', "'\\''")),
-    }
 }
 
 /// Reads a settings file; `None` if it does not exist.

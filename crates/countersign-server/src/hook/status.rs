@@ -229,6 +229,15 @@ pub async fn test(dialect: Dialect, words: &[String]) -> Result<(), String> {
     }
 }
 
+/// Returns the folder in which the coding agent has to be started to read this file, if that is a folder above the
+/// current one. Codex reads the files of all of them.
+pub fn counts_in(dialect: Dialect, file: &Path) -> Option<std::path::PathBuf> {
+    let is_above =
+        dialect != Dialect::Codex && dialect.project_files_above().iter().any(|above| above == file);
+    let folder = file.parent().and_then(Path::parent);
+    folder.filter(|_| is_above).map(Path::to_owned)
+}
+
 /// Describes a working hook in one sentence.
 pub fn sentence(file: &Path, installed: &Installed) -> String {
     format!(
@@ -242,6 +251,7 @@ pub fn sentence(file: &Path, installed: &Installed) -> String {
 pub fn files(dialect: Dialect) -> Vec<std::path::PathBuf> {
     let mut files: Vec<_> = dialect.user_file().into_iter().collect();
     files.extend(dialect.project_files());
+    files.extend(dialect.project_files_above());
     files
 }
 

@@ -292,3 +292,12 @@ pub fn usage(error: &clap::Error) -> ExitCode {
     };
     ExitCode::from(exit.code())
 }
+
+/// Quotes a word for the shell, if necessary.
+pub fn shell_word(word: &str) -> String {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "_-./:=@%+,".contains(c);
+    match !word.is_empty() && word.chars().all(is_plain) {
+        true => word.to_owned(),
+        false => format!("'{}'", word.replace('\'', "'\\''")),
+    }
+}

@@ -76,7 +76,7 @@ async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
     let switched = switches(dialect, files, &found);
     let is_off = switched.iter().any(Finding::is_problem);
     findings.extend(switched);
-    let active = found.len();
+    let active = together(dialect, &found);
     for (file, installed) in found {
         let shown = file.display();
         let mut is_good = !is_off;
@@ -117,6 +117,15 @@ async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
         if is_good {
             findings.push(Finding::good(subject, status::sentence(file, &installed)));
         }
+        if let Some(folder) = status::counts_in(dialect, file) {
+            let message = format!(
+                "`{shown}` counts only where {} is started in `{}`, not in a folder below",
+                dialect.title(),
+                folder.display()
+            );
+            let hint = format!("start it there, or run `countersign hook install {subject} --user`");
+            findings.push(Finding::warning(subject, message, hint));
+        }
         let warned = installed.warnings.iter();
         findings.extend(
             warned.map(|warning| Finding::warning(subject, format!("`{shown}`: {warning}"), again.clone())),
@@ -128,6 +137,20 @@ async fn look(dialect: Dialect, files: &[PathBuf]) -> Vec<Finding> {
         findings.push(Finding::problem(subject, message, "keep it in one of them"));
     }
     findings
+}
+
+/// Returns how many hooks count together: those of the person and of one project folder; of Codex, those of all folders.
+fn together(dialect: Dialect, found: &[(&PathBuf, Installed)]) -> usize {
+    let folder = |(file, _): &(&PathBuf, Installed)| status::counts_in(dialect, file);
+    let everywhere = found.iter().filter(|found| folder(found).is_none()).count();
+    let count = |wanted: PathBuf| {
+        let is_there = |found: &&(&PathBuf, Installed)| folder(found).as_ref() == Some(&wanted);
+        found.iter().filter(is_there).count()
+    };
+    let is_own = |(file, _): &&(&PathBuf, Installed)| dialect.user_file().as_ref() == Some(*file);
+    let own = found.iter().filter(is_own).count();
+    let above = found.iter().filter_map(folder).map(count).max();
+    everywhere.max(above.map_or(0, |above| above + own))
 }
 
 /// What keeps the hooks that are there from being asked. Files that hold hooks and cannot be read were told already.

@@ -517,3 +517,98 @@ fn x95_without_a_policy_one_is_written_and_named_by_its_full_path() {
     );
     assert!(!place.path().join(".claude").exists());
 }
+
+/// Findings of `hook status` in a folder of a project.
+#[track_caller]
+fn findings_in(place: &Place, folder: &str, agent: &str) -> Vec<(String, String)> {
+    let mut command = place.command(&["hook", "status", agent, "--json"]);
+    let left = Left::of(command.current_dir(place.path().join(folder)).output().unwrap());
+    let answer: Value = serde_json::from_str(&left.stdout).unwrap_or_else(|_| panic!("{left:?}"));
+    let rows = answer["findings"].as_array().unwrap().clone();
+    let text = |value: &Value| value.as_str().unwrap().to_owned();
+    let told = rows
+        .iter()
+        .map(|row| (text(&row["state"]), text(&row["message"])));
+    told.collect()
+}
+
+#[test]
+fn x21_status_below_the_projects_root_sees_the_roots_settings() {
+    for (agent, file) in [
+        ("claude-code", ".claude/settings.json"),
+        ("codex", ".codex/hooks.json"),
+        ("gemini", ".gemini/settings.json"),
+    ] {
+        let place = agents();
+        std::fs::create_dir_all(place.path().join("repo/.git")).unwrap();
+        std::fs::create_dir_all(place.path().join("repo/a/b")).unwrap();
+        let mut install = place.command(&["hook", "install", agent, "--project"]);
+        let left = Left::of(install.current_dir(place.path().join("repo")).output().unwrap());
+        assert_eq!(left.code, 0, "{left:?}");
+        let root = place.path().canonicalize().unwrap().join("repo").join(file);
+        let root = root.display().to_string();
+        let below = findings_in(&place, "repo/a/b", agent);
+        assert!(
+            below.iter().any(|(_, said)| said.contains(&root)),
+            "{agent}: {below:?}"
+        );
+        if agent != "codex" {
+            let active = format!("active in `{root}`");
+            assert!(
+                below.iter().any(|(_, said)| said.contains(&active)),
+                "{agent}: {below:?}"
+            );
+            let starts =
+                |(state, said): &(String, String)| state == "warning" && said.contains("counts only where");
+            assert!(below.iter().any(starts), "{agent}: {below:?}");
+        }
+        assert!(
+            below.iter().all(|(_, said)| !said.contains("several settings")),
+            "{below:?}"
+        );
+        // In the root itself nothing has to be said about that.
+        let here = findings_in(&place, "repo", agent);
+        assert!(
+            here.iter().all(|(_, said)| !said.contains("counts only where")),
+            "{here:?}"
+        );
+        // A folder above the root of the project is not looked at.
+        std::fs::create_dir_all(place.path().join("repo/a/.git")).unwrap();
+        let inside = findings_in(&place, "repo/a/b", agent);
+        assert!(
+            inside.iter().all(|(_, said)| !said.contains(&root)),
+            "{agent}: {inside:?}"
+        );
+    }
+}
+
+#[test]
+fn x21_a_switch_in_the_projects_root_is_found_from_below() {
+    for (agent, file, text, key) in [
+        (
+            "claude-code",
+            ".claude/settings.json",
+            r#"{"disableAllHooks":true}"#,
+            "disableAllHooks",
+        ),
+        (
+            "gemini",
+            ".gemini/settings.json",
+            r#"{"hooksConfig":{"enabled":false}}"#,
+            "hooksConfig.enabled",
+        ),
+    ] {
+        let place = agents();
+        std::fs::create_dir_all(place.path().join("repo/.git")).unwrap();
+        std::fs::create_dir_all(place.path().join("repo/a")).unwrap();
+        place.good(&["hook", "install", agent, "--user"]);
+        let settings = place.path().join("repo").join(file);
+        std::fs::create_dir_all(settings.parent().unwrap()).unwrap();
+        std::fs::write(&settings, text).unwrap();
+        let found = findings_in(&place, "repo/a", agent);
+        let is_off = |(state, said): &(String, String)| {
+            state == "problem" && said.contains(key) && said.contains(&format!("repo/{file}"))
+        };
+        assert!(found.iter().any(is_off), "{agent}: {found:?}");
+    }
+}
