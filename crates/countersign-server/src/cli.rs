@@ -65,7 +65,18 @@ impl Cli {
         let words: Vec<OsString> = std::env::args_os().collect();
         let is_hook = words.iter().any(|word| word == "hook");
         let alone = is_hook.then(|| Cli::without_environment(&words)).flatten();
-        alone.map_or_else(|| Cli::try_parse_from(&words), Ok)
+        let mut cli = alone.map_or_else(|| Cli::try_parse_from(&words), Ok)?;
+        let is_hook = matches!(cli.command, Command::Hook(_));
+        if is_hook && cli.global.store.is_some() && cli.global.server.is_some() {
+            cli.global.prefer(&Cli::flags(&words));
+        }
+        Ok(cli)
+    }
+
+    /// Parses only what is on the command line; `None` if that does not suffice.
+    fn flags(words: &[OsString]) -> Option<Global> {
+        let matches = unset(Cli::command()).try_get_matches_from(words).ok()?;
+        Cli::from_arg_matches(&matches).ok().map(|cli| cli.global)
     }
 
     /// Parses the command line of a hook that answers events and names a store or a server; `None` for any other
@@ -161,6 +172,18 @@ pub struct Global {
 }
 
 impl Global {
+    /// Lets a flag win over the environment: a store on the command line over a server in a variable, and the reverse.
+    fn prefer(&mut self, flags: &Option<Global>) {
+        let Some(flags) = flags else {
+            return;
+        };
+        match (&flags.store, &flags.server) {
+            (Some(_), None) => self.server = None,
+            (None, Some(_)) => self.store = None,
+            _ => {}
+        }
+    }
+
     /// Path or URL of the store.
     pub fn store(&self) -> &str {
         self.store.as_deref().unwrap_or(store::DEFAULT)

@@ -124,12 +124,31 @@ fn a_hook_at_a_server_takes_no_store_and_no_token_from_the_environment() {
 #[test]
 fn a_hook_is_not_installed_for_a_store_and_a_server_at_once() {
     let place = agents();
-    let mut command = place.command(&["hook", "install", "claude-code", "--settings", "s.json"]);
-    command
-        .args(["--store", "countersign.db"])
-        .env("COUNTERSIGN_SERVER", "http://127.0.0.1:1");
-    let left = Left::of(command.output().unwrap());
-    assert_eq!(left.code, 2, "{left:?}");
-    assert!(left.stderr.contains("both a store and a server"), "{left:?}");
+    let install = |words: &[&str], set: &[(&str, &str)]| {
+        let mut command = place.command(&["hook", "install", "claude-code", "--settings", "s.json"]);
+        command
+            .args(words)
+            .env_remove("COUNTERSIGN_STORE")
+            .envs(set.iter().copied());
+        Left::of(command.output().unwrap())
+    };
+    let url = "http://127.0.0.1:1";
+    let both = [
+        ("COUNTERSIGN_STORE", "countersign.db"),
+        ("COUNTERSIGN_SERVER", url),
+    ];
+    for left in [
+        install(&["--store", "countersign.db", "--server", url], &[]),
+        install(&[], &both),
+    ] {
+        assert_eq!(left.code, 2, "{left:?}");
+        assert!(left.stderr.contains("both a store and a server"), "{left:?}");
+        assert!(left.stderr.contains("COUNTERSIGN_SERVER"), "{left:?}");
+    }
     assert!(!place.path().join("s.json").exists());
+    // A flag wins over the environment, where a server is set for something else.
+    let left = install(&["--store", "countersign.db"], &[("COUNTERSIGN_SERVER", url)]);
+    assert_eq!(left.code, 0, "{left:?}");
+    let text = std::fs::read_to_string(place.path().join("s.json")).unwrap();
+    assert!(text.contains("--store") && !text.contains("--server"), "{text}");
 }
